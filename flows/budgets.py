@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..tasks.pages.figures import stacked
+from ..tasks.products.budget import as_json
 from ..tasks.products.privacy_curves import curve_points, delta_chart, trade_offs
 from ..tasks.products.product import Caution, Product
 from ..tasks.products.registry import product
@@ -34,7 +35,7 @@ def show_budget(options: Namespace) -> None:
         print("\n".join(f"{sentence}." for sentence in [*sentences, together] if sentence))
         return
     if options.json:
-        print(json.dumps(asked.costs(settings), indent=2))
+        print(json.dumps(as_json(asked.costs(settings)), indent=2))
     else:
         print_costs(asked, settings)
         for sentence in meaning:

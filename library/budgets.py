@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from fractions import Fraction
-from typing import Any
 
 import pandas as pd
 from spineflow.tasks.ledger.exact_curve import PrivacyCurve
-from spineflow.tasks.noise.draws import Noise
-from spineflow.tasks.noise.margins import COVERAGE, distribution_of
-from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE, noise_deviation
-from spineflow.tasks.noise.quantiles import margin
 from spineflow.tasks.products import privacy_curves
+from spineflow.tasks.products.budget import Cost, margin_of
 from spineflow.tasks.products.registry import known
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import Source
@@ -129,38 +126,38 @@ def _refused_if_none(name: str, curves: dict[str, PrivacyCurve]) -> dict[str, Pr
     return curves
 
 
-def queries_of(costs: Mapping[str, Any]) -> pd.DataFrame:
+def queries_of(costs: Mapping[str, Cost]) -> pd.DataFrame:
     """The frame of `budget`, from what a run costs."""
     rows = [
         {
             "universe": universe,
-            "geolevel": query["geolevel"],
-            "query": query["query"],
-            "share": float(Fraction(query["share"])),
-            "std_dev": noise_deviation(query),
-            "margin": _margin(query),
+            "geolevel": measure.level,
+            "query": measure.query,
+            "share": float(measure.share),
+            "std_dev": measure.deviation,
+            "margin": margin_of(measure),
         }
-        for universe, report in costs.items()
-        for query in report["queries"]
+        for universe, cost in costs.items()
+        for measure in cost.plan.measured
     ]
     return pd.DataFrame(
         rows, columns=["universe", "geolevel", "query", "share", "std_dev", "margin"]
     )
 
 
-def guarantees_of(costs: Mapping[str, Any]) -> pd.DataFrame:
+def guarantees_of(costs: Mapping[str, Cost]) -> pd.DataFrame:
     """The frame of `guarantee`, from what a run costs."""
     rows = [
         {
             "universe": universe,
-            "mechanism": report["mechanism"],
-            "neighbors": report["neighbors"],
-            "rho": float(Fraction(report["rho"])) if report["rho"] != "inf" else float("inf"),
-            "epsilon": float(report["epsilon"]["tight"]),
-            "exact_epsilon": _number(report["epsilon"].get("exact")),
-            "delta": 0.0 if report["delta"] is None else float(Fraction(report["delta"])),
+            "mechanism": cost.plan.mechanism,
+            "neighbors": cost.neighbors,
+            "rho": float(Fraction(cost.plan.bounded_rho)) if cost.plan.guarantee else math.inf,
+            "epsilon": float(cost.epsilons["tight"]),
+            "exact_epsilon": _number(cost.exact),
+            "delta": float(cost.delta or 0),
         }
-        for universe, report in costs.items()
+        for universe, cost in costs.items()
     ]
     return pd.DataFrame(rows)
 
@@ -169,14 +166,7 @@ def _number(epsilon: float | str | None) -> float:
     return float("nan") if epsilon is None else float(epsilon)
 
 
-def _costs(product: str, settings: Source) -> Mapping[str, Any]:
+def _costs(product: str, settings: Source) -> Mapping[str, Cost]:
     found = known(product)
-    return found.costs(found.load(settings))
-
-
-def _margin(query: Mapping[str, Any]) -> int:
-    """The smallest m such that the noise of a query lies within -m and m with 95 % at least."""
-    sigma_squared = query["sigma_squared"]
-    name = DISCRETE_LAPLACE if sigma_squared is None else DISCRETE_GAUSSIAN
-    parameter = Fraction(query["scale"] if sigma_squared is None else sigma_squared)
-    return margin(distribution_of(Noise(name, parameter)), COVERAGE) if parameter else 0
+    costs: Mapping[str, Cost] = found.costs(found.load(settings))
+    return costs

@@ -18,6 +18,7 @@ from spineflow.answers import in_declared_order, read_answers
 from spineflow.budgets import guarantees_of, queries_of
 from spineflow.plots import plot_budget, plot_errors, plot_margins
 from spineflow.stamped import read_table
+from spineflow.tasks.products.budget import Cost
 from spineflow.tasks.products.registry import OF_ONE_INPUT, known
 from spineflow.tasks.runs.charged_files import refuse_altered
 from spineflow.tasks.runs.directory import RunDirectory
@@ -298,7 +299,7 @@ class Run:
         return settings_of_run(known(self.product).settings, self._directory)
 
     @property
-    def _costs(self) -> Mapping[str, Any]:
+    def _costs(self) -> Mapping[str, Cost]:
         return known(self.product).costs(self._typed_settings)
 
     def _ordered(self, frame: pd.DataFrame, universe: str | None) -> pd.DataFrame:

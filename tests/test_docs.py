@@ -34,7 +34,7 @@ from spineflow.tasks.topdown.design.settings import DesignSettings
 from spineflow.tasks.topdown.published.settings import EstimateSettings
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.spine.rules import refuse_no_spine
-from spineflow.tasks.topdown.workload.costs import budget_report
+from spineflow.tasks.topdown.workload.costs import cost_of
 from spineflow.tasks.topdown.workload.sections import (
     AianRange,
     BudgetSettings,
@@ -200,10 +200,7 @@ def test_figures_of_every_preset(preset: str, settings_page: str, tmp_path: Path
     if preset.startswith(("dhc_persons", "dhc_units")):
         text = text.replace("[input]\n", '[input]\nredistricting = "runs/redistricting"\n')
     settings = settings_of(tmp_path, text)
-    reports = [
-        budget_report(settings.budget_of(universe), settings.schema_of(universe))
-        for universe in settings.run.universes
-    ]
+    reports = [cost_of(settings, universe).as_json() for universe in settings.run.universes]
     root = next(iter(settings.budget[settings.run.universes[0]].geolevels))
     rhos = [report["rho"] for report in reports]
     epsilons = [f"{report['epsilon']['tight']:.2f}" for report in reports]

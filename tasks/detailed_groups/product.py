@@ -4,19 +4,20 @@ groups, and SafeTab-H's of households by the group of the householder.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 from pyarrow import parquet
 
 from ...validation.detailed_groups.households import run_household_checks
 from ...validation.detailed_groups.run_checks import run_checks
+from ..ledger.accounting import UNBOUNDED
 from ..ledger.plan import UniversePlan
 from ..pages.document import Block, Section, Table
 from ..pages.numbers import shown_epsilon
+from ..products.budget import Cost
 from ..products.comparison import read_errors
 from ..products.order import Order
 from ..products.privacy_curves import exactly
@@ -94,22 +95,23 @@ def costs_in_words(settings: DetailedGroupsSettings) -> Iterator[Block | Section
             "target": "margin_target",
             "suppressed up to": "suppression_threshold",
         }
-        needed = sorted({name for level in cost["levels"] for name in level["needed_budget"]})
+        levels = cost.further["levels"]
+        needed = sorted({name for level in levels for name in level["needed_budget"]})
         rows = [
             (
                 *(level[key] for key in columns.values()),
                 *(_decimal(level["needed_budget"].get(name)) for name in needed),
             )
-            for level in cost["levels"]
+            for level in levels
         ]
         headers = (*columns, *(f"budget for {name.replace('_', ' ')}" for name in needed))
         blocks.append(
             Table(headers, tuple(tuple("" if c is None else str(c) for c in row) for row in rows))
         )
         if rows:
-            sizes = populations_table(cost["levels"])
+            sizes = populations_table(levels)
             blocks += ["Populations from which tables are accurate", sizes]
-        blocks += [sentence_of(comparison) for comparison in cost["noise_comparison"]]
+        blocks += [sentence_of(comparison) for comparison in cost.further["noise_comparison"]]
         yield Section(region_pass, tuple(blocks))
     with suppress(InputRefused, UnreadableInput):
         blocks_of_census, invariants = read_blocks(settings.input.tables, parameters)
@@ -117,16 +119,15 @@ def costs_in_words(settings: DetailedGroupsSettings) -> Iterator[Block | Section
         yield from noted(redundant_spending(settings, parameters, blocks_of_census, declared))
 
 
-def _losses(cost: Mapping[str, Any], each: str = "") -> list[Block]:
+def _losses(cost: Cost, each: str = "") -> list[Block]:
     """What a pass costs, in a sentence and exactly; `each` are the losses that its native one is
     made of.
     """
-    native = cost["native"]
-    symbol = "epsilon" if "epsilon" in native else "rho"
+    plan, epsilon = cost.plan, shown_epsilon(cost.epsilons["tight"])
     return [
-        f"{symbol} {native[symbol]}{each}, {native['neighbors']}; bounded rho {cost['rho']}, "
-        f"epsilon {shown_epsilon(cost['epsilon']['tight'])} at delta {cost['delta']}",
-        *exactly(cost),
+        f"{plan.symbol} {plan.stated_loss}{each}, {UNBOUNDED}; bounded rho {plan.bounded_rho}, "
+        f"epsilon {epsilon} at delta {plan.delta}",
+        *exactly(cost.exact, plan.delta),
     ]
 
 
@@ -209,7 +210,8 @@ def household_costs_in_words(settings: DetailedHouseholdsSettings) -> Iterator[B
     parameters = household_ingest.parameters_of(settings)
     specification = read_specification(settings.input.parameters)
     for region_pass, cost in household_budget.costs(settings).items():
-        each = ", ".join(f"{name.upper()} {loss}" for name, loss in cost["tabulations"].items())
+        losses = cost.further["tabulations"].items()
+        each = ", ".join(f"{name.upper()} {loss}" for name, loss in losses)
         blocks = _losses(cost, f" ({each})")
         figures = household_budget.household_figures(
             parameters, specification, region_pass, settings

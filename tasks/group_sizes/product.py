@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-
 from ...validation.group_sizes.run_checks import run_checks
 from ..pages.document import Block
 from ..products.comparison import read_errors
-from ..products.order import INGEST, Order
-from ..products.privacy_curves import exactly, with_exact
-from ..products.product import Accuracy, Figures, Product, Shown
+from ..products.order import Order
+from ..products.product import Accuracy, Figures, Product
 from ..runs.directory import RunDirectory
 from .checks.accuracy import FIGURES, KEYS, facts_of_run, write_accuracy
 from .checks.expected import settings_of_release
@@ -17,30 +14,17 @@ from .ingest.files import read_plan
 from .ingest.read import GroupInput, check_groups, costs, plan_of, public_plan
 from .measurement.charge import expected_of, measurement_files, plan_of_run
 from .paths import UNIVERSE
-from .release.certificate import facts_of, noise_table
+from .release.certificate import facts_of
 from .release.report import NEIGHBORS, by_level, loss_text, report, sizes_text
 from .settings import GroupSizesSettings
-from .workload.costs import budget_report, needed_budget, needed_split
-from .workload.exact_loss import curves_of, exact_curve
+from .workload.costs import needed_budget, needed_split
+from .workload.exact_loss import curves_of
 
 
 def fits(settings: GroupSizesSettings, accepted: GroupInput) -> tuple[Block, ...]:
     """Hold the settings to the hierarchy; raises InputRefused."""
     plan_of(settings, accepted.hierarchy, int(accepted.counts.sum()))
     return ()
-
-
-def costs_in_words(settings: GroupSizesSettings) -> tuple[Block, ...]:
-    """The costs in a sentence and a table."""
-    plan = public_plan(settings)
-    cost = with_exact(budget_report(plan), exact_curve(plan))
-    loss = f"epsilon {cost['epsilon']['tight']}" if plan.rho is None else loss_text(plan)
-    return (
-        f"groups: {plan.mechanism}, {plan.calibration} calibration, {loss} "
-        f"({NEIGHBORS[plan.bounded]}); rho {cost['rho']} of bounded zCDP in the ledger",
-        *exactly(cost),
-        noise_table(plan),
-    )
 
 
 def summary(run: RunDirectory, settings: GroupSizesSettings) -> tuple[str, ...]:
@@ -54,15 +38,6 @@ def summary(run: RunDirectory, settings: GroupSizesSettings) -> tuple[str, ...]:
     )
 
 
-def shown(
-    run: RunDirectory, _settings: GroupSizesSettings, stages: Collection[str]
-) -> Iterator[Shown]:
-    """The noise of every level, once the plan is made."""
-    if INGEST in stages:
-        plan = read_plan(run)
-        yield Shown("group-size-noise", f"{plan.mechanism}, every level", noise_table(plan))
-
-
 def order(run: RunDirectory, settings: GroupSizesSettings) -> Order:
     """The order of the steps; see `group_sizes.order`."""
     from .order import order  # Prefect takes 1.3 s, of which a budget needs nothing.
@@ -73,7 +48,6 @@ def order(run: RunDirectory, settings: GroupSizesSettings) -> Order:
 GROUP_SIZES: Product = Product(
     settings=GroupSizesSettings,
     costs=costs,
-    costs_in_words=costs_in_words,
     check_input=check_groups,
     fits=fits,
     needed=lambda settings, target, margin: needed_budget(public_plan(settings), target, margin),
@@ -89,7 +63,6 @@ GROUP_SIZES: Product = Product(
     accuracy=Accuracy(read_errors, write_accuracy, lambda run: [run.histogram(UNIVERSE)]),
     document=report,
     summary=summary,
-    shown=shown,
     figures=Figures(KEYS, FIGURES, facts_of_run, by_level),
     of_release=settings_of_release,
 )

@@ -6,6 +6,7 @@ budgets, statements, certificates.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -29,7 +30,8 @@ class Measure:
     moved : the most by which neighbouring datasets differ in all these answers: the squared L2
         norm under discrete Gaussian noise, whose loss is moved / (2 sigma^2), and the L1 norm under
         discrete Laplace noise, whose loss is moved / scale.
-    areas, answers : how many there are; None where that depends on earlier outcomes.
+    areas : of the level, whether measured or not. answers : noisy ones; None where their number
+        depends on earlier outcomes, as areas are None where they have no number.
     """
 
     part: str
@@ -40,6 +42,11 @@ class Measure:
     moved: int | None = None
     areas: int | None = None
     answers: int | None = None
+
+    @property
+    def deviation(self) -> float:
+        """Standard deviation of the noise of every answer; 0 without noise."""
+        return 0.0 if self.noise is None else math.sqrt(self.noise.variance)
 
 
 @dataclass(frozen=True)
@@ -90,6 +97,11 @@ class UniversePlan:
     def bounded_rho(self) -> str:
         """Rho of bounded zCDP per person, in which products add up; infinite if nothing holds."""
         return "inf" if self.guarantee is None else str(self.guarantee.bounded_rho)
+
+    @property
+    def measured(self) -> tuple[Measure, ...]:
+        """The measures that have a share of the loss."""
+        return tuple(own for own in self.measures if own.share)
 
     @property
     def noises(self) -> Iterator[tuple[str, Noise]]:

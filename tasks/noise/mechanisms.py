@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from fractions import Fraction
 from functools import lru_cache
 from typing import Final
@@ -13,20 +12,6 @@ DISCRETE_LAPLACE: Final = "discrete_laplace"
 
 EXACT_VARIANCE_SIGMA_SQUARED = 8
 """From here the variance is sigma^2 to within exp(-2 pi^2 8), far below a float's resolution."""
-
-
-def noise_deviation(query: Mapping[str, str | None]) -> float:
-    """Standard deviation of the noise in each answer to a query of `budget_report`.
-
-    That of the continuous distribution: sigma, or sqrt(2) times the scale.
-    """
-    sigma_squared = query["sigma_squared"]
-    if sigma_squared is not None:
-        return math.sqrt(Fraction(sigma_squared))
-    scale = query["scale"]
-    if scale is None:
-        raise ValueError("the query has neither a sigma_squared nor a scale")
-    return math.sqrt(2) * float(Fraction(scale))
 
 
 @lru_cache(maxsize=1024)

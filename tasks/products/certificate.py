@@ -20,6 +20,7 @@ from ..runs.directory import RunDirectory
 from ..runs.files import read_record, write_page, write_record, write_text
 from ..runs.settings import ProductSettings
 from .acceptance import CERTIFICATE
+from .budget import noise_section
 from .plan import Plan
 from .privacy_curves import Curves, exact_epsilons, exact_figures
 from .reports import checks_table, exact_section
@@ -36,7 +37,8 @@ class Facts:
 
     made : how the files were made, in a sentence.
     public : a paragraph for readers who know no mathematics.
-    sections : the product's own, on its noise and its files.
+    noise : what is said of the noise, beside the table of every measure; without it there is none.
+    sections : the product's own.
     curves : whose exact figures, at `delta`, stand beside those of the guarantee; None for none.
     figures : what else the noise implies, such as the epsilon of a single attribute.
     warnings : sentences that a reader must not miss.
@@ -47,6 +49,7 @@ class Facts:
 
     made: str
     public: str
+    noise: tuple[str, ...] = ()
     sections: tuple[Section, ...] = ()
     curves: Curves | None = None
     delta: Fraction = REPORT_DELTA
@@ -106,6 +109,7 @@ def write_certificate(
             guarantee_section(plan.statement, figures, facts.warnings),
             spent_section(settings, spent),
             exact_section(plan.exact),
+            *([noise_section(plan, *facts.noise)] if facts.noise else []),
             *facts.sections,
             _checks(run),
             Section("What is released", (files_table(folder, released_files(folder)),)),

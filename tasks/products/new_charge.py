@@ -67,7 +67,7 @@ def _draws(asked: Product, settings: ProductSettings) -> Iterator[tuple[str, Spe
     curves = asked.curves(settings)
     for name, cost in asked.costs(settings).items():
         curve = None if curves is None else curves.exact.get(name)
-        yield name, SpentDraw(Guarantee(ZCDP, Fraction(cost["rho"])), curve)
+        yield name, SpentDraw(Guarantee(ZCDP, Fraction(cost.plan.bounded_rho)), curve)
 
 
 def _reasons(asked: Product, settings: ProductSettings) -> Iterator[str]:

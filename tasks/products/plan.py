@@ -91,8 +91,7 @@ class Plan:
             "measures": [
                 _of_measure(universe, measure)
                 for universe in self.universes
-                for measure in universe.measures
-                if measure.share
+                for measure in universe.measured
             ],
             "guarantees": [
                 _of_guarantee(own, self.protected(number))

@@ -10,7 +10,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 
@@ -78,25 +77,12 @@ class Curves:
         return {name: curve for name, curve in self.exact.items() if curve is not None}
 
 
-def with_exact(
-    report: Mapping[str, Any], curve: PrivacyCurve | None, delta: Fraction = REPORT_DELTA
-) -> dict[str, Any]:
-    """What `spineflow budget --json` prints, with `epsilon.exact` at delta before other figures.
-
-    It is infinite where these are, and None where the curve is not known.
-    """
-    is_infinite = report["epsilon"]["tight"] == "inf"
-    exact = "inf" if is_infinite else known_epsilon(curve, delta)
-    return {**report, "epsilon": {"exact": exact, **report["epsilon"]}}
-
-
-def exactly(report: Mapping[str, Any], delta: Fraction = REPORT_DELTA) -> tuple[str, ...]:
-    """The exact epsilon of a report as of `with_exact`, in words; nothing where there is none."""
-    exact = report["epsilon"]["exact"]
-    if exact is None or isinstance(exact, str):
+def exactly(epsilon: float | str | None, delta: Fraction = REPORT_DELTA) -> tuple[str, ...]:
+    """An exact epsilon in words; nothing where it is not known or infinite."""
+    if epsilon is None or isinstance(epsilon, str):
         return ()
     at = f"at delta {shown_delta(delta)}"
-    return (f"exactly, by the noise itself: epsilon {shown_bound(exact)} {at}",)
+    return (f"exactly, by the noise itself: epsilon {shown_bound(epsilon)} {at}",)
 
 
 def exact_epsilons(curves: Curves | None, delta: Fraction = REPORT_DELTA) -> dict[str, float]:

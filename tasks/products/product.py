@@ -122,8 +122,8 @@ class Product:
     """
 
     settings: type[ProductSettings]
-    costs: Callable[[Any], dict[str, Any]]
-    costs_in_words: Callable[[Any], Iterable[Block | Section]] = lambda settings: ()
+    costs: Callable[[Any], Mapping[str, Any]]
+    costs_in_words: Callable[[Any], Iterable[Block | Section]] | None = None
     refuse: Callable[[Any], None] = lambda settings: None
     check_input: Callable[[Any], InputCheck[Any]] | None = None
     fits: Callable[[Any, Any], Iterable[Block]] | None = None
@@ -142,7 +142,7 @@ class Product:
     document: Callable[[RunDirectory, Any, Any, pd.DataFrame | None], Document] | None = None
     summary: Callable[[RunDirectory, Any], Iterable[Block]] = lambda run, settings: ()
     shown: Callable[[RunDirectory, Any, Collection[str]], Iterable[Shown]] = (
-        lambda run, settings, stages: ()
+        lambda run, settings, stages: shown_plan(run, stages)
     )
     figures: Figures | None = None
     compare: Callable[[Sequence[tuple[RunDirectory, Any]]], Path] | None = None
@@ -250,6 +250,19 @@ class Product:
 
         found = [self.compared(run, settings) for run, settings in runs]
         return write_comparison(found, self.figures.keys, self.figures.words)
+
+
+def shown_plan(run: RunDirectory, stages: Collection[str]) -> Iterator[Shown]:
+    """The noise of every measure, once the plan is written."""
+    from .budget import noise_table
+    from .order import LEDGER
+    from .plan import plan_file, read_plan
+
+    if LEDGER in stages and plan_file(run).exists():
+        for own in read_plan(run).universes:
+            if own.measured:
+                key = f"noise-{own.universe.replace('_', '-').replace(' ', '-')}"
+                yield Shown(key, f"Noise of {own.universe}", noise_table(own))
 
 
 END: Collection[str] = ("end",)

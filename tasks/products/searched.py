@@ -114,7 +114,7 @@ class SearchedProduct(ABC):
         """What a universe costs, as epsilon at the settings' delta; words where it has no bound.
         By default the largest of what a run costs."""
         costs = product(settings.PRODUCT).costs(settings).values()
-        return max(cost["epsilon"]["tight"] for cost in costs)
+        return max(cost.epsilons["tight"] for cost in costs)
 
     def read_input(self, settings: Any, folder: Path) -> None:
         """Read and check the input tables, which all trials share, unless the folder has them.

@@ -2,37 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-
 from pyarrow import parquet
 
 from ...validation.supplemental_dhc.run_checks import run_checks
-from ..pages.document import Block
 from ..products.comparison import read_errors
-from ..products.order import INGEST, Order
-from ..products.privacy_curves import exactly
-from ..products.product import Accuracy, Figures, Product, Shown
+from ..products.order import Order
+from ..products.product import Accuracy, Figures, Product
 from ..runs.directory import RunDirectory
 from .checks.accuracy import FIGURES, KEYS, facts_of_run, write_accuracy
 from .ingest.files import read_plan
 from .ingest.ingest import check_households, costs, public_plan
 from .measurement.charge import expected_of, measurement_files, plan_of_run
 from .paths import UNIVERSE
-from .release.certificate import facts_of, noise_table
+from .release.certificate import facts_of
 from .release.report import NEIGHBORS, loss_text, report
 from .release.tables import SUPPLEMENTAL_DHC
 from .settings import SupplementalDhcSettings
 from .workload.costs import curves_of, needed_budget
-
-
-def costs_in_words(settings: SupplementalDhcSettings) -> tuple[Block, ...]:
-    """The costs in a sentence and a table."""
-    plan, (cost,) = public_plan(settings), costs(settings).values()
-    return (
-        f"{loss_text(plan)} ({NEIGHBORS}); rho {cost['rho']} of bounded zCDP in the ledger",
-        *exactly(cost),
-        noise_table(plan),
-    )
 
 
 def summary(run: RunDirectory, settings: SupplementalDhcSettings) -> tuple[str, ...]:
@@ -41,14 +27,6 @@ def summary(run: RunDirectory, settings: SupplementalDhcSettings) -> tuple[str, 
     rows = parquet.read_metadata(run.release / f"{SUPPLEMENTAL_DHC}.parquet").num_rows
     regions = ", ".join(f"{number:,} {level}" for level, number in plan.levels.items())
     return (f"{rows:,} rows of PH1 to PH8; {regions}", f"{loss_text(plan)}, {NEIGHBORS}")
-
-
-def shown(
-    run: RunDirectory, _settings: SupplementalDhcSettings, stages: Collection[str]
-) -> Iterator[Shown]:
-    """The noise of every query, once the plan is made."""
-    if INGEST in stages:
-        yield Shown("supplemental-noise", "Every query", noise_table(read_plan(run)))
 
 
 def order(run: RunDirectory, settings: SupplementalDhcSettings) -> Order:
@@ -61,7 +39,6 @@ def order(run: RunDirectory, settings: SupplementalDhcSettings) -> Order:
 SUPPLEMENTAL: Product = Product(
     settings=SupplementalDhcSettings,
     costs=costs,
-    costs_in_words=costs_in_words,
     check_input=check_households,
     needed=lambda settings, target, margin: needed_budget(public_plan(settings), target, margin),
     curves=lambda settings: curves_of(public_plan(settings)),
@@ -75,6 +52,5 @@ SUPPLEMENTAL: Product = Product(
     accuracy=Accuracy(read_errors, write_accuracy, lambda run: [run.histogram(UNIVERSE)]),
     document=report,
     summary=summary,
-    shown=shown,
     figures=Figures(KEYS, FIGURES, facts_of_run),
 )

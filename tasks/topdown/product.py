@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict
+from collections.abc import Iterator
+from dataclasses import asdict, replace
 from fractions import Fraction
-from typing import Any
 
 from ..census.queries import spelt_like
 from ..ledger.plan import REPORT_DELTA
-from ..noise.mechanisms import noise_deviation
 from ..pages.document import NONE, Block, Section, Table
 from ..pages.numbers import decimal, shown_bound, shown_delta, shown_epsilon, shown_rho
+from ..products.budget import Cost, shown_margin
 from ..products.comparison import read_errors
 from ..products.order import Order
 from ..products.product import Accuracy, Product, noted
@@ -36,21 +35,21 @@ from .workload.privacy_curve import curves_of_run, scope_of_figures
 from .workload.protected_tables import protected_tables
 
 
-def _exactly(cost: Mapping[str, Any]) -> str:
+def _exactly(cost: Cost) -> str:
     """The exact epsilon, and at which delta where the other figures have none."""
-    epsilon = cost["epsilon"]["exact"]
-    if epsilon is None:
+    if cost.exact is None:
         return ""
-    delta = "" if cost["delta"] else f" at delta {shown_delta(REPORT_DELTA)}"
-    return f"{shown_bound(epsilon)} exactly{delta}, "
+    delta = "" if cost.delta else f" at delta {shown_delta(REPORT_DELTA)}"
+    return f"{shown_bound(cost.exact)} exactly{delta}, "
 
 
-def costs_with_sizes(settings: TopdownSettings) -> dict[str, Any]:
+def costs_with_sizes(settings: TopdownSettings) -> dict[str, Cost]:
     """The costs by universe, with the largest solve as far as it is known without input."""
-    return {
-        universe: cost | {"largest_solve": asdict(largest_solve(settings, universe))}
-        for universe, cost in costs(settings).items()
-    }
+    found = {}
+    for universe, cost in costs(settings).items():
+        largest = asdict(largest_solve(settings, universe))
+        found[universe] = replace(cost, further={**cost.further, "largest_solve": largest})
+    return found
 
 
 def _own_rho(settings: TopdownSettings, universe: str, charged: str) -> str:
@@ -83,30 +82,27 @@ def costs_in_words(settings: TopdownSettings) -> Iterator[Block | Section]:
     Rho stands beside the epsilon that follows from it: both are of one changed record.
     """
     for universe, cost in costs(settings).items():
-        rho = _own_rho(settings, universe, cost["rho"])
-        is_more_charged = rho != cost["rho"]
+        charged = cost.plan.bounded_rho
+        rho = _own_rho(settings, universe, charged)
+        is_more_charged = rho != charged
         first = (
-            f"{cost['mechanism'].replace('_', ' ')}, "
+            f"{cost.plan.mechanism.replace('_', ' ')}, "
             f"rho {rho} ({decimal(rho)}){' of one record' if is_more_charged else ''}, "
             f"epsilon {_exactly(cost)}"
-            f"{shown_epsilon(cost['epsilon']['tight'])} at delta {shown_delta(cost['delta'])} "
-            f"by rho (simple bound {shown_epsilon(cost['epsilon']['simple'])})"
+            f"{shown_epsilon(cost.epsilons['tight'])} at delta {shown_delta(cost.delta)} "
+            f"by rho (simple bound {shown_epsilon(cost.epsilons['simple'])})"
         )
-        told = ("geolevel", "query", "geolevel_share", "query_share")
         queries = tuple(
-            (
-                *map(query.get, told),
-                f"{noise_deviation(query):.3g}",
-                f"{query['margin_of_error']:,}",
-            )
-            for query in cost["queries"]
+            (own.level, own.query, *shares.values(), f"{own.deviation:.3g}", shown_margin(own))
+            for own, shares in zip(cost.plan.measures, cost.of_queries, strict=True)
         )
         headers = ("geolevel", "query", "geolevel share", "query share", "noise s.d.")
         last = settings.last_geolevel
-        by_attribute, by_block = cost["attributes"].items(), cost["block_within"].items()
+        by_attribute, by_block = cost.attributes.items(), cost.block_within.items()
+        exact = cost.further
         protected = [
-            *((f"{n} of a record", e, cost["attributes_exact"][n]) for n, e in by_attribute),
-            *((f"{last} within its {n}", e, cost["block_within_exact"][n]) for n, e in by_block),
+            *((f"{n} of a record", e, exact["attributes_exact"][n]) for n, e in by_attribute),
+            *((f"{last} within its {n}", e, exact["block_within_exact"][n]) for n, e in by_block),
         ]
         lacks = tuple(
             (what, NONE if exact is None else shown_bound(exact), shown_epsilon(epsilon))
@@ -116,7 +112,7 @@ def costs_in_words(settings: TopdownSettings) -> Iterator[Block | Section]:
             universe,
             (
                 first,
-                *([_charged(settings, universe, cost["rho"])] if is_more_charged else []),
+                *([_charged(settings, universe, charged)] if is_more_charged else []),
                 Table((*headers, "margin, 95 %"), queries),
                 *scope_of_figures(settings),
                 Table(("what an attacker lacks", "epsilon, exactly", "epsilon by rho"), lacks),

@@ -8,7 +8,6 @@ from fractions import Fraction
 import pandas as pd
 from pyarrow import parquet
 
-from ..noise.mechanisms import noise_deviation
 from ..pages.document import Block, Document, Table
 from ..products.acceptance import compared
 from ..products.plan import Plan
@@ -22,7 +21,7 @@ from .release.report import report, solves_table
 from .settings import TopdownSettings
 from .spine.files import spine_of
 from .spine.summary import has_summary, write_summary
-from .workload.costs import report_of
+from .workload.costs import cost_of
 
 
 def _rows_released(run: RunDirectory, settings: TopdownSettings) -> dict[str, int]:
@@ -74,17 +73,13 @@ def shown(run: RunDirectory, settings: TopdownSettings, stages: Collection[str])
 def _budgets(settings: TopdownSettings) -> Iterator[Shown]:
     """What every query at every geolevel is measured with, in rounded figures."""
     for universe in settings.run.universes:
-        report = report_of(settings, universe)
+        plan = cost_of(settings, universe).plan
         rows = tuple(
-            (
-                query["geolevel"],
-                query["query"],
-                f"{100 * float(Fraction(query['share'])):.3g} %",
-                f"{noise_deviation(query):.3g}",
-            )
-            for query in report["queries"]
+            (own.level, own.query, f"{100 * float(own.share):.3g} %", f"{own.deviation:.3g}")
+            for own in plan.measures
         )
-        rho = report["rho"] if report["rho"] == "inf" else f"{float(Fraction(report['rho'])):.4g}"
+        rho = plan.bounded_rho
+        rho = rho if rho == "inf" else f"{float(Fraction(rho)):.4g}"
         yield Shown(
             f"budget-{universe}",
             f"Budget of {universe}: rho {rho}",

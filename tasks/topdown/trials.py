@@ -29,7 +29,7 @@ from .checks.accuracy.levels import OF_THE_SPINE
 from .checks.replicate import estimate, lay_out, measure, read_dataset, with_estimator, with_seed
 from .paths import state_totals_file
 from .settings import TopdownSettings
-from .workload.costs import report_of
+from .workload.costs import cost_of
 from .workload.exact_loss import exact_rho
 from .workload.sections import ESTIMATORS
 
@@ -223,7 +223,7 @@ class TopdownTrials(SearchedProduct):
 
     def epsilon(self, settings: TopdownSettings, universe: str) -> float | str:
         """Tight epsilon of a universe's budget at its delta."""
-        return report_of(settings, universe)["epsilon"]["tight"]
+        return cost_of(settings, universe).epsilons["tight"]
 
     def read_input(self, settings: TopdownSettings, folder: Path) -> None:
         """Read the census tables and count their histograms; state totals are written last."""

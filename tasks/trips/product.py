@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 
 from pyarrow import parquet
 
 from ...validation.trips.run_checks import run_checks
-from ..pages.document import Block, Table
+from ..pages.document import Block
 from ..pages.numbers import shown_delta, shown_epsilon
+from ..products import budget
+from ..products.budget import Cost
 from ..products.certificate import Facts
 from ..products.comparison import read_errors
-from ..products.order import INGEST, Order
-from ..products.privacy_curves import exactly, with_exact
-from ..products.product import Accuracy, Caution, Figures, Product, Shown
+from ..products.order import Order
+from ..products.product import Accuracy, Caution, Figures, Product
 from ..runs.directory import RunDirectory
 from .checks.accuracy import ACCURACY, FIGURES, KEYS, facts_of_run, write_accuracy
 from .checks.expected import settings_of_release
@@ -23,17 +24,15 @@ from .measurement.charge import expected_of, measurement_files, plan_of_run
 from .paths import leaves_file
 from .release.certificate import (
     conversion_sentence,
-    cost_table,
     delta_warning,
     facts_of,
-    noise_section,
 )
 from .release.false_cells import false_cells
 from .release.report import report
 from .release.table import TABLE, n_trips
 from .settings import TripsSettings
-from .workload.costs import budget_report, needed_budget, needed_split
-from .workload.exact_loss import curves_of, exact_curve
+from .workload.costs import needed_budget, needed_split, universe_plan
+from .workload.exact_loss import curves_of
 from .workload.plan import make_plan
 
 
@@ -45,47 +44,24 @@ def fits(settings: TripsSettings, accepted: AcceptedTrips) -> Iterator[Block]:
         yield from _cautions(settings, accepted.leaves.total)
 
 
-def costs_in_words(settings: TripsSettings) -> tuple[Block, ...]:
-    """The costs as tables."""
-    plan, delta = public_plan(settings), settings.report_delta
-    exact = exact_curve(plan, settings.contribution)
-    noise = noise_section(settings, plan).blocks
-    return (
-        cost_table(settings, plan),
-        *exactly(with_exact(budget_report(plan, delta), exact, delta), delta),
-        *conversion_sentence(settings, plan),
-        *(_rounded(block) if isinstance(block, Table) else block for block in noise),
-    )
-
-
-def _rounded(table: Table) -> Table:
-    """A table with numbers of three digits."""
-    rows = tuple(
-        tuple(f"{x:.3g}" if isinstance(x, float) else x for x in row) for row in table.rows
-    )
-    return Table(table.headers, rows)
+def costs_in_words(settings: TripsSettings) -> Iterator[Block]:
+    """The costs, and what another conversion would allow."""
+    yield from budget.costs_in_words(costs(settings))
+    yield from conversion_sentence(settings, public_plan(settings))
 
 
 def summary(run: RunDirectory, settings: TripsSettings) -> Iterator[Block]:
     """What is in the release, what it cost, and how many of its cells are expected to be false."""
     plan = plan_of(run, settings)
-    cost = budget_report(plan, settings.report_delta)
+    universe = universe_plan(plan, settings.report_delta)
+    epsilon, delta = universe.epsilons()["tight"], Cost.of(universe, None).delta
     n_rows = parquet.read_metadata(run.release / f"{TABLE}.parquet").num_rows
     yield (
-        f"{plan.mechanism}: {n_rows:,} rows; epsilon {shown_epsilon(cost['epsilon']['tight'])} at "
-        f"delta {shown_delta(cost['delta'])}"
+        f"{plan.mechanism}: {n_rows:,} rows; epsilon {shown_epsilon(epsilon)} at "
+        f"delta {shown_delta(delta)}"
     )
     yield false_cells(run, plan).sentence
     yield from _cautions(settings, n_trips(run.release, plan.tree))
-
-
-def shown(run: RunDirectory, settings: TripsSettings, stages: Collection[str]) -> Iterator[Shown]:
-    """The noise of every level, once the plan is made."""
-    if INGEST in stages:
-        plan = plan_of(run, settings)
-        for block in noise_section(settings, plan).blocks:
-            if isinstance(block, Table):
-                yield Shown("budget-trips", plan.mechanism, block)
 
 
 def facts(run: RunDirectory, settings: TripsSettings) -> Facts:
@@ -133,7 +109,6 @@ TRIPS: Product = Product(
     ),
     document=report,
     summary=summary,
-    shown=shown,
     figures=Figures(KEYS, FIGURES, facts_of_run),
     of_release=settings_of_release,
 )

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from ...ledger.accounting import UNBOUNDED
-from ...ledger.plan import REPORT_DELTA, UniversePlan
-from ...noise.distributions import IntegerDistribution
+from ...ledger.accounting import BOUNDED, UNBOUNDED
+from ...ledger.exact_curve import PrivacyCurve, known_epsilon
+from ...ledger.plan import Measure, UniversePlan
 from ...noise.quantiles import margin
-from ...products.privacy_curves import Curves, with_exact
+from ...products.budget import Cost
+from ...products.privacy_curves import Curves
 from ...runs.errors import InputRefused, refused
 from ..ingest.ingest import parameters_of
 from ..postprocess.suppression import threshold_of
@@ -27,7 +28,6 @@ from ..workload.explorer import (
     budget_for_margin,
     budget_for_threshold,
     margin_by_formula,
-    noise_parameter,
     target_of,
 )
 from ..workload.guarantee import bounded_epsilons, universe_plan
@@ -135,23 +135,37 @@ def refuse_settings(settings: DetailedGroupsSettings) -> None:
     refuse_idle_settings(settings, parameters)
     if not parameters.infinite:
         refuse_missed_margins(parameters, specification)
-    budget_report(parameters, specification, settings.explorer)
+    figures = level_figures(parameters, specification)
+    level_reports(figures, parameters, settings.explorer)
 
 
-def costs(settings: DetailedGroupsSettings) -> dict[str, Any]:
-    """What a run would cost, and what it buys, by pass: `budget_report`, the exact epsilon of
-    bounded neighbours, and the other noise's guarantee at the same margins.
+def costs(settings: DetailedGroupsSettings) -> dict[str, Cost]:
+    """What a run would cost, and what it buys, by pass: with the other noise's guarantee at the
+    same margins.
     """
-    parameters = parameters_of(settings)
     specification = read_specification(settings.input.parameters)
-    found = budget_report(parameters, specification, settings.explorer)
-    for region_pass, report in found.items():
+    return costs_of(parameters_of(settings), specification, settings.explorer)
+
+
+def costs_of(
+    parameters: MechanismParameters, specification: Specification, explorer: ExplorerSettings
+) -> dict[str, Cost]:
+    """What a run with these parameters would cost, and what it buys, by pass."""
+    found = {}
+    for region_pass in parameters.passes:
         compared: list[dict[str, Any]] = []
         if not parameters.infinite:
             levels = level_budgets(parameters, specification, region_pass).values()
             compared = list(compare_noise(levels, parameters.wanted.coverage))
-        exact = exact_curve([parameters], specification, region_pass, is_bounded=True)
-        found[region_pass] = with_exact(report | {"noise_comparison": compared}, exact)
+        figures = level_figures(parameters, specification, region_pass)
+        measures = [own for item in figures for own in _measures(item, parameters, region_pass)]
+        found[region_pass] = cost_of_pass(
+            region_pass,
+            replace(universe_plan(parameters, region_pass), measures=tuple(measures)),
+            exact_curve([parameters], specification, region_pass, is_bounded=True),
+            levels=level_reports(figures, parameters, explorer),
+            noise_comparison=compared,
+        )
     return found
 
 
@@ -183,48 +197,31 @@ def curves_of_passes(
     )
 
 
-def budget_report(
-    parameters: MechanismParameters, specification: Specification, explorer: ExplorerSettings
-) -> dict[str, Any]:
-    """What `spineflow budget --json` prints, by pass; fractions as strings.
-
-    `rho` and `epsilon` are those of bounded neighbours (one person changed), by Theorem 2 of
-    [SafeTabP2025]; `native` is the guarantee that the mechanism itself gives, for one person
-    added or removed. Each of `levels` has its margins of error and its suppression threshold, the
-    populations from which its tables are accurate, and, where the settings name a target, the
-    budget that meets it. `queries` lists the noise of every
-    kind of count, `share` being its part of the pass's total.
+def level_reports(
+    figures: Iterable[LevelFigures], parameters: MechanismParameters, explorer: ExplorerSettings
+) -> list[dict[str, Any]]:
+    """What the budgets of levels buy, as `spineflow budget --json` prints it: margins of error,
+    the suppression threshold, the populations from which tables are accurate and, where the
+    settings name a target, the budget that meets it.
     """
-    found = {}
-    for region_pass in parameters.passes:
-        figures = level_figures(parameters, specification, region_pass)
-        total = parameters.total_of(region_pass)
-        found[region_pass] = {
-            **loss_of_pass(region_pass, universe_plan(parameters, region_pass)),
-            "levels": [
-                {
-                    **item.told(parameters.wanted.coverage),
-                    "margin_wanted": item.wanted,
-                    "margin_total_only": item.margin_total_only,
-                    "margin_by_formula": item.margin_by_formula,
-                    "margin_target": item.margin_target,
-                    "suppression_threshold": item.threshold,
-                    "table_thresholds": list(parameters.thresholds[item.region_type, item.level]),
-                    "tables": table_populations(
-                        item.budget,
-                        parameters.thresholds[item.region_type, item.level],
-                        explorer.shown_relative_errors,
-                        parameters.wanted.coverage,
-                    ),
-                    "needed_budget": needed_budgets(
-                        item.budget, item.region_type, explorer, parameters
-                    ),
-                }
-                for item in figures
-            ],
-            "queries": [query for item in figures for query in _queries(item, total)],
+    coverage = parameters.wanted.coverage
+    return [
+        {
+            **item.told(coverage),
+            "margin_wanted": item.wanted,
+            "margin_total_only": item.margin_total_only,
+            "margin_by_formula": item.margin_by_formula,
+            "margin_target": item.margin_target,
+            "suppression_threshold": item.threshold,
+            "table_thresholds": list(thresholds),
+            "tables": table_populations(
+                item.budget, thresholds, explorer.shown_relative_errors, coverage
+            ),
+            "needed_budget": needed_budgets(item.budget, item.region_type, explorer, parameters),
         }
-    return found
+        for item in figures
+        for thresholds in [parameters.thresholds[item.region_type, item.level]]
+    ]
 
 
 def needed_budgets(
@@ -289,41 +286,33 @@ def budget_of_target(
     )
 
 
-def loss_of_pass(region_pass: str, plan: UniversePlan) -> dict[str, Any]:
-    """What a pass costs: of one record changed, and of one added or removed."""
-    return {
-        "universe": region_pass,
-        "mechanism": plan.mechanism,
-        "neighbors": "bounded",
-        "rho": plan.bounded_rho,
-        "delta": str(REPORT_DELTA),
-        "epsilon": bounded_epsilons(plan),
-        "native": {"neighbors": UNBOUNDED, plan.symbol: plan.stated_loss},
-        "attributes": {},
-        "block_within": {},
-    }
+def cost_of_pass(
+    region_pass: str, plan: UniversePlan, curve: PrivacyCurve | None, **figures: Any
+) -> Cost:
+    """What a pass costs, of one record changed (Theorem 2 of [SafeTabP2025]), with figures of its
+    own; the native loss of the plan is that of one record added or removed.
+    """
+    epsilons = bounded_epsilons(plan)
+    exact = "inf" if plan.loss is None else known_epsilon(curve, plan.delta)
+    further = {"universe": region_pass, "native": native_loss(plan), **figures}
+    return Cost(plan, BOUNDED, epsilons, exact, further=further)
 
 
-def noise_of_query(noise: IntegerDistribution, *, is_pure: bool) -> dict[str, str | None]:
-    """The parameter of a query's noise, by its name."""
-    parameter = str(noise_parameter(noise))
-    return {"sigma_squared": None, "scale": parameter} if is_pure else {"sigma_squared": parameter}
+def native_loss(plan: UniversePlan) -> dict[str, str]:
+    """The loss of one record added or removed."""
+    return {"neighbors": UNBOUNDED, plan.symbol: plan.stated_loss}
 
 
-def _queries(item: LevelFigures, total: Fraction) -> Iterator[dict[str, str | None]]:
-    budget, gamma = item.budget, item.budget.stage_1_fraction
-    parts = (
-        ("total only", Fraction(1), budget.total_only),
-        ("stage 1", gamma, budget.first_stage),
-        ("stage 2", 1 - gamma, budget.second_stage),
-    )
-    for name, share, noise in parts if gamma else parts[:1]:
-        yield {
-            "geolevel": item.region_type,
-            "query": f"level {item.level}, {name}",
-            "share": str(share * budget.budget / total),
-            **noise_of_query(noise, is_pure=budget.is_pure),
-        }
+def _measures(
+    item: LevelFigures, parameters: MechanismParameters, region_pass: str
+) -> Iterator[Measure]:
+    budget, total = item.budget, parameters.total_of(region_pass)
+    gamma = budget.stage_1_fraction
+    parts = (("total only", Fraction(1)), ("stage 1", gamma), ("stage 2", 1 - gamma))
+    for name, share in parts if gamma else parts[:1]:
+        part = f"{item.region_type}/{item.level}/{name}"
+        query = f"level {item.level}, {name}"
+        yield budget.measure(part, total, share, item.region_type, query)
 
 
 def refuse_idle_settings(settings: DetailedGroupsSettings, parameters: MechanismParameters) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from fractions import Fraction
 
 from ...noise.quantiles import margin
 from ...noise.sums import margin_of_sum
-from ...products.privacy_curves import Curves, with_exact
+from ...products.budget import Cost
+from ...products.privacy_curves import Curves
 from ..ingest.household_ingest import parameters_of
 from ..settings import DetailedHouseholdsSettings
 from ..workload.exact_loss import exact_curve
@@ -19,9 +20,8 @@ from ..workload.wanted_margins import level_budgets
 from .budget import (
     LevelMargin,
     budget_of_target,
+    cost_of_pass,
     curves_of_passes,
-    loss_of_pass,
-    noise_of_query,
     refuse_idle,
     refuse_idle_levels,
     refused_budget,
@@ -102,8 +102,8 @@ def _refuse_idle(settings: DetailedHouseholdsSettings, parameters: HouseholdPara
         refuse_idle("mechanism.states", "run_us = true")
 
 
-def costs(settings: DetailedHouseholdsSettings) -> dict[str, Any]:
-    """What a run would cost, and what it buys, by pass, as `spineflow budget --json` prints it.
+def costs(settings: DetailedHouseholdsSettings) -> dict[str, Cost]:
+    """What a run would cost, and what it buys, by pass.
 
     `rho` and `epsilon` are those of one household changed, `native` of one added or removed,
     `tabulations` the native loss of each.
@@ -113,15 +113,26 @@ def costs(settings: DetailedHouseholdsSettings) -> dict[str, Any]:
     found = {}
     for region_pass in parameters.passes:
         figures = household_figures(parameters, specification, region_pass, settings)
-        tables = parameters.of.values()
-        exact = exact_curve(tables, specification, region_pass, is_bounded=True)
-        report = {
-            **loss_of_pass(region_pass, household_plan(parameters, region_pass)),
-            "tabulations": {
+        total = parameters.total_of(region_pass)
+        measures = tuple(
+            item.budget.measure(
+                f"{item.tabulation.name}/{item.region_type}/{item.level}",
+                total,
+                Fraction(1),
+                item.region_type,
+                f"{item.tabulation.name}, level {item.level}",
+            )
+            for item in figures
+        )
+        found[region_pass] = cost_of_pass(
+            region_pass,
+            replace(household_plan(parameters, region_pass), measures=measures),
+            exact_curve(parameters.of.values(), specification, region_pass, is_bounded=True),
+            tabulations={
                 name: "inf" if own.infinite else str(own.total_of(region_pass))
                 for name, own in parameters.of.items()
             },
-            "levels": [
+            levels=[
                 {
                     "tabulation": item.tabulation.name,
                     **item.told(settings.mechanism.coverage),
@@ -132,17 +143,7 @@ def costs(settings: DetailedHouseholdsSettings) -> dict[str, Any]:
                 }
                 for item in figures
             ],
-            "queries": [
-                {
-                    "geolevel": item.region_type,
-                    "query": f"{item.tabulation.name}, level {item.level}",
-                    "share": str(item.budget.budget / parameters.total_of(region_pass)),
-                    **noise_of_query(item.budget.second_stage, is_pure=item.budget.is_pure),
-                }
-                for item in figures
-            ],
-        }
-        found[region_pass] = with_exact(report, exact)
+        )
     return found
 
 

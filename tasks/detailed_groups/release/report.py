@@ -28,7 +28,7 @@ from ..workload.guarantee import bounded_epsilons, universe_plan
 from ..workload.mechanism import MechanismParameters
 from ..workload.regions import region_types
 from ..workload.wanted_margins import shown_percent
-from .budget import LevelFigures, budget_report, level_figures
+from .budget import LevelFigures, level_figures, level_reports
 from .certificate import margins_section
 from .files import TIDY_FILE
 from .relative_errors import populations_table
@@ -67,8 +67,7 @@ def report(
             margins_section(figures, parameters.wanted.coverage),
             suppression_section(figures, parameters),
         ]
-        found = budget_report(parameters, specification, settings.explorer)
-        levels = [level for report in found.values() for level in report["levels"]]
+        levels = level_reports(figures, parameters, settings.explorer)
         sections.append(populations_section(levels))
     sections.append(_shares(run, settings))
     if settings.mechanism.coterminous:
@@ -129,7 +128,7 @@ def suppression_section(
 
 
 def populations_section(levels: Sequence[Mapping[str, Any]]) -> Section:
-    """From which size of a group its tables are accurate, of levels as `budget_report` has them."""
+    """From which size of a group its tables are accurate, of levels as `level_reports` has them."""
     return Section(
         "Populations from which tables are accurate",
         (

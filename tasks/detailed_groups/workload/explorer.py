@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from statistics import NormalDist
 
+from ...ledger.plan import Measure
 from ...noise.distributions import IntegerDistribution
 from ...noise.draws import Noise
 from ...noise.margins import COVERAGE, loss_for_margin
@@ -59,6 +60,18 @@ class LevelBudget:
     def total_only(self) -> IntegerDistribution:
         """Noise of the groups that are measured by a total only."""
         return self._noise(self.budget)
+
+    @property
+    def mechanism(self) -> str:
+        """The distribution of all noise."""
+        return DISCRETE_LAPLACE if self.is_pure else DISCRETE_GAUSSIAN
+
+    def measure(
+        self, part: str, total: Fraction, share: Fraction, level: str, query: str
+    ) -> Measure:
+        """Counts that cost a share of the level's budget, in a plan that costs `total`."""
+        noise = Noise(self.mechanism, noise_parameter(self._noise(self.budget * share)))
+        return Measure(part, noise, share * self.budget / total, level, query, moved=self.stability)
 
     def with_budget(self, budget: Fraction) -> LevelBudget:
         """A level with this stability and these shares of the stages, at another budget."""

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -22,13 +21,14 @@ from ...census.raw_columns import RawColumns
 from ...census.tables import load_geography
 from ...ledger.digests import InputDigest, PeopleDigests, input_digest
 from ...ledger.recognition import RecordColumn, people_digests
-from ...products.privacy_curves import with_exact
+from ...products.budget import Cost
 from ...runs.errors import InputRefused
 from ...tables.findings import InputCheck, UnreadableInput, refusal, unreadable_refused
 from ...tables.sources import input_files
 from ...tables.tally import RuleTally
+from ..paths import UNIVERSE
 from ..settings import GroupSizesSettings
-from ..workload.costs import budget_report
+from ..workload.costs import cost_of
 from ..workload.exact_loss import exact_curve
 from ..workload.mechanisms import KEEP_ROWS, TOPDOWN
 from ..workload.plan import ImpossiblePlan, Plan, make_plan, merged_levels
@@ -144,12 +144,10 @@ def public_hierarchy(settings: GroupSizesSettings) -> RegionHierarchy:
     return hierarchy
 
 
-def costs(settings: GroupSizesSettings) -> dict[str, Any]:
-    """What a run would cost, from the settings and the public hierarchy: `budget_report`, and the
-    exact epsilon.
-    """
+def costs(settings: GroupSizesSettings) -> dict[str, Cost]:
+    """What a run would cost, from the settings and the public hierarchy."""
     plan = public_plan(settings)
-    return {"groups": with_exact(budget_report(plan), exact_curve(plan))}
+    return {UNIVERSE: cost_of(plan, exact_curve(plan))}
 
 
 def public_plan(settings: GroupSizesSettings) -> Plan:

@@ -13,6 +13,7 @@ import pandas as pd
 from ....validation.group_sizes.run_checks import count_violations, released_counts
 from ...pages.document import NONE, Cell, Document, Figure, Section, Table
 from ...pages.figures import line_chart
+from ...products.budget import noise_section
 from ...products.comparison import errors_table
 from ...products.plan import Plan
 from ...products.reports import (
@@ -28,7 +29,7 @@ from ..ingest.files import read_plan
 from ..settings import GroupSizesSettings
 from ..workload.costs import universe_plan
 from ..workload.plan import Plan as MeasuredLevels
-from .certificate import noise_section
+from .certificate import words_on_noise
 from .tables import GROUP_SIZES
 
 MOST_POINTS = 300
@@ -45,7 +46,7 @@ def report(
 ) -> Document:
     """The report as a document; see the module's docstring."""
     measured, (universe,) = read_plan(run), plan.universes
-    sections = [_release(measured), noise_section(measured)]
+    sections = [_release(measured), noise_section(plan, *words_on_noise(measured))]
     if accuracy is not None:
         sections.append(_accuracy(accuracy))
     implied = f"Noise in each value of the measured vector, {measured.vector.replace('_', ' ')}."

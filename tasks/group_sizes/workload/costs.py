@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fractions import Fraction
-from typing import Any
 
 from ...ledger.accounting import BOUNDED, PURE_DP, UNBOUNDED, ZCDP, Guarantee
-from ...ledger.plan import REPORT_DELTA, Measure, UniversePlan
+from ...ledger.exact_curve import PrivacyCurve
+from ...ledger.plan import Measure, UniversePlan
+from ...products.budget import Cost
 from ...products.plan import needed_loss
 from ...runs.errors import InputRefused
 from ...solvers.level_design import LevelErrors
@@ -21,42 +22,6 @@ from .mechanisms import (
     TOPDOWN,
 )
 from .plan import Plan
-
-
-def budget_report(plan: Plan) -> dict[str, Any]:
-    """What `spineflow budget --json` prints; fractions as strings.
-
-    `rho` is the bounded zCDP figure that the plan implies, infinite for a plan that guarantees
-    nothing, and `neighbors` says what the plan's own epsilon or rho is for. The epsilon of a rho
-    is that at `REPORT_DELTA`. Attributes and places within a region are not protected by parts of
-    it: a person's group is counted at every level.
-    """
-    return {
-        "mechanism": plan.mechanism,
-        "vector": plan.vector,
-        "noise": plan.noise,
-        "calibration": plan.calibration,
-        "neighbors": BOUNDED if plan.bounded else UNBOUNDED,
-        "rho": universe_plan(plan).bounded_rho,
-        "delta": None if plan.rho is None else str(REPORT_DELTA),
-        "epsilon": universe_plan(plan).epsilons(),
-        "attributes": {},
-        "block_within": {},
-        "queries": [
-            {
-                "geolevel": level.level,
-                "query": plan.vector,
-                "regions": level.n_regions,
-                "share": str(level.share),
-                "sensitivity": level.sensitivity,
-                "sigma_squared": (
-                    None if level.sigma_squared is None else str(level.sigma_squared)
-                ),
-                "scale": None if level.scale is None else str(level.scale),
-            }
-            for level in plan.measured_levels
-        ],
-    }
 
 
 def universe_plan(plan: Plan) -> UniversePlan:
@@ -90,6 +55,18 @@ def universe_plan(plan: Plan) -> UniversePlan:
             for level in plan.levels
         ),
     )
+
+
+def cost_of(plan: Plan, curve: PrivacyCurve | None) -> Cost:
+    """What all levels cost, between the neighbours of the plan."""
+    further = {
+        "mechanism": plan.mechanism,
+        "vector": plan.vector,
+        "noise": plan.noise,
+        "calibration": plan.calibration,
+    }
+    neighbors = BOUNDED if plan.bounded else UNBOUNDED
+    return Cost.of(universe_plan(plan), curve, neighbors, further=further)
 
 
 def needed_budget(plan: Plan, target: str, margin: int) -> str:

@@ -7,7 +7,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from scipy import sparse
 
@@ -21,7 +20,7 @@ from ...census.members import completed_files, completed_units, household_column
 from ...census.raw_columns import in_areas
 from ...census.tables import UNIT_KEY, load_geography
 from ...ledger.identity import store_identity
-from ...products.privacy_curves import with_exact
+from ...products.budget import Cost
 from ...runs.directory import RunDirectory
 from ...runs.files import write_values
 from ...tables.findings import InputCheck, UnreadableInput, unreadable_refused
@@ -30,7 +29,7 @@ from ...tables.sources import input_files
 from ...tables.tally import RuleTally
 from ..paths import UNIVERSE, areas_file, plan_file
 from ..settings import SupplementalDhcSettings
-from ..workload.costs import budget_report, exact_curve
+from ..workload.costs import cost_of
 from ..workload.plan import Plan, make_plan
 from .areas import Areas, areas_of, write_areas
 from .counts import count_people
@@ -129,7 +128,6 @@ def public_plan(settings: SupplementalDhcSettings) -> Plan:
     return plan_of(settings, public_areas(settings))
 
 
-def costs(settings: SupplementalDhcSettings) -> dict[str, Any]:
-    """What a run would cost: `budget_report`, and the exact epsilon."""
-    plan = public_plan(settings)
-    return {UNIVERSE: with_exact(budget_report(plan), exact_curve(plan))}
+def costs(settings: SupplementalDhcSettings) -> dict[str, Cost]:
+    """What a run would cost."""
+    return {UNIVERSE: cost_of(public_plan(settings))}

@@ -10,6 +10,7 @@ from fractions import Fraction
 import pandas as pd
 
 from ...pages.document import Cell, Document, Section, Table
+from ...products.budget import noise_section
 from ...products.comparison import errors_table
 from ...products.plan import Plan
 from ...products.reports import (
@@ -25,7 +26,7 @@ from ..settings import SupplementalDhcSettings
 from ..workload.costs import universe_plan
 from ..workload.plan import Plan as MeasuredQueries
 from ..workload.rows import TITLES
-from .certificate import noise_section
+from .certificate import words_on_noise
 from .tables import SUPPLEMENTAL_DHC
 
 NEIGHBORS = "one person joins or leaves, with up to two records of units"
@@ -40,7 +41,7 @@ def report(
 ) -> Document:
     """The report as a document; see the module's docstring."""
     measured = read_plan(run)
-    sections = [_release(measured), noise_section(measured)]
+    sections = [_release(measured), noise_section(plan, words_on_noise(measured))]
     if accuracy is not None:
         sections.append(_accuracy(accuracy))
     front = Overview(

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Any
 
 from ...ledger.accounting import UNBOUNDED, ZCDP, Guarantee
 from ...ledger.exact_curve import PrivacyCurve, known_curve
 from ...ledger.loss_laws import ChangedCount
-from ...ledger.plan import REPORT_DELTA, Measure, UniversePlan
+from ...ledger.plan import Measure, UniversePlan
 from ...noise.margins import distribution_of
 from ...noise.mechanisms import DISCRETE_GAUSSIAN
+from ...products.budget import Cost
 from ...products.privacy_curves import Curves
 from ...runs.errors import InputRefused, refused
 from ..paths import UNIVERSE
@@ -73,37 +73,14 @@ def curves_of(plan: Plan) -> Curves | None:
     return Curves({UNIVERSE: plan.rho}, {UNIVERSE: exact_curve(plan)}, question)
 
 
-def budget_report(plan: Plan) -> dict[str, Any]:
-    """What `spineflow budget --json` prints; fractions as strings.
-
-    `rho` is that of bounded zCDP per person, in which products add up; `native` is that of one
-    person's record more or less.
-    """
-    noise = universe_plan(plan)
-    return {
-        "noise": DISCRETE_GAUSSIAN,
-        "neighbors": UNBOUNDED,
-        "native": {"rho": str(plan.rho), "neighbors": UNBOUNDED},
-        "rho": noise.bounded_rho,
-        "delta": str(REPORT_DELTA),
-        "epsilon": noise.epsilons(),
-        "attributes": {},
-        "block_within": {},
-        "queries": [
-            {
-                "geolevel": query.level,
-                "query": query.query_name,
-                "regions": query.n_regions,
-                "rho": str(query.rho),
-                "sensitivity": query.stability,
-                "sigma_squared": (
-                    None if query.sigma_squared is None else str(query.sigma_squared)
-                ),
-                "margin": margin_at(query),
-            }
-            for query in plan.queries
-        ],
-    }
+def cost_of(plan: Plan) -> Cost:
+    """What all queries cost; the margins of 90 % are those that set budgets."""
+    queries = [
+        {"rho": str(query.rho), "sensitivity": query.stability, "margin": margin_at(query)}
+        for query in plan.queries
+    ]
+    curve = exact_curve(plan)
+    return Cost.of(universe_plan(plan), curve, UNBOUNDED, of_queries=queries)
 
 
 def margin_at(query: Query) -> float | None:

@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ...noise.mechanisms import noise_deviation
 from ...pages.document import NONE, Block, Section, Table
 from ...pages.numbers import shown_bound, shown_delta, shown_epsilon
+from ...products.budget import Cost
 from ...products.certificate import BLURRED, Epsilons, Facts
 from ...products.privacy_curves import TradeOff, told_trade_offs, trade_off
 from ...runs.directory import RunDirectory
 from ..settings import TopdownSettings
 from ..spine.files import spine_of
-from ..workload.costs import report_of, reported_delta
+from ..workload.costs import cost_of, reported_delta
 from ..workload.exact_loss import paths_of
 from ..workload.privacy_curve import (
     OTHERS,
@@ -51,7 +51,7 @@ def facts_of(settings: TopdownSettings, figures: Sequence[Block] = ()) -> Facts:
 
     `figures` stand beside those of the guarantee.
     """
-    reports = [report_of(settings, universe) for universe in settings.run.universes]
+    costs = [cost_of(settings, universe) for universe in settings.run.universes]
     if settings.is_private:
         noise = "with random noise of a known distribution"
     elif settings.privacy.infinite:
@@ -80,10 +80,10 @@ def facts_of(settings: TopdownSettings, figures: Sequence[Block] = ()) -> Facts:
     return Facts(
         made=made,
         public=_in_plain_words(settings),
-        sections=tuple(_allocation(settings, report) for report in reports),
-        figures=(*figures, *_further(settings, reports, has_figures=bool(figures))),
-        attributes={own["universe"]: _by_rho(own["attributes"]) for own in reports},
-        block_within={own["universe"]: _by_rho(own["block_within"]) for own in reports},
+        sections=tuple(_allocation(settings, cost) for cost in costs),
+        figures=(*figures, *_further(settings, costs, has_figures=bool(figures))),
+        attributes={own.plan.universe: _by_rho(own.attributes) for own in costs},
+        block_within={own.plan.universe: _by_rho(own.block_within) for own in costs},
     )
 
 
@@ -191,7 +191,7 @@ def _by_rho(epsilons: Mapping[str, float | str]) -> Epsilons:
 
 
 def _further(
-    settings: TopdownSettings, reports: Sequence[dict], *, has_figures: bool
+    settings: TopdownSettings, costs: Sequence[Cost], *, has_figures: bool
 ) -> Iterator[Block]:
     """What rho implies beside the guarantee, and its curve where no exact figures have it."""
     if not settings.is_private:
@@ -201,8 +201,8 @@ def _further(
         yield from () if curve is None else (curve,)
         yield from scope_of_figures(settings)
     yield from _parts_of_a_record(
-        {report["universe"]: report["attributes"] for report in reports},
-        {report["universe"]: report["block_within"] for report in reports},
+        {cost.plan.universe: cost.attributes for cost in costs},
+        {cost.plan.universe: cost.block_within for cost in costs},
         shown_epsilon,
         "epsilon",
         "Epsilon for an attacker who lacks one attribute only:",
@@ -243,13 +243,15 @@ def _parts_of_a_record(
     return of_attributes, table("attribute", attributes), of_areas, table("known geounit", within)
 
 
-def _allocation(settings: TopdownSettings, report: dict) -> Section:
-    told = ("geolevel", "query", "geolevel_share", "query_share")
-    rows = ((*map(query.get, told), noise_deviation(query)) for query in report["queries"])
+def _allocation(settings: TopdownSettings, cost: Cost) -> Section:
+    rows = [
+        (own.level, own.query, *shares.values(), own.deviation)
+        for own, shares in zip(cost.plan.measures, cost.of_queries, strict=True)
+    ]
     before = ", before any geounits were bypassed" if settings.geography.bypass else ""
     headers = ("geolevel", "query", "geolevel share", "query share", "noise s.d.")
     return Section(
-        f"Noise: {report['universe']}",
+        f"Noise: {cost.plan.universe}",
         (
             "Shares of the loss by geolevel and by query, and the standard deviation of the noise "
             f"in each answer{before}. Along every path from the root to a single "

@@ -19,7 +19,6 @@ import pyarrow.parquet as pq
 
 from ...census.queries import TOTAL, marginal_query
 from ...census.schema import Schema
-from ...noise.mechanisms import noise_deviation
 from ...pages.document import NONE, Block, Cell, Details, Document, Figure, Link, Section, Table
 from ...pages.figures import bar_chart
 from ...pages.numbers import shown_delta, shown_epsilon, shown_rho
@@ -29,7 +28,7 @@ from ...runs.directory import RunDirectory
 from ..measurement.public_answers import released_counts
 from ..settings import TopdownSettings
 from ..spine.files import spine_of
-from ..workload.costs import report_of
+from ..workload.costs import cost_of
 from .certificate import exact_figures, losses_of
 from .map_section import map_section
 from .margin_files import MARGIN_LEVEL
@@ -74,13 +73,13 @@ def margin_sections(run: RunDirectory, settings: TopdownSettings) -> Iterator[Se
 def _release(run: RunDirectory, settings: TopdownSettings) -> Section:
     rows = [
         (
-            cost["universe"],
-            pq.read_metadata(run.release / f"mdf_{cost['universe']}.parquet").num_rows,
-            shown_epsilon(cost["epsilon"]["tight"]),
-            shown_delta(cost["delta"]),
-            shown_rho(cost["rho"]),
+            cost.plan.universe,
+            pq.read_metadata(run.release / f"mdf_{cost.plan.universe}.parquet").num_rows,
+            shown_epsilon(cost.epsilons["tight"]),
+            shown_delta(cost.delta),
+            shown_rho(cost.plan.bounded_rho),
         )
-        for cost in (report_of(settings, universe) for universe in settings.run.universes)
+        for cost in (cost_of(settings, universe) for universe in settings.run.universes)
     ]
     return Section(
         "The release",
@@ -110,9 +109,9 @@ def _noise(settings: TopdownSettings) -> Section:
         "where a query is not asked."
     ]
     for universe in settings.run.universes:
-        cost = report_of(settings, universe)
         figures = {
-            (q["geolevel"], q["query"]): float(f"{noise_deviation(q):.3g}") for q in cost["queries"]
+            (own.level, own.query): float(f"{own.deviation:.3g}")
+            for own in cost_of(settings, universe).plan.measures
         }
         blocks.append(_by_geolevel(universe, figures))
     return Section("Noise", tuple(blocks))
@@ -234,10 +233,10 @@ def _errors(accuracy: pd.DataFrame) -> Iterator[Block]:
 def _implied(settings: TopdownSettings) -> Iterator[Block]:
     """Standard deviations of the noise in one query of each universe by geolevel."""
     for universe in settings.run.universes:
-        report = report_of(settings, universe)
-        asked = Counter(row["query"] for row in report["queries"])
+        measures = cost_of(settings, universe).plan.measures
+        asked = Counter(own.query for own in measures)
         query = TOTAL if TOTAL in asked else asked.most_common(1)[0][0]
-        rows = {r["geolevel"]: noise_deviation(r) for r in report["queries"] if r["query"] == query}
+        rows = {own.level: own.deviation for own in measures if own.query == query}
         words = f"{universe}: noise in a measured answer of {query} at each geolevel."
         label = "standard deviation of the noise"
         yield _bars(f"Noise of {universe}", words, {query: rows}, value_label=label)

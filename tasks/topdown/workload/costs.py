@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from typing import Any
@@ -22,51 +22,82 @@ from ...ledger.accounting import (
 )
 from ...ledger.plan import REPORT_DELTA, Measure, UniversePlan
 from ...noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
+from ...products.budget import Cost
 from ...runs.errors import InputRefused
 from ..settings import TopdownSettings
 from .budget import Budget
 from .exact_loss import change_of_attribute, change_of_block, exact_epsilon, exact_parts, share_of
-from .margins import margin_of_error
 
 
-def costs(settings: TopdownSettings) -> dict[str, Any]:
-    """What a run would cost, per universe: `budget_report`, each query's margin of error, and the
-    exact epsilons where no geounit is bypassed, of one record, of each attribute and of the block
-    within a geounit; None where only that by rho is known.
-    """
-
-    def cost(universe: str) -> dict[str, Any]:
-        budget = settings.budget_of(universe)
-        report = report_of(settings, universe)
-        for query in report["queries"]:
-            shares = (Fraction(query["geolevel_share"]), Fraction(query["query_share"]))
-            query["margin_of_error"] = margin_of_error(budget, *shares)
-        return _with_exact(report, budget, settings.schema_of(universe))
-
+def costs(settings: TopdownSettings) -> dict[str, Cost]:
+    """What a run would cost, by universe."""
+    universes = settings.run.universes
     # The transforms that exact epsilons take hold no lock: universes are told side by side.
     with ThreadPoolExecutor() as pool:
-        return dict(
-            zip(settings.run.universes, pool.map(cost, settings.run.universes), strict=True)
-        )
+        found = pool.map(lambda universe: cost_of(settings, universe, is_exact=True), universes)
+        return dict(zip(universes, found, strict=True))
 
 
-def _with_exact(report: dict[str, Any], budget: Budget, schema: Schema) -> dict[str, Any]:
-    """A report with the exact epsilons beside those by rho, and the long list of queries last."""
-    delta = reported_delta(budget)
-    whole: float | str | None
-    if budget.infinite:
-        whole, attributes, blocks = "inf", report["attributes"], report["block_within"]
-    else:
-        whole = exact_epsilon(budget, delta)
-        parts = exact_parts(budget, schema, delta)
-        attributes, blocks = parts.attributes, parts.block_within
-    rest = {name: value for name, value in report.items() if name != "queries"}
-    return rest | {
-        "epsilon": {"exact": whole, **report["epsilon"]},
-        "attributes_exact": dict(attributes),
-        "block_within_exact": dict(blocks),
-        "queries": report["queries"],
+def cost_of(settings: TopdownSettings, universe: str, *, is_exact: bool = False) -> Cost:
+    """`cost_of_budget` of a universe."""
+    budget, schema = settings.budget_of(universe), settings.schema_of(universe)
+    return cost_of_budget(budget, schema, is_exact=is_exact)
+
+
+def cost_of_budget(budget: Budget, schema: Schema, *, is_exact: bool = False) -> Cost:
+    """What a budget costs where no geounit is bypassed.
+
+    If `is_exact`, with the exact epsilons of one record, of each attribute and of the block within
+    a geounit, which take seconds; None where only those by rho are known.
+    """
+    plan, delta = universe_plan(budget, tuple(measures_of(budget))), reported_delta(budget)
+    attributes = {
+        name: plan.epsilons(attribute_share(budget, schema, name))["tight"]
+        for name in schema.attributes
     }
+    within = {
+        name: plan.epsilons(block_within_share(budget, name))["tight"]
+        for name in list(budget.geolevel_shares)[:-1]
+    }
+    exact: float | str | None = "inf" if budget.infinite else None
+    further: dict[str, Any] = {}
+    if is_exact and not budget.infinite:
+        exact, parts = exact_epsilon(budget, delta), exact_parts(budget, schema, delta)
+        further = {
+            "attributes_exact": dict(parts.attributes),
+            "block_within_exact": dict(parts.block_within),
+        }
+    elif is_exact:
+        further = {"attributes_exact": attributes, "block_within_exact": within}
+    return Cost(
+        plan,
+        guarantee_of(budget).neighbors,
+        plan.epsilons(),
+        exact,
+        attributes,
+        within,
+        further,
+        [
+            {
+                "geolevel_share": str(budget.geolevel_shares[own.level]),
+                "query_share": str(budget.query_shares[own.level][own.query]),
+            }
+            for own in plan.measures
+        ],
+    )
+
+
+def measures_of(budget: Budget) -> Iterator[Measure]:
+    """What is measured with a budget where no geounit is bypassed.
+
+    One changed record moves two answers of a query by one in each geolevel.
+    """
+    for geolevel, geolevel_share in budget.geolevel_shares.items():
+        for query, share in budget.query_shares[geolevel].items():
+            if share > 0:
+                noise = None if budget.infinite else budget.noise(geolevel_share, share)
+                part = f"{geolevel}/{query}"
+                yield Measure(part, noise, geolevel_share * share, geolevel, query, moved=2)
 
 
 def guarantee_of(budget: Budget) -> Guarantee:
@@ -127,63 +158,6 @@ def block_within_share(budget: Budget, geolevel: str) -> Fraction:
     geolevels but not across the boundary of a geounit that remains.
     """
     return share_of(budget, budget.geolevel_shares, change_of_block(budget, geolevel))
-
-
-def report_of(settings: TopdownSettings, universe: str) -> dict[str, Any]:
-    """The `budget_report` of a universe."""
-    return budget_report(settings.budget_of(universe), settings.schema_of(universe))
-
-
-def budget_report(budget: Budget, schema: Schema) -> dict:
-    """What `spineflow budget --json` prints for one universe; fractions as strings.
-
-    `rho` is the bounded zCDP figure per person (epsilon^2 / 2 under pure DP, whose own total is
-    `epsilon`), `epsilon` that of one record.
-    `attributes` and `block_within` hold the epsilon, by the tight conversion at `delta`, that
-    protects one attribute, or the block within its geounit at that geolevel. Each query's `share`
-    is that of the whole budget, the product of `geolevel_share` and `query_share`; the discrete
-    Gaussian has a `sigma_squared`, the discrete Laplace a `scale`.
-    """
-    geolevels, plan = list(budget.geolevel_shares), universe_plan(budget)
-    return {
-        "universe": budget.universe,
-        "mechanism": budget.mechanism,
-        "neighbors": guarantee_of(budget).neighbors,
-        "rho": plan.bounded_rho,
-        "delta": None if budget.delta is None else str(budget.delta),
-        "epsilon": plan.epsilons(),
-        "attributes": {
-            name: plan.epsilons(attribute_share(budget, schema, name))["tight"]
-            for name in schema.attributes
-        },
-        "block_within": {
-            name: plan.epsilons(block_within_share(budget, name))["tight"]
-            for name in geolevels[:-1]
-        },
-        "queries": [
-            {
-                "geolevel": geolevel,
-                "query": query,
-                "share": str(budget.geolevel_shares[geolevel] * share),
-                "geolevel_share": str(budget.geolevel_shares[geolevel]),
-                "query_share": str(share),
-                **_noise_of_share(budget, budget.geolevel_shares[geolevel], share),
-            }
-            for geolevel in geolevels
-            for query, share in budget.query_shares[geolevel].items()
-            if share > 0
-        ],
-    }
-
-
-def _noise_of_share(budget: Budget, geolevel_share: Fraction, query_share: Fraction) -> dict:
-    if budget.infinite:
-        parameter = Fraction(0)
-    else:
-        parameter = budget.noise_parameter(geolevel_share, query_share)
-    if budget.is_pure:
-        return {"sigma_squared": None, "scale": str(parameter)}
-    return {"sigma_squared": str(parameter)}
 
 
 def check_budget(budget: Budget) -> None:

@@ -8,21 +8,14 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from ...noise.margins import COVERAGE, distribution_of, loss_for_margin
-from ...noise.quantiles import is_too_wide, margin
+from ...noise.margins import distribution_of, loss_for_margin
+from ...noise.quantiles import is_too_wide
 from ...runs.spelling import did_you_mean
 from .budget import Budget
 
 UNIT = Fraction(1, 1000)
 """What a total that is worked out is a multiple of."""
 LARGEST_TOTAL = Fraction(10**6)
-
-
-def margin_of_error(budget: Budget, geolevel_share: Fraction, query_share: Fraction) -> int:
-    """The 95 % margin of error of an answer; 0 without noise."""
-    if budget.infinite:
-        return 0
-    return margin(distribution_of(budget.noise(geolevel_share, query_share)), COVERAGE)
 
 
 def refuse_wide_noise(budget: Budget) -> None:

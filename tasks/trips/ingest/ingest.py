@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -15,7 +14,7 @@ from ...ledger.charging import random_choice_source
 from ...ledger.digests import InputDigest, PeopleDigests, input_digest, unnamed_digest
 from ...ledger.identity import store_identity
 from ...ledger.recognition import RecordColumn, people_digests, raw_value
-from ...products.privacy_curves import with_exact
+from ...products.budget import Cost
 from ...runs.directory import RunDirectory
 from ...runs.settings import refuse_large_delta
 from ...tables.area_files import areas_file
@@ -24,7 +23,7 @@ from ...tables.outcomes import accepted_input
 from ...tables.tally import RuleTally
 from ..paths import UNIVERSE
 from ..settings import TripsInput, TripsSettings
-from ..workload.costs import budget_report
+from ..workload.costs import cost_of
 from ..workload.exact_loss import exact_curve
 from ..workload.hierarchy import Hierarchy
 from ..workload.plan import Plan, make_plan
@@ -74,11 +73,11 @@ def check_input(settings: TripsSettings) -> InputCheck[AcceptedTrips]:
     return InputCheck(outcomes, findings, None if findings else accepted)
 
 
-def costs(settings: TripsSettings) -> dict[str, Any]:
-    """What a run would cost: `tasks.trips.workload.costs.budget_report`, and the exact epsilon."""
+def costs(settings: TripsSettings) -> dict[str, Cost]:
+    """What a run would cost."""
     plan, delta = public_plan(settings), settings.report_delta
     curve = exact_curve(plan, settings.contribution)
-    return {"trips": with_exact(budget_report(plan, delta), curve, delta)}
+    return {UNIVERSE: cost_of(plan, delta, curve)}
 
 
 def public_plan(settings: TripsSettings) -> Plan:

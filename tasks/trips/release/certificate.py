@@ -5,14 +5,14 @@ cost, its noise; public content only, true of its plan.
 from __future__ import annotations
 
 import math
-from fractions import Fraction
 
-from ...noise.mechanisms import noise_deviation
 from ...pages.document import Section, Table
+from ...pages.numbers import shown_delta, shown_epsilon
+from ...products.budget import Cost
 from ...products.certificate import BLURRED, Facts
 from ..paths import UNIVERSE
 from ..settings import TripsSettings
-from ..workload.costs import budget_report
+from ..workload.costs import universe_plan, within_areas
 from ..workload.exact_loss import curves_of
 from ..workload.mechanisms import (
     FULL_INFORMATION,
@@ -55,14 +55,15 @@ def facts_of(
             f"{BLURRED}{sentence} A number of one pair of small places is mostly noise: add such "
             "numbers up before you use them."
         ),
-        sections=(noise_section(settings, plan), _levels(plan)),
+        noise=(words_on_noise(plan),),
+        sections=(_levels(plan),),
         curves=curves_of(plan, settings.contribution) if settings.is_private else None,
         delta=settings.report_delta,
         warnings=() if warning is None else (warning,),
         block_within={
             UNIVERSE: {
                 name: {"conversion": own, "exact": None}
-                for name, own in budget_report(plan, settings.report_delta)["block_within"].items()
+                for name, own in within_areas(plan, settings.report_delta).items()
             }
         },
     )
@@ -82,13 +83,13 @@ def _levels(plan: Plan) -> Section:
 
 def cost_table(settings: TripsSettings, plan: Plan) -> Table:
     """Loss and epsilon, natively and composed."""
-    report = budget_report(plan, settings.report_delta)
+    cost = Cost.of(universe_plan(plan, settings.report_delta), None)
     row = {
-        "neighbours": report["neighbors"],
-        "delta": f"{float(Fraction(report['delta'])):g}",
-        "epsilon": _shown(report["epsilon"]["tight"]),
-        "epsilon (simple)": _shown(report["epsilon"]["simple"]),
-        "rho per person, bounded": report["rho"],
+        "neighbours": cost.neighbors,
+        "delta": shown_delta(cost.delta),
+        "epsilon": shown_epsilon(cost.epsilons["tight"]),
+        "epsilon (simple)": shown_epsilon(cost.epsilons["simple"]),
+        "rho per person, bounded": cost.plan.bounded_rho,
     }
     return Table.of([row])
 
@@ -106,37 +107,14 @@ def conversion_sentence(settings: TripsSettings, plan: Plan) -> tuple[str, ...]:
     )
 
 
-def noise_section(settings: TripsSettings, plan: Plan) -> Section:
-    """What each measured level costs, and the noise of its counts."""
-    report = budget_report(plan, settings.report_delta)
-    if plan.budget is None:
-        query = report["queries"][0]
-        return Section(
-            "Noise",
-            (
-                f"Discrete Laplace noise of scale {query['scale'] or 0}; counts below "
-                f"{query['threshold']} are not published.",
-            ),
-        )
-    rows = [
-        {
-            "level": query["geolevel"],
-            "nodes": plan.tree.n_nodes(level),
-            "share": query["share"],
-            "squared sensitivity": query["squared_sensitivity"],
-            "noise s.d.": 0.0 if plan.guarantee is None else noise_deviation(query),
-        }
-        for level, query in zip(plan.levels, report["queries"], strict=True)
-    ]
-    return Section(
-        "Noise",
-        (
-            "The tree's measured levels: the areas that tell their counts apart, how many counts "
-            "there could be, the level's share of the loss, the squared sensitivity and the "
-            "standard deviation of the noise in each count. The shares add to exactly 1."
-            + _inferred(plan),
-            Table.of(rows, "noise s.d."),
-        ),
+def words_on_noise(plan: Plan) -> str:
+    """What was measured, and which counts follow from others."""
+    if plan.histogram is not None:
+        threshold = f"{plan.histogram.threshold:,}"
+        return f"Cells with trips were measured; counts below {threshold} are not published."
+    return (
+        "Measured were the counts of the areas of every level that tells them apart. The shares "
+        f"add to exactly 1.{_inferred(plan)}"
     )
 
 
@@ -163,7 +141,3 @@ def delta_warning(settings: TripsSettings, n_trips: int | None) -> str | None:
         f"privacy.delta = {delta} is not below one over the number of persons: such a guarantee "
         "does not rule out that a person's trips are published outright, so choose a smaller one"
     )
-
-
-def _shown(epsilon: float | str) -> str:
-    return epsilon if isinstance(epsilon, str) else f"{epsilon:.3f}"

@@ -11,6 +11,7 @@ import pandas as pd
 
 from ...pages.document import NONE, Document, Figure, Section, Table
 from ...pages.figures import line_chart
+from ...products.budget import noise_section
 from ...products.comparison import errors_table
 from ...products.plan import Plan
 from ...products.reports import (
@@ -32,7 +33,7 @@ from .certificate import (
     conversion_sentence,
     cost_table,
     delta_warning,
-    noise_section,
+    words_on_noise,
 )
 from .error_bound import BETA, BOUND_OF, error_bounds
 from .false_cells import false_cells
@@ -47,7 +48,7 @@ def report(
     sections = [_release(run, settings, own), _levels(run, own, read_tree(run).total)]
     if accuracy is not None:
         sections.append(_accuracy(accuracy))
-    sections.append(noise_section(settings, own))
+    sections.append(noise_section(plan, words_on_noise(own)))
     by_epsilon = _by_epsilon(settings, own)
     if by_epsilon is not None:
         sections.append(by_epsilon)

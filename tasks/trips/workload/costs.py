@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fractions import Fraction
 
-from ...ledger.accounting import BOUNDED
+from ...ledger.exact_curve import PrivacyCurve
 from ...ledger.plan import REPORT_DELTA, Measure, UniversePlan
+from ...products.budget import Cost
 from ...products.plan import needed_loss
 from ...runs.errors import InputRefused
 from ...solvers.level_design import LevelErrors
@@ -17,25 +18,14 @@ from .mechanisms import FULL_INFORMATION
 from .plan import Plan
 
 
-def budget_report(plan: Plan, delta: Fraction) -> dict:
-    """What `spineflow budget --json` prints; fractions as strings, epsilon by zCDP at `delta`.
+def cost_of(plan: Plan, delta: Fraction, curve: PrivacyCurve | None) -> Cost:
+    """What all levels cost, epsilon of a rho being that at `delta`.
 
-    `rho` is the composed figure, of bounded zCDP per person. `block_within` is what protects a
-    trip's leaf from somebody who knows its node at a level.
+    `block_within` is what protects a trip's leaf from somebody who knows its node at a level.
     """
-    guarantee, budget = plan.guarantee, plan.budget
-    return {
-        "universe": "trips",
-        "mechanism": plan.noise_mechanism,
-        "neighbors": BOUNDED if guarantee is None else guarantee.neighbors,
-        "rho": universe_plan(plan).bounded_rho,
-        "native_rho": None if guarantee is None or budget is None else str(guarantee.parameter),
-        "delta": str(delta if guarantee is None or not guarantee.delta else guarantee.delta),
-        "epsilon": universe_plan(plan, delta).epsilons(),
-        "attributes": {},
-        "block_within": _within(plan, delta),
-        "queries": _queries(plan),
-    }
+    further = {} if plan.histogram is None else {"threshold": plan.histogram.threshold}
+    within = within_areas(plan, delta)
+    return Cost.of(universe_plan(plan, delta), curve, block_within=within, further=further)
 
 
 def universe_plan(plan: Plan, delta: Fraction = REPORT_DELTA) -> UniversePlan:
@@ -55,6 +45,7 @@ def universe_plan(plan: Plan, delta: Fraction = REPORT_DELTA) -> UniversePlan:
                 plan.tree.level_name(level),
                 "counts" if plan.histogram is None else "positive counts",
                 moved=moved.get(level),
+                areas=plan.tree.n_nodes(level),
             )
             for level in plan.levels
         ),
@@ -62,7 +53,7 @@ def universe_plan(plan: Plan, delta: Fraction = REPORT_DELTA) -> UniversePlan:
     )
 
 
-def _within(plan: Plan, delta: Fraction) -> dict[str, float | str]:
+def within_areas(plan: Plan, delta: Fraction) -> dict[str, float | str]:
     """Epsilon of all that is measured below each level, by the level's name."""
     if plan.budget is None:
         return {}
@@ -73,30 +64,6 @@ def _within(plan: Plan, delta: Fraction) -> dict[str, float | str]:
         )["tight"]
         for level in plan.levels[:-1]
     }
-
-
-def _queries(plan: Plan) -> list[dict]:
-    if plan.budget is None:
-        return [
-            {
-                "geolevel": plan.tree.level_name(plan.tree.depth),
-                "query": "positive counts",
-                "share": "1",
-                "sigma_squared": None,
-                "scale": None if plan.stability.scale is None else str(plan.stability.scale),
-                "threshold": plan.stability.threshold,
-            }
-        ]
-    return [
-        {
-            "geolevel": plan.tree.level_name(level),
-            "query": "counts",
-            "share": str(plan.budget.shares[level]),
-            "sigma_squared": str(plan.budget.sigma_squared(level)),
-            "squared_sensitivity": plan.budget.squared_sensitivities[level],
-        }
-        for level in plan.levels
-    ]
 
 
 def needed_budget(plan: Plan, target: str, margin: int) -> str:

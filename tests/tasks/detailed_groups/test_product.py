@@ -52,8 +52,8 @@ def test_costs_are_told_pass_by_pass_and_level_by_level(groups_input: Path) -> N
         levels, sizes = tables(section)
         assert levels.headers[:4] == ("region type", "level", "budget", "groups of a person")
         assert "wanted" not in levels.headers and "budget for margin" in levels.headers
-        assert len(levels.rows) == len(cost["levels"]) > 3
-        for row, level in zip(levels.rows, cost["levels"], strict=True):
+        assert len(levels.rows) == len(cost.further["levels"]) > 3
+        for row, level in zip(levels.rows, cost.further["levels"], strict=True):
             assert row[:3] == (level["region_type"], str(level["level"]), level["budget"])
             needed = row[levels.headers.index("budget for margin")]
             assert float(str(needed)) == pytest.approx(
@@ -160,12 +160,12 @@ def test_costs_of_households_have_the_losses_of_both_tabulations(households) -> 
     assert [section.title for section in sections] == list(costs) == ["us", "pr"]
     for section in sections:
         cost = costs[section.title]
-        losses = cost["tabulations"]
+        losses = cost.further["tabulations"]
         assert set(losses) == {"t3", "t4"}
         first = str(section.blocks[0])
         each = f"(T3 {losses['t3']}, T4 {losses['t4']})"
-        assert first.startswith(f"rho {cost['native']['rho']} {each}, unbounded")
-        assert sum(Fraction(loss) for loss in losses.values()) == Fraction(cost["native"]["rho"])
+        assert first.startswith(f"rho {cost.plan.loss} {each}, unbounded")
+        assert sum(Fraction(loss) for loss in losses.values()) == cost.plan.loss
         (table,) = tables(section)
         assert len(table.rows) > 3
     quiet = list(DETAILED_HOUSEHOLDS.costs_in_words(households(*INFINITE)))

@@ -25,8 +25,8 @@ from spineflow.tasks.topdown.workload.budget import Budget
 from spineflow.tasks.topdown.workload.costs import (
     attribute_share,
     block_within_share,
-    budget_report,
     check_budget,
+    cost_of_budget,
     guarantee_of,
 )
 
@@ -212,7 +212,7 @@ def test_block_within_is_what_the_geolevels_below_spend():
 
 
 def test_report_holds_what_is_needed_to_recompute_it():
-    report = json.loads(json.dumps(budget_report(PERSONS_BUDGET, PERSONS)))
+    report = json.loads(json.dumps(cost_of_budget(PERSONS_BUDGET, PERSONS).as_json()))
     assert Fraction(report["rho"]) == PRODUCTION_PERSONS
     assert Fraction(report["delta"]) == DELTA
     assert round(report["epsilon"]["tight"], 2) == 17.14
@@ -232,8 +232,8 @@ def test_report_holds_what_is_needed_to_recompute_it():
 
 def test_report_of_pure_dp():
     budget = replace(UNITS_BUDGET, mechanism="discrete_laplace", total=Fraction(3), delta=None)
-    report = budget_report(budget, UNITS)
-    assert report["epsilon"] == {"tight": 3.0, "simple": 3.0}
+    report = cost_of_budget(budget, UNITS).as_json()
+    assert report["epsilon"] == {"exact": None, "tight": 3.0, "simple": 3.0}
     assert Fraction(report["rho"]) == Fraction(9, 2)
     assert report["block_within"]["Block_Group"] == pytest.approx(3 * 99 / 820)
     state = report["queries"][1]
@@ -242,7 +242,9 @@ def test_report_of_pure_dp():
 
 
 def test_report_of_an_infinite_budget():
-    report = json.loads(json.dumps(budget_report(replace(UNITS_BUDGET, infinite=True), UNITS)))
+    report = json.loads(
+        json.dumps(cost_of_budget(replace(UNITS_BUDGET, infinite=True), UNITS).as_json())
+    )
     assert report["rho"] == report["epsilon"]["tight"] == "inf"
     assert {query["sigma_squared"] for query in report["queries"]} == {"0"}
 

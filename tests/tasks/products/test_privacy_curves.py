@@ -3,39 +3,40 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 from spineflow.flows.cli import main
+from spineflow.tasks.ledger.accounting import ZCDP, Guarantee
 from spineflow.tasks.ledger.exact_curve import PrivacyCurve
 from spineflow.tasks.ledger.loss_laws import ChangedCount
+from spineflow.tasks.ledger.plan import UniversePlan
 from spineflow.tasks.noise.distributions import IntegerDistribution
 from spineflow.tasks.pages.numbers import shown_bound
+from spineflow.tasks.products.budget import Cost
 from spineflow.tasks.products.privacy_curves import (
     Curves,
     curve_points,
     exact_epsilons,
     exact_figures,
     exactly,
-    with_exact,
 )
 
 GEOMETRIC = PrivacyCurve({ChangedCount(IntegerDistribution(Fraction(1, 10), 1)): 20})
-REPORT = {"rho": "2", "epsilon": {"tight": 2.0, "simple": 2.0}}
 
 
-def test_an_exact_figure_stands_before_the_others_and_changes_none() -> None:
-    found = with_exact(REPORT, GEOMETRIC)
-    assert found == {**REPORT, "epsilon": {**found["epsilon"], **REPORT["epsilon"]}}
-    assert list(found["epsilon"]) == ["exact", "tight", "simple"]
-    assert found["epsilon"]["exact"] == GEOMETRIC.epsilon_upper(Fraction(1, 10**10)) < 2
-    assert exactly(found)[0].endswith("at delta 1e-10")
-    unknown = with_exact(REPORT, None)
-    assert unknown["epsilon"]["exact"] is None and exactly(unknown) == ()
-    infinite = with_exact({"epsilon": {"tight": "inf", "simple": "inf"}}, None)
-    assert infinite["epsilon"]["exact"] == "inf" and exactly(infinite) == ()
+def test_an_exact_figure_is_known_or_not_and_infinite_without_noise() -> None:
+    promised = Guarantee(ZCDP, Fraction(2))
+    plan = UniversePlan("a", "discrete_gaussian", promised, Fraction(2))
+    known, unknown = Cost.of(plan, GEOMETRIC), Cost.of(plan, None)
+    assert known.exact == GEOMETRIC.epsilon_upper(Fraction(1, 10**10)) < known.epsilons["tight"]
+    assert exactly(known.exact)[0].endswith("at delta 1e-10")
+    assert unknown.exact is None and exactly(unknown.exact) == ()
+    infinite = Cost.of(replace(plan, guarantee=None, loss=None), None)
+    assert infinite.exact == "inf" and exactly(infinite.exact) == ()
 
 
 def test_points_end_where_the_largest_loss_is() -> None:
@@ -78,7 +79,7 @@ def test_the_command_tells_and_draws_it_of_other_products(group_sizes: Path, cap
     assert 0 < epsilon["exact"] < epsilon["tight"] < epsilon["simple"]
     assert main(["budget", "group-sizes", str(group_sizes), "--curve", str(drawing)]) == 0
     shown = capsys.readouterr().out
-    assert f"exactly, by the noise itself: epsilon {shown_bound(epsilon['exact'])} at" in shown
+    assert f"exactly {shown_bound(epsilon['exact'])} at" in shown
     assert "whether this one is in a group or in none" in shown.replace("\n", " ")
     labels = "".join(ElementTree.parse(drawing).getroot().itertext())
     assert "groups, by rho 0.5" in labels and "groups, exactly, at most" in labels

@@ -14,6 +14,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 from spineflow.tasks.pages.document import Document, Section, Table
+from spineflow.tasks.products.budget import noise_table
 from spineflow.tasks.products.comparison import read_errors
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
@@ -34,11 +35,11 @@ from spineflow.tasks.trips.release import report as reports
 from spineflow.tasks.trips.release.certificate import (
     conversion_sentence,
     delta_warning,
-    noise_section,
 )
 from spineflow.tasks.trips.release.error_bound import BETA
 from spineflow.tasks.trips.release.false_cells import false_cells
 from spineflow.tasks.trips.release.table import released_level
+from spineflow.tasks.trips.workload.costs import universe_plan
 from spineflow.tasks.trips.workload.truth import NodeCounts
 
 from .conftest import REGIONS, Finished, trips
@@ -347,10 +348,10 @@ def test_a_delta_that_rules_nothing_out_is_told(finished: Finished) -> None:
 def test_the_noise_of_every_level_is_shown_once_the_plan_is_made(finished: Finished) -> None:
     run, settings = finished()
     assert list(TRIPS.shown(run, settings, [])) == []
-    (shown,) = TRIPS.shown(run, settings, ["ingest"])
-    assert (shown.key, shown.description) == ("budget-trips", "inftda")
-    assert [row[1] for row in shown.content.rows] == [3, 9, 24, 64]
-    assert [row[2] for row in shown.content.rows] == ["1/4"] * 4
+    (shown,) = TRIPS.shown(run, settings, ["ledger"])
+    assert shown.key == "noise-trips"
+    assert [row[2] for row in shown.content.rows] == [3, 9, 24, 64]
+    assert [row[3] for row in shown.content.rows] == ["1/4"] * 4
 
 
 def test_a_comparison_tells_what_a_run_cost(finished: Finished) -> None:
@@ -507,12 +508,13 @@ def test_what_is_checked_before_a_run_fits_or_is_cautioned(finished: Finished) -
     )
     (caution,) = TRIPS.fits(wide, accepted)
     assert "privacy.delta = 1/100 is not below one over the number of persons" in caution
-    cost, *_, noise = TRIPS.costs_in_words(settings)
-    assert isinstance(cost, Table) and isinstance(noise, Table)
-    assert [row[1] for row in noise.rows] == [3, 9, 24, 64]
+    assert TRIPS.costs_in_words is not None
+    cost, noise, *_ = TRIPS.costs_in_words(settings)
+    assert isinstance(cost, str) and isinstance(noise, Table)
+    assert [row[2] for row in noise.rows] == [3, 9, 24, 64]
     plan = plan_of(run, settings)
     for row, level in zip(noise.rows, plan.levels, strict=True):
-        assert float(str(row[-1])) == pytest.approx(math.sqrt(float(plan.noise[level])), rel=0.01)
+        assert float(str(row[-2])) == pytest.approx(math.sqrt(float(plan.noise[level])), rel=0.01)
 
 
 def test_a_certificate_tells_levels_noise_and_what_another_conversion_allows(
@@ -520,19 +522,19 @@ def test_a_certificate_tells_levels_noise_and_what_another_conversion_allows(
 ) -> None:
     run, settings = finished()
     assert TRIPS.facts is not None
-    noise, levels = TRIPS.facts(run, settings).sections
+    (levels,) = TRIPS.facts(run, settings).sections
     (table,) = tables(levels)
     plan = plan_of(run, settings)
     assert table.rows == tuple((level, plan.tree.level_name(level)) for level in range(5))
-    (table,) = tables(noise)
-    assert [row[2] for row in table.rows] == ["1/4"] * 4
+    table = noise_table(universe_plan(plan))
+    assert [row[3] for row in table.rows] == ["1/4"] * 4
     rho, other = settings.rho, settings.other_rho
     assert rho is not None and other is not None and other > rho
     (sentence,) = conversion_sentence(settings, plan)
     assert f"with {100 * (1 - math.sqrt(rho / other)):.0f} % less noise" in sentence
     quiet, own = finished("privacy.infinite=true")
-    (table,) = tables(noise_section(own, plan_of(quiet, own)))
-    assert [row[-1] for row in table.rows] == [0.0] * 4
+    table = noise_table(universe_plan(plan_of(quiet, own)))
+    assert [row[-1] for row in table.rows] == [0] * 4
 
 
 def test_measurements_of_other_nodes_are_not_taken(finished: Finished) -> None:

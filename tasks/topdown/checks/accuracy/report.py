@@ -12,10 +12,11 @@ import pandas as pd
 
 from ....pages.document import NONE, Block, Details, Document, Figure, Section, Table
 from ....pages.figures import bar_chart, box_chart, line_chart
+from ....pages.numbers import shown_epsilon
 from ....runs.directory import RunDirectory
 from ...estimation.full_information import algebra_of
 from ...settings import TopdownSettings
-from ...workload.costs import report_of
+from ...workload.costs import cost_of
 from .errors import (
     ABSOLUTE_QUANTILES,
     ABSOLUTE_THRESHOLDS,
@@ -175,10 +176,9 @@ def _runs(runs: Sequence[ComparedRun]) -> Section:
         settings = run.settings
         dataset, spine = settings.privacy.dataset, settings.geography.spine
         for universe in settings.run.universes:
-            cost = report_of(settings, universe)
-            epsilon = cost["epsilon"]["tight"]
-            shown = epsilon if isinstance(epsilon, str) else f"{epsilon:.2f}"
-            rows.append((run.label, dataset, universe, spine, cost["rho"], shown))
+            plan = cost_of(settings, universe).plan
+            epsilon = shown_epsilon(plan.epsilons()["tight"])
+            rows.append((run.label, dataset, universe, spine, plan.bounded_rho, epsilon))
     headers = ("run", "dataset", "universe", "spine", "rho", "epsilon")
     blocks: list[Block] = [Table(headers, tuple(rows))]
     if any(run.settings.privacy.infinite for run in runs):

@@ -6,9 +6,10 @@ import json
 from fractions import Fraction
 
 import pytest
-from spineflow.tasks.detailed_groups.release.budget import budget_report, level_figures
+from spineflow.tasks.detailed_groups.release.budget import costs_of, level_figures
 from spineflow.tasks.detailed_groups.settings import ExplorerSettings
 from spineflow.tasks.detailed_groups.workload.parameters import read_parameters, read_specification
+from spineflow.tasks.products.budget import as_json
 from spineflow.tasks.runs.errors import InputRefused
 
 NOTHING = ExplorerSettings()
@@ -21,7 +22,7 @@ def production(shared) -> str:
 
 def report(folder: str, explorer: ExplorerSettings = NOTHING, *, infinite=False, **overrides):
     parameters = read_parameters(folder, overrides, infinite=infinite)
-    return budget_report(parameters, read_specification(folder), explorer)
+    return as_json(costs_of(parameters, read_specification(folder), explorer))
 
 
 def test_production_budgets(production: str) -> None:

@@ -7,7 +7,7 @@ from fractions import Fraction
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from spineflow.tasks.detailed_groups.release.budget import budget_report
+from spineflow.tasks.detailed_groups.release.budget import level_figures, level_reports
 from spineflow.tasks.detailed_groups.release.relative_errors import (
     populations_table,
     table_populations,
@@ -52,11 +52,13 @@ def test_populations_are_the_smallest(budget: Fraction, error: Fraction, is_pure
 def test_budget_tells_the_populations_that_are_asked_for(groups_input) -> None:
     folder = str(groups_input / "params")
     explorer = ExplorerSettings(relative_errors=(Fraction(1, 4), Fraction(1, 2)))
-    found = budget_report(read_parameters(folder, {}), read_specification(folder), explorer)["us"]
-    table = populations_table(found["levels"])
-    assert len(table.rows) == 4 * len(found["levels"])
+    parameters, specification = read_parameters(folder, {}), read_specification(folder)
+    figures = level_figures(parameters, specification, "us")
+    levels = level_reports(figures, parameters, explorer)
+    table = populations_table(levels)
+    assert len(table.rows) == 4 * len(levels)
     assert table.headers[-2:] == ("total within 25 %", "total within 50 %")
-    for level in found["levels"]:
+    for level in levels:
         first, *_, last = level["tables"]
         assert first["population_for_cells"] == first["population_for_total"]
         assert last["population_for_cells"]["1/4"] == 4 * 46 * level["margin"]

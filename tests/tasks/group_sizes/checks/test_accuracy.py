@@ -53,7 +53,7 @@ def test_reports_show_errors_of_public_data_alone(released) -> None:
     assert "## Error" not in without
     for text in (with_error, without):
         assert "| counts that are not the sum of those below | 0 | 150 |" in text
-        assert "| county | 12 | 1/3 | 1 | 3 | 4.223 |" in text
+        assert "| county | cumulative_group_sizes | 12 | 1/3 | 1 | 4.223 | 9 |" in text
         assert "NOT PRIVATE" not in text
     total = int(accuracy.loc[accuracy["level"] == "county", "absolute_error"].sum())
     assert f"| county | 12 | {total:,} |" in with_error

@@ -73,8 +73,8 @@ def test_a_release_is_the_input_of_runs_that_expect_its_errors(
 def test_the_noise_of_every_level_is_shown_once_the_plan_is_made(finished) -> None:
     run, settings, _ = finished
     assert not list(GROUP_SIZES.shown(run, settings, []))
-    (shown,) = GROUP_SIZES.shown(run, settings, ["ingest"])
-    assert shown.key == "group-size-noise"
+    (shown,) = GROUP_SIZES.shown(run, settings, ["ledger"])
+    assert shown.key == "noise-groups"
     assert [row[0] for row in shown.content.rows] == ["nation", "state", "county"]
     facts = facts_of_run(run, settings)
     assert facts["mechanism"] == read_plan(run).mechanism and facts["sizes"].endswith(" to 15")

@@ -19,7 +19,7 @@ from spineflow.tasks.group_sizes.measurement.measure import measure_level
 from spineflow.tasks.group_sizes.paths import UNIVERSE, plan_file
 from spineflow.tasks.group_sizes.product import GROUP_SIZES
 from spineflow.tasks.group_sizes.settings import GroupSizesSettings
-from spineflow.tasks.group_sizes.workload.costs import budget_report, universe_plan
+from spineflow.tasks.group_sizes.workload.costs import cost_of, universe_plan
 from spineflow.tasks.group_sizes.workload.exact_loss import exact_curve
 from spineflow.tasks.ledger.caps import Caps, set_caps
 from spineflow.tasks.ledger.store import open_ledger
@@ -220,7 +220,7 @@ def test_without_noise_nothing_is_charged(tmp_path: Path) -> None:
     assert table["value"][0].as_py()[-1] == 900
     path = run.dpqueries(UNIVERSE, "nation")
     assert pq.read_metadata(path).metadata[b"spineflow"] == b"NOT PRIVATE"
-    cost = budget_report(read_plan(run))
+    cost = cost_of(read_plan(run), None).as_json()
     assert (cost["rho"], cost["epsilon"]["tight"]) == ("inf", "inf")
     with pytest.raises(ValueError, match="guarantees nothing"):
         universe_plan(read_plan(run)).promised  # noqa: B018
@@ -231,17 +231,17 @@ def test_the_published_scale_is_said_to_guarantee_nothing(tmp_path: Path) -> Non
     run = ingested(tmp_path, settings)
     GROUP_SIZES.charge_run(run, settings)
     assert not (tmp_path / "ledger.db").exists()
-    assert budget_report(read_plan(run))["rho"] == "inf"
+    assert cost_of(read_plan(run), None).plan.bounded_rho == "inf"
     with pytest.raises(ValueError, match="guarantees nothing"):
         universe_plan(read_plan(run)).promised  # noqa: B018
 
 
 def test_costs_say_what_every_level_is_measured_with(tmp_path: Path) -> None:
     settings = settings_of(tmp_path, "mechanism.name=chain_dp")
-    cost = budget_report(read_plan(ingested(tmp_path, settings)))
+    cost = cost_of(read_plan(ingested(tmp_path, settings)), None).as_json()
     assert cost["neighbors"] == "unbounded"
     assert cost["rho"] == "2"
-    assert [(q["geolevel"], q["sensitivity"], q["scale"]) for q in cost["queries"]] == [
+    assert [(q["geolevel"], q["moved"], q["scale"]) for q in cost["queries"]] == [
         ("nation", 1, "3"),
         ("state", 3, "9"),
         ("county", 9, "27"),

@@ -11,6 +11,7 @@ import pytest
 from spineflow.flows.order import run_in_process
 from spineflow.flows.running import prepare
 from spineflow.tasks.pages.document import Table
+from spineflow.tasks.products.budget import costs_in_words
 from spineflow.tasks.products.comparison import read_errors
 from spineflow.tasks.products.registry import product
 from spineflow.tasks.runs.directory import RunDirectory
@@ -94,12 +95,12 @@ def test_costs_and_what_was_released_are_told(run: RunDirectory) -> None:
         assert f"{number:,} {level}" in str(first)
         regions = rows[rows["level"] == level]["region"].nunique()
         assert regions <= number
-    words, *_, table = own.costs_in_words(settings)
-    assert loss_text(plan) in str(words) and loss_text(plan) in str(second)
+    words, table = costs_in_words(own.costs(settings))
+    assert f"rho {plan.rho} " in str(words) and loss_text(plan) in str(second)
     assert isinstance(table, Table) and len(table.rows) == len(plan.queries)
     assert not list(own.shown(run, settings, []))
-    (shown,) = own.shown(run, settings, ["ingest"])
-    assert shown.content == table and shown.key == "supplemental-noise"
+    (shown,) = own.shown(run, settings, ["ledger"])
+    assert shown.content == table and shown.key == "noise-people-in-households"
     curves = curves_of(plan)
     assert curves is not None and list(curves.rhos.values()) == [plan.rho]
     assert own.figures is not None

@@ -24,7 +24,7 @@ from spineflow.tasks.topdown.paths import constraints_file, spine_folder, state_
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.spine.files import read_spine
 from spineflow.tasks.topdown.spine.shards import read_shards
-from spineflow.tasks.topdown.workload.costs import budget_report, check_budget, guarantee_of
+from spineflow.tasks.topdown.workload.costs import check_budget, cost_of_budget, guarantee_of
 from spineflow.validation.topdown.run_checks import CheckedRun, settled_failures
 
 from tests.whole_checks import check_spine_files
@@ -68,7 +68,7 @@ def test_the_blocks_have_the_whole_budget(settings, universe):
     assert budget.total == with_estimator(settings, "topdown").budget_of(universe).total
     assert guarantee_of(budget).bounded_rho == budget.total
     assert budget.geolevel_shares["Block"] == 1 and sum(budget.geolevel_shares.values()) == 1
-    report = budget_report(budget, settings.schema_of(universe))
+    report = cost_of_budget(budget, settings.schema_of(universe)).as_json()
     assert {query["geolevel"] for query in report["queries"]} == {"Block"}
     assert sum(Fraction(query["share"]) for query in report["queries"]) == 1
     epsilon = report["epsilon"]["tight"]

@@ -7,9 +7,11 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from spineflow.tasks.ledger.plan import Measure
 from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
+from spineflow.tasks.products.budget import margin_of
 from spineflow.tasks.topdown.workload.budget import Budget
-from spineflow.tasks.topdown.workload.margins import margin_of_error, total_for_margin
+from spineflow.tasks.topdown.workload.margins import total_for_margin
 
 
 def budget_of(mechanism: str, total: str) -> Budget:
@@ -40,7 +42,7 @@ def test_margins_are_the_first_that_cover(mechanism: str, total: str) -> None:
     for geolevel, queries in budget.query_shares.items():
         for share in queries.values():
             shares = (budget.geolevel_shares[geolevel], share)
-            found = margin_of_error(budget, *shares)
+            found = margin_of(Measure("", budget.noise(*shares)))
             parameter = budget.noise_parameter(*shares)
             assert coverage(budget, parameter, found) >= 0.95
             assert found == 0 or coverage(budget, parameter, found - 1) < 0.95
@@ -52,9 +54,11 @@ def test_the_total_for_a_margin_is_the_smallest(mechanism: str, target: int) -> 
     budget = budget_of(mechanism, "1")
     total = total_for_margin(budget, "State", "detailed", target)
     shares = (Fraction(3, 4), Fraction(2, 3))
-    assert margin_of_error(replace(budget, total=total), *shares) <= target
+    assert margin_of(Measure("", replace(budget, total=total).noise(*shares))) <= target
     below = total - Fraction(1, 1000)
-    assert below <= 0 or margin_of_error(replace(budget, total=below), *shares) > target
+    assert (
+        below <= 0 or margin_of(Measure("", replace(budget, total=below).noise(*shares))) > target
+    )
 
 
 def test_queries_that_are_not_asked_have_no_margin() -> None:

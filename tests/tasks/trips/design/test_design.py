@@ -109,7 +109,7 @@ def test_settings_are_written_with_exact_fractions_and_are_ready(tmp_path: Path,
     assert settings.privacy.epsilon is None and settings.privacy.delta == Fraction(1, 10**8)
     assert main(["budget", "trips", str(chosen), "--json"]) == 0
     cost = json.loads(capsys.readouterr().out)["trips"]
-    assert Fraction(cost["native_rho"]) == settings.privacy.rho
+    assert Fraction(cost["native"]["rho"]) == settings.privacy.rho
     assert sum(Fraction(query["share"]) for query in cost["queries"]) == 1
 
 
