@@ -89,7 +89,7 @@ def same(found: AccuracyFigures, expected: AccuracyFigures, *, rtol: float) -> N
         )
 
 
-@pytest.mark.soak
+@pytest.mark.soak(20)
 def test_a_run_compares_every_piece_once(compared: Compared, cut_into_subspines: None) -> None:
     run, settings = compared
     assert {n_pieces(run, settings, universe) for universe in settings.run.universes} == {8}

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(
-    scope="module", params=["private", pytest.param("infinite", marks=pytest.mark.soak)]
+    scope="module", params=["private", pytest.param("infinite", marks=pytest.mark.soak(4))]
 )
 def finished(request) -> tuple[RunDirectory, RunDirectory, TopdownSettings]:
     """A redistricting run, and a DHC run held to it, with its settings: with noise, which takes

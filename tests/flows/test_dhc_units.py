@@ -22,7 +22,7 @@ CODES = ["TABBLKST", "TABBLKCOU", "TABTRACTCE", "TABBLKGRPCE", "TABBLK"]
 
 
 @pytest.fixture(
-    scope="module", params=["private", pytest.param("infinite", marks=pytest.mark.soak)]
+    scope="module", params=["private", pytest.param("infinite", marks=pytest.mark.soak(4))]
 )
 def finished(request) -> tuple[RunDirectory, RunDirectory, TopdownSettings]:
     """A redistricting run, and a run of units held to it, with its settings: with noise for Puerto

@@ -21,7 +21,7 @@ UNCHANGED = SimpleNamespace(rewritten=lambda *_: None, report=lambda *_: None)
 """Stands for a product whose own reports stay as they are."""
 
 
-@pytest.mark.soak
+@pytest.mark.soak(65)
 def test_persons_and_households_become_one_population(
     population_run: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:

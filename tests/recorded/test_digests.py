@@ -22,7 +22,7 @@ def test_every_run_is_recorded() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.soak] * (name in SELDOM)) for name in RUNS]
+    "name", [pytest.param(name, marks=[pytest.mark.soak(40)] * (name in SELDOM)) for name in RUNS]
 )
 def test_a_seeded_run_writes_what_was_recorded(name: str, tmp_path: Path) -> None:
     known, found = recorded()[name], digests(RUNS[name], tmp_path)

@@ -28,7 +28,7 @@ def finished(county: Path, tmp_path_factory, estimated_run):
     return runs
 
 
-@pytest.mark.soak
+@pytest.mark.soak(3)
 def test_several_runs_are_compared_in_confidence(finished, capsys) -> None:
     one, two = finished
     assert main(["report", str(one.root), str(two.root)]) == 0
