@@ -21,6 +21,7 @@ import time
 import urllib.request
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import hypothesis
@@ -338,6 +339,20 @@ class PrefectServer:
         # A server that another process started is not waited for: it is a child of that one.
         with suppress(ChildProcessError):
             os.waitpid(process, 0)
+
+
+@pytest.fixture(scope="session")
+def population_run(made_once):
+    """A finished run with noise of the redistricting product of a small county, the units and the
+    persons of its characteristics, and their one population; not to be changed.
+
+    It is one of those that are recorded. It was published in `input`, where its tables are.
+    """
+    from spineflow.tasks.runs.directory import RunDirectory
+
+    from tests.recorded.runs import POPULATION, RUNS, make
+
+    return RunDirectory(made_once("population", partial(make, RUNS[POPULATION])) / "run")
 
 
 @pytest.fixture(scope="session")
