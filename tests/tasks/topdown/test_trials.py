@@ -124,6 +124,7 @@ def declared(folder: Path, **changes: dict) -> TopdownTuneSettings:
     return load_settings(TopdownTuneSettings, folder / "tune.toml", presets=PRESETS)
 
 
+@pytest.mark.soak(5)
 @pytest.mark.slow
 def test_choices_of_a_declared_census_are_judged_on_the_same_entities(tmp_path: Path) -> None:
     """Two spines and two estimators; the criterion's groups are declared, too."""

@@ -39,6 +39,7 @@ def test_several_runs_are_compared_in_confidence(finished, capsys) -> None:
     assert not one.report.parent.exists() and not two.report.parent.exists()
 
 
+@pytest.mark.soak(2)
 @pytest.mark.slow
 def test_public_comparison_is_shown(public_run, tmp_path: Path, capsys) -> None:
     run = RunDirectory(Path(shutil.copytree(public_run[0].root, tmp_path / "run")))
