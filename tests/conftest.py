@@ -54,7 +54,7 @@ hypothesis.settings.load_profile("spineflow")
 SESSION = pytest.StashKey[dict[str, str]]()
 """What the workers have in common: their `folder`, and the `seed` that chooses soak tests."""
 
-SOAK_SECONDS = 90
+SOAK_SECONDS = 70
 """Time of the soak tests that are drawn, by what they are marked to take."""
 
 FIRST = (

@@ -187,6 +187,7 @@ def test_flows_are_run_with_the_oldest_and_the_newest_prefect_that_is_allowed() 
     assert commands[-2:] == ["make newest-prefect", "make test"]
 
 
+@pytest.mark.soak(8)
 def test_a_notebook_imports_beside_decoys(python: Path, elsewhere: Path) -> None:
     (elsewhere / "notebook.py").write_text(NOTEBOOK)
     told, file = run(python, "notebook.py", folder=elsewhere).split()

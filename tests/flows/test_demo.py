@@ -77,7 +77,7 @@ def without_exact_epsilons(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         pytest.param("detailed-groups", "judged_in_process", marks=pytest.mark.soak),
         pytest.param("detailed-households", "judged_in_process", marks=pytest.mark.soak),
-        ("group-sizes", "judged_in_process"),
+        pytest.param("group-sizes", "judged_in_process", marks=pytest.mark.soak(3)),
         pytest.param("products", "prefect_server", marks=pytest.mark.soak),
         ("trips", "judged_in_process"),
     ],

@@ -54,6 +54,7 @@ def test_detailed_groups_with_their_true_counts(groups: Path, tmp_path: Path, ca
     assert not list(tmp_path.glob("*.db"))
 
 
+@pytest.mark.soak(3)
 @pytest.mark.slow
 def test_the_same_replicates_give_the_same_errors(tmp_path: Path) -> None:
     file = generate_tree(tmp_path / "tree", "random", "sparse", areas=40)
