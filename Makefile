@@ -25,7 +25,7 @@ test quick soak newest newest-prefect pythons: export PYTHONDONTWRITEBYTECODE =
 demo: $(INSTALLED)
 	$(BIN)/spineflow demo
 
-# Everything but the replicate studies and kill tests, of which a random tenth runs.
+# Everything but the replicate studies and kill tests, of which some are drawn at random.
 test: $(TESTED)
 	$(PYTEST)
 

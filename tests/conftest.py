@@ -7,6 +7,7 @@ server are made there by the first test that needs them, and the controller ends
 from __future__ import annotations
 
 import fcntl
+import itertools
 import os
 import random
 import shutil
@@ -20,6 +21,7 @@ import time
 import urllib.request
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import hypothesis
@@ -51,6 +53,9 @@ hypothesis.settings.load_profile("spineflow")
 
 SESSION = pytest.StashKey[dict[str, str]]()
 """What the workers have in common: their `folder`, and the `seed` that chooses soak tests."""
+
+SOAK_SECONDS = 70
+"""Time of the soak tests that are drawn, by what they are marked to take."""
 
 FIRST = (
     "test_trips_in_process.py",
@@ -93,7 +98,7 @@ def pytest_report_header(config: pytest.Config) -> str:
     if os.environ.get("SPINEFLOW_SOAK") == "1":
         return "soak tests: all"
     seed = config.stash[SESSION]["seed"]
-    return f"soak tests: a random tenth; SPINEFLOW_SOAK_SEED={seed} chooses the same again"
+    return f"soak tests: some at random; SPINEFLOW_SOAK_SEED={seed} chooses the same again"
 
 
 @pytest.hookimpl(wrapper=True)
@@ -118,19 +123,31 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Slow files first, so that no worker begins one last; of the soak tests a random tenth.
+    """Slow files first, so that no worker begins one last; of the soak tests some at random.
 
-    All workers must choose the same, hence the seed. SPINEFLOW_SOAK=1 runs all.
+    SPINEFLOW_SOAK=1 runs all.
     """
     soak = [item for item in items if item.get_closest_marker("soak")]
     chosen = soak
     if os.environ.get("SPINEFLOW_SOAK") != "1":
-        chosen = random.Random(config.stash[SESSION]["seed"]).sample(soak, -(-len(soak) // 10))
+        chosen = drawn(soak, config.stash[SESSION]["seed"])
         for item in set(soak).difference(chosen):
-            item.add_marker(pytest.mark.skip(reason="a random tenth runs; make soak runs all"))
+            item.add_marker(pytest.mark.skip(reason="some are drawn; make soak runs all"))
     slow = {item.path for item in items if item.get_closest_marker("slow") or item in chosen}
     order = {name: number for number, name in enumerate(FIRST)}
     items.sort(key=lambda item: (order.get(item.path.name, len(order)), item.path not in slow))
+
+
+def drawn(soak: list[pytest.Item], seed: str) -> list[pytest.Item]:
+    """Soak tests in random order until `SOAK_SECONDS` are spent; not those that take longer alone.
+
+    All workers must choose the same, hence the seed.
+    """
+    seconds = {item: (item.get_closest_marker("soak").args or (10,))[0] for item in soak}
+    brief = [item for item in soak if seconds[item] <= SOAK_SECONDS]
+    order = random.Random(seed).sample(brief, len(brief))
+    spent = itertools.accumulate((seconds[item] for item in order), initial=0)
+    return [item for item, before in zip(order, spent, strict=False) if before < SOAK_SECONDS]
 
 
 @contextmanager
@@ -188,7 +205,9 @@ def public_settings() -> str:
     )
 
 
-@pytest.fixture(scope="session", params=["counties", pytest.param("state", marks=pytest.mark.soak)])
+@pytest.fixture(
+    scope="session", params=["counties", pytest.param("state", marks=pytest.mark.soak(30))]
+)
 def real_tables(request: pytest.FixtureRequest, shared: Path, made_once) -> Path:
     """Folder with the tables of a third of two counties of the real state, with all their tribal
     land, and of the whole of it."""
@@ -320,6 +339,20 @@ class PrefectServer:
         # A server that another process started is not waited for: it is a child of that one.
         with suppress(ChildProcessError):
             os.waitpid(process, 0)
+
+
+@pytest.fixture(scope="session")
+def population_run(made_once):
+    """A finished run with noise of the redistricting product of a small county, the units and the
+    persons of its characteristics, and their one population; not to be changed.
+
+    It is one of those that are recorded. It was published in `input`, where its tables are.
+    """
+    from spineflow.tasks.runs.directory import RunDirectory
+
+    from tests.recorded.runs import POPULATION, RUNS, make
+
+    return RunDirectory(made_once("population", partial(make, RUNS[POPULATION])) / "run")
 
 
 @pytest.fixture(scope="session")

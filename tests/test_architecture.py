@@ -248,6 +248,7 @@ def test_the_links_for_tools_are_the_package() -> None:
     assert links == {path.name: path for path in files}
 
 
+@pytest.mark.soak(6)
 @pytest.mark.slow
 def test_tools_resolve_every_import_in_a_bare_clone(tmp_path: Path) -> None:
     """By the settings of the project alone: tools that only read follow no installation."""

@@ -96,6 +96,7 @@ def raw_tables(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, bool
 
 
 @pytest.mark.slow
+@pytest.mark.soak(3)
 @pytest.mark.parametrize("kind", ["cef", "rows"])
 @pytest.mark.parametrize("engine", ["duckdb", "polars", "acero"])
 def test_engines_find_what_arrays_find(

@@ -133,7 +133,7 @@ def test_the_wheel_holds_the_package_and_all_of_it(wheel: Path) -> None:
     assert {"spineflow/py.typed", "spineflow/flows/settings/pl94_2020_us.toml"} <= held
 
 
-@pytest.mark.soak
+@pytest.mark.soak(30)
 def test_the_demo_runs_beside_decoys(python: Path, elsewhere: Path, real_server) -> None:
     """By its command, and as a module: Python then puts the working directory on its path.
 
@@ -152,11 +152,7 @@ def test_the_demo_runs_beside_decoys(python: Path, elsewhere: Path, real_server)
     assert (root / "report" / "report.html").exists()
 
 
-@pytest.mark.soak
-@pytest.mark.skipif(
-    os.environ.get("SPINEFLOW_SOAK") != "1",
-    reason="installs everything from a package index, which takes up to half an hour",
-)
+@pytest.mark.soak(1800)
 def test_the_demo_runs_with_what_pip_resolves_by_itself(wheel: Path, tmp_path: Path) -> None:
     """Without `constraints.txt`: the newest packages that the wheel allows."""
     pip = (sys.executable, "-m", "pip", "--disable-pip-version-check")
@@ -191,6 +187,7 @@ def test_flows_are_run_with_the_oldest_and_the_newest_prefect_that_is_allowed() 
     assert commands[-2:] == ["make newest-prefect", "make test"]
 
 
+@pytest.mark.soak(8)
 def test_a_notebook_imports_beside_decoys(python: Path, elsewhere: Path) -> None:
     (elsewhere / "notebook.py").write_text(NOTEBOOK)
     told, file = run(python, "notebook.py", folder=elsewhere).split()

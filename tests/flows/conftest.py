@@ -11,7 +11,6 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from spineflow.flows.cli import main
-from spineflow.flows.demo import DEMOS
 from spineflow.flows.logs import TEXT, logged
 from spineflow.flows.running import prepare, run_stages_here
 from spineflow.tasks.runs.directory import RunDirectory
@@ -154,32 +153,6 @@ def finished_run(made_once) -> Callable[[str], Finished]:
         return Finished(CASES[name], made_once(place, partial(run_case, case=CASES[name])))
 
     return made
-
-
-@pytest.fixture(scope="session")
-def population_run(made_once, prefect_server) -> RunDirectory:
-    """A finished run with noise of the redistricting product of a small county of Puerto Rico, the
-    units and the persons of its characteristics, and their one population; not to be changed.
-
-    It was published beside itself, in `published`; its tables are in `input`.
-    """
-
-    def make(folder: Path) -> None:
-        generate_county(folder / "raw", persons=FEWEST_PERSONS, seed=3, state="72")
-        rehouse(folder / "raw", folder / "input", seed=4)
-        text = (DEMOS / "households.toml").read_text(encoding="utf-8").replace("_us", "_pr")
-        text = text.replace('ledger = "ledger.db"', 'seed = 5\n[release]\npublish_to = "published"')
-        # Tables of these products, and how they compare, are of the runs without noise.
-        text = text.replace("{ margins = false }", "{ margins = false, tables = false }")
-        for own in ("dhc-units", "dhc-persons"):
-            bare = f"[products.{own}]\nrelease = {{ tables = false }}"
-            text = text.replace(f"[products.{own}]", bare)
-        file = folder / "settings.toml"
-        file.write_text(text, encoding="utf-8")
-        with here.uncompared(), here.judged_once():
-            assert main(["run", "products", str(file), "--run-dir", str(folder / "run")]) == 0
-
-    return RunDirectory(made_once("population", make) / "run")
 
 
 REDISTRICTING = """

@@ -39,7 +39,7 @@ from tests.flows.in_process import judged_once
 
 Compared = tuple[RunDirectory, TopdownSettings]
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.soak(4)]
 
 UNASKED = ("exact loss", "checks", "release", "summary", "report")
 """How stages are called that no comparison needs."""
@@ -89,7 +89,7 @@ def same(found: AccuracyFigures, expected: AccuracyFigures, *, rtol: float) -> N
         )
 
 
-@pytest.mark.soak
+@pytest.mark.soak(20)
 def test_a_run_compares_every_piece_once(compared: Compared, cut_into_subspines: None) -> None:
     run, settings = compared
     assert {n_pieces(run, settings, universe) for universe in settings.run.universes} == {8}

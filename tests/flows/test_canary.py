@@ -324,7 +324,7 @@ def test_every_product_of_confidential_input_is_tried() -> None:
 
 @pytest.mark.parametrize(
     "product",
-    [name if name in ALWAYS else pytest.param(name, marks=pytest.mark.soak) for name in INPUTS],
+    [name if name in ALWAYS else pytest.param(name, marks=pytest.mark.soak(25)) for name in INPUTS],
 )
 def test_no_planted_value_is_found(spineflow, real_server, tmp_path: Path, product: str) -> None:
     write_input, unused = INPUTS[product]

@@ -202,6 +202,7 @@ queries.other = { use = "1" }
 """
 
 
+@pytest.mark.soak(4)
 def test_margins_in_pieces_wait_for_what_units_are_held_to(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -32,6 +32,7 @@ def test_a_budget_whose_noise_has_no_margin_is_refused_by_its_key(
     assert "budget.people.rho is 1e-" in capsys.readouterr().err
 
 
+@pytest.mark.soak(5)
 def test_the_least_budget_that_a_check_accepts_has_a_table(by_year: Path, capsys) -> None:
     for power in range(12, 0, -1):
         overrides = ["--set", f'budget.people.rho="1e-{power}"']

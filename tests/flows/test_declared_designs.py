@@ -64,7 +64,8 @@ def test_a_file_with_a_design_is_designed_checked_and_run(
     assert not any("[design" in text for text in frozen)
 
 
-@pytest.mark.parametrize("mechanism", ["rho", pytest.param("epsilon", marks=pytest.mark.soak)])
+@pytest.mark.soak(5)
+@pytest.mark.parametrize("mechanism", ["rho", "epsilon"])
 def test_pages_of_what_to_expect(country: Path, tmp_path: Path, mechanism: str):
     """Before a run from the declaration, with simulated releases; after it from the release."""
     text = COUNTRY
@@ -106,9 +107,8 @@ def words_of_2020(text: str) -> list[str]:
     return [text[max(0, m.start() - 60) : m.end() + 60] for m in OF_2020.finditer(text)]
 
 
-@pytest.mark.parametrize(
-    "estimator", [pytest.param("full_information", marks=pytest.mark.soak), "block_by_block"]
-)
+@pytest.mark.soak(5)
+@pytest.mark.parametrize("estimator", ["full_information", "block_by_block"])
 def test_nothing_that_people_read_has_words_of_another_census(
     country: Path, capsys, estimator: str
 ) -> None:

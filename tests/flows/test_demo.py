@@ -77,7 +77,7 @@ def without_exact_epsilons(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         pytest.param("detailed-groups", "judged_in_process", marks=pytest.mark.soak),
         pytest.param("detailed-households", "judged_in_process", marks=pytest.mark.soak),
-        ("group-sizes", "judged_in_process"),
+        pytest.param("group-sizes", "judged_in_process", marks=pytest.mark.soak(3)),
         pytest.param("products", "prefect_server", marks=pytest.mark.soak),
         ("trips", "judged_in_process"),
     ],
@@ -104,6 +104,7 @@ def test_a_demonstration_runs(
     assert "compared with the truth" in page.read_text(encoding="utf-8")
 
 
+@pytest.mark.soak(5)
 @pytest.mark.slow
 @pytest.mark.usefixtures("few_persons")
 @pytest.mark.parametrize(
@@ -168,6 +169,7 @@ def test_the_command_generates_input_and_a_ledger_and_runs(
     assert "Nothing has been drawn" not in capsys.readouterr().out
 
 
+@pytest.mark.soak(3)
 @pytest.mark.slow
 @pytest.mark.usefixtures("judged_in_process")
 def test_the_country_abroad_runs_and_keeps_what_it_declares(tmp_path: Path, monkeypatch) -> None:

@@ -184,7 +184,7 @@ def run_deployment(server: dict[str, str], name: str, parameters: dict) -> dict:
     return wait_until(finished, "the flow run")
 
 
-@pytest.mark.soak
+@pytest.mark.soak(40)
 def test_a_worker_runs_a_deployment_to_its_release(server, tmp_path: Path) -> None:
     generate_county(tmp_path / "input", persons=FEWEST_PERSONS, seed=3)
     settings = tmp_path / "settings.toml"
@@ -242,7 +242,7 @@ def events_of(api: str) -> set[str]:
     return {event["event"] for event in found["events"]} if found else set()
 
 
-@pytest.mark.soak
+@pytest.mark.soak(40)
 def test_a_refusal_reaches_the_ui_as_one_sentence(server, tmp_path: Path) -> None:
     missing = tmp_path / "missing.toml"
     run = run_deployment(server, "topdown", {"settings_file": str(missing)})

@@ -44,6 +44,7 @@ def test_parameters_of_a_run_are_not_to_be_edited(finished_run, tmp_path: Path, 
     assert "config.json has been edited since the run was charged" in capsys.readouterr().err
 
 
+@pytest.mark.soak(4)
 @pytest.mark.slow
 @pytest.mark.usefixtures("in_process")
 def test_wanted_margins_set_the_budgets_that_a_run_keeps(

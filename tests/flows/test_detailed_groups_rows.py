@@ -229,6 +229,7 @@ def test_rows_of_the_toy_input(shared: Path, tmp_path: Path, definition: str) ->
     assert released(tmp_path, parameters, toy) == BruteForce(parameters, toy).rows()
 
 
+@pytest.mark.soak(6)
 @pytest.mark.slow
 def test_rows_of_many_persons_under_the_2020_specification(shared: Path, tmp_path: Path) -> None:
     parameters = shared / "data" / "safetab" / "spec_2020"

@@ -19,11 +19,11 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(
-    scope="module", params=["private", pytest.param("infinite", marks=pytest.mark.soak)]
+    scope="module", params=["private", pytest.param("infinite", marks=pytest.mark.soak(4))]
 )
 def finished(request) -> tuple[RunDirectory, RunDirectory, TopdownSettings]:
-    """A redistricting run, and a DHC run held to it, with its settings: with noise, which takes
-    the time, for Puerto Rico, and without for the United States."""
+    """A redistricting run, and a DHC run held to it, with its settings: with noise, and
+    without."""
     if request.param == "private":
         return request.getfixturevalue("held_run")("dhc-persons")
     return request.getfixturevalue("held_without_noise")(

@@ -22,12 +22,11 @@ CODES = ["TABBLKST", "TABBLKCOU", "TABTRACTCE", "TABBLKGRPCE", "TABBLK"]
 
 
 @pytest.fixture(
-    scope="module", params=["private", pytest.param("infinite", marks=pytest.mark.soak)]
+    scope="module", params=["private", pytest.param("infinite", marks=pytest.mark.soak(4))]
 )
 def finished(request) -> tuple[RunDirectory, RunDirectory, TopdownSettings]:
-    """A redistricting run, and a run of units held to it, with its settings: with noise for Puerto
-    Rico, and without for the United States, on units without the columns that their members tell.
-    """
+    """A redistricting run, and a run of units held to it, with its settings: with noise, and
+    without on units that lack the columns that their members tell."""
     if request.param == "private":
         return request.getfixturevalue("held_run")("dhc-units")
     return request.getfixturevalue("held_without_noise")(

@@ -112,9 +112,9 @@ further = partial(pytest.param, marks=pytest.mark.soak)
 @pytest.mark.parametrize(
     ("estimator", "runner"),
     [
-        ("topdown", "threads"),
+        further("topdown", "threads"),
         further("topdown", "processes"),
-        ("full_information", "threads"),
+        further("full_information", "threads"),
         further("full_information", "processes"),
         further("block_by_block", "threads"),
         further("block_by_block", "processes"),

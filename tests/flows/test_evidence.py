@@ -166,6 +166,7 @@ def test_problems_within_the_census_are_told_by_their_places(country):
         product("evidence").load(country, [old])
 
 
+@pytest.mark.soak(2)
 @pytest.mark.slow
 def test_the_country_of_the_page_is_compared(country, tmp_path):
     assert len(country.read_text(encoding="utf-8").splitlines()) <= 60

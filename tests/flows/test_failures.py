@@ -54,7 +54,7 @@ def assert_sound(run: RunDirectory) -> None:
     assert released(run) == made
 
 
-@pytest.mark.soak
+@pytest.mark.soak(60)
 @pytest.mark.parametrize(
     "moment", ["measurements/persons/US/dpqueries/00000.parquet", LIVE_ARTIFACT]
 )

@@ -61,7 +61,7 @@ def a_few(faults: Iterator[Fault], seed: str) -> list[Fault]:
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(own, marks=[] if own == "topdown" else pytest.mark.soak) for own in PRODUCTS],
+    [pytest.param(own, marks=[] if own == "trips" else pytest.mark.soak) for own in PRODUCTS],
 )
 def test_damage_is_mended_or_named(
     name: str, surrounded, office_of, request: pytest.FixtureRequest

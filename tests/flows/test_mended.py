@@ -112,6 +112,7 @@ def test_a_mended_version_releases_what_was_measured_before(
     assert '"Sample, County of"' in text
 
 
+@pytest.mark.soak(3)
 @pytest.mark.slow
 def test_a_withheld_release_goes_out_without_what_fails(run: RunDirectory, capsys) -> None:
     """By this version, with other settings of the release; what was charged is as it was."""

@@ -21,7 +21,7 @@ UNCHANGED = SimpleNamespace(rewritten=lambda *_: None, report=lambda *_: None)
 """Stands for a product whose own reports stay as they are."""
 
 
-@pytest.mark.soak
+@pytest.mark.slow
 def test_persons_and_households_become_one_population(
     population_run: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -41,7 +41,7 @@ def test_persons_and_households_become_one_population(
     assert "population_persons.parquet" in certificate
     manifest = json.loads((run / "manifest.json").read_text())
     assert "population" in manifest["stages"]
-    _check_published(run, run.parent / "published")
+    _check_published(run, run.parent / "input" / "published")
     # What is written again of every part alone is tested elsewhere.
     monkeypatch.setattr("spineflow.flows.products.product", lambda _: UNCHANGED)
     _check_report(population_run, blocks)

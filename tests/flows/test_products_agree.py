@@ -49,6 +49,7 @@ def disagreements(run: Path) -> pd.DataFrame:
     return pd.concat(found)
 
 
+@pytest.mark.soak(5)
 @pytest.mark.slow
 @pytest.mark.usefixtures("prefect_server", "uncompared")
 def test_bristol_has_the_same_units_in_both_releases(shared: Path, tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ def noted(folder: Path) -> list[str]:
     return (folder / "connections.txt").read_text().splitlines()
 
 
-@pytest.mark.soak
+@pytest.mark.soak(15)
 def test_a_run_is_quiet_and_stays_on_this_machine(
     new_spineflow, watched: dict[str, str], settings_text: str, tmp_path: Path
 ) -> None:

@@ -3,7 +3,6 @@ plays the same as a table."""
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -45,8 +44,7 @@ def length(world: World) -> Callable[[str], int]:
 
 
 @pytest.mark.slow
-@pytest.mark.soak
-@pytest.mark.skipif("SPINEFLOW_SOAK" not in os.environ, reason="make soak strikes runs at random")
+@pytest.mark.soak(600)
 @pytest.mark.parametrize("server", SERVERS)
 @pytest.mark.parametrize("runner", RUNNERS)
 @pytest.mark.parametrize("product", PRODUCTS)

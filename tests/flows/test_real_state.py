@@ -34,7 +34,7 @@ def assert_whole(
     assert rtype.value_counts().to_dict() == {"2": housing, "4": other}
 
 
-@pytest.mark.soak
+@pytest.mark.soak(300)
 def test_production_settings(prefect_server, shared: Path, tmp_path: Path) -> None:
     """Every node is solved to its optimum, and the redistricting criterion holds off the spine."""
     state = shared / "data" / "ri2010"
@@ -64,7 +64,7 @@ def test_infinite_budget_reproduces_every_block(real_without_noise: RunDirectory
         assert (found.to_numpy() == expected.to_numpy()).all()
 
 
-@pytest.mark.soak
+@pytest.mark.soak(300)
 def test_a_county_relabelled_as_puerto_rico(shared: Path, tmp_path: Path) -> None:
     write_counties(shared / "data" / "ri2010", tmp_path, COUNTIES[:1], TABBLKST="72")
     units, persons = (pd.read_parquet(tmp_path / f"{x}.parquet") for x in ("units", "persons"))

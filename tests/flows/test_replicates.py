@@ -34,6 +34,7 @@ def groups(tmp_path: Path) -> Path:
     return file
 
 
+@pytest.mark.soak(5)
 @pytest.mark.slow
 def test_detailed_groups_with_their_true_counts(groups: Path, tmp_path: Path, capsys) -> None:
     out = tmp_path / "out"
@@ -53,6 +54,7 @@ def test_detailed_groups_with_their_true_counts(groups: Path, tmp_path: Path, ca
     assert not list(tmp_path.glob("*.db"))
 
 
+@pytest.mark.soak(3)
 @pytest.mark.slow
 def test_the_same_replicates_give_the_same_errors(tmp_path: Path) -> None:
     file = generate_tree(tmp_path / "tree", "random", "sparse", areas=40)
@@ -69,6 +71,7 @@ def test_every_product_that_has_figures_has_replicates() -> None:
     assert set(REPLICATED) == {name for name in OF_ONE_INPUT if product(name).figures}
 
 
+@pytest.mark.soak(3)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "error"),

@@ -30,7 +30,7 @@ def runs_of(api: str, folder: Path) -> list[dict]:
     return [run for run in found if run["parameters"].get("run_directory") == str(folder)]
 
 
-@pytest.mark.soak
+@pytest.mark.soak(40)
 def test_cancelling_in_the_ui_stops_the_command(
     spineflow, real_server, settings_text: str, tmp_path: Path
 ) -> None:

@@ -43,7 +43,7 @@ def workers_of(run: RunDirectory) -> set[int]:
     return {int(task.worker.rpartition(":")[2]) for task in tasks_of(read(run)).values()}
 
 
-@pytest.mark.soak
+@pytest.mark.soak(25)
 def test_dask_gives_what_one_process_gives(tmp_path: Path) -> None:
     """On a cluster that a scheduler has, as on several machines, with two worker processes, of
     which the record tells; and in this process.
@@ -70,7 +70,7 @@ def test_dask_gives_what_one_process_gives(tmp_path: Path) -> None:
     assert len([name for name in made(here) if "release/mdf_" in name]) == 4
 
 
-@pytest.mark.parametrize("runner", [pytest.param("dask", marks=pytest.mark.soak), "processes"])
+@pytest.mark.parametrize("runner", [pytest.param("dask", marks=pytest.mark.soak(25)), "processes"])
 def test_workers_of_the_run_s_own_give_what_one_process_gives(runner: str, tmp_path: Path) -> None:
     """A cluster, and processes; which they are concerns no product: this one takes least time."""
     if runner == "dask":

@@ -255,8 +255,7 @@ def test_a_broken_promise_is_noticed(
             play(world, LENGTH, SABOTAGE[sabotage])
 
 
-@pytest.mark.soak
-@pytest.mark.skipif(os.environ.get("SPINEFLOW_SOAK") != "1", reason="make soak runs all")
+@pytest.mark.soak(600)
 @pytest.mark.parametrize("start", range(0, SCHEDULES, AT_ONCE))
 def test_schedules(office: Office, seed: str, start: int) -> None:
     play_some(office, seed, range(start, start + AT_ONCE))

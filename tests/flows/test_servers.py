@@ -150,7 +150,7 @@ def test_settings_that_the_pages_name_are_prefect_s() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("killed", [False, True])
+@pytest.mark.parametrize("killed", [pytest.param(False, marks=pytest.mark.soak(5)), True])
 def test_a_server_of_our_own_serves_and_ends_with_its_command(
     real_server, tmp_path: Path, killed: bool
 ) -> None:
@@ -185,6 +185,7 @@ time.sleep(0.5)
 """
 
 
+@pytest.mark.soak(4)
 @pytest.mark.slow
 def test_a_server_that_ends_before_its_command_says_nothing() -> None:
     """As one that cannot open its database: Python aborted at its end, in five lines."""

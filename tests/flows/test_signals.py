@@ -112,7 +112,7 @@ if __name__ == "__main__":
     [
         pytest.param(
             *(runner, number, word, number == signal.SIGINT),
-            marks=[pytest.mark.soak] * ((runner, word) != ("processes", "terminated")),
+            marks=pytest.mark.soak,
         )
         for runner in ("threads", "processes", "dask")
         for number, word in ((signal.SIGINT, "interrupted"), (signal.SIGTERM, "terminated"))

@@ -69,7 +69,11 @@ def write_settings(
 @pytest.mark.usefixtures("in_process", "uncompared")
 @pytest.mark.parametrize(
     "preset, spine",
-    [("pl94_2020_us", "conventional"), ("pl94_2020_us", "aian"), ("dhc_equal", "dhc")],
+    [
+        ("pl94_2020_us", "conventional"),
+        pytest.param("pl94_2020_us", "aian", marks=pytest.mark.soak(3)),
+        pytest.param("dhc_equal", "dhc", marks=pytest.mark.soak(8)),
+    ],
 )
 def test_every_spine_runs_end_to_end(
     strong_mcd_county: Path, tmp_path: Path, capsys, preset: str, spine: str
@@ -102,6 +106,7 @@ def test_every_spine_runs_end_to_end(
     assert report.read_text() == written
 
 
+@pytest.mark.soak(2)
 @pytest.mark.slow
 @pytest.mark.usefixtures("in_process", "uncompared")
 def test_tract_groups_can_be_added_to_a_preset(small_county: Path, tmp_path: Path, capsys) -> None:

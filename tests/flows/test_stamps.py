@@ -14,6 +14,7 @@ from spineflow.tasks.products.registry import OF_ONE_INPUT
 from spineflow.tasks.runs.directory import RunDirectory
 
 from tests.flows.small_runs import settings_files
+from tests.seeds import covering
 
 STAMP = b"NOT PRIVATE"
 
@@ -48,8 +49,13 @@ def named(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Path]]:
     yield seen
 
 
-@pytest.mark.parametrize("privacy", ["privacy.seed=7", "privacy.infinite=true"])
-@pytest.mark.parametrize("product", [name for name in OF_ONE_INPUT if name != "estimate"])
+@pytest.mark.parametrize(
+    ("product", "privacy"),
+    covering(
+        [name for name in OF_ONE_INPUT if name != "estimate"],
+        ["privacy.infinite=true", "privacy.seed=7"],
+    ),
+)
 def test_all_files_are_stamped_when_they_are_written(
     files: dict[str, Path], tmp_path: Path, named: list[Path], product: str, privacy: str
 ) -> None:

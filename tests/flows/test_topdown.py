@@ -121,6 +121,7 @@ def test_intervals_need_no_confidential_file(finished_run, tmp_path: Path, capsy
     assert said.out.startswith(f"{file}: ")
 
 
+@pytest.mark.soak(5)
 @pytest.mark.usefixtures("prefect_server")
 def test_much_that_was_made_before_is_found_without_tasks(
     finished_run, tmp_path: Path, monkeypatch
@@ -206,6 +207,7 @@ def test_infinite_budget_reproduces_the_input(
     assert not (tmp_path / "ledger.db").exists()
 
 
+@pytest.mark.soak(3)
 @pytest.mark.usefixtures("in_process", "uncompared")
 def test_puerto_rico_starts_at_the_state(tmp_path: Path) -> None:
     generate_county(tmp_path, persons=FEWEST_PERSONS, state="72", seed=5)

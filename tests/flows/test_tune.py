@@ -123,6 +123,7 @@ def test_an_interrupted_search_keeps_its_replicates(searched, tmp_path: Path) ->
     assert total_of(run.root) == found
 
 
+@pytest.mark.soak(3)
 @pytest.mark.slow
 def test_geolevels_get_losses_of_their_own(prefect_server, tmp_path: Path) -> None:
     """Of a declared census with three geolevels: each costs several trials."""

@@ -140,6 +140,7 @@ def test_the_smallest_total_is_found(tmp_path: Path) -> None:
     assert rho > grid[0] and tried[rho] <= 300 < tried[below]
 
 
+@pytest.mark.soak(4)
 @pytest.mark.slow
 def test_detailed_groups_are_compared_over_their_tables(tmp_path: Path) -> None:
     run = tmp_path / "run"

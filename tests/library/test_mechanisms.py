@@ -201,6 +201,7 @@ def test_detailed_groups_from_files_and_frames(tmp_path: Path) -> None:
         run.estimates()
 
 
+@pytest.mark.soak(2)
 def test_detailed_households_from_files(tmp_path: Path) -> None:
     """Measured counts are decoded: a table has as many categories as it measures."""
     write_detailed_households(tmp_path)

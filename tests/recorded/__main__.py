@@ -12,7 +12,7 @@ from pathlib import Path
 
 import tests.conftest  # noqa: F401  Sets the environment before Prefect is imported.
 from tests.recorded.record import record, recorded
-from tests.recorded.runs import RUNS, digests
+from tests.recorded.runs import RUNS, digests, make
 
 
 def main() -> None:
@@ -29,6 +29,7 @@ def main() -> None:
         for name in options.runs or RUNS:
             folder = (options.folder or Path(temporary)) / name.replace(" ", "-")
             folder.mkdir(parents=True)
+            make(RUNS[name], folder)
             found[name] = digests(RUNS[name], folder)
             print(f"{name}: {len(found[name])} digests", flush=True)
     if options.folder is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -37,6 +37,8 @@ from tests.recorded.content import digest_of_json, digest_of_ledger, digests_of_
 
 SEEDED = ("input.confidential=false", "privacy.seed=7")
 PUBLIC = ("input.confidential=false",)
+PUBLISHED = (*SEEDED, "release.publish_to=published")
+SETTINGS = "settings.toml"
 
 PRIVACY = '[privacy]\ndataset = "people"\n'
 COUNTY = (
@@ -204,6 +206,9 @@ FULL, BY_BLOCK = (
     for name in ("full_information", "block_by_block")
 )
 
+POPULATION = "one population us"
+"""The run of three products that other tests look at, too."""
+
 RUNS: dict[str, Run] = {
     "pl94_2020_us": topdown(tables="true"),
     "pl94_2020_pr": topdown("pl94_2020_pr", state="72"),
@@ -215,9 +220,7 @@ RUNS: dict[str, Run] = {
     "dhc_equal": topdown("dhc_equal"),
     "block_tables_2010": topdown("block_tables_2010"),
     "block_tables_2010_detailed": topdown("block_tables_2010_detailed"),
-    "one population us": Run(
-        "products", partial(population, nation="us", state="44"), is_charged=False
-    ),
+    POPULATION: Run("products", partial(population, nation="us", state="44"), PUBLISHED, False),
     "one population pr": Run(
         "products", partial(population, nation="pr", state="72"), is_charged=False
     ),
@@ -266,7 +269,7 @@ RUNS: dict[str, Run] = {
 def write_settings(folder: Path, write: Callable[[Path], str]) -> Path:
     """The settings file of a run in a new folder with its input."""
     folder.mkdir()
-    file = folder / "settings.toml"
+    file = folder / SETTINGS
     file.write_text(write(folder), encoding="utf-8")
     return file
 
@@ -281,21 +284,34 @@ def command(*arguments: str, overrides: Sequence[str] = ()) -> str:
     return shown.getvalue()
 
 
-def digests(run: Run, folder: Path) -> dict[str, str]:
-    """Digests of a run that is made in a folder: of its files, its charge and its budget."""
+@contextlib.contextmanager
+def surroundings(run: Run) -> Iterator[None]:
+    """Commands of a run are called in this process, and nothing is worked out twice."""
     # Only flows that decide on the way need threads for their tasks.
     is_flow = product(run.product).order is None
     tasks = tasks_in_threads() if is_flow else stages_in_process(judged_twice=False)
     with tasks, uncompared(), pytest.MonkeyPatch.context() as patched:
-        # The budget has these figures, too, which would be worked out twice.
+        # The budget has these figures, too.
         patched.setattr("spineflow.tasks.topdown.release.exact_losses.exact_loss", lambda *_: None)
+        yield
+
+
+def make(run: Run, folder: Path) -> None:
+    """Make a run in a folder, and its input."""
+    with surroundings(run):
         file = write_settings(folder / "input", run.write)
         root = folder / "run"
         command("run", run.product, str(file), "--run-dir", str(root), overrides=run.overrides)
-        found = digests_of_run(root)
-        if SEEDED[1] not in run.overrides:
-            return found
-        public = [one for one in run.overrides if one != SEEDED[1]]
+
+
+def digests(run: Run, folder: Path) -> dict[str, str]:
+    """Digests of a run that was made in a folder: of its files, its charge and its budget."""
+    found = digests_of_run(folder / "run")
+    if SEEDED[1] not in run.overrides:
+        return found
+    file = folder / "input" / SETTINGS
+    public = [one for one in run.overrides if one != SEEDED[1]]
+    with surroundings(run):
         budget = command("budget", run.product, str(file), "--json", overrides=public)
         found["budget"] = digest_of_json(json.loads(budget))
         if run.is_charged:

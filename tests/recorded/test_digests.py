@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.recorded.record import recorded
-from tests.recorded.runs import RUNS, digests
+from tests.recorded.runs import POPULATION, RUNS, digests, make
 
 SELDOM = ("one population pr",)
 
@@ -22,10 +22,17 @@ def test_every_run_is_recorded() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.soak] * (name in SELDOM)) for name in RUNS]
+    "name", [pytest.param(name, marks=[pytest.mark.soak(40)] * (name in SELDOM)) for name in RUNS]
 )
-def test_a_seeded_run_writes_what_was_recorded(name: str, tmp_path: Path) -> None:
-    known, found = recorded()[name], digests(RUNS[name], tmp_path)
+def test_a_seeded_run_writes_what_was_recorded(
+    name: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    if name == POPULATION:
+        folder = request.getfixturevalue("population_run").root.parent
+    else:
+        folder = tmp_path
+        make(RUNS[name], folder)
+    known, found = recorded()[name], digests(RUNS[name], folder)
     differing = sorted(place for place in known | found if known.get(place) != found.get(place))
     assert not differing, (
         f"the run {name!r} differs from what is recorded in {', '.join(differing)}. If "

@@ -386,8 +386,11 @@ def exact_run(right_runs, tmp_path) -> FinishedRun:
     return copied(right_runs["exact"], tmp_path / "exact")
 
 
-def damages(path: Path) -> Iterator[tuple[str, bytes | None]]:
-    """Ways in which a file can be unusable, each in words and with its bytes; None for no file."""
+def damages(path: Path, *, of_columns: int) -> Iterator[tuple[str, bytes | None]]:
+    """Ways in which a file can be unusable, each in words and with its bytes; None for no file.
+
+    Every column has so many of its five, beginning with another one than the column before.
+    """
     whole = path.read_bytes()
     yield "missing", None
     yield "empty", b""
@@ -398,15 +401,22 @@ def damages(path: Path) -> Iterator[tuple[str, bytes | None]]:
             yield f"JSON {text}", text.encode()
     if path.suffix == ".parquet":
         table = pq.read_table(path)
+        other = {
+            "nulls": pa.nulls(len(table)),
+            "lists": pa.array([["x"]] * len(table)),
+            "texts": pa.array(["x"] * len(table)),
+            "numbers": pa.array([0.5] * len(table)),
+        }
         for i, name in enumerate(table.column_names):
-            yield f"without column {name}", _parquet(table.remove_column(i))
-            for what, values in (
-                ("nulls", pa.nulls(len(table))),
-                ("lists", pa.array([["x"]] * len(table))),
-                ("texts", pa.array(["x"] * len(table))),
-                ("numbers", pa.array([0.5] * len(table))),
-            ):
-                yield f"{what} in column {name}", _parquet(table.set_column(i, name, values))
+            without = {f"without column {name}": table.remove_column(i)}
+            changed = {
+                f"{what} in column {name}": table.set_column(i, name, values)
+                for what, values in other.items()
+            }
+            every = [*(without | changed).items()]
+            for n in range(of_columns):
+                what, damaged = every[(i + n) % len(every)]
+                yield what, _parquet(damaged)
 
 
 def _parquet(table: pa.Table) -> bytes:
@@ -415,12 +425,13 @@ def _parquet(table: pa.Table) -> bytes:
     return sink.getvalue().to_pybytes()
 
 
-@pytest.fixture(scope="session")
-def passes_when_damaged() -> Callable[..., list[str]]:
+@pytest.fixture(scope="session", params=[1, pytest.param(5, marks=pytest.mark.soak(4))])
+def passes_when_damaged(request: pytest.FixtureRequest) -> Callable[..., list[str]]:
     """A function of a file and of a run's checks: the damages to that file with which they pass.
 
-    The checks must not raise, and their words must not quote a folder. Columns that the checks
-    have no use for are left alone: `unread`.
+    Of every column there is one damage, and in a soak all five. The checks must not raise, and
+    their words must not quote a folder. Columns that the checks have no use for are left alone:
+    `unread`.
     """
 
     def passing(
@@ -428,7 +439,7 @@ def passes_when_damaged() -> Callable[..., list[str]]:
     ) -> list[str]:
         whole = path.read_bytes()
         unseen = []
-        for what, content in list(damages(path)):
+        for what, content in list(damages(path, of_columns=request.param)):
             if what.split()[-1] in unread:
                 continue
             path.unlink(missing_ok=True)

@@ -142,7 +142,7 @@ def test_group_quarters_codes_are_unique():
     assert list(GROUP_QUARTERS_CODES) == list(range(1, 8))
 
 
-@pytest.mark.soak
+@pytest.mark.soak(4)
 def test_no_output_no_files_no_network(tmp_path):
     program = textwrap.dedent(
         """

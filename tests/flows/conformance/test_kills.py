@@ -28,7 +28,7 @@ from tests.flows.conformance.cases import CASES, contents, measurements
 from tests.flows.in_process import stages_in_process, uncompared
 from tests.flows.published_noise import read_ledger
 
-pytestmark = [pytest.mark.slow, pytest.mark.soak]
+pytestmark = [pytest.mark.slow, pytest.mark.soak(20)]
 
 Moment = tuple[str, str, str]
 

@@ -133,6 +133,7 @@ def test_the_groups_of_every_level_are_shown_once_they_are_measured(measured_gro
         assert n == sum(pq.read_metadata(path).num_rows for path in folder.glob("*.parquet")) > 0
 
 
+@pytest.mark.soak(3)
 @pytest.mark.usefixtures("judged_once")
 def test_true_counts_are_written_beside_replicates(groups_input: Path, tmp_path: Path) -> None:
     settings = load(groups_input)

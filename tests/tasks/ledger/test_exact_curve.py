@@ -301,12 +301,17 @@ SECONDS = 10.0
 @pytest.mark.parametrize(
     "preset",
     [
-        "pl94_2020_us",
-        "pl94_2020_pr",
-        "pl94_april_2021_us",
-        "pl94_april_2021_us_lower",
         "dhc_persons_2020_us",
-        "dhc_persons_2020_pr",
+        *(
+            pytest.param(name, marks=pytest.mark.soak(3))
+            for name in (
+                "pl94_2020_us",
+                "pl94_2020_pr",
+                "pl94_april_2021_us",
+                "pl94_april_2021_us_lower",
+                "dhc_persons_2020_pr",
+            )
+        ),
     ],
 )
 def test_bounds_of_every_preset_are_close_and_quick(preset: str) -> None:

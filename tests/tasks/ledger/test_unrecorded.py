@@ -128,7 +128,7 @@ def assert_continues(run: RunDirectory, settings: GroupSizesSettings, level: str
     assert path.stat().st_mode & 0o777 == 0o666 & path.parent.stat().st_mode
 
 
-@pytest.mark.soak
+@pytest.mark.soak(20)
 @pytest.mark.parametrize(
     "are_unnamed",
     [pytest.param(True, id="unnamed"), pytest.param(False, id="named", marks=pytest.mark.soak)],

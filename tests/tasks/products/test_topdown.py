@@ -174,7 +174,7 @@ def test_noise_is_told_before_bypassing_only_where_that_is_done(tmp_path, bypass
     assert ("bypassed" in str(blocks)) == bypass
 
 
-@pytest.mark.soak
+@pytest.mark.soak(2)
 def test_exact_figures_of_the_spine_stand_beside_the_older_ones(cut_county) -> None:
     run, seeded = cut_county
     privacy = seeded.privacy.model_copy(update={"seed": None})

@@ -37,7 +37,7 @@ NAMES = ("Čeněk", "Ünal", "Núria", "Zoë")
 
 
 def people() -> pd.DataFrame:
-    """Twenty-four invented persons: section, sex, age, role (not stated of some), name and day of
+    """Twelve invented persons: section, sex, age, role (not stated of some), name and day of
     birth, as their types are in memory.
     """
     rows = [
@@ -49,7 +49,7 @@ def people() -> pd.DataFrame:
             "name": NAMES[n % 4],
             "born": date(2020 - (n * 7) % 90, 1 + n % 12, 1 + n),
         }
-        for n in range(24)
+        for n in range(12)
     ]
     return pd.DataFrame(rows)
 
@@ -159,7 +159,7 @@ text(
     "r/write_csv.csv",
     quote=is_text,
     blank="NA",
-    change=lambda f: f.assign(**{"": range(1, 25)})[["", *f]],
+    change=lambda f: f.assign(**{"": range(1, len(f) + 1)})[["", *f]],
 )
 text("r/write_csv2.csv", ";", quote=is_text, blank="NA", change=lambda f: points(f, ","))
 text("r/readr.csv", blank="NA")
@@ -353,7 +353,7 @@ def _spark(path: Path, ending: str, write: Callable[[pd.DataFrame, Path], object
     """Partitions, a mark that all are there, and a hidden checksum of each."""
     path.mkdir(parents=True)
     frame = TEXTS.astype(object)
-    for number, rows in enumerate((slice(0, 10), slice(10, 24))):
+    for number, rows in enumerate((slice(0, 5), slice(5, 12))):
         file = path / f"part-0000{number}-3f2c11de-77a0-4c5e-9d4c-1f0e0b7a9c11-c000.{ending}"
         write(frame[rows], file)
         (path / f".{file.name}.crc").write_bytes(b"crc\x00\x00\x00\x02\x00")
@@ -403,8 +403,8 @@ def _checkpoints(path: Path) -> None:
 @written("folders/upper_case")
 def _upper(path: Path) -> None:
     path.mkdir(parents=True)
-    TEXTS[:10].to_csv(path / "NORTH.CSV", index=False)
-    TEXTS[10:].to_csv(path / "south.csv", index=False)
+    TEXTS[:5].to_csv(path / "NORTH.CSV", index=False)
+    TEXTS[5:].to_csv(path / "south.csv", index=False)
 
 
 @written("folders/workbook_beside")

@@ -1,6 +1,6 @@
 """Tables as other programs write them: read with the right counts, or refused with the remedy.
 
-`make_corpus` made the files of `corpus/`, all of the same twenty-four persons.
+`make_corpus` made the files of `corpus/`, all of the same twelve persons.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ REFUSED = {
     "stata/labels.csv": "sex must have a level",
     "stata/people.dta": "is a Stata file",
 }
-"""Files that are refused, with words of the sentence; all others hold the twenty-four persons."""
+"""Files that are refused, with words of the sentence; all others hold the twelve persons."""
 
 FILES = sorted(
     path.relative_to(CORPUS).as_posix() for folder in CORPUS.iterdir() for path in folder.iterdir()

@@ -397,6 +397,7 @@ TOGGLES: dict[str, tuple[Any, ...]] = {
 """Other values of every key of `held_to` but its name."""
 
 
+@pytest.mark.soak(3)
 @pytest.mark.slow
 def test_no_key_of_held_to_does_nothing(folder: Path) -> None:
     """Each is toggled: other answers or other records are then held, or the settings refused."""

@@ -79,7 +79,7 @@ def test_an_unknown_choice_is_refused(tmp_path: Path, county: Path) -> None:
         settings_of(tmp_path, county, '[search]\nstrategies = ["best"]\n')
 
 
-@pytest.mark.soak
+@pytest.mark.soak(5)
 def test_every_choice_is_judged_on_the_same_entities(tmp_path: Path) -> None:
     """All estimators, bypass on and off, and two spines; block by block among them."""
     county = tmp_path / "county"
@@ -124,6 +124,7 @@ def declared(folder: Path, **changes: dict) -> TopdownTuneSettings:
     return load_settings(TopdownTuneSettings, folder / "tune.toml", presets=PRESETS)
 
 
+@pytest.mark.soak(5)
 @pytest.mark.slow
 def test_choices_of_a_declared_census_are_judged_on_the_same_entities(tmp_path: Path) -> None:
     """Two spines and two estimators; the criterion's groups are declared, too."""
@@ -159,7 +160,7 @@ def test_choices_of_a_declared_census_are_judged_on_the_same_entities(tmp_path: 
     assert implied[first] == pytest.approx(same / 2, rel=0.02)
 
 
-@pytest.mark.soak
+@pytest.mark.soak(5)
 def test_a_universe_is_tried_with_those_whose_releases_it_is_held_to(tmp_path: Path) -> None:
     relation = {
         "name": "heads",

@@ -22,6 +22,7 @@ from spineflow.validation.topdown.run_files import read_spine
 from spineflow.validation.topdown.spine_parts import BLOCKS_PER_PART
 from spineflow.validation.topdown.spine_structure import check_spine
 
+from tests.seeds import covering
 from tests.whole_checks import run_checks
 
 GEOLEVELS = ("US", "State", "County", "Tract", "Block_Group", "Block")
@@ -180,19 +181,20 @@ def split_largest(frame: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([frame, frame.loc[[row]].assign(count=1)], ignore_index=True)
 
 
-@pytest.mark.parametrize("universe", ["persons", "units"])
-@pytest.mark.parametrize("level", ["US", "County", "Block"])
 @pytest.mark.parametrize(
-    "change",
-    [
-        added_row(geocode="99999", cell=0, count=1),
-        split_largest,
-        lambda frame: added_row(geocode=frame["geocode"][0], cell=2016, count=1)(frame),
-        lambda frame: added_row(geocode=frame["geocode"][0], cell=-1, count=1)(frame),
-        lambda frame: added_row(geocode=frame["geocode"][0], cell=1, count=0)(frame),
-        lambda frame: added_row(geocode=frame["geocode"][0], cell=1, count=-1)(frame),
-    ],
-    ids=["geocode", "twice", "cell", "negative cell", "zero", "negative"],
+    ("change", "universe", "level"),
+    covering(
+        [
+            added_row(geocode="99999", cell=0, count=1),
+            split_largest,
+            lambda frame: added_row(geocode=frame["geocode"][0], cell=2016, count=1)(frame),
+            lambda frame: added_row(geocode=frame["geocode"][0], cell=-1, count=1)(frame),
+            lambda frame: added_row(geocode=frame["geocode"][0], cell=1, count=0)(frame),
+            lambda frame: added_row(geocode=frame["geocode"][0], cell=1, count=-1)(frame),
+        ],
+        ["persons", "units"],
+        ["US", "County", "Block"],
+    ),
 )
 def test_estimates_must_be_counts(run, universe, level, change):
     run.edit(run.estimates(level, universe), change)
@@ -261,15 +263,12 @@ def test_equality_constraints_must_hold(run, universe, level, name, difference):
     assert run.failing() == {(universe, "equality_constraints_hold")}
 
 
-@pytest.mark.parametrize("level", GEOLEVELS)
 @pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("hhgq_total_lb_con", lambda old: [10**6, *old[1:]]),
-        ("hhgq_total_ub_con", lambda old: [0, *old[1:]]),
-    ],
+    ("level", "bound"),
+    covering(GEOLEVELS, [("hhgq_total_lb_con", 10**6), ("hhgq_total_ub_con", 0)]),
 )
-def test_bounds_must_hold(run, level, name, value):
+def test_bounds_must_hold(run, level, bound):
+    name, value = bound[0], lambda old: [bound[1], *old[1:]]
     run.edit(run.constraints(level), where("value", value, query_name=name))
     assert run.failing() == {("persons", "bounds_hold")}
 
@@ -414,31 +413,22 @@ def test_a_run_with_noise_must_not_claim_an_infinite_loss(run):
     }
 
 
-@pytest.mark.parametrize("level", ["County", "Block"])
 @pytest.mark.parametrize(
-    "change",
-    [
-        where("variance", lambda old: old * (1 + 1e-6), query_name="total_dpq"),
-        where("variance", lambda old: old / 1.1, query_name="total_dpq"),
-        where("variance", lambda _: 0.0, query_name="hispanic * cenrace_dpq"),
-        where("variance", lambda _: float("nan"), query_name="total_dpq"),
-        where("value", lambda old: [*old, 0], query_name="total_dpq"),
-        where("value", lambda old: old[:-1], query_name="hispanic * cenrace_dpq"),
-        where("value", lambda old: [], query_name="total_dpq"),
-        where("value", lambda old: [None], query_name="total_dpq"),
-        lambda frame: frame.assign(value=[[float(v) for v in row] for row in frame["value"]]),
-    ],
-    ids=[
-        "a little",
-        "a tenth",
-        "none",
-        "no number",
-        "longer",
-        "shorter",
-        "empty",
-        "null",
-        "floats",
-    ],
+    ("change", "level"),
+    covering(
+        [
+            where("variance", lambda old: old * (1 + 1e-6), query_name="total_dpq"),
+            where("variance", lambda old: old / 1.1, query_name="total_dpq"),
+            where("variance", lambda _: 0.0, query_name="hispanic * cenrace_dpq"),
+            where("variance", lambda _: float("nan"), query_name="total_dpq"),
+            where("value", lambda old: [*old, 0], query_name="total_dpq"),
+            where("value", lambda old: old[:-1], query_name="hispanic * cenrace_dpq"),
+            where("value", lambda old: [], query_name="total_dpq"),
+            where("value", lambda old: [None], query_name="total_dpq"),
+            lambda frame: frame.assign(value=[[float(v) for v in row] for row in frame["value"]]),
+        ],
+        ["County", "Block"],
+    ),
 )
 def test_measurements_must_carry_the_noise_of_their_loss(run, level, change):
     run.edit(run.queries(level), change)

@@ -36,6 +36,7 @@ def test_toy_counts_are_the_expected_ones(shared: Path, definition: str) -> None
         assert rows(own) == rows(expected[own.columns])
 
 
+@pytest.mark.soak(2)
 def test_puerto_rico_has_the_iterations_of_both_granularities(groups_input: Path) -> None:
     """The fault of the production program, kept in what is compared with it."""
     specification = read_specification(str(groups_input / "params"))

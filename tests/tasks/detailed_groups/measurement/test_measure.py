@@ -237,7 +237,10 @@ def test_the_run_is_charged_once_with_theorem_2(groups_input: Path, tmp_path: Pa
 @pytest.mark.parametrize("definition", ["zcdp", "puredp"])
 @pytest.mark.parametrize(
     "passes",
-    [pytest.param(SMALL, id="one pass"), pytest.param((), id="two passes", marks=pytest.mark.slow)],
+    [
+        pytest.param(SMALL, id="one pass"),
+        pytest.param((), id="two passes", marks=pytest.mark.soak(7)),
+    ],
 )
 def test_the_ledger_has_the_curve_of_who_is_changed(
     groups_input: Path, tmp_path: Path, definition: str, passes: tuple[str, ...]

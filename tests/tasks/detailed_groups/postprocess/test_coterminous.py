@@ -160,7 +160,7 @@ def test_a_type_outside_the_order(measured) -> None:
     assert donate(groups, np.full(1, -1), ("STATE",)) is groups
 
 
-@pytest.mark.soak
+@pytest.mark.soak(2)
 def test_sets_of_a_million_blocks() -> None:
     n_blocks = 1_000_000
     tract = np.arange(n_blocks) // 90

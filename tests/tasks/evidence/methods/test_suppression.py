@@ -17,6 +17,8 @@ from spineflow.tasks.evidence.methods.suppression import (
     without_cells,
 )
 
+from tests.seeds import covering
+
 EXAMPLE = np.array(
     [[30, 47, 64, 89], [90, 124, 5, 31], [92, 100, 59, 85], [800, 991, 651, 685]], dtype=float
 )
@@ -46,8 +48,7 @@ def test_a_further_cell_hides_what_was_told(further, widest):
     assert (low[0], high[0]) == pytest.approx((1, widest))
 
 
-@pytest.mark.parametrize("mean", [2.0, 3.0, 5.0])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("mean", "seed"), covering([2.0, 3.0, 5.0], range(3)))
 def test_every_primary_cell_has_an_interval_as_wide_as_the_threshold(mean, seed):
     draws = np.random.default_rng(seed)
     counts = draws.poisson(mean, (20, 30)).astype(float)

@@ -105,7 +105,7 @@ def assert_nearer(census: Census, mixed: Members, made: Members) -> None:
     assert objective(census, move(census, mixed), 0.0) <= objective(census, made, 0.0)
 
 
-@pytest.mark.soak
+@pytest.mark.soak(2)
 def test_of_every_state_what_is_left_over_is_made_up_for() -> None:
     """Of two states with a county each, in whose blocks persons and households do not fit."""
     census = noisy_census(np.random.default_rng(8), 12, 8)

@@ -22,7 +22,7 @@ TOLERANCE = 0.015
 WITHIN = 60
 """Truths lie between 0 and so many standard deviations: few of them see the upper end."""
 
-pytestmark = [pytest.mark.slow, pytest.mark.soak]
+pytestmark = [pytest.mark.slow, pytest.mark.soak(5)]
 
 
 def noise(sigma_squared: Fraction, size: int, seed: int) -> np.ndarray:

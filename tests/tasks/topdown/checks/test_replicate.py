@@ -30,6 +30,7 @@ def test_confidential_input_is_refused(settings, tmp_path: Path):
         read_dataset(confidential, tmp_path / "dataset")
 
 
+@pytest.mark.soak(4)
 @pytest.mark.slow
 def test_a_study_repeats_and_shares_noise_between_estimators(settings, tmp_path: Path):
     infinite = settings.model_copy(

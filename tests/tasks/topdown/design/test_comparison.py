@@ -186,6 +186,7 @@ def test_all_allocations_are_released_and_compared(
     assert before == {path: path.stat().st_mtime_ns for path in before}
 
 
+@pytest.mark.soak(2)
 @pytest.mark.slow
 def test_an_even_allocation_is_even_and_all_add_up(tmp_path: Path) -> None:
     from spineflow.tasks.topdown.design.design import design_universe
@@ -211,6 +212,7 @@ def test_confidential_input_is_refused(tmp_path: Path, capsys) -> None:
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.soak(2)
 @pytest.mark.slow
 def test_all_allocations_keep_the_same_exact_guarantee(tmp_path: Path) -> None:
     file = settings_of(tmp_path)

@@ -107,7 +107,7 @@ def test_forecasts_are_what_the_accuracy_of_a_release_predicts(tmp_path: Path, s
 
 
 @pytest.mark.slow
-@pytest.mark.soak
+@pytest.mark.soak(26)
 def test_what_is_designed_is_what_releases_have(country: Path, tmp_path: Path, capsys) -> None:
     """Totals of large areas are released with the errors that the design tells: twelve releases
     cannot hold it to ten per cent, but tell it from another by a half."""

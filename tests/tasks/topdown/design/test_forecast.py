@@ -49,6 +49,7 @@ def test_margins_with_blocks_alone_are_sums_of_those_of_blocks(
     assert np.isclose(margins_of(alone)["total", "state"][BLOCKS], whole)
 
 
+@pytest.mark.soak(3)
 @pytest.mark.usefixtures("settings")
 def test_the_page_has_every_level_and_spends_nothing(tmp_path: Path, capsys) -> None:
     page = tmp_path / "forecast.html"

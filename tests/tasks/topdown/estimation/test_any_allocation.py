@@ -55,7 +55,7 @@ def with_random_allocation(settings: TopdownSettings, seed: int) -> TopdownSetti
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "seed", [1, *(pytest.param(seed, marks=pytest.mark.soak) for seed in (2, 4))]
+    "seed", [1, *(pytest.param(seed, marks=pytest.mark.soak(5)) for seed in (2, 4))]
 )
 def test_any_allocation_is_estimated(settings: TopdownSettings, seed: int, tmp_path: Path):
     """The state's total is an invariant, and everything else is noisy or unknown."""

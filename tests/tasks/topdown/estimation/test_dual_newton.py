@@ -293,7 +293,7 @@ CLARABEL_CELLS, ACTIVE_SET_CELLS = 3_000, 3_000
 its factors, the other has matrices of cells by cells."""
 
 
-@pytest.mark.soak
+@pytest.mark.soak(1)
 @pytest.mark.parametrize("seed", range(200))
 def test_random_passes_are_optimal_to_their_certificate(seed, monkeypatch):
     one, truth = drawn_pass(seed)
@@ -317,7 +317,7 @@ def test_random_passes_are_optimal_to_their_certificate(seed, monkeypatch):
         assert objective == pytest.approx(one.objective(of_peer), rel=1e-7, abs=1e-7)
 
 
-@pytest.mark.soak
+@pytest.mark.soak(1)
 def test_the_random_passes_are_of_all_kinds():
     """Their sizes, of which `pytest -s` prints a table."""
     kinds = []

@@ -154,7 +154,7 @@ def test_memory_is_that_of_the_container(tmp_path: Path, monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize(
     "command",
-    ["check", *(pytest.param(name, marks=pytest.mark.soak) for name in ("run", "budget"))],
+    ["check", *(pytest.param(name, marks=pytest.mark.soak(3)) for name in ("run", "budget"))],
 )
 def test_500_million_cells_are_refused_and_leave_nothing_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command

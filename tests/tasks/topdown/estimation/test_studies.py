@@ -58,7 +58,7 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.soak
+@pytest.mark.soak(40)
 def test_full_information_beats_topdown_beats_blocks(tables: Path, tmp_path: Path) -> None:
     settings = settings_of(tmp_path, tables)
     names = ("block_by_block", "topdown", "full_information")
@@ -75,7 +75,7 @@ def test_full_information_beats_topdown_beats_blocks(tables: Path, tmp_path: Pat
     assert (score(topdown - blocks) < -2).all()
 
 
-@pytest.mark.soak
+@pytest.mark.soak(40)
 @pytest.mark.parametrize("estimator", ["topdown", "full_information"])
 def test_budget_always_buys_accuracy(estimator: str, tables: Path, tmp_path: Path) -> None:
     """From production to a thousand times its rho; with an infinite budget nothing is wrong."""

@@ -54,7 +54,7 @@ def same(one, other) -> bool:
     return all(not (one[name] != other[name]).nnz for name in ("units", "households"))
 
 
-@pytest.mark.soak
+@pytest.mark.soak(3)
 def test_units_are_read_alike_with_columns_of_their_own_and_with_those_of_members(
     county: Path, monkeypatch
 ) -> None:

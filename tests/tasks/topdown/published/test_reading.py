@@ -92,6 +92,7 @@ def test_shuffled_rows_are_put_in_order_however_little_is_kept_in_memory(
         assert one.equals(other), path
 
 
+@pytest.mark.soak(7)
 @pytest.mark.slow
 def test_partitions_may_be_spelt_cut_shuffled_and_lack_columns(
     released_export, tmp_path, monkeypatch: pytest.MonkeyPatch

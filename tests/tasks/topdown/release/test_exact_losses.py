@@ -12,6 +12,7 @@ from spineflow.tasks.topdown.release.certificate import exact_figures, losses_of
 from spineflow.tasks.topdown.release.exact_losses import keep_loss, loss_file
 
 
+@pytest.mark.soak(2)
 @pytest.mark.slow
 def test_figures_are_the_same_from_what_is_kept(
     cut_county, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -44,6 +44,7 @@ from spineflow.tasks.topdown.release.tabulations.run import tables_of_run
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.validation.topdown.margins import check_margins
 
+from tests.seeds import covering
 from tests.tasks.topdown.declared import load, run_declared
 from tests.tasks.topdown.test_declared_census import COUNTRY, generate_country
 
@@ -278,8 +279,7 @@ def written(run: RunDirectory) -> dict[str, bytes]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("census", ["released", "country"])
-@pytest.mark.parametrize("is_kept", [True, False])
+@pytest.mark.parametrize(("census", "is_kept"), covering(["released", "country"], [True, False]))
 def test_pieces_write_what_the_whole_does(
     census: str,
     is_kept: bool,

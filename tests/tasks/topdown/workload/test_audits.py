@@ -254,7 +254,7 @@ def test_an_audit_of_a_budget_that_is_larger_than_told_fails(mechanism: str) -> 
     assert told.excess(1, measured=measured) > 0
 
 
-@pytest.mark.soak
+@pytest.mark.soak(30)
 @pytest.mark.parametrize("batch", range(20))
 def test_a_thousand_audits(batch: int) -> None:
     audit(range(50 * batch, 50 * (batch + 1)))

@@ -28,7 +28,7 @@ def finished(county: Path, tmp_path_factory, estimated_run):
     return runs
 
 
-@pytest.mark.soak
+@pytest.mark.soak(3)
 def test_several_runs_are_compared_in_confidence(finished, capsys) -> None:
     one, two = finished
     assert main(["report", str(one.root), str(two.root)]) == 0
@@ -39,6 +39,7 @@ def test_several_runs_are_compared_in_confidence(finished, capsys) -> None:
     assert not one.report.parent.exists() and not two.report.parent.exists()
 
 
+@pytest.mark.soak(2)
 @pytest.mark.slow
 def test_public_comparison_is_shown(public_run, tmp_path: Path, capsys) -> None:
     run = RunDirectory(Path(shutil.copytree(public_run[0].root, tmp_path / "run")))

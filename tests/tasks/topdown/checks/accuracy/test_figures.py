@@ -209,7 +209,7 @@ def test_figures_are_kept_in_the_confidential_folder(public_run, figures) -> Non
     pd.testing.assert_frame_equal(again.criterion, figures.criterion, check_dtype=False)
 
 
-@pytest.mark.soak
+@pytest.mark.soak(2)
 def test_conventional_spine_has_the_geounits_of_the_tabulation(
     county, tmp_path, estimated_run
 ) -> None:

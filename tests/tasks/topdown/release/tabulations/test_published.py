@@ -174,6 +174,7 @@ def test_contradicting_tables_and_missing_blocks_are_refused(folder, tmp_path: P
         published_blocks(type(release)(release.header[no_blocks], release.counts[no_blocks]))
 
 
+@pytest.mark.soak(2)
 @pytest.mark.slow
 def test_command_writes_tables_that_are_accepted(shared: Path, tmp_path: Path, capsys) -> None:
     assert main(["from-pl94171", str(shared / "data" / SAMPLE), str(tmp_path / "input")]) == 0
