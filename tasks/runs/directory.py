@@ -48,6 +48,12 @@ DERIVED = (
 )
 """What can be made again from measurements, invariants, public geography and public input."""
 
+INGEST = "ingest"
+"""The stage whose facts are the digests of the input."""
+
+LEDGER = "ledger"
+"""The stage that charges; noise is drawn after it."""
+
 LOCK = ".lock"
 """File that is locked while a process works on the run; it names that process."""
 
