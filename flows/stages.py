@@ -311,7 +311,7 @@ class Stages(TaskRunner[Any]):
 
     def _enter(self, stage: str, artifacts: Sequence[Artifact]) -> None:
         """Enter a stage that has ended in the manifest, with the digests of an input."""
-        self._run.record_stages({stage: artifacts})
+        self._run.record_stages({stage: artifacts}, order=list(self._stages))
         facts = [artifact.facts for artifact in artifacts if artifact.facts]
         if stage == INGEST and facts:
             self._run.update_manifest(input_digests=dict(facts[-1]))
@@ -335,7 +335,7 @@ class Stages(TaskRunner[Any]):
                 under_way = [
                     f"the stage '{stage.name}'"
                     for stage in self._stages.values()
-                    if not stage.is_entered and not stage.is_background
+                    if stage.began is not None and not stage.is_entered
                 ]
                 error.add_note(" and ".join(under_way))
             raise

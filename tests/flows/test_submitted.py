@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from hashlib import sha256
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,6 +19,7 @@ from prefect.futures import PrefectConcurrentFuture
 from prefect.task_runners import TaskRunner
 from spineflow.flows import entry
 from spineflow.flows.cli import main
+from spineflow.flows.endings import explained
 from spineflow.flows.progress import BAR, end_picture, listening, run_id
 from spineflow.flows.registry import flow_of
 from spineflow.flows.results import show_failed_rules
@@ -32,7 +34,7 @@ from spineflow.tasks.products.registry import product
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import SpineflowError
 from spineflow.tasks.runs.handles import Made, made
-from spineflow.tasks.runs.settings import ProductSettings
+from spineflow.tasks.runs.settings import ProductSettings, RunnerSettings
 from spineflow.tasks.runs.steps import step
 from spineflow.tasks.tables.outcomes import RULES_FILE
 
@@ -298,7 +300,7 @@ def test_what_is_in_the_background_is_entered_when_it_is_waited_for(
     for number, runner in enumerate((Threads(), None)):
         run = prepare(settings, tmp_path / f"run {number}")
         Stages(run, settings, runner, show=seen.append).run(stages)
-        assert told == [("other",), ("other", "aside")]
+        assert told == [("other",), ("aside", "other")]
         assert seen == ["", "other", "aside"]
         made = run.read_manifest()["stages"]["aside"]["digests"]
         assert list(made) == ["estimates/aside.txt", "estimates/more.txt"]
@@ -322,6 +324,28 @@ def test_stages_in_this_process_end_where_they_are_asked_to(
         call_stages(run, settings, stages, **options)
         assert list(run.read_manifest()["stages"]) == ["pieces"]
         assert sorted(path.stem for path in run.root.glob("estimates/*")) == PIECES
+
+
+def test_of_a_lost_worker_the_stages_that_were_under_way_are_named(
+    settings: ProductSettings, tmp_path: Path, shown: Shown
+) -> None:
+    """The error of a pool, one of whose processes the system has ended, does not tell them."""
+
+    class Losing(Threads):
+        def submit(self, task: Task, parameters: dict, *further: Any) -> Any:
+            if parameters["key"] == "2":
+                lost: Future[Any] = Future()
+                lost.set_exception(BrokenProcessPool())
+                return PrefectConcurrentFuture(uuid4(), lost)
+            return super().submit(task, parameters, *further)
+
+    run = prepare(settings, tmp_path / "run")
+    with pytest.raises(BrokenProcessPool) as error:
+        pieces_in(run, settings, Losing())
+    end_picture()
+    told = str(explained(error.value, str(tmp_path), RunnerSettings()))
+    assert "ended in the middle of the stage 'pieces', most likely" in told
+    assert "for want of memory; give the run more, or fewer tasks at once" in told
 
 
 def test_the_error_is_that_of_the_task_that_failed(
@@ -352,5 +376,5 @@ def test_the_error_is_that_of_the_task_that_failed(
     manifest = run.read_manifest()
     assert (manifest["status"], manifest["reason"]) == ("failed", "this one failed")
     assert "measure" not in manifest["stages"] and not run.release.exists()
-    assert not any(name == "estimate groups" for name, *_ in shown.submitted)
+    assert "estimate" not in manifest["stages"], "what waits for a task that failed is not begun"
     assert "result" not in shown.texts
