@@ -3,10 +3,11 @@
 from collections.abc import Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from prefect import Flow
 from prefect.runtime import flow_run
+from pydantic import Field
 
 from ..tasks.products.product import END, Product
 from ..tasks.runs.directory import LEDGER, RunDirectory
@@ -39,6 +40,11 @@ FullPath = Annotated[str, Written("^(/.*)?$", "a full path, such as /data/settin
 """A full path, or nothing: a server cannot tell from where a worker would take another."""
 
 
+def titled(title: str) -> Any:
+    """The title of a parameter in the UI's form, where Prefect has the parameter's name."""
+    return Field(json_schema_extra={"title": title})
+
+
 def flow_of_product(product: Product, stages: Body, description: str) -> Flow[..., str]:
     """The flow of a product: settings in a file, a form or both, or a prepared run, to a release.
 
@@ -49,10 +55,10 @@ def flow_of_product(product: Product, stages: Body, description: str) -> Flow[..
     empty = kind()
 
     def run(
-        settings_file: FullPath = "",
-        run_directory: FullPath = "",
-        overrides: tuple[str, ...] = (),
-        settings: kind = empty,  # type: ignore[valid-type]
+        settings_file: Annotated[FullPath, titled("Settings file")] = "",
+        run_directory: Annotated[FullPath, titled("Run directory")] = "",
+        overrides: Annotated[tuple[str, ...], titled("Overrides")] = (),
+        settings: Annotated[kind, titled("Settings")] = empty,  # type: ignore[valid-type]
     ) -> str:
         """Run a settings file on this machine.
 

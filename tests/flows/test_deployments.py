@@ -299,6 +299,8 @@ def test_the_form_of_every_flow_explains_its_fields(name: str) -> None:
     schema = flow.to_deployment("form")._parameter_openapi_schema
     assert set(schema.properties) == {"settings_file", "run_directory", "overrides", "settings"}
     assert all(field.get("description") for field in schema.properties.values())
+    titles = [field["title"] for field in schema.properties.values()]
+    assert titles == ["Settings file", "Run directory", "Overrides", "Settings"]
     assert schema.properties["settings"].get("default") == {}, "the form is filled with nothing"
     (form,) = [definition for key, definition in schema.definitions.items() if "Form" in key]
     for field in form["properties"].values():
