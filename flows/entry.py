@@ -121,8 +121,8 @@ def _submit(product: Product, stages: Body, root: Path) -> str:
         notes = cache(partial(product.notes, run, settings))
         warned = warned_of_charge(run, settings, notes)
 
-        def show(stage: str) -> None:
-            for shown in product.shown(run, settings, (stage,) if stage else ()):
+        def show(*stages: str) -> None:
+            for shown in product.shown(run, settings, stages):
                 show_table(shown.content, key=shown.key, description=shown.description)
 
         def told(stage: str) -> None:
@@ -134,7 +134,7 @@ def _submit(product: Product, stages: Body, root: Path) -> str:
 
         with task_runner(settings.run) as runner:
             Stages(run, settings, runner, ended=told, show=show).run(stages)
-            show(END)
+            show(*END)
             show_outcome(run, settings)
             if settings.published_to is not None:
                 Stages(run, settings, runner).run(publish)

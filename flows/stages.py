@@ -104,7 +104,7 @@ class Stages(TaskRunner[Any]):
 
     runner : the task runner of the settings, started; None calls tasks in this process.
     ended : called with the name of every stage that has ended and is in the manifest.
-    show : called with the name of every such stage while later ones are worked on; first with "".
+    show : called with the names of such stages while later ones are worked on; first with none.
     until, before : in this process, the name of the stage after which to stop, and a pattern of
         names of stages before which to stop.
     """
@@ -116,7 +116,7 @@ class Stages(TaskRunner[Any]):
         runner: TaskRunner[Any] | None,
         *,
         ended: Callable[[str], None] = lambda stage: None,
-        show: Callable[[str], None] = lambda stage: None,
+        show: Callable[..., None] = lambda *stages: None,
         until: str = "",
         before: str = "",
     ) -> None:
@@ -129,7 +129,7 @@ class Stages(TaskRunner[Any]):
         self._made: dict[Future, Any] = {}
         self._done: SimpleQueue[Future] = SimpleQueue()
         self._open: Stage | None = None
-        self._to_show = [""]
+        self._to_show: list[tuple[str, ...]] = [()]
         self._progress = None if runner is None else StageProgress()
         self._record = WorkRecord(run, settings.run)
         stages = run.read_manifest()["stages"].values()
@@ -150,7 +150,6 @@ class Stages(TaskRunner[Any]):
         """Raises NotImplementedError: there is one of a run."""
         raise NotImplementedError
 
-    # What a step returns is of several kinds of futures, as is what it waits for.
     def submit(
         self,
         task: Task[..., Any],
@@ -257,8 +256,6 @@ class Stages(TaskRunner[Any]):
                 future = self._next()
                 self._take(future)
                 missing.discard(future)
-                if missing:
-                    self._catch_up()
         if self._progress is not None:
             self._progress.show()
         raise_first_error(self._made[future] for future in wanted)
@@ -315,7 +312,7 @@ class Stages(TaskRunner[Any]):
         facts = [artifact.facts for artifact in artifacts if artifact.facts]
         if stage == INGEST and facts:
             self._run.update_manifest(input_digests=dict(facts[-1]))
-        self._to_show.append(stage)
+        self._to_show.append((stage,))
         self._ended(stage)
 
     def _catch_up(self) -> None:
@@ -323,7 +320,7 @@ class Stages(TaskRunner[Any]):
         if any(self._to_show):
             record_files(self._run)
         while self._to_show:
-            self._show(self._to_show.pop(0))
+            self._show(*self._to_show.pop(0))
 
     @contextmanager
     def _noted(self) -> Iterator[None]:

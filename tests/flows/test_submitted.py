@@ -296,12 +296,12 @@ def test_what_is_in_the_background_is_entered_when_it_is_waited_for(
         finish()
         told.append(tuple(run.read_manifest()["stages"]))
 
-    seen: list[str] = []
+    seen: list[tuple[str, ...]] = []
     for number, runner in enumerate((Threads(), None)):
         run = prepare(settings, tmp_path / f"run {number}")
-        Stages(run, settings, runner, show=seen.append).run(stages)
+        Stages(run, settings, runner, show=lambda *own: seen.append(own)).run(stages)
         assert told == [("other",), ("aside", "other")]
-        assert seen == ["", "other", "aside"]
+        assert seen == [(), ("other",), ("aside",)]
         made = run.read_manifest()["stages"]["aside"]["digests"]
         assert list(made) == ["estimates/aside.txt", "estimates/more.txt"]
         told.clear()
