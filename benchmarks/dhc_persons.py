@@ -21,11 +21,9 @@ from pathlib import Path
 import pandas as pd
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from spineflow.flows.order import call_here, enter
-from spineflow.flows.running import prepare
+from spineflow.flows.running import call_stages, prepare
 from spineflow.tasks.answers.estimates import read_estimates
 from spineflow.tasks.census.histograms import read_histogram
-from spineflow.tasks.runs.damage import record_files
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.topdown.paths import spine_folder
 from spineflow.tasks.topdown.product import TOPDOWN
@@ -89,16 +87,17 @@ def run_of(folder: Path, preset: str, held: str, infinite: bool) -> RunDirectory
     if run.release.exists():
         return run
     begun = time.perf_counter()
-    for wave in TOPDOWN.order(run, settings):
-        for stage, calls in wave.items():
-            wall, processor = time.perf_counter(), time.process_time()
-            made = [call_here(run, one) for one in calls]
-            enter(run, {stage: made})
-            record_files(run)
-            wall, processor = time.perf_counter() - wall, time.process_time() - processor
-            memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-            if wall >= 1.0:
-                print(f"| {stage} | {wall:.1f} | {processor:.1f} | {memory:.2f} |", flush=True)
+    clocks = [begun, time.process_time()]
+
+    def ended(stage: str) -> None:
+        now = [time.perf_counter(), time.process_time()]
+        wall, processor = now[0] - clocks[0], now[1] - clocks[1]
+        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+        if wall >= 1.0:
+            print(f"| {stage} | {wall:.1f} | {processor:.1f} | {memory:.2f} |", flush=True)
+        clocks[:] = now
+
+    call_stages(run, settings, ended=ended)
     print(f"| {preset}: all | {time.perf_counter() - begun:.1f} | | |", flush=True)
     return run
 

@@ -16,39 +16,55 @@ import shutil
 import statistics
 import tempfile
 import time
-from collections.abc import Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
+from uuid import uuid4
 
 os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
 
+from prefect import Task
+from prefect.futures import PrefectConcurrentFuture
+from prefect.task_runners import TaskRunner
 from prefect.testing.utilities import prefect_test_harness
-from spineflow.flows.order import call_here
+from spineflow.flows.registry import stages_of
 from spineflow.flows.running import prepare, run_stages
-from spineflow.tasks.products.order import Aside, Call, Wave
+from spineflow.flows.stages import Stages
 from spineflow.tasks.products.registry import product
 from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.handles import Artifact
+from spineflow.tasks.runs.settings import ProductSettings
 
 MOST = 0.10
 """The share of the wall time that orchestration may cost."""
 
 
-def call_in_threads(run: RunDirectory, order: Iterable[Wave], workers: int) -> None:
-    """Call the steps of every wave as functions, in a pool of threads."""
-    with ThreadPoolExecutor(workers) as pool:
-        futures: dict[Call, Future] = {}
+class Threads(TaskRunner[Any]):
+    """Calls tasks as functions in a pool of threads."""
 
-        def after(one: Call) -> object:
-            for before in one.after:
-                futures[before].result()
-            return call_here(run, one)
+    def __init__(self, pool: ThreadPoolExecutor) -> None:
+        super().__init__()
+        self._pool = pool
 
-        for wave in order:
-            for one in (one for calls in wave.values() for one in calls if one not in futures):
-                futures[one] = pool.submit(after, one)
-            if not isinstance(wave, Aside):
-                for one in (one for calls in wave.values() for one in calls):
-                    futures[one].result()
+    def duplicate(self) -> Threads:
+        raise NotImplementedError
+
+    def submit(self, task: Task, parameters: dict, wait_for: Any = None, _: Any = None) -> Any:
+        def perform() -> object:
+            for before in wait_for or ():
+                before.result()
+            made = task.fn(*parameters.values())
+            return made if isinstance(made, Artifact) else made.data
+
+        return PrefectConcurrentFuture(uuid4(), self._pool.submit(perform))
+
+
+def call_in_threads(run: RunDirectory, settings: ProductSettings) -> None:
+    """Call the steps of a run as functions, in a pool of threads."""
+    with ThreadPoolExecutor(settings.run.workers) as pool:
+        stages = Stages(run, settings, Threads(pool))
+        stages._progress = None  # There is no flow run to show it.
+        stages.run(stages_of("topdown"))
 
 
 def timed(folder: Path, asked, settings, *, as_flow: bool) -> tuple[float, float]:
@@ -58,7 +74,7 @@ def timed(folder: Path, asked, settings, *, as_flow: bool) -> tuple[float, float
     if as_flow:
         run_stages(asked, run, settings)
     else:
-        call_in_threads(run, asked.order(run, settings), settings.run.workers)
+        call_in_threads(run, settings)
     spent = time.perf_counter() - wall, time.process_time() - cpu
     shutil.rmtree(folder)
     return spent

@@ -72,8 +72,7 @@ class Measured:
 
 def make_export(folder: Path, n_counties: int) -> None:
     """Generate the tables, measure them, and write the measurements in the published layout."""
-    from spineflow.flows.order import called
-    from spineflow.flows.running import prepare
+    from spineflow.flows.running import call_stages, prepare
     from spineflow.tasks.topdown.ingest.generate import generate_county
     from spineflow.tasks.topdown.product import TOPDOWN
     from spineflow.tasks.topdown.published.export import export_measurements
@@ -83,17 +82,14 @@ def make_export(folder: Path, n_counties: int) -> None:
     (folder / "estimate.toml").write_text(ESTIMATE, encoding="utf-8")
     settings = TOPDOWN.load(folder / "settings.toml")
     run = prepare(settings, folder / "run")
-    for wave in called(run, TOPDOWN.order(run, settings)):
-        if any(" measure Block" in stage for stage in wave):
-            break
+    call_stages(run, settings, before=" estimate ")
     export_measurements(run, settings, folder / "export")
 
 
 def step(folder: Path, name: str) -> None:
     """One step of a run of estimate, on what the steps before it have left."""
     from spineflow.flows.console import check_input
-    from spineflow.flows.order import called
-    from spineflow.flows.running import prepare
+    from spineflow.flows.running import call_stages, prepare
     from spineflow.tasks.runs.directory import RunDirectory
     from spineflow.tasks.topdown.intervals.report import write_run_intervals
     from spineflow.tasks.topdown.product import ESTIMATE
@@ -107,9 +103,7 @@ def step(folder: Path, name: str) -> None:
         list(write_run_intervals(RunDirectory(folder / "estimate"), settings, asked))
         return
     run = prepare(settings, folder / "estimate")
-    for wave in called(run, ESTIMATE.order(run, settings)):
-        if name == "read" and any(" measurements Block" in stage for stage in wave):
-            return
+    call_stages(run, settings, before=" (estimate|combine) " if name == "read" else "")
 
 
 def measured(folder: Path, fraction: Fraction) -> Measured:

@@ -28,8 +28,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import pandas as pd
 from spineflow.flows.demo import DEMOS
-from spineflow.flows.order import called
-from spineflow.flows.running import prepare
+from spineflow.flows.running import call_stages, prepare
 from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.products.registry import product
 from spineflow.tasks.supplemental_dhc.estimation.population import rows_of_population
@@ -135,7 +134,7 @@ def measured(folder: Path, privacy: str) -> pd.DataFrame:
         flow = product("supplemental-dhc")
         settings = flow.load(settings_file)
         run = prepare(settings, Path(own) / "run")
-        next(wave for wave in called(run, flow.order(run, settings)) if "tables" in wave)
+        call_stages(run, settings, until="tables")
         return indexed(released_rows(run).to_pandas())
 
 

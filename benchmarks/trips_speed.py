@@ -44,11 +44,11 @@ def settings_file(case: str, folder: Path) -> Path:
 
 def run_once(file: Path, folder: Path, overrides: list[str]) -> dict[str, float]:
     """Seconds of the parts of one run, by the wall clock; `core` and its processor time."""
-    from spineflow.flows.order import run_in_process
+    from spineflow.flows.running import call_stages
+    from spineflow.flows.trips import tree_to_table
     from spineflow.tasks.runs.directory import RunDirectory, start_run
     from spineflow.tasks.runs.settings_files import dump_settings, load_settings
     from spineflow.tasks.trips.ingest.ingest import ingest_input
-    from spineflow.tasks.trips.order import tree_to_table
     from spineflow.tasks.trips.product import TRIPS
     from spineflow.tasks.trips.settings import TripsSettings
 
@@ -65,7 +65,7 @@ def run_once(file: Path, folder: Path, overrides: list[str]) -> dict[str, float]
         parts[f"{name} (cpu)"] = time.process_time() - cpu
 
     timed("ingest", lambda: ingest_input(run, settings))
-    timed("core", lambda: run_in_process(run, tree_to_table(run, settings)))
+    timed("core", lambda: call_stages(run, settings, tree_to_table))
     timed("checks", lambda: TRIPS.check_run(run, settings))
     return parts
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import copy_context
 from uuid import UUID
@@ -18,6 +18,7 @@ import httpx
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.objects import FlowRun, State, StateType
 from prefect.exceptions import PrefectException
+from prefect.runtime import flow_run
 
 from ..tasks.runs.errors import SpineflowError
 from .servers import is_embedded
@@ -93,6 +94,14 @@ def mark_ended(flow_run_id: str | None, state: State) -> None:
         return
     with suppress(*NO_ANSWER), get_client(sync_client=True) as client:
         client.set_flow_run_state(UUID(flow_run_id), state, force=True)
+
+
+def add_tags(tags: Iterable[str]) -> None:
+    """Add tags to this flow run, which a deployment has made before its settings were read."""
+    if flow_run.id is None:
+        return
+    with suppress(*NO_ANSWER), get_client(sync_client=True) as client:
+        client.update_flow_run(UUID(flow_run.id), tags=sorted({*flow_run.tags, *tags}))
 
 
 def _watch(flow_run_id: UUID, ended: threading.Event) -> None:

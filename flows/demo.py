@@ -92,10 +92,8 @@ _generate_few = partial(generate_county, persons=FEW)
 
 def _estimate(folder: Path, seed: int) -> None:
     """The county is measured under a ledger that goes with it: published is what is exported."""
-    from ..tasks.topdown.order import order, up_to_measurements  # 2.0 s
     from ..tasks.topdown.published.export import export_measurements
-    from .order import run_in_process  # 1.1 s
-    from .running import prepare
+    from .running import call_stages, prepare
 
     with TemporaryDirectory(dir=folder) as own:
         office = Path(own)
@@ -104,7 +102,7 @@ def _estimate(folder: Path, seed: int) -> None:
         init_ledger(office / "ledger.db", WrittenCaps(rho=[DEMO_CAP]), is_listed=False)
         settings = cast(TopdownSettings, TOPDOWN.load(office / "settings.toml"))
         run = prepare(settings, office / "run")
-        run_in_process(run, up_to_measurements(order(run, settings)))
+        call_stages(run, settings, before=" estimate ")
         export_measurements(run, settings, folder / "measurements")
         shutil.copyfile(office / "input" / "grfc.txt", folder / "grfc.txt")
 
@@ -117,8 +115,7 @@ def _detailed_groups(folder: Path, seed: int) -> None:
 
 def _detailed_households(folder: Path, seed: int) -> None:
     """The groups of the county's persons are released first, under the same ledger."""
-    from .order import run_in_process  # 1.1 s
-    from .running import prepare
+    from .running import call_stages, prepare
 
     state = STATES[0]
     _generate_households(partial(generate_county, state=state), folder, seed)
@@ -133,8 +130,7 @@ def _detailed_households(folder: Path, seed: int) -> None:
     groups = product("detailed-groups")
     settings = groups.load(file)
     run = prepare(settings, folder / "groups")
-    assert groups.order is not None
-    run_in_process(run, groups.order(run, settings))
+    call_stages(run, settings)
 
 
 def _group_sizes(folder: Path, seed: int) -> None:

@@ -9,7 +9,6 @@ was. `spineflow design topdown` finds the split alone, reads no person, and need
 
 from __future__ import annotations
 
-from ..tasks.products.order import Order, call
 from ..tasks.products.product import Product
 from ..tasks.runs.directory import RunDirectory
 from ..tasks.topdown.design.comparison import ALLOCATIONS, TIDY, write_report
@@ -25,20 +24,34 @@ from ..tasks.topdown.design.steps import (
 from ..tasks.topdown.fits import fits
 from ..tasks.topdown.ingest.ingest import check_with_notes
 from ..tasks.topdown.product import TOPDOWN, costs_in_words
-from .entry import flows_of
+from .entry import flow_of_product
+from .stages import finish, stage
 
 
-def order(_run: RunDirectory, settings: ComparisonSettings) -> Order:
-    """The steps of a run; allocations and replicates go side by side."""
-    yield {"ingest": [call(read_public_input)]}
-    yield {"design": [call(design_budgets)]}
-    laid_out = {name: call(lay_out_allocation, name) for name in ALLOCATIONS}
-    yield {"spine": list(laid_out.values())}
-    seeds = range(1, settings.comparison.replicates + 1)
+def stages(run: RunDirectory, settings: ComparisonSettings) -> None:
+    """Submit the stages of a run; allocations and replicates go side by side."""
+    root = str(run.root)
+    with stage("ingest"):
+        read = read_public_input.submit(root)
+    with stage("design"):
+        designed = design_budgets.submit(root, wait_for=[read])
+    with stage("spine"):
+        laid_out = {
+            name: lay_out_allocation.submit(root, name, wait_for=[designed]) for name in ALLOCATIONS
+        }
+    finish()
+    released = []
     for name in ALLOCATIONS:
-        yield {f"replicates {name}": [call(release_allocation, name, seed) for seed in seeds]}
-    yield {"release": [call(release_comparison)]}
-    yield {"report": [call(report_comparison)]}
+        with stage("replicates", f"replicates {name}"):
+            released += [
+                release_allocation.submit(root, name, seed, wait_for=[laid_out[name]])
+                for seed in range(1, settings.comparison.replicates + 1)
+            ]
+        finish()
+    with stage("release"):
+        compared = release_comparison.submit(root, wait_for=released)
+    with stage("report"):
+        report_comparison.submit(root, wait_for=[compared])
 
 
 def summary(run: RunDirectory, settings: ComparisonSettings) -> tuple[str, ...]:
@@ -59,13 +72,13 @@ PRODUCT: Product = Product(
     refuse=lambda settings: TOPDOWN.refuse(settings.topdown),
     check_input=lambda settings: check_with_notes(settings.topdown),
     fits=lambda settings, accepted: fits(settings.topdown, accepted),
-    order=order,
     summary=summary,
     rewritten=write_report,
 )
 
-design, design_stages = flows_of(
+design = flow_of_product(
     PRODUCT,
+    stages,
     "Finds the best split of a topdown budget for declared targets, and compares it with the "
     "settings' own and with an even one, by every estimator, on data that may be disclosed. It "
     "releases no data, but settings that are ready to run.",

@@ -1,23 +1,35 @@
-"""The flows of a product: of a settings file or a form, and of the stages of a prepared run."""
+"""The flow of a product: of a settings file, a form, or a run that was begun."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from prefect import Flow
 from prefect.runtime import flow_run
+from pydantic import Field
 
-from ..tasks.products.order import LEDGER, Wave
 from ..tasks.products.product import END, Product
-from ..tasks.runs.directory import RunDirectory
-from ..tasks.runs.settings import ProductSettings
+from ..tasks.runs.directory import LEDGER, RunDirectory
+from ..tasks.runs.settings_files import settings_of_run
+from .cancelling import add_tags
 from .events import tell_near_cap
 from .form import SettingsForm, Written, form_of
-from .order import submitted, with_warnings
-from .results import show_notes, show_outcome, show_result, show_table
-from .running import default_run_directory, entered, prepare, run_stages, stages_run_name
-from .tracking import Tracker
+from .kernels import compile_beside
+from .results import show_notes, show_outcome, show_table
+from .runners import task_runner
+from .running import (
+    default_run_directory,
+    entered,
+    in_force,
+    is_in_force,
+    prepare,
+    publish,
+    tags_of,
+    warned_of_charge,
+)
+from .servers import server_for_runs
+from .stages import Body, Stages
 
 CHARGED_FIRST = (
     "Every draw of noise is charged to the dataset's ledger first; the release appears once every "
@@ -28,25 +40,25 @@ FullPath = Annotated[str, Written("^(/.*)?$", "a full path, such as /data/settin
 """A full path, or nothing: a server cannot tell from where a worker would take another."""
 
 
-def flows_of(product: Product, description: str) -> tuple[Flow[..., str], Flow[[str], str]]:
-    """The flow of a product, of settings, and that of the stages of a prepared run."""
-    return settings_flow(product, description), stages_flow(product)
+def titled(title: str) -> Any:
+    """The title of a parameter in the UI's form, where Prefect has the parameter's name."""
+    return Field(json_schema_extra={"title": title})
 
 
-def settings_flow(product: Product, description: str) -> Flow[..., str]:
-    """The flow of a product, of settings.
+def flow_of_product(product: Product, stages: Body, description: str) -> Flow[..., str]:
+    """The flow of a product: settings in a file, a form or both, or a prepared run, to a release.
 
     The fields of the product's form and the arguments below are what the UI asks for, and
-    `description` is what it says.
+    `description` is what it says; `stages` submits the tasks.
     """
     kind = form_of(product.name)
     empty = kind()
 
     def run(
-        settings_file: FullPath = "",
-        run_directory: FullPath = "",
-        overrides: tuple[str, ...] = (),
-        settings: kind = empty,  # type: ignore[valid-type]
+        settings_file: Annotated[FullPath, titled("Settings file")] = "",
+        run_directory: Annotated[FullPath, titled("Run directory")] = "",
+        overrides: Annotated[tuple[str, ...], titled("Overrides")] = (),
+        settings: Annotated[kind, titled("Settings")] = empty,  # type: ignore[valid-type]
     ) -> str:
         """Run a settings file on this machine.
 
@@ -62,7 +74,12 @@ def settings_flow(product: Product, description: str) -> Flow[..., str]:
             settings: Settings that win over the file; what is left empty is as the file, its preset
                 or the default has it.
         """
-        return _run_settings(product, settings_file, run_directory, overrides, settings)
+        form: SettingsForm = settings
+        given = [*form.overrides(), *overrides]
+        root = Path(run_directory).resolve()
+        if is_in_force(root):
+            return _submit(product, stages, root)
+        return _prepare_and_submit(product, stages, settings_file, run_directory, given)
 
     return Flow(
         run,
@@ -73,79 +90,66 @@ def settings_flow(product: Product, description: str) -> Flow[..., str]:
     )
 
 
-def stages_flow(product: Product) -> Flow[[str], str]:
-    """The flow of all stages of a prepared run, which submits the product's order of steps.
-
-    Finished artifacts are reused. It returns the release's folder.
-    """
-
-    def stages(run_directory: str) -> str:
-        with entered(run_directory, product.settings) as (run, settings):
-            _submit(product, run, settings)
-        return str(run.release)
-
-    return Flow(
-        stages,
-        name=f"{product.name}-stages",
-        description=f"All stages of a prepared run of {product.name}; finished ones are reused.",
-        flow_run_name=stages_run_name,
-        persist_result=False,
-    )
-
-
-def _submit(product: Product, run: RunDirectory, settings: ProductSettings) -> None:
-    """Submit a product's order, and show what it has to show when some stages have ended."""
-    if product.order is None:
-        raise ValueError(f"{product.name} decides on the way what comes next")
-    # Worked out when they are asked for first, before noise is drawn.
-    notes = cache(partial(product.notes, run, settings))
-    waves: Iterable[Wave] = with_warnings(run, settings, product.order(run, settings), notes)
-
-    def show(wave: Wave) -> None:
-        _show(product, run, settings, tuple(wave))
-
-    for wave in submitted(run, waves, Tracker(run, settings.run), show):
-        if LEDGER in wave:
-            about = "What is about to be spent without gain"
-            show_notes(notes(), key="redundant-spending", description=about)
-            tell_near_cap(run, settings)
-    _show(product, run, settings, END)
-    show_outcome(run, settings)
-
-
-def _show(
-    product: Product, run: RunDirectory, settings: ProductSettings, stages: Collection[str]
-) -> None:
-    for shown in product.shown(run, settings, stages):
-        show_table(shown.content, key=shown.key, description=shown.description)
-
-
-def _run_settings(
-    product: Product,
-    settings_file: str,
-    run_directory: str,
-    overrides: Sequence[str],
-    form: SettingsForm,
+def _prepare_and_submit(
+    product: Product, stages: Body, settings_file: str, run_directory: str, given: Sequence[str]
 ) -> str:
-    """Run a settings file, a form, or both, from start to release.
+    """Start or continue the run of settings, or of a folder, and submit its stages.
 
     Without a run directory the run goes where `default_run_directory` says, with the ledger in the
     place of a settings file that there is not.
     """
-    settings = product.load(settings_file or None, [*form.overrides(), *overrides])
+    started = RunDirectory(Path(run_directory or "."))
+    if run_directory and not settings_file and not given and started.manifest.exists():
+        settings = settings_of_run(product.settings, started)
+    else:
+        settings = product.load(settings_file or None, given)
     folder = run_directory or default_run_directory(
         settings, settings_file or settings.privacy.ledger
     )
     run = prepare(settings, folder)
-    released = run_stages(product, run, settings)
-    show_result(run, settings)
-    return released
+    add_tags(tags_of(settings))
+    compile_beside(product.name)
+    with server_for_runs(), in_force(run, settings):
+        return _submit(product, stages, run.root)
+
+
+def _submit(product: Product, stages: Body, root: Path) -> str:
+    """Submit the stages of a prepared run to the task runner that its settings choose, show what
+    there is to show, and return the release's folder."""
+    with entered(str(root), product.settings) as (run, settings):
+        # Worked out when they are asked for first, before noise is drawn.
+        notes = cache(partial(product.notes, run, settings))
+        warned = warned_of_charge(run, settings, notes)
+
+        def show(*stages: str) -> None:
+            for shown in product.shown(run, settings, stages):
+                show_table(shown.content, key=shown.key, description=shown.description)
+
+        def told(stage: str) -> None:
+            warned(stage)
+            if stage == LEDGER:
+                about = "What is about to be spent without gain"
+                show_notes(notes(), key="redundant-spending", description=about)
+                tell_near_cap(run, settings)
+
+        with task_runner(settings.run) as runner:
+            Stages(run, settings, runner, ended=told, show=show).run(stages)
+            show(*END)
+            show_outcome(run, settings)
+            if settings.published_to is not None:
+                Stages(run, settings, runner).run(publish)
+    return str(run.release)
 
 
 def _run_name() -> str:
-    """Name of the flow run of a settings file or a form: the flow, and the file or the dataset."""
-    file, form = (flow_run.parameters.get(name) for name in ("settings_file", "settings"))
-    if file:
-        return f"{flow_run.flow_name}-{Path(file).stem}"
-    dataset = form.get("dataset") if isinstance(form, Mapping) else getattr(form, "dataset", None)
-    return f"{flow_run.flow_name}-{dataset or 'form'}"
+    """Name of a flow run: the flow, and the settings file, the dataset of a form or the folder.
+
+    The folder of a product that runs among others bears the product's name; the parent's stands in.
+    """
+    file, form, root = (
+        flow_run.parameters.get(name) for name in ("settings_file", "settings", "run_directory")
+    )
+    own = form.get("dataset") if isinstance(form, Mapping) else getattr(form, "dataset", None)
+    folder = Path(root or "form")
+    named = folder.parent if folder.name == flow_run.flow_name else folder
+    return f"{flow_run.flow_name}-{Path(file).stem if file else own or named.name}"

@@ -1,12 +1,72 @@
-"""The estimate flow: from noisy measurements that are published already to microdata and tables."""
+"""The estimate flow: from noisy measurements that are published already to microdata and tables.
+
+    geography -> geounits -> invariants -> constraints, measurements -> estimate, by geolevel
+              -> microdata, tables and margins side by side -> checks -> release -> report
+
+The universes go side by side. Nothing confidential is read, and nothing is charged.
+"""
 
 from __future__ import annotations
 
-from ..tasks.topdown.product import ESTIMATE
-from .entry import flows_of
+from itertools import chain
 
-estimate, estimate_stages = flows_of(
+from ..tasks.runs.directory import RunDirectory
+from ..tasks.topdown.measurement.steps import constrain
+from ..tasks.topdown.product import ESTIMATE
+from ..tasks.topdown.published.steps import (
+    read_geography_file,
+    read_geounits,
+    read_measurements,
+    read_told_invariants,
+)
+from ..tasks.topdown.settings import TopdownSettings
+from ..tasks.topdown.spine.shards import shards_by_geolevel
+from .entry import flow_of_product
+from .stages import Future, finish, stage
+from .topdown_stages import (
+    begin_margins,
+    check_and_release,
+    estimate_universes,
+    work_out_losses,
+    write_release,
+)
+
+
+def stages(run: RunDirectory, settings: TopdownSettings) -> None:
+    """Submit the stages of a run."""
+    root, universes = str(run.root), settings.run.universes
+    with stage("geography"):
+        geography = read_geography_file.submit(root)
+    spines: dict[str, Future] = {}
+    for universe in universes:
+        with stage("geounits", f"{universe} geounits"):
+            spines[universe] = read_geounits.submit(root, universe, wait_for=[geography])
+    with stage("invariants"):
+        invariants = read_told_invariants.submit(root, wait_for=spines.values())
+    finish()  # The spines have the shards.
+    constrained: dict[str, Future] = {}
+    measured: dict[tuple[str, str], list[Future]] = {}
+    for universe in universes:
+        with stage("constraints", f"{universe} constraints"):
+            constrained[universe] = constrain.submit(root, universe, wait_for=[invariants])
+    for universe in universes:
+        for geolevel in shards_by_geolevel(run, universe):
+            with stage("measurements", f"{universe} measurements {geolevel}"):
+                measured[universe, geolevel] = [
+                    read_measurements.submit(root, universe, geolevel, wait_for=[invariants])
+                ]
+    finish()
+    posterior, margin_files = begin_margins(run, settings, chain(*measured.values()))
+    losses = work_out_losses(run, settings, dict([*spines.items()][:1]))
+    estimated = estimate_universes(run, settings, universes, measured, constrained)
+    written = write_release(run, settings, estimated, posterior, margin_files)
+    finish([*written, *losses, *posterior, *margin_files])
+    check_and_release(run, settings, spines, written, [])
+
+
+estimate = flow_of_product(
     ESTIMATE,
+    stages,
     "Releases microdata and redistricting tables from published noisy measurements alone. It "
     "reads nothing confidential and spends nothing.",
 )

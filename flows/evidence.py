@@ -11,11 +11,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
+from ..tasks.evidence.attacks.rebuilding import NAME as RECONSTRUCTION
+from ..tasks.evidence.attacks.steps import attack, rebuild
+from ..tasks.evidence.attacks.tried import pieces_of
+from ..tasks.evidence.ingest.steps import read_people
+from ..tasks.evidence.methods.files import draws_of
+from ..tasks.evidence.methods.steps import publish_tables
 from ..tasks.evidence.product import rewritten, summary
 from ..tasks.evidence.release.page import page
+from ..tasks.evidence.release.steps import write_page
 from ..tasks.evidence.settings import DifferentialPrivacy, EvidenceSettings
 from ..tasks.evidence.workload.protected import ProtectedCensus
-from ..tasks.products.order import Order
 from ..tasks.products.product import Product
 from ..tasks.products.registry import check_input_of, costs_of, fits_of, refuse_any
 from ..tasks.runs.directory import RunDirectory
@@ -23,7 +29,8 @@ from ..tasks.runs.settings import ProductSettings
 from ..tasks.topdown.protected import CENSUS
 from ..tasks.topdown.settings import TopdownSettings
 from ..tasks.topdown.workload.tables import CensusTables
-from .entry import flows_of
+from .entry import flow_of_product
+from .stages import finish, stage
 
 
 class CensusEvidenceSettings(EvidenceSettings):
@@ -51,11 +58,46 @@ def private_releases(settings: CensusEvidenceSettings) -> dict[str, ProductSetti
     }
 
 
-def order(run: RunDirectory, settings: CensusEvidenceSettings) -> Order:
-    """The order of the steps; see `tasks.evidence.order.order`."""
-    from ..tasks.evidence import order as evidence  # 3.0 s, of which a budget needs nothing.
-
-    return evidence.order(run, settings)
+def stages(run: RunDirectory, settings: CensusEvidenceSettings) -> None:
+    """Submit the stages of a run; releases, pieces and attacks go side by side."""
+    root = str(run.root)
+    with stage("ingest"):
+        read = read_people.submit(root)
+    finish()
+    draws = draws_of(settings)
+    with stage("publish"):
+        published = [
+            publish_tables.submit(root, draw.method, draw.strength, draw.number, wait_for=[read])
+            for draw in draws
+        ]
+    names = settings.evidence.attacks
+    n_pieces = pieces_of(run, settings) if RECONSTRUCTION in names else 0
+    with stage("rebuild"):
+        rebuilt = [
+            [
+                rebuild.submit(
+                    root, draw.method, draw.strength, draw.number, piece, wait_for=[made]
+                )
+                for piece in range(n_pieces)
+            ]
+            for draw, made in zip(draws, published, strict=True)
+        ]
+    with stage("attacks"):
+        attacks = [
+            attack.submit(
+                root,
+                draw.method,
+                draw.strength,
+                draw.number,
+                name,
+                wait_for=pieces if name == RECONSTRUCTION else [made],
+            )
+            for draw, made, pieces in zip(draws, published, rebuilt, strict=True)
+            for name in names
+        ]
+    finish()  # The report has the seconds of all stages before it.
+    with stage("report"):
+        write_page.submit(root, wait_for=[*published, *attacks])
 
 
 PRODUCT: Product = Product(
@@ -65,14 +107,14 @@ PRODUCT: Product = Product(
     check_input=lambda settings: check_input_of(settings.product_settings),
     fits=lambda settings, accepted: fits_of(settings.product_settings, accepted),
     of_parts=private_releases,
-    order=order,
     document=lambda run, settings, _plan, _errors: page(run, settings),
     summary=summary,
     rewritten=rewritten,
 )
 
-evidence, evidence_stages = flows_of(
+evidence = flow_of_product(
     PRODUCT,
+    stages,
     "Sets protection methods side by side on one census that may be disclosed: what each "
     "costs, and what it withstands. It releases no data, but one page and its figures.",
 )

@@ -14,7 +14,7 @@ from . import STARTED, running
 from .console import print_closing, print_summary, shown_progress
 from .endings import explained
 from .kernels import compile_beside, load_kernels
-from .registry import stages_of
+from .registry import flow_of
 from .running import is_done, prepare
 from .servers import Server
 
@@ -29,7 +29,7 @@ def run_and_report(
     if not is_done(asked, run, settings):
         is_compiling = compile_beside(asked.name)
         # Imported and loaded while the server comes up.
-        stages_of(asked.name)
+        flow_of(asked.name)
         import_great_expectations()
         load_kernels(asked.name)
         try:

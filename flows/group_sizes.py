@@ -1,12 +1,46 @@
-"""The group-sizes flow: how many groups there are of each size in every region, consistently."""
+"""The group-sizes flow: how many groups there are of each size in every region, consistently.
+
+    ingest -> ledger -> measure, level by level -> estimate -> tables -> checks -> release -> report
+
+All data travel through the run directory; tasks hand each other names and digests.
+"""
 
 from __future__ import annotations
 
+from ..tasks.group_sizes.estimation.steps import estimate
+from ..tasks.group_sizes.ingest.files import read_plan
+from ..tasks.group_sizes.ingest.steps import ingest
+from ..tasks.group_sizes.measurement.steps import measure
 from ..tasks.group_sizes.product import GROUP_SIZES
-from .entry import CHARGED_FIRST, flows_of
+from ..tasks.group_sizes.release.steps import tabulate
+from ..tasks.group_sizes.settings import GroupSizesSettings
+from ..tasks.runs.directory import RunDirectory
+from .entry import CHARGED_FIRST, flow_of_product
+from .stages import charge, finish, release, stage
 
-group_sizes, group_sizes_stages = flows_of(
+
+def stages(run: RunDirectory, _settings: GroupSizesSettings) -> None:
+    """Submit the stages of a run; the levels are measured side by side."""
+    root = str(run.root)
+    with stage("ingest"):
+        ingested = ingest.submit(root)
+    finish()  # The plan has the levels.
+    charged = charge(root, wait_for=[ingested])
+    with stage("measure"):
+        measured = [
+            measure.submit(root, level.level, wait_for=[charged])
+            for level in read_plan(run).measured_levels
+        ]
+    with stage("estimate"):
+        estimated = estimate.submit(root, wait_for=measured)
+    with stage("tables"):
+        tabulated = tabulate.submit(root, wait_for=[estimated])
+    release(root, wait_for=[tabulated])
+
+
+group_sizes = flow_of_product(
     GROUP_SIZES,
+    stages,
     "Releases how many groups, such as households, there are of every size in every region. "
     + CHARGED_FIRST,
 )

@@ -21,25 +21,30 @@ from ..tasks.population.estimation.pieces import (
 from ..tasks.population.ingest.released import Sources, read_released
 from ..tasks.population.release.population import population_of_pieces, write_population
 from ..tasks.products.acceptance import accept
-from ..tasks.products.order import Call, Order, call
 from ..tasks.runs.directory import RunDirectory
 from ..tasks.runs.handles import Made, made
 from ..tasks.runs.steps import step
 from ..tasks.topdown.settings import TopdownSettings
 from ..validation.population.run_checks import check_population
 from .products_settings import ProductsSettings
+from .stages import Future, finish, stage
 
 
-def population_order(run: RunDirectory) -> Order:
-    """The released records are written piece by piece, the pieces are made, chains of them side by
-    side, and written together and checked."""
-    gathered = call(gather_released)
-    yield {"records for one population": [gathered]}
-    pieces: dict[str, Call] = {}
-    for name, before in pieces_before(run).items():
-        pieces[name] = call(populate, name, after=[gathered if before is None else pieces[before]])
-    yield {"pieces of one population": list(pieces.values())}
-    yield {"population": [call(make_population, after=pieces.values())]}
+def make_one_population(run: RunDirectory) -> None:
+    """Submit the stages that write the released records piece by piece, make the pieces, chains of
+    them side by side, write them together and check them."""
+    root = str(run.root)
+    with stage("gather", "records for one population"):
+        gathered = gather_released.submit(root)
+    finish([gathered])
+    made: dict[str, Future] = {}
+    with stage("populate", "pieces of one population"):
+        for name, before in pieces_before(run).items():
+            after = [gathered if before is None else made[before]]
+            made[name] = populate.submit(root, name, wait_for=after)
+    with stage("population"):
+        population = make_population.submit(root, wait_for=made.values())
+    finish([population])
 
 
 def _released_file(run: RunDirectory, _settings: ProductsSettings) -> Path:

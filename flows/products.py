@@ -13,8 +13,6 @@ from io import StringIO
 from itertools import islice
 from pathlib import Path
 
-from prefect import flow
-
 from ..tasks.pages.document import Section
 from ..tasks.population.checks.agreement import agreement_section
 from ..tasks.population.release.population import SUMMARY_FILE
@@ -31,38 +29,32 @@ from ..tasks.runs.publication import refuse_taken_place
 from ..tasks.runs.settings import ProductSettings
 from ..tasks.runs.settings_files import with_release_of
 from .console import check_input
-from .entry import settings_flow
+from .entry import flow_of_product
 from .existing import parts_of
-from .order import run_submitted
-from .population import population_order, sources_of
+from .population import make_one_population, sources_of
 from .products_settings import ProductsSettings
-from .results import show_result
-from .running import entered, prepare, run_stages, stages_run_name
+from .running import prepare, run_stages
 
 
-@flow(name="products-stages", flow_run_name=stages_run_name, persist_result=False)
-def products_stages(run_directory: str) -> str:
-    """All products of a prepared run; finished ones are reused. Returns the index's folder."""
-    with entered(run_directory, ProductsSettings) as (run, settings):
-        _refuse_what_cannot_be_run(run, settings)
-        for name, chosen in settings.products.chosen().items():
-            own = with_release_of(RunDirectory(run.root / name), _with_earlier(chosen, run))
-            part = prepare(own, run.root / name)
-            with stopwatch() as seconds:
-                run_stages(product(own.PRODUCT), part, own)
-            run.record_stages({name: [Artifact(f"{name}/release", seconds=seconds())]})
-        names = tuple(settings.products.chosen())
-        write_index(run, names, partial(_complete, run, settings))
-        write_products_report(run, settings, names, _agreement(run, settings))
-        show_result(run, settings)
-    return str(run.release)
+def stages(run: RunDirectory, settings: ProductsSettings) -> None:
+    """Run all products of a prepared run, each by its flow; finished ones are reused."""
+    _refuse_what_cannot_be_run(run, settings)
+    for name, chosen in settings.products.chosen().items():
+        own = with_release_of(RunDirectory(run.root / name), _with_earlier(chosen, run))
+        part = prepare(own, run.root / name)
+        with stopwatch() as seconds:
+            run_stages(product(own.PRODUCT), part, own)
+        run.record_stages({name: [Artifact(f"{name}/release", seconds=seconds())]})
+    names = tuple(settings.products.chosen())
+    write_index(run, names, partial(_complete, run, settings))
+    write_products_report(run, settings, names, _agreement(run, settings))
 
 
 def _complete(run: RunDirectory, settings: ProductsSettings, folder: Path) -> None:
     """Add one population where the releases allow it, once its checks have passed, and the
     certificate of all products."""
     if settings.population is not None:
-        run_submitted(run, population_order(run))
+        make_one_population(run)
     _write_certificate(run, settings, folder)
 
 
@@ -158,8 +150,9 @@ PRODUCT: Product = Product(
     rewritten=rewritten,
 )
 
-products = settings_flow(
+products = flow_of_product(
     PRODUCT,
+    stages,
     "Releases several products of one dataset, one after the other, all charged to one ledger. The "
     "products and their own settings stand in the settings file.",
 )

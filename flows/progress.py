@@ -3,29 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from contextvars import copy_context
 from pathlib import Path
-from queue import Empty, SimpleQueue
-from threading import Thread
 from time import monotonic
-from typing import Any, cast
+from typing import cast
 from uuid import UUID
 
 from prefect import get_run_logger
 from prefect.artifacts import create_markdown_artifact
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.actions import ArtifactUpdate
-from prefect.exceptions import UnfinishedRun
-from prefect.futures import PrefectFuture, as_completed
 from prefect.runtime import flow_run
 
 from ..tasks.runs.declared import read_declared
-from ..tasks.runs.errors import SpineflowError
-from ..tasks.runs.metering import stopwatch
-from .cancelling import NO_ANSWER, refuse_if_cancelled
+from .cancelling import NO_ANSWER
 from .servers import address_of, is_embedded
 
 Listener = Callable[[str, int, int], None]
@@ -67,104 +59,6 @@ def begin_run(root: str, flow_run_id: str) -> None:
 def run_id(root: str) -> str | None:
     """The flow run that this process has had work on a run directory last; None if none has."""
     return _run_ids.get(root)
-
-
-def finish_stage(
-    stages: Mapping[str, Sequence[PrefectFuture]],
-    ended: Callable[[PrefectFuture, object], None],
-    before: Mapping[str, int],
-) -> None:
-    """Wait until every task of the named stages has ended, telling the listeners as they do; of a
-    stage that has failed they hear no more. A task that calls share stands once for each.
-
-    `ended` is called with every future as it ends, and what it returned or raised; `before` counts
-    what stages need no task for, since it is there.
-
-    Raises the error of the first task that failed, in order of submission.
-    """
-    owners: dict[PrefectFuture, list[str]] = {}
-    for stage, futures in stages.items():
-        for future in futures:
-            owners.setdefault(future, []).append(stage)
-    done = {stage: before[stage] for stage in stages}
-    all_of = {stage: done[stage] + len(futures) for stage, futures in stages.items()}
-    failed: set[str] = set()
-    picture = _picture()
-    for stage, planned in all_of.items():
-        _tell(stage, done[stage], planned)
-        picture.draw(stage, done[stage], planned, 0.0)
-        if done[stage] == planned:
-            _log(stage, planned, 0.0)
-    with stopwatch() as elapsed, _noted(done, all_of):
-        for future in _completed(list(owners)):
-            outcome = _outcome(future)
-            ended(future, outcome)
-            for stage, n_calls in Counter(owners[future]).items():
-                done[stage] += n_calls
-                planned = all_of[stage]
-                picture.draw(stage, done[stage], planned, elapsed())
-                failed |= {stage} if isinstance(outcome, BaseException) else set()
-                if stage in failed:
-                    continue
-                _tell(stage, done[stage], planned)
-                if done[stage] == planned:
-                    _log(stage, planned, elapsed())
-    picture.show()
-    raise_first_error(list(owners))
-
-
-@contextmanager
-def _noted(done: Mapping[str, int], planned: Mapping[str, int]) -> Iterator[None]:
-    """In the block, an error that is not ours gets a note of the stages that are under way."""
-    try:
-        yield
-    except Exception as error:
-        if not isinstance(error, SpineflowError):
-            unfinished = [stage for stage in planned if done[stage] < planned[stage]]
-            error.add_note(" and ".join(f"the stage '{stage}'" for stage in unfinished))
-        raise
-
-
-def _completed(futures: Sequence[PrefectFuture]) -> Iterator[PrefectFuture]:
-    """Futures as they are completed; raises RunCancelled soon after the run was cancelled."""
-    done: SimpleQueue[PrefectFuture | BaseException] = SimpleQueue()
-
-    def wait() -> None:
-        try:
-            for future in as_completed(list(futures)):
-                done.put(future)
-        except BaseException as error:
-            done.put(error)
-
-    # A thread has none of the settings that hold here, such as which server there is.
-    Thread(target=copy_context().run, args=(wait,), daemon=True).start()
-    for _ in futures:
-        refuse_if_cancelled()
-        made = None
-        while made is None:
-            try:
-                made = done.get(timeout=SECONDS_BETWEEN_UPDATES)
-            except Empty:
-                refuse_if_cancelled()
-        if isinstance(made, BaseException):
-            raise made
-        yield made
-
-
-def raise_first_error(futures: Sequence[PrefectFuture]) -> None:
-    """Raise the error of the first failed task; those skipped for it come after it."""
-    errors = [made for future in futures if isinstance(made := _outcome(future), BaseException)]
-    ours = [error for error in errors if isinstance(error, SpineflowError)]
-    if errors:
-        raise (ours or errors)[0]
-
-
-def _outcome(future: PrefectFuture) -> Any:
-    """What a task returned or raised; for one that was never started, Prefect's error of that."""
-    try:
-        return future.result(raise_on_failure=False)
-    except UnfinishedRun as error:
-        return error
 
 
 class Picture:
@@ -271,3 +165,26 @@ def _log(stage: str, planned: int, seconds: float) -> None:
 def _tell(stage: str, done: int, planned: int) -> None:
     for listener in _listeners:
         listener(stage, done, planned)
+
+
+class StageProgress:
+    """How far the stages of the flow run that makes it are: to listeners, its page and its log."""
+
+    def __init__(self) -> None:
+        self._picture = _picture()
+        self._told: dict[str, tuple[int, int]] = {}
+
+    def update(self, stage: str, done: int, planned: int, seconds: float, has_failed: bool) -> None:
+        """Tell how many tasks of a stage are done, `seconds` after the first of them began; of a
+        stage that has failed listeners hear no more."""
+        self._picture.draw(stage, done, planned, seconds)
+        if has_failed or self._told.get(stage) == (done, planned):
+            return
+        self._told[stage] = (done, planned)
+        _tell(stage, done, planned)
+        if done == planned:
+            _log(stage, planned, seconds)
+
+    def show(self) -> None:
+        """Show the page what it has not been shown yet."""
+        self._picture.show()

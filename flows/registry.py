@@ -10,6 +10,8 @@ from ..tasks.products.registry import OF_ONE_INPUT
 if TYPE_CHECKING:
     from prefect import Flow
 
+    from .stages import Body
+
 TITLES = {
     "topdown": "Census microdata",
     "estimate": "Estimates from measurements",
@@ -26,7 +28,10 @@ TITLES = {
 """What the deployment of every flow is called, for people."""
 
 MODULES = {name: f"spineflow.flows.{name.replace('-', '_')}" for name in TITLES}
-"""Module of every flow: there it stands under its own name, and its stages as `..._stages`."""
+"""Module of every flow: there it stands under its own name, and its function as `stages`."""
+
+DECIDED_ON_THE_WAY = ("products", "tune")
+"""Flows whose stages hang on what others have released or found, so that they need a flow run."""
 
 DEMOS = tuple(name for name in MODULES if name != "design")
 """Flows whose input `spineflow demo` can generate: all that end with a release or a search."""
@@ -45,6 +50,7 @@ def flow_of(name: str) -> Flow[..., str]:
     return getattr(import_module(MODULES[name]), name.replace("-", "_"))
 
 
-def stages_of(name: str) -> Flow[[str], str]:
-    """The flow that runs all stages of a prepared run, and returns the release's folder."""
-    return getattr(import_module(MODULES[name]), f"{name.replace('-', '_')}_stages")
+def stages_of(name: str) -> Body:
+    """The function of a flow that submits the stages of a prepared run."""
+    body: Body = import_module(MODULES[name]).stages
+    return body

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
@@ -14,13 +14,14 @@ from prefect.runtime import flow_run
 from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
 from prefect.states import Cancelled
 
+from ..tasks.ledger.charging import warnings_of as warnings_of_ledger
 from ..tasks.products.acceptance import warnings_of
-from ..tasks.products.order import LEDGER, Wave, call
 from ..tasks.products.product import Product
 from ..tasks.products.registry import product as product_named
 from ..tasks.products.steps import copy_checked_release
 from ..tasks.runs.damage import is_needed, mend, record_files
 from ..tasks.runs.directory import (
+    LEDGER,
     RELEASE_CHANGED,
     RELEASE_STAGES,
     RunDirectory,
@@ -48,19 +49,15 @@ from .existing import parts_of
 from .interruption import set_resume_hint
 from .kernels import compile_beside
 from .logs import LOGGER
-from .order import call_here, run_in_process, run_submitted, with_warnings
 from .progress import begin_run, end_picture, run_id
-from .registry import stages_of
+from .registry import DECIDED_ON_THE_WAY, flow_of, stages_of
 from .results import show_failed_rules
-from .runners import chosen_runner, dead_scheduler, task_runner
+from .runners import chosen_runner, dead_scheduler
 from .servers import server_for_runs
-from .tracking import Tracker
+from .stages import Body, NotReused, Stages, Verification, stage
 
 PUBLICATION = "publication"
 """The stage that copies a release to where the settings say."""
-
-COPIED: Sequence[Wave] = ({PUBLICATION: [call(copy_checked_release)]},)
-"""The order of that stage."""
 
 _IN_FORCE: ContextVar[tuple[Path, ProductSettings] | None] = ContextVar("_IN_FORCE", default=None)
 """The folder of the run whose stages are run here, and its settings; their runner may be another
@@ -164,7 +161,7 @@ def is_done(product: Product, run: RunDirectory, settings: ProductSettings) -> b
     would raise.
     """
     parts = list(parts_of(run, settings))
-    if product.order is None and len(parts) == 1:
+    if product.name in DECIDED_ON_THE_WAY and len(parts) == 1:
         return False
     for part, _ in parts[1:]:
         if part.manifest.exists():
@@ -194,53 +191,58 @@ def _stands(run: RunDirectory) -> bool:
 
 def _is_verified(product: Product, run: RunDirectory, settings: ProductSettings) -> bool:
     """Whether the first steps of a run, up to the ledger's, find all that they would make."""
-    with run.locked():
+    with run.locked(), suppress(NotReused):
         run.refuse_edited_settings()
-        calls = [call(copy_checked_release)] if settings.published_to is not None else []
-        for wave in product.order(run, settings) if product.order is not None else ():
-            calls += [one for stage in wave.values() for one in stage]
-            if LEDGER in wave:
-                break
-        return all(call_here(run, one).reused for one in calls)
+        if settings.published_to is not None:
+            Verification(run, settings).run(publish)
+        if product.name not in DECIDED_ON_THE_WAY:
+            Verification(run, settings).run(stages_of(product.name))
+        return True
+    return False
 
 
 def run_stages(product: Product, run: RunDirectory, settings: ProductSettings) -> str:
-    """Run a prepared run's stages with the task runner that the settings choose.
+    """Run a prepared run by its flow, with the task runner that the settings choose.
 
     The runner may be another than the run has frozen. The flow run is tagged with the dataset, the
-    product and the runner.
+    product and the runner. Returns the release's folder.
     """
     compile_beside(product.name)
-    before = _IN_FORCE.set((run.root, settings))
-    # Prefect waits up to a second for a flow run's heartbeat to end; the flow run that a deployment
-    # starts around the stages has its own.
+    # Prefect waits up to a second for a flow run's heartbeat to end.
     with (
-        tags(settings.privacy.dataset, product.name, chosen_runner(settings.run)),
+        in_force(run, settings),
+        tags(*tags_of(settings)),
         temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}),
     ):
         try:
             with server_for_runs() as server:
                 server.wait()
-                stages = stages_of(product.name).with_options(task_runner=task_runner(settings.run))
-                return stages(str(run.root))
+                return flow_of(product.name)(run_directory=str(run.root))
         except RunCancelled:
             mark_ended(run_id(str(run.root)), Cancelled())
             raise
         except Exception as error:
             raise explained(error, str(run.root), settings.run) from None
-        finally:
-            _IN_FORCE.reset(before)
 
 
-def stages_run_name() -> str:
-    """Name of a stages flow run: the product and the folder of the run.
+def tags_of(settings: ProductSettings) -> tuple[str, ...]:
+    """The tags of a flow run."""
+    return settings.privacy.dataset, settings.PRODUCT, chosen_runner(settings.run)
 
-    The folder of a product that runs among others bears the product's name; the parent's stands in.
-    """
-    flow_name = flow_run.flow_name.removesuffix("-stages")
-    folder = Path(flow_run.parameters["run_directory"])
-    named = folder.parent if folder.name == flow_name else folder
-    return f"{flow_name}-{named.name}"
+
+@contextmanager
+def in_force(run: RunDirectory, settings: ProductSettings) -> Iterator[None]:
+    """In the block, a prepared run has these settings, whatever runner it has frozen."""
+    before = _IN_FORCE.set((run.root, settings))
+    try:
+        yield
+    finally:
+        _IN_FORCE.reset(before)
+
+
+def is_in_force(root: Path) -> bool:
+    """Whether the run of a folder was prepared by the one that calls its flow."""
+    return (_IN_FORCE.get() or (None,))[0] == root
 
 
 @contextmanager
@@ -250,12 +252,9 @@ def entered(run_directory: str, model: type[Settings]) -> Iterator[tuple[RunDire
         begin_run(run_directory, flow_run.id)
         was_released = run.release.exists()
         try:
-            # Task runs bear no tags: before each that does, Prefect asks for concurrency limits,
-            # and now and then waits two seconds for the answer.
+            # Tasks bear the tags of their stage alone.
             with TagsContext(current_tags=set()), watched(flow_run.id), _picture_ended():
                 yield run, settings
-                if settings.published_to is not None:
-                    run_submitted(run, COPIED)
             if not was_released:
                 tell_published(run, settings)
         except CheckFailed as error:
@@ -284,14 +283,64 @@ def run_stages_here(product: Product, run: RunDirectory, settings: ProductSettin
     Returns the release's folder. Raises as `held`, and ValueError for a product whose steps are
     decided on the way.
     """
-    if product.order is None:
+    if product.name in DECIDED_ON_THE_WAY:
         raise ValueError(f"{product.name} needs a flow run of its own")
     with held(str(run.root), type(settings)) as (opened, own):
-        waves = with_warnings(opened, own, product.order(opened, own))
-        run_in_process(opened, waves, Tracker(opened, own.run))
+        call_stages(opened, own, ended=warned_of_charge(opened, own))
         if own.published_to is not None:
-            run_in_process(opened, COPIED)
+            call_stages(opened, own, publish)
     return str(run.release)
+
+
+def call_stages(
+    run: RunDirectory,
+    settings: ProductSettings,
+    body: Body | None = None,
+    *,
+    ended: Callable[[str], None] = lambda stage: None,
+    until: str = "",
+    before: str = "",
+) -> None:
+    """Call the steps of a run that has been started in this process, one after the other.
+
+    Args:
+        body: The function that submits them; that of the product's flow by default.
+        ended: Called with the name of every stage that has ended; may raise `Stopped`.
+        until: Name of the last stage, and `before` a pattern of names of stages before which to
+            stop; otherwise all are called.
+    """
+    chosen = stages_of(settings.PRODUCT) if body is None else body
+    Stages(run, settings, None, ended=ended, until=until, before=before).run(chosen)
+
+
+def publish(run: RunDirectory, _settings: ProductSettings) -> None:
+    """Copy a release to where the settings say."""
+    with stage(PUBLICATION):
+        copy_checked_release.submit(str(run.root))
+
+
+def warned_of_charge(
+    run: RunDirectory,
+    settings: ProductSettings,
+    notes: Callable[[], Sequence[str]] = tuple,
+) -> Callable[[str], None]:
+    """A function of the stages that end, which warns about the ledger, and then says `notes`.
+
+    It does so once the run has been charged, before anything is drawn: what is refused until then
+    is told in one sentence. Raises as `warnings_of`.
+    """
+    is_charged = LEDGER in run.read_manifest()["stages"]
+    warnings = [] if is_charged else warnings_of_ledger(settings)
+
+    def ended(stage: str) -> None:
+        if stage != LEDGER or is_charged:
+            return
+        for warning in warnings:
+            LOGGER.warning(warning)
+        for note in notes():
+            LOGGER.info("%s.", note)
+
+    return ended
 
 
 @contextmanager

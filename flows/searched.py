@@ -27,7 +27,8 @@ from ..tasks.runs.errors import InputRefused
 from ..tasks.runs.settings import ProductSettings
 from ..tasks.runs.settings_files import dump_settings
 from ..tasks.trips.settings import TripsSettings
-from .order import run_in_process
+from .registry import DECIDED_ON_THE_WAY
+from .running import call_stages
 
 EVERYTHING = "all"
 """What errors are of that are of no answer, size of areas or table in particular."""
@@ -38,13 +39,13 @@ def run_under_seed(asked: Product, settings: Any, seed: int, folder: Path) -> Co
 
     Raises InputRefused for a product whose steps follow no order or that has no errors.
     """
-    if asked.order is None or asked.figures is None:
+    if asked.name in DECIDED_ON_THE_WAY or asked.figures is None:
         raise InputRefused(f"There are no replicates of {asked.name}.")
     seeded = settings.with_section("privacy", seed=seed)
     run = RunDirectory(folder)
     run.root.mkdir()
     start_run(run, product=asked.name, settings_text=dump_settings(seeded), stamp=seeded.stamp)
-    run_in_process(run, asked.order(run, seeded))
+    call_stages(run, seeded)
     return asked.compared(run, seeded)
 
 

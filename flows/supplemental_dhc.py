@@ -1,12 +1,47 @@
-"""The supplemental-dhc flow: people joined with their households, averages and relationships."""
+"""The supplemental-dhc flow: people joined with their households, averages and relationships.
+
+    ingest -> ledger -> measure -> estimate, level by level -> tables -> checks -> release -> report
+
+All data travel through the run directory; tasks hand each other names and digests.
+"""
 
 from __future__ import annotations
 
+from ..tasks.runs.directory import RunDirectory
+from ..tasks.supplemental_dhc.estimation.steps import estimate
+from ..tasks.supplemental_dhc.ingest.files import read_plan
+from ..tasks.supplemental_dhc.ingest.steps import ingest
+from ..tasks.supplemental_dhc.measurement.steps import measure
 from ..tasks.supplemental_dhc.product import SUPPLEMENTAL
-from .entry import CHARGED_FIRST, flows_of
+from ..tasks.supplemental_dhc.release.steps import tabulate
+from ..tasks.supplemental_dhc.settings import SupplementalDhcSettings
+from .entry import CHARGED_FIRST, flow_of_product
+from .stages import charge, finish, release, stage
 
-supplemental_dhc, supplemental_dhc_stages = flows_of(
+
+def stages(run: RunDirectory, _settings: SupplementalDhcSettings) -> None:
+    """Submit the stages of a run; the levels go side by side."""
+    root = str(run.root)
+    with stage("ingest"):
+        ingested = ingest.submit(root)
+    finish()  # The plan has the levels.
+    charged = charge(root, wait_for=[ingested])
+    levels = list(read_plan(run).levels)
+    with stage("measure"):
+        measured = [measure.submit(root, level, wait_for=[charged]) for level in levels]
+    with stage("estimate"):
+        estimated = [
+            estimate.submit(root, level, wait_for=[own])
+            for level, own in zip(levels, measured, strict=True)
+        ]
+    with stage("tables"):
+        tabulated = tabulate.submit(root, wait_for=estimated)
+    release(root, wait_for=[tabulated])
+
+
+supplemental_dhc = flow_of_product(
     SUPPLEMENTAL,
+    stages,
     "Releases average sizes of households and families, and people by the household that they "
     f"live in, with intervals. {CHARGED_FIRST}",
 )

@@ -1,12 +1,112 @@
-"""The TopDown flow: from census-like tables to privacy-protected microdata."""
+"""The TopDown flow: from census-like tables to privacy-protected microdata.
+
+    ingest -> spine -> ledger -> constraints, measure -> estimate, geolevel by geolevel
+           -> microdata, tables and margins side by side -> checks, accuracy -> release -> report
+
+On demand, a geolevel is measured when the one above it has been estimated. With full information,
+measurements are combined from the blocks up before they are estimated. In the background, while
+estimates are made, the errors of a large run are predicted, the estimates behind its margins are
+worked out and the margins of its tables written, and so is what the noise guarantees exactly. The
+spine is summarised for the report beside the release.
+
+A large input in several files is ingested in parts: the addresses, then persons file by file.
+Persons and housing units run side by side. All data travel through the run directory; tasks hand
+each other names and digests.
+"""
 
 from __future__ import annotations
 
-from ..tasks.topdown.product import TOPDOWN
-from .entry import CHARGED_FIRST, flows_of
+from itertools import chain
 
-topdown, topdown_stages = flows_of(
+from ..tasks.runs.directory import RunDirectory
+from ..tasks.topdown.ingest.parts import n_counting_tasks
+from ..tasks.topdown.ingest.steps import count_persons, ingest, read_addresses
+from ..tasks.topdown.measurement.steps import constrain, measure
+from ..tasks.topdown.product import TOPDOWN
+from ..tasks.topdown.settings import TopdownSettings, universe_waves
+from ..tasks.topdown.spine.shards import shards_by_geolevel
+from ..tasks.topdown.spine.steps import build_spine
+from .entry import CHARGED_FIRST, flow_of_product
+from .stages import Future, charge, finish, stage
+from .topdown_stages import (
+    begin_margins,
+    check_and_release,
+    compare_with_input,
+    estimate_universes,
+    predict_accuracy,
+    work_out_losses,
+    write_release,
+)
+
+
+def stages(run: RunDirectory, settings: TopdownSettings) -> None:
+    """Submit the stages of a run; the universes go side by side."""
+    root, universes = str(run.root), settings.run.universes
+    ingested = read_input(run, settings)
+    finish()
+    spines: dict[str, Future] = {}
+    for universe in universes:
+        with stage("spine", f"{universe} spine"):
+            spines[universe] = build_spine.submit(root, universe, wait_for=[ingested])
+    finish()  # The spines have the shards.
+    # The charge and what it waits for leave a worker free.
+    losses = work_out_losses(run, settings, dict([*spines.items()][:1]))
+    charged = charge(root, wait_for=spines.values())
+
+    # What a universe is held to may be the release of others, which then come first.
+    waves = universe_waves(settings)
+    constrained: dict[str, Future] = {}
+    for universe in waves[0]:
+        with stage("constraints", f"{universe} constraints"):
+            constrained[universe] = constrain.submit(root, universe, wait_for=[spines[universe]])
+    measured: dict[tuple[str, str], list[Future]] = {}
+    for universe in (one for one in universes if not settings.is_on_demand(one)):
+        for geolevel, shards in shards_by_geolevel(run, universe).items():
+            with stage("measure", f"{universe} measure {geolevel}"):
+                measured[universe, geolevel] = [
+                    measure.submit(root, universe, geolevel, shard.name, wait_for=[charged])
+                    for shard in shards
+                ]
+    finish()
+
+    predicted = predict_accuracy(run, settings, spines)
+    posterior, margin_files = list[Future](), list[Future]()
+    estimated: dict[str, list[Future]] = {}
+    for wave in waves:
+        for universe in (one for one in wave if one not in constrained):
+            with stage("constraints", f"{universe} constraints"):
+                constrained[universe] = constrain.submit(
+                    root, universe, wait_for=[spines[universe]]
+                )
+        finish()
+        if len(constrained) == len(universes):
+            # Estimates behind the margins read what every universe is held to.
+            facts = [*constrained.values(), *chain(*measured.values())]
+            posterior, margin_files = begin_margins(run, settings, facts)
+        estimated |= estimate_universes(run, settings, wave, measured, constrained)
+
+    written = write_release(run, settings, estimated, posterior, margin_files)
+    compared = compare_with_input(run, settings, predicted, estimated)
+    finish([*written, *losses, *posterior, *margin_files, *predicted.values()])
+    check_and_release(run, settings, spines, written, compared)
+
+
+def read_input(run: RunDirectory, settings: TopdownSettings) -> Future:
+    """Submit the stages that read the input; persons in several files are counted side by side."""
+    root, counted = str(run.root), []
+    numbers = range(n_counting_tasks(run, settings))
+    if numbers:
+        with stage("ingest", "ingest addresses"):
+            addresses = read_addresses.submit(root)
+        with stage("ingest", "ingest persons"):
+            counted = [count_persons.submit(root, n, wait_for=[addresses]) for n in numbers]
+    with stage("ingest"):
+        return ingest.submit(root, wait_for=counted)
+
+
+topdown = flow_of_product(
     TOPDOWN,
+    stages,
     "Releases microdata of persons and housing units, and redistricting tables, by the TopDown "
     f"Algorithm. {CHARGED_FIRST}",
 )

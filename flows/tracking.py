@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterable
 from dataclasses import asdict
+from typing import Any
 
-from ..tasks.products.order import Aside, Call, Wave
+from prefect import Task as Step
+
 from ..tasks.runs.directory import RunDirectory
 from ..tasks.runs.handles import Artifact
 from ..tasks.runs.metering import Work
@@ -15,7 +18,7 @@ from ..tasks.runs.work import Began, Task, append
 from .runners import chosen_runner
 
 
-class Tracker:
+class WorkRecord:
     """Records the tasks of a run as they end."""
 
     def __init__(self, run: RunDirectory, runner: RunnerSettings) -> None:
@@ -24,32 +27,38 @@ class Tracker:
         self._began: Began | None = Began(
             time.time(), chosen_runner(runner), runner.workers, cores or 1
         )
-        self._waves = 0
-        self._begun: dict[str, dict] = {}
+        self._wave = 0
+        self._begun: dict[Any, dict[str, Any]] = {}
 
-    def begin(self, wave: Wave) -> None:
-        """A wave is about to be submitted."""
-        begun = round(time.time(), 3)
-        here = {one for calls in wave.values() for one in calls}
-        for stage, calls in wave.items():
-            for one in calls:
-                facts = {
-                    "name": one.name,
-                    "stage": stage,
-                    "step": one.step.name,
-                    "wave": self._waves,
-                    "aside": isinstance(wave, Aside),
-                    "after": tuple(before.name for before in one.after if before in here),
-                    "begun": begun,
-                }
-                self._begun.setdefault(one.name, facts)
-        self._waves += 1
+    def begin(
+        self,
+        future: Any,
+        step: Step[..., Any],
+        keys: Iterable[Any],
+        before: Iterable[Any],
+        **facts: Any,
+    ) -> None:
+        """A task was submitted: the call of a step with keys, after the tasks of `before`; `facts`
+        are its stage, and whether that is aside."""
+        same = [self._begun[one] for one in before if self._begun[one]["wave"] == self._wave]
+        self._begun[future] = {
+            "name": " ".join([step.name, *map(str, keys)]),
+            "step": step.name,
+            "wave": self._wave,
+            "after": tuple(one["name"] for one in same),
+            "begun": round(time.time(), 3),
+            **facts,
+        }
 
-    def ended(self, one: Call, artifact: Artifact) -> None:
-        """A call of a begun wave has made an artifact."""
+    def close_wave(self) -> None:
+        """The flow waits for what it has submitted so far."""
+        self._wave += 1
+
+    def end(self, future: Any, artifact: Artifact) -> None:
+        """A task has made an artifact."""
         work = artifact.work or Work(round(time.time() - artifact.seconds, 3), 0.0, "")
         task = Task(
-            **self._begun[one.name],
+            **self._begun[future],
             **asdict(work),
             ended=round(time.time(), 3),
             seconds=artifact.seconds,

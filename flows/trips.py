@@ -1,12 +1,90 @@
-"""The trips flow: from a table of origins and destinations, or any tree, to a released table."""
+"""The trips flow: from a table of origins and destinations, or any tree, to a released table.
+
+    ingest -> ledger -> for every level: cut, measure, estimate -> combine
+           -> table -> checks -> release -> report
+
+A top-down mechanism measures a level once the level above is estimated. Where all nodes are
+measured whatever the noise, the levels are measured side by side, and where measurements are
+combined, that comes after all of them.
+"""
 
 from __future__ import annotations
 
-from ..tasks.trips.product import TRIPS
-from .entry import CHARGED_FIRST, flows_of
+from collections.abc import Iterable, Sequence
 
-trips, trips_stages = flows_of(
+from ..tasks.runs.directory import ONLY_SHARD, RunDirectory
+from ..tasks.trips.estimation.steps import combine, estimate
+from ..tasks.trips.ingest.files import plan_of
+from ..tasks.trips.ingest.steps import ingest
+from ..tasks.trips.measurement.files import read_cuts
+from ..tasks.trips.measurement.steps import cut, measure
+from ..tasks.trips.paths import level_folder
+from ..tasks.trips.product import TRIPS
+from ..tasks.trips.release.steps import write_table
+from ..tasks.trips.settings import TripsSettings
+from ..tasks.trips.workload.mechanisms import FULL_INFORMATION
+from .entry import CHARGED_FIRST, flow_of_product
+from .stages import Future, charge, finish, release, stage
+
+
+def stages(run: RunDirectory, settings: TripsSettings) -> None:
+    """Submit the stages of a run."""
+    root = str(run.root)
+    with stage("ingest"):
+        ingested = ingest.submit(root)
+    finish()  # The plan has the levels.
+    table = tree_to_table(run, settings, [ingested])
+    release(root, wait_for=[table])
+
+
+def tree_to_table(
+    run: RunDirectory, settings: TripsSettings, wait_for: Iterable[Future] = ()
+) -> Future:
+    """Submit the stages from an ingested tree to the table that is to be checked."""
+    root, plan = str(run.root), plan_of(run, settings)
+    before = [charge(root, wait_for)]
+    if plan.mechanism == FULL_INFORMATION and plan.measures_all:
+        before = measure_levels(run, plan.levels, before)
+    else:
+        for level in sorted({*plan.levels, *plan.inferred}):
+            shards = [ONLY_SHARD]
+            if level not in plan.inferred:
+                before = measure_levels(run, [level], before)
+                shards = [shard.name for shard in read_cuts(run, level).shards]
+            with stage("estimate", f"estimate {level_folder(level)}"):
+                before = [estimate.submit(root, level, name, wait_for=before) for name in shards]
+            finish()
+    if plan.mechanism == FULL_INFORMATION:
+        with stage("combine"):
+            before = [combine.submit(root, wait_for=before)]
+    with stage("table"):
+        return write_table.submit(root, wait_for=before)
+
+
+def measure_levels(
+    run: RunDirectory, levels: Sequence[int], wait_for: Sequence[Future]
+) -> list[Future]:
+    """Cut levels whose parents are known into shards, and measure them side by side."""
+    root = str(run.root)
+    cuts = {}
+    for level in levels:
+        with stage("cut", f"cut {level_folder(level)}"):
+            cuts[level] = cut.submit(root, level, wait_for=wait_for)
+    finish()
+    measured: list[Future] = []
+    for level, made in cuts.items():
+        with stage("measure", f"measure {level_folder(level)}"):
+            measured += [
+                measure.submit(root, level, shard.name, wait_for=[made])
+                for shard in read_cuts(run, level).shards
+            ]
+    finish()
+    return measured
+
+
+trips = flow_of_product(
     TRIPS,
+    stages,
     "Releases origin/destination tables, or any table that forms a tree, by InfTDA. "
     + CHARGED_FIRST,
 )

@@ -15,10 +15,8 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 import pandas as pd
-from prefect import flow
 
 from ..tasks.pages.document import Block, Table
-from ..tasks.products.order import call
 from ..tasks.products.product import Product
 from ..tasks.products.registry import check_input_of, costs_of, fits_of, refuse_any
 from ..tasks.products.searched import Losses
@@ -32,35 +30,29 @@ from ..tasks.tune.report import ERRORS, VARIANTS, release_settings, write_tuning
 from ..tasks.tune.settings import Criterion, TuneSettings
 from ..tasks.tune.steps import prepare, read_tuning_data, replicate
 from ..tasks.tune.trials import TrialOutcome, new_trial, values_of
-from .entry import settings_flow
-from .order import run_submitted
-from .results import show_result
-from .running import entered, stages_run_name
+from .entry import flow_of_product
+from .stages import finish, stage
 from .tune_settings import AnyTuneSettings
 
 
-@flow(name="tune-stages", flow_run_name=stages_run_name, persist_result=False)
-def tune_stages(run_directory: str) -> str:
-    """The whole search; finished replicates are reused. Returns the release's folder."""
-    with entered(run_directory, AnyTuneSettings) as (run, settings):
-        run_submitted(run, [{"ingest": [call(read_tuning_data)]}])
-        search = _Search(run, settings)
-        found = {
-            name: outcome
-            for name in settings.choices
-            if (outcome := search.best_of(name)) is not None
-        }
-        if found:
-            release_settings(run, settings, found)
-        write_tuning_report(run, settings, [*search.outcomes.values()], found)
-        if not found:
-            raise CheckFailed(
-                f"No variant meets the criterion that {described(settings.criterion)}; raise "
-                "search.highest, and an epsilon that the search keeps to, or relax the criterion. "
-                f"The trials are in {run.report}."
-            )
-        show_result(run, settings)
-    return str(run.release)
+def stages(run: RunDirectory, settings: AnyTuneSettings) -> None:
+    """Submit the stages of a search, trial by trial; finished replicates are reused."""
+    with stage("ingest"):
+        read_tuning_data.submit(str(run.root))
+    finish()
+    search = _Search(run, settings)
+    found = {
+        name: outcome for name in settings.choices if (outcome := search.best_of(name)) is not None
+    }
+    if found:
+        release_settings(run, settings, found)
+    write_tuning_report(run, settings, [*search.outcomes.values()], found)
+    if not found:
+        raise CheckFailed(
+            f"No variant meets the criterion that {described(settings.criterion)}; raise "
+            "search.highest, and an epsilon that the search keeps to, or relax the criterion. "
+            f"The trials are in {run.report}."
+        )
 
 
 @dataclass
@@ -127,9 +119,12 @@ class _Search:
         if trial.name in self.outcomes:
             return self.outcomes[trial.name]
         seeds = range(1, self.settings.search.replicates + 1)
-        prepared = call(prepare, trial.name)
-        replicates = [call(replicate, trial.name, seed, after=[prepared]) for seed in seeds]
-        run_submitted(self.run, [{f"trial {trial.name}": [prepared, *replicates]}])
+        root = str(self.run.root)
+        with stage("trial", f"trial {trial.name}"):
+            prepared = prepare.submit(root, trial.name)
+            for seed in seeds:
+                replicate.submit(root, trial.name, seed, wait_for=[prepared])
+        finish()
         mean, error = values_of(self.run, trial.name, seeds)
         met = is_met(mean, self.settings.criterion)
         self.outcomes[trial.name] = TrialOutcome(trial, mean, error, met)
@@ -210,8 +205,9 @@ PRODUCT: Product = Product(
     summary=summary,
 )
 
-tune = settings_flow(
+tune = flow_of_product(
     PRODUCT,
+    stages,
     "Searches for the smallest budget that meets a criterion, on data that may be "
     "disclosed. It releases no data, but settings that are ready to run.",
 )

@@ -395,8 +395,7 @@ def own_server(tmp_path: Path, real_server: PrefectServer) -> Iterator[PrefectSe
 @pytest.fixture(scope="session")
 def run_groups():
     """Function that runs a group-sizes settings file up to its checks, without a Prefect server."""
-    from spineflow.flows.order import called
-    from spineflow.tasks.group_sizes.order import order
+    from spineflow.flows.running import call_stages
     from spineflow.tasks.group_sizes.settings import GroupSizesSettings
     from spineflow.tasks.runs.directory import RunDirectory, start_run
     from spineflow.tasks.runs.settings_files import dump_settings, load_settings
@@ -414,7 +413,7 @@ def run_groups():
             stamp=settings.stamp,
         )
         with judged_once():
-            assert any("tables" in wave for wave in called(run, order(run, settings)))
+            call_stages(run, settings, until="tables")
         return run, settings
 
     return run
@@ -445,8 +444,7 @@ def measured_groups(groups_input: Path, tmp_path_factory: pytest.TempPathFactory
     """
     from functools import cache
 
-    from spineflow.flows.order import called
-    from spineflow.tasks.detailed_groups.order import order
+    from spineflow.flows.running import call_stages
     from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
     from spineflow.tasks.runs.directory import RunDirectory, start_run
     from spineflow.tasks.runs.settings_files import dump_settings, load_settings
@@ -472,7 +470,7 @@ def measured_groups(groups_input: Path, tmp_path_factory: pytest.TempPathFactory
             stamp=settings.stamp,
         )
         with judged_once():
-            assert any("stage 2" in wave for wave in called(run, order(run, settings)))
+            call_stages(run, settings, until="stage 2")
         return run, settings
 
     return measure

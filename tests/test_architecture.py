@@ -57,7 +57,7 @@ STAGES = (
     {"intervals", "release"},
     {"checks"},
     {"design", "trials", "protected"},
-    {"order", "fits", "shown"},
+    {"fits", "shown"},
     {"product"},
 )
 """The folders and modules of a product; each imports from its own set and those before it."""

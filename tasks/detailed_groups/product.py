@@ -19,7 +19,6 @@ from ..pages.document import Block, Section, Table
 from ..pages.numbers import shown_epsilon
 from ..products.budget import Cost
 from ..products.comparison import read_errors
-from ..products.order import Order
 from ..products.privacy_curves import exactly
 from ..products.product import Accuracy, Figures, Product, Shown, noted
 from ..runs.directory import RunDirectory
@@ -168,13 +167,6 @@ def write_targets(settings: DetailedGroupsSettings, folder: Path) -> tuple[Path,
     return write_target_counts(folder, counts)
 
 
-def order(run: RunDirectory, settings: DetailedGroupsSettings) -> Order:
-    """The order of the steps; see `detailed_groups.order`."""
-    from .order import order  # Prefect takes 1.3 s, of which a budget needs nothing.
-
-    return order(run, settings)
-
-
 DETAILED_GROUPS: Product = Product(
     settings=DetailedGroupsSettings,
     costs=costs,
@@ -186,7 +178,6 @@ DETAILED_GROUPS: Product = Product(
     curves=lambda settings: curves_of(
         parameters_of(settings), read_specification(settings.input.parameters)
     ),
-    order=order,
     plan=plan_of_run,
     measurement_files=measurement_files,
     notes=redundant_spending_of_run,
@@ -233,13 +224,6 @@ def household_summary(run: RunDirectory, settings: DetailedHouseholdsSettings) -
     return _summary(f"{measured:,} tables of groups", tidy, household_plan(parameters))
 
 
-def order_of_households(run: RunDirectory, settings: DetailedHouseholdsSettings) -> Order:
-    """The order of the steps for households; see `detailed_groups.order`."""
-    from .order import order_of_households  # Prefect takes 1.3 s, of which a budget needs nothing.
-
-    return order_of_households(run, settings)
-
-
 DETAILED_HOUSEHOLDS: Product = Product(
     settings=DetailedHouseholdsSettings,
     costs=household_budget.costs,
@@ -250,7 +234,6 @@ DETAILED_HOUSEHOLDS: Product = Product(
     curves=lambda settings: household_budget.curves_of(
         household_ingest.parameters_of(settings), read_specification(settings.input.parameters)
     ),
-    order=order_of_households,
     plan=measured_households.plan_of_run,
     measurement_files=measured_households.measurement_files,
     checks=lambda run, settings: run_household_checks(

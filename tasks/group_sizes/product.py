@@ -5,7 +5,6 @@ from __future__ import annotations
 from ...validation.group_sizes.run_checks import run_checks
 from ..pages.document import Block
 from ..products.comparison import read_errors
-from ..products.order import Order
 from ..products.product import Accuracy, Figures, Product
 from ..runs.directory import RunDirectory
 from .checks.accuracy import FIGURES, KEYS, facts_of_run, write_accuracy
@@ -38,13 +37,6 @@ def summary(run: RunDirectory, settings: GroupSizesSettings) -> tuple[str, ...]:
     )
 
 
-def order(run: RunDirectory, settings: GroupSizesSettings) -> Order:
-    """The order of the steps; see `group_sizes.order`."""
-    from .order import order  # Prefect takes 1.3 s, of which a budget needs nothing.
-
-    return order(run, settings)
-
-
 GROUP_SIZES: Product = Product(
     settings=GroupSizesSettings,
     costs=costs,
@@ -53,7 +45,6 @@ GROUP_SIZES: Product = Product(
     needed=lambda settings, target, margin: needed_budget(public_plan(settings), target, margin),
     needed_at_once=lambda settings, wanted: needed_split(public_plan(settings), wanted),
     curves=lambda settings: curves_of(public_plan(settings)),
-    order=order,
     plan=plan_of_run,
     measurement_files=measurement_files,
     checks=lambda run, settings: run_checks(

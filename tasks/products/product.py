@@ -1,8 +1,8 @@
 """What a product is: one record, which the command line, flows, library, `products`, `tune` read.
 
 A product is made in the module `product` of its folder, out of functions of its stages, and is
-found by its name (`registry`). Prefect is imported with the order of steps, when that is asked for,
-so that commands that run nothing start fast.
+found by its name (`registry`). Its flow stands in `flows/`: Prefect is imported when that is asked
+for, so that commands that run nothing start fast.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from ..tables.findings import InputCheck
     from .certificate import Facts
     from .comparison import Compared
-    from .order import Order
     from .plan import Plan
     from .privacy_curves import Curves
 
@@ -42,7 +41,7 @@ class Accuracy:
     """How a release is compared with its truth; what comes out is as confidential as the input.
 
     read : the errors of a run by what they are of; None if they are gone.
-    write : compares and keeps the errors; None where a step of the order does.
+    write : compares and keeps the errors; None where a step of its own does.
     truth : the confidential files that it is compared with, as long as they are all there.
     in_brief : the errors in a small table, for the page of a run; None if nothing tells.
     """
@@ -101,13 +100,13 @@ class Product:
     curves of its parts, None where nothing is guaranteed. `of_parts` are the settings of the
     products that a run is made of, by their names in it; all of this is then asked of each.
 
-    *The run.* `order` gives the steps wave by wave: ingest first, which writes what is public and
-    what is confidential in folders of their own; then the charge, before any noise is drawn;
-    measurement, estimation, the tables; and the steps of `release.steps`, which check, release and
-    report. None where what comes next is decided on the way. `plan` is what the run measures and
-    guarantees, once its input is read: it recomputes the loss by independent code and raises
-    BudgetRefused. `measurement_files` are all files of noisy answers, there yet or not.
-    `notes` are sentences on what is about to be measured to no avail.
+    *The run.* Its stages stand in the product's module of `flows/`: ingest first, which writes what
+    is public and what is confidential in folders of their own; then the charge, before any noise is
+    drawn; measurement, estimation, the tables; and the steps of `release.steps`, which check,
+    release and report. `plan` is what the run measures and guarantees, once its input is read: it
+    recomputes the loss by independent code and raises BudgetRefused. `measurement_files` are all
+    files of noisy answers, there yet or not. `notes` are sentences on what is about to be measured
+    to no avail.
 
     *Its end.* `checks` are the outcomes of checks that share no code with what they check; a
     release appears once all have passed. `facts` is what the certificate says besides the plan.
@@ -132,7 +131,6 @@ class Product:
     needed_at_once: Callable[[Any, Mapping[str, int]], str | None] | None = None
     curves: Callable[[Any], Curves | None] = lambda settings: None
     of_parts: Callable[[Any], Mapping[str, ProductSettings]] = lambda settings: {}
-    order: Callable[[RunDirectory, Any], Order] | None = None
     plan: Callable[[RunDirectory, Any], Plan] | None = None
     measurement_files: Callable[[RunDirectory, Any], Sequence[Path]] = lambda run, settings: ()
     notes: Callable[[RunDirectory, Any], Sequence[str]] = lambda run, settings: ()
@@ -254,8 +252,8 @@ class Product:
 
 def shown_plan(run: RunDirectory, stages: Collection[str]) -> Iterator[Shown]:
     """The noise of every measure, once the plan is written."""
+    from ..runs.directory import LEDGER
     from .budget import noise_table
-    from .order import LEDGER
     from .plan import plan_file, read_plan
 
     if LEDGER in stages and plan_file(run).exists():

@@ -48,6 +48,12 @@ DERIVED = (
 )
 """What can be made again from measurements, invariants, public geography and public input."""
 
+INGEST = "ingest"
+"""The stage whose facts are the digests of the input."""
+
+LEDGER = "ledger"
+"""The stage that charges; noise is drawn after it."""
+
 LOCK = ".lock"
 """File that is locked while a process works on the run; it names that process."""
 
@@ -175,8 +181,11 @@ class RunDirectory:
         """Set top-level facts; only the process that holds the lock calls this."""
         self.write_manifest({**self.read_manifest(), **facts})
 
-    def record_stages(self, stages: Mapping[str, Sequence[Artifact]]) -> None:
-        """Enter finished stages with their artifacts' digests and seconds of work."""
+    def record_stages(
+        self, stages: Mapping[str, Sequence[Artifact]], order: Sequence[str] = ()
+    ) -> None:
+        """Enter finished stages with their artifacts' digests and seconds of work; stages named in
+        `order` stand in it, after all others."""
         manifest = self.read_manifest()
         for stage, artifacts in stages.items():
             known = manifest["stages"].get(stage, {})
@@ -188,6 +197,9 @@ class RunDirectory:
                 else round(sum(artifact.seconds for artifact in artifacts), 3),
                 "digests": {artifact.path: artifact.digest for artifact in artifacts},
             }
+        entered = manifest["stages"]
+        names = sorted(entered, key=lambda name: order.index(name) if name in order else -1)
+        manifest["stages"] = {name: entered[name] for name in names}
         self.write_manifest(manifest)
 
     @contextmanager

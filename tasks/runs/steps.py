@@ -6,14 +6,12 @@ import functools
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from prefect import Task, task
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State, TaskRun
-from prefect.futures import PrefectFuture
 from prefect.states import Completed
 
 from .charged_files import digest_of, refuse_altered
@@ -39,8 +37,8 @@ OF_A_DISK = 2
 Model = type[ProductSettings] | Callable[[RunDirectory], type[ProductSettings]]
 """The model of a run's settings, or what tells it of the run."""
 
-_MADE_BEFORE = "made_before"
-"""Attribute of a task's function: the model of its settings, and what tells where its file is."""
+_MADE_AT = "made_at"
+"""Attribute of a task's function: the path of the file that it makes, of the same arguments."""
 
 
 def opened(run_root: str | Path, model: Model) -> tuple[RunDirectory, ProductSettings]:
@@ -121,66 +119,29 @@ def step(
                 return Completed(name="Reused", message="made by an earlier attempt", data=artifact)
             return artifact
 
-        run_step.__dict__[_MADE_BEFORE] = (model, made_at)
+        run_step.__dict__[_MADE_AT] = made_at
         run_step.__dict__["__signature__"] = _signature(function)
-        return _task_of(run_step, name, run_name, retried=retried)
+        return task(
+            name=name,
+            task_run_name=run_name,
+            cache_policy=NO_CACHE,
+            persist_result=False,
+            retries=len(RETRY_SECONDS) if retried else 0,
+            retry_delay_seconds=list(RETRY_SECONDS) if retried else 0,
+            retry_condition_fn=_storage_may_recover if retried else None,
+        )(run_step)
 
     return decorate
 
 
-def _task_of(
-    function: Callable[..., Any], name: str, run_name: str, *, retried: bool
-) -> Task[..., Any]:
-    """The task that calls a function, tried again after storage errors or not."""
-    as_task = task(
-        name=name,
-        task_run_name=run_name,
-        cache_policy=NO_CACHE,
-        persist_result=False,
-        retries=len(RETRY_SECONDS) if retried else 0,
-        retry_delay_seconds=list(RETRY_SECONDS) if retried else 0,
-        retry_condition_fn=_storage_may_recover if retried else None,
-    )
-    return as_task(function)
-
-
-def _perform_together(
-    run_root: str, of: str, keys: Sequence[tuple[Any, ...]], what: str
-) -> list[Artifact] | State:
-    """Perform small calls of a step one after the other; `of` is its module and name, `what` are
-    the calls in words. Returns their artifacts."""
-    module, _, name = of.partition(":")
-    perform = getattr(import_module(module), name).fn
-    ends = [perform(run_root, *own) for own in keys]
-    artifacts: list[Any] = [end.data if isinstance(end, State) else end for end in ends]
-    if all(artifact.reused for artifact in artifacts):
-        return Completed(name="Reused", message="made by an earlier attempt", data=artifacts)
-    return artifacts
-
-
-def submit_together(
-    step: Task, run_root: str, keys: Sequence[tuple[Any, ...]], wait_for: Sequence[PrefectFuture]
-) -> PrefectFuture:
-    """Submit small calls of a step as one task, which is tried again as the step is."""
-    as_task = _task_of(_perform_together, step.name, "{what}", retried=step.retries > 0)
-    of = f"{step.fn.__module__}:{step.fn.__name__}"
-    what = f"{step.name} {', '.join(' '.join(map(str, own)) for own in keys)}"
-    submitted: PrefectFuture = as_task.submit(run_root, of, list(keys), what, wait_for=wait_for)
-    return submitted
-
-
-def made_before(step: Task, run_root: str, keys: Sequence[tuple[Any, ...]]) -> list[Path | None]:
-    """Of calls of a step, by their keys, the file that an earlier attempt has made; None if none
-    has, or if the step does not say where that would be.
-
-    Raises as `opened`.
-    """
-    model, made_at = step.fn.__dict__[_MADE_BEFORE]
-    if made_at is None:
-        return [None] * len(keys)
-    run, settings = opened(run_root, model)
-    paths = (made_at(run, settings, *one) for one in keys)
-    return [path if path.exists() else None for path in paths]
+def made_before(
+    step: Task[..., Any], run: RunDirectory, settings: ProductSettings, keys: Sequence[Any]
+) -> Path | None:
+    """The file that an earlier attempt at a call of a step has made; None if none has, or if the
+    step does not say where that would be."""
+    made_at = step.fn.__dict__.get(_MADE_AT)
+    path = None if made_at is None else made_at(run, settings, *keys)
+    return path if path is not None and path.exists() else None
 
 
 def _signature(function: Callable[..., Made]) -> inspect.Signature:

@@ -6,7 +6,6 @@ from pyarrow import parquet
 
 from ...validation.supplemental_dhc.run_checks import run_checks
 from ..products.comparison import read_errors
-from ..products.order import Order
 from ..products.product import Accuracy, Figures, Product
 from ..runs.directory import RunDirectory
 from .checks.accuracy import FIGURES, KEYS, facts_of_run, write_accuracy
@@ -29,20 +28,12 @@ def summary(run: RunDirectory, settings: SupplementalDhcSettings) -> tuple[str, 
     return (f"{rows:,} rows of PH1 to PH8; {regions}", f"{loss_text(plan)}, {NEIGHBORS}")
 
 
-def order(run: RunDirectory, settings: SupplementalDhcSettings) -> Order:
-    """The order of the steps; see `supplemental_dhc.order`."""
-    from .order import order  # Prefect takes 1.3 s, of which a budget needs nothing.
-
-    return order(run, settings)
-
-
 SUPPLEMENTAL: Product = Product(
     settings=SupplementalDhcSettings,
     costs=costs,
     check_input=check_households,
     needed=lambda settings, target, margin: needed_budget(public_plan(settings), target, margin),
     curves=lambda settings: curves_of(public_plan(settings)),
-    order=order,
     plan=plan_of_run,
     measurement_files=measurement_files,
     checks=lambda run, settings: run_checks(

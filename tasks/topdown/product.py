@@ -12,9 +12,7 @@ from ..pages.document import NONE, Block, Section, Table
 from ..pages.numbers import decimal, shown_bound, shown_delta, shown_epsilon, shown_rho
 from ..products.budget import Cost, shown_margin
 from ..products.comparison import read_errors
-from ..products.order import Order
 from ..products.product import Accuracy, Product, noted
-from ..runs.directory import RunDirectory
 from ..runs.errors import InputRefused, refused
 from .checks.accuracy.report import errors_of_totals
 from .checks.accuracy.run import write_comparison
@@ -146,13 +144,6 @@ def needed(settings: TopdownSettings, target: str, margin: int) -> str:
     )
 
 
-def order(run: RunDirectory, settings: TopdownSettings) -> Order:
-    """The order of the steps; see `topdown.order`."""
-    from .order import order  # Prefect takes 1.3 s, of which a budget needs nothing.
-
-    return order(run, settings)
-
-
 TOPDOWN: Product = Product(
     settings=TopdownSettings,
     costs=costs_with_sizes,
@@ -163,7 +154,6 @@ TOPDOWN: Product = Product(
     fits=fits,
     needed=needed,
     curves=curves_of_run,
-    order=order,
     plan=plan_within_memory,
     measurement_files=measurement_files,
     notes=redundant_spending_of_run,
@@ -178,13 +168,6 @@ TOPDOWN: Product = Product(
 )
 
 
-def order_of_estimate(run: RunDirectory, settings: EstimateSettings) -> Order:
-    """The order of the steps from published measurements; see `topdown.order`."""
-    from .order import order_of_estimate  # Prefect takes 1.3 s, of which a budget needs nothing.
-
-    return order_of_estimate(run, settings)
-
-
 ESTIMATE: Product = Product(
     settings=EstimateSettings,
     costs=costs,
@@ -192,7 +175,6 @@ ESTIMATE: Product = Product(
     refuse=refuse_estimate,
     fits=fits_measurements,
     needed=needed,
-    order=order_of_estimate,
     plan=plan_of_estimate,
     checks=outcomes_of_pieces,
     facts=lambda run, settings: facts_of(settings),

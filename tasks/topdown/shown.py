@@ -52,15 +52,15 @@ def shown(run: RunDirectory, settings: TopdownSettings, stages: Collection[str])
     """Budgets, geounits, solves and errors, as they are known."""
     if not stages:
         yield from _budgets(settings)
-    if any(stage.endswith(" constraints") for stage in stages):
-        for universe in settings.run.universes:
+    for universe in settings.run.universes:
+        if f"{universe} constraints" in stages:
             spine = spine_of(run, universe)
             rows = tuple(
                 (level.name, len(level), int(level.bypassed.sum())) for level in spine.geolevels
             )
             table = Table(("geolevel", "geounits", "bypassed"), rows)
             yield Shown(f"geounits-{universe}", f"{spine.kind} spine", table)
-    if any(stage.endswith("microdata") for stage in stages):
+    if f"{settings.run.universes[0]} microdata" in stages:
         about = "Every least-squares and rounding problem, by how it ended"
         yield Shown("solver-outcomes", about, narrow_solves(solves_table(run)))
     if stages == END:

@@ -13,7 +13,6 @@ from ..products import budget
 from ..products.budget import Cost
 from ..products.certificate import Facts
 from ..products.comparison import read_errors
-from ..products.order import Order
 from ..products.product import Accuracy, Caution, Figures, Product
 from ..runs.directory import RunDirectory
 from .checks.accuracy import ACCURACY, FIGURES, KEYS, facts_of_run, write_accuracy
@@ -78,13 +77,6 @@ def _cautions(settings: TripsSettings, total: int | None) -> Iterator[Caution]:
         yield Caution(sentence)
 
 
-def order(run: RunDirectory, settings: TripsSettings) -> Order:
-    """The order of the steps; see `trips.order`."""
-    from .order import order  # Prefect takes 1.3 s, of which a budget needs nothing.
-
-    return order(run, settings)
-
-
 TRIPS: Product = Product(
     settings=TripsSettings,
     costs=costs,
@@ -94,7 +86,6 @@ TRIPS: Product = Product(
     needed=lambda settings, target, margin: needed_budget(public_plan(settings), target, margin),
     needed_at_once=lambda settings, wanted: needed_split(public_plan(settings), wanted),
     curves=lambda settings: curves_of(public_plan(settings), settings.contribution),
-    order=order,
     plan=plan_of_run,
     measurement_files=measurement_files,
     checks=lambda run, settings: run_checks(

@@ -40,11 +40,12 @@ from unittest import mock
 from prefect.settings import PREFECT_API_URL, temporary_settings
 from spineflow.flows.cli import _quieten
 from spineflow.flows.cli import main as spineflow
-from spineflow.flows.order import called
-from spineflow.flows.running import prepare
+from spineflow.flows.running import call_stages, prepare
+from spineflow.flows.stages import Stopped
 from spineflow.tasks.ledger.caps import Caps, set_caps
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.products.registry import OF_ONE_INPUT, TOGETHER, product
+from spineflow.tasks.runs.damage import record_files
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import SpineflowError
 
@@ -148,11 +149,15 @@ class Office:
         settings = product(name).load(file)
         run = prepare(settings, self.world / name)
         wanted = dict(MOMENTS.get(name, {"ledger": CHARGED, "checks": CHECKED}))
-        for wave in called(run, product(name).order(run, settings)):
-            for stage in [stage for stage in wave if stage in wanted]:
+
+        def ended(stage: str) -> None:
+            if stage in wanted:
+                record_files(run)
                 self._keep(name, wanted.pop(stage))
             if not wanted:
-                break
+                raise Stopped
+
+        call_stages(run, settings, ended=ended)
 
     def _cut_short(self, name: str, file: Path) -> None:
         """Run a product until it would make its release, and keep the world as it is then."""

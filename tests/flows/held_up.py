@@ -22,11 +22,11 @@ WENT_ON, HELD = "went on", "held"
 HELD_UP = """
 import sys, time
 from pathlib import Path
-import spineflow.flows.order as order
+from spineflow.flows.stages import Stages
 from spineflow.tasks.runs.stores import StoreFile
 
 stage, folder, more = sys.argv[1], Path(sys.argv[2]), sys.argv[3]
-entered, read = order.enter, StoreFile.read
+entered, read = Stages._enter, StoreFile.read
 
 def hold():
     (folder / "held").touch()
@@ -34,9 +34,9 @@ def hold():
         time.sleep(0.05)
     exec(more, globals())
 
-def enter(run, stages):
-    entered(run, stages)
-    if any(stage in name for name in stages):
+def enter(stages, name, artifacts):
+    entered(stages, name, artifacts)
+    if stage in name:
         hold()
 
 def read_held(file, size=-1):
@@ -44,7 +44,7 @@ def read_held(file, size=-1):
         hold()
     return read(file, size)
 
-order.enter, StoreFile.read = enter, read_held
+Stages._enter, StoreFile.read = enter, read_held
 from spineflow.flows.cli import main
 sys.exit(main(sys.argv[4:]))
 """

@@ -13,13 +13,14 @@ from uuid import UUID, uuid4
 
 import pytest
 from prefect import Task
-from prefect.context import SettingsContext, get_settings_context
+from prefect.context import FlowRunContext, SettingsContext, get_settings_context
 from prefect.exceptions import UnfinishedRun
 from prefect.futures import PrefectConcurrentFuture, PrefectFuture
 from prefect.settings import PREFECT_API_URL, Settings
 from prefect.states import Failed, Pending
-from spineflow.flows import progress, results, running, servers
-from spineflow.flows.registry import stages_of
+from prefect.task_runners import TaskRunner
+from spineflow.flows import entry, progress, results, running, servers
+from spineflow.flows.registry import flow_of
 from spineflow.tasks.products.product import Product
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.settings import ProductSettings
@@ -146,7 +147,13 @@ def has_failed(future: PrefectFuture[Any]) -> bool:
 
 def run_flow_here(product: Product, run: RunDirectory, settings: ProductSettings) -> str:
     """Run the stages of any product as the function that its flow calls."""
-    return stages_of(product.name).fn(str(run.root))
+    # Of a flow that calls another, only Prefect would know.
+    outer = FlowRunContext.__var__.set(None)
+    try:
+        with running.in_force(run, settings):
+            return flow_of(product.name).fn(run_directory=str(run.root))
+    finally:
+        FlowRunContext.__var__.reset(outer)
 
 
 @contextmanager
@@ -163,19 +170,27 @@ def tasks_in_threads() -> Iterator[Shown]:
         ThreadPoolExecutor(2) as pool,
     ):
 
-        def submit(task: Task, *arguments: Any, wait_for: Sequence[Any] = ()) -> Any:
-            # Of a step its keys, of several that share a task those of all.
-            shown.submitted.append((task.name, *arguments[1:]))
+        class Threads(TaskRunner[Any]):
+            """Runs tasks in threads, of which no server hears."""
 
-            def perform() -> Any:
-                if any(has_failed(one) for one in wait_for):
-                    return Pending(name="NotReady")
-                try:
-                    return task.fn(*arguments)
-                except Exception as error:
-                    return Failed(data=error)
+            def duplicate(self) -> Any:
+                raise NotImplementedError
 
-            return PrefectConcurrentFuture(uuid4(), pool.submit(perform))
+            def submit(
+                self, task: Task, parameters: dict[str, Any], wait_for: Any = (), _: Any = None
+            ) -> Any:
+                arguments = [*parameters.values()]
+                shown.submitted.append((task.name, *arguments[1:]))
+
+                def perform() -> Any:
+                    if any(has_failed(one) for one in wait_for):
+                        return Pending(name="NotReady")
+                    try:
+                        return task.fn(*arguments)
+                    except Exception as error:
+                        return Failed(data=error)
+
+                return PrefectConcurrentFuture(uuid4(), pool.submit(perform))
 
         def keep_text(text: str, *, key: str, description: str) -> UUID:
             shown.texts[key] = text
@@ -186,7 +201,7 @@ def tasks_in_threads() -> Iterator[Shown]:
             return uuid4()
 
         start_no_server(patched)
-        patched.setattr(Task, "submit", submit)
+        patched.setattr(entry, "task_runner", lambda _: Threads())
         patched.setattr(results, "create_markdown_artifact", keep_text)
         patched.setattr(results, "create_table_artifact", keep_table)
         patched.setattr(progress, "create_markdown_artifact", keep_text)
@@ -194,6 +209,6 @@ def tasks_in_threads() -> Iterator[Shown]:
         patched.setattr(progress, "update_markdown", lambda _, text: update(text))
         patched.setattr(progress, "_pictures", {})
         patched.setattr(progress, "get_run_logger", partial(logging.getLogger, "spineflow.tests"))
-        for module in ("running", "products", "entry"):
+        for module in ("running", "products"):
             patched.setattr(f"spineflow.flows.{module}.run_stages", run_flow_here)
         yield shown

@@ -18,12 +18,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cache
-from itertools import takewhile
 from pathlib import Path
 from typing import Literal
 
-from spineflow.flows.order import called
-from spineflow.flows.running import prepare
+from spineflow.flows.running import call_stages, prepare
 from spineflow.tasks.ledger.caps import Caps, set_caps
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.products.registry import product
@@ -61,9 +59,7 @@ def template(folder: Path, files: dict[str, Path]) -> None:
         for name, file in files.items():
             settings = product(name).load(file)
             run = prepare(settings, folder / name)
-            waves = product(name).order(run, settings)
-            for _ in called(run, takewhile(lambda wave: "ledger" not in wave, waves)):
-                pass
+            call_stages(run, settings, before="ledger")
 
 
 @dataclass

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import tomllib
-from itertools import takewhile
 from pathlib import Path
 
 import tomli_w
-from spineflow.flows.order import run_in_process
-from spineflow.flows.running import prepare
+from spineflow.flows.running import call_stages, prepare
 from spineflow.tasks.detailed_groups.ingest.generate import generate_persons, generate_specification
 from spineflow.tasks.detailed_groups.workload.parameters import read_specification
 from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
@@ -117,8 +115,7 @@ def of_measurements(folder: Path, topdown: Path) -> Path:
     """Settings of a release from the measurements of a run of others, which is made here as far."""
     settings = product("topdown").load(topdown, ["workload.units.on_demand=false"])
     run = prepare(settings, folder / "measured")
-    waves = product("topdown").order(run, settings)
-    run_in_process(run, takewhile(lambda wave: "persons estimate US" not in wave, waves))
+    call_stages(run, settings, before=" estimate ")
     assert (run.root / "measurements" / "units" / "Block" / "dpqueries").exists()
     made = folder / "estimate.toml"
     made.write_text(

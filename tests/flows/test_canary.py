@@ -46,23 +46,23 @@ CANARIES = (*BROKEN.values(), MAFID, "canary115", "canary63", "73197319", "73,19
 FAILING_IN_TURN = """
 import importlib, json, sys, traceback
 import prefect
-from spineflow.flows import entry, order as flows, running
+from spineflow.flows import entry, running, stages, topdown_stages
 from spineflow.flows.cli import main
 from spineflow.tasks.runs import steps as frame
 from spineflow.tasks.topdown.checks import pieces
 from spineflow.tasks.topdown.release import margins
 
 name, sound, broken, root, quoted = sys.argv[1:]
-room = {"detailed-households": "detailed-groups"}.get(name, name).replace("-", "_")
-order = importlib.import_module(f"spineflow.tasks.{room}.order")
+own = importlib.import_module(f"spineflow.flows.{name.replace('-', '_')}")
+modules = [stages, own, *([topdown_stages] if name == "topdown" else [])]
 run = ("run", name, sound, "--run-dir", root)
-tables = [named for named in vars(order).values() if isinstance(named, dict)]
-further = [step for table in tables for step in table.values()]
-named = [*vars(order).values(), *further, running.copy_checked_release]
+named = [value for module in modules for value in vars(module).values()]
+named += [step for table in named if isinstance(table, dict) for step in table.values()]
+named += [running.copy_checked_release]
 unfailed = {task.fn.__wrapped__ for task in named if isinstance(task, prefect.Task)}
 published = running.copy_checked_release.fn.__wrapped__
 outcomes = dict.fromkeys((step.__name__ for step in unfailed), "not called")
-original, show_outcome, found_here = frame.opened, entry.show_outcome, flows.found_here
+original, show_outcome, submitted = frame.opened, entry.show_outcome, stages.Stages._submitted
 
 def ended(*arguments):
     try:
@@ -81,14 +81,12 @@ def opened(*arguments):
         run_now.add((step, called["keys"]))
     return original(*arguments)
 
-def found_without_tasks(run, calls):
-    if published not in unfailed:
-        return found_here(run, calls)
-    keys = {one: (one.step.fn.__wrapped__, one.keys) for one in calls}
-    known = {one: key for one, key in keys.items() if key in run_before}
-    for one, key in known.items():
-        made[key] = made.get(key) or flows.call_here(run, one)
-    return {one: made[key] for one, key in known.items()}
+def found_without_tasks(self, stage, task, parameters, before):
+    key = (task.fn.__wrapped__, tuple(parameters.values())[1:])
+    if published not in unfailed or key not in run_before:
+        return submitted(self, stage, task, parameters, before)
+    made[key] = made.get(key) or self._call(task, parameters, [])
+    return stages.Local(lambda: made[key])
 
 def failing_flow(*arguments):
     raise ValueError(quoted)
@@ -96,10 +94,9 @@ def failing_flow(*arguments):
 outcomes["input"] = ended("run", name, broken, "--run-dir", f"{root}-broken")
 # As of a nation: with results checked and compared, and margins written, by tasks of their own.
 pieces.BLOCKS_PER_PIECE, pieces.MOST_PIECES, margins.LEAST_APART = 16, 2, 1
-if hasattr(order, "universes_in_pieces"):
-    order.universes_in_pieces = lambda run, settings: dict.fromkeys(settings.run.universes, 1)
+topdown_stages.universes_in_pieces = lambda run, settings: dict.fromkeys(settings.run.universes, 1)
 frame.opened, entry.show_outcome = opened, failing_flow
-flows.found_here = found_without_tasks
+stages.Stages._submitted = found_without_tasks
 failing, run_now, run_before, made, rounds = set(), set(), set(), {}, 0
 
 def outcome_of_last_round():
@@ -280,30 +277,13 @@ def texts_of(database: Path) -> str:
         )
 
 
-OF_MEASUREMENTS = {
-    "read_measurements",
-    "read_geounits",
-    "read_geography_file",
-    "read_told_invariants",
-}
-"""Steps of `estimate`, whose order stands beside that of topdown."""
-
-OF_PERSONS = {
-    *("ingest", "count", "measure_totals", "measure_tables", "write_tables"),
-    *("suppress_groups", "add_marginals", "unify_coterminous", "suppress_alone"),
-}
-OF_HOUSEHOLDS = {
-    *("ingest_households", "count_households", "measure_households", "write_household_tables"),
-}
-"""Steps of detailed groups and of their households, whose orders stand beside each other."""
-
 ALWAYS = ("topdown", "trips")
 """Products that are tried in every run of the tests."""
 
 INPUTS = {
-    "topdown": (write_census, {"combine"} | OF_MEASUREMENTS),
-    "detailed-groups": (write_groups, {"suppress_alone"} | OF_HOUSEHOLDS),
-    "detailed-households": (write_householders, OF_PERSONS),
+    "topdown": (write_census, {"combine"}),
+    "detailed-groups": (write_groups, {"suppress_alone"}),
+    "detailed-households": (write_householders, set()),
     "group-sizes": (write_sizes, set()),
     "trips": (write_trips, {"combine"}),
     "supplemental-dhc": (write_people_in_households, set()),

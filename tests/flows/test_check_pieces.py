@@ -11,10 +11,12 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from spineflow.flows.order import call_here
+from spineflow.flows.running import call_stages
+from spineflow.flows.topdown_stages import check_and_release
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import CheckFailed
 from spineflow.tasks.runs.settings_files import frozen_settings
+from spineflow.tasks.runs.work import Task, read
 from spineflow.tasks.topdown.checks import pieces
 from spineflow.tasks.topdown.checks.pieces import (
     findings_file,
@@ -24,7 +26,6 @@ from spineflow.tasks.topdown.checks.pieces import (
     state_of_files,
     write_findings,
 )
-from spineflow.tasks.topdown.order import release_of
 from spineflow.tasks.topdown.product import TOPDOWN
 from spineflow.tasks.topdown.settings import TopdownSettings
 
@@ -195,16 +196,18 @@ def test_planted_defects_fail_in_the_same_words(made: Unchecked, unchecked: Unch
 
 def test_the_last_check_waits_for_all_pieces(unchecked: Unchecked) -> None:
     run, settings = unchecked
-    estimated = dict.fromkeys(settings.run.universes, ())
-    waves = list(release_of(run, settings, estimated, {}, {}, {}, {}))
-    *calls, last = next(wave["checks"] for wave in waves if "checks" in wave)
-    assert len(calls) == len(pieces_apart(run, settings))
-    assert set(calls) <= set(last.after)
-    assert all(call_here(run, one).reused for one in calls)
+
+    def checked() -> list[bool]:
+        """Whether the tasks of the checks had nothing left to do, the last one last."""
+        call_stages(run, settings, lambda *own: check_and_release(*own, {}, [], []), until="checks")
+        tasks = [one for one in read(run) if isinstance(one, Task) and one.stage == "checks"]
+        own = tasks[-len(pieces_apart(run, settings)) - 1 :]
+        assert own[-1].step == "check" and {one.name for one in own[:-1]} == {*own[-1].after}
+        return [one.reused for one in own]
+
+    *made, last = checked()
+    assert all(made) and not last
     findings_file(run, pieces_apart(run, settings)[0]).unlink()
-    made = [call_here(run, one) for one in calls]
-    assert [one.reused for one in made] == [False] + [True] * (len(calls) - 1)
-    assert made[0].digest
-    assert not call_here(run, last).reused
+    assert checked() == [False] + [True] * (len(made) - 1) + [False]
     run.unchecked_release.rename(run.release)
-    assert all(call_here(run, one).reused for one in (*calls, last))
+    assert all(checked())

@@ -206,8 +206,12 @@ def test_a_worker_runs_a_deployment_to_its_release(server, tmp_path: Path) -> No
     results = [a for a in artifacts if a["key"] == "result" and a["flow_run_id"] == run["id"]]
     assert results and "What is guaranteed" in results[0]["data"]
     assert "mean absolute error" in results[0]["data"]
-    stages = asked(f"{api}/flow_runs/filter", {"flows": {"name": {"any_": ["topdown-stages"]}}})
-    assert {"demo-county", "topdown", "threads"} == set(stages[0]["tags"])
+    assert {*run["tags"]} == {"spineflow", "demo-county", "topdown", "threads"}
+    assert {one["flow_run_id"] for one in artifacts} == {run["id"]}
+    tasks = asked(f"{api}/task_runs/filter", {"flow_runs": {"id": {"any_": [run["id"]]}}})
+    tags = {one["name"]: {*one["tags"]} for one in tasks}
+    assert tags["charge ledger"] == {"topdown", "ledger"}
+    assert tags["measure-persons-Block-00000"] == {"topdown", "measure"}
     expected = {"spineflow.release.published", "spineflow.ledger.near-cap", FIRED}
     wait_until(lambda: expected <= events_of(api), "the events of the run and its automation")
 
@@ -295,6 +299,8 @@ def test_the_form_of_every_flow_explains_its_fields(name: str) -> None:
     schema = flow.to_deployment("form")._parameter_openapi_schema
     assert set(schema.properties) == {"settings_file", "run_directory", "overrides", "settings"}
     assert all(field.get("description") for field in schema.properties.values())
+    titles = [field["title"] for field in schema.properties.values()]
+    assert titles == ["Settings file", "Run directory", "Overrides", "Settings"]
     assert schema.properties["settings"].get("default") == {}, "the form is filled with nothing"
     (form,) = [definition for key, definition in schema.definitions.items() if "Form" in key]
     for field in form["properties"].values():

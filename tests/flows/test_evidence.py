@@ -10,8 +10,7 @@ import pandas as pd
 import pytest
 from spineflow.flows.cli import main
 from spineflow.flows.demo import GENERATED, write_demo
-from spineflow.flows.order import run_in_process
-from spineflow.flows.running import prepare
+from spineflow.flows.running import call_stages, prepare
 from spineflow.tasks.products.registry import product
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.topdown.ingest.generate_country import generate_country
@@ -55,8 +54,7 @@ def finished(settings_file):
     evidence = product("evidence")
     settings = evidence.load(settings_file)
     run = prepare(settings, settings_file.parent / "run")
-    assert evidence.order is not None
-    run_in_process(run, evidence.order(run, settings))
+    call_stages(run, settings)
     return run, settings
 
 
@@ -113,7 +111,7 @@ def test_the_same_seed_gives_the_same_figures(finished, settings_file):
     evidence = product("evidence")
     settings = evidence.load(settings_file, ["evidence.draws=1"])
     again = prepare(settings, settings_file.parent / "again")
-    run_in_process(again, evidence.order(again, settings))
+    call_stages(again, settings)
     tables = [pd.read_csv(own.root / "report" / "evidence.csv") for own in (run, again)]
     assert len(tables[0]) > len(tables[1]) > 100
     told = [
@@ -177,7 +175,7 @@ def test_the_country_of_the_page_is_compared(country, tmp_path):
         tmp_path / "settings.toml", ["evidence.draws=1", 'evidence.attacks=["averaging"]']
     )
     run = prepare(settings, tmp_path / "run")
-    run_in_process(run, evidence.order(run, settings))
+    call_stages(run, settings)
     table = pd.read_csv(run.root / "report" / "evidence.csv")
     assert {"swapping", "cell_keys", "private"} < set(table["method"])
     assert set(table["level"]) == {"all", "municipality", "section"}

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 from spineflow.flows.cli import main
-from spineflow.flows.order import with_warnings
-from spineflow.flows.running import prepare
+from spineflow.flows.running import prepare, warned_of_charge
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.settings import TopdownSettings
 
@@ -118,23 +117,20 @@ def begun(tmp_path: Path, capsys):
 
 def test_a_first_run_without_a_cap_warns_before_it_draws(tmp_path: Path, capsys) -> None:
     run, _, settings = begun(tmp_path, capsys)
-    told = {}
-    for wave in with_warnings(run, settings, [{"ingest": []}, {"ledger": []}, {"measure": []}]):
-        told |= dict.fromkeys(wave, capsys.readouterr().err)
-    assert (told["ingest"], told["ledger"]) == ("", "")
-    assert told["measure"].startswith("warning: there is no ledger")
-    assert "ledger init" in told["measure"]
+    ended, told = warned_of_charge(run, settings), {}
+    for stage in ("ingest", "ledger", "measure"):
+        ended(stage)
+        told[stage] = capsys.readouterr().err
+    assert (told["ingest"], told["measure"]) == ("", "")
+    assert told["ledger"].startswith("warning: there is no ledger")
+    assert "ledger init" in told["ledger"]
 
 
 def test_a_run_that_is_refused_a_charge_is_not_warned(tmp_path: Path, capsys) -> None:
     """What it is told is one sentence."""
     run, _, settings = begun(tmp_path, capsys)
 
-    def refused():
-        yield {"ledger": []}
-        raise AssertionError("nobody asks for more")
-
-    assert "ledger" in next(with_warnings(run, settings, refused()))
+    warned_of_charge(run, settings)("ingest")
     assert capsys.readouterr().err == ""
 
 

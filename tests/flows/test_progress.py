@@ -1,50 +1,14 @@
-"""What a stage says when some of its tasks fail."""
+"""The picture of a run on its page, while its server is away."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from concurrent.futures.process import BrokenProcessPool
-from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from collections.abc import Callable
 
 import httpx
 import pytest
 from prefect.settings import PREFECT_API_URL, temporary_settings
 from spineflow.flows import progress
-from spineflow.flows.endings import explained
-from spineflow.flows.progress import Picture, finish_stage
-from spineflow.tasks.runs.settings import RunnerSettings
-
-
-def finished(stages: dict[str, list]) -> None:
-    """All of these stages have been waited for, of which nothing was there before."""
-    finish_stage(stages, lambda future, outcome: None, dict.fromkeys(stages, 0))
-
-
-def test_of_a_lost_worker_the_stages_that_were_under_way_are_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The error of a pool, one of whose processes the system has ended, does not tell them."""
-    measured, estimated, checked = (cast(Any, object()) for _ in range(3))
-
-    def lost(*_: object) -> Iterator[object]:
-        yield measured
-        raise BrokenProcessPool
-
-    def nothing(*_: object) -> None:
-        """As what shows progress to people."""
-
-    picture = SimpleNamespace(draw=nothing, show=nothing)
-    monkeypatch.setattr(progress, "_picture", lambda: picture)
-    monkeypatch.setattr(progress, "_completed", lost)
-    monkeypatch.setattr(progress, "_outcome", nothing)
-    monkeypatch.setattr(progress, "_log", nothing)
-    with pytest.raises(BrokenProcessPool) as error:
-        finished({"measure": [measured], "estimate": [estimated], "check": [checked]})
-    told = str(explained(error.value, str(tmp_path), RunnerSettings()))
-    assert "ended in the middle of the stage 'estimate' and the stage 'check', most likely" in told
-    assert "for want of memory; give the run more, or fewer tasks at once" in told
+from spineflow.flows.progress import Picture
 
 
 @pytest.mark.parametrize("embedded", [False, True])

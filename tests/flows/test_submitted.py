@@ -5,29 +5,36 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from hashlib import sha256
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from uuid import uuid4
 
 import pytest
-from spineflow.flows import entry, order
+from prefect import Task
+from prefect.futures import PrefectConcurrentFuture
+from prefect.task_runners import TaskRunner
+from spineflow.flows import entry
 from spineflow.flows.cli import main
-from spineflow.flows.order import submitted
+from spineflow.flows.endings import explained
 from spineflow.flows.progress import BAR, end_picture, listening, run_id
 from spineflow.flows.registry import flow_of
 from spineflow.flows.results import show_failed_rules
-from spineflow.flows.running import prepare, run_stages_here
+from spineflow.flows.running import call_stages, prepare, run_stages_here
+from spineflow.flows.stages import Stages, finish
+from spineflow.flows.stages import stage as open_stage
 from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
 from spineflow.tasks.group_sizes.measurement import steps as measuring
 from spineflow.tasks.group_sizes.settings import GroupSizesSettings
-from spineflow.tasks.products.order import Aside, Wave, call
 from spineflow.tasks.products.product import Product
 from spineflow.tasks.products.registry import product
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import SpineflowError
 from spineflow.tasks.runs.handles import Made, made
-from spineflow.tasks.runs.settings import ProductSettings
+from spineflow.tasks.runs.settings import ProductSettings, RunnerSettings
 from spineflow.tasks.runs.steps import step
 from spineflow.tasks.tables.outcomes import RULES_FILE
 
@@ -190,12 +197,40 @@ def make_piece(run: RunDirectory, settings: GroupSizesSettings, key: str) -> Mad
     return made(path)
 
 
-def pieces_in(run: RunDirectory, *, are_small: bool = False) -> list[str]:
-    """Submit the pieces as a stage; the stages that have ended, in order."""
-    calls = [call(make_piece, key, is_small=are_small) for key in PIECES]
-    after = call(make_piece, "last", after=calls)
-    waves = submitted(run, [{"pieces": calls}, {"last": [after]}])
-    ended = [stage for wave in waves for stage in wave]
+def submit_pieces(run: RunDirectory, _settings: ProductSettings) -> None:
+    """Submit the pieces as a stage, and one after them."""
+    with open_stage("pieces"):
+        pieces = [make_piece.submit(str(run.root), key) for key in PIECES]
+    with open_stage("last"):
+        make_piece.submit(str(run.root), "last", wait_for=pieces)
+
+
+class Threads(TaskRunner[Any]):
+    """Calls tasks in threads, and keeps what it was told to wait for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pool = ThreadPoolExecutor(2)
+        self.awaited: list[list[Any]] = []
+
+    def duplicate(self) -> Any:
+        raise NotImplementedError
+
+    def submit(self, task: Task, parameters: dict, wait_for: Any = (), _: Any = None) -> Any:
+        self.awaited.append(list(wait_for))
+
+        def perform() -> Any:
+            for one in wait_for:
+                one.wait()
+            return task.fn(*parameters.values())
+
+        return PrefectConcurrentFuture(uuid4(), self.pool.submit(perform))
+
+
+def pieces_in(run: RunDirectory, settings: ProductSettings, runner: Any) -> list[str]:
+    """Submit the pieces; the stages that have ended, in order."""
+    ended: list[str] = []
+    Stages(run, settings, runner, ended=ended.append).run(submit_pieces)
     end_picture()
     return ended
 
@@ -210,46 +245,107 @@ def test_what_was_made_before_is_found_without_tasks(
 ) -> None:
     """Where it is much: otherwise the tasks find it, for all to see."""
     run = prepare(settings, tmp_path / "run")
-    monkeypatch.setattr(order, "MOST_FOUND_BY_TASKS", 3)
+    monkeypatch.setattr("spineflow.flows.stages.MOST_FOUND_BY_TASKS", 3)
     for key in PIECES[:n_made]:
         make_piece.fn(str(run.root), key)
-    assert pieces_in(run) == ["pieces", "last"]
-    every = [("make piece", key) for key in PIECES]
-    assert shown.submitted == [*(every if n_made == 3 else []), ("make piece", "last")]
+    runner = Threads()
+    assert pieces_in(run, settings, runner) == ["pieces", "last"]
+    n_waited_for = 3 if n_made == 4 else 4
+    assert [len(one) for one in runner.awaited] == [0] * n_waited_for + [n_waited_for]
     digests = run.read_manifest()["stages"]["pieces"]["digests"]
     assert list(digests) == [f"estimates/{key}.txt" for key in PIECES]
     assert digests["estimates/2.txt"] == sha256(b"2").hexdigest()
     assert f"| pieces | `{'█' * BAR}` | 4 of 4 |" in shown.texts["progress"]
 
 
-def test_small_calls_share_a_task_and_are_counted_one_by_one(
+def test_of_stages_that_have_ended_one_task_is_awaited(
     settings: ProductSettings, tmp_path: Path, shown: Shown
 ) -> None:
-    run, told = prepare(settings, tmp_path / "run"), list[tuple[str, int, int]]()
-    with listening(lambda *stage: told.append(stage)):
-        pieces_in(run, are_small=True)
-    together, last = shown.submitted
-    assert together[2:] == ([(key,) for key in PIECES], f"make piece {', '.join(PIECES)}")
-    assert last == ("make piece", "last")
-    assert told == [("pieces", 0, 4), ("pieces", 4, 4), ("last", 0, 1), ("last", 1, 1)]
-    assert [(run.root / "estimates" / f"{key}.txt").read_text() for key in PIECES] == PIECES
+    run, runner = prepare(settings, tmp_path / "run"), Threads()
+
+    def stages(run: RunDirectory, _settings: ProductSettings) -> None:
+        root = str(run.root)
+        with open_stage("ended"):
+            ended = [make_piece.submit(root, key) for key in PIECES]
+        finish()
+        with open_stage("other"):
+            others = [make_piece.submit(root, f"other {key}") for key in PIECES]
+        with open_stage("last"):
+            make_piece.submit(root, "last", wait_for=[*ended, *others])
+        assert runner.awaited[-1] == [ended[0], *others]
+
+    Stages(run, settings, runner).run(stages)
+    end_picture()
 
 
-def test_a_wave_that_is_left_to_itself_is_entered_when_it_has_ended(
+def test_what_is_in_the_background_is_entered_when_it_is_waited_for(
     settings: ProductSettings, tmp_path: Path, shown: Shown
 ) -> None:
-    run, waves = prepare(settings, tmp_path / "run"), list[list[str]]()
-    aside, other = call(make_piece, "aside"), call(make_piece, "other")
-    shown_waves: list[Wave] = []
-    for wave in submitted(
-        run,
-        [Aside({"aside": [aside]}), {"other": [other]}, {"aside": [aside]}],
-        show=shown_waves.append,
-    ):
-        waves.append([*wave, *run.read_manifest()["stages"]])
-    assert waves == [["aside"], ["other", "other"], ["aside", "other", "aside"]]
-    assert [list(wave) for wave in shown_waves] == [[], ["other"], ["aside"]]
-    assert len(shown.submitted) == 2
+    run, told = prepare(settings, tmp_path / "run"), list[tuple[str, ...]]()
+
+    def stages(run: RunDirectory, _settings: ProductSettings) -> None:
+        root = str(run.root)
+        with open_stage("aside", background=True):
+            aside = make_piece.submit(root, "aside")
+        with open_stage("other"):
+            make_piece.submit(root, "other", wait_for=[aside])
+        finish()
+        told.append(tuple(run.read_manifest()["stages"]))
+        with open_stage("aside"):
+            make_piece.submit(root, "more")
+        finish()
+        told.append(tuple(run.read_manifest()["stages"]))
+
+    seen: list[tuple[str, ...]] = []
+    for number, runner in enumerate((Threads(), None)):
+        run = prepare(settings, tmp_path / f"run {number}")
+        Stages(run, settings, runner, show=lambda *own: seen.append(own)).run(stages)
+        assert told == [("other",), ("aside", "other")]
+        assert seen == [(), ("other",), ("aside",)]
+        made = run.read_manifest()["stages"]["aside"]["digests"]
+        assert list(made) == ["estimates/aside.txt", "estimates/more.txt"]
+        told.clear()
+        seen.clear()
+    end_picture()
+
+
+def test_stages_in_this_process_end_where_they_are_asked_to(
+    settings: ProductSettings, tmp_path: Path
+) -> None:
+    """What is in the background by then is not called."""
+
+    def stages(run: RunDirectory, _settings: ProductSettings) -> None:
+        with open_stage("aside", background=True):
+            make_piece.submit(str(run.root), "aside")
+        submit_pieces(run, _settings)
+
+    for options in ({"until": "pieces"}, {"before": "las"}):
+        run = prepare(settings, tmp_path / str(*options))
+        call_stages(run, settings, stages, **options)
+        assert list(run.read_manifest()["stages"]) == ["pieces"]
+        assert sorted(path.stem for path in run.root.glob("estimates/*")) == PIECES
+
+
+def test_of_a_lost_worker_the_stages_that_were_under_way_are_named(
+    settings: ProductSettings, tmp_path: Path, shown: Shown
+) -> None:
+    """The error of a pool, one of whose processes the system has ended, does not tell them."""
+
+    class Losing(Threads):
+        def submit(self, task: Task, parameters: dict, *further: Any) -> Any:
+            if parameters["key"] == "2":
+                lost: Future[Any] = Future()
+                lost.set_exception(BrokenProcessPool())
+                return PrefectConcurrentFuture(uuid4(), lost)
+            return super().submit(task, parameters, *further)
+
+    run = prepare(settings, tmp_path / "run")
+    with pytest.raises(BrokenProcessPool) as error:
+        pieces_in(run, settings, Losing())
+    end_picture()
+    told = str(explained(error.value, str(tmp_path), RunnerSettings()))
+    assert "ended in the middle of the stage 'pieces', most likely" in told
+    assert "for want of memory; give the run more, or fewer tasks at once" in told
 
 
 def test_the_error_is_that_of_the_task_that_failed(
@@ -280,5 +376,5 @@ def test_the_error_is_that_of_the_task_that_failed(
     manifest = run.read_manifest()
     assert (manifest["status"], manifest["reason"]) == ("failed", "this one failed")
     assert "measure" not in manifest["stages"] and not run.release.exists()
-    assert not any(name == "estimate groups" for name, *_ in shown.submitted)
+    assert "estimate" not in manifest["stages"], "what waits for a task that failed is not begun"
     assert "result" not in shown.texts

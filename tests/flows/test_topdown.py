@@ -14,7 +14,8 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 from prefect import Task
-from spineflow.flows import order, running
+from prefect.task_runners import ThreadPoolTaskRunner
+from spineflow.flows import running
 from spineflow.flows.cli import main
 from spineflow.flows.running import prepare
 from spineflow.tasks.ledger.store import open_ledger
@@ -132,15 +133,15 @@ def test_much_that_was_made_before_is_found_without_tasks(
     for name in ("release", "validation", "report"):
         shutil.rmtree(run.root / name)
     shutil.rmtree(run.estimates("units", "Block", "").parent)
-    monkeypatch.setattr(order, "MOST_FOUND_BY_TASKS", 0)
+    monkeypatch.setattr("spineflow.flows.stages.MOST_FOUND_BY_TASKS", 0)
     begun = []
-    submit = Task.submit
+    submit = ThreadPoolTaskRunner.submit
 
-    def noted(task: Task, *arguments, **options):
-        begun.append((task.name, *arguments[1:3]))
-        return submit(task, *arguments, **options)
+    def noted(runner: ThreadPoolTaskRunner, task: Task, parameters, *further):
+        begun.append((task.name, *list(parameters.values())[1:3]))
+        return submit(runner, task, parameters, *further)
 
-    monkeypatch.setattr(Task, "submit", noted)
+    monkeypatch.setattr(ThreadPoolTaskRunner, "submit", noted)
     assert main(["resume", str(run.root)]) == 0
     assert [call for call in begun if call[0] in ("measure", "estimate")] == [
         ("estimate", "units", "Block")

@@ -14,7 +14,8 @@ import pandas as pd
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
-from spineflow.flows.order import run_in_process
+from spineflow.flows.running import call_stages
+from spineflow.flows.trips import tree_to_table
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.ledger.summary import summary
 from spineflow.tasks.products.comparison import read_errors
@@ -31,7 +32,6 @@ from spineflow.tasks.trips.measurement import measure as measuring
 from spineflow.tasks.trips.measurement.charge import expected_of, plan_of_run
 from spineflow.tasks.trips.measurement.files import read_cuts, read_nodes
 from spineflow.tasks.trips.measurement.measure import cut_level, measure_once
-from spineflow.tasks.trips.order import order, tree_to_table
 from spineflow.tasks.trips.paths import (
     estimates_files,
     leaves_file,
@@ -84,7 +84,7 @@ def started(country: Path, folder: Path, *overrides: str) -> tuple[RunDirectory,
 
 def finished(country: Path, folder: Path, *overrides: str) -> RunDirectory:
     run, settings = started(country, folder, *overrides)
-    run_in_process(run, order(run, settings))
+    call_stages(run, settings)
     return run
 
 
@@ -181,7 +181,7 @@ def test_levels_that_only_repeat_counts_are_not_measured(
     below = areas[finest].assign(level="district", parent=areas.loc[finest, "area"])
     run, settings = started(country, tmp_path, *DEGENERATE[case])
     pd.concat([nation, areas, below]).to_csv(tmp_path / "areas.csv", index=False)
-    run_in_process(run, order(run, settings))
+    call_stages(run, settings)
     plan = plan_of(run, settings)
     n_nodes = [plan.tree.n_nodes(level) for level in range(plan.tree.depth + 1)]
     assert len(n_nodes) == 2 * 5 + 1
@@ -215,7 +215,7 @@ def test_a_run_of_version_0_1_0_keeps_measuring_what_it_measured(
     plan_file(run).unlink()
     assert plan_of(run, settings).levels == tuple(range(1, 9))
     write_plan(run, plan_of(run, settings))
-    run_in_process(run, tree_to_table(run, settings))
+    call_stages(run, settings, tree_to_table)
 
 
 @pytest.mark.parametrize("skipped", [3, 5])
@@ -263,7 +263,7 @@ def test_gaussian_noise_on_leaves_lists_what_is_not_there(country: Path, tmp_pat
 
 def test_stability_histogram_discovers_nothing_false(country: Path, tmp_path: Path) -> None:
     run, settings = started(country, tmp_path, "mechanism.name=stability_histogram")
-    run_in_process(run, order(run, settings))
+    call_stages(run, settings)
     accuracy = read_errors(run, ACCURACY)
     assert (accuracy["false_discovery_percent"] == 0).all()
     draws = summary(open_ledger(tmp_path / "ledger.db"))["datasets"]["generated-country"]
@@ -315,7 +315,7 @@ def test_noise_has_the_variance_of_its_share(
         country, tmp_path, "mechanism.name=inftda_full_information", "privacy.seed=11"
     )
     ingest_input(run, settings)
-    run_in_process(run, tree_to_table(run, settings))
+    call_stages(run, settings, tree_to_table)
     plan, truth = plan_of(run, settings), read_truth(run)
     level = plan.tree.depth
     noisy = read_nodes([measured_file(run, level, "00000")], plan.tree, level, "value")
@@ -433,7 +433,7 @@ def test_small_shards_give_what_one_gives(country: Path, tmp_path: Path, monkeyp
 def test_estimates_that_changed_after_measuring_are_refused(country: Path, tmp_path: Path) -> None:
     run, settings = started(country, tmp_path)
     ingest_input(run, settings)
-    run_in_process(run, tree_to_table(run, settings))
+    call_stages(run, settings, tree_to_table)
     level = 3
     shutil.copy(estimates_files(run, 1)[0], tmp_path / "kept")
     (above,) = estimates_files(run, level - 1)
@@ -456,7 +456,7 @@ def test_without_trips_or_after_an_empty_root_nothing_is_released(
         table = pq.read_table(folder / "trips.parquet")
         none = np.zeros(len(table), dtype=np.int64)
         pq.write_table(table.set_column(2, "commuters", [none]), folder / "trips.parquet")
-        run_in_process(run, order(run, settings))
+        call_stages(run, settings)
         released = pq.read_table(run.release / "trips.parquet")["count"].to_numpy()
         assert released.sum() == 0 or name == "unbounded"
 
@@ -484,7 +484,7 @@ def test_columns_keep_their_types(country: Path, tmp_path: Path) -> None:
     run = RunDirectory(tmp_path / "run")
     run.root.mkdir()
     start_run(run, product="trips", settings_text=dump_settings(settings), stamp=settings.stamp)
-    run_in_process(run, order(run, settings))
+    call_stages(run, settings)
     released = pq.read_table(run.release / "trips.parquet").to_pandas()
     expected = table.rename(columns={"n": "count"}).sort_values(["place", "sex"], ignore_index=True)
     pd.testing.assert_frame_equal(released, expected)

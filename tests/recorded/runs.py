@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from spineflow.flows.cli import main
 from spineflow.flows.demo import DEMOS
-from spineflow.flows.order import called
-from spineflow.flows.running import prepare
+from spineflow.flows.registry import DECIDED_ON_THE_WAY
+from spineflow.flows.running import call_stages, prepare
 from spineflow.tasks.detailed_groups.ingest.generate import (
     generate_persons,
     generate_specification,
@@ -288,7 +288,7 @@ def command(*arguments: str, overrides: Sequence[str] = ()) -> str:
 def surroundings(run: Run) -> Iterator[None]:
     """Commands of a run are called in this process, and nothing is worked out twice."""
     # Only flows that decide on the way need threads for their tasks.
-    is_flow = product(run.product).order is None
+    is_flow = run.product in DECIDED_ON_THE_WAY
     tasks = tasks_in_threads() if is_flow else stages_in_process(judged_twice=False)
     with tasks, uncompared(), pytest.MonkeyPatch.context() as patched:
         # The budget has these figures, too.
@@ -324,5 +324,5 @@ def charged(run: Run, file: Path, overrides: Sequence[str]) -> Path:
     asked = product(run.product)
     settings = asked.load(file, overrides)
     started = prepare(settings, file.parent / "charged")
-    assert any("ledger" in wave for wave in called(started, asked.order(started, settings)))
+    call_stages(started, settings, until="ledger")
     return Path(settings.privacy.ledger)

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from spineflow.flows.order import run_in_process
-from spineflow.flows.running import prepare
+from spineflow.flows.running import call_stages, prepare
 from spineflow.tasks.evidence.settings import EvidenceSettings
 from spineflow.tasks.products.registry import product
 from spineflow.tasks.runs.directory import RunDirectory
@@ -113,8 +112,8 @@ def compared(
     }
     own = product("evidence")
     settings = own.load(tree)
-    assert isinstance(settings, EvidenceSettings) and own.order is not None
+    assert isinstance(settings, EvidenceSettings)
     run = prepare(settings, folder / "run")
     with judged_once():
-        run_in_process(run, own.order(run, settings))
+        call_stages(run, settings)
     yield run, settings

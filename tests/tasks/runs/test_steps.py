@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import cloudpickle
 import pytest
-from prefect import Task
 from prefect.client.schemas.objects import TaskRun
 from prefect.states import Failed, State
 from spineflow.tasks.runs.confinement import MemoryFailed, StorageFailed, WorkLost
@@ -18,7 +15,7 @@ from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.handles import Artifact, Made, found, made
 from spineflow.tasks.runs.settings_files import dump_settings, frozen_settings
-from spineflow.tasks.runs.steps import artifact_of, made_before, step, submit_together
+from spineflow.tasks.runs.steps import artifact_of, made_before, step
 from spineflow.tasks.runs.stores import StoreSilent
 from spineflow.tasks.trips.settings import TripsSettings
 
@@ -135,27 +132,6 @@ def test_tasks_travel_to_other_processes(root: Path) -> None:
     assert list(inspect.signature(copy.fn).parameters) == ["run_root", "name"]
 
 
-@pytest.mark.parametrize(("of", "retries"), [(write, 6), (fail, 0)])
-def test_small_calls_are_one_task_that_is_tried_again_as_their_step_is(
-    of: Task, retries: int, root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    submitted: list[tuple[Task, Sequence[Any]]] = []
-    monkeypatch.setattr(Task, "submit", lambda task, *own, **_: submitted.append((task, own)))
-    submit_together(of, str(root), [("a.txt",), ("b.txt",)], [])
-    ((task, own),) = submitted
-    assert (task.name, task.retries) == (of.name, retries)
-    assert own[-1] == f"{of.name} a.txt, b.txt"
-    task = cloudpickle.loads(cloudpickle.dumps(task))
-    if of is fail:
-        with pytest.raises(WorkLost):
-            task.fn(*own)
-        return
-    write.fn(str(root), "a.txt")
-    assert [(one.path, one.reused) for one in task.fn(*own)] == [("a.txt", True), ("b.txt", False)]
-    again = task.fn(*own)
-    assert isinstance(again, State) and again.name == "Reused" and len(again.data) == 2
-
-
 @pytest.mark.parametrize(("task", "retries"), [(write, 6), (refuse, 6), (fail, 0)])
 def test_noise_is_never_retried(task, retries: int) -> None:
     assert task.retries == retries
@@ -202,10 +178,11 @@ def test_confidential_files_get_no_digest(tmp_path: Path) -> None:
 
 
 def test_what_was_made_before_is_found_where_the_step_says(root: Path) -> None:
-    keys = [("a",), ("b",), ("c",)]
-    assert made_before(write_where_it_is_told, str(root), keys) == [None, None, None]
+    run = RunDirectory(root)
+    settings = frozen_settings(TripsSettings, run.settings)
+    assert made_before(write_where_it_is_told, run, settings, ["b"]) is None
     write_where_it_is_told.fn(str(root), "b")
-    found = made_before(write_where_it_is_told, str(root), keys)
-    assert found == [None, root / "b.made", None]
+    assert made_before(write_where_it_is_told, run, settings, ["b"]) == root / "b.made"
+    assert made_before(write_where_it_is_told, run, settings, ["a"]) is None
     write.fn(str(root), "a")
-    assert made_before(write, str(root), keys) == [None, None, None], "it does not say where"
+    assert made_before(write, run, settings, ["a"]) is None, "it does not say where"

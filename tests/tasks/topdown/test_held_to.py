@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import tomli_w
-from spineflow.flows.order import run_in_process
+from spineflow.flows.running import call_stages
 from spineflow.tasks.census.cef_2020 import CENSUS
 from spineflow.tasks.census.declarations import HeldToDeclaration
 from spineflow.tasks.runs.directory import RunDirectory, start_run
@@ -22,7 +22,6 @@ from spineflow.tasks.topdown.estimation.estimate import ShardInput
 from spineflow.tasks.topdown.ingest.earlier import held_answers
 from spineflow.tasks.topdown.ingest.ingest import check_input_of
 from spineflow.tasks.topdown.measurement.charge import deciding_files
-from spineflow.tasks.topdown.order import order
 from spineflow.tasks.topdown.paths import spine_folder
 from spineflow.tasks.topdown.spine.files import read_spine
 from spineflow.tasks.topdown.spine.shards import read_shards
@@ -129,7 +128,7 @@ def finished_run(folder: Path, tree: Tree, name: str) -> RunDirectory:
     settings = settings_of(folder, tree, f"{name}-settings")
     run = RunDirectory(folder / name)
     start_run(run, product="topdown", settings_text=dump_settings(settings), stamp=settings.stamp)
-    run_in_process(run, order(run, settings))
+    call_stages(run, settings)
     return run
 
 

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from spineflow.flows.order import run_in_process
-from spineflow.flows.running import prepare
+from spineflow.flows.running import call_stages, prepare
 from spineflow.tasks.products.registry import product
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.trips.settings import TripsSettings
@@ -82,10 +81,10 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Finished:
             del tree["input"]["count"]
         given = [one.replace("=districts", f"={folder}/districts") for one in overrides]
         settings = own_product.load(tree, given)
-        assert isinstance(settings, TripsSettings) and own_product.order is not None
+        assert isinstance(settings, TripsSettings)
         run = prepare(settings, folder / "run")
         with judged_once():
-            run_in_process(run, own_product.order(run, settings))
+            call_stages(run, settings)
         return run, settings
 
     return run_of

@@ -13,9 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from spineflow.flows.order import run_in_process
+from spineflow.flows.running import call_stages
 from spineflow.tasks.detailed_groups.checks.expected import expected_runs
-from spineflow.tasks.detailed_groups.order import order, order_of_households
 from spineflow.tasks.detailed_groups.settings import (
     DetailedGroupsSettings,
     DetailedHouseholdsSettings,
@@ -47,7 +46,7 @@ def finished(folder: Path, name: str, text: str, model, steps) -> tuple[RunDirec
         stamp=settings.stamp,
     )
     with judged_once():
-        run_in_process(run, steps(run, settings))
+        call_stages(run, settings)
     return run, settings
 
 
@@ -58,7 +57,7 @@ def input_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_households(folder, persons=2500)
     tables = TABLES.replace('"params"\n', '"params"\nconfidential = false\n')
     text = f'{tables}[privacy]\ndataset = "people"\nseed = 3\n'
-    finished(folder, "groups", text, DetailedGroupsSettings, order)
+    finished(folder, "groups", text, DetailedGroupsSettings)
     return folder
 
 
@@ -69,9 +68,7 @@ def made(input_folder: Path) -> Callable[[str, str], Sound]:
     def make(name: str, further: str) -> Sound:
         tables = TABLES.replace('"params"\n', '"params"\nconfidential = false\n')
         text = f'{tables}groups = "groups"\n[privacy]\ndataset = "people"\n{further}'
-        run, settings = finished(
-            input_folder, name, text, DetailedHouseholdsSettings, order_of_households
-        )
+        run, settings = finished(input_folder, name, text, DetailedHouseholdsSettings)
         return run, expected_runs(run, settings)
 
     return make

@@ -15,8 +15,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
-from spineflow.flows.order import called
-from spineflow.flows.running import prepare
+from spineflow.flows.running import call_stages, prepare
 from spineflow.tasks.products.registry import product
 from spineflow.tasks.supplemental_dhc.measurement.charge import expected_of
 from spineflow.tasks.supplemental_dhc.workload.measures import MEASURES, stability_of
@@ -63,7 +62,7 @@ def tabulated(folder: Path, further: str = "") -> tuple[Path, ExpectedSupplement
     settings = own.load(folder / "settings.toml")
     run = prepare(settings, folder / "run")
     with judged_once():
-        assert any("tables" in wave for wave in called(run, own.order(run, settings)))
+        call_stages(run, settings, until="tables")
     return run.root, expected_of(settings)
 
 

@@ -11,7 +11,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from spineflow.flows.order import run_in_process
+from spineflow.flows.running import call_stages
+from spineflow.flows.trips import tree_to_table
 from spineflow.tasks.runs.directory import RunDirectory, start_run
 from spineflow.tasks.runs.settings_files import dump_settings, load_settings
 from spineflow.tasks.trips.ingest.files import plan_of
@@ -19,7 +20,6 @@ from spineflow.tasks.trips.ingest.files import read_tree as read_run_tree
 from spineflow.tasks.trips.ingest.generate import CountrySize, generate_country
 from spineflow.tasks.trips.ingest.ingest import ingest_input
 from spineflow.tasks.trips.measurement.charge import expected_of
-from spineflow.tasks.trips.order import tree_to_table
 from spineflow.tasks.trips.settings import TripsSettings
 from spineflow.tasks.trips.workload.neighbors import Contribution, squared_sensitivity
 from spineflow.tasks.trips.workload.plan import make_plan
@@ -46,7 +46,7 @@ def good_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ExpectedTr
     start_run(run, product="trips", settings_text=dump_settings(settings))
     with judged_once():
         ingest_input(run, settings)
-    run_in_process(run, tree_to_table(run, settings))
+    call_stages(run, settings, tree_to_table)
     return run.root, expected_of(settings, plan_of(run, settings))
 
 

@@ -6,8 +6,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
-from spineflow.flows.order import run_in_process
-from spineflow.flows.running import prepare
+from spineflow.flows.running import call_stages, prepare
 from spineflow.tasks.detailed_groups.checks.accuracy import facts_of_households
 from spineflow.tasks.detailed_groups.ingest import household_ingest
 from spineflow.tasks.detailed_groups.measurement import households
@@ -28,9 +27,8 @@ def finished(tmp_path_factory: pytest.TempPathFactory):
     own = DETAILED_HOUSEHOLDS
     settings = own.load(file, ["input.confidential=false", "privacy.seed=3"])
     run = prepare(settings, folder / "run")
-    assert own.order is not None
     with judged_once():
-        run_in_process(run, own.order(run, settings))
+        call_stages(run, settings)
     return run, settings
 
 

@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from spineflow.flows.order import run_in_process
-from spineflow.flows.running import prepare
+from spineflow.flows.running import call_stages, prepare
 from spineflow.tasks.pages.document import Table
 from spineflow.tasks.products.budget import costs_in_words
 from spineflow.tasks.products.comparison import read_errors
@@ -46,7 +45,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
     settings = own.load(folder / "settings.toml")
     run = prepare(settings, folder / "run")
     with judged_once():
-        run_in_process(run, own.order(run, settings))
+        call_stages(run, settings)
     return run
 
 

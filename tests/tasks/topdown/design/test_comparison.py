@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 from spineflow.flows import results
 from spineflow.flows.cli import main
-from spineflow.flows.order import run_in_process
+from spineflow.flows.running import call_stages
 from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.directory import RunDirectory, start_run
 from spineflow.tasks.runs.settings_files import dump_settings, load_settings
@@ -154,12 +154,10 @@ def test_all_allocations_are_released_and_compared(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = load_settings(ComparisonSettings, settings_of(tmp_path), presets=PRESETS)
-    from spineflow.flows.design import order
-
     run = RunDirectory(tmp_path / "run")
     run.root.mkdir()
     start_run(run, product="design", settings_text=dump_settings(settings), stamp=settings.stamp)
-    run_in_process(run, order(run, settings))
+    call_stages(run, settings)
     tidy = pd.read_csv(run.release / "comparison.csv")
     assert set(tidy["allocation"]) == set(ALLOCATIONS)
     assert set(tidy["estimator"]) == {"topdown", "block_by_block"}
@@ -182,7 +180,7 @@ def test_all_allocations_are_released_and_compared(
     assert len(shown) == 1 and str(run.release) in shown[0]
     # Nothing is made again.
     before = {path: path.stat().st_mtime_ns for path in (run.root / "design").rglob("*.csv")}
-    run_in_process(run, order(run, settings))
+    call_stages(run, settings)
     assert before == {path: path.stat().st_mtime_ns for path in before}
 
 

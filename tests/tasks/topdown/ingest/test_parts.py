@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from spineflow.flows.order import call_here
 from spineflow.flows.running import prepare
+from spineflow.flows.stages import Local, Stages, Stopped
+from spineflow.flows.topdown import read_input
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.directory import RunDirectory
@@ -18,7 +19,6 @@ from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.ingest import parts as ingest_parts
 from spineflow.tasks.topdown.ingest.generate import generate_county
 from spineflow.tasks.topdown.ingest.parts import n_counting_tasks
-from spineflow.tasks.topdown.order import ingest_of
 from spineflow.tasks.topdown.settings import TopdownSettings
 
 
@@ -48,6 +48,18 @@ def started(
     return prepare(settings, folder / name), settings
 
 
+def planned(run: RunDirectory, settings: TopdownSettings) -> dict[str, list[Local]]:
+    """The tasks that read the input, by stage; none of them is begun."""
+    stages = Stages(run, settings, None)
+
+    def read(run: RunDirectory, settings: TopdownSettings) -> None:
+        read_input(run, settings)
+        raise Stopped
+
+    stages.run(read)
+    return {name: own.futures for name, own in stages._stages.items()}
+
+
 def contents(run: RunDirectory) -> dict[str, bytes]:
     files = [p for p in run.root.rglob("*") if p.suffix in (".parquet", ".json")]
     names = {str(path.relative_to(run.root)): path for path in files}
@@ -64,21 +76,22 @@ def test_a_run_in_parts_writes_what_one_piece_does(
     run, settings = started(folder, "whole")
     with monkeypatch.context() as patched:
         patched.setattr(ingest_parts, "COUNTING_TASKS", 0)
-        (calls,) = ingest_of(run, settings).values()
+        (calls,) = planned(run, settings).values()
         for call in calls:
-            call_here(run, call)
+            call.result()
     whole = contents(run)
 
     monkeypatch.setattr(ingest_parts, "COUNTING_TASKS", 2)
     run, settings = started(folder, "parts")
-    wave = ingest_of(run, settings)
+    wave = planned(run, settings)
     assert [len(calls) for calls in wave.values()] == [1, 2, 1]
     steps = [call for calls in wave.values() for call in calls]
     # A killed run has the addresses and a part; what it left counts nobody twice.
     for call in steps[:2]:
-        assert not call_here(run, call).reused
+        assert not call.result().reused
     run, settings = started(folder, "parts")
-    assert [call_here(run, call).reused for call in steps] == [True, True, False, False]
+    steps = [call for calls in planned(run, settings).values() for call in calls]
+    assert [call.result().reused for call in steps] == [True, True, False, False]
     assert contents(run) == whole
     assert not (run.confidential / "ingest").exists()
     assert n_counting_tasks(run, settings) == 0
@@ -88,29 +101,29 @@ def test_a_run_in_parts_writes_what_one_piece_does(
 def test_the_number_of_tasks_tells_nothing_of_the_files(folder: Path) -> None:
     """Neither how many there are nor how large: the same for one, three and a hundred files."""
     run, settings = started(folder, "run")
-    seen = [[len(calls) for calls in ingest_of(run, settings).values()]]
+    seen = [[len(calls) for calls in planned(run, settings).values()]]
     rows = pd.read_parquet(folder / "persons" / "0.parquet")
     for number in range(3, 100):
         rows[:1].to_parquet(folder / "persons" / f"{number}.parquet", index=False)
-    seen.append([len(calls) for calls in ingest_of(run, settings).values()])
+    seen.append([len(calls) for calls in planned(run, settings).values()])
     for number in range(1, 100):
         (folder / "persons" / f"{number}.parquet").unlink()
     (folder / "persons" / "0.parquet").write_bytes(bytes(1 << 27))
-    seen.append([len(calls) for calls in ingest_of(run, settings).values()])
+    seen.append([len(calls) for calls in planned(run, settings).values()])
     assert seen == [[1, ingest_parts.COUNTING_TASKS, 1]] * 3
     shutil.copy(folder / "persons.parquet", folder / "single.parquet")
     for n_bytes in (0, 1 << 27):
         with (folder / "single.parquet").open("ab") as file:
             file.write(bytes(n_bytes))
         run, settings = started(folder, f"single {n_bytes}", persons="single.parquet")
-        assert [len(calls) for calls in ingest_of(run, settings).values()] == [1]
+        assert [len(calls) for calls in planned(run, settings).values()] == [1]
 
 
 def test_parts_of_files_that_have_changed_are_not_used(folder: Path) -> None:
     run, settings = started(folder, "parts")
-    wave = ingest_of(run, settings)
+    wave = planned(run, settings)
     for call in (*wave["ingest addresses"], *wave["ingest persons"]):
-        call_here(run, call)
+        call.result()
     file = folder / "persons" / "1.parquet"
     frame = pd.read_parquet(file)
     frame.loc[frame.index[0], "CENRACE"] = frame["CENRACE"].iloc[0]
@@ -118,5 +131,5 @@ def test_parts_of_files_that_have_changed_are_not_used(folder: Path) -> None:
     frame.loc[frame.index[0], "CENRACE"] = "64"
     frame.to_parquet(file, index=False)
     with pytest.raises(InputRefused, match="CENRACE"):
-        call_here(run, wave["ingest"][0])
+        wave["ingest"][0].result()
     assert not (run.confidential / "ingest").exists()

@@ -10,11 +10,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from spineflow.flows.order import run_in_process
-from spineflow.flows.running import prepare
+from spineflow.flows.running import call_stages, prepare
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.settings_files import frozen_settings
-from spineflow.tasks.topdown.order import up_to_measurements
 from spineflow.tasks.topdown.product import ESTIMATE, TOPDOWN
 from spineflow.tasks.topdown.published.export import export_measurements
 from spineflow.tasks.topdown.published.settings import EstimateSettings
@@ -43,7 +41,7 @@ class Exported:
         """The run of estimate from measurements in a folder."""
         settings = self.settings(folder, *overrides)
         run = prepare(settings, into)
-        run_in_process(run, ESTIMATE.order(run, settings))
+        call_stages(run, settings)
         return run
 
 
@@ -57,7 +55,7 @@ def exported(county: Path, folder: Path, *overrides: str) -> Exported:
     settings = TOPDOWN.load(folder / "settings.toml", overrides)
     run = prepare(settings, folder / "run")
     with judged_once():
-        run_in_process(run, up_to_measurements(TOPDOWN.order(run, settings)))
+        call_stages(run, settings, before=" (estimate|combine) ")
     export_measurements(run, settings, folder / "export")
     return Exported(run, folder / "export", county / "grfc.txt")
 
@@ -73,7 +71,7 @@ def released_export(export: Exported) -> Exported:
     """The same, once its run has gone on to its release."""
     settings = frozen_settings(TOPDOWN.settings, export.run.settings)
     with uncompared():
-        run_in_process(export.run, TOPDOWN.order(export.run, settings))
+        call_stages(export.run, settings)
     return export
 
 

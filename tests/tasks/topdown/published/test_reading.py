@@ -11,11 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from spineflow.flows.order import run_in_process
-from spineflow.flows.running import prepare
+from spineflow.flows.running import call_stages, prepare
 from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.topdown.order import up_to_measurements
-from spineflow.tasks.topdown.product import ESTIMATE
 from spineflow.tasks.topdown.published import values
 from spineflow.tasks.topdown.published.layout import open_folder, partition_of
 from spineflow.tasks.topdown.published.read import check_measurements
@@ -63,7 +60,7 @@ def test_measurements_from_the_runs_own_folder_are_those_of_the_run(export, tmp_
     """Byte for byte, and so is what follows from them."""
     settings = export.settings(export.run.root / "measurements")
     run = prepare(settings, tmp_path / "own")
-    run_in_process(run, up_to_measurements(ESTIMATE.order(run, settings)))
+    call_stages(run, settings, before=" (estimate|combine) ")
     for path in (export.run.root / "measurements").rglob("*.parquet"):
         again = run.root / path.relative_to(export.run.root)
         assert again.read_bytes() == path.read_bytes(), path
@@ -83,7 +80,7 @@ def test_shuffled_rows_are_put_in_order_however_little_is_kept_in_memory(
     monkeypatch.setattr(values, "MOST_VALUES_ASIDE", 10_000)
     settings = export.settings(copy)
     run = prepare(settings, tmp_path / "run")
-    run_in_process(run, up_to_measurements(ESTIMATE.order(run, settings)))
+    call_stages(run, settings, before=" (estimate|combine) ")
     measured = sorted((export.run.root / "measurements").rglob("dpqueries/*.parquet"))
     assert measured
     for path in measured:

@@ -1,0 +1,434 @@
+"""The stages of a run: the tasks that its flow submits, and what is entered of them as they end.
+
+A flow opens a `stage`, submits its tasks as Prefect has it, `task.submit(root, ..., wait_for=...)`,
+and goes on; it calls `finish` where files of the run decide what comes next. `Stages` is its task
+runner meanwhile. It hands tasks on to the runner that the settings choose, or calls them in this
+process, for notebooks, studies and tests, which need no server.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from prefect import Task, tags
+from prefect.context import FlowRunContext
+from prefect.exceptions import UnfinishedRun
+from prefect.task_runners import TaskRunner
+
+from ..tasks.products.release.steps import check_release, release_run, report_run
+from ..tasks.products.steps import charge_ledger
+from ..tasks.runs.damage import record_files
+from ..tasks.runs.directory import INGEST, LEDGER, RunDirectory
+from ..tasks.runs.errors import SpineflowError
+from ..tasks.runs.handles import Artifact, found
+from ..tasks.runs.settings import ProductSettings
+from ..tasks.runs.steps import artifact_of, made_before
+from .cancelling import refuse_if_cancelled
+from .progress import StageProgress
+from .servers import is_embedded
+from .tracking import WorkRecord
+
+MOST_FOUND_BY_TASKS = 32
+"""Files of earlier attempts that the tasks of a stage find themselves, for all to see in the UI;
+Prefect takes a tenth of a second for each."""
+
+SECONDS_BETWEEN_LOOKS = 1.0
+"""How often a flow that waits looks whether its run was cancelled."""
+
+Future = Any
+"""A future of Prefect's, or a `Local` one."""
+
+Body = Callable[[RunDirectory, Any], None]
+"""The function of a flow that submits its stages, given the run and its settings."""
+
+
+class Stopped(Exception):
+    """A run in this process has come as far as was asked."""
+
+
+class NotReused(Exception):
+    """Something is left to do of a run that is said to be done."""
+
+
+@dataclass(eq=False)
+class Local:
+    """The future of an artifact that is made, or found, in this process when somebody asks."""
+
+    make: Callable[[], Artifact]
+    made: Artifact | None = None
+
+    def result(self, raise_on_failure: bool = True) -> Artifact:
+        """The artifact; raises what making it raises."""
+        if self.made is None:
+            self.made = self.make()
+        return self.made
+
+
+@dataclass(eq=False)
+class Stage:
+    """Tasks of a run that are shown, entered in the manifest and recorded under one name.
+
+    is_background : nothing waits for it unless its futures are named.
+    n_found : tasks that have nothing left to do.
+    n_ended, has_failed : tasks that have ended, and whether one of them has raised something.
+    before : what its first task waits for.
+    began : when that had ended, and its progress was told first.
+    """
+
+    name: str
+    is_background: bool
+    futures: list[Future] = field(default_factory=list)
+    n_found: int = 0
+    n_ended: int = 0
+    has_failed: bool = False
+    is_entered: bool = False
+    before: tuple[Future, ...] = ()
+    began: float | None = None
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether all its tasks have, and none has failed."""
+        return self.n_ended == len(self.futures) > 0 and not self.has_failed
+
+
+class Stages(TaskRunner[Any]):
+    """The stages of a run, as a task runner in front of the one that its settings choose.
+
+    runner : the task runner of the settings, started; None calls tasks in this process.
+    ended : called with the name of every stage that has ended and is in the manifest.
+    show : called with the names of such stages while later ones are worked on; first with none.
+    until, before : in this process, the name of the stage after which to stop, and a pattern of
+        names of stages before which to stop.
+    """
+
+    def __init__(
+        self,
+        run: RunDirectory,
+        settings: ProductSettings,
+        runner: TaskRunner[Any] | None,
+        *,
+        ended: Callable[[str], None] = lambda stage: None,
+        show: Callable[..., None] = lambda *stages: None,
+        until: str = "",
+        before: str = "",
+    ) -> None:
+        super().__init__()
+        self._run, self._settings, self._runner = run, settings, runner
+        self._ended, self._show = ended, show
+        self._until, self._before = until, before
+        self._stages: dict[str, Stage] = {}
+        self._stage_of: dict[Future, Stage] = {}
+        self._made: dict[Future, Any] = {}
+        self._done: SimpleQueue[Future] = SimpleQueue()
+        self._open: Stage | None = None
+        self._to_show: list[tuple[str, ...]] = [()]
+        self._progress = None if runner is None else StageProgress()
+        self._record = WorkRecord(run, settings.run)
+        stages = run.read_manifest()["stages"].values()
+        self._digests = {path: own for stage in stages for path, own in stage["digests"].items()}
+        self._started = True
+
+    @property
+    def product(self) -> str:
+        """Name of the product of the run."""
+        return self._settings.PRODUCT
+
+    @property
+    def is_local(self) -> bool:
+        """Whether tasks are called in this process."""
+        return self._runner is None
+
+    def duplicate(self) -> Stages:
+        """Raises NotImplementedError: there is one of a run."""
+        raise NotImplementedError
+
+    def submit(
+        self,
+        task: Task[..., Any],
+        parameters: dict[str, Any],
+        wait_for: Iterable[Future] | None = None,
+        dependencies: Any = None,
+    ) -> Future:
+        """Submit a task as part of the stage that is open; returns its future."""
+        stage, before = self._open, list(dict.fromkeys(wait_for or ()))
+        if stage is None:
+            raise RuntimeError(f"{task.name} is submitted outside of any stage")
+        future = self._submitted(stage, task, parameters, before)
+        self._stage_of[future] = stage
+        if not stage.futures:
+            stage.before = tuple(before)
+        stage.futures.append(future)
+        _, *keys = parameters.values()
+        facts = {"stage": stage.name, "aside": stage.is_background}
+        self._record.begin(future, task, keys, before, **facts)
+        return future
+
+    def _submitted(
+        self, stage: Stage, task: Task[..., Any], parameters: dict[str, Any], before: list[Future]
+    ) -> Future:
+        if self._runner is None:
+            return Local(partial(self._call, task, parameters, before))
+        _, *keys = parameters.values()
+        path = made_before(task, self._run, self._settings, keys)
+        if path is not None:
+            stage.n_found += 1
+            if stage.n_found > MOST_FOUND_BY_TASKS:
+                return Local(partial(self._find, path))
+        future = self._runner.submit(task, parameters, self._awaited(before))
+        future.add_done_callback(self._done.put)
+        return future
+
+    def _call(
+        self, task: Task[..., Any], parameters: dict[str, Any], before: list[Future]
+    ) -> Artifact:
+        for future in before:
+            self._take(future)
+        made = task.fn(*parameters.values())
+        artifact: Artifact = made if isinstance(made, Artifact) else made.data
+        return artifact
+
+    def _find(self, path: Path) -> Artifact:
+        """What an earlier attempt has made; it is read again unless its digest is known."""
+        name = path.relative_to(self._run.root).as_posix()
+        if name in self._digests:
+            return Artifact(name, self._digests[name], reused=True)
+        return artifact_of(self._run, found(path), 0.0)
+
+    def _awaited(self, before: Iterable[Future]) -> list[Future]:
+        """Dependencies to report to Prefect: one of every stage that has ended, which draws the
+        arrow. A worker looks at each, which among hundreds of shards takes longer than their work.
+        """
+        reported: set[Stage] = set()
+        kept = []
+        for future in before:
+            stage = self._stage_of[future]
+            if isinstance(future, Local) or stage in reported:
+                continue
+            if stage.is_entered:
+                reported.add(stage)
+            kept.append(future)
+        return kept
+
+    @contextmanager
+    def opened(self, name: str, *, is_background: bool) -> Iterator[None]:
+        """The stage of tasks submitted in the block; one that was in the background is added to."""
+        if self._before and re.search(self._before, name):
+            self.finish()
+            raise Stopped
+        stage = self._stages.setdefault(name, Stage(name, is_background))
+        stage.is_background, stage.is_entered = is_background, False
+        self._open = stage
+        try:
+            yield
+        finally:
+            self._open = None
+        self._look_at(stage)
+        if name == self._until:
+            self.finish()
+            raise Stopped
+
+    def finish(self, futures: Iterable[Future] | None = None, *, everything: bool = False) -> None:
+        """Wait until tasks have ended; see `finish`."""
+        if futures is None:
+            chosen = [one for one in self._stages.values() if everything or not one.is_background]
+            futures = [future for stage in chosen for future in stage.futures]
+        wanted = list(dict.fromkeys(futures))
+        for stage in dict.fromkeys(self._stage_of[future] for future in wanted):
+            if stage.is_background:
+                stage.is_background = False
+                self._look_at(stage)
+        self._record.close_wave()
+        self._catch_up()
+        with self._noted():
+            for future in wanted:
+                if isinstance(future, Local):
+                    self._take(future)
+            missing = {future for future in wanted if future not in self._made}
+            while missing:
+                future = self._next()
+                self._take(future)
+                missing.discard(future)
+        if self._progress is not None:
+            self._progress.show()
+        raise_first_error(self._made[future] for future in wanted)
+
+    def _next(self) -> Future:
+        """The next future that is done; raises RunCancelled soon after the run was cancelled."""
+        while True:
+            refuse_if_cancelled()
+            try:
+                return self._done.get(timeout=SECONDS_BETWEEN_LOOKS)
+            except Empty:
+                continue
+
+    def _take(self, future: Future) -> None:
+        """Enter what a task has returned or raised, and its stage if it was the last of it."""
+        if future in self._made:
+            return
+        outcome, stage = outcome_of(future), self._stage_of[future]
+        self._made[future] = outcome
+        stage.n_ended += 1
+        if isinstance(outcome, Artifact):
+            self._note(future, outcome)
+        else:
+            stage.has_failed = True
+        for waiting in [one for one in self._stages.values() if one.began is None]:
+            self._look_at(waiting)
+        self._look_at(stage)
+
+    def _look_at(self, stage: Stage) -> None:
+        """Show how far a stage is; if it has ended, enter it in the manifest."""
+        if stage.is_background or stage is self._open or stage.is_entered or not stage.futures:
+            return
+        if stage.began is None:
+            if not stage.n_ended and any(one not in self._made for one in stage.before):
+                return
+            stage.began = time.monotonic()
+        if self._progress is not None:
+            seconds = time.monotonic() - stage.began
+            self._progress.update(
+                stage.name, stage.n_ended, len(stage.futures), seconds, stage.has_failed
+            )
+        if not stage.has_ended:
+            return
+        stage.is_entered = True
+        self._enter(stage.name, [self._made[future] for future in stage.futures])
+
+    def _note(self, future: Future, artifact: Artifact) -> None:
+        """Record the work of a task."""
+        self._record.end(future, artifact)
+
+    def _enter(self, stage: str, artifacts: Sequence[Artifact]) -> None:
+        """Enter a stage that has ended in the manifest, with the digests of an input."""
+        self._run.record_stages({stage: artifacts}, order=list(self._stages))
+        facts = [artifact.facts for artifact in artifacts if artifact.facts]
+        if stage == INGEST and facts:
+            self._run.update_manifest(input_digests=dict(facts[-1]))
+        self._to_show.append((stage,))
+        self._ended(stage)
+
+    def _catch_up(self) -> None:
+        """Show what there is to show of stages that have ended, while workers are at others."""
+        if any(self._to_show):
+            record_files(self._run)
+        while self._to_show:
+            self._show(*self._to_show.pop(0))
+
+    @contextmanager
+    def _noted(self) -> Iterator[None]:
+        """In the block, an error that is not ours gets a note of the stages that are under way."""
+        try:
+            yield
+        except Exception as error:
+            if not isinstance(error, SpineflowError | Stopped | NotReused):
+                under_way = [
+                    f"the stage '{stage.name}'"
+                    for stage in self._stages.values()
+                    if stage.began is not None and not stage.is_entered
+                ]
+                error.add_note(" and ".join(under_way))
+            raise
+
+    def run(self, body: Body) -> None:
+        """Have a flow's function submit its tasks to these stages, and wait until all have ended,
+        or as many as are asked for."""
+        # Prefect's documentation has other task runners than the flow's as context managers.
+        here = FlowRunContext.get() or FlowRunContext.model_construct()
+        with suppress(Stopped), here.model_copy(update={"task_runner": self}):
+            body(self._run, self._settings)
+            self.finish(everything=True)
+        self._catch_up()
+
+
+class Verification(Stages):
+    """Calls the first stages of a run in this process, up to the charge, to see that all is there.
+
+    Nothing is entered; raises NotReused for what a step had to make.
+    """
+
+    def __init__(self, run: RunDirectory, settings: ProductSettings) -> None:
+        super().__init__(run, settings, None, until=LEDGER)
+
+    def _note(self, future: Future, artifact: Artifact) -> None:
+        if not artifact.reused:
+            raise NotReused
+
+    def _enter(self, stage: str, artifacts: Sequence[Artifact]) -> None:
+        pass
+
+
+def stages_here() -> Stages:
+    """The stages of the flow that asks."""
+    context = FlowRunContext.get()
+    stages = None if context is None else context.task_runner
+    if not isinstance(stages, Stages):
+        raise RuntimeError("stages are opened by the flow of a product")
+    return stages
+
+
+@contextmanager
+def stage(kind: str, name: str = "", *, background: bool = False) -> Iterator[None]:
+    """Submit the tasks of a stage in the block.
+
+    Args:
+        kind: A tag of its tasks beside the product's name, for limits by tag, such as `measure`.
+        name: Its name in the manifest and to users, `kind` by default.
+        background: Whether `finish` leaves it alone unless its futures are named.
+    """
+    own = stages_here()
+    # Nobody can limit tasks by tag at a command's own server, which Prefect would ask for limits.
+    tagged = nullcontext() if own.is_local or is_embedded() else tags(own.product, kind)
+    with tagged, own.opened(name or kind, is_background=background):
+        yield
+
+
+def finish(futures: Iterable[Future] | None = None) -> None:
+    """Wait until tasks have ended, by default those of all stages but background ones.
+
+    Raises the error of the first that failed, in the order of submission, and one of our own before
+    any other; tasks that waited for it are not started.
+    """
+    stages_here().finish(futures)
+
+
+def charge(root: str, wait_for: Iterable[Future] = ()) -> Future:
+    """Charge a run before anything is drawn, and wait until that is done."""
+    with stage(LEDGER):
+        charged = charge_ledger.submit(root, wait_for=wait_for)
+    finish([charged])
+    return charged
+
+
+def release(root: str, wait_for: Iterable[Future]) -> None:
+    """Check what was made, let it through, and report on the run."""
+    with stage("checks"):
+        checked = check_release.submit(root, wait_for=wait_for)
+    with stage("release"):
+        released = release_run.submit(root, wait_for=[checked])
+    finish()  # The report has the seconds of all stages before it.
+    with stage("report"):
+        report_run.submit(root, wait_for=[released])
+
+
+def outcome_of(future: Future) -> Any:
+    """What a task returned or raised; for one that was never started, Prefect's error of that."""
+    try:
+        return future.result(raise_on_failure=False)
+    except UnfinishedRun as error:
+        return error
+
+
+def raise_first_error(outcomes: Iterable[object]) -> None:
+    """Raise the error of the first failed task; those skipped for it come after it."""
+    errors = [made for made in outcomes if isinstance(made, BaseException)]
+    ours = [error for error in errors if isinstance(error, SpineflowError)]
+    if errors:
+        raise (ours or errors)[0]

@@ -1,0 +1,220 @@
+"""Stages that releases from our own and from published measurements share, and those beside them.
+
+A stage in the background is begun where a worker may be free, and waited for by a later one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
+
+from ..tasks.products.release.steps import check_release, release_run, report_run
+from ..tasks.runs.directory import RunDirectory
+from ..tasks.topdown.checks.accuracy.pieces import universes_in_pieces
+from ..tasks.topdown.checks.accuracy.steps import (
+    compare_piece,
+    compare_with_truth,
+    predict_errors,
+)
+from ..tasks.topdown.checks.pieces import pieces_apart
+from ..tasks.topdown.checks.steps import check_piece
+from ..tasks.topdown.estimation.estimators import COMBINE, ESTIMATE, estimation_order
+from ..tasks.topdown.estimation.steps import combine, estimate
+from ..tasks.topdown.measurement.steps import measure
+from ..tasks.topdown.release.margins import FIGURES, FILES, has_margins
+from ..tasks.topdown.release.margins import pieces_apart as margin_pieces
+from ..tasks.topdown.release.steps import (
+    keep_estimates,
+    work_out_loss,
+    write_margin_piece,
+    write_microdata,
+    write_redistricting_tables,
+    write_release_margins,
+)
+from ..tasks.topdown.release.tabulations.run import has_tables, tables_of_run
+from ..tasks.topdown.settings import TopdownSettings
+from ..tasks.topdown.spine.shards import shards_by_geolevel
+from ..tasks.topdown.spine.steps import summarise_spine
+from .stages import Future, finish, stage
+
+Futures = Mapping[str, Sequence[Future]]
+"""The futures of universes."""
+
+
+def work_out_losses(
+    run: RunDirectory,
+    settings: TopdownSettings,
+    spines: Mapping[str, Future],
+    *,
+    background: bool = True,
+) -> list[Future]:
+    """Submit what the noise of universes guarantees exactly, if it protects; the certificate alone
+    waits for it. Two at once would hold up what others wait for."""
+    losses: list[Future] = []
+    for universe, spine in spines.items() if settings.is_private else ():
+        with stage("exact loss", f"{universe} exact loss", background=background):
+            losses.append(work_out_loss.submit(str(run.root), universe, wait_for=[spine]))
+    return losses
+
+
+def predict_accuracy(
+    run: RunDirectory, settings: TopdownSettings, spines: Mapping[str, Future]
+) -> dict[str, Future]:
+    """Submit the errors that the budget of a large run implies, by universe, in the background."""
+    predicted: dict[str, Future] = {}
+    for universe in universes_in_pieces(run, settings):
+        with stage("prediction", f"{universe} prediction", background=True):
+            after = [spines[universe]]
+            predicted[universe] = predict_errors.submit(str(run.root), universe, wait_for=after)
+    return predicted
+
+
+def begin_margins(
+    run: RunDirectory, settings: TopdownSettings, measured: Iterable[Future]
+) -> tuple[list[Future], list[Future]]:
+    """Submit the estimates behind the margins of a large run, in the background, and the files that
+    need no estimates of the run's own; returns both."""
+    root, pieces = str(run.root), margin_pieces(run, settings)
+    if not pieces:
+        return [], []
+    with stage("margins", "margins posterior", background=True):
+        kept = keep_estimates.submit(root, wait_for=measured)
+    files: list[Future] = []
+    with stage("margins", background=True):
+        for piece in pieces:
+            if piece.kind == FILES:
+                # One after the other, so that estimates find a worker free.
+                after = [kept, *files[-1:]]
+                files.append(
+                    write_margin_piece.submit(root, piece.kind, piece.subject, wait_for=after)
+                )
+    return [kept], files
+
+
+def estimate_universes(
+    run: RunDirectory,
+    settings: TopdownSettings,
+    universes: Sequence[str],
+    measured: Mapping[tuple[str, str], Sequence[Future]],
+    constrained: Mapping[str, Future],
+) -> dict[str, list[Future]]:
+    """Submit the estimates of universes, geolevel by geolevel as the estimator has them; what is
+    measured on demand is measured just before. Returns each universe's last futures."""
+    root, steps = str(run.root), {COMBINE: combine, ESTIMATE: estimate}
+    shards = {universe: shards_by_geolevel(run, universe) for universe in universes}
+    orders = {name: estimation_order(settings, list(own)) for name, own in shards.items()}
+    last: dict[str, list[Future]] = {universe: [] for universe in universes}
+    for place in range(max(map(len, orders.values()))):
+        for universe in (name for name, own in orders.items() if place < len(own)):
+            kind, geolevel = orders[universe][place]
+            names = [shard.name for shard in shards[universe][geolevel]]
+            before = [*measured.get((universe, geolevel), ()), constrained[universe]]
+            before += last[universe]
+            if settings.is_on_demand(universe):
+                with stage("measure", f"{universe} measure {geolevel}"):
+                    before = [
+                        measure.submit(root, universe, geolevel, name, wait_for=before)
+                        for name in names
+                    ]
+            with stage(kind, f"{universe} {kind} {geolevel}"):
+                last[universe] = [
+                    steps[kind].submit(root, universe, geolevel, name, wait_for=before)
+                    for name in names
+                ]
+        finish()  # A task that waits for another holds a thread.
+    return last
+
+
+def compare_with_input(
+    run: RunDirectory,
+    settings: TopdownSettings,
+    predicted: Mapping[str, Future],
+    estimated: Futures,
+) -> list[Future]:
+    """Submit the comparison of estimates with the truth, in the background."""
+    root, pieces = str(run.root), []
+    with stage("accuracy", background=True):
+        for universe, of in universes_in_pieces(run, settings).items():
+            after = [predicted[universe], *estimated[universe]]
+            pieces += [
+                compare_piece.submit(root, universe, number, of, wait_for=after)
+                for number in range(of)
+            ]
+        after = [*pieces, *chain(*estimated.values())]
+        return [*pieces, compare_with_truth.submit(root, wait_for=after)]
+
+
+def write_release(
+    run: RunDirectory,
+    settings: TopdownSettings,
+    estimated: Futures,
+    posterior: Sequence[Future],
+    margin_files: Sequence[Future],
+) -> list[Future]:
+    """Submit microdata, tables and margins. Others than the first universe take less, and fill up
+    what is left beside the tables."""
+    root, every = str(run.root), list(chain(*estimated.values()))
+    first, *others = estimated
+    written = [write_universe(run, settings, first, estimated)]
+    if has_tables(settings):
+        with stage("tables"):
+            written += [
+                write_redistricting_tables.submit(root, piece, wait_for=every)
+                for piece in tables_of_run(run, settings).pieces()
+            ]
+    written += [write_universe(run, settings, universe, estimated) for universe in others]
+    if has_margins(settings):
+        after = [*posterior, *every]
+        with stage("margins"):
+            figures = [
+                write_margin_piece.submit(root, piece.kind, piece.subject, wait_for=after)
+                for piece in margin_pieces(run, settings)
+                if piece.kind == FIGURES
+            ]
+            # The last one waits for the others: no task that could go on stands behind it.
+            after += [*margin_files, *figures]
+            written += [*figures, write_release_margins.submit(root, wait_for=after)]
+    return written
+
+
+def write_universe(
+    run: RunDirectory, settings: TopdownSettings, universe: str, estimated: Futures
+) -> Future:
+    """Submit the microdata of a universe, which another may describe."""
+    described = settings.compiled_census.universes[universe].described_by
+    after = [*estimated[universe], *estimated.get(described or "", ())]
+    with stage("microdata", f"{universe} microdata"):
+        return write_microdata.submit(str(run.root), universe, wait_for=after)
+
+
+def check_and_release(
+    run: RunDirectory,
+    settings: TopdownSettings,
+    spines: Mapping[str, Future],
+    written: Sequence[Future],
+    background: Sequence[Future],
+) -> None:
+    """Check what was written and everything before, let it through, and report on the run.
+
+    Tasks of the background go on beside the checks, the spines are summarised beside the release:
+    so both workers have some to the end.
+    """
+    root = str(run.root)
+    with stage("checks"):
+        pieces = [
+            check_piece.submit(
+                root, piece.kind, piece.subject, piece.number, piece.of, wait_for=written
+            )
+            for piece in pieces_apart(run, settings)
+        ]
+        checked = check_release.submit(root, wait_for=[*written, *pieces])
+    losses = work_out_losses(run, settings, dict([*spines.items()][1:]), background=False)
+    finish([*background, *pieces, checked, *losses])
+    with stage("release"):
+        released = release_run.submit(root, wait_for=[checked])
+    for universe, spine in spines.items():
+        with stage("spine summary", f"{universe} spine summary"):
+            summarise_spine.submit(root, universe, wait_for=[spine])
+    finish()  # The report has the seconds of all stages before it.
+    with stage("report"):
+        report_run.submit(root, wait_for=[released])
