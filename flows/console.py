@@ -31,7 +31,6 @@ from ..tasks.pages.document import Block, Section
 from ..tasks.pages.document import Table as PageTable
 from ..tasks.pages.numbers import decimal, shown_delta, shown_epsilon, shown_rho
 from ..tasks.products.acceptance import warnings_of
-from ..tasks.products.budget import costs_in_words
 from ..tasks.products.product import Caution, Product
 from ..tasks.products.registry import product as product_named
 from ..tasks.products.spent import epsilon_cap_words, exact_epsilon_words, stated_sentence
@@ -161,8 +160,7 @@ def print_costs(asked: Product, settings: ProductSettings) -> None:
     for name, own in asked.of_parts(settings).items():
         print(f"{name}:")
         print_costs(product_named(own.PRODUCT), own)
-    words = asked.costs_in_words
-    for block in words(settings) if words else costs_in_words(asked.costs(settings)):
+    for block in asked.tell_costs(settings):
         print_block(block)
 
 

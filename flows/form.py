@@ -139,9 +139,10 @@ class SettingsForm(ExactTypes):
 
 @cache
 def form_of(flow: str) -> type[SettingsForm]:
-    """The model of a flow's declared form: the fields that it shares with others, and its own."""
+    """The model of a flow's form: the fields that all flows share, and those that it declares."""
     name = f"{flow.title().replace('-', '')}Form"
-    declared = DECLARED[name]
+    undeclared = {"begins_with": ["settings"], "description": "What every flow asks for."}
+    declared = DECLARED.get(name, undeclared)
     shared = [DECLARED["fields"][begun] for begun in declared["begins_with"]]
     fields: dict[str, Any] = {
         key: _field(own)

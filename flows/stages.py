@@ -401,9 +401,10 @@ def finish(futures: Iterable[Future] | None = None) -> None:
 
 def charge(root: str, wait_for: Iterable[Future] = ()) -> Future:
     """Charge a run before anything is drawn, and wait until that is done."""
+    before = list(wait_for)
     with stage(LEDGER):
-        charged = charge_ledger.submit(root, wait_for=wait_for)
-    finish([charged])
+        charged = charge_ledger.submit(root, wait_for=before)
+    finish([*before, charged])
     return charged
 
 

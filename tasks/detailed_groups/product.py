@@ -179,7 +179,7 @@ DETAILED_GROUPS: Product = Product(
         parameters_of(settings), read_specification(settings.input.parameters)
     ),
     plan=plan_of_run,
-    measurement_files=measurement_files,
+    measured=measurement_files,
     notes=redundant_spending_of_run,
     checks=lambda run, settings: run_checks(
         run.root, expected_run(run, settings), run.unchecked_release
@@ -235,7 +235,7 @@ DETAILED_HOUSEHOLDS: Product = Product(
         household_ingest.parameters_of(settings), read_specification(settings.input.parameters)
     ),
     plan=measured_households.plan_of_run,
-    measurement_files=measured_households.measurement_files,
+    measured=measured_households.measurement_files,
     checks=lambda run, settings: run_household_checks(
         run.root, expected_runs(run, settings), run.unchecked_release
     ),

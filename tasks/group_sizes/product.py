@@ -11,7 +11,7 @@ from .checks.accuracy import FIGURES, KEYS, facts_of_run, write_accuracy
 from .checks.expected import settings_of_release
 from .ingest.files import read_plan
 from .ingest.read import GroupInput, check_groups, costs, plan_of, public_plan
-from .measurement.charge import expected_of, measurement_files, plan_of_run
+from .measurement.charge import expected_of, plan_of_run
 from .paths import UNIVERSE
 from .release.certificate import facts_of
 from .release.report import NEIGHBORS, by_level, loss_text, report, sizes_text
@@ -46,7 +46,6 @@ GROUP_SIZES: Product = Product(
     needed_at_once=lambda settings, wanted: needed_split(public_plan(settings), wanted),
     curves=lambda settings: curves_of(public_plan(settings)),
     plan=plan_of_run,
-    measurement_files=measurement_files,
     checks=lambda run, settings: run_checks(
         run.root, expected_of(settings), run.unchecked_release, is_private=settings.is_private
     ),

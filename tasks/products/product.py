@@ -92,27 +92,28 @@ class Product:
     *Before a run.* A settings file becomes an instance of `settings`, whose PRODUCT is the
     product's name. `refuse` adds what no single field shows, before any input is read.
     `check_input` reads the input and holds it to every rule; `fits` holds the settings to an input
-    that was accepted, and tells what a user may want to know. `costs` is what a run would spend and
+    that was accepted, and gives what a user may want to know. `costs` is what a run would spend and
     how wide its noise is, from settings and public files alone, by universe; `costs_in_words` the
-    same for people, and `charged_for` sentences on a charge of more than a budget adds up to.
-    `needed` is the budget that a margin of error needs, given the name of what has
-    it, and `needed_at_once` that of several, with its split. `curves` are the privacy
-    curves of its parts, None where nothing is guaranteed. `of_parts` are the settings of the
-    products that a run is made of, by their names in it; all of this is then asked of each.
+    same for people, by default as tables, and `charged_for` sentences on a charge of more than a
+    budget adds up to. `needed` is the budget that a margin of error needs, given the name of what
+    has it, and `needed_at_once` that of several, with its split. `curves` are the privacy curves
+    of its parts, None where nothing is guaranteed. `of_parts` are the settings of the products
+    that a run is made of, by their names in it; all of this is then asked of each.
 
     *The run.* Its stages stand in the product's module of `flows/`: ingest first, which writes what
     is public and what is confidential in folders of their own; then the charge, before any noise is
     drawn; measurement, estimation, the tables; and the steps of `release.steps`, which check,
     release and report. `plan` is what the run measures and guarantees, once its input is read: it
-    recomputes the loss by independent code and raises BudgetRefused. `measurement_files` are all
-    files of noisy answers, there yet or not. `notes` are sentences on what is about to be measured
-    to no avail.
+    recomputes the loss by independent code and raises BudgetRefused. `measured` are all files of
+    noisy answers, there yet or not; by default one for each measured level. `notes` are sentences
+    on what is about to be measured to no avail.
 
     *Its end.* `checks` are the outcomes of checks that share no code with what they check; a
     release appears once all have passed. `facts` is what the certificate says besides the plan.
-    `accuracy` compares the release with the truth. `document` is the public report, which shows
-    errors of public input; `summary` the lines that the command ends with; `shown` what the UI
-    shows when some stages have ended, of none when the run begins, and of `END` at its end.
+    `accuracy` compares the release with the truth. `document` is the public report, by default of
+    the plan alone; it shows errors of public input. `summary` is what the command ends with;
+    `shown` what the UI shows when some stages have ended, of none when the run begins, and of `END`
+    at its end; by default the noise of every measure.
 
     *Afterwards.* `figures` are the errors that replicates and comparisons tell; `compare` writes a
     comparison where that is more than a table. `of_release` makes settings with a release as public
@@ -132,7 +133,7 @@ class Product:
     curves: Callable[[Any], Curves | None] = lambda settings: None
     of_parts: Callable[[Any], Mapping[str, ProductSettings]] = lambda settings: {}
     plan: Callable[[RunDirectory, Any], Plan] | None = None
-    measurement_files: Callable[[RunDirectory, Any], Sequence[Path]] = lambda run, settings: ()
+    measured: Callable[[RunDirectory, Any], Sequence[Path]] | None = None
     notes: Callable[[RunDirectory, Any], Sequence[str]] = lambda run, settings: ()
     checks: Callable[[RunDirectory, Any], Sequence[Outcome]] | None = None
     facts: Callable[[RunDirectory, Any], Facts] | None = None
@@ -170,6 +171,22 @@ class Product:
         if self.plan is None:
             raise ValueError(f"{self.name} measures nothing")
         return read_plan(run) if plan_file(run).exists() else self.plan(run, settings)
+
+    def tell_costs(self, settings: ProductSettings) -> Iterable[Block | Section]:
+        """The costs for people; by default a line and a table for each universe."""
+        from .budget import costs_in_words
+
+        if self.costs_in_words is not None:
+            return self.costs_in_words(settings)
+        return costs_in_words(self.costs(settings)) if self.plan is not None else ()
+
+    def measurement_files(self, run: RunDirectory, settings: ProductSettings) -> Sequence[Path]:
+        """All files of noisy answers, there yet or not; by default one for each measured level."""
+        if self.measured is not None or self.plan is None:
+            return () if self.measured is None else self.measured(run, settings)
+        universes = self.plan_of(run, settings).universes
+        files = [run.dpqueries(u.universe, own.level) for u in universes for own in u.measured]
+        return list(dict.fromkeys(files))
 
     def charge_run(self, run: RunDirectory, settings: ProductSettings) -> None:
         """Write the plan of a run, and enter it in the ledger.
@@ -219,12 +236,16 @@ class Product:
 
     def report(self, run: RunDirectory, settings: ProductSettings) -> Path:
         """Write the public report; errors are shown of input that is not confidential."""
+        from .reports import plain_document
+
+        plan = None if self.plan is None else self.plan_of(run, settings)
         if self.document is None:
-            return run.report
+            if plan is None:
+                return run.report
+            return write_page(run.report, plain_document(run, settings, plan))
         errors = None
         if self.accuracy is not None and not settings.input.confidential:
             errors = self.accuracy.read(run)
-        plan = None if self.plan is None else self.plan_of(run, settings)
         return write_page(run.report, self.document(run, settings, plan, errors))
 
     def compared(self, run: RunDirectory, settings: ProductSettings) -> Compared:

@@ -15,6 +15,7 @@ from ..runs.directory import RunDirectory
 from ..runs.files import read_record
 from ..runs.settings import ProductSettings
 from .acceptance import CERTIFICATE, warnings_of
+from .budget import noise_section
 from .plan import ExactFact, Plan
 from .statement import in_one_sentence
 
@@ -96,6 +97,15 @@ def report_document(
         ),
         provenance(run),
     )
+
+
+def plain_document(run: RunDirectory, settings: ProductSettings, plan: Plan) -> Document:
+    """The report of a product without words of its own: what was measured, and what is exact."""
+    panels = tuple(noise_panel(own, f"Noise of {own.universe}.") for own in plan.universes)
+    tables = sorted(run.release.glob("*.parquet"))
+    counts = first_rows(tables[0]) if tables else ()
+    front = Overview(f"{settings.PRODUCT} of {settings.privacy.dataset}", panels, counts=counts)
+    return report_document(run, settings, plan, front, [noise_section(plan)])
 
 
 def provenance(run: RunDirectory) -> tuple[str]:

@@ -11,7 +11,7 @@ from ..runs.directory import RunDirectory
 from .checks.accuracy import FIGURES, KEYS, facts_of_run, write_accuracy
 from .ingest.files import read_plan
 from .ingest.ingest import check_households, costs, public_plan
-from .measurement.charge import expected_of, measurement_files, plan_of_run
+from .measurement.charge import expected_of, plan_of_run
 from .paths import UNIVERSE
 from .release.certificate import facts_of
 from .release.report import NEIGHBORS, loss_text, report
@@ -35,7 +35,6 @@ SUPPLEMENTAL: Product = Product(
     needed=lambda settings, target, margin: needed_budget(public_plan(settings), target, margin),
     curves=lambda settings: curves_of(public_plan(settings)),
     plan=plan_of_run,
-    measurement_files=measurement_files,
     checks=lambda run, settings: run_checks(
         run.root, expected_of(settings), run.unchecked_release, is_private=settings.is_private
     ),

@@ -87,7 +87,7 @@ TRIPS: Product = Product(
     needed_at_once=lambda settings, wanted: needed_split(public_plan(settings), wanted),
     curves=lambda settings: curves_of(public_plan(settings), settings.contribution),
     plan=plan_of_run,
-    measurement_files=measurement_files,
+    measured=measurement_files,
     checks=lambda run, settings: run_checks(
         run.root,
         expected_of(settings, plan_of(run, settings)),

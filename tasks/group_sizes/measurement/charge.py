@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 from ....validation.group_sizes.privacy_loss import ExpectedGroupSizes, check_plan
 from ...products.plan import Plan, refuse_other_noise
@@ -15,11 +14,6 @@ from ..workload.costs import universe_plan
 from ..workload.exact_loss import exact_curve
 from ..workload.mechanisms import PUBLISHED
 from ..workload.statement import exact_of, statement_of
-
-
-def measurement_files(run: RunDirectory, _settings: GroupSizesSettings) -> list[Path]:
-    """The files of noisy measurements that the run publishes, there yet or not."""
-    return [run.dpqueries(UNIVERSE, level.level) for level in read_plan(run).measured_levels]
 
 
 def expected_of(settings: GroupSizesSettings) -> ExpectedGroupSizes:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from ....validation.supplemental_dhc.privacy_loss import ExpectedSupplemental, check_plan
 from ...products.plan import Plan, refuse_other_noise
 from ...runs.directory import RunDirectory
@@ -12,11 +10,6 @@ from ..paths import UNIVERSE, areas_file, plan_file
 from ..settings import SupplementalDhcSettings
 from ..workload.costs import universe_plan
 from ..workload.statement import EXACT, statement_of
-
-
-def measurement_files(run: RunDirectory, _settings: SupplementalDhcSettings) -> list[Path]:
-    """The files of noisy measurements that the run publishes, there yet or not."""
-    return [run.dpqueries(UNIVERSE, level) for level in read_plan(run).levels]
 
 
 def expected_of(settings: SupplementalDhcSettings) -> ExpectedSupplemental:

@@ -14,7 +14,7 @@ from spineflow.tasks.group_sizes.estimation.estimate import estimate_run, estima
 from spineflow.tasks.group_sizes.ingest.files import read_plan, read_regions, true_counts
 from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
 from spineflow.tasks.group_sizes.ingest.ingest import ingest_groups
-from spineflow.tasks.group_sizes.measurement.charge import measurement_files, plan_of_run
+from spineflow.tasks.group_sizes.measurement.charge import plan_of_run
 from spineflow.tasks.group_sizes.measurement.measure import measure_level
 from spineflow.tasks.group_sizes.paths import UNIVERSE, plan_file
 from spineflow.tasks.group_sizes.product import GROUP_SIZES
@@ -135,7 +135,7 @@ def test_levels_with_the_same_regions_are_measured_once(tmp_path: Path) -> None:
     settings = settings_of(tmp_path, states=1)
     run = ingested(tmp_path, settings)
     GROUP_SIZES.charge_run(run, settings)
-    assert [path.parts[-3] for path in measurement_files(run, settings)] == [
+    assert [path.parts[-3] for path in GROUP_SIZES.measurement_files(run, settings)] == [
         "nation",
         "county",
     ]
