@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
@@ -81,6 +82,14 @@ def read_json(root: Path, place: Path) -> Any:
         return json.loads((root / place).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         raise UnusableRunFile(f"{place.as_posix()} cannot be read") from None
+
+
+def read_settings(root: Path) -> dict[str, Any]:
+    """The settings that a run has frozen, all defaults and presets filled in."""
+    try:
+        return tomllib.loads((root / "settings.toml").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        raise UnusableRunFile("settings.toml cannot be read") from None
 
 
 def read_whole(root: Path, place: Path) -> pa.Table:

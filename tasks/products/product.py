@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +23,7 @@ from .presets import PRESETS
 if TYPE_CHECKING:
     import pandas as pd
 
-    from ...validation.outcome import Outcome
+    from ...validation.outcome import Failures, Outcome
     from ..pages.document import Block, Document, Section, Table
     from ..runs.directory import RunDirectory
     from ..tables.findings import InputCheck
@@ -134,6 +135,7 @@ class Product:
     of_parts: Callable[[Any], Mapping[str, ProductSettings]] = lambda settings: {}
     plan: Callable[[RunDirectory, Any], Plan] | None = None
     measured: Callable[[RunDirectory, Any], Sequence[Path]] | None = None
+    check_plan: Callable[[Path, Failures], None] | None = None
     notes: Callable[[RunDirectory, Any], Sequence[str]] = lambda run, settings: ()
     checks: Callable[[RunDirectory, Any], Sequence[Outcome]] | None = None
     facts: Callable[[RunDirectory, Any], Facts] | None = None
@@ -189,20 +191,27 @@ class Product:
         return list(dict.fromkeys(files))
 
     def charge_run(self, run: RunDirectory, settings: ProductSettings) -> None:
-        """Write the plan of a run, and enter it in the ledger.
+        """Write the plan of a run, check it by independent code, and enter it in the ledger.
 
-        A run that was charged keeps its plan; an older version charged it without one. Raises
-        BudgetRefused before any noise is drawn.
+        A run that was charged keeps its plan. Raises BudgetRefused before any noise is drawn, and
+        InputRefused for a run that an older version charged without a plan.
         """
         from ..ledger.charging import charge_draws
         from ..ledger.identity import digests_to_charge
-        from .plan import plan_file, write_plan
+        from .plan import plan_file, refuse_other_noise, write_plan
 
         if self.plan is None:
             raise ValueError(f"{self.name} measures nothing")
         plan, file = self.plan(run, settings), plan_file(run)
         if "ledger" not in run.read_manifest()["stages"]:
             write_plan(run, plan)
+        if not file.exists():
+            raise InputRefused(
+                f"{run.root} was charged by an earlier version of spineflow, without "
+                "plan/plan.json; finish it with version 0.2."
+            )
+        if self.check_plan is not None:
+            refuse_other_noise(partial(self.check_plan, run.root))
         if settings.is_private:
             deciding = [run.root / name for name in plan.inputs]
             charge_draws(
@@ -210,7 +219,7 @@ class Product:
                 settings,
                 draws=plan.universes,
                 inputs=digests_to_charge(run, settings),
-                decided_by=[*deciding, file] if file.exists() else deciding,
+                decided_by=[*deciding, file],
                 truth=[run.root / name for name in plan.counts],
                 files=self.measurement_files(run, settings),
             )

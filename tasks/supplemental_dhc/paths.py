@@ -11,10 +11,8 @@ UNIVERSE = "people_in_households"
 
 
 def areas_file(run: RunDirectory) -> Path:
-    """The areas by their regions of all levels, one column a level; public."""
+    """The areas by their regions of all levels, one column a level; public.
+
+    They are written last by the ingest: where they are, all is.
+    """
     return run.root / "geography" / "areas.parquet"
-
-
-def plan_file(run: RunDirectory) -> Path:
-    """The plan, which is written last by the ingest; public."""
-    return run.root / "geography" / "plan.json"

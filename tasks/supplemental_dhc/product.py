@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pyarrow import parquet
 
+from ...validation.supplemental_dhc.privacy_loss import check_privacy
 from ...validation.supplemental_dhc.run_checks import run_checks
 from ..products.comparison import read_errors
 from ..products.product import Accuracy, Figures, Product
@@ -11,7 +12,7 @@ from ..runs.directory import RunDirectory
 from .checks.accuracy import FIGURES, KEYS, facts_of_run, write_accuracy
 from .ingest.files import read_plan
 from .ingest.ingest import check_households, costs, public_plan
-from .measurement.charge import expected_of, plan_of_run
+from .measurement.charge import plan_of_run
 from .paths import UNIVERSE
 from .release.certificate import facts_of
 from .release.report import NEIGHBORS, loss_text, report
@@ -35,9 +36,8 @@ SUPPLEMENTAL: Product = Product(
     needed=lambda settings, target, margin: needed_budget(public_plan(settings), target, margin),
     curves=lambda settings: curves_of(public_plan(settings)),
     plan=plan_of_run,
-    checks=lambda run, settings: run_checks(
-        run.root, expected_of(settings), run.unchecked_release, is_private=settings.is_private
-    ),
+    check_plan=check_privacy,
+    checks=lambda run, settings: run_checks(run.root, run.unchecked_release),
     facts=lambda run, settings: facts_of(settings, read_plan(run)),
     accuracy=Accuracy(read_errors, write_accuracy, lambda run: [run.histogram(UNIVERSE)]),
     document=report,

@@ -10,21 +10,27 @@ norm; numbers of households, which read the units alone, by 2.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
 
-from ..noise import gaussian_variance
 from ..outcome import Failures
-from ..run_files import UnusableRunFile, check_answers, read_json, read_whole
+from ..plan import (
+    Plan,
+    answers_file,
+    check_measured,
+    check_plan,
+    check_sums,
+    guaranteed,
+    measured,
+    read_plan,
+)
+from ..run_files import read_settings, read_whole
 
-GEOGRAPHY = Path("geography")
-MEASUREMENTS = Path("measurements") / "people_in_households"
+UNIVERSE = "people_in_households"
+AREAS = "geography/areas.parquet"
 
 CELLS = {
     "PH1_num": 2,
@@ -46,68 +52,67 @@ CODES = {"*": "*", "A-G": "ABCDEFG", "H,I": "HI"}
 """Codes of the iterations that are measured together."""
 
 
-@dataclass(frozen=True)
-class ExpectedSupplemental:
-    """What the settings promise: rho by measure, level and iterations; tau by measure."""
-
-    rhos: Mapping[tuple[str, str, str], Fraction]
-    taus: Mapping[str, int]
-    levels: Sequence[str]
-    infinite: bool
-
-
-def read_plan(root: Path) -> dict[str, Any]:
-    """The plan of a run; raises UnusableRunFile."""
-    return read_json(root, GEOGRAPHY / "plan.json")
+TAUS = {"PH1_num": 10, "PH2": 10, "PH3": 6, "PH4": 10, "PH6": 6, "PH7": 10}
+"""The most persons of a household who are joined, in production."""
 
 
 def regions_by_level(root: Path) -> dict[str, list[str]]:
     """The regions of every level, in ascending order; raises UnusableRunFile."""
-    table = read_whole(root, GEOGRAPHY / "areas.parquet")
+    table = read_whole(root, Path(AREAS))
     return {name: sorted(set(table[name].drop_null().to_pylist())) for name in table.column_names}
 
 
-def check_plan(root: Path, expected: ExpectedSupplemental, failures: Failures) -> None:
-    """The stored plan is what the settings promise, and its noise covers what a person can change.
+def check_privacy(root: Path, failures: Failures) -> None:
+    """The plan is what the settings promise, and its noise covers what a person can change.
 
-    To be called before noise is drawn too. Raises UnusableRunFile for a plan of another form.
+    To be called before noise is drawn. Raises UnusableRunFile for a plan of another form.
     """
-    plan, regions = read_plan(root), regions_by_level(root)
-    try:
-        if list(regions) != list(expected.levels) or plan["levels"] != {
-            name: len(own) for name, own in regions.items()
-        }:
-            failures.add("the levels and regions of the plan are not those of the settings")
-        spent: dict[tuple[str, str, str], Fraction] = {}
-        for query in plan["queries"]:
-            key = query["measure"], query["level"], query["iterations"]
-            if key in spent:
-                failures.add(f"{' '.join(key)} is measured twice")
-            spent[key] = Fraction(query["rho"])
-            tau = expected.taus.get(key[0], 0)
-            if key[0] not in OF_UNITS and plan["taus"][key[0]] != tau:
-                failures.add(f"{key[0]} is truncated otherwise than the settings say")
-            change = 2 if key[0] in OF_UNITS else 2 * tau + 2
-            sigma_squared = query["sigma_squared"]
-            if expected.infinite:
-                if sigma_squared is not None:
-                    failures.add("there is noise, against the settings")
-            elif (
-                sigma_squared is None
-                or Fraction(change**2) / (2 * Fraction(sigma_squared)) != spent[key]
-            ):
-                failures.add(f"the noise of {' '.join(key)} does not cost what the plan says")
-        if spent != dict(expected.rhos):
-            failures.add("the plan spends otherwise than the settings say")
-    except (KeyError, TypeError, ValueError, ZeroDivisionError):
-        raise UnusableRunFile("geography/plan.json is not a plan") from None
+    settings, regions = read_settings(root), regions_by_level(root)
+    if list(regions) != settings["geography"]["levels"]:
+        failures.add("the levels of the areas are not those of the settings")
+    rhos = {
+        (measure, level, key): Fraction(rho)
+        for measure, levels in settings["mechanism"]["budgets"].items()
+        for level, keys in levels.items()
+        for key, rho in keys.items()
+        if Fraction(rho)
+    }
+    taus, total = TAUS | settings["mechanism"]["truncation"], sum(rhos.values())
+    measures = []
+    for (measure, level, key), rho in rhos.items():
+        n_areas = len(regions[level])
+        change = 2 if measure in OF_UNITS else 2 * taus[measure] + 2
+        own = measured(
+            UNIVERSE,
+            level,
+            f"{measure} {key}",
+            areas=n_areas,
+            answers=n_areas * CELLS[measure] * len(CODES[key]),
+            share=rho / total,
+            loss=None if settings["privacy"]["infinite"] else rho,
+            moved=change**2,
+        )
+        measures.append(own)
+    guarantees = (guaranteed(UNIVERSE, "unbounded", Fraction(total)),)
+    wanted = Plan(
+        "supplemental-dhc",
+        settings["privacy"]["dataset"],
+        tuple(measures),
+        guarantees,
+        guarantees,
+        ("areas",),
+        frozenset(["settings.toml", AREAS]),
+        (f"confidential/histograms/{UNIVERSE}.parquet",),
+    )
+    check_plan(root, wanted, settings, failures)
+    check_sums(root, failures)
 
 
 def read_noisy(root: Path) -> dict[tuple[str, str, str, str], np.ndarray]:
     """Noisy counts by level, region, measure and iteration code, `(n_cells,)` each."""
-    plan, found = read_plan(root), {}
-    for level in plan["levels"]:
-        table = pq.read_table(_measured_file(root, level))
+    found = {}
+    for level in {own.level for own in read_plan(root).measures}:
+        table = pq.read_table(answers_file(root, UNIVERSE, level))
         for row in table.select(["geocode", "query_name", "value"]).to_pylist():
             measure, _, key = row["query_name"].removesuffix("_dpq").partition(" ")
             values = np.array(row["value"]).reshape(len(CODES[key]), CELLS[measure])
@@ -118,19 +123,4 @@ def read_noisy(root: Path) -> dict[tuple[str, str, str, str], np.ndarray]:
 
 def check_measurements(root: Path, failures: Failures) -> None:
     """Each level's file has every query in every region once, with the plan's variance and loss."""
-    plan, regions = read_plan(root), regions_by_level(root)
-    for level, own in regions.items():
-        queries = {}
-        for query in plan["queries"]:
-            if query["level"] == level:
-                n_values = CELLS[query["measure"]] * len(CODES[query["iterations"]])
-                loss, variance, noise = "inf", 0.0, query["sigma_squared"]
-                if noise is not None:
-                    loss, variance = query["rho"], gaussian_variance(Fraction(noise))
-                name = f"{query['measure']} {query['iterations']}_dpq"
-                queries[name] = n_values, loss, variance
-        check_answers(_measured_file(root, level), own, queries, failures)
-
-
-def _measured_file(root: Path, level: str) -> Path:
-    return root / MEASUREMENTS / level / "dpqueries" / "00000.parquet"
+    check_measured(root, UNIVERSE, regions_by_level(root), failures)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -18,18 +17,17 @@ import pandas as pd
 import pyarrow.parquet as pq
 
 from ..outcome import Failures, Outcome
-from ..run_files import UnusableRunFile, check_text, unusable_files_fail
+from ..plan import read_plan, why_not_private
+from ..run_files import UnusableRunFile, check_text, read_settings, unusable_files_fail
 from .privacy_loss import (
     CODES,
-    ExpectedSupplemental,
+    UNIVERSE,
     check_measurements,
-    check_plan,
+    check_privacy,
     read_noisy,
-    read_plan,
     regions_by_level,
 )
 
-UNIVERSE = "people_in_households"
 COLUMNS = (
     *("table", "level", "region", "iteration", "cell", "label"),
     *("noisy", "estimate", "low", "high"),
@@ -91,9 +89,7 @@ ROUNDED = 1.001e-4
 """What rounding to four decimals changes at most."""
 
 
-def run_checks(
-    root: Path, expected: ExpectedSupplemental, release: Path, *, is_private: bool = True
-) -> tuple[Outcome, ...]:
+def run_checks(root: Path, release: Path) -> tuple[Outcome, ...]:
     """Check the run below `root` whose tables are in `release`; an outcome for each of `CHECKS`.
 
     A file that is missing or of another layout fails the checks that need it.
@@ -102,15 +98,16 @@ def run_checks(
     privacy, layout = failures["privacy_accounting"], failures["layout"]
     faithful, possible = failures["faithfulness"], failures["possibility"]
     with unusable_files_fail(privacy):
-        check_plan(root, expected, privacy)
+        check_privacy(root, privacy)
         check_measurements(root, privacy)
     with unusable_files_fail(layout, faithful, possible):
-        rows = released(release)
+        settings, rows = read_settings(root), released(release)
+        is_private = why_not_private(settings) is None
         check_text(release, "supplemental_dhc", is_private=is_private, failures=layout)
         check_rows(root, rows, layout)
         if not layout.count:
             check_faithful(root, rows, faithful)
-            check_possible(rows, possible, is_noisy=not expected.infinite)
+            check_possible(rows, possible, is_noisy=not settings["privacy"]["infinite"])
     return tuple(failures[name].outcome(name, UNIVERSE, CHECKS[name]) for name in CHECKS)
 
 
@@ -124,11 +121,12 @@ def released(release: Path) -> pd.DataFrame:
 
 def expected_rows(root: Path) -> set[tuple[str, str, str, str, int]]:
     """Table, level, region, iteration and cell of all rows that the plan promises."""
-    plan, regions = read_plan(root), regions_by_level(root)
+    regions = regions_by_level(root)
     measured: dict[tuple[str, str], set[str]] = {}
-    for query in plan["queries"]:
-        for code in CODES[query["iterations"]]:
-            measured.setdefault((query["level"], code), set()).add(query["measure"])
+    for own in read_plan(root).measures:
+        measure, _, key = own.query.partition(" ")
+        for code in CODES[key]:
+            measured.setdefault((own.level, code), set()).add(measure)
     found = set()
     for (level, code), measures in measured.items():
         tables = [(name, len(own[1])) for name, own in COUNTS.items() if own[0] in measures]
@@ -217,11 +215,11 @@ def check_possible(rows: pd.DataFrame, failures: Failures, *, is_noisy: bool) ->
 def _sigmas(root: Path) -> dict[tuple[str, str, str], float | None]:
     """Standard deviation of the noise by measure, level and code; None without noise."""
     found: dict[tuple[str, str, str], float | None] = {}
-    for query in read_plan(root)["queries"]:
-        text = query["sigma_squared"]
-        sigma = None if text is None else math.sqrt(Fraction(text))
-        for code in CODES[query["iterations"]]:
-            found[query["measure"], query["level"], code] = sigma
+    for own in read_plan(root).measures:
+        measure, _, key = own.query.partition(" ")
+        sigma = None if own.parameter is None else math.sqrt(own.parameter)
+        for code in CODES[key]:
+            found[measure, own.level, code] = sigma
     return found
 
 

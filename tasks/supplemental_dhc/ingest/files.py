@@ -1,4 +1,4 @@
-"""Where a run of the supplemental tables keeps its areas, its plan and its confidential counts."""
+"""Where a run of the supplemental tables keeps its areas and its confidential counts."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import pyarrow.parquet as pq
 
 from ...census.histograms import read_histogram
 from ...runs.directory import RunDirectory
-from ...runs.files import read_values
-from ..paths import UNIVERSE, areas_file, plan_file
+from ...runs.settings_files import frozen_settings
+from ..paths import UNIVERSE, areas_file
+from ..settings import SupplementalDhcSettings
 from ..workload.measures import N_COLUMNS
-from ..workload.plan import Plan
+from ..workload.plan import Plan, make_plan
 from .areas import Areas, areas_of_rows
 
 
@@ -20,8 +21,15 @@ def read_areas(run: RunDirectory) -> Areas:
 
 
 def read_plan(run: RunDirectory) -> Plan:
-    """The plan of a run."""
-    return read_values(plan_file(run), Plan)
+    """The plan of a run, by its settings and areas."""
+    return plan_of(frozen_settings(SupplementalDhcSettings, run.settings), read_areas(run))
+
+
+def plan_of(settings: SupplementalDhcSettings, areas: Areas) -> Plan:
+    """The plan by settings and areas."""
+    return make_plan(
+        settings.rhos, settings.mechanism.taus, areas.n_regions, infinite=settings.privacy.infinite
+    )
 
 
 def true_counts(run: RunDirectory, areas: Areas, level: str) -> np.ndarray:

@@ -22,17 +22,17 @@ from ...census.tables import UNIT_KEY, load_geography
 from ...ledger.identity import store_identity
 from ...products.budget import Cost
 from ...runs.directory import RunDirectory
-from ...runs.files import write_values
 from ...tables.findings import InputCheck, UnreadableInput, unreadable_refused
 from ...tables.outcomes import accepted_input
 from ...tables.sources import input_files
 from ...tables.tally import RuleTally
-from ..paths import UNIVERSE, areas_file, plan_file
+from ..paths import UNIVERSE, areas_file
 from ..settings import SupplementalDhcSettings
 from ..workload.costs import cost_of
-from ..workload.plan import Plan, make_plan
+from ..workload.plan import Plan
 from .areas import Areas, areas_of, write_areas
 from .counts import count_people
+from .files import plan_of
 from .households import TENURE, read_households
 
 MEMBERS_AGREE = "households_and_members_agree"
@@ -94,17 +94,16 @@ def check_households(
 
 
 def ingest_households(run: RunDirectory, settings: SupplementalDhcSettings) -> None:
-    """Write the public areas and plan, and the confidential counts of a run.
+    """Write the public areas and the confidential counts of a run.
 
-    The plan comes last: where it is, all is. Raises InputRefused for input that breaks a rule; its
-    counts are then in `confidential/findings.json`, and for input that is not confidential in the
-    message too.
+    The areas come last: where they are, all is. Raises InputRefused for input that breaks a rule;
+    its counts are then in `confidential/findings.json`, and for input that is not confidential in
+    the message too.
     """
     accepted = accepted_input(run, settings, check_households(settings, run.confidential))
     store_identity(run, settings, accepted.census.digests)
     write_histogram(run.histogram(UNIVERSE), accepted.counts, accepted.areas.names)
     write_areas(areas_file(run), accepted.areas)
-    write_values(plan_file(run), plan_of(settings, accepted.areas))
 
 
 def public_areas(settings: SupplementalDhcSettings) -> Areas:
@@ -114,13 +113,6 @@ def public_areas(settings: SupplementalDhcSettings) -> Areas:
     with unreadable_refused():
         blocks = load_geography(input_files("geography", path, name), EvidenceTally())
     return areas_of(blocks.frame, settings.geography.levels, name)[0]
-
-
-def plan_of(settings: SupplementalDhcSettings, areas: Areas) -> Plan:
-    """The plan of a run."""
-    return make_plan(
-        settings.rhos, settings.mechanism.taus, areas.n_regions, infinite=settings.privacy.infinite
-    )
 
 
 def public_plan(settings: SupplementalDhcSettings) -> Plan:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -15,10 +13,11 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
-from spineflow.flows.running import call_stages, prepare
 from spineflow.tasks.products.registry import product
-from spineflow.tasks.supplemental_dhc.measurement.charge import expected_of
-from spineflow.tasks.supplemental_dhc.workload.measures import MEASURES, stability_of
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.settings_files import frozen_settings
+from spineflow.tasks.supplemental_dhc.settings import SupplementalDhcSettings
+from spineflow.tasks.supplemental_dhc.workload.measures import MEASURES, TRUNCATION, stability_of
 from spineflow.tasks.supplemental_dhc.workload.rows import ROWS
 from spineflow.tasks.topdown.ingest.generate import FEWEST_PERSONS, generate_county
 from spineflow.tasks.topdown.ingest.generate_households import rehouse
@@ -26,7 +25,7 @@ from spineflow.validation.supplemental_dhc.privacy_loss import (
     CELLS,
     CODES,
     OF_UNITS,
-    ExpectedSupplemental,
+    TAUS,
 )
 from spineflow.validation.supplemental_dhc.run_checks import (
     AVERAGES,
@@ -36,7 +35,18 @@ from spineflow.validation.supplemental_dhc.run_checks import (
     run_checks,
 )
 
-from tests.flows.in_process import judged_once
+from tests.validation.mutations import (
+    LEDGER,
+    PRIVACY,
+    Place,
+    corrupt_plan,
+    fields_of_plan,
+    finished,
+    noticed,
+    noticed_in_plan,
+    wanted_by,
+    write_unlike,
+)
 
 SETTINGS = """\
 preset = "supplemental_dhc_2020_us"
@@ -47,43 +57,44 @@ geography = "grfc.txt"
 confidential = false
 [privacy]
 dataset = "county"
-seed = 5
 """
 RELEASED = "release-unchecked/supplemental_dhc.parquet"
+TEXT = "release-unchecked/supplemental_dhc.csv"
+AREAS = "geography/areas.parquet"
 MEASURED = "measurements/people_in_households/State/dpqueries/00000.parquet"
 
 
-def tabulated(folder: Path, further: str = "") -> tuple[Path, ExpectedSupplemental]:
-    """A run up to its tables, and its promise."""
+OWN = product("supplemental-dhc")
+
+
+def tabulated(folder: Path, further: str = "seed = 5\n") -> RunDirectory:
+    """A run up to its tables."""
     generate_county(folder / "raw", persons=FEWEST_PERSONS, seed=6)
     rehouse(folder / "raw", folder, seed=6)
-    (folder / "settings.toml").write_text(SETTINGS + further)
-    own = product("supplemental-dhc")
-    settings = own.load(folder / "settings.toml")
-    run = prepare(settings, folder / "run")
-    with judged_once():
-        call_stages(run, settings, until="tables")
-    return run.root, expected_of(settings)
+    return finished(OWN, folder, SETTINGS + further, "tables")
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ExpectedSupplemental]:
-    return tabulated(tmp_path_factory.mktemp("households"))
+def seeded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tabulated(tmp_path_factory.mktemp("households")).root
 
 
 @pytest.fixture
-def copied(
-    finished: tuple[Path, ExpectedSupplemental], tmp_path: Path
-) -> tuple[Path, ExpectedSupplemental]:
-    root, expected = finished
-    shutil.copytree(root, tmp_path / "run")
-    return tmp_path / "run", expected
+def root(seeded: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(seeded, tmp_path / "run")
 
 
-def failed(
-    root: Path, expected: ExpectedSupplemental, *, is_private: bool = False
-) -> dict[str, str]:
-    outcomes = run_checks(root, expected, root / "release-unchecked", is_private=is_private)
+@pytest.fixture(scope="module")
+def private(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
+    return tabulated(tmp_path_factory.mktemp("private"), "")
+
+
+def settings_of(run: RunDirectory) -> SupplementalDhcSettings:
+    return frozen_settings(SupplementalDhcSettings, run.settings)
+
+
+def failed(root: Path) -> dict[str, str]:
+    outcomes = run_checks(root, root / "release-unchecked")
     assert [outcome.name for outcome in outcomes] == list(CHECKS)
     return {outcome.name: outcome.detail for outcome in outcomes if not outcome.passed}
 
@@ -116,47 +127,36 @@ def edited(table: str, cell: int, column: str, value: float, code: str = "*"):
     return change
 
 
-def change_plan(root: Path, change: Callable[[dict], None]) -> None:
-    path = root / "geography" / "plan.json"
-    plan = json.loads(path.read_text())
-    change(plan)
-    path.write_text(json.dumps(plan))
-
-
-def test_a_good_run_passes_every_check(copied) -> None:
-    root, expected = copied
+def test_a_good_run_passes_every_check(root: Path) -> None:
     shutil.rmtree(root / "confidential")
-    assert failed(root, expected) == {}
+    assert failed(root) == {}
 
 
 @pytest.mark.parametrize("column", ["noisy", "estimate"])
 @pytest.mark.parametrize("row", [("PH3", 4, "E"), ("PH6", 12, "*"), ("PH4", 1, "A")])
-def test_counts_come_from_the_measurements(copied, column: str, row) -> None:
-    root, expected = copied
+def test_counts_come_from_the_measurements(root: Path, column: str, row) -> None:
     table, cell, code = row
     value = pq.read_table(root / RELEASED).to_pandas()
     was = value.loc[where(value, table, cell, code), column]
     change_release(root, edited(table, cell, column, was + 1, code))
-    found = failed(root, expected)
+    found = failed(root)
     assert "not that of" in found.pop("faithfulness")
     # One more may also be outside the interval.
     assert set(found) <= {"possibility"}
 
 
-def test_intervals_that_promise_too_much_are_seen(copied) -> None:
-    root, expected = copied
+def test_intervals_that_promise_too_much_are_seen(root: Path) -> None:
     rows = pq.read_table(root / RELEASED).to_pandas()
     high = rows.loc[where(rows, "PH7", 2), "high"]
     change_release(root, edited("PH7", 2, "high", high - 20))
-    assert "smaller probability" in failed(root, expected)["faithfulness"]
+    assert "smaller probability" in failed(root)["faithfulness"]
 
 
-def test_averages_come_from_the_measurements(copied) -> None:
-    root, expected = copied
+def test_averages_come_from_the_measurements(root: Path) -> None:
     change_release(root, edited("PH1", 2, "noisy", 0.123))
-    assert "PH1" in failed(root, expected)["faithfulness"]
+    assert "PH1" in failed(root)["faithfulness"]
     change_release(root, edited("PH8", 1, "noisy", np.nan))
-    assert "PH1" in failed(root, expected)["faithfulness"]
+    assert "PH1" in failed(root)["faithfulness"]
 
 
 @pytest.mark.parametrize(
@@ -173,14 +173,12 @@ def test_averages_come_from_the_measurements(copied) -> None:
         (("PH1", 2), "estimate", 9.0),
     ],
 )
-def test_what_is_impossible_is_seen(copied, row, column: str, value: float) -> None:
-    root, expected = copied
+def test_what_is_impossible_is_seen(root: Path, row, column: str, value: float) -> None:
     change_release(root, edited(*row, column, value))
-    assert "possibility" in failed(root, expected)
+    assert "possibility" in failed(root)
 
 
-def test_rows_are_missing_twice_or_unknown(copied) -> None:
-    root, expected = copied
+def test_rows_are_missing_twice_or_unknown(root: Path) -> None:
     before = (root / RELEASED).read_bytes()
     changes: list[Callable[[pd.DataFrame], pd.DataFrame]] = [
         lambda frame: frame[1:],
@@ -191,39 +189,75 @@ def test_rows_are_missing_twice_or_unknown(copied) -> None:
     for change in changes:
         (root / RELEASED).write_bytes(before)
         change_release(root, change)
-        assert set(failed(root, expected)) == {"layout"}
+        assert set(failed(root)) == {"layout"}
 
 
-def test_text_and_stamp_are_held_to_the_table(copied) -> None:
-    root, expected = copied
-    assert "stamp" in failed(root, expected, is_private=True)["layout"]
-    text = (root / RELEASED).with_suffix(".csv")
-    text.write_text(text.read_text().replace("married", "unmarried", 1))
-    assert "does not hold the rows" in failed(root, expected)["layout"]
+def test_text_and_stamp_are_held_to_the_table(root: Path) -> None:
+    text = root / TEXT
+    before = text.read_text()
+    text.write_text(before.removeprefix("# NOT PRIVATE\n"))
+    assert "stamp" in failed(root)["layout"]
+    text.write_text(before.replace("married", "unmarried", 1))
+    assert "does not hold the rows" in failed(root)["layout"]
 
 
-@pytest.mark.parametrize("changed", ["rho", "sigma_squared", "twice", "taus", "levels"])
-def test_a_plan_that_costs_otherwise_is_seen(copied, changed: str) -> None:
-    root, expected = copied
+@pytest.mark.parametrize("place", fields_of_plan(), ids=".".join)
+def test_every_field_of_the_plan_is_checked(private: RunDirectory, place: Place) -> None:
+    settings, n = settings_of(private), 0
+    assert noticed_in_plan(OWN, private, settings) == set()
+    for _ in corrupt_plan(private.root, place):
+        n += 1
+        assert wanted_by(place) in noticed_in_plan(OWN, private, settings), n
+    assert n > 0
 
-    def change(plan: dict) -> None:
-        query = plan["queries"][0]
-        if changed == "twice":
-            plan["queries"].append(query)
-        elif changed == "taus":
-            plan["taus"]["PH1_num"] = 9
-        elif changed == "levels":
-            plan["levels"]["State"] = 2
-        else:
-            query[changed] = str(Fraction(query[changed]) * Fraction(11, 10))
 
-    change_plan(root, change)
-    assert "privacy_accounting" in failed(root, expected)
+@pytest.mark.parametrize(
+    "name", [RELEASED, TEXT, MEASURED, AREAS, "settings.toml", "plan/plan.json"]
+)
+def test_every_file_is_checked(private: RunDirectory, name: str) -> None:
+    settings, file = settings_of(private), private.root / name
+    wanted = {RELEASED: "faithfulness", TEXT: "layout"}.get(name, PRIVACY)
+    before = file.read_bytes()
+    for other in (b"", before[:-9], before + b"1\n", None):
+        file.unlink() if other is None else file.write_bytes(other)
+        assert wanted in noticed(OWN, private, settings), other
+    file.write_bytes(before)
+    assert noticed(OWN, private, settings) == set()
+
+
+def _with_mechanism(settings: SupplementalDhcSettings, **change: object) -> SupplementalDhcSettings:
+    mechanism = settings.mechanism.model_copy(update=change)
+    return settings.model_copy(update={"mechanism": mechanism})
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        lambda own: _with_mechanism(own, truncation={"PH3": 7}),
+        lambda own: _with_mechanism(
+            own, budgets={k: v for k, v in own.mechanism.budgets.items() if k != "PH6"}
+        ),
+        lambda own: _with_mechanism(
+            own, budgets={**own.mechanism.budgets, "PH6": {"US": {"*": Fraction(1, 9)}}}
+        ),
+        lambda own: own.model_copy(
+            update={"privacy": own.privacy.model_copy(update={"infinite": True})}
+        ),
+        lambda own: own.model_copy(
+            update={"privacy": own.privacy.model_copy(update={"dataset": "other"})}
+        ),
+    ],
+    ids=["tau", "less", "more", "infinite", "dataset"],
+)
+def test_a_plan_of_other_settings_is_seen(private: RunDirectory, other) -> None:
+    settings, before = settings_of(private), (private.root / "plan" / "plan.json").read_bytes()
+    write_unlike(OWN, private, other(settings))
+    assert noticed_in_plan(OWN, private, settings) == {PRIVACY, LEDGER}
+    (private.root / "plan" / "plan.json").write_bytes(before)
 
 
 @pytest.mark.parametrize("column", ["variance", "plb", "geocode", "query_name"])
-def test_measurements_of_other_noise_are_seen(copied, column: str) -> None:
-    root, expected = copied
+def test_measurements_of_other_noise_are_seen(root: Path, column: str) -> None:
     path = root / MEASURED
     table = pq.read_table(path)
     values = table[column].to_pylist()
@@ -235,33 +269,12 @@ def test_measurements_of_other_noise_are_seen(copied, column: str) -> None:
     place = table.schema.get_field_index(column)
     field = table.schema.field(place)
     pq.write_table(table.set_column(place, field, pa.array(values, field.type)), path)
-    assert "privacy_accounting" in failed(root, expected)
-
-
-def test_settings_that_promise_otherwise_are_seen(copied) -> None:
-    root, expected = copied
-    taus = {**expected.taus, "PH3": 7}
-    less = dict(expected.rhos)
-    less.popitem()
-    for other in (
-        replace(expected, taus=taus),
-        replace(expected, rhos=less),
-        replace(expected, infinite=True),
-        replace(expected, levels=["US"]),
-    ):
-        assert "privacy_accounting" in failed(root, other)
-
-
-@pytest.mark.parametrize("name", [RELEASED, MEASURED, "geography/plan.json"])
-def test_files_that_cannot_be_used_fail(copied, name: str) -> None:
-    root, expected = copied
-    (root / name).write_bytes(b"no file of this kind")
-    assert failed(root, expected)
+    assert "privacy_accounting" in failed(root)
 
 
 def test_without_noise_the_true_counts_are_released(tmp_path: Path) -> None:
-    root, expected = tabulated(tmp_path, "infinite = true\n")
-    assert expected.infinite and failed(root, expected) == {}
+    root = tabulated(tmp_path, "infinite = true\n").root
+    assert failed(root) == {}
     rows = pq.read_table(root / RELEASED).to_pandas()
     counts = rows[rows["table"].isin(COUNTS)]
     assert (counts["noisy"] == counts["estimate"]).all() and (counts["low"] == counts["high"]).all()
@@ -270,6 +283,7 @@ def test_without_noise_the_true_counts_are_released(tmp_path: Path) -> None:
 def test_what_the_checks_know_of_tables_is_what_is_measured() -> None:
     """Cells, iterations, sensitivities and rows are written twice; here both are compared."""
     assert {name: one.n_cells for name, one in MEASURES.items()} == CELLS
+    assert TAUS == TRUNCATION
     for name, one in MEASURES.items():
         assert (name in OF_UNITS) == (one.tau == 0)
         assert stability_of(one, 5) == (2 if name in OF_UNITS else 12)

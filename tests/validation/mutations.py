@@ -1,0 +1,144 @@
+"""Every field of a plan and every file of a run, corrupted in turn."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from spineflow.flows.order import called
+from spineflow.flows.running import prepare
+from spineflow.tasks.ledger.charging import refuse_unlike_ledger
+from spineflow.tasks.products.plan import write_plan
+from spineflow.tasks.products.product import Product
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.runs.settings import ProductSettings
+from spineflow.validation.outcome import Failures
+from spineflow.validation.run_files import unusable_files_fail
+
+from tests.flows.in_process import judged_once
+
+SCHEMA = Path(__file__).parents[2] / "docs" / "plan.schema.json"
+PRIVACY, LEDGER = "privacy_accounting", "digests of the ledger"
+Place = tuple[str, ...]
+
+SENTENCES: set[Place] = {
+    ("guarantees", "*", "protected", "*"),
+    ("statement", "protected", "*"),
+    ("statement", "change", "*"),
+    ("statement", "losses", "*", "protected", "*"),
+    ("statement", "together"),
+    ("exact", "*", "fact"),
+}
+"""Words of a plan: that nobody changed them is known by what the ledger was charged with."""
+
+
+def fields_of_plan() -> list[Place]:
+    """The places of all fields of `plan.json` by its schema, `*` for each of several."""
+    schema = json.loads(SCHEMA.read_text(encoding="utf-8"))
+    return [*_places(schema, schema["$defs"])]
+
+
+def _places(node: Mapping[str, Any], named: Mapping[str, Any], at: Place = ()) -> Iterator[Place]:
+    node = named[node["$ref"].rpartition("/")[2]] if "$ref" in node else node
+    if "items" in node:
+        yield from _places(node["items"], named, (*at, "*"))
+    elif "properties" in node:
+        for key, below in node["properties"].items():
+            yield from _places(below, named, (*at, key))
+    elif isinstance(node.get("additionalProperties"), dict):
+        yield (*at, "*")
+    else:
+        yield at
+
+
+def corrupted(content: Any, place: Place) -> Iterator[Any]:
+    """Copies of a plan in which a field has another value: in the first and the last that have it,
+    and one from which the last is taken, and one that has it twice.
+    """
+    if not place:
+        yield _other(content)
+        return
+    key, *below = place
+    keys: list[Any] = [key]
+    if key == "*":
+        keys = list(content) if isinstance(content, dict) else list(range(len(content)))
+    for own in dict.fromkeys([*keys[:1], *keys[-1:]]):
+        for changed in corrupted(content[own], tuple(below)):
+            whole = copy.copy(content)
+            whole[own] = changed
+            yield whole
+    if key == "*" and isinstance(content, list):
+        yield content[:-1] if content else ["more"]
+        if content:
+            yield [*content, content[-1]]
+
+
+def _other(value: Any) -> Any:
+    """A value of the same kind that is another."""
+    if isinstance(value, bool):
+        return not value
+    if value is None:
+        return "1"
+    if isinstance(value, str):
+        return f"{value}1"
+    return value * 1.001 if isinstance(value, float) else value + 1
+
+
+def corrupt_plan(root: Path, place: Place) -> Iterator[None]:
+    """Write each corrupted plan in turn; the plan as it was stands again after the last."""
+    file = root / "plan" / "plan.json"
+    before = file.read_bytes()
+    for changed in corrupted(json.loads(before), place):
+        file.write_text(json.dumps(changed), encoding="utf-8")
+        yield
+    file.write_bytes(before)
+
+
+def finished(own: Product, folder: Path, settings: str, until: str) -> RunDirectory:
+    """A run of a settings file's text, up to the step that is named."""
+    (folder / "settings.toml").write_text(settings, encoding="utf-8")
+    loaded = own.load(folder / "settings.toml")
+    run = prepare(loaded, folder / "run")
+    assert own.order is not None
+    with judged_once():
+        assert any(until in wave for wave in called(run, own.order(run, loaded)))
+    return run
+
+
+def noticed(own: Product, run: RunDirectory, settings: ProductSettings) -> set[str]:
+    """Names of all that notice a corruption of a finished run."""
+    assert own.checks is not None
+    found = {outcome.name for outcome in own.checks(run, settings) if not outcome.passed}
+    return found | _noticed_by_ledger(run, settings)
+
+
+def noticed_in_plan(own: Product, run: RunDirectory, settings: ProductSettings) -> set[str]:
+    """As `noticed`, of a corruption of the plan, by the check that precedes the charge."""
+    assert own.check_plan is not None
+    failures = Failures()
+    with unusable_files_fail(failures):
+        own.check_plan(run.root, failures)
+    return ({PRIVACY} if failures.count else set()) | _noticed_by_ledger(run, settings)
+
+
+def _noticed_by_ledger(run: RunDirectory, settings: ProductSettings) -> set[str]:
+    try:
+        refuse_unlike_ledger(run, settings)
+    except InputRefused:
+        return {LEDGER}
+    return set()
+
+
+def wanted_by(place: Place) -> str:
+    """The check that must notice another value in a place of the plan."""
+    return LEDGER if place in SENTENCES else PRIVACY
+
+
+def write_unlike(own: Product, run: RunDirectory, other: ProductSettings) -> None:
+    """Write a plan that agrees with itself and with the files, but is of other settings."""
+    assert own.plan is not None
+    write_plan(run, own.plan(run, other))

@@ -1,0 +1,298 @@
+"""The plan of a run, `plan/plan.json`, read and checked apart from the code that wrote it.
+
+What a product measures is worked out again from the run's settings and public files in the
+product's folder, as a `Plan` of its own. Here the rest follows by own arithmetic, a measure's noise
+from its loss and from how far one person moves it, rho per person from a guarantee; and the file is
+held against it, field by field. docs/plan.schema.json has the form of the file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from .noise import gaussian_variance, laplace_variance
+from .outcome import Failures, UnusableRunFile
+from .run_files import check_answers, parse_fraction, read_json
+
+PLAN = Path("plan") / "plan.json"
+VERSION = 1
+REPORT_DELTA = Fraction(1, 10**10)
+GAUSSIAN, LAPLACE = "discrete_gaussian", "discrete_laplace"
+UNBOUNDED = ("unbounded", "unbounded_one_of_several")
+OF_ONE = ("bounded", "bounded_one_of_several")
+"""Changes whose guarantee is that of one changed record."""
+
+
+@dataclass(frozen=True)
+class Measure:
+    """The answers to a query in areas of a level, as `plan.json` has them."""
+
+    universe: str
+    level: str
+    query: str
+    part: str
+    areas: int | None
+    answers: int | None
+    mechanism: str
+    parameter: Fraction | None
+    variance: float | None = field(compare=False)
+    share: Fraction
+    loss: Fraction | None
+    moved: int | None
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """What is guaranteed of a universe, as `plan.json` has it, but for its words."""
+
+    universe: str
+    definition: str
+    neighbours: str
+    change: str
+    loss: Fraction
+    delta: Fraction
+    charged_rho: Fraction
+    stated_rho: Fraction
+    bounded_factor: Fraction
+    stated_factor: Fraction | None
+    mechanism: str
+    epsilon_delta: Fraction
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run measures and guarantees.
+
+    stated : the guarantees of the parts that the statement names.
+    exact : what leaves without noise, by subject.
+    inputs : names of the public files that decide what is drawn, the settings among them.
+    counts : names of the confidential files that are measured.
+    """
+
+    product: str
+    dataset: str
+    measures: tuple[Measure, ...]
+    guarantees: tuple[Guarantee, ...]
+    stated: tuple[Guarantee, ...]
+    exact: tuple[str, ...]
+    inputs: frozenset[str]
+    counts: tuple[str, ...]
+    are_disjoint: bool = False
+
+
+def measured(
+    universe: str,
+    level: str,
+    query: str,
+    *,
+    areas: int | None,
+    answers: int | None,
+    share: Fraction,
+    loss: Fraction | None,
+    moved: int | None,
+    mechanism: str = GAUSSIAN,
+    part: str | None = None,
+) -> Measure:
+    """A measure with the noise that its loss and what one person moves ask for.
+
+    A part that is not given is named by level and query. No loss is no noise.
+    """
+    parameter = None
+    if loss is not None and moved is not None:
+        parameter = moved / (2 * loss if mechanism == GAUSSIAN else loss)
+    variance = None if parameter is None else variance_of(mechanism, parameter)
+    part = f"{level} {query}" if part is None else part
+    return Measure(
+        *(universe, level, query, part, areas, answers),
+        *(mechanism, parameter, variance, share, loss, moved),
+    )
+
+
+def variance_of(mechanism: str, parameter: Fraction) -> float:
+    """Variance of noise; raises UnusableRunFile for an unknown mechanism."""
+    if mechanism not in (GAUSSIAN, LAPLACE):
+        raise UnusableRunFile(f"{PLAN} has a mechanism {mechanism}")
+    return gaussian_variance(parameter) if mechanism == GAUSSIAN else laplace_variance(parameter)
+
+
+def guaranteed(
+    universe: str,
+    change: str,
+    loss: Fraction,
+    *,
+    is_pure: bool = False,
+    delta: Fraction = Fraction(0),
+    bounded_factor: Fraction = Fraction(4),
+    stated_factor: Fraction | None = None,
+    mechanism: str = GAUSSIAN,
+    epsilon_delta: Fraction = REPORT_DELTA,
+) -> Guarantee:
+    """A guarantee with the rho per person that follows from it.
+
+    epsilon-DP is epsilon^2 / 2-zCDP. One person is changed where one is removed and one is added:
+    four times the rho by group privacy, twice for counts as those of SafeTab-P by its Theorem 2.
+    """
+    own = loss**2 / 2 if is_pure else loss
+    if change in OF_ONE:
+        charged = own
+    elif is_pure and change != "several_records":
+        charged = 4 * own
+    else:
+        charged = own * (2 if change == "unbounded_one_of_several" else bounded_factor)
+    stated = charged * (bounded_factor if change.endswith("one_of_several") else 1)
+    return Guarantee(
+        universe,
+        "zcdp" if not is_pure else "approximate" if delta else "pure",
+        "unbounded" if change in UNBOUNDED else "bounded",
+        change,
+        loss,
+        delta,
+        charged,
+        stated if stated_factor is None else own * stated_factor,
+        *(bounded_factor, stated_factor, mechanism, epsilon_delta),
+    )
+
+
+def check_plan(root: Path, wanted: Plan, settings: Mapping[str, Any], failures: Failures) -> None:
+    """The plan of the run below `root` is the one that its settings and public files ask for.
+
+    To be called before noise is drawn too. Raises UnusableRunFile for a plan of another form.
+    """
+    content = read_content(root)
+    found = _plan_of(content)
+    why_not = why_not_private(settings)
+    if content["version"] != VERSION or content["statement"]["why_not"] != why_not:
+        failures.add("the plan is of another version, or says otherwise whether it is private")
+    for name in ("product", "dataset", "exact", "inputs", "counts", "are_disjoint"):
+        if getattr(found, name) != getattr(wanted, name):
+            failures.add(f"the plan's {name} are not those of the settings")
+    _compare(found.measures, wanted.measures, "measures", failures)
+    for kind in ("guarantees", "stated"):
+        due = getattr(wanted, kind) if why_not is None else ()
+        _compare(getattr(found, kind), due, kind, failures)
+    for own in found.measures:
+        due = None if own.parameter is None else variance_of(own.mechanism, own.parameter)
+        if (due is None) != (own.variance is None) or (
+            due is not None and not math.isclose(due, own.variance or 0, rel_tol=1e-9)
+        ):
+            failures.add(f"the plan's variance of {own.part} is not that of its noise")
+    for name, digest in content["inputs"].items():
+        if not (root / name).is_file() or sha256(root / name) != digest:
+            failures.add(f"{name} is not the file that the plan was made from")
+
+
+def check_sums(root: Path, failures: Failures) -> None:
+    """Of every universe, whose measures are no alternatives, shares and losses add up."""
+    found = read_plan(root)
+    for universe in {own.universe for own in found.measures}:
+        own = [measure for measure in found.measures if measure.universe == universe]
+        if sum(measure.share for measure in own) != 1:
+            failures.add(f"the shares of {universe} do not add to 1")
+        spent = sum(measure.loss or 0 for measure in own)
+        if any(due.loss != spent for due in found.guarantees if due.universe == universe):
+            failures.add(f"the losses of {universe} do not add to its guarantee's")
+
+
+def check_measured(
+    root: Path, universe: str, regions: Mapping[str, Sequence[str]], failures: Failures
+) -> None:
+    """Each level of a universe has one file, with every query of the plan in every region once, and
+    with the variance and the loss of the plan.
+    """
+    queries: dict[str, dict[str, tuple[int, str, float]]] = {}
+    for own in read_plan(root).measures:
+        if own.universe == universe and own.areas:
+            loss = "inf" if own.loss is None else str(own.loss)
+            answer = (own.answers or 0) // own.areas, loss, own.variance or 0.0
+            queries.setdefault(own.level, {})[f"{own.query}_dpq"] = answer
+    folder = root / "measurements" / universe
+    due = {answers_file(root, universe, level) for level in queries}
+    if {path for path in folder.rglob("*") if path.is_file()} != due:
+        failures.add(f"the files of measurements of {universe} are not one for each level")
+    for level, of_level in queries.items():
+        path = answers_file(root, universe, level)
+        check_answers(path, list(regions[level]), of_level, failures)
+
+
+def answers_file(root: Path, universe: str, level: str) -> Path:
+    """The measurements of a level that is measured in one piece."""
+    return root / "measurements" / universe / level / "dpqueries" / "00000.parquet"
+
+
+def read_plan(root: Path) -> Plan:
+    """The plan of a run; raises UnusableRunFile where there is none, or one of another form."""
+    return _plan_of(read_content(root))
+
+
+def read_content(root: Path) -> dict[str, Any]:
+    """All that `plan.json` has; raises UnusableRunFile where there is none."""
+    return read_json(root, PLAN)
+
+
+def why_not_private(settings: Mapping[str, Any]) -> str | None:
+    """Why a run with these settings protects nobody, None if it does."""
+    if settings["privacy"].get("infinite", False):
+        return "noise was switched off"
+    if settings["privacy"].get("seed") is not None:
+        return "noise can be repeated from the seed in the settings"
+    return None
+
+
+def sha256(path: Path) -> str:
+    """SHA-256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _compare(found: Iterable[Any], wanted: Iterable[Any], what: str, failures: Failures) -> None:
+    """Both are the same, in any order; else the first that differs is named, and in which field."""
+    unknown, lacking = Counter(found) - Counter(wanted), Counter(wanted) - Counter(found)
+    for one in unknown:
+        name = getattr(one, "part", one.universe)
+        like = [own for own in lacking if getattr(own, "part", own.universe) == name]
+        differing = [f.name for own in like[:1] for f in fields(one) if f.compare]
+        differing = [key for key in differing if getattr(one, key) != getattr(like[0], key)]
+        known = f"has another {', '.join(differing)}" if like else "is not in the settings"
+        failures.add(f"of the plan's {what}, {name} {known}")
+    if lacking.total() > unknown.total():
+        failures.add(f"the plan lacks {what} of the settings")
+
+
+def _plan_of(content: Mapping[str, Any]) -> Plan:
+    try:
+        statement = content["statement"]
+        return Plan(
+            content["product"],
+            content["dataset"],
+            tuple(_record(Measure, own) for own in content["measures"]),
+            tuple(_guarantee(own) for own in content["guarantees"]),
+            tuple(_guarantee(own) for own in statement["losses"]),
+            tuple(own["subject"] for own in content["exact"]),
+            frozenset(content["inputs"]),
+            tuple(content["counts"]),
+            statement["are_disjoint"],
+        )
+    except (KeyError, TypeError, AttributeError):
+        raise UnusableRunFile(f"{PLAN} is not a plan") from None
+
+
+def _guarantee(content: Mapping[str, Any]) -> Guarantee:
+    return _record(Guarantee, {k: v for k, v in content.items() if k != "protected"})
+
+
+def _record(kind: type[Any], content: Mapping[str, Any]) -> Any:
+    """A record of the plan, fractions parsed; raises TypeError for other fields than its own."""
+    is_fraction = {own.name for own in fields(kind) if "Fraction" in str(own.type)}
+    return kind(
+        **{
+            key: parse_fraction(value) if key in is_fraction and value is not None else value
+            for key, value in content.items()
+        }
+    )
