@@ -194,6 +194,7 @@ def write_histogram(
     """
     geocode, indptr = pa.array(block_geocode, pa.string()), histogram.indptr
     schema = stamped(_SCHEMA, stamp_at(path))
+    path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as part, pq.ParquetWriter(part, schema, compression="zstd") as writer:
         for start in range(0, histogram.nnz, ROWS_PER_GROUP):
             rows = slice(start, min(start + ROWS_PER_GROUP, histogram.nnz))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 
 import numpy as np
 
 from ..answers.noisy import DPQUERIES_SCHEMA, DPQUERY_SUFFIX, NoisyAnswers, measured_batches
 from ..ledger.charging import single_draw
+from ..ledger.plan import UniversePlan
 from ..noise.draws import Noise, NoiseDraws, sum_that_fits
 from ..runs.directory import RunDirectory
 from ..runs.settings import ProductSettings
@@ -32,6 +33,41 @@ def publish_level(
             yield answers(drawing.noise)
 
         drawing.publish(DPQUERIES_SCHEMA, measured_batches(groups()))
+
+
+def publish_measures(
+    run: RunDirectory,
+    settings: ProductSettings,
+    universe: UniversePlan,
+    level: str,
+    areas: np.ndarray,
+    values: Mapping[str, np.ndarray],
+) -> None:
+    """Publish the noisy answers of a level to all queries of a plan.
+
+    Args:
+        areas: names of the level's areas.
+        values: true answers `(n_areas, n)` by query.
+
+    Raises as `single_draw`.
+    """
+
+    def answers(draws: NoiseDraws) -> list[NoisyAnswers]:
+        return [
+            noisy_answers(
+                own.query,
+                areas,
+                values[own.query],
+                own.noise,
+                None if universe.loss is None else universe.loss * own.share,
+                draws,
+                own.part,
+            )
+            for own in universe.measured
+            if own.level == level
+        ]
+
+    publish_level(run, settings, universe.universe, level, answers)
 
 
 def noisy_answers(

@@ -24,7 +24,6 @@ def ingest_groups(run: RunDirectory, settings: GroupSizesSettings) -> None:
     accepted = accepted_input(run, settings, check_groups(settings, run.confidential))
     plan = plan_of(settings, accepted.hierarchy, int(accepted.counts.sum()))
     store_identity(run, settings, accepted.digests)
-    run.histogram(UNIVERSE).parent.mkdir(parents=True, exist_ok=True)
     finest = accepted.hierarchy.levels[-1].codes
     write_histogram(run.histogram(UNIVERSE), accepted.counts, finest)
     write_hierarchy(regions_file(run), accepted.hierarchy)

@@ -1,0 +1,1 @@
+../../library/building_blocks.py
