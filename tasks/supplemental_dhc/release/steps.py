@@ -14,7 +14,8 @@ def tabulate(run: RunDirectory, settings: SupplementalDhcSettings) -> Made:
     """Write the tables where the checks look for them."""
     name = f"{SUPPLEMENTAL_DHC}.parquet"
     for folder in (run.release, run.unchecked_release):
-        if (folder / name).exists():
+        # The text is named last.
+        if (folder / name).with_suffix(".csv").exists():
             return found(folder / name)
     write_tables(run, is_private=settings.is_private)
     return made(run.unchecked_release / name)

@@ -26,7 +26,7 @@ def released_rows(run: RunDirectory) -> pa.Table:
 
 
 def write_tables(run: RunDirectory, *, is_private: bool) -> None:
-    """Write both files, the text first; text is comma-delimited, with a header."""
+    """Write both files, the text last; text is comma-delimited, with a header."""
     rows = released_rows(run).replace_schema_metadata(None)
     stem = run.unchecked_release / SUPPLEMENTAL_DHC
     write_rows(stem, rows.schema, rows.to_batches(), is_private)
