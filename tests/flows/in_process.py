@@ -209,6 +209,6 @@ def tasks_in_threads() -> Iterator[Shown]:
         patched.setattr(progress, "update_markdown", lambda _, text: update(text))
         patched.setattr(progress, "_pictures", {})
         patched.setattr(progress, "get_run_logger", partial(logging.getLogger, "spineflow.tests"))
-        for module in ("running", "products"):
+        for module in ("products", "running"):  # The first imports from the second.
             patched.setattr(f"spineflow.flows.{module}.run_stages", run_flow_here)
         yield shown
