@@ -1,1 +1,0 @@
-../../library/building_blocks.py
