@@ -232,6 +232,18 @@ _CHECKED: dict[tuple, tuple] = {}
 """Outcomes of universes by what was checked."""
 
 
+def where(column: str, key, **conditions) -> Callable[[pd.DataFrame], None]:
+    """A change of one row: `column` becomes `key(old value)` where all conditions hold."""
+
+    def change(frame: pd.DataFrame) -> None:
+        mask = np.logical_and.reduce([frame[name] == value for name, value in conditions.items()])
+        row = np.flatnonzero(mask)[0]
+        frame[column] = frame[column].astype(object)
+        frame.at[row, column] = key(frame.at[row, column])
+
+    return change
+
+
 @dataclass(frozen=True)
 class FinishedRun:
     """A run directory of the test's own, what its settings promise, and how to spoil it."""

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import tomllib
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 
@@ -11,3 +15,9 @@ def compiled_kernels() -> None:
     from spineflow.tasks.topdown.estimation.kernels import wait_until_compiled
 
     wait_until_compiled()
+
+
+@pytest.fixture(scope="session")
+def facts(shared: Path) -> dict[str, Any]:
+    """Facts on production's characteristics of persons and units of 2020."""
+    return tomllib.loads((shared / "facts" / "dhc_2020_production.toml").read_text())

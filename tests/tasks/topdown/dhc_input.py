@@ -50,3 +50,12 @@ def write_edited(source: Path, target: Path) -> int:
     place = persons.schema.get_field_index("QAGE")
     pq.write_table(persons.set_column(place, field, column), target / "persons.parquet")
     return edited.size
+
+
+def levels(text: str) -> list[int]:
+    """Levels of a list of them such as `1-3, 7`."""
+    return [
+        level
+        for part in text.split(",")
+        for level in range(int(part.split("-")[0]), int(part.split("-")[-1]) + 1)
+    ]

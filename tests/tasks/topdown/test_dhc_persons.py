@@ -14,30 +14,14 @@ from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.topdown.ingest.generate import generate_county
 
-from tests.tasks.topdown.dhc_input import write_edited
+from tests.tasks.topdown.dhc_input import levels, write_edited
 
-FACTS = Path("../shared/facts/dhc_2020_production.toml")
 PERSONS = preset_census("dhc_persons_2020").universes["persons"]
 OTHER_NAMES = {"popSehsdTargetsRelship": "relationship", "hhgq8lev": "hhgq"}
 
 
-@pytest.fixture(scope="module")
-def facts():
-    if not FACTS.exists():
-        pytest.skip("needs ../shared")
-    return tomllib.loads(FACTS.read_text())
-
-
 def ours(name):
     return " * ".join(OTHER_NAMES.get(part.strip(), part.strip()) for part in name.split("*"))
-
-
-def levels(text):
-    return [
-        level
-        for part in text.split(",")
-        for level in range(int(part.split("-")[0]), int(part.split("-")[-1]) + 1)
-    ]
 
 
 def preset(land):

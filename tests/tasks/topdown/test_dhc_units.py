@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import tomllib
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,28 +10,14 @@ from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.census.sensitivity import Norms
 from spineflow.tasks.products.presets import PRESETS
 
-FACTS = Path("../shared/facts/dhc_2020_production.toml")
+from tests.tasks.topdown.dhc_input import levels
+
 CENSUS = preset_census("dhc_units_2020")
 UNITS, HOUSEHOLDS = CENSUS.universes["units"], CENSUS.universes["households"]
 
 
-@pytest.fixture(scope="module")
-def facts():
-    if not FACTS.exists():
-        pytest.skip("needs ../shared")
-    return tomllib.loads(FACTS.read_text())
-
-
 def ours(name):
     return " * ".join(part.strip() for part in name.split("*"))
-
-
-def levels(text):
-    return [
-        level
-        for part in text.split(",")
-        for level in range(int(part.split("-")[0]), int(part.split("-")[-1]) + 1)
-    ]
 
 
 def preset(land):

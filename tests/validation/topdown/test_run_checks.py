@@ -23,24 +23,13 @@ from spineflow.validation.topdown.spine_parts import BLOCKS_PER_PART
 from spineflow.validation.topdown.spine_structure import check_spine
 
 from tests.seeds import covering
+from tests.validation.conftest import where
 from tests.whole_checks import run_checks
 
 GEOLEVELS = ("US", "State", "County", "Tract", "Block_Group", "Block")
 BYPASSED_BLOCK = "4400103010022000"
 
 pytestmark = pytest.mark.slow
-
-
-def where(column: str, key, **conditions) -> Callable[[pd.DataFrame], None]:
-    """A change of one row: `column` becomes `key(old value)` where all conditions hold."""
-
-    def change(frame: pd.DataFrame) -> None:
-        mask = np.logical_and.reduce([frame[name] == value for name, value in conditions.items()])
-        row = np.flatnonzero(mask)[0]
-        frame[column] = frame[column].astype(object)
-        frame.at[row, column] = key(frame.at[row, column])
-
-    return change
 
 
 def added_row(**values) -> Callable[[pd.DataFrame], pd.DataFrame]:

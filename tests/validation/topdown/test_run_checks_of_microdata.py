@@ -3,26 +3,14 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 
-import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
+from tests.validation.conftest import where
+
 pytestmark = pytest.mark.slow
-
-
-def where(column: str, key, **conditions) -> Callable[[pd.DataFrame], None]:
-    """A change of one row: `column` becomes `key(old value)` where all conditions hold."""
-
-    def change(frame: pd.DataFrame) -> None:
-        mask = np.logical_and.reduce([frame[name] == value for name, value in conditions.items()])
-        row = np.flatnonzero(mask)[0]
-        frame[column] = frame[column].astype(object)
-        frame.at[row, column] = key(frame.at[row, column])
-
-    return change
 
 
 def test_editing_a_release_without_changing_it_passes(run):
