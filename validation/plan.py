@@ -242,6 +242,8 @@ def why_not_private(settings: Mapping[str, Any]) -> str | None:
         return "noise was switched off"
     if settings["privacy"].get("seed") is not None:
         return "noise can be repeated from the seed in the settings"
+    if settings.get("mechanism", {}).get("calibration") == "published":
+        return "noise has the published scale, which need not cover what a person can change"
     return None
 
 
@@ -259,8 +261,8 @@ def _compare(found: Iterable[Any], wanted: Iterable[Any], what: str, failures: F
         like = [own for own in lacking if getattr(own, "part", own.universe) == name]
         differing = [f.name for own in like[:1] for f in fields(one) if f.compare]
         differing = [key for key in differing if getattr(one, key) != getattr(like[0], key)]
-        known = f"has another {', '.join(differing)}" if like else "is not in the settings"
-        failures.add(f"of the plan's {what}, {name} {known}")
+        known = f"has another {', '.join(differing)} than" if like else "is not in"
+        failures.add(f"of the plan's {what}, {name} {known} the settings")
     if lacking.total() > unknown.total():
         failures.add(f"the plan lacks {what} of the settings")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...validation.group_sizes.privacy_loss import check_privacy
 from ...validation.group_sizes.run_checks import run_checks
 from ..pages.document import Block
 from ..products.comparison import read_errors
@@ -11,7 +12,7 @@ from .checks.accuracy import FIGURES, KEYS, facts_of_run, write_accuracy
 from .checks.expected import settings_of_release
 from .ingest.files import read_plan
 from .ingest.read import GroupInput, check_groups, costs, plan_of, public_plan
-from .measurement.charge import expected_of, plan_of_run
+from .measurement.charge import plan_of_run
 from .paths import UNIVERSE
 from .release.certificate import facts_of
 from .release.report import NEIGHBORS, by_level, loss_text, report, sizes_text
@@ -46,9 +47,8 @@ GROUP_SIZES: Product = Product(
     needed_at_once=lambda settings, wanted: needed_split(public_plan(settings), wanted),
     curves=lambda settings: curves_of(public_plan(settings)),
     plan=plan_of_run,
-    checks=lambda run, settings: run_checks(
-        run.root, expected_of(settings), run.unchecked_release, is_private=settings.is_private
-    ),
+    check_plan=check_privacy,
+    checks=lambda run, settings: run_checks(run.root, run.unchecked_release),
     facts=lambda run, settings: facts_of(settings, read_plan(run)),
     accuracy=Accuracy(read_errors, write_accuracy, lambda run: [run.histogram(UNIVERSE)]),
     document=report,

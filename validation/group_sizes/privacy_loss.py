@@ -25,12 +25,22 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..noise import gaussian_variance, laplace_variance
 from ..outcome import Failures
-from ..run_files import UnusableRunFile, check_answers, read_json, read_whole
+from ..plan import (
+    GAUSSIAN,
+    LAPLACE,
+    Measure,
+    Plan,
+    check_measured,
+    check_plan,
+    check_sums,
+    guaranteed,
+    measured,
+)
+from ..run_files import UnusableRunFile, read_json, read_settings, read_whole
 
+UNIVERSE = "groups"
 HIERARCHY = Path("hierarchy")
-MEASUREMENTS = Path("measurements") / "groups"
 
 _VECTORS = {
     "hierarchical": "group_sizes",
@@ -40,71 +50,93 @@ _VECTORS = {
     "cumulative_dp": "cumulative_group_sizes",
     "chain_dp": "chained_cumulative_group_sizes",
 }
+_PUBLISHED = {"group_sizes": 2}
+"""Sensitivities to which a paper calibrates its noise; of the other vectors 1."""
 
 
 @dataclass(frozen=True)
-class ExpectedGroupSizes:
-    """What the settings promise. None: `mechanism` and `shares` by default, `epsilon` or `rho` not
-    spent, `groups` as counted, `exact_level` by default.
+class Promise:
+    """What settings and regions promise of a run, beside its noise.
+
+    exact_level : the level whose regions have public numbers of groups; None if only the total is.
+    groups : the public number of groups.
     """
 
-    epsilon: Fraction | None
-    bounded: bool
-    quantity: int
-    published: bool
-    mechanism: str | None
-    shares: Mapping[str, Fraction] | None
+    mechanism: str
     smallest_size: int
     largest_size: int
-    groups: int | None
-    rho: Fraction | None = None
-    is_top_coded: bool = False
-    exact_level: str | None = None
-
-    @property
-    def loss(self) -> Fraction | None:
-        """What is spent: rho or epsilon, None without noise."""
-        return self.epsilon if self.rho is None else self.rho
+    is_top_coded: bool
+    exact_level: str | None
+    groups: int
 
 
-def read_plan(root: Path) -> dict[str, Any]:
-    """The plan of a run; raises UnusableRunFile."""
-    return read_json(root, HIERARCHY / "plan.json")
+def promise(root: Path) -> Promise:
+    """What is promised of the run below `root`; raises UnusableRunFile.
 
-
-def check_plan(root: Path, expected: ExpectedGroupSizes, failures: Failures) -> None:
-    """The stored plan is what the settings promise, and its noise covers every sensitivity.
-
-    To be called before noise is drawn too. Raises UnusableRunFile for a plan of another form.
+    A mechanism that is not named is that with the least noise: where one person changes a size by
+    more than one, it is that of sizes; in a single region the chain; else the cumulative one.
     """
-    plan = read_plan(root)
-    names, regions, _ = hierarchy(root)
-    try:
-        _check_against(expected, plan, failures)
-        _check_levels(expected, plan, dict(zip(names, map(len, regions), strict=True)), failures)
-    except (KeyError, TypeError, ValueError, ZeroDivisionError):
-        raise UnusableRunFile("hierarchy/plan.json is not a plan") from None
+    settings, (names, regions, _) = read_settings(root), hierarchy(root)
+    own, invariants = settings["mechanism"], settings["invariants"]
+    is_census = "persons" in settings["input"]
+    named, level, groups = own.get("name"), invariants.get("level"), invariants["groups"]
+    if level is None and is_census and named in (None, "hierarchical_dp", "cumulative_dp"):
+        level = names[-1]
+    if level is not None and level not in names:
+        raise UnusableRunFile("the exact level of the settings is not a level of the hierarchy")
+    chosen = "chain_dp" if len(regions[-1]) == 1 else "cumulative_dp"
+    if isinstance(groups, bool):
+        # As many as the input has, which is public.
+        groups = read_json(root, HIERARCHY / "plan.json")["groups"]
+    return Promise(
+        named or ("hierarchical_dp" if own["largest_quantity"] > 1 else chosen),
+        own.get("smallest_size", int(not is_census)),
+        own["largest_size"],
+        own["top_coded"],
+        None if level is None or len(regions[names.index(level)]) == 1 else level,
+        groups,
+    )
+
+
+def check_privacy(root: Path, failures: Failures) -> None:
+    """The plan is what the settings promise, and its noise covers every sensitivity.
+
+    To be called before noise is drawn. Raises UnusableRunFile for a plan of another form.
+    """
+    settings, due = read_settings(root), promise(root)
+    stored = read_json(root, HIERARCHY / "plan.json")
+    for name in due.__dataclass_fields__:
+        if stored.get(name) != getattr(due, name):
+            failures.add(f"the {name} in hierarchy/plan.json is not that of the settings")
+    privacy = settings["privacy"]
+    rho, epsilon = (None if privacy["infinite"] else privacy.get(n) for n in ("rho", "epsilon"))
+    kind = LAPLACE if rho is None else GAUSSIAN
+    losses = [Fraction(own) for own in (rho, epsilon) if own is not None]
+    guarantees = tuple(
+        guaranteed(UNIVERSE, privacy["neighbors"], loss, is_pure=rho is None, mechanism=kind)
+        for loss in losses
+    )
+    loss = losses[0] if losses else None
+    numbers = ("numbers of groups by region",) if due.exact_level else ()
+    wanted = Plan(
+        "group-sizes",
+        privacy["dataset"],
+        tuple(_measures(root, settings, due, loss, kind)),
+        guarantees,
+        guarantees,
+        ("number of groups", *numbers, "regions"),
+        frozenset(["settings.toml", "hierarchy/plan.json", "hierarchy/regions.parquet"]),
+        (f"confidential/histograms/{UNIVERSE}.parquet",),
+    )
+    check_plan(root, wanted, settings, failures)
+    check_sums(root, failures)
 
 
 def check_measurements(root: Path, failures: Failures) -> None:
     """Each level's file holds its regions once, with the plan's vector, loss and variance."""
-    plan = read_plan(root)
-    name = _VECTORS[plan["mechanism"]] + "_dpq"
-    n_sizes = plan["largest_size"] - plan["smallest_size"] + 1
     names, regions, _ = hierarchy(root)
-    for level in plan["levels"]:
-        if not Fraction(level["share"]):
-            continue
-        loss, variance = "inf", 0.0
-        if level["scale"] is not None:
-            loss = str(Fraction(plan["epsilon"]) * Fraction(level["share"]))
-            variance = laplace_variance(Fraction(level["scale"]))
-        elif level.get("sigma_squared") is not None:
-            loss = str(Fraction(plan["rho"]) * Fraction(level["share"]))
-            variance = gaussian_variance(Fraction(level["sigma_squared"]))
-        file = root / MEASUREMENTS / level["level"] / "dpqueries" / "00000.parquet"
-        own = regions[names.index(level["level"])].to_pylist()
-        check_answers(file, own, {name: (n_sizes, loss, variance)}, failures)
+    by_level = {name: own.to_pylist() for name, own in zip(names, regions, strict=True)}
+    check_measured(root, UNIVERSE, by_level, failures)
 
 
 def hierarchy(root: Path) -> tuple[list[str], list[pa.Array], list[np.ndarray]]:
@@ -124,91 +156,48 @@ def hierarchy(root: Path) -> tuple[list[str], list[pa.Array], list[np.ndarray]]:
     return names, regions, parents
 
 
-def _check_against(expected: ExpectedGroupSizes, plan: dict[str, Any], failures: Failures) -> None:
-    expected_plan = {
-        "epsilon": None if expected.epsilon is None else str(expected.epsilon),
-        "bounded": expected.bounded,
-        "quantity": expected.quantity,
-        "calibration": "published" if expected.published else "proven",
-        "smallest_size": expected.smallest_size,
-        "largest_size": expected.largest_size,
-    }
-    if "rho" in plan:
-        expected_plan["rho"] = None if expected.rho is None else str(expected.rho)
-        expected_plan["is_top_coded"] = expected.is_top_coded
-    elif expected.rho is not None:
-        failures.add("the plan spends no rho, against the settings")
-    if expected.mechanism is not None:
-        expected_plan["mechanism"] = expected.mechanism
-    if expected.groups is not None:
-        expected_plan["groups"] = expected.groups
-    for key, value in expected_plan.items():
-        if plan.get(key) != value:
-            failures.add(f"the plan's {key} is {plan[key]}, not {value}")
-    if expected.exact_level is not None and "exact_level" in plan:
-        sizes = {level["level"]: level["n_regions"] for level in plan["levels"]}
-        exact_level = expected.exact_level if sizes.get(expected.exact_level) != 1 else None
-        if plan["exact_level"] != exact_level:
-            failures.add("the plan's exact_level is not that of the settings")
-    if plan["mechanism"] not in _VECTORS:
-        failures.add(f"the plan's mechanism {plan['mechanism']} is unknown")
+def _measures(
+    root: Path, settings: Mapping[str, Any], due: Promise, loss: Fraction | None, kind: str
+) -> list[Measure]:
+    """The measures of all levels with a share; the first of those with the same regions has all."""
+    own, (names, regions, _) = settings["mechanism"], hierarchy(root)
+    n_regions = {name: len(codes) for name, codes in zip(names, regions, strict=True)}
+    first = {n: name for name, n in reversed(n_regions.items())}
+    given = own.get("levels") or dict.fromkeys(first.values(), Fraction(1, len(first)))
+    shares = dict.fromkeys(n_regions, Fraction(0))
+    for name, share in given.items():
+        shares[first[n_regions[name]]] += Fraction(share)
+    if due.mechanism not in _VECTORS:
+        raise UnusableRunFile(f"the mechanism {due.mechanism} is unknown")
+    vector, power = _VECTORS[due.mechanism], 2 if kind == GAUSSIAN else 1
+    return [
+        measured(
+            UNIVERSE,
+            name,
+            vector,
+            areas=n_regions[name],
+            answers=n_regions[name] * (due.largest_size - due.smallest_size + 1),
+            share=share,
+            loss=None if loss is None else loss * share,
+            moved=_moved(settings, vector, n_regions[name], power),
+            mechanism=kind,
+            part=name,
+        )
+        for name, share in shares.items()
+        if share
+    ]
 
 
-def _check_levels(
-    expected: ExpectedGroupSizes,
-    plan: dict[str, Any],
-    n_regions: Mapping[str, int],
-    failures: Failures,
-) -> None:
-    levels = plan["levels"]
-    if [(level["level"], level["n_regions"]) for level in levels] != list(n_regions.items()):
-        failures.add("the plan's levels are not those of the hierarchy")
-    shares = {level["level"]: Fraction(level["share"]) for level in levels}
-    if sum(shares.values()) != 1 or min(shares.values()) < 0:
-        failures.add("the shares of the levels are not at least 0 and add to 1")
-    if expected.shares is not None and _by_regions(shares, n_regions) != _by_regions(
-        expected.shares, n_regions
-    ):
-        failures.add("the shares of the levels are not those of the settings")
-    for level in levels:
-        name, share = level["level"], shares[level["level"]]
-        scale, sigma_squared = level["scale"], level.get("sigma_squared")
-        is_noisy = scale is not None or sigma_squared is not None
-        allowed = expected.loss * share if expected.loss is not None and share > 0 else None
-        if is_noisy != (allowed is not None):
-            failures.add(f"level {name} has noise, or lacks it, against the settings")
-        elif allowed is not None and not expected.published:
-            changes = _largest_changes(expected, plan, level["n_regions"])
-            if expected.rho is None:
-                loss = sum(changes) / Fraction(scale)
-            else:
-                loss = sum(change**2 for change in changes) / (2 * Fraction(sigma_squared))
-            if loss > allowed:
-                failures.add(f"the noise of {name} does not cover its sensitivity")
-
-
-def _by_regions(
-    shares: Mapping[str, Fraction], n_regions: Mapping[str, int]
-) -> dict[int, Fraction]:
-    """Shares by number of regions: levels of a tree with as many regions have the same ones."""
-    summed: dict[int, Fraction] = {}
-    for name, share in shares.items():
-        summed[n_regions[name]] = summed.get(n_regions[name], Fraction(0)) + share
-    return summed
-
-
-def _largest_changes(
-    expected: ExpectedGroupSizes, plan: dict[str, Any], n_regions: int
-) -> list[int]:
-    """By how much each entry of a level's vector changes, where neighbours differ most.
+def _moved(settings: Mapping[str, Any], vector: str, n_regions: int, power: int) -> int:
+    """The sum of powers of what one person changes in the entries of a level's vector, at most.
 
     Of group sizes, a person who moves changes most in L1 where the four entries are different,
     and most in L2 where two of them coincide.
     """
-    vector = _VECTORS[plan["mechanism"]]
-    if vector == "group_sizes":
-        if not expected.bounded:
-            return [1, 1]
-        return [1, 1, 1, 1] if expected.rho is None else [2, 1, 1]
-    entries = expected.quantity * (n_regions if vector.startswith("chained") else 1)
-    return [1] * entries * (2 if expected.bounded else 1)
+    if settings["mechanism"]["calibration"] == "published":
+        return _PUBLISHED.get(vector, 1)
+    is_bounded = settings["privacy"]["neighbors"] == "bounded"
+    if vector == "group_sizes" and is_bounded:
+        return max(sum(n**power for n in changes) for changes in ([1, 1, 1, 1], [2, 1, 1]))
+    entries = 2 if vector == "group_sizes" else settings["mechanism"]["largest_quantity"]
+    return entries * (n_regions if vector.startswith("chained") else 1) * (1 + is_bounded)

@@ -16,17 +16,16 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ..outcome import Failures, Outcome
-from ..run_files import UnusableRunFile, check_text, read_whole, unusable_files_fail
+from ..plan import why_not_private
+from ..run_files import UnusableRunFile, check_text, read_settings, read_whole, unusable_files_fail
 from .privacy_loss import (
     HIERARCHY,
-    ExpectedGroupSizes,
+    UNIVERSE,
     check_measurements,
-    check_plan,
+    check_privacy,
     hierarchy,
-    read_plan,
+    promise,
 )
-
-UNIVERSE = "groups"
 
 CHECKS: Mapping[str, str] = {
     "privacy_accounting": "shares add to one, noise covers what a person can change at every level",
@@ -54,9 +53,7 @@ class Violations:
     levels: int
 
 
-def run_checks(
-    root: Path, expected: ExpectedGroupSizes, release: Path, *, is_private: bool = True
-) -> tuple[Outcome, ...]:
+def run_checks(root: Path, release: Path) -> tuple[Outcome, ...]:
     """Check the run below `root` whose tables are in `release`; an outcome for each of `CHECKS`.
 
     Of the relaxed baselines, violations of the sums are counted in the outcome's words and do not
@@ -66,12 +63,12 @@ def run_checks(
     privacy, validity = failures["privacy_accounting"], failures["validity"]
     consistency, faithfulness = failures["consistency"], failures["faithfulness"]
     with unusable_files_fail(privacy):
-        check_plan(root, expected, privacy)
+        check_privacy(root, privacy)
         check_measurements(root, privacy)
     is_relaxed, found = False, None
     with unusable_files_fail(consistency, validity, faithfulness):
-        plan = read_plan(root)
-        is_relaxed = plan["mechanism"] in RELAXED
+        is_relaxed = promise(root).mechanism in RELAXED
+        is_private = why_not_private(read_settings(root)) is None
         levels = released_counts(root, release)
         for name in ("group_sizes", "group_totals"):
             check_text(release, name, is_private=is_private, failures=validity)
@@ -103,8 +100,8 @@ def released_counts(root: Path, release: Path) -> list[np.ndarray]:
 
     Raises UnusableRunFile unless every size of every region stands exactly once.
     """
-    plan, (names, regions, _) = read_plan(root), hierarchy(root)
-    smallest, largest = plan["smallest_size"], plan["largest_size"]
+    due, (names, regions, _) = promise(root), hierarchy(root)
+    smallest, largest = due.smallest_size, due.largest_size
     n_sizes = largest - smallest + 1
     table = pq.read_table(release / "group_sizes.parquet", read_dictionary=["level", "region"])
     if table.schema.names != ["level", "region", "size", "count"]:
@@ -130,7 +127,7 @@ def released_counts(root: Path, release: Path) -> list[np.ndarray]:
 
 def count_violations(root: Path, levels: list[np.ndarray]) -> Violations:
     """How often counts (n, n_sizes) of every level break the sums."""
-    groups = read_plan(root)["groups"]
+    groups = promise(root).groups
     *_, parents = hierarchy(root)
     wrong = n_parents = 0
     for above, below, parent in zip(levels, levels[1:], parents[1:], strict=False):
@@ -160,19 +157,17 @@ def check_totals(root: Path, release: Path, levels: list[np.ndarray], failures: 
 
 
 def check_exact_groups(root: Path, levels: list[np.ndarray], failures: Failures) -> None:
-    """The regions of the plan's exact level have the numbers of groups that were made public."""
-    plan, (names, regions, _) = read_plan(root), hierarchy(root)
-    if plan.get("exact_level") is None:
+    """The regions of the exact level have the numbers of groups that were made public."""
+    due, (names, regions, _) = promise(root), hierarchy(root)
+    if due.exact_level is None:
         return
-    if plan["exact_level"] not in names:
-        raise UnusableRunFile("the plan's exact level is not a level of the hierarchy")
-    depth = names.index(plan["exact_level"])
+    depth = names.index(due.exact_level)
     table = read_whole(root, HIERARCHY / "exact_groups.parquet")
     public = dict(zip(table["region"].to_pylist(), table["groups"].to_pylist(), strict=True))
     groups = levels[depth].sum(axis=1).tolist()
-    due = dict(zip(regions[depth].to_pylist(), groups, strict=True))
-    wrong = {region for region, _ in public.items() ^ due.items()}
+    found = dict(zip(regions[depth].to_pylist(), groups, strict=True))
+    wrong = {region for region, _ in public.items() ^ found.items()}
     if wrong:
         failures.add(f"regions of {names[depth]} do not have their public numbers", len(wrong))
-    if sum(public.values()) != plan["groups"]:
+    if sum(public.values()) != due.groups:
         failures.add("the public numbers of groups do not add to the number of groups")

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
-from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,28 +12,41 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
-from spineflow.tasks.group_sizes.measurement.charge import expected_of
+from spineflow.tasks.products.registry import product
 from spineflow.validation.group_sizes.run_checks import CHECKS, run_checks
+from spineflow.validation.plan import sha256
+
+from tests.validation.mutations import (
+    PRIVACY,
+    Place,
+    corrupt_plan,
+    fields_of_plan,
+    noticed,
+    noticed_in_plan,
+    wanted_by,
+)
+
+OWN = product("group-sizes")
+SIZES, TOTALS = "release-unchecked/group_sizes.parquet", "release-unchecked/group_totals.parquet"
+STATES = "measurements/groups/state/dpqueries/00000.parquet"
 
 
 @pytest.fixture(scope="module")
 def finished(run_groups, tmp_path_factory):
-    """A run whose tables are written, and its promise."""
+    """A run whose tables are written, and its settings."""
     folder = tmp_path_factory.mktemp("groups")
     file = write_dataset(folder, census_like(groups=5000, counties=12, states=4, largest=30))
     run, settings = run_groups(file, folder / "run")
-    return run, expected_of(settings)
+    return run, settings
 
 
 @pytest.fixture
-def copied(finished, tmp_path: Path):
-    run, expected = finished
-    shutil.copytree(run.root, tmp_path / "run")
-    return tmp_path / "run", expected
+def root(finished, tmp_path: Path) -> Path:
+    return shutil.copytree(finished[0].root, tmp_path / "run")
 
 
-def failed(root: Path, expected, *, is_private: bool = True) -> dict[str, str]:
-    outcomes = run_checks(root, expected, root / "release-unchecked", is_private=is_private)
+def failed(root: Path) -> dict[str, str]:
+    outcomes = run_checks(root, root / "release-unchecked")
     assert [outcome.name for outcome in outcomes] == list(CHECKS)
     return {outcome.name: outcome.detail for outcome in outcomes if not outcome.passed}
 
@@ -63,22 +72,23 @@ def change_file(root: Path, name: str, change: Callable[[pa.Table], pa.Table]) -
     pq.write_table(change(pq.read_table(path)), path)
 
 
-def change_plan(root: Path, change: Callable[[dict], None]) -> None:
-    path = root / "hierarchy" / "plan.json"
-    plan = json.loads(path.read_text())
-    change(plan)
-    path.write_text(json.dumps(plan))
+def change_settings(root: Path, before: str, after: str) -> None:
+    """Change the settings, and their digest in the plan."""
+    path, plan = root / "settings.toml", root / "plan" / "plan.json"
+    text = path.read_text()
+    assert before in text
+    was = sha256(path)
+    path.write_text(text.replace(before, after))
+    plan.write_text(plan.read_text().replace(was, sha256(path)))
 
 
-def test_a_good_run_passes_every_check(copied) -> None:
-    root, expected = copied
+def test_a_good_run_passes_every_check(root: Path) -> None:
     shutil.rmtree(root / "confidential")
-    assert failed(root, expected) == {}
+    assert failed(root) == {}
 
 
-def test_a_change_that_keeps_all_sums_passes(copied) -> None:
+def test_a_change_that_keeps_all_sums_passes(root: Path) -> None:
     """Two counties of one state trade places: the checks look at sums, not at the truth."""
-    root, expected = copied
     parent = pq.read_table(root / "hierarchy" / "regions.parquet")["parent"].to_pylist()[5:]
     first = next(i for i in range(11) if parent[i] == parent[i + 1])
 
@@ -87,11 +97,10 @@ def test_a_change_that_keeps_all_sums_passes(copied) -> None:
         county[[first, first + 1]] = county[[first + 1, first]]
 
     change_sizes(root, trade)
-    assert failed(root, expected) == {}
+    assert failed(root) == {}
 
 
-def test_children_that_do_not_add_up_are_found(copied) -> None:
-    root, expected = copied
+def test_children_that_do_not_add_up_are_found(root: Path) -> None:
 
     def shift(counts: np.ndarray) -> None:
         size = int(np.flatnonzero(counts[30:60])[0])
@@ -99,25 +108,23 @@ def test_children_that_do_not_add_up_are_found(copied) -> None:
         counts[30 + (size + 1) % 30] += 1
 
     change_sizes(root, shift)
-    found = failed(root, expected)
+    found = failed(root)
     assert set(found) == {"consistency"}
     assert "children do not add to their parent; 4 failures in all" in found["consistency"]
 
 
-def test_levels_that_lose_groups_are_found(copied) -> None:
-    root, expected = copied
+def test_levels_that_lose_groups_are_found(root: Path) -> None:
 
     def lose(counts: np.ndarray) -> None:
         counts[:] = np.where(np.arange(counts.size) % 30 == 0, 0, counts)
 
     change_sizes(root, lose)
-    found = failed(root, expected)
+    found = failed(root)
     assert set(found) == {"faithfulness"}
     assert "3 failures in all" in found["faithfulness"]
 
 
-def test_negative_counts_are_found(copied) -> None:
-    root, expected = copied
+def test_negative_counts_are_found(root: Path) -> None:
 
     def sink(counts: np.ndarray) -> None:
         for level, start in ((1, 0), (4, 30), (12, 150)):
@@ -126,11 +133,7 @@ def test_negative_counts_are_found(copied) -> None:
             region[29] = -1
 
     change_sizes(root, sink)
-    assert "a count is negative" in failed(root, expected)["validity"]
-
-
-SIZES, TOTALS = "release-unchecked/group_sizes.parquet", "release-unchecked/group_totals.parquet"
-STATES = "measurements/groups/state/dpqueries/00000.parquet"
+    assert "a count is negative" in failed(root)["validity"]
 
 
 def setting(column: str, value: object) -> Callable[[pa.Table], pa.Table]:
@@ -160,30 +163,70 @@ def setting(column: str, value: object) -> Callable[[pa.Table], pa.Table]:
         pytest.param(STATES, setting("value", [1, 2]), "privacy_accounting", id="length"),
     ],
 )
-def test_files_that_were_changed_are_found(copied, name, change, check) -> None:
-    root, expected = copied
+def test_files_that_were_changed_are_found(root: Path, name, change, check) -> None:
     change_file(root, name, change)
-    assert check in failed(root, expected)
+    assert check in failed(root)
+
+
+@pytest.mark.parametrize("place", fields_of_plan(), ids=".".join)
+def test_every_field_of_the_plan_is_checked(finished, place: Place) -> None:
+    run, settings = finished
+    assert noticed_in_plan(OWN, run, settings) == set()
+    n = 0
+    for _ in corrupt_plan(run.root, place):
+        n += 1
+        assert wanted_by(place) in noticed_in_plan(OWN, run, settings), n
+    assert n > 0
 
 
 @pytest.mark.parametrize(
-    "change",
+    ("name", "check"),
     [
-        lambda plan: plan.update(epsilon="2"),
-        lambda plan: plan.update(quantity=2),
-        lambda plan: plan.update(mechanism="chain_dp"),
-        lambda plan: plan["levels"][0].update(share="1/2"),
-        lambda plan: plan["levels"][1].update(scale="2"),
-        lambda plan: plan["levels"][1].update(scale=None),
-        lambda plan: plan["levels"].pop(),
-        lambda plan: plan["levels"][2].update(n_regions=1),
-        lambda plan: plan.pop("vector", None) or plan.pop("calibration"),
+        (SIZES, "validity"),
+        ("release-unchecked/group_sizes.csv", "validity"),
+        (TOTALS, "validity"),
+        ("release-unchecked/group_totals.csv", "validity"),
+        (STATES, PRIVACY),
+        ("hierarchy/regions.parquet", PRIVACY),
+        ("hierarchy/plan.json", PRIVACY),
+        ("settings.toml", PRIVACY),
+        ("plan/plan.json", PRIVACY),
     ],
 )
-def test_plans_that_do_not_cover_what_was_promised_are_found(copied, change) -> None:
-    root, expected = copied
-    change_plan(root, change)
-    assert "privacy_accounting" in failed(root, expected)
+def test_every_file_is_checked(finished, name: str, check: str) -> None:
+    run, settings = finished
+    file = run.root / name
+    before = file.read_bytes()
+    for other in (b"", before[:-9], before + b"1\n", None):
+        file.unlink() if other is None else file.write_bytes(other)
+        assert check in noticed(OWN, run, settings), other
+    file.write_bytes(before)
+    assert noticed(OWN, run, settings) == set()
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ('epsilon = "1"', 'epsilon = "2"'),
+        ('epsilon = "1"', 'rho = "1"'),
+        ("infinite = false", "infinite = true"),
+        ('neighbors = "unbounded"', 'neighbors = "bounded"'),
+        ("largest_quantity = 1", "largest_quantity = 2"),
+        ("largest_size = 30", "largest_size = 31"),
+        ("[mechanism]", '[mechanism]\nname = "chain_dp"'),
+        ("[mechanism]", '[mechanism]\nname = "cumulative"'),
+        ("[mechanism]", '[mechanism]\nlevels = {country = "1/2", state = "1/4", county = "1/4"}'),
+        ("[mechanism]", "[mechanism]\nsmallest_size = 0"),
+        ("groups = true", "groups = 4999"),
+        ("groups = true", 'groups = true\nlevel = "state"'),
+        ('dataset = "', 'dataset = "other'),
+    ],
+)
+def test_a_plan_of_other_settings_is_seen(root: Path, before: str, after: str) -> None:
+    """Its fields agree with each other, and with every file that it names."""
+    change_settings(root, before, after)
+    assert PRIVACY in failed(root)
+    assert "is not the file" not in failed(root)[PRIVACY]
 
 
 @pytest.mark.parametrize(
@@ -197,33 +240,32 @@ def test_plans_that_do_not_cover_what_was_promised_are_found(copied, change) -> 
         "measurements/groups/county/dpqueries/00000.parquet",
     ],
 )
-def test_missing_files_fail_the_checks_that_need_them(copied, name: str) -> None:
-    root, expected = copied
+def test_missing_files_fail_the_checks_that_need_them(root: Path, name: str) -> None:
     (root / name).unlink()
-    found = failed(root, expected)
+    found = failed(root)
     assert found
     assert all("cannot be read" in detail for detail in found.values())
 
 
-def test_text_must_hold_the_same_rows(copied) -> None:
-    root, expected = copied
+def test_text_must_hold_the_same_rows(root: Path) -> None:
     path = root / "release-unchecked" / "group_sizes.csv"
     lines = path.read_text().splitlines()
     level, region, size, count = lines[1].split(",")
     path.write_text("\n".join([lines[0], f"{level},{region},{size},{int(count) + 1}", *lines[2:]]))
-    assert "group_sizes.csv does not hold" in failed(root, expected)["validity"]
+    assert "group_sizes.csv does not hold" in failed(root)["validity"]
 
 
-def test_the_stamp_must_be_there_exactly_if_the_run_is_not_private(copied) -> None:
-    root, expected = copied
-    assert "stamp" in failed(root, expected, is_private=False)["validity"]
+def test_a_private_run_must_not_have_the_stamp(root: Path) -> None:
+    text = root / "release-unchecked" / "group_sizes.csv"
+    text.write_text("# NOT PRIVATE\n" + text.read_text())
+    assert "stamp" in failed(root)["validity"]
 
 
 def test_relaxed_baselines_are_counted_and_not_failed(run_groups, tmp_path: Path) -> None:
     file = write_dataset(tmp_path, census_like(groups=400, counties=12, states=4, largest=8))
     file.write_text(file.read_text().replace("[mechanism]", '[mechanism]\nname = "hierarchical"'))
-    run, settings = run_groups(file, tmp_path / "run")
-    outcomes = run_checks(run.root, expected_of(settings), run.unchecked_release)
+    run, _ = run_groups(file, tmp_path / "run")
+    outcomes = run_checks(run.root, run.unchecked_release)
     assert all(outcome.passed for outcome in outcomes)
     by_name = {outcome.name: outcome.detail for outcome in outcomes}
     assert "not promised by this mechanism" in by_name["consistency"]
@@ -244,75 +286,48 @@ def test_relaxed_baselines_are_counted_and_not_failed(run_groups, tmp_path: Path
         "release-unchecked/group_totals.csv",
     ],
 )
-def test_unusable_files_fail(copied, passes_when_damaged, name: str) -> None:
+def test_unusable_files_fail(root: Path, passes_when_damaged, name: str) -> None:
     """A file that cannot be used fails the checks, whatever is wrong with it; none crashes."""
-    root, expected = copied
 
     def outcomes():
-        return run_checks(root, expected, root / "release-unchecked")
+        return run_checks(root, root / "release-unchecked")
 
     assert passes_when_damaged(next(root.glob(name)), outcomes) == []
 
 
 @pytest.fixture(scope="module")
-def public_counties(run_groups, tmp_path_factory) -> tuple[Path, Any]:
-    """A run under a rho whose counties have public numbers of groups, and its promise."""
+def public_counties(run_groups, tmp_path_factory) -> Path:
+    """A run under a rho whose counties have public numbers of groups."""
     folder = tmp_path_factory.mktemp("public")
     file = write_dataset(folder, census_like(groups=600, counties=4, states=2, largest=9))
     text = file.read_text().replace('epsilon = "1"', 'rho = "1/2"')
     text = text.replace("groups = true", 'groups = true\nlevel = "county"')
     file.write_text(text)
-    run, settings = run_groups(file, folder / "run")
-    return run.root, expected_of(settings)
+    return run_groups(file, folder / "run")[0].root
 
 
 @pytest.fixture
-def exact(public_counties, tmp_path: Path) -> tuple[Path, Any]:
+def exact(public_counties: Path, tmp_path: Path) -> Path:
     """A copy of that run to spoil."""
-    root, expected = public_counties
-    return Path(shutil.copytree(root, tmp_path / "run")), expected
+    return Path(shutil.copytree(public_counties, tmp_path / "run"))
 
 
-def test_a_run_under_a_rho_with_public_numbers_passes(exact) -> None:
-    assert failed(*exact) == {}
+def test_a_run_under_a_rho_with_public_numbers_passes(exact: Path) -> None:
+    assert failed(exact) == {}
 
 
 @pytest.mark.parametrize(
-    ("promised", "words"),
+    ("before", "after"),
     [
-        ({"rho": Fraction(1, 3)}, "the plan's rho is 1/2, not 1/3"),
-        ({"groups": 601}, "the plan's groups is 600, not 601"),
-        ({"mechanism": "chain_dp"}, "not chain_dp"),
-        ({"exact_level": "state"}, "the plan's exact_level is not that of the settings"),
-        ({"is_top_coded": False}, "the plan's is_top_coded is"),
+        ('rho = "1/2"', 'rho = "1/3"'),
+        ("groups = true", "groups = 601"),
+        ('level = "county"', 'level = "state"'),
+        ("top_coded = true", "top_coded = false"),
     ],
 )
-def test_a_plan_against_the_settings_is_found(exact, promised: dict, words: str) -> None:
-    root, expected = exact
-    found = failed(root, replace(expected, **promised))
-    assert words in found["privacy_accounting"]
-    assert set(found) == {"privacy_accounting"}
-
-
-def test_noise_that_does_not_cover_a_rho_is_found(exact) -> None:
-    """A person who comes or goes changes one of the numbers of groups up to a size."""
-    root, expected = exact
-    (level,) = [
-        level
-        for level in json.loads((root / "hierarchy" / "plan.json").read_text())["levels"]
-        if level["level"] == "state"
-    ]
-    due = 1 / (2 * Fraction(level["share"]) * Fraction(1, 2))
-    assert Fraction(level["sigma_squared"]) >= due
-
-    def narrower(plan: dict) -> None:
-        for one in plan["levels"]:
-            if one["level"] == "state":
-                one["sigma_squared"] = str(due - Fraction(1, 1000))
-
-    change_plan(root, narrower)
-    found = failed(root, expected)["privacy_accounting"]
-    assert "the noise of state does not cover its sensitivity" in found
+def test_a_plan_against_the_settings_is_found(exact: Path, before: str, after: str) -> None:
+    change_settings(exact, before, after)
+    assert PRIVACY in failed(exact)
 
 
 @pytest.mark.parametrize(
@@ -322,30 +337,28 @@ def test_noise_that_does_not_cover_a_rho_is_found(exact) -> None:
         (lambda numbers: [numbers[0] + 1, *numbers[1:]], "do not add to the number of groups"),
     ],
 )
-def test_counties_without_their_public_numbers_are_found(exact, change, words: str) -> None:
-    root, expected = exact
+def test_counties_without_their_public_numbers_are_found(exact: Path, change, words: str) -> None:
 
     def changed(table: pa.Table) -> pa.Table:
         groups = pa.array(change(table["groups"].to_pylist()), table["groups"].type)
         return table.set_column(table.column_names.index("groups"), "groups", [groups])
 
-    change_file(root, "hierarchy/exact_groups.parquet", changed)
-    found = failed(root, expected)["faithfulness"]
+    change_file(exact, "hierarchy/exact_groups.parquet", changed)
+    found = failed(exact)["faithfulness"]
     assert found.startswith("regions of county do not have their public numbers")
     assert words in found
 
 
-def test_public_numbers_of_further_or_unknown_counties_are_found(exact) -> None:
-    root, expected = exact
+def test_public_numbers_of_further_or_unknown_counties_are_found(exact: Path) -> None:
     change_file(
-        root,
+        exact,
         "hierarchy/exact_groups.parquet",
         lambda table: pa.concat_tables(
             [table, pa.table({"region": ["none"], "groups": [0]}).cast(table.schema)]
         ),
     )
-    assert "regions of county do not have" in failed(root, expected)["faithfulness"]
-    (root / "hierarchy" / "exact_groups.parquet").unlink()
-    assert "exact_groups.parquet cannot be read" in str(failed(root, expected))
-    change_plan(root, lambda plan: plan.update(exact_level="town"))
-    assert "is not a level of the hierarchy" in str(failed(root, expected))
+    assert "regions of county do not have" in failed(exact)["faithfulness"]
+    (exact / "hierarchy" / "exact_groups.parquet").unlink()
+    assert "exact_groups.parquet cannot be read" in str(failed(exact))
+    change_settings(exact, 'level = "county"', 'level = "town"')
+    assert "is not a level of the hierarchy" in str(failed(exact))

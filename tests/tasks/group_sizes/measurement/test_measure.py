@@ -127,7 +127,7 @@ def test_too_little_gaussian_noise_stops_the_run(tmp_path: Path) -> None:
     plan = json.loads(plan_file(run).read_text())
     plan["levels"][2]["sigma_squared"] = "299/100"
     plan_file(run).write_text(json.dumps(plan))
-    with pytest.raises(BudgetRefused, match="the noise of county does not cover its sensitivity"):
+    with pytest.raises(BudgetRefused, match="county has another parameter"):
         GROUP_SIZES.charge_run(run, settings)
 
 
@@ -181,10 +181,10 @@ def test_levels_are_published_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("key", "value", "sentence"),
     [
-        ("epsilon", "10", "the plan's epsilon is 10, not 1"),
-        ("bounded", True, "the plan's bounded is True, not False"),
-        ("largest_size", 41, "the plan's largest_size is 41"),
-        ("levels", [], "levels"),
+        ("epsilon", "10", "nation has another loss"),
+        ("bounded", True, "groups has another neighbours"),
+        ("largest_size", 41, "the largest_size in hierarchy/plan.json"),
+        ("levels", [], "lacks measures"),
     ],
 )
 def test_a_plan_that_was_tampered_with_stops_the_run(
@@ -205,7 +205,7 @@ def test_too_little_noise_stops_the_run(tmp_path: Path) -> None:
     plan = json.loads(plan_file(run).read_text())
     plan["levels"][2]["scale"] = "299/100"
     plan_file(run).write_text(json.dumps(plan))
-    with pytest.raises(BudgetRefused, match="the noise of county does not cover its sensitivity"):
+    with pytest.raises(BudgetRefused, match="county has another parameter"):
         GROUP_SIZES.charge_run(run, settings)
 
 
