@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from ...validation.group_sizes.privacy_loss import check_privacy
 from ...validation.group_sizes.run_checks import run_checks
 from ..pages.document import Block
+from ..products import budget
 from ..products.comparison import read_errors
 from ..products.product import Accuracy, Figures, Product
 from ..runs.directory import RunDirectory
@@ -27,6 +30,13 @@ def fits(settings: GroupSizesSettings, accepted: GroupInput) -> tuple[Block, ...
     return ()
 
 
+def costs_in_words(settings: GroupSizesSettings) -> Iterator[Block]:
+    """The mechanism, and the costs."""
+    plan = public_plan(settings)
+    yield f"{plan.mechanism}, {plan.calibration} calibration, {NEIGHBORS[plan.bounded]}"
+    yield from budget.costs_in_words(costs(settings))
+
+
 def summary(run: RunDirectory, settings: GroupSizesSettings) -> tuple[str, ...]:
     """What is in the release, and what it cost."""
     plan = read_plan(run)
@@ -41,6 +51,7 @@ def summary(run: RunDirectory, settings: GroupSizesSettings) -> tuple[str, ...]:
 GROUP_SIZES: Product = Product(
     settings=GroupSizesSettings,
     costs=costs,
+    costs_in_words=costs_in_words,
     check_input=check_groups,
     fits=fits,
     needed=lambda settings, target, margin: needed_budget(public_plan(settings), target, margin),
