@@ -38,7 +38,7 @@ from tests.flows.in_process import judged_once
 
 Compared = tuple[RunDirectory, TopdownSettings]
 
-pytestmark = [pytest.mark.slow, pytest.mark.soak(4)]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture

@@ -173,9 +173,9 @@ def test_a_run_that_began_elsewhere_is_refused_before_its_charge(
 ) -> None:
     settings = settings_of(tmp_path, 60, ["age"])
     monkeypatch.setattr(module, "memory_of_machine", lambda: 1)
-    assert TOPDOWN.charge is not None
+    assert TOPDOWN.plan is not None
     with pytest.raises(InputRefused, match="this machine has"):
-        TOPDOWN.charge(None, settings)
+        TOPDOWN.plan(None, settings)
 
 
 @pytest.mark.parametrize("preset", ["pl94_2020_us", "dhc_persons_2020_us"])
