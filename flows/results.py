@@ -1,8 +1,7 @@
 """What the page of a run shows in the Prefect UI when it has ended: public words and numbers.
 
-A run's result stands on the page of the flow run that a person started: its own for a command,
-that of the settings for a deployment. Browsers follow no link from a server's page to a file, so
-that the certificate is shown itself, and files are named by their paths.
+Browsers follow no link from a server's page to a file, so that the certificate is shown itself, and
+files are named by their paths.
 """
 
 from __future__ import annotations
@@ -60,11 +59,6 @@ def show_outcome(run: RunDirectory, settings: ProductSettings) -> None:
     if (run.checks / CHECKS_FILE).exists():
         about = "Independent checks of the result before its release"
         show_table(checks_table(run), key="checks", description=about)
-    show_result(run, settings)
-
-
-def show_result(run: RunDirectory, settings: ProductSettings) -> None:
-    """The result of a finished run in words, and its certificate, on the page of this flow run."""
     text = to_markdown(result_page(run, settings))
     about = f"{settings.PRODUCT} of {settings.privacy.dataset}"
     create_markdown_artifact(text, key="result", description=about)
