@@ -434,7 +434,7 @@ def test_a_report_shows_errors_of_public_input_alone(finished: Finished, tmp_pat
     )
     assert "<h2>Accuracy</h2>" not in TRIPS.report(own, hidden).read_text(encoding="utf-8")
     before = own.report.stat().st_mtime_ns
-    assert replace(TRIPS, document=None).report(own, settings) == own.report
+    assert replace(TRIPS, document=None, plan=None).report(own, settings) == own.report
     assert own.report.stat().st_mtime_ns == before
 
 
