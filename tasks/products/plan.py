@@ -13,7 +13,8 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from ...validation.outcome import Failures, UnusableRunFile
+from ...validation.outcome import Failures
+from ...validation.run_files import unusable_files_fail
 from ..ledger.accounting import PURE_DP, UNBOUNDED, UNBOUNDED_OF_SEVERAL, ZCDP, Guarantee
 from ..ledger.plan import Measure, UniversePlan
 from ..noise.draws import Noise
@@ -250,9 +251,7 @@ def refuse_other_noise(check: Callable[[Failures], None]) -> None:
     `check` recomputes from the run's files what will be drawn and what it costs.
     """
     failures = Failures()
-    try:
+    with unusable_files_fail(failures):
         check(failures)
-    except UnusableRunFile as error:
-        failures.add(str(error))
     if failures.count:
         raise BudgetRefused(f"{failures.texts[0]}; start a new run, since nothing was drawn.")

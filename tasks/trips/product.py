@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from pyarrow import parquet
 
+from ...validation.trips.privacy_loss import check_privacy
 from ...validation.trips.run_checks import run_checks
 from ..pages.document import Block
 from ..pages.numbers import shown_delta, shown_epsilon
@@ -20,7 +21,7 @@ from .checks.accuracy import ACCURACY, FIGURES, KEYS, facts_of_run, write_accura
 from .checks.expected import settings_of_release
 from .ingest.files import plan_of, read_tree
 from .ingest.ingest import AcceptedTrips, check_input, costs, public_plan, refuse_delta_of
-from .measurement.charge import expected_of, measurement_files, plan_of_run
+from .measurement.charge import measurement_files, plan_of_run
 from .paths import leaves_file
 from .release.certificate import (
     conversion_sentence,
@@ -97,12 +98,8 @@ TRIPS: Product = Product(
     order=order,
     plan=plan_of_run,
     measurement_files=measurement_files,
-    checks=lambda run, settings: run_checks(
-        run.root,
-        expected_of(settings, plan_of(run, settings)),
-        release_directory=run.unchecked_release,
-        is_private=settings.is_private,
-    ),
+    check_plan=check_privacy,
+    checks=lambda run, settings: run_checks(run.root, run.unchecked_release),
     facts=facts,
     accuracy=Accuracy(
         lambda run: read_errors(run, ACCURACY), write_accuracy, lambda run: [leaves_file(run)]

@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -28,7 +29,7 @@ from spineflow.tasks.trips.ingest.files import plan_of, read_tree, read_truth, w
 from spineflow.tasks.trips.ingest.generate import CountrySize, generate_country
 from spineflow.tasks.trips.ingest.ingest import ingest_input
 from spineflow.tasks.trips.measurement import measure as measuring
-from spineflow.tasks.trips.measurement.charge import expected_of, plan_of_run
+from spineflow.tasks.trips.measurement.charge import plan_of_run
 from spineflow.tasks.trips.measurement.files import read_cuts, read_nodes
 from spineflow.tasks.trips.measurement.measure import cut_level, measure_once
 from spineflow.tasks.trips.order import order, tree_to_table
@@ -44,9 +45,7 @@ from spineflow.tasks.trips.release.table import released_level
 from spineflow.tasks.trips.settings import TripsSettings
 from spineflow.tasks.trips.workload import budget as workload_budget
 from spineflow.tasks.trips.workload.exact_loss import curve_of_change
-from spineflow.validation.outcome import CHECKS_FILE, Failures
-from spineflow.validation.trips.privacy_loss import check_noise
-from spineflow.validation.trips.run_files import read_tree as read_public_tree
+from spineflow.validation.outcome import CHECKS_FILE
 
 from tests.flows.in_process import judged_once
 from tests.tasks.ledger.exact_charges import check_exact_charge, check_noise_of_curve
@@ -223,10 +222,11 @@ def test_a_level_that_must_be_measured_is_missed(country: Path, tmp_path: Path, 
     run, settings = started(country, tmp_path)
     ingest_input(run, settings)
     plan = plan_of(run, settings)
-    noise = {level: sigma for level, sigma in plan.noise.items() if level != skipped}
-    failures = Failures()
-    check_noise(read_public_tree(run.root), noise, expected_of(settings, plan), failures)
-    assert f"level {skipped} is not measured" in failures.texts[0]
+    shares = workload_budget.uniform_shares([level for level in plan.levels if level != skipped])
+    budget = workload_budget.level_budget(plan.tree, settings.contribution, settings.rho, shares)
+    write_plan(run, replace(plan, budget=budget))
+    with pytest.raises(BudgetRefused, match=f"level {skipped} is not measured"):
+        TRIPS.charge_run(run, settings)
 
 
 def test_trips_beyond_those_of_a_person_are_refused_or_dropped(
@@ -371,7 +371,7 @@ def test_noise_that_does_not_cover_a_person_is_not_drawn(
     monkeypatch.setattr(workload_budget, "squared_sensitivity", lambda *arguments: 1)
     run, settings = started(country, tmp_path)
     ingest_input(run, settings)
-    with pytest.raises(BudgetRefused, match="losses add to"):
+    with pytest.raises(BudgetRefused, match="another parameter, moved"):
         TRIPS.charge_run(run, settings)
     assert summary(open_ledger(tmp_path / "ledger.db"))["datasets"] == {}
 

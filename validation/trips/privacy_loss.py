@@ -1,130 +1,290 @@
-"""What a trips run measured costs its budget: shares, sensitivities and variances recomputed."""
+"""What a trips run measures and costs, worked out from its settings and its public tree.
+
+A person who comes or goes adds trips to, or takes them from, as few nodes of a level as hold them;
+one whose trips go elsewhere does both. The squared L2 norm of that scales Gaussian noise, and the
+number of trips that differ the noise of the stability histogram, whose threshold bounds delta.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from decimal import Decimal, localcontext
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
+from scipy.optimize import minimize_scalar
 
-from ..noise import gaussian_variance, laplace_variance
 from ..outcome import Failures
-from .run_files import TripsTree, level_paths
+from ..plan import (
+    GAUSSIAN,
+    LAPLACE,
+    REPORT_DELTA,
+    Measure,
+    Plan,
+    check_plan,
+    check_sums,
+    guaranteed,
+    measured,
+    read_plan,
+    variance_of,
+)
+from ..run_files import read_json, read_settings
+from .run_files import TripsTree, level_paths, read_tree
 
+UNIVERSE = "trips"
+FOLDER = "spine/trips"
+LEAVES = ("gaussian_leaves", "stability_histogram")
 RELATIVE_TOLERANCE = 1e-9
+ROUNDED = 1e-11
+"""What rounding a rho down to twelve digits takes off at most."""
 
 
 @dataclass(frozen=True)
-class ExpectedTrips:
-    """What the settings of a trips run promise about its files.
+class Promise:
+    """What settings, plan and tree promise of a run's files.
 
-    `loss` is rho, or the epsilon of the stability histogram, None for a run without noise;
-    `threshold` is the smallest count that the stability histogram may list, None for others.
-    A `top_down` mechanism gives consistent counts that are not negative. `children_measured`
-    tells that a level's measured nodes are the children of the positive nodes above, and
-    `every_node` that they are all of its nodes; otherwise they were chosen in another way.
+    levels : those that are measured.
+    threshold : the smallest count that the stability histogram may list, None for others.
+    top_down : whether counts are consistent and not negative.
+    children_measured : whether a level's measured nodes are the children of the positive nodes
+        above, and `every_node` whether they are all nodes; else they were chosen in another way.
     """
 
-    loss: Fraction | None
-    threshold: int | None
     levels: tuple[int, ...]
+    threshold: int | None
     top_down: bool
     children_measured: bool
     every_node: bool
-    bounded: bool
-    trips_per_person: int
-    distinct: bool
-    exact: bool
 
 
-def check_noise(
-    tree: TripsTree, noise: Mapping[int, Fraction], expected: ExpectedTrips, failures: Failures
-) -> None:
-    """Before anything is drawn: what the noise that each level will get costs is the budget.
+def promise(root: Path, tree: TripsTree) -> Promise:
+    """What is promised of the run below `root`; raises UnusableRunFile."""
+    own = read_settings(root)["mechanism"]
+    n_nodes = sum(n_all(tree, level) for level in range(len(tree.refined) + 1))
+    is_whole = own["name"] == "inftda_full_information" and n_nodes <= own["most_nodes"]
+    is_selected = own["name"] == "inftda_full_information" and not is_whole
+    top_down = own["name"] not in LEAVES
+    is_histogram = own["name"] == "stability_histogram"
+    stored = read_json(root, Path(FOLDER) / "plan.json")
+    return Promise(
+        tuple(int(part.removeprefix("level_")) for part in _parts(root)),
+        stored["histogram"]["threshold"] if is_histogram else None,
+        top_down,
+        top_down and not is_whole and not is_selected,
+        not is_histogram and (is_whole or not top_down),
+    )
 
-    `noise` has sigma^2 of each level's discrete Gaussian, or the scale of the stability
-    histogram's discrete Laplace, 0 for none.
+
+def _parts(root: Path) -> list[str]:
+    return [own.part for own in read_plan(root).measures]
+
+
+def n_all(tree: TripsTree, level: int) -> int:
+    """All nodes of a level."""
+    return math.prod(tree.sizes(level))
+
+
+def check_privacy(root: Path, failures: Failures) -> None:
+    """The plan is what the settings promise, and its noise covers what a person can change.
+
+    To be called before noise is drawn. Raises UnusableRunFile for a plan of another form.
     """
-    if expected.loss is None:
-        if any(noise.values()):
-            failures.add("a run without noise would draw some")
+    settings, tree = read_settings(root), read_tree(root)
+    privacy, due = settings["privacy"], promise(root, tree)
+    is_histogram, is_bounded = due.threshold is not None, privacy["neighbors"] == "bounded"
+    is_exact = is_bounded and privacy.get("total") != "measured"
+    loss = None if privacy["infinite"] else _loss(root, privacy, is_histogram, failures)
+    delta = Fraction(privacy.get("delta") or REPORT_DELTA)
+    kind = LAPLACE if is_histogram else GAUSSIAN
+    guarantees = []
+    if loss is not None:
+        own = guaranteed(
+            UNIVERSE,
+            privacy["neighbors"],
+            loss,
+            is_pure=is_histogram,
+            delta=delta if is_histogram else Fraction(0),
+            mechanism=kind,
+            epsilon_delta=delta,
+        )
+        guarantees.append(own)
+    if due.threshold is not None:
+        _check_threshold(privacy, due.threshold, failures)
+    elif due.top_down:
+        _check_unmeasured(tree, due.levels, is_exact, failures)
+    if not due.top_down and due.levels != (len(tree.refined),):
+        failures.add("other levels are measured than the leaves")
+    if (tree.total is not None) != is_exact:
+        failures.add("tree.json has a total, or lacks it, against the settings")
+    wanted = Plan(
+        "trips",
+        privacy["dataset"],
+        tuple(_measures(root, settings, tree, due, loss)),
+        tuple(guarantees),
+        tuple(guarantees),
+        ("areas", *(("number of trips",) if is_exact else ())),
+        frozenset(
+            [
+                "settings.toml",
+                *(f"{FOLDER}/{n}" for n in ("tree.json", "areas.parquet", "plan.json")),
+            ]
+        ),
+        ("confidential/trips/leaves.parquet",),
+    )
+    check_plan(root, wanted, settings, failures)
+    check_sums(root, failures)
+
+
+def _measures(
+    root: Path, settings: Mapping[str, Any], tree: TripsTree, due: Promise, loss: Fraction | None
+) -> list[Measure]:
+    found = []
+    for level, share in _shares(root, settings, due.levels).items():
+        own = measured(
+            UNIVERSE,
+            tree.level_name(level),
+            "counts" if due.threshold is None else "positive counts",
+            areas=n_all(tree, level),
+            answers=None,
+            share=share,
+            loss=None if loss is None else loss * share,
+            moved=squared_sensitivity(tree, level, settings["privacy"]),
+            part=f"level_{level:02d}",
+        )
+        if due.threshold is not None:
+            scale = None if loss is None else _most_trips(settings["privacy"]) / loss
+            variance = None if scale is None else variance_of(LAPLACE, scale)
+            own = replace(own, mechanism=LAPLACE, parameter=scale, variance=variance, moved=None)
+        found.append(own)
+    return found
+
+
+def _shares(
+    root: Path, settings: Mapping[str, Any], levels: tuple[int, ...]
+) -> dict[int, Fraction]:
+    """Shares as the settings say; optimised ones as the plan has them, since any that are positive
+    and add to 1 will do."""
+    own = settings["mechanism"]
+    given = "uniform" if own["name"] in LEAVES else own["shares"]
+    if given == "optimised":
+        return dict(zip(levels, (one.share for one in read_plan(root).measures), strict=True))
+    if isinstance(given, str):
+        ratio = Fraction(1) if given == "uniform" else Fraction(own["share_ratio"])
+        given = [ratio**n for n in range(len(levels))]
+    weights = [Fraction(share) for share in given]
+    return {n: weight / sum(weights) for n, weight in zip(levels, weights, strict=True)}
+
+
+def _loss(
+    root: Path, privacy: Mapping[str, Any], is_histogram: bool, failures: Failures
+) -> Fraction:
+    """What is spent: the rho or epsilon of the settings, or the plan's rho where that is what their
+    epsilon and delta come to.
+    """
+    if privacy.get("rho") is not None:
+        return Fraction(privacy["rho"])
+    epsilon, delta = Fraction(privacy["epsilon"]), Fraction(privacy["delta"])
+    if is_histogram:
+        return epsilon
+    found = sum((own.loss or Fraction(0) for own in read_plan(root).measures), Fraction(0))
+    due = _rho_of(epsilon, delta, is_tight=privacy["conversion"] == "tight")
+    if not -ROUNDED / 10 <= float((due - found) / due) <= ROUNDED:
+        failures.add(f"the plan's rho {found} is not that of epsilon and delta in the settings")
+    return found
+
+
+def _rho_of(epsilon: Fraction, delta: Fraction, *, is_tight: bool) -> Fraction:
+    """The rho that comes to epsilon at delta, by the simple or the tight bound."""
+    with localcontext() as context:
+        context.prec = 50
+        of, log = (Decimal(own.numerator) / own.denominator for own in (epsilon, delta))
+        log = -log.ln()
+        if not is_tight:
+            return Fraction((of / ((log + of).sqrt() + log.sqrt())) ** 2)
+
+        def rho(excess: Decimal) -> Decimal:
+            alpha = 1 + excess
+            return (of - (log - excess.ln() + alpha * (1 - 1 / alpha).ln()) / excess) / alpha
+
+        at = minimize_scalar(
+            lambda x: -float(rho(Decimal(math.exp(x)))), bounds=(-15, 25), method="bounded"
+        ).x
+        return Fraction(rho(Decimal(math.exp(at))))
+
+
+def _check_threshold(privacy: Mapping[str, Any], threshold: int, failures: Failures) -> None:
+    """The threshold is the least by which a person's own cells are listed with probability delta.
+
+    m trips are in m cells of one trip or, unless they are distinct, in one of m.
+    """
+    if privacy["infinite"]:
+        if threshold != 1:
+            failures.add("there is a threshold, but no noise")
         return
-    if expected.top_down:
-        _check_unmeasured(tree, noise, expected, failures)
-    losses = []
-    for level, parameter in noise.items():
-        if parameter <= 0:
-            failures.add(f"level {level} would be measured without noise")
-            return
-        if expected.threshold is not None:
-            losses.append(_most_trips(expected) / parameter)
-        else:
-            losses.append(squared_sensitivity(tree, level, expected) / (2 * parameter))
-    if sum(losses) != expected.loss:
-        failures.add(f"the levels' losses add to {sum(losses)}, not {expected.loss}")
+    m, rate = privacy["trips_per_person"], float(privacy_rate(privacy))
+    allowed = min(float(Fraction(privacy["delta"])), -math.expm1(-rate))
+
+    def listed(at: int) -> float:
+        chances = [math.exp(-rate * k) / (1 + math.exp(-rate)) for k in (at - 1, at - m)]
+        return m * chances[0] if privacy["distinct_trips"] else max(m * chances[0], chances[1])
+
+    is_least = threshold == m + 1 or listed(threshold - 1) > allowed * (1 - RELATIVE_TOLERANCE)
+    if threshold <= m or listed(threshold) > allowed * (1 + RELATIVE_TOLERANCE) or not is_least:
+        failures.add(f"the threshold {threshold} is not that of the settings' delta")
+
+
+def privacy_rate(privacy: Mapping[str, Any]) -> Fraction:
+    """One over the scale of the stability histogram's noise."""
+    return Fraction(privacy["epsilon"]) / _most_trips(privacy)
 
 
 def _check_unmeasured(
-    tree: TripsTree, noise: Mapping[int, Fraction], expected: ExpectedTrips, failures: Failures
+    tree: TripsTree, levels: tuple[int, ...], is_exact: bool, failures: Failures
 ) -> None:
     """A level without noise is one that neighbours cannot change, or that of only children."""
     n_above = None
     for level in range(len(tree.refined) + 1):
-        n = int(np.prod(tree.sizes(level), dtype=object))
-        is_invariant_root = level == 0 and expected.bounded and expected.exact
-        if level not in noise and not is_invariant_root and n != n_above:
+        n = n_all(tree, level)
+        if level not in levels and not (level == 0 and is_exact) and n != n_above:
             failures.add(f"level {level} is not measured, but does not follow from the one above")
+        if level in levels and level == 0 and is_exact:
+            failures.add("an invariant root is measured")
         n_above = n
 
 
-def check_losses(root: Path, tree: TripsTree, expected: ExpectedTrips, failures: Failures) -> None:
-    """The levels' losses add to exactly the budget, and each level's noise is as its loss says."""
-    spent, n_empty = Fraction(0), 0
-    for level in expected.levels:
-        constants = {
-            (str(row["plb"]), float(row["variance"]))
-            for path in level_paths(root, "measurements/trips", level, "dpqueries")
-            for row in _constants(path)
-        }
-        if not constants:
-            # Below a root that was found empty there are no nodes to measure.
-            n_empty += 1
-            continue
-        if len(constants) > 1:
-            failures.add(f"level {level} has measurements of several variances or losses")
-            continue
-        plb, variance = constants.pop()
-        if expected.loss is None:
-            if plb != "inf" or variance != 0:
-                failures.add(f"level {level} has noise, but the run has none")
-            continue
-        loss = Fraction(plb)
-        spent += loss
-        wanted = _variance(tree, level, loss, expected)
-        if not math.isclose(variance, wanted, rel_tol=RELATIVE_TOLERANCE):
-            failures.add(f"level {level} has variance {variance:g}, its loss says {wanted:g}")
-    if expected.loss is None:
-        return
-    if spent > expected.loss or (spent < expected.loss and not n_empty):
-        failures.add(f"the levels' losses add to {spent}, not {expected.loss}")
+def check_losses(root: Path, failures: Failures) -> None:
+    """Every file of a level has the variance and the loss of the plan."""
+    parts = {own.part: own for own in read_plan(root).measures}
+    folder = root / "measurements" / "trips"
+    if not {path.name for path in folder.glob("level_*")} <= set(parts):
+        failures.add("a level is measured that the plan does not have")
+    for part, own in parts.items():
+        due = "inf" if own.loss is None else str(own.loss)
+        for path in level_paths(root, "measurements/trips", int(part[-2:]), "dpqueries"):
+            for row in _constants(path):
+                if str(row["plb"]) != due:
+                    failures.add(f"{part} has a loss of {row['plb']}, and the plan {due}")
+                if not math.isclose(row["variance"], own.variance or 0, rel_tol=RELATIVE_TOLERANCE):
+                    failures.add(f"{part} does not have the variance of the plan's noise")
 
 
-def squared_sensitivity(tree: TripsTree, level: int, expected: ExpectedTrips) -> int:
+def squared_sensitivity(tree: TripsTree, level: int, privacy: Mapping[str, Any]) -> int:
     """Largest squared change of a level's counts by one person, by filling the largest nodes."""
-    m = expected.trips_per_person
+    m, is_bounded = privacy["trips_per_person"], privacy["neighbors"] == "bounded"
     if level == 0:
-        return 0 if expected.bounded and expected.exact else m * m
+        return 0 if is_bounded and privacy.get("total") != "measured" else m * m
     squares = m * m
-    if expected.distinct:
+    if privacy["distinct_trips"]:
         squares, left = 0, m
         for room in _largest_nodes(tree, level, m):
             squares += min(room, left) ** 2
             left -= min(room, left)
-    return squares * (2 if expected.bounded else 1)
+    return squares * (2 if is_bounded else 1)
 
 
 def _largest_nodes(tree: TripsTree, level: int, n: int) -> list[int]:
@@ -139,15 +299,9 @@ def _largest_nodes(tree: TripsTree, level: int, n: int) -> list[int]:
     return products
 
 
-def _variance(tree: TripsTree, level: int, loss: Fraction, expected: ExpectedTrips) -> float:
-    if expected.threshold is not None:
-        return laplace_variance(_most_trips(expected) / loss)
-    return gaussian_variance(squared_sensitivity(tree, level, expected) / (2 * loss))
-
-
-def _most_trips(expected: ExpectedTrips) -> Fraction:
+def _most_trips(privacy: Mapping[str, Any]) -> int:
     """How many trips differ between neighbours, in the L1 norm of the leaves' counts."""
-    return Fraction(expected.trips_per_person * (2 if expected.bounded else 1))
+    return privacy["trips_per_person"] * (2 if privacy["neighbors"] == "bounded" else 1)
 
 
 def _constants(path: Path) -> list[dict]:

@@ -14,15 +14,15 @@ import numpy as np
 import pyarrow.compute as pc
 
 from ..outcome import Failures, Outcome
-from ..run_files import UnusableRunFile, check_text, unusable_files_fail
-from .privacy_loss import ExpectedTrips, check_losses
+from ..plan import why_not_private
+from ..run_files import UnusableRunFile, check_text, read_settings, unusable_files_fail
+from .privacy_loss import LEAVES, UNIVERSE, Promise, check_losses, check_privacy, n_all, promise
 from .run_files import TripsTree, level_paths, nodes_of, read_level, read_tree
-
-UNIVERSE = "trips"
 
 ALWAYS: Mapping[str, str] = {
     "measurements_are_complete": "every node that was to be measured was measured exactly once",
-    "measured_loss_is_the_budget": "each level's noise is as its loss says, and losses add up",
+    "privacy_accounting": "noise covers what a person can change, and costs what the settings say",
+    "measured_loss_is_the_budget": "each level's noise and loss are those of the plan",
     "table_is_the_estimates": "Parquet and text rows agree and are the leaves' estimates",
     "range_queries_add_up": "every level's range queries are sums of the table's rows",
 }
@@ -34,16 +34,20 @@ TOP_DOWN: Mapping[str, str] = {
 """Each check's name, and what it found when it passed; the second for top-down mechanisms."""
 
 
-def run_checks(
-    root: Path, expected: ExpectedTrips, *, release_directory: Path, is_private: bool
-) -> tuple[Outcome, ...]:
+def run_checks(root: Path, release: Path) -> tuple[Outcome, ...]:
     """Check a run; a file that is missing or of another layout fails the checks that need it."""
-    names = {**ALWAYS, **(TOP_DOWN if expected.top_down else {})}
+    names = {**ALWAYS, **TOP_DOWN}
     failures = {name: Failures() for name in names}
     with unusable_files_fail(*failures.values()):
-        tree = read_tree(root)
+        settings = read_settings(root)
+        if settings["mechanism"]["name"] in LEAVES:
+            names = dict(ALWAYS)
+        tree, is_private = read_tree(root), why_not_private(settings) is None
+        with unusable_files_fail(failures["privacy_accounting"]):
+            check_privacy(root, failures["privacy_accounting"])
         with unusable_files_fail(failures["measured_loss_is_the_budget"]):
-            check_losses(root, tree, expected, failures["measured_loss_is_the_budget"])
+            check_losses(root, failures["measured_loss_is_the_budget"])
+        expected = promise(root, tree)
         with unusable_files_fail(failures["measurements_are_complete"]):
             _check_measured(root, tree, expected, failures["measurements_are_complete"])
         with unusable_files_fail(*failures.values()):
@@ -51,15 +55,13 @@ def run_checks(
             leaves = read_level(tree, depth, level_paths(root, "estimates/trips", depth), "count")
             if expected.top_down:
                 _check_levels(root, tree, failures)
-            _check_table(tree, leaves, release_directory, is_private, failures)
+            _check_table(tree, leaves, release, is_private, failures)
             own = failures["range_queries_add_up"]
-            _check_range_queries(tree, leaves, release_directory, is_private, own)
+            _check_range_queries(tree, leaves, release, is_private, own)
     return tuple(failures[name].outcome(name, UNIVERSE, detail) for name, detail in names.items())
 
 
-def _check_measured(
-    root: Path, tree: TripsTree, expected: ExpectedTrips, failures: Failures
-) -> None:
+def _check_measured(root: Path, tree: TripsTree, expected: Promise, failures: Failures) -> None:
     for level in expected.levels:
         paths = level_paths(root, "measurements/trips", level, "dpqueries")
         cuts = json.loads((root / f"measurements/trips/level_{level:02d}/cuts.json").read_text())
@@ -70,9 +72,9 @@ def _check_measured(
             failures.add(f"level {level} measures a node twice")
         if expected.threshold is not None and (values < expected.threshold).any():
             failures.add("a count below the threshold was published")
-        n_all = int(np.prod(tree.sizes(level), dtype=object))
-        if expected.every_node and nodes.size != n_all:
-            failures.add(f"level {level} has {n_all} nodes, but {nodes.size} were measured")
+        n_nodes = n_all(tree, level)
+        if expected.every_node and nodes.size != n_nodes:
+            failures.add(f"level {level} has {n_nodes} nodes, but {nodes.size} were measured")
         if expected.children_measured and level:
             above, _ = read_level(
                 tree, level - 1, level_paths(root, "estimates/trips", level - 1), "count"

@@ -35,6 +35,16 @@ class TripsTree:
     refined: tuple[int, ...]
     columns: tuple[dict, ...]
     total: int | None
+    level_names: tuple[tuple[str, ...], ...]
+
+    def level_name(self, level: int) -> str:
+        """The levels that the refined dimensions have reached."""
+        names = [
+            own[depth]
+            for own, depth in zip(self.level_names, self.depths(level), strict=True)
+            if depth
+        ]
+        return ", ".join(names) or "root"
 
     def depths(self, level: int) -> tuple[int, ...]:
         """How often each dimension has been refined down to a level."""
@@ -67,7 +77,7 @@ def read_tree(root: Path) -> TripsTree:
     folder = root / "spine" / "trips"
     facts = json.loads((folder / "tree.json").read_text(encoding="utf-8"))
     table = pq.read_table(folder / "areas.parquet").to_pandas()
-    dimensions = []
+    dimensions, level_names = [], []
     for name in facts["dimensions"]:
         own = table[table["dimension"] == name]
         levels: list[Areas] = []
@@ -82,12 +92,15 @@ def read_tree(root: Path) -> TripsTree:
                 raise UnusableRunFile(f"areas.parquet names an area of {name} twice at one depth")
             levels.append(areas)
         dimensions.append(tuple(levels))
+        names = own.drop_duplicates("depth").sort_values("depth")["level"]
+        level_names.append(tuple(names))
     return TripsTree(
         tuple(facts["dimensions"]),
         tuple(dimensions),
         tuple(facts["refined"]),
         tuple(facts["columns"]),
         facts["total"],
+        tuple(level_names),
     )
 
 

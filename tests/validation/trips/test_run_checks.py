@@ -2,59 +2,73 @@
 
 from __future__ import annotations
 
-import dataclasses
 import shutil
 from collections.abc import Callable
-from fractions import Fraction
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from spineflow.flows.order import run_in_process
+from spineflow.tasks.products.registry import product
 from spineflow.tasks.runs.directory import RunDirectory, start_run
 from spineflow.tasks.runs.settings_files import dump_settings, load_settings
 from spineflow.tasks.trips.ingest.files import plan_of
-from spineflow.tasks.trips.ingest.files import read_tree as read_run_tree
 from spineflow.tasks.trips.ingest.generate import CountrySize, generate_country
 from spineflow.tasks.trips.ingest.ingest import ingest_input
-from spineflow.tasks.trips.measurement.charge import expected_of
 from spineflow.tasks.trips.order import tree_to_table
 from spineflow.tasks.trips.settings import TripsSettings
 from spineflow.tasks.trips.workload.neighbors import Contribution, squared_sensitivity
-from spineflow.tasks.trips.workload.plan import make_plan
-from spineflow.validation.outcome import Failures
-from spineflow.validation.trips.privacy_loss import ExpectedTrips, check_noise
+from spineflow.validation.plan import sha256
 from spineflow.validation.trips.privacy_loss import squared_sensitivity as recomputed_sensitivity
 from spineflow.validation.trips.run_checks import ALWAYS, TOP_DOWN, run_checks
 from spineflow.validation.trips.run_files import read_tree
 
 from tests.flows.in_process import judged_once
+from tests.validation.mutations import (
+    PRIVACY,
+    Place,
+    corrupt_plan,
+    fields_of_plan,
+    noticed,
+    noticed_in_plan,
+    wanted_by,
+)
 
 SMALL = CountrySize(regions=2, provinces=4, municipalities=20, pairs=200, commuters=30_000)
 MEASURED = "measurements/trips/level_03/dpqueries/00000.parquet"
 ESTIMATES = "estimates/trips/level_03/00000.parquet"
 
 
-@pytest.fixture(scope="module")
-def good_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ExpectedTrips]:
-    """A run that is ready to be checked, and what its settings promise."""
-    folder = tmp_path_factory.mktemp("run")
-    settings = load_settings(TripsSettings, generate_country(folder, SMALL, seed=1), presets=folder)
+OWN = product("trips")
+
+
+def tabulated(folder: Path, *overrides: str) -> tuple[RunDirectory, TripsSettings]:
+    """A run that is ready to be checked."""
+    file = generate_country(folder, SMALL, seed=1)
+    settings = load_settings(TripsSettings, file, presets=folder, overrides=overrides)
     run = RunDirectory(folder / "run")
     run.root.mkdir()
-    start_run(run, product="trips", settings_text=dump_settings(settings))
+    text = dump_settings(settings)
+    start_run(run, product="trips", settings_text=text, stamp=settings.stamp)
     with judged_once():
         ingest_input(run, settings)
     run_in_process(run, tree_to_table(run, settings))
-    return run.root, expected_of(settings, plan_of(run, settings))
+    return run, settings
 
 
-def failed(root: Path, expected: ExpectedTrips, *, is_private: bool = True) -> set[str]:
-    outcomes = run_checks(
-        root, expected, release_directory=root / "release-unchecked", is_private=is_private
-    )
-    assert {outcome.name for outcome in outcomes} == {*ALWAYS, *TOP_DOWN}
+@pytest.fixture(scope="module")
+def good_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunDirectory, TripsSettings]:
+    return tabulated(tmp_path_factory.mktemp("run"))
+
+
+@pytest.fixture
+def root(good_run, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(good_run[0].root, tmp_path / "run"))
+
+
+def failed(root: Path) -> set[str]:
+    outcomes = run_checks(root, root / "release-unchecked")
     return {outcome.name for outcome in outcomes if not outcome.passed}
 
 
@@ -148,70 +162,110 @@ TAMPERED: dict[str, tuple[Callable[[Path], None], set[str]]] = {
 }
 
 
-def test_a_good_run_passes(good_run: tuple[Path, ExpectedTrips]) -> None:
-    assert failed(*good_run) == set()
+def test_a_good_run_passes(root: Path) -> None:
+    shutil.rmtree(root / "confidential")
+    assert failed(root) == set()
 
 
 @pytest.mark.parametrize("case", TAMPERED)
-def test_tampering_is_seen(case: str, good_run, tmp_path: Path) -> None:
-    root, expected = good_run
-    copy = tmp_path / "run"
-    shutil.copytree(root, copy, ignore=shutil.ignore_patterns("confidential"))
+def test_tampering_is_seen(case: str, root: Path) -> None:
     tamper, broken = TAMPERED[case]
-    tamper(copy)
-    found = failed(copy, expected)
+    tamper(root)
+    found = failed(root)
     assert broken <= found
-    assert found - broken <= {"measurements_are_complete"}
+    assert found - broken <= {"measurements_are_complete", PRIVACY}
 
 
-def test_promises_of_other_settings_are_not_met(good_run) -> None:
-    root, expected = good_run
-    double = dataclasses.replace(expected, loss=2 * expected.loss)
-    assert failed(root, double) == {"measured_loss_is_the_budget"}
-    unbounded = dataclasses.replace(expected, bounded=False)
-    assert failed(root, unbounded) == {"measured_loss_is_the_budget"}
-    stamped = {"table_is_the_estimates", "range_queries_add_up"}
-    assert failed(root, expected, is_private=False) == stamped
+@pytest.mark.parametrize("place", fields_of_plan(), ids=".".join)
+def test_every_field_of_the_plan_is_checked(good_run, place: Place) -> None:
+    run, settings = good_run
+    assert noticed_in_plan(OWN, run, settings) == set()
+    n = 0
+    for _ in corrupt_plan(run.root, place):
+        n += 1
+        assert wanted_by(place) in noticed_in_plan(OWN, run, settings), n
+    assert n > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "check"),
+    [
+        ("settings.toml", PRIVACY),
+        ("plan/plan.json", PRIVACY),
+        ("spine/trips/tree.json", PRIVACY),
+        ("spine/trips/areas.parquet", PRIVACY),
+        ("spine/trips/plan.json", PRIVACY),
+        ("measurements/trips/level_03/cuts.json", "measurements_are_complete"),
+        (MEASURED, "measurements_are_complete"),
+        (ESTIMATES, "children_add_to_parents"),
+        ("release-unchecked/trips.parquet", "table_is_the_estimates"),
+        ("release-unchecked/trips.csv", "table_is_the_estimates"),
+        ("release-unchecked/range_queries.parquet", "range_queries_add_up"),
+        ("release-unchecked/range_queries.csv", "range_queries_add_up"),
+    ],
+)
+def test_every_file_is_checked(good_run, name: str, check: str) -> None:
+    run, settings = good_run
+    file = run.root / name
+    before = file.read_bytes()
+    for other in (b"", before[:-9], before + b"1\n", None):
+        file.unlink() if other is None else file.write_bytes(other)
+        assert check in noticed(OWN, run, settings), other
+    file.write_bytes(before)
+    assert noticed(OWN, run, settings) == set()
 
 
 @pytest.mark.parametrize(
-    ("overrides", "factor", "is_sound"),
+    ("before", "after"),
     [
-        ((), Fraction(1), True),
-        ((), Fraction(99, 100), False),
-        ((), Fraction(0), False),
-        (("privacy.neighbors=unbounded",), Fraction(1), True),
-        (("mechanism.name=stability_histogram",), Fraction(1), True),
-        (("mechanism.name=stability_histogram",), Fraction(1, 2), False),
-        (("privacy.infinite=true",), Fraction(1), True),
+        ('neighbors = "bounded"', 'neighbors = "unbounded"'),
+        ("trips_per_person = 1", 'total = "measured"\ntrips_per_person = 2'),
+        ("infinite = false", "infinite = true"),
+        ('name = "inftda"', 'name = "gaussian_leaves"'),
+        ('shares = "uniform"', 'shares = "geometric"\nshare_ratio = "1/2"'),
+        ('dataset = "', 'dataset = "other'),
+        ('epsilon = "', 'epsilon = "1'),
+        ('delta = "1/', 'delta = "1/1'),
     ],
 )
-def test_noise_must_cost_the_budget_before_it_is_drawn(
-    good_run, overrides: tuple[str, ...], factor: Fraction, is_sound: bool
-) -> None:
-    root, _ = good_run
-    settings = load_settings(
-        TripsSettings, root / "settings.toml", presets=root, overrides=overrides
-    )
-    plan = make_plan(settings, read_run_tree(RunDirectory(root)).tree)
-    noise = {level: parameter * factor for level, parameter in plan.noise.items()}
-    failures = Failures()
-    check_noise(read_tree(root), noise, expected_of(settings, plan), failures)
-    assert (failures.count == 0) == is_sound
+def test_a_plan_of_other_settings_is_seen(root: Path, before: str, after: str) -> None:
+    """Its fields agree with each other, and with every file that it names."""
+    path, plan = root / "settings.toml", root / "plan" / "plan.json"
+    text, was = path.read_text(), sha256(path)
+    if "share_ratio" in after:
+        text = "\n".join(line for line in text.splitlines() if "share_ratio" not in line) + "\n"
+    assert before in text
+    path.write_text(text.replace(before, after))
+    plan.write_text(plan.read_text().replace(was, sha256(path)))
+    assert PRIVACY in failed(root)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ("privacy.neighbors=unbounded",),
+        ("mechanism.name=stability_histogram",),
+        ("mechanism.name=gaussian_leaves", "privacy.infinite=true"),
+        ("mechanism.name=inftda_full_information", "privacy.conversion=tight"),
+        ("mechanism.shares=optimised", "privacy.trips_per_person=3", "privacy.total=measured"),
+    ],
+)
+def test_runs_of_other_settings_pass(tmp_path: Path, overrides: tuple[str, ...]) -> None:
+    run, settings = tabulated(tmp_path, *overrides)
+    assert noticed(OWN, run, settings) == set()
 
 
 @pytest.mark.parametrize("trips", [1, 3, 40])
 @pytest.mark.parametrize("distinct", [True, False])
 def test_sensitivities_are_recomputed_alike(good_run, trips: int, distinct: bool) -> None:
-    root, expected = good_run
-    promise = dataclasses.replace(expected, trips_per_person=trips, distinct=distinct)
-    tree = read_tree(root)
-    run = RunDirectory(root)
-    settings = load_settings(TripsSettings, root / "settings.toml", presets=root)
+    run, settings = good_run
+    privacy = {"trips_per_person": trips, "distinct_trips": distinct, "neighbors": "bounded"}
     own = plan_of(run, settings).tree
     contribution = Contribution(trips=trips, are_distinct=distinct)
     for level in range(own.depth + 1):
-        theirs = recomputed_sensitivity(tree, level, promise)
+        theirs = recomputed_sensitivity(read_tree(run.root), level, privacy)
         assert theirs == squared_sensitivity(own, level, contribution)
 
 
@@ -229,13 +283,10 @@ def test_sensitivities_are_recomputed_alike(good_run, trips: int, distinct: bool
         "release-unchecked/range_queries.parquet",
     ],
 )
-def test_unusable_files_fail(good_run, tmp_path: Path, passes_when_damaged, name: str) -> None:
+def test_unusable_files_fail(root: Path, passes_when_damaged, name: str) -> None:
     """A file that cannot be used fails the checks, whatever is wrong with it; none crashes."""
-    root, expected = good_run
-    copy = Path(shutil.copytree(root, tmp_path / "run"))
 
     def outcomes():
-        release = copy / "release-unchecked"
-        return run_checks(copy, expected, release_directory=release, is_private=True)
+        return run_checks(root, root / "release-unchecked")
 
-    assert passes_when_damaged(copy / name, outcomes, unread={"level"}) == []
+    assert passes_when_damaged(root / name, outcomes, unread={"level"}) == []
