@@ -233,6 +233,11 @@ def read_plan(root: Path) -> Plan:
 
 def read_content(root: Path) -> dict[str, Any]:
     """All that `plan.json` has; raises UnusableRunFile where there is none."""
+    if not (root / PLAN).exists():
+        raise UnusableRunFile(
+            f"{PLAN} is missing; a run that version 0.2 charged has none, and is "
+            "finished by that version"
+        )
     return read_json(root, PLAN)
 
 

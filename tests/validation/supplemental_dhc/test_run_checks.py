@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from spineflow.tasks.products.registry import product
 from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import frozen_settings
 from spineflow.tasks.supplemental_dhc.settings import SupplementalDhcSettings
 from spineflow.tasks.supplemental_dhc.workload.measures import MEASURES, TRUNCATION, stability_of
@@ -254,6 +255,15 @@ def test_a_plan_of_other_settings_is_seen(private: RunDirectory, other) -> None:
     write_unlike(OWN, private, other(settings))
     assert noticed_in_plan(OWN, private, settings) == {PRIVACY, LEDGER}
     (private.root / "plan" / "plan.json").write_bytes(before)
+
+
+def test_a_run_without_a_plan_is_left_to_the_version_that_charged_it(root: Path) -> None:
+    (root / "plan" / "plan.json").unlink()
+    assert "version 0.2" in failed(root)[PRIVACY]
+    run = RunDirectory(root)
+    run.record_stages({"ledger": []})
+    with pytest.raises(InputRefused, match=r"version 0\.2"):
+        OWN.charge_run(run, settings_of(run))
 
 
 @pytest.mark.parametrize("column", ["variance", "plb", "geocode", "query_name"])
