@@ -49,21 +49,12 @@ class Cost:
         return cls(plan, neighbors or own, plan.epsilons(), exact, **further)
 
     @property
-    def native(self) -> str:
-        """The neighbours of the guarantee itself."""
-        return self.neighbors if self.plan.guarantee is None else self.plan.guarantee.neighbors
-
-    @property
     def delta(self) -> Fraction | None:
         """At which the epsilons hold; None of pure differential privacy."""
         guarantee = self.plan.guarantee
         if self.plan.is_pure:
             return None if guarantee is None or not guarantee.delta else guarantee.delta
         return self.plan.delta
-
-    @property
-    def _of_queries(self) -> Sequence[Mapping[str, Any]]:
-        return self.of_queries or [{} for _ in self.plan.measured]
 
     @property
     def in_words(self) -> str:
@@ -86,11 +77,14 @@ class Cost:
 
     def as_json(self) -> dict[str, Any]:
         """The object of `spineflow budget --json`; fractions as strings."""
+        guarantee = self.plan.guarantee
+        native = self.neighbors if guarantee is None else guarantee.neighbors
+        of_queries = self.of_queries or [{} for _ in self.plan.measured]
         return {
             "universe": self.plan.universe,
             "mechanism": self.plan.mechanism,
             "neighbors": self.neighbors,
-            "native": {self.plan.symbol: self.plan.stated_loss, "neighbors": self.native},
+            "native": {self.plan.symbol: self.plan.stated_loss, "neighbors": native},
             "rho": self.plan.bounded_rho,
             "delta": None if self.delta is None else str(self.delta),
             "epsilon": {"exact": self.exact, **self.epsilons},
@@ -99,7 +93,7 @@ class Cost:
             **self.further,
             "queries": [
                 {**_query(self.plan, measure), **own}
-                for measure, own in zip(self.plan.measured, self._of_queries, strict=True)
+                for measure, own in zip(self.plan.measured, of_queries, strict=True)
             ],
         }
 
@@ -178,4 +172,5 @@ def costs_in_words(costs: Mapping[str, Cost]) -> Iterator[Block]:
     """The costs in a line and a table for each universe."""
     for cost in costs.values():
         yield cost.in_words
-        yield noise_table(cost.plan)
+        if cost.plan.measured:
+            yield noise_table(cost.plan)
