@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from pathlib import Path
@@ -31,7 +31,6 @@ from ..plan import (
     guaranteed,
     measured,
     read_plan,
-    variance_of,
 )
 from ..run_files import read_json, read_settings
 from .run_files import TripsTree, level_paths, read_tree
@@ -143,23 +142,21 @@ def check_privacy(root: Path, failures: Failures) -> None:
 def _measures(
     root: Path, settings: Mapping[str, Any], tree: TripsTree, due: Promise, loss: Fraction | None
 ) -> list[Measure]:
-    found = []
+    found, privacy, is_histogram = [], settings["privacy"], due.threshold is not None
+    most = None if loss is None else _most_trips(privacy)
     for level, share in _shares(root, settings, due.levels).items():
         own = measured(
             UNIVERSE,
             tree.level_name(level),
-            "counts" if due.threshold is None else "positive counts",
+            "positive counts" if is_histogram else "counts",
             areas=n_all(tree, level),
             answers=None,
             share=share,
             loss=None if loss is None else loss * share,
-            moved=squared_sensitivity(tree, level, settings["privacy"]),
+            moved=most if is_histogram else squared_sensitivity(tree, level, privacy),
+            mechanism=LAPLACE if is_histogram else GAUSSIAN,
             part=f"level_{level:02d}",
         )
-        if due.threshold is not None:
-            scale = None if loss is None else _most_trips(settings["privacy"]) / loss
-            variance = None if scale is None else variance_of(LAPLACE, scale)
-            own = replace(own, mechanism=LAPLACE, parameter=scale, variance=variance, moved=None)
         found.append(own)
     return found
 

@@ -31,7 +31,11 @@ def cost_of(plan: Plan, delta: Fraction, curve: PrivacyCurve | None) -> Cost:
 def universe_plan(plan: Plan, delta: Fraction = REPORT_DELTA) -> UniversePlan:
     """What all levels are measured with; epsilons of a rho are told at `delta`."""
     shares = {plan.tree.depth: Fraction(1)} if plan.budget is None else plan.budget.shares
-    moved = {} if plan.budget is None else plan.budget.squared_sensitivities
+    moved: dict[int, int] = {}
+    if plan.budget is not None:
+        moved = dict(plan.budget.squared_sensitivities)
+    elif plan.guarantee is not None and plan.stability.scale is not None:
+        moved[plan.tree.depth] = int(plan.stability.scale * plan.guarantee.parameter)
     return UniversePlan(
         UNIVERSE,
         plan.noise_mechanism,
