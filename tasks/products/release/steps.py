@@ -42,7 +42,3 @@ def report_run(run: RunDirectory, settings: ProductSettings) -> Made:
     if product.accuracy is not None and product.accuracy.write is not None:
         compared(run, settings, lambda: product.compare_with_truth(run, settings))
     return made(product.report(run, settings))
-
-
-ENDING = {"checks": check_release, "release": release_run, "report": report_run}
-"""The last stages of a run, in their order."""
