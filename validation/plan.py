@@ -137,7 +137,8 @@ def guaranteed(
     """A guarantee with the rho per person that follows from it.
 
     epsilon-DP is epsilon^2 / 2-zCDP. One person is changed where one is removed and one is added:
-    four times the rho by group privacy, twice for counts as those of SafeTab-P by its Theorem 2.
+    four times the rho by group privacy, twice for counts as those of SafeTab-P, by Theorem 2 of
+    [SafeTabP2025].
     """
     own = loss**2 / 2 if is_pure else loss
     if change in OF_ONE:

@@ -289,7 +289,7 @@ CASES: dict[str, Case] = {
         released=[f"{n}.{s}" for n in ("trips", "range_queries") for s in ("csv", "parquet")],
         tables=("trips",),
         charged=(TRIPS_RHO,),
-        n_checks=7,
+        n_checks=8,
         facts=("1e-8",),
         holds=holds_trips,
     ),

@@ -32,7 +32,7 @@ pytestmark = pytest.mark.slow
 Sound = tuple[RunDirectory, Mapping[str, ExpectedRun]]
 
 
-def finished(folder: Path, name: str, text: str, model, steps) -> tuple[RunDirectory, object]:
+def finished(folder: Path, name: str, text: str, model) -> tuple[RunDirectory, object]:
     """A run of settings that is made in this process, to the end."""
     file = folder / f"{name}.toml"
     file.write_text(text, encoding="utf-8")

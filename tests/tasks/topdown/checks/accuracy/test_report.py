@@ -152,7 +152,8 @@ def test_budgets_and_spines_are_shown_when_they_are_known(public_run) -> None:
     of_total = [row for row in budgets[0].content.rows if row[:2] == ("State", "total")]
     # 5433120/16793603 of the rho; the variance is one over that, as a person changes two answers.
     assert of_total == [("State", "total", "32.4 %", "1.1")]
-    spines = list(shown(run, settings, ("persons constraints",)))
+    ended = ("persons constraints", "units constraints")
+    spines = list(shown(run, settings, ended))
     assert [one.key for one in spines] == ["geounits-persons", "geounits-units"]
     for one in spines:
         assert one.description == "optimized spine"
