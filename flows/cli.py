@@ -273,6 +273,27 @@ def report(first: RunFolder, /, *others: RunFolder, expected: int = 0) -> None:
         print(f"report: {write_report(*existing[0])}")
 
 
+@app.command
+def registry(run_directory: RunFolder, /, *, office: Path | None = None) -> None:
+    """Write what registers a release with the registry of deployments, and a self-assessment.
+
+    The record (YAML) and the self-assessment by the privacy hazards of NIST SP 800-226 (Markdown,
+    HTML) are written into registry/ in the run directory. Figures come from the certificate.
+
+    Args:
+        office: TOML file with the texts of the office; without it they are left open
+    """
+    from ..tasks.dissemination.registration import register
+
+    own, _, _ = existing_run(run_directory)
+    written = register(own, office)
+    for path in written.files:
+        print(path)
+    for what, names in (("texts", written.missing), ("answers", written.unanswered)):
+        if names:
+            print(f"{what} that the office must still give: {', '.join(names)}")
+
+
 app.command(
     "spineflow.flows.replicates:write_replicates",
     name="replicates",
