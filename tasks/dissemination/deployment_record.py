@@ -98,7 +98,8 @@ def deployment_record(released: Mapping[str, Any], office: Office) -> dict[str, 
         sections.pop("administrative")
     is_whole = basic["name"] != MISSING and all(getattr(office, field) for field in DETAILED)
     return {
-        "url_slug": office.url_slug or _slug(f"{office.name or released['plan'].dataset} {created[:4]}"),
+        "url_slug": office.url_slug
+        or _slug(f"{office.name or released['plan'].dataset} {created[:4]}"),
         "status": "Draft",
         "tier": 3 if is_whole else 2,
         "deployment": sections,

@@ -175,9 +175,7 @@ def structures(tables: Sequence[ReleasedTable], agency: str) -> StructureMessage
             message.add(codelist)
             listed = common.Representation(enumerated=codelist)
             structure.dimensions.append(
-                v21.Dimension(
-                    id=name, concept_identity=concept(name), local_representation=listed
-                )
+                v21.Dimension(id=name, concept_identity=concept(name), local_representation=listed)
             )
         structure.measures.append(
             v21.PrimaryMeasure(id="OBS_VALUE", concept_identity=concept("OBS_VALUE"))
@@ -191,7 +189,9 @@ def structures(tables: Sequence[ReleasedTable], agency: str) -> StructureMessage
                 )
             )
         message.add(structure)
-        message.add(v21.DataflowDefinition(id=table.id, name=table.path.stem, structure=structure, **own))
+        message.add(
+            v21.DataflowDefinition(id=table.id, name=table.path.stem, structure=structure, **own)
+        )
     return message
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 import pandas as pd
 import pyarrow.parquet as pq
 import sdmx
-
 from spineflow.tasks.dissemination.sdmx import released_tables, write_sdmx
 
 DECLARED = pd.DataFrame(
