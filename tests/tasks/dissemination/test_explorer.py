@@ -1,4 +1,4 @@
-"""The page of a release: it holds the released counts, needs nothing else, and works in a browser."""
+"""The page of a release: it holds the released counts, needs no network, works in a browser."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ import geopandas
 import pandas as pd
 import pytest
 from shapely.geometry import box
-
 from spineflow.tasks.dissemination import explorer
 from spineflow.tasks.dissemination.explorer import write_explorer
 from spineflow.tasks.runs.errors import InputRefused
