@@ -53,7 +53,7 @@ def write_replicates(
     table = mean_errors_of_runs(asked, settings, replicates, out)
     write_text(out / ERRORS, table.to_csv(index=False))
     page().print(table.to_string(index=False))
-    for path in (out / ERRORS, *asked.write_truth(settings, out)):
+    for path in (out / ERRORS, *asked.accuracy.write_truth(settings, out)):
         print(f"written: {path}")
 
 
@@ -64,8 +64,8 @@ def mean_errors_of_runs(asked: Product, settings: Any, n: int, folder: Path) -> 
     for seed in range(1, n + 1):
         with TemporaryDirectory(dir=folder) as temporary:
             found.append(run_under_seed(asked, settings, seed, Path(temporary) / "run").errors)
-    assert asked.figures is not None, "others are refused"
-    return mean_errors(found, asked.figures)
+    assert asked.accuracy.figures is not None, "others are refused"
+    return mean_errors(found, asked.accuracy.figures)
 
 
 def mean_errors(found: Sequence[pd.DataFrame], of: Figures) -> pd.DataFrame:

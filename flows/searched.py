@@ -39,7 +39,7 @@ def run_under_seed(asked: Product, settings: Any, seed: int, folder: Path) -> Co
 
     Raises InputRefused for a product whose steps follow no order or that has no errors.
     """
-    if asked.name in DECIDED_ON_THE_WAY or asked.figures is None:
+    if asked.name in DECIDED_ON_THE_WAY or asked.accuracy.figures is None:
         raise InputRefused(f"There are no replicates of {asked.name}.")
     seeded = settings.with_section("privacy", seed=seed)
     run = RunDirectory(folder)
@@ -103,7 +103,7 @@ class RunTrials(SearchedProduct):
         """Run the settings under a seed, and place the errors of the release."""
         asked = product(settings.PRODUCT)
         table = self.placed(run_under_seed(asked, settings, seed, folder / "run").errors)
-        words = () if asked.figures is None else asked.figures.words
+        words = () if asked.accuracy.figures is None else asked.accuracy.figures.words
         figures = [name for name in words if name in table]
         placed = table[["quantity", "level", *figures]].assign(
             universe=self.universe, answer=EVERYTHING, size_class=EVERYTHING

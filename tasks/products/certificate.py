@@ -20,10 +20,9 @@ from ..runs.directory import RunDirectory
 from ..runs.files import read_record, write_page, write_record, write_text
 from ..runs.settings import ProductSettings
 from .acceptance import CERTIFICATE
-from .budget import noise_section
 from .plan import Plan
 from .privacy_curves import Curves, exact_epsilons, exact_figures
-from .reports import checks_table, exact_section
+from .reports import checks_table, exact_section, noise_section
 from .spent import spent_by, spent_section
 from .statement import guarantee_section
 
@@ -83,8 +82,9 @@ def write_certificate(
     """
     folder, run_id = run.unchecked_release, run.read_manifest()["run_id"]
     spent = spent_by(settings, {run_id: plan.statement})
-    epsilons = facts.exact_epsilons or exact_epsilons(facts.curves, facts.delta)
-    figures = (*exact_figures(facts.curves, epsilons, facts.delta), *facts.figures)
+    curves = facts.curves if settings.is_private else None
+    epsilons = facts.exact_epsilons or exact_epsilons(curves, facts.delta)
+    figures = (*exact_figures(curves, epsilons, facts.delta), *facts.figures)
     record = {
         **plan.as_json(),
         "epsilon": [

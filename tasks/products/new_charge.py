@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from fractions import Fraction
 from pathlib import Path
 
 from ..ledger.accounting import ZCDP, Guarantee
@@ -59,18 +58,26 @@ def new_charge(asked: Product, settings: ProductSettings) -> Iterator[str]:
 
 def _draws(asked: Product, settings: ProductSettings) -> Iterator[tuple[str, SpentDraw]]:
     """Each draw of a run, by its name, and of several products by the product's, too."""
-    for product, own in asked.of_parts(settings).items():
+    for product, own in settings.parts.items():
         for name, draw in _draws(product_named(own.PRODUCT), own):
             yield f"{product} {name}", draw
-    if asked.plan is None:
-        return
-    curves = asked.curves(settings)
-    for name, cost in asked.costs(settings).items():
-        curve = None if curves is None else curves.exact.get(name)
-        yield name, SpentDraw(Guarantee(ZCDP, Fraction(cost.plan.bounded_rho)), curve)
+    for drawn in () if asked.plan is None else asked.plan(settings, None).universes:
+        rho = Guarantee(ZCDP, drawn.promised.bounded_rho)
+        yield drawn.universe, SpentDraw(rho, drawn.curve)
 
 
 def _reasons(asked: Product, settings: ProductSettings) -> Iterator[str]:
-    for own in asked.of_parts(settings).values():
+    """Of each universe that is charged more than the rho of one record: for which change."""
+    for own in settings.parts.values():
         yield from _reasons(product_named(own.PRODUCT), own)
-    yield from asked.charged_for(settings)
+    if asked.plan is None:
+        return
+    plan = asked.plan(settings, None)
+    for number, universe in enumerate(plan.universes):
+        charged, change = universe.promised.bounded_rho, plan.statement.change
+        if charged != universe.promised.own_rho:
+            why = change[number] if len(change) == len(plan.universes) else " ".join(change)
+            yield (
+                f"{universe.universe}: the ledger is charged rho {shown_rho(charged)}, that of the "
+                f"largest change. {why}"
+            )

@@ -83,26 +83,15 @@ def settings_of(run: RunDirectory) -> type[Any]:
     return product_of(run).settings
 
 
-def costs_of(parts: Mapping[str, ProductSettings]) -> dict[str, Any]:
-    """What runs of some settings would cost, by their names."""
-    return {name: product(own.PRODUCT).costs(own) for name, own in parts.items()}
-
-
-def refuse_any(parts: Iterable[ProductSettings]) -> None:
-    """The further checks of some settings, each by its product; raises InputRefused."""
-    for own in parts:
-        product(own.PRODUCT).refuse(own)
-
-
 def check_input_of(settings: ProductSettings) -> InputCheck[Any]:
     """The check of an input by the rules of its product; raises ValueError where that has none."""
-    check = product(settings.PRODUCT).check_input
-    if check is None:
+    rules = product(settings.PRODUCT).rules
+    if rules is None or rules.check is None:
         raise ValueError(f"{settings.PRODUCT} has no rules on its input")
-    return check(settings)
+    return rules.check(settings)
 
 
 def fits_of(settings: ProductSettings, accepted: Any) -> Iterable[Block]:
     """What holding settings to an accepted input tells, where their product does that."""
-    fits = product(settings.PRODUCT).fits
-    return () if fits is None else fits(settings, accepted)
+    rules = product(settings.PRODUCT).rules
+    return () if rules is None else rules.fits(settings, accepted)

@@ -15,7 +15,7 @@ from ..runs.directory import RunDirectory
 from ..runs.files import read_record
 from ..runs.settings import ProductSettings
 from .acceptance import CERTIFICATE, warnings_of
-from .budget import noise_section
+from .budget import noise_table
 from .plan import ExactFact, Plan
 from .statement import in_one_sentence
 
@@ -99,7 +99,9 @@ def report_document(
     )
 
 
-def plain_document(run: RunDirectory, settings: ProductSettings, plan: Plan) -> Document:
+def plain_document(
+    run: RunDirectory, settings: ProductSettings, plan: Plan, errors: object = None
+) -> Document:
     """The report of a product without words of its own: what was measured, and what is exact."""
     panels = tuple(noise_panel(own, f"Noise of {own.universe}.") for own in plan.universes)
     tables = sorted(run.release.glob("*.parquet"))
@@ -244,6 +246,17 @@ def noise_panel(universe: UniversePlan, words: str) -> Section:
     deviations = {"noise": [math.sqrt(own.noise.variance) for own in noisy if own.noise]}
     title, label = "What the budget implies", "standard deviation of the noise"
     return bars_panel(title, words, names, deviations, value_label=label)
+
+
+def noise_section(plan: Plan, *words: str) -> Section:
+    """The noise of every measure of a plan, after words of the product's own."""
+    about = (
+        "Every answer has noise of its own: with discrete Gaussian noise a measure that one person "
+        "moves by at most m, as squared L2 norm, costs m / (2 s^2) at a variance of s^2; with "
+        "discrete Laplace noise it costs m / scale, m being the L1 norm."
+    )
+    tables = [noise_table(own) for own in plan.universes if own.measured]
+    return Section("Noise", (*words, about, *tables))
 
 
 def exact_section(exact: Sequence[ExactFact]) -> Section:

@@ -46,7 +46,7 @@ class Statement:
     why_not: str | None
     protected: tuple[str, ...]
     change: tuple[str, ...]
-    losses: tuple[UniversePlan, ...]
+    losses: tuple[UniversePlan, ...] = ()
     together: str = ""
     are_disjoint: bool = False
 

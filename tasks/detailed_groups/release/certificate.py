@@ -37,7 +37,7 @@ def facts_of(
             "error."
         ),
         sections=sections,
-        curves=curves_of(parameters, specification) if settings.is_private else None,
+        curves=curves_of(parameters, specification),
     )
 
 

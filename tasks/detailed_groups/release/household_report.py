@@ -49,7 +49,7 @@ def facts_of_run(run: RunDirectory, settings: DetailedHouseholdsSettings) -> Fac
             "of error."
         ),
         sections=sections,
-        curves=curves_of(parameters, run_specification(run)) if settings.is_private else None,
+        curves=curves_of(parameters, run_specification(run)),
     )
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from ...products.certificate import BLURRED, Facts
+from ...products.privacy_curves import Curves
 from ..settings import GroupSizesSettings
-from ..workload.exact_loss import curves_of
 from ..workload.plan import Plan
 
 
-def facts_of(settings: GroupSizesSettings, plan: Plan) -> Facts:
+def facts_of(settings: GroupSizesSettings, plan: Plan, curves: Curves | None = None) -> Facts:
     """What was protected, against which change, with which noise, and what is exact."""
     how = "without noise" if settings.privacy.infinite else "with random noise"
     return Facts(
@@ -22,7 +22,7 @@ def facts_of(settings: GroupSizesSettings, plan: Plan) -> Facts:
             "groups there are in all. How many have one size in a small region is mostly noise."
         ),
         noise=words_on_noise(plan),
-        curves=curves_of(plan) if settings.is_private else None,
+        curves=curves,
     )
 
 

@@ -13,7 +13,6 @@ import pandas as pd
 from ....validation.group_sizes.run_checks import count_violations, released_counts
 from ...pages.document import NONE, Cell, Document, Figure, Section, Table
 from ...pages.figures import line_chart
-from ...products.budget import noise_section
 from ...products.comparison import errors_table
 from ...products.plan import Plan
 from ...products.reports import (
@@ -22,6 +21,7 @@ from ...products.reports import (
     budget_panel,
     first_rows,
     noise_panel,
+    noise_section,
     report_document,
 )
 from ...runs.directory import RunDirectory

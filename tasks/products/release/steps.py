@@ -27,9 +27,9 @@ def release_run(run: RunDirectory, settings: ProductSettings) -> Made:
     product = product_of(run)
 
     def certify() -> None:
-        if product.facts is not None:
+        if product.words.certificate is not None:
             plan = product.plan_of(run, settings)
-            write_certificate(run, settings, plan, product.facts(run, settings))
+            write_certificate(run, settings, plan, product.words.certificate(run, settings))
 
     return released(run, certify)
 
@@ -39,6 +39,6 @@ def report_run(run: RunDirectory, settings: ProductSettings) -> Made:
     """Compare the release with the truth, in confidence, and write the public report."""
     product = product_of(run)
     # Where a step of its own compares, that step has said whether the comparison failed.
-    if product.accuracy is not None and product.accuracy.write is not None:
+    if product.accuracy.write is not None:
         compared(run, settings, lambda: product.compare_with_truth(run, settings))
     return made(product.report(run, settings))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from ...products.certificate import BLURRED, Facts
+from ...products.privacy_curves import Curves
 from ..settings import SupplementalDhcSettings
-from ..workload.costs import curves_of
 from ..workload.plan import Plan
 
 
-def facts_of(settings: SupplementalDhcSettings, plan: Plan) -> Facts:
+def facts_of(settings: SupplementalDhcSettings, plan: Plan, curves: Curves | None = None) -> Facts:
     """What was protected, against which change, with which noise, and what is exact."""
     noise = "without noise" if settings.privacy.infinite else "with random noise"
     return Facts(
@@ -22,7 +22,7 @@ def facts_of(settings: SupplementalDhcSettings, plan: Plan) -> Facts:
             "as the intervals beside the estimates tell."
         ),
         noise=(words_on_noise(plan),),
-        curves=curves_of(plan) if settings.is_private else None,
+        curves=curves,
     )
 
 

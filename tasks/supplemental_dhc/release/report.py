@@ -10,7 +10,6 @@ from fractions import Fraction
 import pandas as pd
 
 from ...pages.document import Cell, Document, Section, Table
-from ...products.budget import noise_section
 from ...products.comparison import errors_table
 from ...products.plan import Plan
 from ...products.reports import (
@@ -18,6 +17,7 @@ from ...products.reports import (
     bars_panel,
     first_rows,
     noise_panel,
+    noise_section,
     report_document,
 )
 from ...runs.directory import RunDirectory

@@ -10,10 +10,10 @@ from ...pages.document import Section, Table
 from ...pages.numbers import shown_delta, shown_epsilon
 from ...products.budget import Cost
 from ...products.certificate import BLURRED, Facts
+from ...products.privacy_curves import Curves
 from ..paths import UNIVERSE
 from ..settings import TripsSettings
 from ..workload.costs import universe_plan, within_areas
-from ..workload.exact_loss import curves_of
 from ..workload.mechanisms import (
     FULL_INFORMATION,
     GAUSSIAN_LEAVES,
@@ -42,7 +42,11 @@ METHODS = {
 
 
 def facts_of(
-    settings: TripsSettings, plan: Plan, total: int | None, warning: str | None = None
+    settings: TripsSettings,
+    plan: Plan,
+    total: int | None,
+    warning: str | None = None,
+    curves: Curves | None = None,
 ) -> Facts:
     """What was protected, against which change, with which noise, and what is exact.
 
@@ -57,7 +61,7 @@ def facts_of(
         ),
         noise=(words_on_noise(plan),),
         sections=(_levels(plan),),
-        curves=curves_of(plan, settings.contribution) if settings.is_private else None,
+        curves=curves,
         delta=settings.report_delta,
         warnings=() if warning is None else (warning,),
         block_within={
@@ -83,7 +87,7 @@ def _levels(plan: Plan) -> Section:
 
 def cost_table(settings: TripsSettings, plan: Plan) -> Table:
     """Loss and epsilon, natively and composed."""
-    cost = Cost.of(universe_plan(plan, settings.report_delta), None)
+    cost = Cost(universe_plan(plan, settings.report_delta))
     row = {
         "neighbours": cost.neighbors,
         "delta": shown_delta(cost.delta),
@@ -94,10 +98,10 @@ def cost_table(settings: TripsSettings, plan: Plan) -> Table:
     return Table.of([row])
 
 
-def conversion_sentence(settings: TripsSettings, plan: Plan) -> tuple[str, ...]:
+def conversion_sentence(settings: TripsSettings) -> tuple[str, ...]:
     """What the tight conversion of epsilon and delta would allow, where the simple one was used."""
     rho, other = settings.rho, settings.other_rho
-    if rho is None or other is None or plan.budget is None:
+    if rho is None or other is None:
         return ()
     less = 1 - math.sqrt(rho / other)
     return (

@@ -11,7 +11,6 @@ import pandas as pd
 
 from ...pages.document import NONE, Document, Figure, Section, Table
 from ...pages.figures import line_chart
-from ...products.budget import noise_section
 from ...products.comparison import errors_table
 from ...products.plan import Plan
 from ...products.reports import (
@@ -20,6 +19,7 @@ from ...products.reports import (
     budget_panel,
     first_rows,
     noise_panel,
+    noise_section,
     report_document,
 )
 from ...runs.directory import RunDirectory
@@ -70,7 +70,7 @@ def _release(run: RunDirectory, settings: TripsSettings, plan: TreePlan) -> Sect
     blocks: list[str | Table] = [
         f"Made {METHODS[plan.mechanism]}.",
         cost_table(settings, plan),
-        *conversion_sentence(settings, plan),
+        *conversion_sentence(settings),
     ]
     if warning is not None:
         blocks.append(f"Warning: {warning}.")

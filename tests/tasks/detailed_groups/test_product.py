@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from fractions import Fraction
 from pathlib import Path
 
@@ -15,7 +16,8 @@ from spineflow.tasks.detailed_groups.product import (
     DETAILED_HOUSEHOLDS,
     _wanted,
 )
-from spineflow.tasks.pages.document import Section, Table
+from spineflow.tasks.pages.document import NONE, Section, Table
+from spineflow.tasks.pages.numbers import shown_rho
 from spineflow.tasks.runs.errors import InputRefused
 
 INFINITE = ("input.confidential=false", "privacy.infinite=true")
@@ -42,19 +44,20 @@ def test_costs_are_told_pass_by_pass_and_level_by_level(groups_input: Path) -> N
     costs = DETAILED_GROUPS.costs(settings)
     blocks = list(DETAILED_GROUPS.costs_in_words(settings))
     sections = [block for block in blocks if isinstance(block, Section)]
-    assert [section.title for section in sections] == list(costs) == ["us", "pr"]
+    titles = [section.title for section in sections]
+    assert list(costs) == titles[:2] == ["us", "pr"]
+    assert titles[2:] == ["Levels of US pass", "Levels of PR pass"]
     parameters = parameters_of(settings)
-    for section in sections:
-        cost = costs[section.title]
-        first = str(section.blocks[0])
-        total = parameters.total_of(section.title)
-        assert first.startswith(f"rho {total}, unbounded; bounded rho {2 * total}, epsilon ")
+    for first, section in zip(sections[:2], sections[2:], strict=True):
+        cost, total = costs[first.title], parameters.total_of(first.title)
+        assert f"rho {shown_rho(total)}, epsilon" in first.blocks[0]
+        assert f"rho {shown_rho(2 * total)} of bounded zCDP" in first.blocks[0]
         levels, sizes = tables(section)
         assert levels.headers[:4] == ("region type", "level", "budget", "groups of a person")
         assert "wanted" not in levels.headers and "budget for margin" in levels.headers
         assert len(levels.rows) == len(cost.further["levels"]) > 3
         for row, level in zip(levels.rows, cost.further["levels"], strict=True):
-            assert row[:3] == (level["region_type"], str(level["level"]), level["budget"])
+            assert row[:3] == (level["region_type"], level["level"], level["budget"])
             needed = row[levels.headers.index("budget for margin")]
             assert float(str(needed)) == pytest.approx(
                 float(Fraction(level["needed_budget"]["margin"])), rel=1e-4
@@ -70,26 +73,26 @@ def test_levels_that_want_a_margin_are_told_with_their_budgets(groups_input: Pat
     assert row[:3] == ("COUNTY", "1", "30")
     assert (row[3], row[4]) == (f"{float(budget):.6g}", str(budget))
     assert _wanted(parameters).headers[2] == "95 % margin wanted"
-    section = next(iter(DETAILED_GROUPS.costs_in_words(settings)))
+    _, _, section, *_ = DETAILED_GROUPS.costs_in_words(settings)
     levels, _ = tables(section)
     wanted = levels.headers.index("wanted")
-    assert {row[wanted] for row in levels.rows if row[:2] != ("COUNTY", "1")} == {""}
-    (own,) = (row for row in levels.rows if row[:2] == ("COUNTY", "1"))
-    assert own[wanted] == "30" and int(str(own[wanted - 1])) <= 30
+    assert {row[wanted] for row in levels.rows if row[:2] != ("COUNTY", 1)} == {NONE}
+    (own,) = (row for row in levels.rows if row[:2] == ("COUNTY", 1))
+    assert own[wanted] == 30 and int(str(own[wanted - 1])) <= 30
 
 
 def test_a_budget_for_a_margin_is_told_of_a_measured_level(groups_input: Path) -> None:
     settings = load(groups_input)
-    assert DETAILED_GROUPS.needed is not None
-    told = DETAILED_GROUPS.needed(settings, "COUNTY:1", 30)
-    assert told.startswith("A count of COUNTY:1 is within 30 of the truth")
+    every = list(DETAILED_GROUPS.needed(settings, {"COUNTY:1": 30}))
+    (told,) = [sentence for sentence in every if "stage 2" in sentence]
+    assert told.startswith("An answer to level 1, stage 2 at COUNTY is within 30 of the truth")
     assert "with a probability of 95 % at rho " in told
-    budget = float(told.partition(" at rho ")[2].split(" ")[0])
+    total, now = map(float, re.findall(r"rho (\S+) and these shares \(now (\S+)\)", told)[0])
     wanted = parameters_of(load(groups_input, "mechanism.margins.COUNTY.1=30"))
-    # It is told to three decimals, and chosen to more digits.
+    budget = total / now * float(parameters_of(settings).budgets["COUNTY", 1])
     assert budget == pytest.approx(float(wanted.budgets["COUNTY", 1]), rel=0.02)
-    with pytest.raises(InputRefused, match="--target COUNTY:9: name a measured level: USA:1"):
-        DETAILED_GROUPS.needed(settings, "COUNTY:9", 30)
+    with pytest.raises(InputRefused, match="--target COUNTY:9: name a measured level"):
+        list(DETAILED_GROUPS.needed(settings, {"COUNTY:9": 30}))
 
 
 def test_curves_are_of_every_pass(groups_input: Path) -> None:
@@ -123,8 +126,8 @@ def test_settings_that_change_nothing_are_refused(
 
 def test_the_groups_of_every_level_are_shown_once_they_are_measured(measured_groups) -> None:
     run, settings = measured_groups()
-    assert not list(DETAILED_GROUPS.shown(run, settings, ["stage 1"]))
-    (shown,) = DETAILED_GROUPS.shown(run, settings, ["stage 1", "stage 2"])
+    assert not list(DETAILED_GROUPS.words.shown(run, settings, ["stage 1"]))
+    (shown,) = DETAILED_GROUPS.words.shown(run, settings, ["stage 1", "stage 2"])
     assert shown.key == "population-groups"
     assert shown.content.headers == ("region type", "level", "groups")
     assert [row[:2] for row in shown.content.rows] == list(parameters_of(settings).budgets)
@@ -137,7 +140,7 @@ def test_the_groups_of_every_level_are_shown_once_they_are_measured(measured_gro
 @pytest.mark.usefixtures("judged_once")
 def test_true_counts_are_written_beside_replicates(groups_input: Path, tmp_path: Path) -> None:
     settings = load(groups_input)
-    paths = DETAILED_GROUPS.write_truth(settings, tmp_path)
+    paths = DETAILED_GROUPS.accuracy.write_truth(settings, tmp_path)
     assert [path.name for path in paths] == ["t1.csv", "t2.csv"]
     lines = paths[0].read_text().splitlines()
     assert lines[0] == "REGION_ID|REGION_TYPE|ITERATION_CODE|COUNT"
@@ -158,14 +161,13 @@ def test_costs_of_households_have_the_losses_of_both_tabulations(households) -> 
     settings = households()
     costs = DETAILED_HOUSEHOLDS.costs(settings)
     sections = list(DETAILED_HOUSEHOLDS.costs_in_words(settings))
-    assert [section.title for section in sections] == list(costs) == ["us", "pr"]
-    for section in sections:
-        cost = costs[section.title]
+    assert [section.title for section in sections[:2]] == list(costs) == ["us", "pr"]
+    for first, section in zip(sections[:2], sections[2:], strict=True):
+        cost = costs[first.title]
         losses = cost.further["tabulations"]
         assert set(losses) == {"t3", "t4"}
-        first = str(section.blocks[0])
-        each = f"(T3 {losses['t3']}, T4 {losses['t4']})"
-        assert first.startswith(f"rho {cost.plan.loss} {each}, unbounded")
+        assert section.blocks[0].endswith(f": T3 {losses['t3']}, T4 {losses['t4']}")
+        assert f"rho {shown_rho(cost.plan.loss)}, epsilon" in first.blocks[0]
         assert sum(Fraction(loss) for loss in losses.values()) == cost.plan.loss
         (table,) = tables(section)
         assert len(table.rows) > 3
@@ -175,11 +177,10 @@ def test_costs_of_households_have_the_losses_of_both_tabulations(households) -> 
 
 def test_a_budget_for_a_margin_is_told_of_a_tabulation_and_level(households) -> None:
     settings = households()
-    assert DETAILED_HOUSEHOLDS.needed is not None
-    told = DETAILED_HOUSEHOLDS.needed(settings, "T3:COUNTY:1", 20)
-    assert told.startswith("A count of T3:COUNTY:1 is within 20 of the truth with a probability")
-    with pytest.raises(InputRefused, match="--target T9:COUNTY:1: name a measured level: T3:"):
-        DETAILED_HOUSEHOLDS.needed(settings, "T9:COUNTY:1", 20)
+    (told,) = DETAILED_HOUSEHOLDS.needed(settings, {"T3:COUNTY:1": 20})
+    assert told.startswith("An answer to t3, level 1 at COUNTY is within 20 of the truth")
+    with pytest.raises(InputRefused, match="--target T9:COUNTY:1: name a measured level"):
+        list(DETAILED_HOUSEHOLDS.needed(settings, {"T9:COUNTY:1": 20}))
     assert DETAILED_HOUSEHOLDS.curves(settings) is not None
     assert DETAILED_HOUSEHOLDS.curves(households(*INFINITE)) is None
 

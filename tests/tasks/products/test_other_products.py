@@ -2,30 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from fractions import Fraction
 from pathlib import Path
 
 import pandas as pd
 import pytest
 from spineflow.tasks.detailed_groups.ingest.ingest import parameters_of
+from spineflow.tasks.detailed_groups.product import DETAILED_GROUPS
 from spineflow.tasks.detailed_groups.release import certificate as detailed_groups
 from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
-from spineflow.tasks.detailed_groups.workload import statement as groups
 from spineflow.tasks.detailed_groups.workload.parameters import read_specification
+from spineflow.tasks.group_sizes.measurement import charge as sizes
 from spineflow.tasks.group_sizes.release import certificate as group_sizes
 from spineflow.tasks.group_sizes.settings import GroupSizesSettings
-from spineflow.tasks.group_sizes.workload import statement as sizes
+from spineflow.tasks.group_sizes.workload.costs import universe_plan as sizes_plan
 from spineflow.tasks.group_sizes.workload.plan import make_plan
 from spineflow.tasks.pages.document import Document, to_markdown
+from spineflow.tasks.products.budget import Cost
 from spineflow.tasks.products.certificate import Facts
-from spineflow.tasks.products.plan import ExactFact
-from spineflow.tasks.products.statement import Statement, guarantee_section
+from spineflow.tasks.products.plan import Plan
+from spineflow.tasks.products.statement import guarantee_section
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.trips.ingest.ingest import public_shape
+from spineflow.tasks.trips.measurement import charge as trip
 from spineflow.tasks.trips.release import certificate as trips
 from spineflow.tasks.trips.settings import TripsSettings
-from spineflow.tasks.trips.workload import statement as trip
+from spineflow.tasks.trips.workload.costs import universe_plan as trips_plan
 from spineflow.tasks.trips.workload.plan import make_plan as make_trips_plan
 
 AREAS = pd.DataFrame(
@@ -35,9 +37,9 @@ AREAS = pd.DataFrame(
 )
 
 
-def said(facts: Facts, statement: Statement, exact: Iterable[ExactFact]) -> str:
-    exact_facts = [f"{item.subject}: {item.fact}" for item in exact]
-    section = guarantee_section(statement, facts.figures, facts.warnings)
+def said(facts: Facts, plan: Plan) -> str:
+    exact_facts = [f"{item.subject}: {item.fact}" for item in plan.exact]
+    section = guarantee_section(plan.statement, facts.figures, facts.warnings)
     text = to_markdown(Document("", (facts.made, facts.public, *exact_facts), (section,)))
     return " ".join(text.split())
 
@@ -52,7 +54,7 @@ def groups_text(folder: Path, *overrides: str) -> str:
     specification = read_specification(settings.input.parameters)
     parameters = parameters_of(settings)
     facts = detailed_groups.facts_of(settings, parameters, specification)
-    return said(facts, groups.statement_of(settings, parameters), groups.exact_of(settings))
+    return said(facts, DETAILED_GROUPS.plan(settings, None))
 
 
 def test_detailed_groups_by_definition_and_pass(groups_input: Path) -> None:
@@ -94,7 +96,8 @@ def sizes_text(folder: Path, *overrides: str, **plan) -> str:
         **{"sizes": (1, 20), "epsilon": settings.epsilon} | plan,
     )
     facts = group_sizes.facts_of(settings, made)
-    return said(facts, sizes.statement_of(settings, made), sizes.exact_of(made))
+    cost = Cost(sizes_plan(made))
+    return said(facts, Plan.of(settings, [cost], sizes.statement_of(made), sizes.exact_of(made)))
 
 
 def test_group_sizes_by_neighbours_sizes_and_quantity(tmp_path: Path) -> None:
@@ -133,7 +136,9 @@ def trips_text(
     plan = make_trips_plan(settings, public_shape(settings).tree)
     known = total if settings.contribution.has_invariant_total else None
     facts = trips.facts_of(settings, plan, known, warning)
-    return said(facts, trip.statement_of(settings, plan), trip.exact_of(plan, known))
+    cost = Cost(trips_plan(plan, settings.report_delta))
+    statement = trip.statement_of(settings, plan)
+    return said(facts, Plan.of(settings, [cost], statement, trip.exact_of(plan, known)))
 
 
 def test_trips_by_neighbours_and_trips_of_a_person(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ GEOMETRIC = PrivacyCurve({ChangedCount(IntegerDistribution(Fraction(1, 10), 1)):
 def test_an_exact_figure_is_known_or_not_and_infinite_without_noise() -> None:
     promised = Guarantee(ZCDP, Fraction(2))
     plan = UniversePlan("a", "discrete_gaussian", promised, Fraction(2))
-    known, unknown = Cost.of(plan, GEOMETRIC), Cost.of(plan, None)
+    known, unknown = Cost(plan, GEOMETRIC), Cost(plan)
     assert known.exact == GEOMETRIC.epsilon_upper(Fraction(1, 10**10)) < known.epsilons["tight"]
     assert exactly(known.exact)[0].endswith("at delta 1e-10")
     assert unknown.exact is None and exactly(unknown.exact) == ()

@@ -15,11 +15,12 @@ from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.products.statement import guarantee_section
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import load_settings
+from spineflow.tasks.topdown.measurement.charge import public_plan
 from spineflow.tasks.topdown.release.certificate import facts_of, facts_of_run
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.spine.build import declares_state_totals, refuse_no_spine
 from spineflow.tasks.topdown.workload.privacy_curve import scope_of_figures
-from spineflow.tasks.topdown.workload.statement import exact_of, statement_of
+from spineflow.tasks.topdown.workload.statement import exact_of
 
 TABLES = """\
 [input]
@@ -54,7 +55,7 @@ def said(settings: TopdownSettings, facts: Facts) -> str:
         Document(
             "",
             (facts.made, facts.public, *exact),
-            (guarantee_section(statement_of(settings), facts.figures),),
+            (guarantee_section(public_plan(settings).statement, facts.figures),),
         )
     )
     return " ".join(text.split())

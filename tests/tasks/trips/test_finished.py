@@ -22,7 +22,6 @@ from spineflow.tasks.trips.checks.accuracy import ACCURACY, facts_of_run
 from spineflow.tasks.trips.checks.expected import settings_of_release
 from spineflow.tasks.trips.estimation.top_down import ROOT, MeasuredTree, step_down
 from spineflow.tasks.trips.ingest.files import plan_of, read_truth
-from spineflow.tasks.trips.measurement.charge import measurement_files, plan_of_run
 from spineflow.tasks.trips.measurement.files import read_cuts
 from spineflow.tasks.trips.paths import (
     cuts_file,
@@ -151,7 +150,7 @@ def test_a_selection_measures_children_of_what_it_found(finished: Finished) -> N
 
 def test_measurement_files_are_those_that_are_there(finished: Finished) -> None:
     run, settings = finished()
-    files = measurement_files(run, settings)
+    files = TRIPS.measurement_files(run, settings)
     levels = plan_of(run, settings).levels
     assert levels == (1, 2, 3, 4)
     assert files == [
@@ -165,7 +164,7 @@ def test_measurement_files_are_those_that_are_there(finished: Finished) -> None:
 def test_a_run_is_charged_for_its_rho(finished: Finished) -> None:
     """Simple conversion: epsilon = rho + 2 sqrt(rho log(1 / delta)), with epsilon 2, delta 1e-6."""
     run, settings = finished()
-    charge = plan_of_run(run, settings)
+    charge = TRIPS.plan_of(run, settings)
     assert charge is not None
     (draw,) = charge.universes
     rho = float(draw.guarantee.parameter)
@@ -183,7 +182,7 @@ def tables(section: Section) -> list[Table]:
 
 def document_of(run, settings, *, is_shown: bool = True) -> Document:
     accuracy = read_errors(run, ACCURACY) if is_shown else None
-    return reports.report(run, settings, plan_of_run(run, settings), accuracy)
+    return reports.report(run, settings, TRIPS.plan_of(run, settings), accuracy)
 
 
 def test_the_report_tells_nodes_releases_and_bounds_of_every_level(finished: Finished) -> None:
@@ -319,13 +318,12 @@ def test_cells_that_are_expected_to_be_false_are_counted_from_the_measurements(
 
 def test_a_summary_has_rows_cost_and_what_is_false(finished: Finished) -> None:
     run, settings = finished()
-    first, second, *cautions = TRIPS.summary(run, settings)
+    first, second, *cautions = TRIPS.words.summary(run, settings)
     n_rows = len(table_of(run))
     assert str(first).startswith(f"inftda: {n_rows} rows; epsilon ")
     assert "at delta 1e-6" in str(first) and f"of {n_rows} released cells" in str(second)
     assert cautions == []
-    assert TRIPS.facts is not None
-    facts, plan = TRIPS.facts(run, settings), TRIPS.plan_of(run, settings)
+    facts, plan = TRIPS.words.certificate(run, settings), TRIPS.plan_of(run, settings)
     total = trips()["n"].sum()
     assert [exact.subject for exact in plan.exact] == ["areas", "number of trips"]
     assert f"there are {total:,} in all" in plan.exact[1].fact
@@ -483,33 +481,31 @@ def test_a_budget_for_a_margin_is_that_of_its_noise(finished: Finished) -> None:
     """The margin of the noise that the run has, asked for, needs no more than the run spends."""
     run, settings = finished()
     plan = plan_of(run, settings)
-    assert TRIPS.needed is not None and plan.guarantee is not None
+    assert plan.guarantee is not None
     sigma = math.sqrt(float(plan.noise[4]))
     rho = float(plan.guarantee.parameter)
     for margin, is_less in ((math.ceil(1.96 * sigma) + 1, True), (int(1.96 * sigma) - 1, False)):
-        told = TRIPS.needed(settings, "4", margin)
-        assert f"A count of level 4 ({plan.tree.level_name(4)})" in told
+        (told,) = TRIPS.needed(settings, {plan.tree.level_name(4): margin})
+        assert f"An answer to counts at {plan.tree.level_name(4)} is within {margin} " in told
         needed = float(re.search(r"rho ([0-9.e-]+)", told)[1])
         assert (needed < rho) == is_less
-        assert told == TRIPS.needed(settings, plan.tree.level_name(4), margin)
-    with pytest.raises(InputRefused, match="--target 9: name a measured level: 1 "):
-        TRIPS.needed(settings, "9", 10)
+        assert [told] == list(TRIPS.needed(settings, {"level_04": margin}))
+    with pytest.raises(InputRefused, match="--target 9: name a measured level"):
+        list(TRIPS.needed(settings, {"9": 10}))
 
 
 @pytest.mark.usefixtures("judged_once")
 def test_what_is_checked_before_a_run_fits_or_is_cautioned(finished: Finished) -> None:
     run, settings = finished()
-    assert TRIPS.check_input is not None and TRIPS.fits is not None
-    accepted = TRIPS.check_input(settings).accepted()
+    accepted = TRIPS.rules.check(settings).accepted()
     assert accepted.leaves.total == trips()["n"].sum()
-    assert list(TRIPS.fits(settings, accepted)) == []
+    assert list(TRIPS.rules.fits(settings, accepted)) == []
     wide = settings.model_copy(
         update={"privacy": settings.privacy.model_copy(update={"delta": Fraction(1, 100)})}
     )
-    (caution,) = TRIPS.fits(wide, accepted)
+    (caution,) = TRIPS.rules.fits(wide, accepted)
     assert "privacy.delta = 1/100 is not below one over the number of persons" in caution
-    assert TRIPS.costs_in_words is not None
-    cost, noise, *_ = TRIPS.costs_in_words(settings)
+    cost, noise, *_ = next(iter(TRIPS.costs_in_words(settings))).blocks
     assert isinstance(cost, str) and isinstance(noise, Table)
     assert [row[2] for row in noise.rows] == [3, 9, 24, 64]
     plan = plan_of(run, settings)
@@ -521,8 +517,7 @@ def test_a_certificate_tells_levels_noise_and_what_another_conversion_allows(
     finished: Finished,
 ) -> None:
     run, settings = finished()
-    assert TRIPS.facts is not None
-    (levels,) = TRIPS.facts(run, settings).sections
+    (levels,) = TRIPS.words.certificate(run, settings).sections
     (table,) = tables(levels)
     plan = plan_of(run, settings)
     assert table.rows == tuple((level, plan.tree.level_name(level)) for level in range(5))
