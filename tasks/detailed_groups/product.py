@@ -248,8 +248,8 @@ def words_on_household_costs(
         each = ", ".join(f"{name.upper()} {loss}" for name, loss in losses)
         blocks: list[Block] = [f"{cost.plan.symbol} of each tabulation: {each}"]
         figures = household_budget.household_figures(parameters, specification, cost.name, settings)
-        if figures:
-            blocks.append(household_report.margins_table(figures))
+        margins = household_report.margins_table(figures)
+        blocks += [] if margins is None else [margins]
         yield Section(f"Levels of {cost.plan.universe}", tuple(blocks))
 
 

@@ -6,6 +6,7 @@ from ...validation.group_sizes.privacy_loss import check_privacy
 from ...validation.group_sizes.run_checks import run_checks
 from ..ledger.accounting import BOUNDED
 from ..pages.document import Block
+from ..products.certificate import Facts
 from ..products.comparison import read_errors
 from ..products.plan import Plan
 from ..products.product import Accuracy, Checks, Figures, Product, Rules, Words
@@ -17,7 +18,6 @@ from .ingest.read import GroupInput, check_groups
 from .ingest.read import plan_of as levels_of
 from .measurement.charge import plan_of
 from .paths import UNIVERSE
-from .release.certificate import facts_of
 from .release.report import NEIGHBORS, by_level, loss_text, report, sizes_text
 from .settings import GroupSizesSettings
 
@@ -48,6 +48,12 @@ def summary(run: RunDirectory, settings: GroupSizesSettings) -> tuple[str, ...]:
     )
 
 
+def facts(run: RunDirectory, settings: GroupSizesSettings) -> Facts:
+    """Facts of the certificate."""
+    template = "group_sizes/templates/certificate.md.j2"
+    return Facts(template, {"measured": read_plan(run)}, plan_of(settings, run).curves())
+
+
 GROUP_SIZES: Product = Product(
     GroupSizesSettings,
     plan_of,
@@ -55,9 +61,7 @@ GROUP_SIZES: Product = Product(
     Checks(lambda run, settings: run_checks(run.root, run.unchecked_release), check_privacy),
     Words(
         budget=words_on_costs,
-        certificate=lambda run, settings: facts_of(
-            settings, read_plan(run), plan_of(settings, run).curves()
-        ),
+        certificate=facts,
         report=report,
         summary=summary,
     ),

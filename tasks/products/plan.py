@@ -7,6 +7,7 @@ margin needs, the bars of a front page. docs/plan.schema.json has the form of th
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -323,10 +324,11 @@ def _names(universe: UniversePlan, measure: Measure) -> set[str]:
 
 
 def _words(universe: UniversePlan, measure: Measure) -> set[str]:
-    """What a measure is called, and every word of it."""
+    """What a measure is called, every word of it, and the numbers of its part."""
     text = f"{measure.query} {measure.part}"
     words = text.replace(",", " ").replace("/", " ").split()
-    return {*_names(universe, measure), *map(_plain, words)}
+    numbers = (str(int(digits)) for digits in re.findall(r"\d+", measure.part))
+    return {*_names(universe, measure), *map(_plain, words), *numbers}
 
 
 def _plain(name: str) -> str:

@@ -69,7 +69,7 @@ class Words:
 
     budget : of the costs, from settings and plan.
     notes : sentences on measurements that a run is about to make to no avail.
-    certificate : the facts of the certificate; None where there is none.
+    certificate : the facts of the certificate; by default those of the plan alone.
     report : the public report, given the plan and the errors of public input; by default that of
         the plan alone.
     restore : makes again files that a report needs and may lack.
@@ -291,6 +291,15 @@ class Product:
 
         refuse_unlike_ledger(run, settings)
         return accept(run, settings, self.checks.release(run, settings))
+
+    def facts(self, run: RunDirectory, settings: ProductSettings) -> Facts:
+        """The facts of a run's certificate; by default those of the plan alone."""
+        from .certificate import Facts
+
+        if self.words.certificate is not None:
+            return self.words.certificate(run, settings)
+        curves = None if self.plan is None else self.plan(settings, run).curves()
+        return Facts("products/templates/certificate.md.j2", curves=curves)
 
     def compare_with_truth(self, run: RunDirectory, settings: ProductSettings) -> None:
         """Keep the errors of a release in its confidential folder, while the truth is there."""

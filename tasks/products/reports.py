@@ -6,17 +6,19 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ...validation.outcome import CHECKS_FILE
 from ..ledger.plan import UniversePlan
 from ..pages.document import NONE, Block, Details, Document, Figure, FrontPage, Link, Section, Table
 from ..pages.figures import bar_chart, strip_chart
+from ..pages.template import parts_of
 from ..runs.directory import RunDirectory
 from ..runs.files import read_record
 from ..runs.settings import ProductSettings
 from .acceptance import CERTIFICATE, warnings_of
 from .budget import noise_table
-from .plan import ExactFact, Plan
+from .plan import Plan
 from .statement import in_one_sentence
 
 MOST_PARTS = 9
@@ -83,7 +85,7 @@ def report_document(
         (f"{overview.released}.", *warnings_of(run)),
         (
             *sections,
-            exact_section(plan.exact),
+            *sections_of("products/templates/exact.md.j2", plan),
             Section("Checks", (checks_table(run),)),
             stages_section(run),
         ),
@@ -107,7 +109,8 @@ def plain_document(
     tables = sorted(run.release.glob("*.parquet"))
     counts = first_rows(tables[0]) if tables else ()
     front = Overview(f"{settings.PRODUCT} of {settings.privacy.dataset}", panels, counts=counts)
-    return report_document(run, settings, plan, front, [noise_section(plan)])
+    noise = sections_of("products/templates/noise_section.md.j2", plan)
+    return report_document(run, settings, plan, front, noise)
 
 
 def provenance(run: RunDirectory) -> tuple[str]:
@@ -248,21 +251,6 @@ def noise_panel(universe: UniversePlan, words: str) -> Section:
     return bars_panel(title, words, names, deviations, value_label=label)
 
 
-def noise_section(plan: Plan, *words: str) -> Section:
-    """The noise of every measure of a plan, after words of the product's own."""
-    about = (
-        "Every answer has noise of its own: with discrete Gaussian noise a measure that one person "
-        "moves by at most m, as squared L2 norm, costs m / (2 s^2) at a variance of s^2; with "
-        "discrete Laplace noise it costs m / scale, m being the L1 norm."
-    )
-    tables = [noise_table(own) for own in plan.universes if own.measured]
-    return Section("Noise", (*words, about, *tables))
-
-
-def exact_section(exact: Sequence[ExactFact]) -> Section:
-    """What leaves without noise, for certificate and report."""
-    if not exact:
-        return Section("What is exact", ("Nothing is stated without noise.",))
-    rows = tuple((item.subject, item.fact) for item in exact)
-    about = "These facts are outside the guarantee: they are public by declaration."
-    return Section("What is exact", (about, Table(("fact", "meaning"), rows)))
+def sections_of(template: str, plan: Plan, **context: Any) -> list[Section]:
+    """The sections of a template, which may have the noise of a plan and what is exact."""
+    return parts_of(template, plan=plan, noise_table=noise_table, **context)[2][1:]

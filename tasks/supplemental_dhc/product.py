@@ -6,6 +6,7 @@ from pyarrow import parquet
 
 from ...validation.supplemental_dhc.privacy_loss import check_privacy
 from ...validation.supplemental_dhc.run_checks import run_checks
+from ..products.certificate import Facts
 from ..products.comparison import read_errors
 from ..products.product import Accuracy, Checks, Figures, Product, Rules, Words
 from ..runs.directory import RunDirectory
@@ -14,7 +15,6 @@ from .ingest.files import read_plan
 from .ingest.ingest import check_households
 from .measurement.charge import plan_of
 from .paths import UNIVERSE
-from .release.certificate import facts_of
 from .release.report import NEIGHBORS, loss_text, report
 from .release.tables import SUPPLEMENTAL_DHC
 from .settings import SupplementalDhcSettings
@@ -28,15 +28,19 @@ def summary(run: RunDirectory, settings: SupplementalDhcSettings) -> tuple[str, 
     return (f"{rows:,} rows of PH1 to PH8; {regions}", f"{loss_text(plan)}, {NEIGHBORS}")
 
 
+def facts(run: RunDirectory, settings: SupplementalDhcSettings) -> Facts:
+    """Facts of the certificate."""
+    template = "supplemental_dhc/templates/certificate.md.j2"
+    return Facts(template, {"taus": read_plan(run).taus}, plan_of(settings, run).curves())
+
+
 SUPPLEMENTAL: Product = Product(
     SupplementalDhcSettings,
     plan_of,
     Rules(check_households),
     Checks(lambda run, settings: run_checks(run.root, run.unchecked_release), check_privacy),
     Words(
-        certificate=lambda run, settings: facts_of(
-            settings, read_plan(run), plan_of(settings, run).curves()
-        ),
+        certificate=facts,
         report=report,
         summary=summary,
     ),

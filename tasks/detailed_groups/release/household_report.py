@@ -6,9 +6,10 @@ import numpy as np
 import pandas as pd
 
 from ...pages.document import Cell, Document, Section, Table
-from ...products.certificate import BLURRED, Facts
+from ...pages.template import table
+from ...products.certificate import Facts
 from ...products.plan import Plan
-from ...products.reports import Overview, bars_panel, first_rows, report_document
+from ...products.reports import Overview, bars_panel, first_rows, report_document, sections_of
 from ...runs.directory import RunDirectory
 from ..ingest.household_ingest import run_parameters
 from ..ingest.ingest import run_specification
@@ -33,24 +34,13 @@ _ACCURACY_COLUMNS = {
 def facts_of_run(run: RunDirectory, settings: DetailedHouseholdsSettings) -> Facts:
     """What the certificate of a run says, the margins of its noise among it."""
     parameters = run_parameters(run, settings)
-    sections: tuple[Section, ...] = ()
-    if settings.is_private:
-        sections = (margins_section(figures_of_run(run, settings), settings),)
-    percent = shown_percent(settings.mechanism.coverage)
-    return Facts(
-        made=(
-            "by the SafeTab-H mechanism: households of every group of the specification that has a "
-            "released total of persons were counted with noise by type and by tenure, as finely as "
-            "that total allows"
-        ),
-        public=(
-            f"{BLURRED} A number of a small group says little: it may be noise alone. The margin "
-            f"within which a number is of the truth in {percent} of 100 cases stands under margins "
-            "of error."
-        ),
-        sections=sections,
-        curves=curves_of(parameters, run_specification(run)),
-    )
+    figures = figures_of_run(run, settings) if settings.is_private else ()
+    context = {
+        "percent": shown_percent(settings.mechanism.coverage),
+        "margins": margins_table(figures),
+    }
+    curves = curves_of(parameters, run_specification(run))
+    return Facts("detailed_groups/templates/household_certificate.md.j2", context, curves)
 
 
 def figures_of_run(
@@ -65,8 +55,8 @@ def figures_of_run(
     )
 
 
-def margins_table(figures: tuple[HouseholdFigures, ...]) -> Table:
-    """Margins of error and thresholds of levels, of one at least."""
+def margins_table(figures: tuple[HouseholdFigures, ...]) -> Table | None:
+    """Margins of error and thresholds of levels; None without noise."""
     rows: list[dict[str, Cell | None]] = [
         {
             "tabulation": item.tabulation.name.upper(),
@@ -80,24 +70,7 @@ def margins_table(figures: tuple[HouseholdFigures, ...]) -> Table:
         }
         for item in figures
     ]
-    return Table.of(rows, "margin of a count")
-
-
-def margins_section(
-    figures: tuple[HouseholdFigures, ...], settings: DetailedHouseholdsSettings
-) -> Section:
-    """Margins of error, for certificate and report."""
-    percent = shown_percent(settings.mechanism.coverage)
-    return Section(
-        "Margins of error",
-        (
-            "The margin of a noisy count is the smallest number within which it is of the truth "
-            f"with a probability of {percent} %, by the distribution of the noise. A category that "
-            "holds others is the sum of their counts, and has a larger margin, which the tidy file "
-            "tells. A group has the table whose threshold its released total of persons reaches.",
-            margins_table(figures),
-        ),
-    )
+    return table(rows, "margin of a count")
 
 
 def report(
@@ -112,8 +85,12 @@ def report(
     """
     parameters, figures = run_parameters(run, settings), figures_of_run(run, settings)
     sections = [_guarantee(parameters)]
-    if figures:
-        sections.append(margins_section(figures, settings))
+    sections += sections_of(
+        "detailed_groups/templates/household_margins.md.j2",
+        plan,
+        percent=shown_percent(settings.mechanism.coverage),
+        margins=margins_table(figures),
+    )
     sections.append(_tables(run, parameters))
     if accuracy is not None:
         sections.append(accuracy_section(accuracy, _ACCURACY_COLUMNS))

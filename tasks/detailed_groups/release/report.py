@@ -18,7 +18,7 @@ from ...pages.document import Document, Figure, Section, Table
 from ...pages.figures import bar_chart
 from ...products.comparison import errors_table
 from ...products.plan import Plan
-from ...products.reports import Overview, bars_panel, first_rows, report_document
+from ...products.reports import Overview, bars_panel, first_rows, report_document, sections_of
 from ...runs.directory import RunDirectory
 from ..ingest.ingest import run_parameters, run_specification
 from ..postprocess.groups import mask_of
@@ -29,7 +29,7 @@ from ..workload.mechanism import MechanismParameters
 from ..workload.regions import region_types
 from ..workload.wanted_margins import shown_percent
 from .budget import LevelFigures, level_figures, level_reports
-from .certificate import margins_section
+from .certificate import margins_table
 from .files import TIDY_FILE
 from .relative_errors import populations_table
 from .suppression_curves import suppression_figures
@@ -63,10 +63,13 @@ def report(
     figures = level_figures(parameters, specification)
     sections = [guarantee_section(parameters)]
     if figures:
-        sections += [
-            margins_section(figures, parameters.wanted.coverage),
-            suppression_section(figures, parameters),
-        ]
+        sections += sections_of(
+            "detailed_groups/templates/margins.md.j2",
+            plan,
+            percent=shown_percent(parameters.wanted.coverage),
+            margins=margins_table(figures),
+        )
+        sections.append(suppression_section(figures, parameters))
         levels = level_reports(figures, parameters, settings.explorer)
         sections.append(populations_section(levels))
     sections.append(_shares(run, settings))

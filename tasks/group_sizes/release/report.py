@@ -21,15 +21,14 @@ from ...products.reports import (
     budget_panel,
     first_rows,
     noise_panel,
-    noise_section,
     report_document,
+    sections_of,
 )
 from ...runs.directory import RunDirectory
 from ..ingest.files import read_plan
 from ..settings import GroupSizesSettings
 from ..workload.costs import universe_plan
 from ..workload.plan import Plan as MeasuredLevels
-from .certificate import words_on_noise
 from .tables import GROUP_SIZES
 
 MOST_POINTS = 300
@@ -46,7 +45,10 @@ def report(
 ) -> Document:
     """The report as a document; see the module's docstring."""
     measured, (universe,) = read_plan(run), plan.universes
-    sections = [_release(measured), noise_section(plan, *words_on_noise(measured))]
+    sections = [
+        _release(measured),
+        *sections_of("group_sizes/templates/noise.md.j2", plan, measured=measured),
+    ]
     if accuracy is not None:
         sections.append(_accuracy(accuracy))
     implied = f"Noise in each value of the measured vector, {measured.vector.replace('_', ' ')}."

@@ -27,9 +27,8 @@ def release_run(run: RunDirectory, settings: ProductSettings) -> Made:
     product = product_of(run)
 
     def certify() -> None:
-        if product.words.certificate is not None:
-            plan = product.plan_of(run, settings)
-            write_certificate(run, settings, plan, product.words.certificate(run, settings))
+        plan = product.plan_of(run, settings)
+        write_certificate(run, settings, plan, product.facts(run, settings))
 
     return released(run, certify)
 

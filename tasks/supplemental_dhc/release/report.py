@@ -17,8 +17,8 @@ from ...products.reports import (
     bars_panel,
     first_rows,
     noise_panel,
-    noise_section,
     report_document,
+    sections_of,
 )
 from ...runs.directory import RunDirectory
 from ..ingest.files import read_plan
@@ -26,7 +26,6 @@ from ..settings import SupplementalDhcSettings
 from ..workload.costs import universe_plan
 from ..workload.plan import Plan as MeasuredQueries
 from ..workload.rows import TITLES
-from .certificate import words_on_noise
 from .tables import SUPPLEMENTAL_DHC
 
 NEIGHBORS = "one person joins or leaves, with up to two records of units"
@@ -41,7 +40,10 @@ def report(
 ) -> Document:
     """The report as a document; see the module's docstring."""
     measured = read_plan(run)
-    sections = [_release(measured), noise_section(plan, words_on_noise(measured))]
+    sections = [
+        _release(measured),
+        *sections_of("supplemental_dhc/templates/noise.md.j2", plan, taus=measured.taus),
+    ]
     if accuracy is not None:
         sections.append(_accuracy(accuracy))
     front = Overview(

@@ -19,8 +19,8 @@ from ...products.reports import (
     budget_panel,
     first_rows,
     noise_panel,
-    noise_section,
     report_document,
+    sections_of,
 )
 from ...runs.directory import RunDirectory
 from ..ingest.files import plan_of, read_tree
@@ -29,11 +29,10 @@ from ..workload.costs import universe_plan
 from ..workload.mechanisms import FULL_INFORMATION
 from ..workload.plan import Plan as TreePlan
 from .certificate import (
-    METHODS,
     conversion_sentence,
     cost_table,
     delta_warning,
-    words_on_noise,
+    method_of,
 )
 from .error_bound import BETA, BOUND_OF, error_bounds
 from .false_cells import false_cells
@@ -48,7 +47,7 @@ def report(
     sections = [_release(run, settings, own), _levels(run, own, read_tree(run).total)]
     if accuracy is not None:
         sections.append(_accuracy(accuracy))
-    sections.append(noise_section(plan, words_on_noise(own)))
+    sections += sections_of("trips/templates/noise.md.j2", plan, own=own)
     by_epsilon = _by_epsilon(settings, own)
     if by_epsilon is not None:
         sections.append(by_epsilon)
@@ -68,7 +67,7 @@ def report(
 def _release(run: RunDirectory, settings: TripsSettings, plan: TreePlan) -> Section:
     warning = delta_warning(settings, n_trips(run.release, plan.tree))
     blocks: list[str | Table] = [
-        f"Made {METHODS[plan.mechanism]}.",
+        f"Made {method_of(plan)}.",
         cost_table(settings, plan),
         *conversion_sentence(settings),
     ]

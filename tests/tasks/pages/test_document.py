@@ -244,12 +244,12 @@ def test_markdown_keeps_the_words_of_blocks(block: Figure | Details) -> None:
 
 
 def test_templates_are_installed() -> None:
-    folder = Path(document_module.__file__).parent
+    tasks = Path(document_module.__file__).parents[1]
     root = Path(__file__).resolve().parents[3]
     setup = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
-    patterns = setup["tool"]["setuptools"]["package-data"]["spineflow.tasks.pages"]
-    files = sorted((folder / "templates").iterdir())
-    assert len(files) == 3
+    patterns = setup["tool"]["setuptools"]["package-data"]["spineflow.tasks"]
+    files = sorted(tasks.glob("*/templates/*"))
+    assert len(files) > 3
     for path in files:
-        name = path.relative_to(folder).as_posix()
+        name = path.relative_to(tasks).as_posix()
         assert any(fnmatch(name, pattern) for pattern in patterns), name

@@ -13,15 +13,12 @@ from spineflow.tasks.detailed_groups.release import certificate as detailed_grou
 from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
 from spineflow.tasks.detailed_groups.workload.parameters import read_specification
 from spineflow.tasks.group_sizes.measurement import charge as sizes
-from spineflow.tasks.group_sizes.release import certificate as group_sizes
 from spineflow.tasks.group_sizes.settings import GroupSizesSettings
 from spineflow.tasks.group_sizes.workload.costs import universe_plan as sizes_plan
 from spineflow.tasks.group_sizes.workload.plan import make_plan
-from spineflow.tasks.pages.document import Document, to_markdown
 from spineflow.tasks.products.budget import Cost
 from spineflow.tasks.products.certificate import Facts
 from spineflow.tasks.products.plan import Plan
-from spineflow.tasks.products.statement import guarantee_section
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.trips.ingest.ingest import public_shape
 from spineflow.tasks.trips.measurement import charge as trip
@@ -30,18 +27,13 @@ from spineflow.tasks.trips.settings import TripsSettings
 from spineflow.tasks.trips.workload.costs import universe_plan as trips_plan
 from spineflow.tasks.trips.workload.plan import make_plan as make_trips_plan
 
+from tests.certificates import certificate_text
+
 AREAS = pd.DataFrame(
     [("town", "1", "10"), ("town", "2", "10"), ("town", "3", "20"), ("region", "10", "")]
     + [("region", "20", "")],
     columns=["level", "area", "parent"],
 )
-
-
-def said(facts: Facts, plan: Plan) -> str:
-    exact_facts = [f"{item.subject}: {item.fact}" for item in plan.exact]
-    section = guarantee_section(plan.statement, facts.figures, facts.warnings)
-    text = to_markdown(Document("", (facts.made, facts.public, *exact_facts), (section,)))
-    return " ".join(text.split())
 
 
 def groups_text(folder: Path, *overrides: str) -> str:
@@ -54,7 +46,7 @@ def groups_text(folder: Path, *overrides: str) -> str:
     specification = read_specification(settings.input.parameters)
     parameters = parameters_of(settings)
     facts = detailed_groups.facts_of(settings, parameters, specification)
-    return said(facts, DETAILED_GROUPS.plan(settings, None))
+    return certificate_text(settings, DETAILED_GROUPS.plan(settings, None), facts)
 
 
 def test_detailed_groups_by_definition_and_pass(groups_input: Path) -> None:
@@ -95,9 +87,11 @@ def sizes_text(folder: Path, *overrides: str, **plan) -> str:
         groups=1234,
         **{"sizes": (1, 20), "epsilon": settings.epsilon} | plan,
     )
-    facts = group_sizes.facts_of(settings, made)
+    facts = Facts("group_sizes/templates/certificate.md.j2", {"measured": made})
     cost = Cost(sizes_plan(made))
-    return said(facts, Plan.of(settings, [cost], sizes.statement_of(made), sizes.exact_of(made)))
+    return certificate_text(
+        settings, Plan.of(settings, [cost], sizes.statement_of(made), sizes.exact_of(made)), facts
+    )
 
 
 def test_group_sizes_by_neighbours_sizes_and_quantity(tmp_path: Path) -> None:
@@ -138,7 +132,9 @@ def trips_text(
     facts = trips.facts_of(settings, plan, known, warning)
     cost = Cost(trips_plan(plan, settings.report_delta))
     statement = trip.statement_of(settings, plan)
-    return said(facts, Plan.of(settings, [cost], statement, trip.exact_of(plan, known)))
+    return certificate_text(
+        settings, Plan.of(settings, [cost], statement, trip.exact_of(plan, known)), facts
+    )
 
 
 def test_trips_by_neighbours_and_trips_of_a_person(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ def runs(run_groups, tmp_path_factory):
         GROUP_SIZES.check_run(run, settings)
         plan, facts = (
             GROUP_SIZES.plan_of(run, settings),
-            GROUP_SIZES.words.certificate(run, settings),
+            GROUP_SIZES.facts(run, settings),
         )
         released(run, partial(write_certificate, run, settings, plan, facts))
     return parent, settings
@@ -118,7 +118,7 @@ def test_a_run_that_is_not_private_is_not_charged_and_says_so(run_groups, tmp_pa
     file.write_text(file.read_text() + "seed = 1\n")
     run, settings = run_groups(file, tmp_path / "run")
     GROUP_SIZES.check_run(run, settings)
-    plan, facts = GROUP_SIZES.plan_of(run, settings), GROUP_SIZES.words.certificate(run, settings)
+    plan, facts = GROUP_SIZES.plan_of(run, settings), GROUP_SIZES.facts(run, settings)
     write_certificate(run, settings, plan, facts)
     text = read(run.unchecked_release)
     assert "NOT PRIVATE" in text and "Nothing is guaranteed" in text

@@ -19,18 +19,29 @@ from spineflow.tasks.ledger.accounting import (
 from spineflow.tasks.ledger.plan import REPORT_DELTA
 from spineflow.tasks.pages.document import Document, to_html, to_markdown
 from spineflow.tasks.pages.numbers import shown_bound, shown_delta, shown_epsilon, shown_rho
+from spineflow.tasks.pages.template import parts_of
 from spineflow.tasks.products.statement import (
     Statement,
     UniversePlan,
     combined,
-    guarantee_section,
     in_one_sentence,
+    losses_table,
 )
 
 
-def text_of(*losses: UniversePlan, warnings: tuple[str, ...] = (), **further) -> str:
-    section = guarantee_section(statement(*losses, **further), warnings=warnings)
-    return to_markdown(Document("", (), (section,)))
+def guarantee(stated: Statement) -> Document:
+    """The part of a certificate on what is guaranteed."""
+    _, _, (section,) = parts_of(
+        "products/templates/guarantee.md.j2",
+        statement=stated,
+        sentence=in_one_sentence(stated),
+        losses_table=losses_table,
+    )
+    return Document("", (), (section,))
+
+
+def text_of(*losses: UniversePlan, **further) -> str:
+    return to_markdown(guarantee(statement(*losses, **further)))
 
 
 @given(st.fractions(min_value=Fraction(1, 10**30), max_value=1, max_denominator=10**30))
@@ -78,17 +89,15 @@ def test_an_own_delta_is_told_and_added_to_that_of_the_conversion() -> None:
     assert "| 2e-10 |" in text_of(UniversePlan("a", "discrete_gaussian", both))
 
 
-def test_warnings_and_sums_stand_only_where_they_are_given() -> None:
+def test_sums_stand_only_where_they_are_given() -> None:
     loss = UniversePlan("a", "discrete_gaussian", Guarantee(ZCDP, Fraction(1)))
-    assert "Warning" not in text_of(loss)
-    text = text_of(loss, together="They add up.", warnings=("mind this",))
-    assert "They add up." in text and "Warning: mind this." in text
+    assert "They add up." not in text_of(loss)
+    assert "They add up." in text_of(loss, together="They add up.")
 
 
 @pytest.mark.parametrize("render", [to_html, to_markdown])
 def test_no_guarantee_is_said_in_one_sentence(render) -> None:
-    section = guarantee_section(Statement("noise was switched off", (), (), ()))
-    text = render(Document("", (), (section,)))
+    text = render(guarantee(Statement("noise was switched off", (), (), ())))
     assert "Nothing is guaranteed: noise was switched off." in text
     assert "rho" not in text and "epsilon" not in text.replace("epsilon (", "")
 
