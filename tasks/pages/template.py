@@ -1,14 +1,14 @@
 """Documents from templates: prose as Markdown with Jinja, tables and figures in their places.
 
-A template's first heading is the title of the document, `##` begins a section, and `###` before the
-first section a panel of the front page; paragraphs are parted by empty lines. A value that is a
+A template's first heading is the title of the document, `##` begins a section, and `###` a panel
+of the front page; paragraphs are parted by empty lines. A value that is a
 block, or several, stands as such where the template prints it. Templates lie in folders `templates`
 of their rooms, and are named by their place below `tasks/`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, pass_context
 from jinja2.runtime import Context
 
-from .document import Block, Cell, Details, Document, Figure, Link, Section, Table
+from .document import Block, Cell, Details, Figure, Section, Table
 from .figures import bar_chart
 from .numbers import shown_bound, shown_delta, shown_epsilon, shown_rho
 
@@ -25,20 +25,6 @@ MARK = "\x00"
 
 PLACED = "_placed"
 """Where a template's context has the blocks that it has printed."""
-
-
-def document_of(template: str, stamp: str | None = None, **context: Any) -> Document:
-    """The document of a template; its panels stand in `introduction_panels`' place, as sections.
-
-    Args:
-        template: its place below `tasks/`.
-        stamp: of the document.
-        context: the names that the template uses; all of them must be there.
-    """
-    title, _, found = parts_of(template, **context)
-    first, *sections = found
-    introduction = tuple(block for block in first.blocks if isinstance(block, str))
-    return Document(title, introduction, tuple(sections), stamp)
 
 
 def parts_of(template: str, **context: Any) -> tuple[str, list[Section], list[Section]]:
@@ -59,7 +45,7 @@ def parts_of(template: str, **context: Any) -> tuple[str, list[Section], list[Se
             block = placed[int(words.strip(MARK))] if words.startswith(MARK) else words
             mark, section = parts[-1]
             parts[-1] = (mark, Section(section.title, (*section.blocks, block)))
-    panels = [section for mark, section in parts if mark == "###"]
+    panels = [own for mark, own in parts if mark == "###" and own.blocks]
     sections = [own for mark, own in parts[1:] if mark == "##" and own.blocks]
     return title, panels, [parts[0][1], *sections]
 
@@ -78,16 +64,20 @@ def values(rows: Mapping[str, Cell | None]) -> Table | None:
 def bars(
     title: str,
     words: str,
-    groups: Sequence[str],
-    series: Mapping[str, Sequence[float]],
+    series: Mapping[str, Mapping[str, float]],
     label: str,
     nothing: str = "No noise was drawn.",
 ) -> Figure | str:
-    """Bars of a panel, with words on what they are; or `nothing`, where there are none."""
+    """Bars by group, one for each of some series of figures of the same groups, with words on what
+    they are; or `nothing`, where there are none.
+    """
+    groups = [group.replace("_", " ") for group in next(iter(series.values()), ())]
     if not groups:
         return nothing
-    shown = [group.replace("_", " ") for group in groups]
-    return Figure(bar_chart(shown, series, title=title, value_label=label), words)
+    values = {name: list(figures.values()) for name, figures in series.items()}
+    return Figure(
+        bar_chart(groups, values, title=title, value_label=label), " ".join(words.split())
+    )
 
 
 @cache
@@ -106,7 +96,6 @@ def _templates() -> Environment:
         "values": values,
         "bars": bars,
         "details": lambda summary, *blocks: Details(summary, blocks),
-        "link": Link,
     }
     shown: dict[str, Callable[[Any], str]] = {
         "epsilon": shown_epsilon,

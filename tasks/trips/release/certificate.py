@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 
-from ...pages.document import Table
+from ...pages.document import Block, Table
 from ...pages.numbers import shown_delta, shown_epsilon
 from ...pages.template import parts_of, table
 from ...products.budget import Cost
@@ -54,12 +54,6 @@ def facts_of(
     )
 
 
-def method_of(plan: Plan) -> str:
-    """How a mechanism makes its counts, as a clause."""
-    _, _, (section,) = parts_of("trips/templates/method.md.j2", own=plan)
-    return str(section.blocks[0])
-
-
 def cost_table(settings: TripsSettings, plan: Plan) -> Table:
     """Loss and epsilon, natively and composed."""
     cost = Cost(universe_plan(plan, settings.report_delta))
@@ -73,17 +67,18 @@ def cost_table(settings: TripsSettings, plan: Plan) -> Table:
     return Table.of([row])
 
 
-def conversion_sentence(settings: TripsSettings) -> tuple[str, ...]:
+def conversion_sentence(settings: TripsSettings) -> tuple[Block, ...]:
     """What the tight conversion of epsilon and delta would allow, where the simple one was used."""
-    rho, other = settings.rho, settings.other_rho
-    if rho is None or other is None:
-        return ()
-    less = 1 - math.sqrt(rho / other)
-    return (
-        f"The tight conversion allows rho {float(other):.4g} instead of {float(rho):.4g} "
-        f"at the same epsilon and delta, with {100 * less:.0f} % less noise: "
-        "privacy.conversion = 'tight'.",
+    _, _, (section,) = parts_of(
+        "trips/templates/conversion.md.j2", settings=settings, less=noise_saved(settings)
     )
+    return section.blocks
+
+
+def noise_saved(settings: TripsSettings) -> str | None:
+    """By how many percent the tight conversion would make the noise smaller."""
+    rho, other = settings.rho, settings.other_rho
+    return f"{100 * (1 - math.sqrt(rho / other)):.0f}" if rho and other else None
 
 
 def delta_warning(settings: TripsSettings, n_trips: int | None) -> str | None:

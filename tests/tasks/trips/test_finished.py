@@ -262,8 +262,7 @@ def test_margins_against_epsilon_are_those_of_the_noise(
         return draw(series, **words)
 
     monkeypatch.setattr(reports, "line_chart", seen)
-    section = reports._by_epsilon(settings, plan)
-    assert section is not None and section.title == "Error against epsilon"
+    assert reports._by_epsilon(settings, plan) is not None
     assert list(drawn) == ["level 1", "level 3", "level 4"]
     for level in (1, 3, 4):
         epsilons, margins = drawn[f"level {level}"]
@@ -282,7 +281,8 @@ def test_margins_against_epsilon_are_those_of_the_noise(
 def test_the_front_page_shows_the_budget_of_every_level(finished: Finished) -> None:
     for case, words in (("inftda", "Part of the loss"), ("stability", "All of the loss")):
         run, settings = finished(*MECHANISMS[case])
-        budget = reports._budget(plan_of(run, settings))
+        front = document_of(run, settings).front
+        (budget,) = [panel for panel in front.panels if panel.title == "The budget"]
         said = [block if isinstance(block, str) else block.caption for block in budget.blocks]
         assert said[0].startswith(words)
 
@@ -323,11 +323,11 @@ def test_a_summary_has_rows_cost_and_what_is_false(finished: Finished) -> None:
     assert str(first).startswith(f"inftda: {n_rows} rows; epsilon ")
     assert "at delta 1e-6" in str(first) and f"of {n_rows} released cells" in str(second)
     assert cautions == []
-    facts, plan = TRIPS.words.certificate(run, settings), TRIPS.plan_of(run, settings)
+    facts, plan = TRIPS.facts(run, settings), TRIPS.plan_of(run, settings)
     total = trips()["n"].sum()
     assert [exact.subject for exact in plan.exact] == ["areas", "number of trips"]
     assert f"there are {total:,} in all" in plan.exact[1].fact
-    assert not facts.warnings
+    assert facts.context["warning"] is None
 
 
 def test_a_delta_that_rules_nothing_out_is_told(finished: Finished) -> None:
@@ -517,8 +517,7 @@ def test_a_certificate_tells_levels_noise_and_what_another_conversion_allows(
     finished: Finished,
 ) -> None:
     run, settings = finished()
-    (levels,) = TRIPS.words.certificate(run, settings).sections
-    (table,) = tables(levels)
+    table = TRIPS.facts(run, settings).context["levels"]
     plan = plan_of(run, settings)
     assert table.rows == tuple((level, plan.tree.level_name(level)) for level in range(5))
     table = noise_table(universe_plan(plan))

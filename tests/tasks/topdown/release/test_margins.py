@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from spineflow.tasks.pages.document import Document, to_html
+from spineflow.tasks.pages.template import parts_of
 from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.settings_files import load_settings
@@ -38,7 +39,7 @@ from spineflow.tasks.topdown.release.margins import (
     write_margins,
     write_piece,
 )
-from spineflow.tasks.topdown.release.report import margin_section
+from spineflow.tasks.topdown.release.report import margin_tables
 from spineflow.tasks.topdown.release.tabulations.levels import SUMMARY_LEVELS
 from spineflow.tasks.topdown.release.tabulations.run import tables_of_run
 from spineflow.tasks.topdown.settings import TopdownSettings
@@ -174,7 +175,8 @@ def test_the_report_says_where_the_release_lies(released):
     released_total = classes.groupby(["attribute", "class"])["released"].sum()
     blocks = pd.read_parquet(run.unchecked_release / "tables" / "750_block.parquet")["P0010001"]
     assert released_total["votingage", 10] == blocks[blocks.between(10, 99)].sum()
-    section = margin_section("persons", summary)
+    margins = {"persons": margin_tables(summary)}
+    _, _, (_, section) = parts_of("topdown/templates/margins.md.j2", margins=margins)
     page = to_html(Document("Report", (), (section,)))
     assert "Margins of persons" in page and "10 to 99" in page
     assert read_margin_summary(run, "cats") is None
