@@ -16,6 +16,7 @@ import pytest
 from spineflow.tasks.pages.document import Document, Section, Table
 from spineflow.tasks.products.budget import noise_table
 from spineflow.tasks.products.comparison import read_errors
+from spineflow.tasks.products.product import Accuracy, Words
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.trips.checks.accuracy import ACCURACY, facts_of_run
@@ -164,8 +165,7 @@ def test_measurement_files_are_those_that_are_there(finished: Finished) -> None:
 def test_a_run_is_charged_for_its_rho(finished: Finished) -> None:
     """Simple conversion: epsilon = rho + 2 sqrt(rho log(1 / delta)), with epsilon 2, delta 1e-6."""
     run, settings = finished()
-    charge = TRIPS.plan_of(run, settings)
-    assert charge is not None
+    charge = TRIPS.plan(settings, run)
     (draw,) = charge.universes
     rho = float(draw.guarantee.parameter)
     assert rho + 2 * math.sqrt(rho * 6 * math.log(10)) == pytest.approx(2, rel=1e-3)
@@ -345,8 +345,8 @@ def test_a_delta_that_rules_nothing_out_is_told(finished: Finished) -> None:
 
 def test_the_noise_of_every_level_is_shown_once_the_plan_is_made(finished: Finished) -> None:
     run, settings = finished()
-    assert list(TRIPS.shown(run, settings, [])) == []
-    (shown,) = TRIPS.shown(run, settings, ["ledger"])
+    assert list(TRIPS.words.shown(run, settings, [])) == []
+    (shown,) = TRIPS.words.shown(run, settings, ["ledger"])
     assert shown.key == "noise-trips"
     assert [row[2] for row in shown.content.rows] == [3, 9, 24, 64]
     assert [row[3] for row in shown.content.rows] == ["1/4"] * 4
@@ -416,7 +416,7 @@ def test_runs_are_compared_by_their_errors_beside_each_other(
     leaves_file(first).unlink()
     with pytest.raises(InputRefused, match="has no figures of its accuracy any more"):
         TRIPS.write_comparison(runs)
-    nothing = replace(TRIPS, figures=None)
+    nothing = replace(TRIPS, accuracy=Accuracy())
     with pytest.raises(InputRefused, match="There are no figures of trips"):
         nothing.compared(*runs[1])
     with pytest.raises(InputRefused, match="Runs of trips cannot be compared"):
@@ -432,7 +432,7 @@ def test_a_report_shows_errors_of_public_input_alone(finished: Finished, tmp_pat
     )
     assert "<h2>Accuracy</h2>" not in TRIPS.report(own, hidden).read_text(encoding="utf-8")
     before = own.report.stat().st_mtime_ns
-    assert replace(TRIPS, document=None, plan=None).report(own, settings) == own.report
+    assert replace(TRIPS, words=Words(), plan=None).report(own, settings) == own.report
     assert own.report.stat().st_mtime_ns == before
 
 
@@ -524,7 +524,7 @@ def test_a_certificate_tells_levels_noise_and_what_another_conversion_allows(
     assert [row[3] for row in table.rows] == ["1/4"] * 4
     rho, other = settings.rho, settings.other_rho
     assert rho is not None and other is not None and other > rho
-    (sentence,) = conversion_sentence(settings, plan)
+    (sentence,) = conversion_sentence(settings)
     assert f"with {100 * (1 - math.sqrt(rho / other)):.0f} % less noise" in sentence
     quiet, own = finished("privacy.infinite=true")
     table = noise_table(universe_plan(plan_of(quiet, own)))
