@@ -48,7 +48,7 @@ from .ingest.ingest import check_input_of, parameters_of, run_parameters, run_sp
 from .ingest.inputs import AcceptedGroups, read_blocks
 from .ingest.target_counts import target_counts, write_target_counts
 from .measurement import households as measured_households
-from .measurement.charge import plan_of_run
+from .measurement.charge import measurement_files, plan_of_run
 from .paths import measured_folder, truth_files
 from .postprocess.redundant import redundant_spending, redundant_spending_of_run
 from .release import files, household_budget, household_files, household_report
@@ -212,6 +212,7 @@ DETAILED_GROUPS: Product = Product(
         figures=Figures(KEYS, FIGURES, facts_of_run),
         write_truth=write_targets,
     ),
+    measurement_files,
 )
 
 
@@ -286,6 +287,7 @@ DETAILED_HOUSEHOLDS: Product = Product(
         truth_files,
         figures=Figures(HOUSEHOLD_KEYS, HOUSEHOLD_FIGURES, facts_of_households),
     ),
+    measured_households.measurement_files,
 )
 
 

@@ -58,7 +58,6 @@ class Plan:
 
     costs : of each part that is told apart, between the neighbours of the statement.
     curves : the privacy curves of the parts; None where nothing is guaranteed.
-    files : those of noisy answers, there yet or not; None for one of each measured level.
     coverage : the probability of margins that targets are given.
     split : a sentence on the budget, and its split, that meets several margins by the names of
         levels; None where there is none.
@@ -73,7 +72,6 @@ class Plan:
     counts: tuple[str, ...] = ()
     costs: tuple[Cost, ...] = ()
     curves: Callable[[], Curves | None] = lambda: None
-    files: Callable[[], Sequence[Path]] | None = None
     coverage: Fraction = COVERAGE
     split: Callable[[Mapping[str, int]], str | None] = lambda wanted: None
 
@@ -121,13 +119,6 @@ class Plan:
             inputs=digests_by_name(run, files),
             counts=tuple(path.relative_to(run.root).as_posix() for path in counts),
         )
-
-    def measurement_files(self, run: RunDirectory) -> Sequence[Path]:
-        """All files of noisy answers of a run, there yet or not."""
-        if self.files is not None:
-            return self.files()
-        files = [run.dpqueries(u.universe, own.level) for u in self.universes for own in u.measured]
-        return list(dict.fromkeys(files))
 
     def protected(self, number: int) -> tuple[str, ...]:
         """Whose records the guarantee of a universe protects, as sentences."""

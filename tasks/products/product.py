@@ -149,14 +149,15 @@ class Product:
     A settings file becomes an instance of `settings`, whose PRODUCT is the product's name. The
     stages of a run stand in the product's module of `flows/`: ingest first, which writes what is
     public and what is confidential in folders of their own; then the charge, before any noise is
-    drawn; measurement, estimation, the tables; and the steps of `release.steps`, which check,
+    drawn; measurement, estimation, the tables; and the steps of `steps`, which check,
     release and report.
 
     `plan` maps settings, and a run once its input is read, to what is measured and guaranteed;
     without a run it is the plan by settings and public files alone, whose costs `budget` shows. All
     that follows from it stands in the rooms beside this module. A product without a plan measures
     nothing itself: a search, or several products in one run (`ProductSettings.parts`), whose parts
-    are charged, checked and reported by their own runs.
+    are charged, checked and reported by their own runs. `measured` are all files of noisy answers,
+    there yet or not, where these are not one for each measured level.
     """
 
     settings: type[ProductSettings]
@@ -165,6 +166,7 @@ class Product:
     checks: Checks | None = None
     words: Words = Words()
     accuracy: Accuracy = Accuracy()
+    measured: Callable[[RunDirectory, Any], Sequence[Path]] | None = None
 
     @property
     def name(self) -> str:
@@ -241,9 +243,11 @@ class Product:
 
     def measurement_files(self, run: RunDirectory, settings: ProductSettings) -> Sequence[Path]:
         """All files of noisy answers, there yet or not; by default one for each measured level."""
-        if self.plan is None:
-            return ()
-        return self.plan(settings, run).measurement_files(run)
+        if self.measured is not None or self.plan is None:
+            return () if self.measured is None else self.measured(run, settings)
+        universes = self.plan_of(run, settings).universes
+        files = [run.dpqueries(u.universe, own.level) for u in universes for own in u.measured]
+        return list(dict.fromkeys(files))
 
     def charge_run(self, run: RunDirectory, settings: ProductSettings) -> None:
         """Write the plan of a run, check it by independent code, and enter it in the ledger.
@@ -276,7 +280,7 @@ class Product:
                 inputs=digests_to_charge(run, settings),
                 decided_by=[*deciding, file],
                 truth=[run.root / name for name in plan.counts],
-                files=plan.measurement_files(run),
+                files=self.measurement_files(run, settings),
             )
 
     def check_run(self, run: RunDirectory, settings: ProductSettings) -> tuple[Outcome, ...]:

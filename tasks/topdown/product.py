@@ -14,6 +14,7 @@ from .checks.pieces import outcomes_of_pieces
 from .estimation.largest_solve import largest_solve, refuse_settings, size_in_words
 from .fits import fits, fits_measurements, plan_of_estimate, plan_within_memory, refuse_estimate
 from .ingest.ingest import check_with_notes
+from .measurement.charge import measurement_files
 from .published.settings import EstimateSettings
 from .release.certificate import facts_of, facts_of_run
 from .settings import TopdownSettings
@@ -48,6 +49,7 @@ TOPDOWN: Product = Product(
         shown=shown,
     ),
     Accuracy(read_errors, in_brief=errors_of_totals, compare=write_comparison),
+    measurement_files,
 )
 
 

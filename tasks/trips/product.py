@@ -20,7 +20,7 @@ from .checks.expected import settings_of_release
 from .ingest.files import plan_of as tree_plan_of
 from .ingest.files import read_tree
 from .ingest.ingest import AcceptedTrips, check_input, refuse_delta_of
-from .measurement.charge import plan_of
+from .measurement.charge import measurement_files, plan_of
 from .paths import leaves_file
 from .release.certificate import (
     conversion_sentence,
@@ -89,4 +89,5 @@ TRIPS: Product = Product(
         figures=Figures(KEYS, FIGURES, facts_of_run),
         of_release=settings_of_release,
     ),
+    measurement_files,
 )

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from fractions import Fraction
-from functools import partial
 from pathlib import Path
 
 from ...ledger.plan import UniversePlan
@@ -66,8 +65,7 @@ def plan_of_run(run: RunDirectory, settings: DetailedGroupsSettings) -> Plan:
     curve = curve_of_change(parameters, specification)
     drawn = replace(universe_plan(parameters, measures=tuple(measures)), curve=curve)
     statement = statement_of(settings, parameters)
-    files = partial(measurement_files, run, settings)
-    return plan_for(run, settings, [drawn], statement, exact_of(settings), *invariants, files=files)
+    return plan_for(run, settings, [drawn], statement, exact_of(settings), *invariants)
 
 
 def plan_for(
@@ -77,11 +75,10 @@ def plan_for(
     statement: Statement,
     exact: Iterable[ExactFact],
     *further: Path,
-    files: Callable[[], Sequence[Path]],
 ) -> Plan:
     """A plan that a run's geography, shards, parameters and `further` decide."""
     parameters = [path for path in parameters_folder(run).rglob("*") if path.is_file()]
-    plan = Plan.of(settings, (), statement, exact, universes, files=files)
+    plan = Plan.of(settings, (), statement, exact, universes)
     deciding = [geography_file(run), shards_file(run), *parameters, *further]
     return plan.decided_by(run, deciding, truth_files(run))
 

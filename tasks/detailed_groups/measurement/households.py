@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -95,9 +94,7 @@ def plan_of_run(run: RunDirectory, settings: DetailedHouseholdsSettings) -> Plan
         drawn = tabulation_plan(parameters, name, tuple(measures))
         universes.append(replace(drawn, curve=curve_of_change(own, specification)))
     statement = statement_of(settings, parameters)
-    files = partial(measurement_files, run, settings)
-    totals = group_totals_file(run)
-    return plan_for(run, settings, universes, statement, EXACT, totals, files=files)
+    return plan_for(run, settings, universes, statement, EXACT, group_totals_file(run))
 
 
 def measure_once(

@@ -7,7 +7,6 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -75,14 +74,12 @@ def plan_of_run(run: RunDirectory, settings: TopdownSettings) -> Plan:
         check_cuts_of_spine(spine, shards_of(run, universe), universe)
         refuse_larger_epsilon(settings, universe, spine)
         universes.append(universe_plan_of(budget, settings.schema_of(universe), spine))
-    plan = public_plan(settings, universes, files=partial(measurement_files, run, settings))
+    plan = public_plan(settings, universes)
     counts = [run.histogram(universe) for universe in settings.run.universes]
     return plan.decided_by(run, deciding_files(run, settings), counts)
 
 
-def public_plan(
-    settings: TopdownSettings, universes: Sequence[UniversePlan] | None = None, **further: Any
-) -> Plan:
+def public_plan(settings: TopdownSettings, universes: Sequence[UniversePlan] | None = None) -> Plan:
     """The plan by settings alone, where no geounit is bypassed; `universes` are those of spines."""
     return Plan.of(
         settings,
@@ -91,7 +88,6 @@ def public_plan(
         exact_of(settings),
         universes,
         curves=partial(curves_of_run, settings),
-        **further,
     )
 
 

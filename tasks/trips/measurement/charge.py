@@ -47,7 +47,6 @@ def plan_of(settings: TripsSettings, run: RunDirectory | None = None) -> Plan:
         exact_of(own, None if run is None else read_tree(run).total),
         question="" if own.budget is None else question,
         split=partial(needed_split, own),
-        files=None if run is None else partial(measurement_files, run, own),
     )
     if run is None:
         return plan
@@ -55,14 +54,14 @@ def plan_of(settings: TripsSettings, run: RunDirectory | None = None) -> Plan:
     return plan.decided_by(run, deciding, [leaves_file(run)])
 
 
-def measurement_files(run: RunDirectory, plan: TreePlan) -> list[Path]:
+def measurement_files(run: RunDirectory, settings: TripsSettings) -> list[Path]:
     """The cuts of all levels, and the files of noisy counts of those that have been cut.
 
     Of a level that has not been cut, whatever stands there already: it is nothing that the run has
     measured, and must not be taken for that once the level is cut.
     """
     files = []
-    for level in plan.levels:
+    for level in tree_plan_of(run, settings).levels:
         files.append(cuts_file(run, level))
         if files[-1].exists():
             shards = read_cuts(run, level).shards
