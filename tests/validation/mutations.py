@@ -139,4 +139,4 @@ def wanted_by(place: Place) -> str:
 def write_unlike(own: Product, run: RunDirectory, other: ProductSettings) -> None:
     """Write a plan that agrees with itself and with the files, but is of other settings."""
     assert own.plan is not None
-    write_plan(run, own.plan(run, other))
+    write_plan(run, own.plan(other, run))

@@ -124,7 +124,9 @@ def test_the_check_of_the_input_says_so_before_a_run(finished, monkeypatch):
         (1, "made without them; there are no intervals either, which would take "),
     ):
         monkeypatch.setattr(sizes, "memory_of_machine", lambda memory=memory: memory)
-        cautions = [one for one in TOPDOWN.fits(settings, accepted) if isinstance(one, Caution)]
+        cautions = [
+            one for one in TOPDOWN.rules.fits(settings, accepted) if isinstance(one, Caution)
+        ]
         (told,) = [str(one) for one in cautions if "margins" in str(one)]
         assert told.startswith("tables of people have no margins: ") and words in told
 
