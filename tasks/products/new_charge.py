@@ -13,6 +13,7 @@ from ..ledger.store import ledger_at, open_ledger, reading
 from ..pages.numbers import shown_rho
 from ..runs.errors import BudgetRefused
 from ..runs.settings import ProductSettings
+from .plan import charged_for
 from .product import Product
 from .registry import product as product_named
 
@@ -70,14 +71,5 @@ def _reasons(asked: Product, settings: ProductSettings) -> Iterator[str]:
     """Of each universe that is charged more than the rho of one record: for which change."""
     for own in settings.parts.values():
         yield from _reasons(product_named(own.PRODUCT), own)
-    if asked.plan is None:
-        return
-    plan = asked.plan(settings, None)
-    for number, universe in enumerate(plan.universes):
-        charged, change = universe.promised.bounded_rho, plan.statement.change
-        if charged != universe.promised.own_rho:
-            why = change[number] if len(change) == len(plan.universes) else " ".join(change)
-            yield (
-                f"{universe.universe}: the ledger is charged rho {shown_rho(charged)}, that of the "
-                f"largest change. {why}"
-            )
+    if asked.plan is not None:
+        yield from charged_for(asked.plan(settings, None))

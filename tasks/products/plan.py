@@ -20,6 +20,7 @@ from ..ledger.accounting import PURE_DP, UNBOUNDED, UNBOUNDED_OF_SEVERAL, ZCDP, 
 from ..ledger.plan import Measure, UniversePlan
 from ..noise.draws import Noise
 from ..noise.margins import COVERAGE, loss_for_margin
+from ..pages.numbers import shown_rho
 from ..runs.charged_files import digests_by_name
 from ..runs.directory import RunDirectory
 from ..runs.errors import BudgetRefused, InputRefused, refused
@@ -276,6 +277,20 @@ def _universe_of(content: Mapping[str, Any], measures: Iterable[Mapping[str, Any
         tuple(map(_measure_of, measures)),
         Fraction(content["epsilon_delta"]),
     )
+
+
+def charged_for(plan: Plan) -> Iterator[str]:
+    """Of each universe that is charged more than the rho of one record: for which change."""
+    for number, universe in enumerate(plan.universes):
+        if universe.guarantee is None:
+            continue
+        charged, change = universe.guarantee.bounded_rho, plan.statement.change
+        if charged != universe.guarantee.own_rho:
+            why = change[number] if len(change) == len(plan.universes) else " ".join(change)
+            yield (
+                f"{universe.universe}: the ledger is charged rho {shown_rho(charged)}, that of the "
+                f"largest change. {why}"
+            )
 
 
 def needed(plan: Plan, wanted: Mapping[str, int]) -> Iterator[str]:

@@ -209,10 +209,12 @@ class Product:
     def costs_in_words(self, settings: ProductSettings) -> Iterable[Block | Section]:
         """The costs for people: a line and tables for each universe, and words of the product."""
         from .budget import costs_in_words
+        from .plan import charged_for
 
         if self.plan is not None:
             plan = self.plan(settings, None)
             yield from costs_in_words(plan.costs)
+            yield from charged_for(plan)
             yield from self.words.budget(settings, plan)
 
     def curves(self, settings: ProductSettings) -> Curves | None:
