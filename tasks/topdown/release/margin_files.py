@@ -28,9 +28,8 @@ from ..intervals.areas import BlockAreas
 from ..intervals.intervals import CellAnswers, PublishedCells
 from ..intervals.run_posterior import RunPosterior
 from ..settings import TopdownSettings
-from .declared_files import LABELLED, TABLES, TableAnswers
 from .tabulations.levels import SummaryLevel, entities_of, variable_matrix, variables_of
-from .tabulations.tables import entity_columns, text_form
+from .tabulations.tables import LABELLED, TABLES, TableAnswers, entity_columns, text_form
 
 MARGIN_LEVEL = 0.9
 """Probability with which a margin's interval holds the truth, as usual for margins of error."""
