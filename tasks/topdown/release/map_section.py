@@ -34,9 +34,8 @@ from ...tables.geometry import read_layers
 from ..measurement.public_answers import area_counts
 from ..paths import geography_file
 from ..settings import TopdownSettings
-from .margin_files import LOWER, MARGIN_LEVEL, SUFFIX, UPPER
 from .tabulations.levels import SUMMARY_LEVELS, entities_of
-from .tabulations.run import tabulated_universes
+from .tabulations.run import LOWER, MARGIN_LEVEL, SUFFIX, UPPER, tabulated_universes
 from .tabulations.tables import TABLES
 
 OFF_SPINE = frozenset(("060", "160", "280"))
