@@ -20,7 +20,7 @@ from spineflow.tasks.census.cef_tables import check_inputs
 from spineflow.tasks.census.invariants import inhabitable
 from spineflow.tasks.census.partitions import check_whole
 from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.tables import mapped, readers
+from spineflow.tasks.tables import columns, readers
 from spineflow.tasks.tables.findings import write_findings
 from spineflow.tasks.topdown.ingest.generate import generate_county
 from spineflow.validation.outcome import Outcome
@@ -441,9 +441,9 @@ def test_batches_do_not_matter(mafid, tables, monkeypatch):
         table["MAFID"] = table["MAFID"].map(mafid.format)
     whole = check(tables).accepted()
     monkeypatch.setattr(readers, "_BATCH_ROWS", 97)
-    monkeypatch.setattr(mapped, "MOST_BYTES", 100)
-    monkeypatch.setattr(mapped, "_SORTED_AT_ONCE", 70)
-    monkeypatch.setattr(mapped, "_SAMPLE", 40)
+    monkeypatch.setattr(columns, "MOST_BYTES", 100)
+    monkeypatch.setattr(columns, "_SORTED_AT_ONCE", 70)
+    monkeypatch.setattr(columns, "_SAMPLE", 40)
     monkeypatch.setattr(histograms, "_FEWEST_HELD", 60)
     monkeypatch.setattr(histograms, "_MOST_ENTRIES", 80)
     monkeypatch.setattr(cef_tables, "_UNITS_AT_ONCE", 50)
