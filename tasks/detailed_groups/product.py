@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pyarrow import parquet
 
-from ...validation.detailed_groups.households import run_household_checks
+from ...validation.detailed_groups.privacy_loss import check_privacy
 from ...validation.detailed_groups.run_checks import run_checks
 from ..ledger.plan import UniversePlan
 from ..pages.document import Block, Section, Table
@@ -42,7 +42,6 @@ from .checks.accuracy import (
     write_accuracy,
     write_household_accuracy,
 )
-from .checks.expected import expected_run, expected_runs
 from .ingest import household_ingest
 from .ingest.ingest import check_input_of, parameters_of, run_parameters, run_specification
 from .ingest.inputs import AcceptedGroups, read_blocks
@@ -190,11 +189,7 @@ DETAILED_GROUPS: Product = Product(
     DetailedGroupsSettings,
     plan_of,
     Rules(check_input_of, fits, refuse_settings),
-    Checks(
-        lambda run, settings: run_checks(
-            run.root, expected_run(run, settings), run.unchecked_release
-        )
-    ),
+    Checks(lambda run, settings: run_checks(run.root, run.unchecked_release), check_privacy),
     Words(
         budget=words_on_costs,
         notes=redundant_spending_of_run,
@@ -270,11 +265,7 @@ DETAILED_HOUSEHOLDS: Product = Product(
     DetailedHouseholdsSettings,
     household_plan_of,
     Rules(household_ingest.check_input_of, refuse=household_budget.refuse_settings),
-    Checks(
-        lambda run, settings: run_household_checks(
-            run.root, expected_runs(run, settings), run.unchecked_release
-        )
-    ),
+    Checks(lambda run, settings: run_checks(run.root, run.unchecked_release), check_privacy),
     Words(
         budget=words_on_household_costs,
         certificate=household_report.facts_of_run,

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
 
+from ...census.influence import Norms
 from ...census.schema import Schema
-from ...census.sensitivity import Norms
 from ...ledger.accounting import (
     BOUNDED,
     ONE_OF_SEVERAL,
