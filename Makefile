@@ -78,7 +78,6 @@ soak: $(TESTED)
 	SPINEFLOW_SOAK=1 $(PYTEST) -m soak
 	$(BIN)/python -m tests.flows.faults
 	$(BIN)/python -m tests.flows.outages
-	$(BIN)/python -m tests.flows.random_faults
 	$(MAKE) newest pythons
 
 # What can be said of the sources without running them.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +14,6 @@ from spineflow.tasks.runs.settings_files import frozen_settings
 from spineflow.tasks.topdown.ingest.generate import generate_county
 from spineflow.tasks.topdown.intervals.run_posterior import RunLevels
 from spineflow.tasks.topdown.product import TOPDOWN
-from spineflow.tasks.topdown.published.export import export_measurements
 from spineflow.tasks.topdown.release import margins
 from spineflow.tasks.topdown.release.margins import universes_without_margins
 from spineflow.tasks.topdown.settings import TopdownSettings
@@ -87,41 +85,10 @@ def test_they_are_not_where_units_are_estimated_apart(finished) -> None:
     assert is_impossible.any()
 
 
-def test_persons_are_the_same_and_so_are_occupied_units_of_the_county(finished) -> None:
-    apart, coherent = finished["apart"], finished["coherent"]
-    names = [run.release / "mdf_persons.parquet" for run in (apart, coherent)]
-    pd.testing.assert_frame_equal(*map(pd.read_parquet, names))
-    assert blocks(apart)["occupied"].sum() == blocks(coherent)["occupied"].sum()
-
-
 def test_without_noise_the_truth_is_released(finished) -> None:
     for name in ("mdf_persons.parquet", "mdf_units.parquet"):
         files = [finished[run].release / name for run in ("truth", "true apart")]
         pd.testing.assert_frame_equal(*map(pd.read_parquet, files))
-
-
-def test_the_check_is_among_those_of_coherent_runs_alone(finished) -> None:
-    names = {}
-    for name, run in finished.items():
-        told = json.loads((run.root / "validation/checks.json").read_text())
-        assert told["passed"]
-        names[name] = {check["name"] for check in told["checks"]}
-    assert "released_universes_agree" in names["coherent"]
-    assert "released_universes_agree" not in names["apart"]
-
-
-def test_measurements_are_exported_as_those_of_any_run(finished, tmp_path) -> None:
-    files = {}
-    for name in ("apart", "coherent"):
-        run = finished[name]
-        settings = frozen_settings(TopdownSettings, run.settings)
-        export_measurements(run, settings, tmp_path / name)
-        folder = tmp_path / name
-        found = {str(path.relative_to(folder)): path for path in folder.rglob("*.parquet")}
-        files[name] = {path: pd.read_parquet(file) for path, file in found.items()}
-    assert files["apart"].keys() == files["coherent"].keys()
-    for path, frame in files["apart"].items():
-        pd.testing.assert_frame_equal(frame, files["coherent"][path])
 
 
 def test_intervals_take_no_limits_of_released_persons_for_facts(finished) -> None:

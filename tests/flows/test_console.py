@@ -7,10 +7,8 @@ from pathlib import Path
 
 import pytest
 from spineflow.flows import progress
-from spineflow.flows.console import as_typed, print_block, shown_progress
+from spineflow.flows.console import as_typed, shown_progress
 from spineflow.flows.kernels import ANNOUNCEMENT
-from spineflow.tasks.pages.document import Section, Table
-from spineflow.tasks.products.product import Caution
 
 
 def test_the_next_command_is_written_as_it_must_be_typed(
@@ -56,13 +54,3 @@ def test_a_terminal_has_a_bar_for_every_stage(
     last = shown.err[shown.err.rindex("starting Prefect") :]
     assert "1/1" in last
     assert shown.out == ""
-
-
-def test_blocks_are_printed_as_they_are_meant(capsys: pytest.CaptureFixture[str]) -> None:
-    table = Table(("level", "error"), (("tract", 1 / 3), ("county", 12)))
-    print_block(Section("Errors", ("in brief", table, Caution("of few"))))
-    print_block("the end")
-    shown = capsys.readouterr()
-    assert shown.err == "warning: of few\n"
-    assert "Errors: in brief" in shown.out and shown.out.endswith("the end\n")
-    assert "0.333333" in shown.out and "│ county │ 12 " in shown.out

@@ -39,6 +39,7 @@ def country(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.usefixtures("uncompared")
+@pytest.mark.soak(6)
 def test_a_file_with_a_design_is_designed_checked_and_run(
     country: Path, tmp_path: Path, capsys
 ) -> None:

@@ -50,13 +50,6 @@ def test_other_errors_become_one_sentence(
     assert (tmp_path / "confidential").stat().st_mode & 0o777 == 0o700
 
 
-def test_the_server_is_named_by_its_setting(tmp_path: Path) -> None:
-    with temporary_settings({PREFECT_API_URL: f"http://{SECRET}/api"}):
-        public = explained(httpx.ConnectError("x"), str(tmp_path), THREADS)
-    assert "The Prefect server (PREFECT_API_URL) does not answer" in str(public)
-    assert SECRET not in str(public)
-
-
 def test_a_home_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     """As where its disk is full: a command's own server keeps its database there."""
     home = tmp_path / "home"

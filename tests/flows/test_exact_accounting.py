@@ -21,7 +21,7 @@ from spineflow.tasks.topdown.workload.exact_loss import exact_curve, paths_of
 
 from tests.flows.in_process import judged_once, uncompared
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.soak(6)
 
 
 def test_the_rho_of_an_epsilon_is_frozen_charged_and_certified(

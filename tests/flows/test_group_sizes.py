@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pandas as pd
 import pytest
 from spineflow.flows import running
-from spineflow.flows.cli import main
 from spineflow.flows.running import prepare
 from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
 from spineflow.tasks.group_sizes.product import GROUP_SIZES as PRODUCT
@@ -68,13 +66,3 @@ def test_gaussian_noise_and_public_numbers_by_state(tmp_path: Path) -> None:
     assert "The number of groups in every state is public" in report
     spent = summary(open_ledger(tmp_path / "ledger.db"))["datasets"]["census-like"]
     assert spent["rho"] == "2"
-
-
-def test_the_budget_has_the_scale_of_every_level(tmp_path: Path, capsys) -> None:
-    file = generated(tmp_path)
-    assert main(["budget", "group-sizes", str(file)]) == 0
-    told = capsys.readouterr().out
-    assert "cumulative_dp, proven calibration" in told and "epsilon 1, exactly" in told
-    assert main(["budget", "group-sizes", str(file), "--json"]) == 0
-    cost = json.loads(capsys.readouterr().out)["groups"]
-    assert [query["scale"] for query in cost["queries"]] == ["3", "3", "3"]

@@ -174,11 +174,6 @@ def test_a_run_goes_on_when_nobody_reads_what_it_says(
         assert main(["resume", str(tmp_path / "none")]) == 2, "the code of a refusal stays"
 
 
-def test_a_command_needs_no_output(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stdout", None)
-    assert main(["completion", "bash"]) == 0
-
-
 def test_records_become_objects(capsys: pytest.CaptureFixture[str]) -> None:
     with logged(JSON):
         LOGGER.warning("nothing caps what is spent")
@@ -188,15 +183,6 @@ def test_records_become_objects(capsys: pytest.CaptureFixture[str]) -> None:
     assert [line["level"] for line in lines] == ["WARNING", "ERROR", "INFO"]
     assert lines[0]["message"] == "nothing caps what is spent"
     assert all(datetime.fromisoformat(line["time"]).tzinfo == UTC for line in lines)
-
-
-def test_lines_begin_with_their_kind(capsys: pytest.CaptureFixture[str]) -> None:
-    with logged(TEXT):
-        LOGGER.warning("nothing caps what is spent")
-        LOGGER.error("refused.")
-        LOGGER.info("a file was made again.")
-    kinds = [line.partition(":")[0] for line in capsys.readouterr().err.splitlines()]
-    assert kinds == ["warning", "spineflow", "note"]
 
 
 def test_off_a_terminal_every_stage_that_has_ended_is_a_line_with_its_time(

@@ -109,19 +109,6 @@ def test_finished_release_outlives_new_code_and_new_input(
     assert run.read_manifest()["status"] == "complete"
 
 
-@pytest.mark.usefixtures("in_process")
-def test_intervals_need_no_confidential_file(finished_run, tmp_path: Path, capsys) -> None:
-    run = RunDirectory(tmp_path / "run")
-    shutil.copytree(finished_run("topdown").run.root, run.root)
-    shutil.rmtree(run.confidential)
-    assert main(["intervals", str(run.root), "--query", "total", "--geolevel", "Tract"]) == 0
-    file = run.root / "intervals" / "persons" / "Tract.parquet"
-    assert file.exists()
-    said = capsys.readouterr()
-    assert " combining what was measured of persons: estimates and covariances" in said.err
-    assert said.out.startswith(f"{file}: ")
-
-
 @pytest.mark.soak(5)
 @pytest.mark.usefixtures("prefect_server")
 def test_much_that_was_made_before_is_found_without_tasks(
@@ -240,24 +227,3 @@ def test_pure_differential_privacy_runs(small_county: Path, tmp_path: Path) -> N
     assert json.loads((run.checks / "checks.json").read_text())["passed"]
     spent = summary(open_ledger(tmp_path / "ledger.db", must_exist=True))
     assert spent["datasets"]["county"]["rho"] == str(8**2 // 2 + 2**2 // 2)
-
-
-@pytest.mark.usefixtures("in_process", "uncompared")
-def test_schema_without_group_quarters(small_county: Path, tmp_path: Path) -> None:
-    shares = {"total": "1/4", "votingage": "1/4", "votingage * hispanic": "1/2"}
-    geolevels = ("US", "State", "County", "Tract", "Block_Group", "Block")
-    passes = {"least_squares": [["all"]], "rounder": [["total", "votingage", "detailed"]]}
-    settings = write_settings(
-        tmp_path,
-        small_county,
-        run={"universes": ["persons"]},
-        **{f"budget.persons.queries.{name}": shares for name in geolevels},
-        **{
-            "workload.persons": {"attributes": ["votingage", "hispanic"]},
-            "workload.persons.passes.other": passes,
-        },
-    )
-    run = run_settings(settings, tmp_path / "run")
-    released = pq.read_table(run.release / "mdf_persons.parquet")
-    assert released.num_rows == len(pd.read_parquet(small_county / "persons.parquet"))
-    assert "GQTYPE_PL" not in released.column_names

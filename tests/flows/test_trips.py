@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
-import pandas as pd
 import pytest
 from spineflow.flows.cli import main
 from spineflow.tasks.trips.ingest.generate import CountrySize, generate_country
@@ -25,23 +23,6 @@ def confidential(settings: Path) -> Path:
     return settings
 
 
-def with_counts(settings: Path, first: float) -> None:
-    path = settings.parent / "trips.parquet"
-    table = pd.read_parquet(path)
-    table["commuters"] = [first, *table["commuters"][1:]]
-    table.to_parquet(path)
-
-
-def test_counts_of_confidential_rows_are_not_told(country: Path, capsys) -> None:
-    with_counts(country, -1)
-    assert main(["check", "trips", str(country)]) == 2
-    assert "must not be negative in any row (1 row" in capsys.readouterr().err
-    confidential(country)
-    assert main(["check", "trips", str(country)]) == 2
-    errors = capsys.readouterr().err
-    assert "must not be negative" in errors and "row breaks" not in errors
-
-
 @pytest.mark.slow
 def test_a_large_delta_warns(country: Path, capsys) -> None:
     assert main(["check", "trips", str(country), "--set", "privacy.delta=1/1000"]) == 0
@@ -53,14 +34,3 @@ def test_a_large_delta_warns(country: Path, capsys) -> None:
     assert "privacy.delta is not below one over the number" in capsys.readouterr().err
     accepted = ["--set", "privacy.large_delta=a person may be published outright"]
     assert main(["check", "trips", str(country), *options, *accepted]) == 0
-
-
-def test_budget_shows_every_level(country: Path, capsys) -> None:
-    assert main(["budget", "trips", str(country), "--json"]) == 0
-    report = json.loads(capsys.readouterr().out)["trips"]
-    assert report["neighbors"] == "bounded"
-    assert report["epsilon"]["simple"] == pytest.approx(1, abs=1e-9)
-    assert [query["share"] for query in report["queries"]] == ["1/6"] * 6
-    assert report["queries"][-1]["geolevel"] == "origin municipality, destination municipality"
-    assert main(["budget", "trips", str(country)]) == 0
-    assert "origin municipality" in capsys.readouterr().out

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from spineflow.geography.texts import TextIndex, Texts, texts_of
+from spineflow.geography.texts import TextIndex, Texts
 
 WORDS = ["b", "", "ccc", "a", "b", "ñandú"]
 
@@ -51,11 +51,6 @@ def test_numpy_pandas_and_arrow_take_it_as_an_array() -> None:
     assert pa.array(texts, pa.large_string()).type == pa.large_string()
     assert list(texts) == texts.tolist() == WORDS
     assert (len(texts), texts.shape, texts.size) == (6, (6,), 6)
-
-
-def test_texts_with_gaps_are_refused() -> None:
-    with pytest.raises(ValueError, match="gaps"):
-        texts_of(pa.array(["a", None]))
 
 
 @given(st.lists(st.text("aé z", max_size=3), unique=True), st.data())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -36,26 +35,6 @@ def test_lines_of_errors_are_the_errors() -> None:
         spineflow.plot_errors(errors.drop(columns="query"))
 
 
-def test_a_plot_of_margins_says_which_tables_there_are(town_folder: Path) -> None:
-    with pytest.raises(spineflow.SpineflowError, match="Name a table with margins .* AGE_SEX"):
-        spineflow.open_run(town_folder / "run").plot_margins()
-
-
-@pytest.mark.parametrize("given", [(), ("run",), (pd.DataFrame(), "AGE_SEX")])
-def test_a_plot_of_margins_says_that_it_needs_a_run(given: tuple[object, ...]) -> None:
-    with pytest.raises(spineflow.SpineflowError, match="needs a run, as open_run"):
-        spineflow.plot_margins(*given)
-
-
-def test_without_noise_no_curve_is_drawn() -> None:
-    bare = PL94 | {
-        "input": PL94["input"] | {"confidential": False},
-        "privacy": {"dataset": "d", "infinite": True},
-    }
-    with pytest.raises(spineflow.SpineflowError, match="has an exact curve"):
-        spineflow.privacy_curve("topdown", bare)
-
-
 def test_without_matplotlib_a_sentence_tells_what_to_install(monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
     with pytest.raises(spineflow.SpineflowError, match=r"spineflow\[plots\]"):
@@ -81,44 +60,6 @@ class Released:
 def ends_of(axes) -> list[list[float]]:
     (lines,) = axes.collections
     return [segment[:, 0].tolist() for segment in lines.get_segments()]
-
-
-def test_bars_stand_one_after_the_other_by_level() -> None:
-    budget = pd.DataFrame(
-        [
-            ("homes", "nation", "total", 0.25),
-            ("homes", "town", "total", 0.5),
-            ("homes", "town", "tenure", 0.125),
-            ("homes", "town", "tenure", 0.125),
-        ],
-        columns=["universe", "geolevel", "query", "share"],
-    )
-    axes = spineflow.plot_budget(budget)
-    bars = [(patch.get_x(), patch.get_width()) for patch in axes.patches]
-    assert bars == [(0.0, 0.25), (0.0, 0.5), (0.25, 0.0), (0.5, 0.25)]
-    assert [label.get_text() for label in axes.get_yticklabels()] == ["nation", "town"]
-    bottom, top = axes.get_ylim()
-    assert bottom > top, "the root is above"
-    legend = axes.get_legend()
-    assert [text.get_text() for text in legend.get_texts()] == ["total", "tenure"]
-    assert not axes.spines["top"].get_visible() and axes.spines["left"].get_visible()
-
-
-def test_margins_are_drawn_from_what_was_released() -> None:
-    released = pd.DataFrame({"sex": ["f", "m"] * 20, "count": range(100, 140)})
-    limits = pd.DataFrame(
-        {
-            "sex": released["sex"],
-            "lower": released["count"] - 3,
-            "upper": released["count"] + 5,
-        }
-    )
-    axes = spineflow.plot_margins(Released(released, limits), "AGES")
-    assert ends_of(axes) == [[-3.0, 5.0]] * 30, "more rows cannot be read"
-    rows = [label.get_text() for label in axes.get_yticklabels()]
-    assert rows[:2] == ["f: 100", "m: 101"] and len(rows) == 30
-    bottom, top = axes.get_ylim()
-    assert bottom > top, "the first row is above"
 
 
 def test_margins_of_a_redistricting_table_are_those_of_one_count() -> None:
@@ -164,15 +105,3 @@ def test_curves_leave_zeros_out_and_have_the_colour_of_their_universe() -> None:
     }
     assert len(colours["a"]) == len(colours["b"]) == 1 and colours["a"] != colours["b"]
     assert axes.get_yscale() == "log" and axes.get_legend() is not None
-
-
-def test_a_trade_off_is_drawn_over_false_positives_beside_guessing() -> None:
-    frame = pd.DataFrame(
-        {"universe": "a", "false_positives": [0.0, 0.5, 1.0], "false_negatives": [0.75, 0.25, 0.0]}
-    )
-    axes = spineflow.plot_trade_off(frame)
-    own, guessing = axes.get_lines()
-    assert (list(own.get_xdata()), list(own.get_ydata())) == ([0.0, 0.5, 1.0], [0.75, 0.25, 0.0])
-    assert (list(guessing.get_xdata()), list(guessing.get_ydata())) == ([0.0, 1.0], [1.0, 0.0])
-    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["a", "by guessing"]
-    assert spineflow.plot_trade_off(frame, axes) is axes and len(axes.get_lines()) == 4

@@ -119,12 +119,6 @@ def test_true_tables_of_all_kinds_give_everybody_back():
     assert found[everybody] > found[f"baseline of {everybody[0]}", "all"]
 
 
-def test_what_no_table_asks_is_nothing_to_be_wrong_about():
-    own = release(NOTHING)
-    assert own.n_kinds == 30 < SCHEMA.n_cells
-    assert len(np.unique(own.kind_of_cell)) == 30
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "method",
@@ -161,20 +155,6 @@ def test_pieces_of_areas_are_graded_as_the_whole():
         assert found[k][3] == pytest.approx(whole[k][3], abs=0.02)
 
 
-def test_areas_that_time_does_not_reach_are_told():
-    found = figures("reconstruction", release(NOTHING, minutes=1e-9))
-    assert found["reconstruction: areas without a solution found", "all"] == 1
-    assert found["reconstruction: agreement", "all"] == 0
-
-
-def test_some_areas_are_attacked_where_only_some_are_asked_for():
-    few, all_ = release(NOTHING, blocks=7), release(NOTHING)
-    assert len(few.entities) == 7
-    assert (release(NOTHING, blocks=7, draws=5).entities == few.entities).all()
-    assert len(all_.entities) == N_BLOCKS
-    assert figures("reconstruction", few)["reconstruction: agreement", "all"] == 1
-
-
 def test_slivers_between_towns_and_tracts_are_found():
     few = population(2, 60)
     true = {key: PublishedTable.exactly(values) for key, values in few.truth.items()}
@@ -197,24 +177,6 @@ def test_slivers_between_towns_and_tracts_are_found():
     assert rows[exactly] < 1
     assert rows[pinned] < 1
     assert rows[f"baseline of {pinned[0]}", group] == 0
-
-
-def test_unions_of_areas_show_slivers_that_single_areas_do_not():
-    few = population(2, 60)
-    true = {key: PublishedTable.exactly(values) for key, values in few.truth.items()}
-    group = "below 10 persons"
-    slivers, persons = (
-        [
-            figures(
-                "differencing",
-                replace(release(NOTHING, tables=true, zones=zones), population=few),
-            )[f"differencing: {what}", group]
-            for zones in (1, 2)
-        ]
-        for what in ("slivers", "persons in slivers")
-    )
-    assert 0 < slivers[0] < slivers[1]
-    assert 0 < persons[0] <= persons[1]
 
 
 def test_averages_over_tables_find_what_single_noisy_counts_do_not():

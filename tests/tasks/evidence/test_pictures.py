@@ -47,8 +47,3 @@ def test_methods_are_read_off_at_errors_that_several_have(figures):
     a, b = table.rows
     assert a[2] == "0.55 (0.4 to 0.675)"
     assert b[1:] == ("–", "0.5", "0.3")
-
-
-def test_nothing_is_read_off_where_no_error_is_shared(figures):
-    found = curves(figures, figures[figures["measure"] == "hits"], ["a", "b"])
-    assert at_equal_errors({"a": found["a"]}) is None

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import logging
 
-import pytest
-from spineflow.tasks.runs.confinement import StorageFailed
 from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.runs.logs import LOGGERS, ErrorsInSentences, shorten_errors
+from spineflow.tasks.runs.logs import ErrorsInSentences
 
 SENTENCE = "persons.parquet: the column CENRACE is missing; add it."
 
@@ -30,29 +28,3 @@ def test_a_refusal_is_its_sentence() -> None:
         record(error, f"Task run failed with exception: {error!r} - Retries are exhausted"),
     ):
         assert logging.Formatter("%(message)s").format(made) == SENTENCE
-
-
-def test_a_retry_says_when() -> None:
-    error = StorageFailed("s3: the store does not answer.")
-    message = "Task run failed with %s: %r - Retry %s/%s will start %s"
-    made = record(
-        error, message, "exception", error, 1, 6, "2.0 second(s) from now", with_traceback=False
-    )
-    assert made.getMessage() == (
-        "s3: the store does not answer. Retry 1/6 will start 2.0 second(s) from now."
-    )
-
-
-def test_other_errors_stay_as_they_are() -> None:
-    error = KeyError("x")
-    made = record(error, "Encountered exception during execution: %r", error)
-    assert "Traceback" in logging.Formatter("%(message)s").format(made)
-    assert made.getMessage() == "Encountered exception during execution: KeyError('x')"
-
-
-@pytest.mark.parametrize("name", LOGGERS)
-def test_every_logger_of_runs_has_the_filter_once(name: str) -> None:
-    shorten_errors()
-    shorten_errors()
-    filters = logging.getLogger(name).filters
-    assert sum(isinstance(found, ErrorsInSentences) for found in filters) == 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from dataclasses import asdict
 from pathlib import Path
 
@@ -61,10 +60,6 @@ def test_work_that_was_found_does_not_hide_the_work_that_was_done() -> None:
     assert tasks_of([task(), again])[task().name] == again
 
 
-def test_a_disk_that_is_full_ends_no_run(tmp_path: Path) -> None:
-    append(RunDirectory(tmp_path / "nowhere"), BEGAN)
-
-
 @pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="only Linux counts bytes")
 def test_bytes_are_metered_where_one_block_has_the_process(tmp_path: Path) -> None:
     file = tmp_path / "a"
@@ -76,32 +71,6 @@ def test_bytes_are_metered_where_one_block_has_the_process(tmp_path: Path) -> No
     assert 1_000_000 <= took.read < 1_010_000
     assert 1_000_000 <= took.written < 1_010_000
     assert took.worker.endswith(f":{os.getpid()}")
-
-
-def test_of_two_at_once_no_bytes_are_told() -> None:
-    took = []
-
-    def inner() -> None:
-        with metered() as work:
-            took.append(work())
-
-    with metered() as work:
-        thread = threading.Thread(target=inner)
-        thread.start()
-        thread.join()
-        took.append(work())
-    assert [(one.read, one.written) for one in took] == [(None, None)] * 2
-
-
-def test_a_block_within_another_has_the_process_too(tmp_path: Path) -> None:
-    """A replicate is a step that runs the steps of a product."""
-    with metered() as outer:
-        with metered() as inner:
-            (tmp_path / "a").write_bytes(bytes(1_000_000))
-            within = inner()
-        took = outer()
-    assert 1_000_000 <= within.written <= took.written < 1_010_000
-    assert within.cpu <= took.cpu
 
 
 def test_confidential_files_are_not_measured_out() -> None:

@@ -59,14 +59,6 @@ def test_the_input_is_counted_as_a_plain_reading_counts_it(finished):
     )
 
 
-def test_the_formats_of_the_files_are_told(finished):
-    path, _ = finished
-    files = check_input_of(load(path)).files
-    assert {file.name for file in files} == {"Gebiete.csv", "Bevölkerung.csv", "Wohnungen.csv"}
-    written = "text separated by semicolons, decimal commas, ISO8859-1"
-    assert {file.written for file in files} == {written}
-
-
 def test_tables_have_points_for_decimal_commas_and_letters_as_they_are(finished):
     _, run = finished
     [file] = run.root.rglob("Alter.parquet")
@@ -158,14 +150,6 @@ def test_refusals_of_values_tell_their_lines(finished):
         load(path.with_name("zero.toml"))
 
 
-def test_keys_that_need_quotes_are_told(finished):
-    path, _ = finished
-    text = path.read_text(encoding="utf-8").replace('"Größe" = {', "Größe = {")
-    path.with_name("bare.toml").write_text(text, encoding="utf-8")
-    with pytest.raises(InputRefused, match='needs quotes: "Größe"'):
-        load(path.with_name("bare.toml"))
-
-
 def test_labels_are_ordered_as_declared(finished):
     path, run = finished
     settings = load(path)
@@ -238,14 +222,6 @@ def test_lists_of_areas_are_read_as_the_files_of_the_census(finished, tmp_path):
         pd.testing.assert_frame_equal(intervals(finished, tmp_path / "areas.csv"), expected)
         (tmp_path / "areas.csv").write_bytes(text.encode("utf-8-sig"))
         pd.testing.assert_frame_equal(intervals(finished, tmp_path / "areas.csv"), expected)
-
-
-def test_messages_on_lists_of_areas_have_the_words_of_the_census(finished, tmp_path):
-    (tmp_path / "areas.csv").write_text("area;code\nA;g1\n", encoding="ascii")
-    with pytest.raises(InputRefused, match="no column 'Gemeinde'.* code of a Gemeinde in 'Gem"):
-        intervals(finished, tmp_path / "areas.csv")
-    with pytest.raises(InputRefused, match="code that is of no Gemeinde of the run: 'g9'"):
-        intervals(finished, pd.DataFrame({"area": ["A"], "block": ["g9"]}))
 
 
 @pytest.mark.parametrize("name", ["blank.csv", "blank.parquet"])

@@ -11,7 +11,6 @@ from spineflow.tasks.topdown.estimation.quadratic import (
     curvature,
     factored,
     inverse_of_child,
-    inverse_of_sum,
     slope_of,
     squared_distance,
 )
@@ -98,15 +97,3 @@ def test_definite_inverse(n: int) -> None:
     matrix = rng.normal(size=(n, n))
     matrix = matrix @ matrix.T + np.eye(n)
     assert np.allclose(definite_inverse(matrix.copy()) @ matrix, np.eye(n), atol=1e-8)
-
-
-def test_thin_and_plain_inverses_agree() -> None:
-    rng = np.random.default_rng(6)
-    rows = np.array([rng.integers(0, 3, 90), 3 + rng.integers(0, 2, 90)])
-    coarse = np.diag(rng.uniform(0.5, 2.0, 5))
-    diagonal = rng.uniform(0.1, 1.0, 90)
-    matrix = np.diag(diagonal)
-    for s in range(2):
-        for t in range(2):
-            matrix += coarse[np.ix_(rows[s], rows[t])]
-    assert np.allclose(inverse_of_sum(diagonal, coarse, rows), np.linalg.inv(matrix), atol=1e-7)

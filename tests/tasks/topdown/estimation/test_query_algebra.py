@@ -44,20 +44,6 @@ def possible(algebra: QueryAlgebra, cells: np.ndarray) -> np.ndarray:
     return np.flatnonzero(np.abs(algebra.histograms(ones, cells)[0]) > 1e-9)
 
 
-def test_redistricting_schema_has_small_matrices():
-    algebra = algebra_of(PERSONS)
-    assert [PERSONS.attributes[axis] for axis in algebra.core] == ["hhgq", "votingage"]
-    assert [len(columns) for columns in algebra.components] == [1, 1, 62, 62]
-    assert algebra.cells_of(type_is_possible(PERSONS, 0)).size == 2
-    assert algebra.cells_of(type_is_possible(PERSONS, *range(8))).size == 15
-
-
-def test_an_attribute_is_free_if_nothing_tells_its_levels_apart():
-    algebra = algebra_of(PERSONS, zero=False)
-    assert [PERSONS.attributes[axis] for axis in algebra.core] == ["hhgq"]
-    assert algebra_of(UNITS).core == ()
-
-
 @SCHEMAS
 def test_coordinates_are_orthonormal(schema):
     algebra = algebra_of(schema)
@@ -103,14 +89,6 @@ def test_information_is_that_of_the_matrices(schema, types):
     inside = possible(algebra, cells)
     assert np.allclose(algebra.histograms(ax, cells)[:, inside], expected_ax[:, inside])
     assert np.allclose(algebra.histograms(b, cells)[:, inside], expected_b[:, inside])
-
-
-def test_gram_of_the_total_sees_the_constant_coordinate_alone():
-    algebra = algebra_of(PERSONS)
-    cells = algebra.cells_of(type_is_possible(PERSONS, 0, 1))
-    gram = algebra.gram(marginal_query(PERSONS, "total"), cells)
-    assert np.array_equal(gram[0], np.full((4, 4), 126.0))
-    assert not gram[1:].any()
 
 
 def crossed() -> tuple[Schema, list[MarginalQuery]]:

@@ -75,16 +75,6 @@ def words_and_svg(section: Section | None) -> tuple[str, str]:
     return figure.caption, figure.svg
 
 
-def test_errors_are_shown_for_public_input_with_places_outlined(run, tmp_path: Path) -> None:
-    own = settings(tmp_path, layers(run, tmp_path / "geo"))
-    blocks = pd.read_parquet(geography_file(run))["block_geocode"]
-    truth = {"persons": pd.Series([10, 27, 30, 34], index=blocks)}
-    caption, svg = words_and_svg(map_section(run, own, truth))
-    assert caption == "Error of the population by tract; the input is not confidential."
-    assert "places, off the spine" in svg
-    assert "-7 to" in svg and "to 6<" in svg, "30 less 37 and 70 less 64"
-
-
 def test_for_confidential_input_margins_are_shown_and_nothing_else(run, tmp_path: Path) -> None:
     own = settings(tmp_path, layers(run, tmp_path / "geo"))
     section = map_section(run, own, None)
@@ -98,17 +88,6 @@ def test_for_confidential_input_margins_are_shown_and_nothing_else(run, tmp_path
     caption, svg = words_and_svg(map_section(run, own, None))
     assert caption.startswith("Noise by tract: half the width") and "90 %" in caption
     assert "2 to" in svg and "to 10<" in svg
-
-
-def test_without_geometry_there_is_no_map(run, tmp_path: Path) -> None:
-    assert map_section(run, settings(tmp_path, None), None) is None
-
-
-def test_geometry_that_went_away_is_told_and_does_not_end_the_run(run, tmp_path: Path) -> None:
-    folder = layers(run, tmp_path / "geo")
-    (folder / "140_tract.parquet").write_text("torn")
-    section = map_section(run, settings(tmp_path, folder), None)
-    assert section is not None and "cannot be read as areas" in str(section.blocks[0])
 
 
 def test_geometry_is_a_path_beside_the_settings(tmp_path: Path) -> None:

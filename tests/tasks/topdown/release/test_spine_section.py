@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pandas as pd
 import pytest
-from spineflow.tasks.pages.document import Details, Figure, Table
 from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.settings_files import load_settings
-from spineflow.tasks.topdown.release import spine_section
 from spineflow.tasks.topdown.release.spine_distances import SpineDistances
 from spineflow.tasks.topdown.release.spine_section import (
     category_statistics,
     entity_tables,
-    means_chart,
-    spine_document,
     statistics_table,
 )
 from spineflow.tasks.topdown.settings import TopdownSettings
@@ -94,36 +89,3 @@ def test_entities_stand_with_the_farthest_from_the_own_spine_first(
     assert (aian.headers[0], aian.rows) == ("AIAN area", (("9", 4, 1, 1),))
     few, _ = entity_tables(settings, found(), "persons", 2)
     assert few.rows == places.rows[:2]
-
-
-def test_names_are_shown_where_some_entity_has_one(settings: TopdownSettings) -> None:
-    places, _ = entity_tables(settings, found({"44003": "Easton"}), "persons", 1000)
-    assert places.headers[:3] == ("place", "name", "blocks")
-    assert places.rows[1][:3] == ("44003", "Easton", 9)
-
-
-def test_the_page_says_how_many_entities_it_shows(
-    settings: TopdownSettings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(spine_section, "MOST_ENTITIES", 2)
-    document = spine_document(settings, found())
-    (section,) = document.sections
-    assert section.title == "Off-spine distances of persons"
-    details = [block for block in section.blocks if isinstance(block, Details)]
-    assert [one.summary for one in details] == ["place: the farthest 2 of 3", "AIAN area: all 1"]
-    sizes = section.blocks[-1]
-    assert isinstance(sizes, Table)
-    assert sizes.headers == ("geolevel", "geounits, AIAN spine", "geounits, optimised spine")
-    assert sizes.rows == (("State", 2, 2), ("Tract", 7, "–"), ("Tract_Subset", "–", 5))
-    assert "the optimised spine of mapped" in document.introduction[0]
-
-
-def test_a_category_whose_mean_is_infinite_has_no_bar() -> None:
-    own = category_statistics(found(), "persons")
-    (figure,) = means_chart(own, "distance", "By category")
-    assert isinstance(figure, Figure) and figure.caption == "By category."
-    assert "place" in figure.svg and "AIAN area" in figure.svg
-    own.loc[own["category"] == "place", "mean"] = [np.inf, 2.0]
-    (figure,) = means_chart(own, "distance", "By category")
-    assert "place" not in figure.svg and "AIAN area" in figure.svg
-    assert means_chart(own[own["category"] == "place"], "distance", "By category") == []

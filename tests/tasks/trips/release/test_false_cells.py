@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from spineflow.tasks.trips.measurement.files import NodeCounts
-from spineflow.tasks.trips.release.false_cells import FalseCells, expected_false
+from spineflow.tasks.trips.release.false_cells import expected_false
 
 SIGMA = 24.0
 
@@ -41,14 +41,3 @@ def test_cells_far_above_the_noise_are_true() -> None:
     keys = np.arange(1_000)
     found = NodeCounts(keys, np.full(1_000, 10 * int(SIGMA)))
     assert expected_false(found, found, SIGMA) == 0
-
-
-def test_in_words() -> None:
-    assert FalseCells(2_000, 500.4, 24.04).sentence == (
-        "of 2,000 released cells about 500 (25%) are expected to be false: to have no trips, or so "
-        "few that noise of 24 hides them"
-    )
-    assert FalseCells(9, 0.0, 0.0).sentence.endswith(
-        "about 0 (0%) are expected to be false: to have no trips"
-    )
-    assert FalseCells(0, 0.0, 1.0).sentence == "no cell is released with trips"
