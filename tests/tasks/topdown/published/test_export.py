@@ -15,6 +15,7 @@ from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import frozen_settings, load_settings, settings_tree
 from spineflow.tasks.topdown.product import TOPDOWN as PRODUCT
+from spineflow.tasks.topdown.published.codes import CodeIndex
 from spineflow.tasks.topdown.published.export import export_measurements, running
 from spineflow.tasks.topdown.published.geounits import ShareReader
 from spineflow.tasks.topdown.published.layout import partition_name, partition_of
@@ -29,6 +30,13 @@ AXES = {"Person": ("hhgq", "votingage", "hispanic", "cenrace"), "Unit": ("h1",)}
 def tables(folder: Path, universe: str, kind: str):
     for path in sorted(folder.glob(f"US_{universe}_PL_PROD/*.parquet/{kind}/**/*.parquet")):
         yield path, pq.ParquetFile(path).read()
+
+
+@given(st.lists(st.text("0123", max_size=3), unique=True), st.lists(st.text("0123", max_size=4)))
+def test_codes_are_found_in_any_order(known: list[str], asked: list[str]) -> None:
+    index = CodeIndex.of(np.array(known, dtype=str))
+    found = index.find(np.array(asked, dtype=str))
+    assert found.tolist() == [known.index(code) if code in known else -1 for code in asked]
 
 
 @pytest.mark.parametrize("universe", ["Person", "Unit"])
