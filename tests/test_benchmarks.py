@@ -4,18 +4,32 @@ from __future__ import annotations
 
 import ast
 import importlib
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from spineflow.geography.categories import off_spine_categories
+from spineflow.geography.hierarchy import BlockCodes
+from spineflow.geography.rules import SpineRules
 from spineflow.tasks.census.inputs import check_inputs
+from spineflow.tasks.runs.settings_files import load_settings
+from spineflow.tasks.trips.ingest.ingest import public_shape
+from spineflow.tasks.trips.settings import TripsSettings
 
 from benchmarks.declared_rows import Sizes, write_census
+from benchmarks.generated_trees import DENSITIES, PARTITIONS, generate_tree
 from benchmarks.nation import write_nation
-from benchmarks.national_geography import NationalSizes
+from benchmarks.national_geography import (
+    AIAN_RANGES,
+    STRONG_MCD_STATES,
+    NationalSizes,
+    generate_geography,
+)
 from benchmarks.raw_table_engines import WAYS, Tables
 
 FOLDER = Path(__file__).parents[1] / "benchmarks"
@@ -111,3 +125,66 @@ def test_engines_find_what_arrays_find(
         assert any(expected.rules.values()) == is_spoilt
         if not is_spoilt:
             assert found.told() == expected.told()
+
+
+SIZES = NationalSizes().scaled(1 / 256)
+
+
+def test_sizes_and_repeatability():
+    geography, facilities = generate_geography(SIZES, seed=4)
+    again, facilities_again = generate_geography(SIZES, seed=4)
+    pd.testing.assert_frame_equal(geography, again)
+    np.testing.assert_array_equal(facilities, facilities_again)
+    assert len(geography) == len(facilities) == SIZES.blocks == round(5_900_000 / 256)
+    codes = BlockCodes(geography)
+    assert codes.tract[-1] + 1 == SIZES.tracts
+    assert codes.county[-1] + 1 == SIZES.counties
+    assert len(np.unique(codes.state)) == 51
+    assert all(isinstance(dtype, pd.StringDtype) for dtype in geography.dtypes)
+
+
+def test_entities_break_nesting():
+    sizes = replace(SIZES, counties=200)
+    geography, _ = generate_geography(sizes, seed=4)
+    rules = SpineRules(aian_ranges=AIAN_RANGES, strong_mcd_states=STRONG_MCD_STATES)
+    categories = {category.name: category for category in off_spine_categories(geography, rules)}
+    codes = BlockCodes(geography)
+
+    def share_across(category, geounit) -> float:
+        """Share of the category's entities that lie in more than one of the geounits."""
+        pairs = pd.DataFrame({"entity": category.entity, "geounit": geounit})
+        counts = pairs.drop_duplicates().groupby("entity")["geounit"].size()
+        return float((counts[category.targeted()] > 1).mean())
+
+    assert share_across(categories["place"], codes.tract) > 0.5
+    assert share_across(categories["place"], codes.county) > 0.02
+    assert share_across(categories["mcd"], codes.tract) > 0.1
+    assert share_across(categories["mcd"], codes.county) == 0
+    assert share_across(categories["aian"], codes.tract) > 0.3
+
+
+@pytest.mark.parametrize("partition", PARTITIONS)
+@pytest.mark.parametrize("density", DENSITIES)
+def test_partition_and_density(partition: str, density: str, tmp_path: Path) -> None:
+    file = generate_tree(tmp_path, partition, density, areas=60)
+    trips = pd.read_parquet(tmp_path / "trips.parquet")
+    areas = pd.read_csv(tmp_path / "areas.csv", dtype=str)
+    n = int((areas["level"] == areas["level"].iloc[-1]).sum())
+    assert len(trips) == round(n * n * DENSITIES[density])
+    assert not trips.duplicated(["origin", "destination"]).any()
+    assert trips["count"].min() >= 1
+    children = areas[areas["parent"].notna()].groupby("parent").size()
+    assert set(children) == {2} if partition == "binary" else set(children) <= set(range(2, 11))
+    tree = public_shape(load_settings(TripsSettings, file, presets=tmp_path)).tree
+    assert tree.depth == (16 if partition == "binary" else 8)
+    assert tree.n_nodes(tree.depth) == n * n
+
+
+@pytest.mark.parametrize("density", ["complete", "sparse"])
+def test_flows_are_like_the_published_ones(density: str, shared: Path, tmp_path: Path) -> None:
+    generate_tree(tmp_path, "random", density)
+    found = pd.read_parquet(tmp_path / "trips.parquet")["count"]
+    published = pd.read_parquet(shared / "data" / "trips" / f"random_{density}.parquet")["COUNT"]
+    assert found.mean() == pytest.approx(published.mean(), rel=0.1)
+    for part in (0.25, 0.5, 0.75, 0.9, 0.99):
+        assert found.quantile(part) == pytest.approx(published.quantile(part), rel=0.15, abs=1)
