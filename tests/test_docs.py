@@ -369,12 +369,6 @@ def text(page: str) -> str:
     return (DOCS_OF_FIGURES / f"{page}.md").read_text(encoding="utf-8")
 
 
-def section_of_figures(page: str, heading: str) -> str:
-    """What stands on a page beneath a heading that begins so."""
-    (found,) = re.findall(rf"^#+ {re.escape(heading)}.*?(?=^#|\Z)", text(page), re.M | re.S)
-    return found
-
-
 def rows(markdown: str) -> list[dict[str, str]]:
     """The rows of all tables in a text, by the headers of their columns."""
     found, headers = [], None

@@ -120,55 +120,6 @@ def test_what_cannot_agree_is_refused(tmp_path, run, reason) -> None:
         TOPDOWN.load(file)
 
 
-DECLARED = """
-[census.geography]
-table = "areas"
-geolevels = ["country", "district", "section"]
-[census.attributes]
-lives = { column = "lives", levels = { household = ["h"], institution = ["i"] } }
-sex = { column = "sex", levels = { female = ["F"], male = ["M"] } }
-use = { column = "use", levels = { occupied = ["o"], empty = ["e"] } }
-[census.universes.persons]
-table = "persons"
-attributes = ["lives", "sex"]
-area = ["district", "section"]
-bounds = [{ query = "lives", where = { lives = ["household"] }, per = "dwellings", at_most = 6 }]
-[census.universes.dwellings]
-table = "dwellings"
-attributes = ["use"]
-area = ["district", "section"]
-count = "number"
-invariants = [{ query = "total", geolevel = "section" }]
-[[census.universes.dwellings.agree]]
-name = "occupants"
-query = "use"
-where = { use = ["occupied"] }
-universe = "persons"
-of = { lives = ["household"] }
-at_most = 6
-[input]
-areas = "areas.csv"
-persons = "persons.csv"
-dwellings = "dwellings.csv"
-confidential = false
-[privacy]
-dataset = "country"
-seed = 3
-[geography]
-spine = "conventional"
-[run]
-coherent = true
-[budget.persons]
-rho = "1/10"
-delta = "1e-10"
-queries.other = { lives = "1/2", "lives * sex" = "1/2" }
-[budget.dwellings]
-rho = "1/100"
-delta = "1e-10"
-queries.other = { use = "1" }
-"""
-
-
 @pytest.mark.soak(4)
 def test_margins_in_pieces_wait_for_what_units_are_held_to(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -187,46 +138,3 @@ def test_margins_in_pieces_wait_for_what_units_are_held_to(
     assert set(settings.run.universes) == {"persons", "units"}
     assert universes_without_margins(run, settings) == {}
     assert list(run.release.rglob("*_margins.csv"))
-
-
-def test_universes_of_any_census_agree_in_its_own_areas(tmp_path) -> None:
-    """Sections have one code in several districts, and dwellings are rows with a count."""
-    rng = np.random.default_rng(2)
-    areas = [(district, section) for district in "12" for section in ("1", "2", "12")]
-    pd.DataFrame(areas, columns=["district", "section"]).to_csv(tmp_path / "areas.csv", index=False)
-    dwellings, persons = [], []
-    for area in areas:
-        occupied, empty = rng.integers(0, 4, 2)
-        dwellings += [(*area, "o", occupied), (*area, "e", empty)]
-        persons += [(*area, "h", rng.choice(["F", "M"])) for _ in range(2 * occupied)]
-    persons += [(*areas[0], "i", "F")]
-    columns = ["district", "section"]
-    for name, rows, more in (
-        ("dwellings", [row for row in dwellings if row[-1]], ["use", "number"]),
-        ("persons", persons, ["lives", "sex"]),
-    ):
-        pd.DataFrame(rows, columns=columns + more).to_csv(tmp_path / f"{name}.csv", index=False)
-    file = tmp_path / "settings.toml"
-    found = {}
-    for coherent in (True, False):
-        text = DECLARED if coherent else DECLARED.replace("coherent = true", "coherent = false")
-        file.write_text(text, encoding="utf-8")
-        settings = TOPDOWN.load(file)
-        run = prepare(settings, tmp_path / str(coherent))
-        with judged_once(), uncompared():
-            run_stages_here(TOPDOWN, run, settings)
-        told = (run.root / "validation/checks.json").read_text(encoding="utf-8")
-        assert ("released_universes_agree" in told) is coherent
-        units, people = (
-            pd.read_parquet(run.release / f"mdf_{name}.parquet")
-            for name in ("dwellings", "persons")
-        )
-        occupied = units[units["use"] == "occupied"].groupby(columns, observed=True)["number"].sum()
-        inside = people[people["lives"] == "household"].groupby(columns, observed=True).size()
-        both = pd.concat([occupied, inside], axis=1).fillna(0)
-        both.columns = ["occupied", "inside"]
-        is_possible = (both["occupied"] <= both["inside"]) & (
-            both["inside"] <= 6 * both["occupied"]
-        )
-        found[coherent] = bool(is_possible.all())
-    assert found == {True: True, False: False}

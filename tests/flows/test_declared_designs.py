@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import html
 import json
-import re
 from pathlib import Path
 
 import pytest
 from spineflow.flows import running
 from spineflow.flows.cli import main
 from spineflow.tasks.products.presets import PRESETS
-from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.ingest import generate_country as generated
 from spineflow.tasks.topdown.product import TOPDOWN
@@ -96,61 +93,6 @@ def test_pages_of_what_to_expect(country: Path, tmp_path: Path, mechanism: str):
     assert main(["report", str(run.root), "--expected", "1"]) == 0
     expected = (run.report.parent / "expected_error.html").read_text(encoding="utf-8")
     assert "municipality" in expected and "sex * age" in expected
-
-
-OF_2020 = re.compile(
-    r"\b(blocks?|block groups?|AIAN|tracts?|count(?:y|ies)|states?|FIPS|housing units?|MCD|race"
-    r"|group[ -]quarters|living quarters|hispanic|redistricting|facilit\w+|census of 2020)\b",
-    re.IGNORECASE,
-)
-
-
-def words_of_2020(text: str) -> list[str]:
-    """Words of the census of 2020 in what people read of a page, each with what is around it."""
-    text = re.sub(r"<(style|script).*?</\1>", "", text, flags=re.DOTALL)
-    text = html.unescape(re.sub(r"<[^>]*>", " ", text))
-    return [text[max(0, m.start() - 60) : m.end() + 60] for m in OF_2020.finditer(text)]
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("in_process")
-@pytest.mark.soak(5)
-@pytest.mark.parametrize("estimator", ["full_information", "block_by_block"])
-def test_nothing_that_people_read_has_words_of_another_census(
-    country: Path, capsys, estimator: str
-) -> None:
-    """Reports, certificate, forecasts and what commands print have the census's own geolevels."""
-    text = COUNTRY.replace('spine = "conventional"', 'spine = "optimized"')
-    text = text.replace('invariants = [{ query = "total", geolevel = "region" }]\n', "")
-    branch = '[census.geography]\nbranch = { column = "school", codes = ["district 1"] }'
-    text = text.replace("[census.geography]", branch)
-    groups = """
-[census.redistricting]
-universe = "persons"
-populations = { everyone = {} }
-groups = [{ each = "citizenship" }]
-"""
-    file, run = country / "settings.toml", RunDirectory(country / "run")
-    text += f'{groups}[run]\nestimator = "{estimator}"\n'
-    file.write_text(text, encoding="utf-8")
-    forecast = country / "forecast.html"
-    for command in (
-        ["check", "topdown", str(file)],
-        ["budget", "topdown", str(file), "--forecast", str(forecast), "--replicates", "1"],
-        ["run", "topdown", str(file), "--run-dir", str(run.root)],
-        ["report", str(run.root), "--expected", "1"],
-        ["report", str(run.root), str(run.root)],
-    ):
-        assert main(command) == 0, capsys.readouterr().err
-    shown = "".join(capsys.readouterr())
-    assert "section within its municipality" in shown
-    assert words_of_2020(shown) == []
-    pages = [forecast, *run.report.parent.glob("*.html"), *run.release.glob("certificate.*")]
-    assert len(pages) >= 7
-    for page in pages:
-        assert words_of_2020(page.read_text(encoding="utf-8")) == [], page.name
-    certificate = (run.release / "certificate.md").read_text(encoding="utf-8")
-    assert "Epsilon for the section of a record" in certificate
 
 
 @pytest.fixture

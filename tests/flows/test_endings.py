@@ -14,7 +14,6 @@ from spineflow.flows import progress
 from spineflow.flows.console import as_typed, shown_progress
 from spineflow.flows.endings import Interrupted, explained
 from spineflow.flows.kernels import ANNOUNCEMENT
-from spineflow.flows.progress import Picture
 from spineflow.tasks.runs.confinement import StorageFailed
 from spineflow.tasks.runs.errors import SpineflowError
 from spineflow.tasks.runs.settings import RunnerSettings
@@ -108,39 +107,3 @@ def test_a_terminal_has_a_bar_for_every_stage(
     last = shown.err[shown.err.rindex("starting Prefect") :]
     assert "1/1" in last
     assert shown.out == ""
-
-
-@pytest.mark.parametrize("embedded", [False, True])
-def test_a_run_does_not_end_for_its_picture_while_a_server_may_come_back(
-    embedded: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    answers: list[Exception | str] = [httpx.ConnectError("away"), "artifact", RuntimeError("away")]
-    shown: list[str] = []
-
-    def answering(text: Callable[..., str]) -> Callable[..., object]:
-        def asked(*arguments: str, **_: object) -> object:
-            answer = answers.pop(0)
-            if isinstance(answer, Exception):
-                raise answer
-            shown.append(text(*arguments))
-            return answer
-
-        return asked
-
-    monkeypatch.setattr(progress, "create_markdown_artifact", answering(lambda text: text))
-    monkeypatch.setattr(progress, "update_markdown", answering(lambda _, text: text))
-    monkeypatch.setattr(progress, "SECONDS_BETWEEN_UPDATES", float("inf"))
-    picture = Picture()
-    with temporary_settings({PREFECT_API_URL: None if embedded else "http://127.0.0.1:1/api"}):
-        if embedded:
-            with pytest.raises(httpx.ConnectError):
-                picture.show()
-            return
-        picture.show()
-        picture.draw("measure", 1, 2, 3.0)
-        picture.show()
-        picture.show()
-        answers.append("updated")
-        picture.draw("measure", 2, 2, 4.0)
-        picture.show()
-    assert [text.count("2 of 2") for text in shown] == [0, 1]

@@ -155,51 +155,6 @@ def test_pieces_of_areas_are_graded_as_the_whole():
         assert found[k][3] == pytest.approx(whole[k][3], abs=0.02)
 
 
-def test_slivers_between_towns_and_tracts_are_found():
-    few = population(2, 60)
-    true = {key: PublishedTable.exactly(values) for key, values in few.truth.items()}
-    own = replace(release(NOTHING, tables=true), population=few)
-    found = list(ATTACKS["differencing"](own))
-    # Blocks lie in one town or none.
-    assert {row[0] for row in found} == {"town and tract"}
-    by_group = {(row[1], row[2]): row[3] for row in found}
-    group = "below 10 persons"
-    assert by_group["differencing: slivers", group] > 0
-    exactly = "differencing: counts of them found exactly", group
-    assert by_group[exactly] == 1
-    pinned = "differencing: counts of them proven by bounds", group
-    assert by_group[pinned] == by_group["differencing: proven by bounds to be below", group] == 1
-    rounded = {
-        key: PublishedTable.within(5 * np.round(own / 5), 2) for key, own in few.truth.items()
-    }
-    found = list(ATTACKS["differencing"](replace(own, published=rounded)))
-    rows = {(row[1], row[2]): row[3] for row in found}
-    assert rows[exactly] < 1
-    assert rows[pinned] < 1
-    assert rows[f"baseline of {pinned[0]}", group] == 0
-
-
-def test_averages_over_tables_find_what_single_noisy_counts_do_not():
-    noisy = Rounding(kind="rounding", bases=(3,))
-    found = figures("averaging", release(noisy))
-    many, one = (
-        found[f"averaging: counts found exactly, {how}", "10+"]
-        for how in ("by all tables", "as published")
-    )
-    assert many >= 0
-    assert one < 1
-    true = figures("averaging", release(NOTHING))
-    assert true["averaging: counts found exactly, by all tables", "3-9"] == 1
-
-
-def test_withheld_counts_leave_areas_out_of_averages():
-    withheld = {
-        key: PublishedTable.exactly(np.full_like(values, np.nan))
-        for key, values in POPULATION.truth.items()
-    }
-    assert not figures("averaging", release(NOTHING, tables=withheld))
-
-
 def test_swaps_are_found_among_people_who_are_one_of_their_kind():
     method = Swapping(kind="swapping", rates=("1/2",))
     found = figures("swap_detection", release(method))
@@ -256,24 +211,6 @@ def test_an_audit_shows_that_a_release_without_noise_breaks_its_promise():
     found = figures("membership", release(weak, tables=tables, others=with_noise(0.01)))
     shown = "membership: epsilon shown at least"
     assert found[shown, "all"] > found[f"{shown}, bound of the guarantee", "all"]
-
-
-@pytest.mark.parametrize(
-    "methods",
-    [
-        [Rounding(kind="rounding", bases=(base,)) for base in (2, 40)],
-        [Rounding(kind="rounding", how="nearest", bases=(base,)) for base in (2, 40)],
-        [CellKeys(kind="cell_keys", variances=(variance,)) for variance in ("1/5", "5")],
-        [Swapping(kind="swapping", rates=(rate,)) for rate in ("1/20", "1")],
-    ],
-    ids=lambda methods: methods[0].kind,
-)
-def test_records_are_harder_to_tell_the_stronger_the_method(methods):
-    rates = [
-        figures("membership", release(method))["membership: which of two records, right", "all"]
-        for method in methods
-    ]
-    assert rates[0] > rates[1]
 
 
 def test_the_data_of_an_audit_differ_in_one_record_an_area():

@@ -85,34 +85,11 @@ def variants(content: dict[str, dict[str, bytes]]) -> dict[str, bytes]:
     }
 
 
-VARIANTS = (
-    "pipes",
-    "commas",
-    "tabs",
-    "semicolons",
-    "UTF-16",
-    "UTF-16, gzip",
-    "blanks in the header",
-    "carriage returns",
-    "byte order mark",
-    "no last line end",
-    "blank lines",
-    "gzip",
-    "Parquet, gzip",
-    "gzip members",
-    "fixed",
-    "fixed, carriage returns",
-    "fixed, byte order mark",
-    "fixed, no last line end",
-    "fixed, gzip",
-)
-
-
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_variants_of_text_read_the_same(variant, content, expected, tmp_path):
+def test_variants_of_text_read_the_same(content, expected, tmp_path):
     path = tmp_path / "persons"
-    path.write_bytes(variants(content)[variant])
-    pd.testing.assert_frame_equal(read(path), expected, check_dtype=False)
+    for variant, data in variants(content).items():
+        path.write_bytes(data)
+        pd.testing.assert_frame_equal(read(path), expected, check_dtype=False, obj=variant)
 
 
 @pytest.mark.parametrize("layout", ["delimited", "fixed_width"])
@@ -245,68 +222,20 @@ def changed(content: dict[str, dict[str, bytes]]) -> dict[str, tuple[bytes, str,
     }
 
 
-BAD_FILES = (
-    "empty",
-    "white",
-    "gzip of nothing",
-    "header only",
-    "header line only",
-    "Parquet without rows",
-    "truncated gzip",
-    "gzip without its end",
-    "gzip header only",
-    "damaged gzip",
-    "short line",
-    "long lines",
-    "short last line",
-    "lines of two lengths",
-    "one line end is another",
-    "no line ends",
-    "units as persons",
-    "Latin-1",
-    "Latin-1 at the end",
-    "Latin-1, fixed",
-    "UTF-16 cut short",
-    "letters, fixed",
-    "colons",
-    "header with colons",
-    "header with commas",
-    "no header",
-    "ragged row",
-    "short rows",
-    "open quote",
-    "repeated column",
-    "no column",
-    "truncated Parquet",
-    "damaged Parquet",
-    "magic only",
-    "truncated Parquet, gzip",
-    "lists",
-    "Latin-1, Parquet",
-    "Latin-1 key, Parquet",
-)
-
-
-def test_every_bad_file_is_listed(content):
-    assert set(BAD_FILES) == set(changed(content))
-
-
-@pytest.mark.parametrize("case", BAD_FILES)
-def test_bad_files_are_refused(case, content, tmp_path):
-    data, words, count = changed(content)[case]
+def test_bad_files_are_refused(content, tmp_path, subtests):
     path = tmp_path / "persons"
-    path.write_bytes(data)
-    with pytest.raises(UnreadableInput) as refused:
-        read(path)
-    finding = refused.value.finding
-    assert finding.file == "people"
-    assert words in finding.rule
-    if count is not None:
-        assert finding.count == count
-    text = finding.sentence().replace("every line must have 91 characters", "")
-    assert not any(
-        character.isdigit() for character in re.sub("UTF-8|UTF-16|of type .*;", "", text)
-    )
+    for case, (data, words, count) in changed(content).items():
+        path.write_bytes(data)
+        with subtests.test(case):
+            with pytest.raises(UnreadableInput) as refused:
+                read(path)
+            finding = refused.value.finding
+            assert finding.file == "people"
+            assert words in finding.rule
+            if count is not None:
+                assert finding.count == count
+            text = finding.sentence().replace("every line must have 91 characters", "")
+            assert not re.search(r"\d", re.sub("UTF-8|UTF-16|of type .*;", "", text))
 
 
 def test_further_parquet_columns_that_are_no_texts_are_left_out(content, tmp_path):

@@ -26,7 +26,6 @@ from spineflow.tasks.trips.measurement.charge import plan_of_run
 from spineflow.tasks.trips.measurement.files import read_cuts
 from spineflow.tasks.trips.paths import (
     estimates_files,
-    leaves_file,
     measured_file,
 )
 from spineflow.tasks.trips.product import TRIPS
@@ -182,37 +181,6 @@ def test_the_report_shows_errors_where_they_may_be_seen(finished: Finished) -> N
     assert "error bound" not in table.headers
 
 
-def test_margins_against_epsilon_are_those_of_the_noise(
-    finished: Finished, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """At the run's own epsilon, 2, the margin is 1.96 standard deviations of its noise."""
-    run, settings = finished()
-    plan = plan_of(run, settings)
-    drawn = {}
-    draw = reports.line_chart
-
-    def seen(series, **words):
-        drawn.update(series)
-        return draw(series, **words)
-
-    monkeypatch.setattr(reports, "line_chart", seen)
-    section = reports._by_epsilon(settings, plan)
-    assert section is not None and section.title == "Error against epsilon"
-    assert list(drawn) == ["level 1", "level 3", "level 4"]
-    for level in (1, 3, 4):
-        epsilons, margins = drawn[f"level {level}"]
-        assert epsilons == [0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0]
-        sigma = math.sqrt(float(plan.noise[level]))
-        assert margins[epsilons.index(2.0)] == pytest.approx(1.96 * sigma, rel=1e-3)
-        rho = [
-            (math.sqrt(x + 6 * math.log(10)) - math.sqrt(6 * math.log(10))) ** 2 for x in epsilons
-        ]
-        assert margins[0] == pytest.approx(margins[-1] * math.sqrt(rho[-1] / rho[0]), rel=1e-3)
-    stability = finished(*MECHANISMS["stability"])
-    assert reports._by_epsilon(stability[1], plan_of(*stability)) is None
-    assert "Error against epsilon" not in sections(document_of(*stability))
-
-
 def test_cells_that_are_expected_to_be_false_are_counted_from_the_measurements(
     finished: Finished,
 ) -> None:
@@ -274,35 +242,6 @@ def test_the_truth_of_a_run_is_its_input_at_every_level(finished: Finished) -> N
 def copied(run: RunDirectory, folder: Path) -> RunDirectory:
     shutil.copytree(run.root, folder)
     return RunDirectory(folder)
-
-
-def test_runs_are_compared_by_their_errors_beside_each_other(
-    finished: Finished, tmp_path: Path
-) -> None:
-    runs = []
-    for case in ("inftda", "leaves"):
-        run, settings = finished(*MECHANISMS[case])
-        runs.append((copied(run, tmp_path / case), settings))
-    (first, settings), _ = runs
-    own = TRIPS.compared(first, settings)
-    assert own.run == first and own.facts["dataset"] == "towns"
-    assert own.errors["max_absolute_error"].tolist() == (
-        read_errors(first, ACCURACY)["max_absolute_error"].tolist()
-    )
-    page = TRIPS.write_comparison(runs)
-    assert page.parent == first.report.parent
-    text = page.read_text(encoding="utf-8")
-    assert ">inftda</th>" in text and ">leaves</th>" in text
-    assert "Largest absolute error" in text
-    (first.confidential / ACCURACY).unlink()
-    leaves_file(first).unlink()
-    with pytest.raises(InputRefused, match="has no figures of its accuracy any more"):
-        TRIPS.write_comparison(runs)
-    nothing = replace(TRIPS, figures=None)
-    with pytest.raises(InputRefused, match="There are no figures of trips"):
-        nothing.compared(*runs[1])
-    with pytest.raises(InputRefused, match="Runs of trips cannot be compared"):
-        nothing.write_comparison(runs)
 
 
 def test_a_report_shows_errors_of_public_input_alone(finished: Finished, tmp_path: Path) -> None:

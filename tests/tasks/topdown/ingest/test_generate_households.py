@@ -186,16 +186,3 @@ def refuse_impossible_types(units: pd.DataFrame, facts) -> None:
         }
         for rule in zeros:
             assert not all(place[name] in among for name, among in rule.items())
-
-
-HOUSEHOLDS = {"counties": (21_772, 51_887), "ri2010": (419_788, 1_005_756)}
-"""Households and their members in real tables."""
-
-
-@pytest.mark.slow
-def test_real_tables_get_households_without_a_structural_zero(real_tables: Path, tmp_path) -> None:
-    files = rehouse(real_tables, tmp_path)
-    units = pd.read_parquet(files.units)
-    households = units[(units["RTYPE"].astype(str) == "2") & (units["FINAL_POP"] > 0)]
-    assert (len(households), households["FINAL_POP"].sum()) == HOUSEHOLDS[real_tables.name]
-    refuse_impossible_types(households, tomllib.loads(FACTS.read_text()))

@@ -26,11 +26,6 @@ from spineflow.tasks.topdown.ingest.ingest import public_geography
 from spineflow.tasks.topdown.paths import geography_file
 from spineflow.tasks.topdown.release.map_section import map_section
 from spineflow.tasks.topdown.release.spine_distances import SpineDistances
-from spineflow.tasks.topdown.release.spine_section import (
-    category_statistics,
-    entity_tables,
-    statistics_table,
-)
 from spineflow.tasks.topdown.release.tabulations.tables import Tabulation, write_tables
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.spine.build import spines_of
@@ -264,32 +259,6 @@ def found(names: dict[str, str] | None = None) -> SpineDistances:
         columns=["universe", "spine", "geolevel", "geounits"],
     )
     return SpineDistances(pd.DataFrame(entities, columns=columns), statistics, geounits)
-
-
-def test_categories_have_a_row_for_each_spine() -> None:
-    table = statistics_table(category_statistics(found(), "persons"))
-    assert table.headers == (
-        *("category", "entities", "spine", "mean", "median", "90%", "99%", "largest"),
-    )
-    assert [row[:4] for row in table.rows] == [
-        ("place", 3, "AIAN spine", 7 / 3),
-        ("place", 3, "optimised spine", 2.0),
-        ("AIAN area", 1, "AIAN spine", 1.0),
-        ("AIAN area", 1, "optimised spine", 1.0),
-    ]
-    assert table.rows[0][4:] == (2.0, 4.0, 4.0, 4.0)
-
-
-def test_entities_stand_with_the_farthest_from_the_own_spine_first(
-    settings: TopdownSettings,
-) -> None:
-    assert settings.geography.spine == "optimized"
-    places, aian = entity_tables(settings, found(), "persons", 1000)
-    assert places.headers == ("place", "blocks", "AIAN spine", "optimised spine")
-    assert places.rows == (("44002", 5, 4, 3), ("44003", 9, 1, 2), ("44001", 3, 2, 1))
-    assert (aian.headers[0], aian.rows) == ("AIAN area", (("9", 4, 1, 1),))
-    few, _ = entity_tables(settings, found(), "persons", 2)
-    assert few.rows == places.rows[:2]
 
 
 geopandas = pytest.importorskip("geopandas")
