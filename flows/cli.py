@@ -294,6 +294,25 @@ def registry(run_directory: RunFolder, /, *, office: Path | None = None) -> None
             print(f"{what} that the office must still give: {', '.join(names)}")
 
 
+@app.command
+def archive(run_directory: RunFolder, directory: Path, /, *, office: Path | None = None) -> None:
+    """Copy a release into a folder for an archive, described as an RO-Crate.
+
+    The folder has the release, its plan, its report and the source of the flow; how they belong
+    together stands in ro-crate-metadata.json (Workflow Run Crate).
+
+    Args:
+        directory: folder to write to, which is empty or not there yet
+        office: TOML file with the texts of the office
+    """
+    from ..tasks.dissemination.crate import write_crate
+    from ..tasks.dissemination.office import read_office
+
+    own, asked, _ = existing_run(run_directory)
+    flow = Path(__file__).with_name(f"{asked.settings.PRODUCT.replace('-', '_')}.py")
+    print(write_crate(own, flow, directory, read_office(office)))
+
+
 app.command(
     "spineflow.flows.replicates:write_replicates",
     name="replicates",

@@ -29,8 +29,8 @@ from pydantic.json_schema import JsonSchemaValue, SkipJsonSchema
 from pydantic_core import core_schema
 
 from ..tasks.products.presets import PRESETS
-from ..tasks.runs.declared import read_declared
 from ..tasks.runs.exact_types import ExactTypes
+from ..tasks.runs.files import read_declared
 
 DECLARED = read_declared(Path(__file__).with_name("forms.toml"))
 

@@ -56,14 +56,17 @@ class Office(Section):
     )
     sources: str = Field(default="", description="Papers and pages on the release.")
     notes: str = ""
+    license: str = Field(default="", description="Address or words of the licence.")
     registry_authors: tuple[str, ...] = Field(default=(), description="Who fills in the record.")
     assessment: dict[str, str] = Field(
         default_factory=dict, description="Answers of the self-assessment, by hazard."
     )
 
 
-def read_office(path: Path) -> Office:
-    """Read the texts of an office from a TOML file; raises InputRefused for what it cannot have."""
+def read_office(path: Path | None) -> Office:
+    """The texts of an office, from a TOML file, or none; raises InputRefused for what cannot be."""
+    if path is None:
+        return Office()
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:

@@ -10,7 +10,7 @@ from ..runs.directory import RunDirectory
 from ..runs.files import write_page, write_text
 from .deployment_record import deployment_record, missing_texts, to_yaml
 from .finished import finished_release
-from .office import Office, read_office
+from .office import read_office
 from .self_assessment import open_hazards, self_assessment
 
 FOLDER = "registry"
@@ -35,7 +35,7 @@ def register(run: RunDirectory, office_file: Path | None) -> Registration:
     Raises:
         InputRefused: The run has no certified release, or the file has what no office can say.
     """
-    office = Office() if office_file is None else read_office(office_file)
+    office = read_office(office_file)
     released = finished_release(run, office)
     record, assessment = deployment_record(released, office), self_assessment(released, office)
     folder = run.root / FOLDER

@@ -24,8 +24,8 @@ from pydantic import Field
 from ..census.attribute_declarations import Where
 from ..census.declarations import TableDeclaration
 from ..census.queries import marginal_query
-from ..runs.declared import read_declared
-from ..runs.names import FileName
+from ..runs.files import read_declared
+from ..runs.names import FileName, did_you_mean
 from ..runs.settings import (
     ExactFraction,
     ProductSettings,
@@ -37,7 +37,6 @@ from ..runs.settings import (
     refuse_within,
     refusing,
 )
-from ..runs.spelling import did_you_mean
 from .workload.perturbation import Perturbation
 from .workload.protected import ProtectedCensus
 

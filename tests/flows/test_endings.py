@@ -14,8 +14,7 @@ from spineflow.flows import progress
 from spineflow.flows.console import as_typed, shown_progress
 from spineflow.flows.endings import Interrupted, explained
 from spineflow.flows.kernels import ANNOUNCEMENT
-from spineflow.tasks.runs.confinement import StorageFailed
-from spineflow.tasks.runs.errors import SpineflowError
+from spineflow.tasks.runs.errors import SpineflowError, StorageFailed
 from spineflow.tasks.runs.settings import RunnerSettings
 
 SECRET = "secret"

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from spineflow.geography.errors import GeographyRefused
+from spineflow.geography.levels import GeographyRefused
 from spineflow.geography.spine import build_spine
 from spineflow.geography.tables import spine_from_tables, spine_to_tables
 from spineflow.geography.texts import TextIndex, Texts

@@ -17,9 +17,8 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from ...census.queries import marginal_query
-from ...runs.names import Label
+from ...runs.names import Label, did_you_mean
 from ...runs.settings import ExactFraction, FilePath, Refuse, Section, refusing, without_section
-from ...runs.spelling import did_you_mean
 from ..checks.replicate import possible_estimators, with_estimator
 from ..settings import TopdownSettings
 from ..workload.sections import ESTIMATORS, Estimator, Universe

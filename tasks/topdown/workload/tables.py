@@ -9,9 +9,8 @@ from typing import Self
 from pydantic import ConfigDict, model_validator
 
 from ...runs.directory import RunDirectory
-from ...runs.names import checked_file_name
+from ...runs.names import checked_file_name, did_you_mean
 from ...runs.settings import FilePath, InputSettings, Refuse
-from ...runs.spelling import did_you_mean
 from ...runs.stores import is_url
 from ...tables.sources import input_files
 

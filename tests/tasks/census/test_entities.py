@@ -9,11 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
-from spineflow.tasks.census.areas import Areas, code_columns, joined_codes, load_areas
+from spineflow.tasks.census.areas import (
+    Areas,
+    code_columns,
+    described_columns,
+    descriptions,
+    joined_codes,
+    load_areas,
+    needed_columns,
+)
 from spineflow.tasks.census.attribute_declarations import CoarseningDeclaration
 from spineflow.tasks.census.compiled_schemas import compiled_coarsening
 from spineflow.tasks.census.declarations import CensusGeography, TableDeclaration
-from spineflow.tasks.census.entities import described_columns, descriptions, needed_columns
 from spineflow.tasks.census.evidence import EvidenceTally
 from spineflow.tasks.census.recodes import Recode
 from spineflow.tasks.census.schema import Schema, positions_of

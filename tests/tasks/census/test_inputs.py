@@ -17,8 +17,8 @@ import pytest
 from spineflow.tasks.census import evidence, histograms, inputs, invariants
 from spineflow.tasks.census.cef_2020 import PERSONS, UNITS, cef_schema
 from spineflow.tasks.census.census import Census, compiled
-from spineflow.tasks.census.contradictions import refuse_contradictions
 from spineflow.tasks.census.declarations import CensusDeclaration
+from spineflow.tasks.census.exact_answers import refuse_contradictions
 from spineflow.tasks.census.inputs import check_inputs
 from spineflow.tasks.census.invariants import inhabitable
 from spineflow.tasks.census.partitions import check_whole

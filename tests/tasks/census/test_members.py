@@ -7,13 +7,13 @@ import numpy as np
 import pandas as pd
 import pytest
 from pydantic import ValidationError
-from spineflow.tasks.census import raw_columns
+from spineflow.tasks.census import counting
 from spineflow.tasks.census.census import PRESETS
+from spineflow.tasks.census.counting import RawColumns
 from spineflow.tasks.census.declarations import CensusDeclaration
 from spineflow.tasks.census.households import UNIT_COLUMNS
 from spineflow.tasks.census.members import completed_units
-from spineflow.tasks.census.raw_columns import RawColumns
-from spineflow.tasks.runs.declared import read_declared
+from spineflow.tasks.runs.files import read_declared
 from spineflow.tasks.tables.columns import CodedColumn
 from spineflow.tasks.tables.sources import input_files
 from spineflow.tasks.topdown.ingest.generate import generate_county
@@ -131,7 +131,7 @@ def test_records_are_counted_by_area_and_raw_value() -> None:
 
 
 def test_a_column_of_too_many_values_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(raw_columns, "MOST_VALUES", 2)
+    monkeypatch.setattr(counting, "MOST_VALUES", 2)
     own = RawColumns(["id", "sex"], 2)
     assert own.numbers("id", ["x", "y"]).tolist() == [0, 1]
     assert own.numbers("id", ["y", "x", "y"]).tolist() == [1, 0, 1]

@@ -25,8 +25,8 @@ from spineflow.tasks.census.recodes import (
 )
 from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.settings_files import load_settings
-from spineflow.tasks.tables.cef_layout import PERSONS_LAYOUT
 from spineflow.tasks.tables.columns import CodedColumn
+from spineflow.tasks.tables.layouts import PERSONS_LAYOUT
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.validation.census.input_rules import RULES
 

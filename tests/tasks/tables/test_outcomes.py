@@ -17,9 +17,7 @@ from spineflow.tasks.census.inputs import check_inputs
 from spineflow.tasks.group_sizes.ingest.tables import count_sizes
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.files import NOT_PRIVATE
-from spineflow.tasks.tables.findings import FileRead, InputCheck
-from spineflow.tasks.tables.outcomes import write_input_outcomes
-from spineflow.tasks.tables.tally import RuleTally
+from spineflow.tasks.tables.findings import FileRead, InputCheck, RuleTally, write_input_outcomes
 from spineflow.tasks.topdown.ingest.generate import generate_county
 from spineflow.validation.group_sizes.input_rules import size_rules
 from spineflow.validation.trips.input_rules import LARGEST_COUNT, RULES

@@ -9,8 +9,7 @@ import pyarrow as pa
 import pytest
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.topdown.ingest.ingest import check_input_of
-from spineflow.tasks.topdown.intervals.report import write_run_intervals
-from spineflow.tasks.topdown.intervals.tables import write_intervals
+from spineflow.tasks.topdown.intervals.report import write_intervals, write_run_intervals
 
 from tests.tasks.topdown.abroad import write_census
 from tests.tasks.topdown.declared import load, run_declared

@@ -13,7 +13,7 @@ from spineflow.tasks.group_sizes.ingest.generate import (
     taxi_like,
 )
 from spineflow.tasks.group_sizes.ingest.hierarchy import hierarchy_of_rows
-from spineflow.tasks.tables.tally import RuleTally
+from spineflow.tasks.tables.findings import RuleTally
 
 
 def regions_of(dataset):

@@ -15,10 +15,9 @@ from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import frozen_settings, load_settings, settings_tree
 from spineflow.tasks.topdown.product import TOPDOWN as PRODUCT
-from spineflow.tasks.topdown.published.codes import CodeIndex
 from spineflow.tasks.topdown.published.export import export_measurements, running
 from spineflow.tasks.topdown.published.geounits import ShareReader
-from spineflow.tasks.topdown.published.layout import partition_name, partition_of
+from spineflow.tasks.topdown.published.layout import CodeIndex, partition_name, partition_of
 from spineflow.tasks.topdown.published.settings import measured_settings
 from spineflow.tasks.topdown.settings import TopdownSettings
 

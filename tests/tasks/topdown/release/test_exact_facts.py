@@ -19,7 +19,7 @@ from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import dump_settings, load_settings
 from spineflow.tasks.topdown.ingest.generate import generate_county
 from spineflow.tasks.topdown.ingest.ingest import ingest_input
-from spineflow.tasks.topdown.measurement.constrain import constrain_universe
+from spineflow.tasks.topdown.measurement.public_answers import constrain_universe
 from spineflow.tasks.topdown.paths import state_totals_file
 from spineflow.tasks.topdown.release import exact_losses
 from spineflow.tasks.topdown.release.certificate import exact_figures, losses_of

@@ -20,8 +20,7 @@ from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import load_settings
-from spineflow.tasks.topdown.ingest.generate import generate_county
-from spineflow.tasks.topdown.ingest.generate_country import generate_country
+from spineflow.tasks.topdown.ingest.generate import generate_country, generate_county
 from spineflow.tasks.topdown.ingest.ingest import public_geography
 from spineflow.tasks.topdown.paths import geography_file
 from spineflow.tasks.topdown.release.map_section import map_section

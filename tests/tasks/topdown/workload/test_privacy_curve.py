@@ -19,8 +19,8 @@ from spineflow.tasks.products.privacy_curves import (
     trade_offs,
 )
 from spineflow.tasks.topdown.workload.budget import Budget
+from spineflow.tasks.topdown.workload.costs import total_for_margin
 from spineflow.tasks.topdown.workload.exact_loss import exact_curve
-from spineflow.tasks.topdown.workload.margins import total_for_margin
 from spineflow.tasks.topdown.workload.privacy_curve import OTHERS, QUESTION, privacy_curve
 
 BUDGET = Budget(

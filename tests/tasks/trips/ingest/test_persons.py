@@ -12,7 +12,7 @@ import pytest
 from scipy.stats import chi2
 from spineflow.tasks.noise.randomness import SystemRandom
 from spineflow.tasks.runs.settings_files import load_settings
-from spineflow.tasks.tables.tally import RuleTally
+from spineflow.tasks.tables.findings import RuleTally
 from spineflow.tasks.trips.ingest.generate import CountrySize, generate_country
 from spineflow.tasks.trips.ingest.ingest import check_input
 from spineflow.tasks.trips.ingest.persons import PeopleSoFar, PersonTrips, check_contributions
