@@ -19,8 +19,8 @@ from pydantic import (
     model_validator,
 )
 
-from ..runs.exact_types import ExactTypes
 from ..runs.names import FileName, Label
+from ..runs.settings import ExactTypes
 from ..tables.formats import checked_encoding
 
 OTHER = "other"
@@ -35,7 +35,7 @@ def _as_list(value: Any) -> Any:
 class Part(ExactTypes):
     """A table of a declaration."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+    model_config = ConfigDict(populate_by_name=True)
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:

@@ -71,8 +71,12 @@ class UniverseDesign(Section):
 class Comparison(Section):
     """How the designed split is compared with others, on data that may be disclosed."""
 
-    replicates: int = Field(default=20, ge=2)
-    """Releases of each kind, with noise of their own."""
+    replicates: int = Field(
+        default=20,
+        ge=2,
+        title="Replicates",
+        description="Releases of each split, with noise of their own.",
+    )
     estimators: tuple[Estimator, ...] = Field(default=(), max_length=len(ESTIMATORS))
     """How every kind of measurements is estimated; left out, by all that can hold what is declared.
     """

@@ -166,7 +166,11 @@ class AianRange(Section):
 class GeographySettings(Section):
     """How the spine is built."""
 
-    spine: Literal["conventional", "aian", "optimized", "dhc"] = "optimized"
+    spine: Literal["conventional", "aian", "optimized", "dhc"] = Field(
+        default="optimized",
+        title="Spine",
+        description="The kind of tree of geounits that noise is spent on.",
+    )
     fanout_cutoff: int = Field(default=12, ge=0)
     block_groups: Literal["even", "production"] = "even"
     """How blocks of equal combinations are cut; see `spineflow.geography.optimize.cut_groups`."""
@@ -187,10 +191,16 @@ class GeographySettings(Section):
 class RunSettings(RunnerSettings):
     """What is run, and on what."""
 
-    universes: tuple[Universe, ...] = ()
+    universes: tuple[Universe, ...] = Field(
+        default=(), title="Universes", description="What is released, such as persons and units."
+    )
     """Left out, all that have a budget, in the order in which the census declares them."""
-    estimator: Estimator = "topdown"
-    """How noisy measurements become counts; see `tasks.topdown.estimation.estimators`."""
+    estimator: Estimator = Field(
+        default="topdown",
+        title="Estimator",
+        description="How noisy measurements become counts.",
+    )
+    """See `tasks.topdown.estimation.estimators`."""
     coherent: bool = False
     """Whether universes agree with released ones where the census declares so (`agree`)."""
 
@@ -206,7 +216,9 @@ class BudgetSettings(Section):
     """The budget of one universe; see `tasks.topdown.workload.budget`."""
 
     mechanism: Literal["discrete_gaussian", "discrete_laplace"] = DISCRETE_GAUSSIAN
-    rho: ExactFraction | None = None
+    rho: ExactFraction | None = Field(
+        default=None, title="rho", description="Budget, as a fraction such as 1/2."
+    )
     epsilon: ExactFraction | None = None
     delta: ExactFraction | None = None
     accounting: Literal["exact"] | None = None
@@ -313,7 +325,7 @@ class TopdownSections(ProductSettings):
     geography: GeographySettings
     run: RunSettings = RunSettings()
     release: TabulatedReleaseSettings = TabulatedReleaseSettings()
-    budget: dict[Universe, BudgetSettings]
+    budget: dict[Universe, BudgetSettings] = Field(examples=["persons", "units"])
     workload: dict[Universe, UniverseSettings] = {}
     measured: MeasuredSettings | None = None
     """Set in runs of `estimate` alone, which complete it from the measurements."""

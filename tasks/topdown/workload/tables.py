@@ -21,7 +21,7 @@ class CensusTables(InputSettings):
     Those of the Census Edited File layout are persons, units and geography.
     """
 
-    model_config = ConfigDict(frozen=True, extra="allow", arbitrary_types_allowed=True)
+    model_config = ConfigDict(extra="allow")
     __pydantic_extra__: dict[str, str]
 
     geometry: FilePath | None = None

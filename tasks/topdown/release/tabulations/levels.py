@@ -27,7 +27,7 @@ import pyarrow.compute as pc
 from scipy import sparse
 
 from ....census.cef_2020 import CENSUS
-from ....census.compiled_schemas import names_of_table, table_cells
+from ....census.compiled_schemas import names_of_table, table_cells, table_variables
 from ....census.declarations import TableDeclaration
 from ....census.queries import incidence, tells
 from ....census.schema import Schema
@@ -258,6 +258,15 @@ def variables_of(schema: Schema) -> tuple[str, ...]:
         for table in _tables(schema)
         for number in range(len(table_cells(table, schema)))
     )
+
+
+def variable_labels(schema: Schema) -> dict[str, str]:
+    """What every variable counts in words, by its name."""
+    return {
+        variable_name(table.name, number): label
+        for table in _tables(schema)
+        for number, (label, _) in enumerate(table_variables(table, schema), start=1)
+    }
 
 
 @lru_cache(maxsize=4)
