@@ -25,7 +25,6 @@ from ..tables.sources import InputFile, input_files, refuse_shared
 from .areas import Areas, load_areas, needed_columns, shaped
 from .attribute_declarations import Where
 from .census import Bound, Census, Universe
-from .code_notes import CodeTally, notes
 from .counting import Counted, identity_columns, read_columns
 from .evidence import EvidenceTally
 from .households import UNIT_COLUMNS
@@ -34,9 +33,11 @@ from .members import OF_MEMBERS
 from .partitions import Unreadable, check_whole, keep_areas, keep_ways, kept_areas, kept_ways
 from .queries import counted_rows, marginal_query
 from .records import (
+    CodeTally,
     UniverseCounter,
     Ways,
     declared_rules,
+    notes,
     occupant_columns,
     read_ways,
     tally_contributions,

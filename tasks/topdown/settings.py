@@ -21,8 +21,13 @@ from ..runs.settings import Refuse, refuse_delta, refuse_loss, refuse_shares, re
 from ..runs.stores import is_url
 from .workload.exact_loss import exact_rho, kept_rho
 from .workload.idle import refuse_idle_settings
-from .workload.sections import MEASURED_TABLES, STATE_TOTALS_TABLE, BudgetSettings, TopdownSections
-from .workload.tables import refuse_tables
+from .workload.sections import (
+    MEASURED_TABLES,
+    STATE_TOTALS_TABLE,
+    BudgetSettings,
+    TopdownSections,
+    refuse_tables,
+)
 
 
 class TopdownSettings(TopdownSections):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from spineflow.geography.areas import AreaLevel
+from spineflow.geography.hierarchy import AreaLevel
 from spineflow.tasks.group_sizes.workload.costs import needed_budget, needed_split
 from spineflow.tasks.group_sizes.workload.mechanisms import VECTOR_OF
 from spineflow.tasks.group_sizes.workload.plan import ImpossiblePlan, Plan, make_plan

@@ -19,10 +19,13 @@ from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.tables import mapped
-from spineflow.tasks.topdown.ingest import reading as ingest_parts
+from spineflow.tasks.topdown.ingest import ingest as ingest_parts
 from spineflow.tasks.topdown.ingest.generate import FEWEST_PERSONS, generate_county
-from spineflow.tasks.topdown.ingest.ingest import ingest_input, refuse_large_deltas
-from spineflow.tasks.topdown.ingest.reading import n_counting_tasks
+from spineflow.tasks.topdown.ingest.ingest import (
+    ingest_input,
+    n_counting_tasks,
+    refuse_large_deltas,
+)
 from spineflow.tasks.topdown.settings import TopdownSettings
 
 
