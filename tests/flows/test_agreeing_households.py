@@ -310,7 +310,7 @@ def test_intervals_speak_of_the_truth_and_know_nothing_of_it(folder, both, apart
         assert np.array_equal(one.upper, other.upper)
 
 
-@settings(max_examples=6, deadline=None, phases=[Phase.generate])
+@settings(max_examples=3, deadline=None, phases=[Phase.generate])
 @given(
     seed=st.integers(0, 2**31),
     most=st.integers(1, 12),

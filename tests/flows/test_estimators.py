@@ -58,7 +58,7 @@ def run(request, smallest_county: Path, tmp_path_factory) -> RunDirectory:
     return run_county(folder, smallest_county, request.param, *overrides)
 
 
-@pytest.mark.slow
+@pytest.mark.soak(8)
 def test_a_run_passes_all_checks_under_the_whole_budget(run: RunDirectory) -> None:
     assert json.loads((run.checks / "checks.json").read_text())["passed"]
     spent = summary(open_ledger(run.root.parent / "ledger.db", must_exist=True))
@@ -70,7 +70,7 @@ def test_a_run_passes_all_checks_under_the_whole_budget(run: RunDirectory) -> No
     assert ("were made block by block" in text) == blocks_only
 
 
-@pytest.mark.slow
+@pytest.mark.soak(8)
 def test_estimates_are_made_again_without_the_confidential_folder(
     run: RunDirectory, tmp_path: Path
 ) -> None:

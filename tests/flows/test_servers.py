@@ -111,8 +111,8 @@ with server_for_runs() as server:
 """A command that starts a server of its own, and ends or waits to be killed."""
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("killed", [pytest.param(False, marks=pytest.mark.soak(5)), True])
+@pytest.mark.soak(7)
+@pytest.mark.parametrize("killed", [False, True])
 def test_a_server_of_our_own_serves_and_ends_with_its_command(
     real_server, tmp_path: Path, killed: bool
 ) -> None:

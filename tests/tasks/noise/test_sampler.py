@@ -145,7 +145,7 @@ def test_python_integers_alone_make_the_same_distribution():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sigma_squared", [(1 << 20) + 1, 10**8, 10**12])
+@pytest.mark.parametrize("sigma_squared", [(1 << 20) + 1, 10**12])
 def test_large_sigma(sigma_squared):
     draws = discrete_gaussian(Fraction(sigma_squared), N_DRAWS, SeededRandom(15, "large"))
     sigma = math.sqrt(sigma_squared)
