@@ -10,7 +10,7 @@ from itertools import chain
 
 from ..tasks.products.release.steps import check_release, release_run, report_run
 from ..tasks.runs.directory import RunDirectory
-from ..tasks.topdown.checks.accuracy.pieces import universes_in_pieces
+from ..tasks.topdown.checks.accuracy.compared import universes_in_pieces
 from ..tasks.topdown.checks.accuracy.steps import (
     compare_piece,
     compare_with_truth,

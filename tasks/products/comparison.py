@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import pandas as pd
 import pyarrow as pa
@@ -22,6 +23,8 @@ COMPARISON = "comparison.html"
 
 ACCURACY = "accuracy.parquet"
 """Errors of a run, in its confidential folder."""
+
+Errors = TypeVar("Errors")
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +67,7 @@ def labels_of(runs: Sequence[RunDirectory]) -> list[str]:
     return names if len(set(names)) == len(names) else [str(run.root) for run in runs]
 
 
-def errors_or_refused(run: RunDirectory, errors: pd.DataFrame | None) -> pd.DataFrame:
+def errors_or_refused(run: RunDirectory, errors: Errors | None) -> Errors:
     """The errors of a run; raises InputRefused if they are gone."""
     if errors is None:
         raise InputRefused(

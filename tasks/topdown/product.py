@@ -14,8 +14,7 @@ from ..products.budget import Cost, shown_margin
 from ..products.comparison import read_errors
 from ..products.product import Accuracy, Product, noted
 from ..runs.errors import InputRefused, refused
-from .checks.accuracy.report import errors_of_totals
-from .checks.accuracy.run import write_comparison
+from .checks.accuracy.report import errors_of_totals, write_comparison
 from .checks.pieces import outcomes_of_pieces
 from .estimation.largest_solve import largest_solve, size_in_words
 from .estimation.refusals import refuse_settings

@@ -23,9 +23,9 @@ from ..noise.mechanisms import DISCRETE_LAPLACE
 from ..products.searched import SearchedProduct
 from ..runs.directory import RunDirectory
 from ..runs.errors import InputRefused
-from .checks.accuracy.errors import ALL_ANSWERS, ALL_SIZES
-from .checks.accuracy.figures import AccuracyFigures, compute_figures
-from .checks.accuracy.levels import OF_THE_SPINE
+from .checks.accuracy.compared import compute_figures
+from .checks.accuracy.errors import ALL_ANSWERS, ALL_SIZES, AccuracyFigures
+from .checks.accuracy.subjects import OF_THE_SPINE
 from .checks.replicate import estimate, lay_out, measure, read_dataset, with_estimator, with_seed
 from .paths import state_totals_file
 from .settings import TopdownSettings

@@ -30,9 +30,9 @@ from ...products.reports import bars_panel, provenance, stage_seconds, stages_se
 from ...runs.directory import RunDirectory
 from ...runs.files import NOT_PRIVATE, write_page, write_text
 from ...runs.settings_files import dump_settings, frozen_settings
+from ..checks.accuracy.compared import compute_figures
 from ..checks.accuracy.errors import ALL_ANSWERS, ALL_SIZES
-from ..checks.accuracy.figures import compute_figures
-from ..checks.accuracy.levels import OF_THE_SPINE
+from ..checks.accuracy.subjects import OF_THE_SPINE
 from ..checks.replicate import estimate, lay_out, measure, with_estimator, with_seed
 from ..settings import TopdownSettings
 from .design import Design, designed_settings, designs_json, designs_of, settings_text

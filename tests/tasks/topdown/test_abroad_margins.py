@@ -11,7 +11,7 @@ from spineflow.tasks.pages.document import Document, to_html
 from spineflow.tasks.products.product import Caution
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.topdown.checks.accuracy.figures import compute_figures
+from spineflow.tasks.topdown.checks.accuracy.compared import compute_figures
 from spineflow.tasks.topdown.checks.accuracy.report import ComparedRun, accuracy_document
 from spineflow.tasks.topdown.ingest.ingest import check_input_of
 from spineflow.tasks.topdown.intervals import sizes

@@ -1,33 +1,52 @@
-"""The accuracy report: the figures of one run, or of several side by side, as one HTML file."""
+"""The accuracy report: the figures of one run, or of several side by side, as one HTML file.
+
+The figures and their report go to the confidential folder. The report is copied to where the UI and
+the public look only for inputs that are not confidential.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
+from ....census.census import Census
 from ....pages.document import NONE, Block, Details, Document, Figure, Section, Table
 from ....pages.figures import bar_chart, box_chart, line_chart
 from ....pages.numbers import shown_epsilon
+from ....products.comparison import (
+    COMPARISON,
+    errors_or_refused,
+    labels_of,
+    write_compared,
+    write_errors,
+)
 from ....runs.directory import RunDirectory
+from ....runs.errors import InputRefused
 from ...estimation.full_information import algebra_of
 from ...settings import TopdownSettings
 from ...workload.costs import cost_of
+from .compared import compute_figures, has_truth, query_errors
 from .errors import (
     ABSOLUTE_QUANTILES,
     ABSOLUTE_THRESHOLDS,
     ALL_ANSWERS,
     ALL_SIZES,
     ERROR_QUANTILES,
+    FOLDER,
     PERCENT_THRESHOLDS,
     SIZE_LIMITS,
+    AccuracyFigures,
+    read_figures,
     size_class_names,
+    write_figures,
 )
-from .figures import AccuracyFigures, read_figures
 from .theory import MOST_CORE
 
 CONFIDENTIAL = "CONFIDENTIAL: tells how the release differs from the truth; do not publish"
@@ -451,3 +470,71 @@ def _figure(value: float) -> float | str:
 
 def _yes(value: bool) -> str:
     return "yes" if value else "no"
+
+
+REPORT = "accuracy.html"
+
+
+def accuracy_report(run: RunDirectory) -> Path:
+    """Where the report of a run lies."""
+    return run.confidential / FOLDER / REPORT
+
+
+def write_run_accuracy(run: RunDirectory, settings: TopdownSettings) -> Path | None:
+    """Compare a run with the truth and write figures and report; returns the report.
+
+    None, and nothing is done, where the confidential histograms are gone.
+    """
+    if not has_truth(run, settings):
+        return None
+    errors = query_errors(run, settings)
+    write_errors(run, pa.Table.from_pandas(errors, preserve_index=False))
+    figures = compute_figures(run, settings)
+    write_figures(run, figures)
+    compared = [ComparedRun(run.root.name, settings, figures)]
+    return _write(compared, run, REPORT)
+
+
+def write_comparison(runs: Sequence[tuple[RunDirectory, TopdownSettings]]) -> Path:
+    """Write the report of several runs side by side into the first one; returns its path.
+
+    Raises InputRefused for a run whose truth and figures are both gone, and for runs of censuses
+    that declare different things.
+    """
+    first = runs[0][1].compiled_census
+    for run, settings in runs[1:]:
+        if not _are_alike(first, settings.compiled_census):
+            raise InputRefused(
+                f"{run.root} is a run of another census than {runs[0][0].root}, whose quantities "
+                "and levels it does not have; compare runs of one census."
+            )
+    labels = labels_of([run for run, _ in runs])
+    compared = [
+        ComparedRun(label, settings, _figures(run, settings))
+        for label, (run, settings) in zip(labels, runs, strict=True)
+    ]
+    return _write(compared, runs[0][0], COMPARISON)
+
+
+def _are_alike(first: Census, other: Census) -> bool:
+    """Whether two censuses have the same geolevels and schemas."""
+    if first.geolevels != other.geolevels or first.layout != other.layout:
+        return False
+    first_schemas, other_schemas = (
+        {name: universe.schema for name, universe in census.universes.items()}
+        for census in (first, other)
+    )
+    return first_schemas == other_schemas
+
+
+def _write(compared: Sequence[ComparedRun], run: RunDirectory, name: str) -> Path:
+    document, path = accuracy_document(compared), run.confidential / FOLDER / name
+    return write_compared(document, path, run, [one.settings for one in compared])
+
+
+def _figures(run: RunDirectory, settings: TopdownSettings) -> AccuracyFigures:
+    if has_truth(run, settings):
+        figures = compute_figures(run, settings)
+        write_figures(run, figures)
+        return figures
+    return errors_or_refused(run, read_figures(run))

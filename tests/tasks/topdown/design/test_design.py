@@ -15,7 +15,7 @@ from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import load_settings
-from spineflow.tasks.topdown.checks.accuracy.levels import entity_levels
+from spineflow.tasks.topdown.checks.accuracy.subjects import entity_levels
 from spineflow.tasks.topdown.checks.replicate import (
     lay_out,
     measure,

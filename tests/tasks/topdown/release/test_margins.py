@@ -12,7 +12,7 @@ from spineflow.tasks.pages.document import Document, to_html
 from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.settings_files import load_settings
-from spineflow.tasks.topdown.checks.accuracy.queries import records_by_block
+from spineflow.tasks.topdown.checks.accuracy.compared import records_by_block
 from spineflow.tasks.topdown.checks.replicate import (
     estimate,
     lay_out,

@@ -12,16 +12,14 @@ import pytest
 from spineflow.tasks.pages.document import Details, Table, to_markdown
 from spineflow.tasks.products.product import END
 from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.topdown.checks.accuracy.figures import compute_figures
+from spineflow.tasks.topdown.checks.accuracy.compared import compute_figures
 from spineflow.tasks.topdown.checks.accuracy.report import (
     BRIEF,
     ComparedRun,
     accuracy_document,
+    accuracy_report,
     accuracy_table,
     errors_of_totals,
-)
-from spineflow.tasks.topdown.checks.accuracy.run import (
-    accuracy_report,
     write_comparison,
     write_run_accuracy,
 )
