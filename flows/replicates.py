@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any
@@ -10,10 +9,11 @@ from typing import Annotated, Any
 import pandas as pd
 from cyclopts import Parameter
 
-from ..tasks.products.product import Figures, Product
+from ..tasks.products.product import Product
 from ..tasks.products.registry import product
 from ..tasks.runs.errors import InputRefused
 from ..tasks.runs.files import write_text
+from ..tasks.study.trials import mean_errors
 from .arguments import AnyReplicated, Overrides, SettingsFile
 from .console import page
 from .searched import run_under_seed
@@ -58,25 +58,14 @@ def write_replicates(
 
 
 def mean_errors_of_runs(asked: Product, settings: Any, n: int, folder: Path) -> pd.DataFrame:
-    """`mean_errors` of n runs of settings, which are made in a folder and removed; raises
-    InputRefused for a product that has none."""
+    """Mean of every figure over n runs of settings, which are made in a folder and removed, and its
+    standard deviation; raises InputRefused for a product that has none."""
     found = []
     for seed in range(1, n + 1):
         with TemporaryDirectory(dir=folder) as temporary:
             found.append(run_under_seed(asked, settings, seed, Path(temporary) / "run").errors)
     assert asked.figures is not None, "others are refused"
-    return mean_errors(found, asked.figures)
-
-
-def mean_errors(found: Sequence[pd.DataFrame], of: Figures) -> pd.DataFrame:
-    """Mean of every figure, and its standard deviation over replicates, row by row of their keys.
-
-    Rows that only some replicates have, such as groups of a table that nobody got, count where
-    they are.
-    """
-    keys, figures = list(of.keys), list(of.words)
+    keys, figures = list(asked.figures.keys), list(asked.figures.words)
     together = pd.concat([one[[*keys, *figures]] for one in found])
-    together[figures] = together[figures].astype(float)
-    by_key = together.groupby(keys, sort=False)[figures]
-    deviation = by_key.std().add_suffix(", s.d.")
-    return by_key.mean().join(deviation).reset_index()
+    together = together.astype(dict.fromkeys(figures, float))
+    return mean_errors(together, keys, figures, ("std", "s.d."))

@@ -21,17 +21,14 @@ from ..tasks.group_sizes.settings import GroupSizesSettings
 from ..tasks.products.comparison import Compared
 from ..tasks.products.product import Product
 from ..tasks.products.registry import product
-from ..tasks.products.searched import SearchedProduct
 from ..tasks.runs.directory import RunDirectory, start_run
 from ..tasks.runs.errors import InputRefused
 from ..tasks.runs.settings import ProductSettings
 from ..tasks.runs.settings_files import dump_settings
+from ..tasks.study.trials import ALL, Figures, SearchedProduct
 from ..tasks.trips.settings import TripsSettings
 from .registry import DECIDED_ON_THE_WAY
 from .running import call_stages
-
-EVERYTHING = "all"
-"""What errors are of that are of no answer, size of areas or table in particular."""
 
 
 def run_under_seed(asked: Product, settings: Any, seed: int, folder: Path) -> Compared:
@@ -47,22 +44,6 @@ def run_under_seed(asked: Product, settings: Any, seed: int, folder: Path) -> Co
     start_run(run, product=asked.name, settings_text=dump_settings(seeded), stamp=seeded.stamp)
     call_stages(run, seeded)
     return asked.compared(run, seeded)
-
-
-@dataclass(frozen=True, eq=False)
-class RunFigures:
-    """The errors of one run: universe, quantity, answer, level, size_class, then its figures."""
-
-    errors: pd.DataFrame
-
-    @property
-    def reported(self) -> pd.DataFrame:
-        """quantity, level, then all figures."""
-        return self.errors.drop(columns=["universe", "answer", "size_class"])
-
-    def named(self, name: str) -> float:
-        """Raises KeyError: no figure of these products has a name of its own."""
-        raise KeyError(name)
 
 
 @dataclass(frozen=True)
@@ -99,16 +80,16 @@ class RunTrials(SearchedProduct):
 
     def replicate(
         self, layout: Path, settings: ProductSettings, seed: int, folder: Path
-    ) -> RunFigures:
+    ) -> Figures:
         """Run the settings under a seed, and place the errors of the release."""
         asked = product(settings.PRODUCT)
         table = self.placed(run_under_seed(asked, settings, seed, folder / "run").errors)
         words = () if asked.figures is None else asked.figures.words
         figures = [name for name in words if name in table]
         placed = table[["quantity", "level", *figures]].assign(
-            universe=self.universe, answer=EVERYTHING, size_class=EVERYTHING
+            universe=self.universe, answer=ALL, size_class=ALL
         )
-        return RunFigures(placed)
+        return Figures(placed)
 
 
 def _loss_of_all_levels(settings: Any) -> dict[str, Fraction]:

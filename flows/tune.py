@@ -19,17 +19,24 @@ import pandas as pd
 from ..tasks.pages.document import Block, Table
 from ..tasks.products.product import Product
 from ..tasks.products.registry import check_input_of, costs_of, fits_of, refuse_any
-from ..tasks.products.searched import Losses
 from ..tasks.runs.directory import RunDirectory
 from ..tasks.runs.errors import CheckFailed
 from ..tasks.runs.settings import ProductSettings
 from ..tasks.runs.settings_files import frozen_settings
-from ..tasks.tune.criterion import described, is_better, is_met
-from ..tasks.tune.grid import loss_grid, scaled, search_geolevels, search_weights, smallest, within
-from ..tasks.tune.report import ERRORS, VARIANTS, release_settings, write_tuning_report
-from ..tasks.tune.settings import Criterion, TuneSettings
-from ..tasks.tune.steps import prepare, read_tuning_data, replicate
-from ..tasks.tune.trials import TrialOutcome, new_trial, values_of
+from ..tasks.study.report import ERRORS, VARIANTS, release_settings, write_tuning_report
+from ..tasks.study.search import (
+    TrialOutcome,
+    loss_grid,
+    new_trial,
+    scaled,
+    search_geolevels,
+    search_weights,
+    smallest,
+    within,
+)
+from ..tasks.study.settings import Criterion, TuneSettings
+from ..tasks.study.steps import prepare, read_tuning_data, replicate
+from ..tasks.study.trials import Losses, values_of
 from .entry import flow_of_product
 from .stages import finish, stage
 from .tune_settings import AnyTuneSettings
@@ -49,7 +56,7 @@ def stages(run: RunDirectory, settings: AnyTuneSettings) -> None:
     write_tuning_report(run, settings, [*search.outcomes.values()], found)
     if not found:
         raise CheckFailed(
-            f"No variant meets the criterion that {described(settings.criterion)}; raise "
+            f"No variant meets the criterion that {settings.criterion.in_words}; raise "
             "search.highest, and an epsilon that the search keeps to, or relax the criterion. "
             f"The trials are in {run.report}."
         )
@@ -75,7 +82,7 @@ class _Search:
 
         def gains(new: Mapping[str, Fraction], old: Mapping[str, Fraction]) -> bool:
             first, second = (self.under_guarantee(variant, one).mean for one in (new, old))
-            return is_better(first, second, self.settings.criterion)
+            return self.settings.criterion.is_better(first, second)
 
         if search.method == "fixed":
             outcome = self.tried(variant, own)
@@ -126,7 +133,7 @@ class _Search:
                 replicate.submit(root, trial.name, seed, wait_for=[prepared])
         finish()
         mean, error = values_of(self.run, trial.name, seeds)
-        met = is_met(mean, self.settings.criterion)
+        met = self.settings.criterion.is_met(mean)
         self.outcomes[trial.name] = TrialOutcome(trial, mean, error, met)
         return self.outcomes[trial.name]
 
@@ -152,7 +159,7 @@ def summary(run: RunDirectory, settings: TuneSettings) -> Iterator[Block]:
     losses = searched.losses(found, universe)
     total = sum(losses.values(), Fraction(0))
     yield f"{len(trials)} trials of {settings.search.replicates} replicates"
-    yield f"the criterion: {described(settings.criterion)}"
+    yield f"the criterion: {settings.criterion.in_words}"
     yield f"found: a loss of {float(total):.4g} for {universe}"
     for geolevel, loss in losses.items():
         yield f"  {geolevel}: {float(loss):.4g} ({float(loss / total):.1%})"

@@ -21,13 +21,13 @@ from typing import Any, ClassVar, Literal
 
 from ..tasks.detailed_groups.settings import DetailedGroupsSettings, GroupsInput
 from ..tasks.group_sizes.settings import GroupPrivacy, GroupSizesSettings, GroupTables
-from ..tasks.products.searched import SearchedProduct
 from ..tasks.runs.names import FileName
+from ..tasks.study.settings import Criterion, TuneSettings
+from ..tasks.study.trials import SearchedProduct
 from ..tasks.topdown.settings import TopdownSettings
 from ..tasks.topdown.trials import TRIALS
 from ..tasks.topdown.workload.tables import CensusTables
 from ..tasks.trips.settings import TripsInput, TripsPrivacy, TripsSettings
-from ..tasks.tune.settings import Criterion, TuneSettings
 from .searched import DETAILED_GROUPS, GROUP_SIZES, TRIPS
 
 

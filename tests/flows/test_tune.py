@@ -17,11 +17,10 @@ from spineflow.flows.tune_settings import AnyTuneSettings
 from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.settings_files import load_settings
+from spineflow.tasks.study.search import Trial, TrialOutcome, loss_grid, settings_of
 from spineflow.tasks.topdown.trials import TopdownTrials
 from spineflow.tasks.topdown.workload.budget import Budget
 from spineflow.tasks.topdown.workload.exact_loss import exact_epsilon
-from spineflow.tasks.tune.grid import loss_grid
-from spineflow.tasks.tune.trials import Trial, TrialOutcome, settings_of
 
 from tests.flows.gallery import DECLARATIONS, write_schools
 from tests.flows.in_process import judged_once

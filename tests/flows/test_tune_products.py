@@ -23,8 +23,8 @@ from spineflow.tasks.detailed_groups.ingest.generate import (
 from spineflow.tasks.detailed_groups.workload.parameters import read_specification
 from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
 from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.study.search import loss_grid
 from spineflow.tasks.trips.ingest.generate import CountrySize, generate_country
-from spineflow.tasks.tune.grid import loss_grid
 
 from tests.flows.in_process import tasks_in_threads
 

@@ -20,8 +20,10 @@ from ...census.queries import marginal_query
 from ...runs.names import Label
 from ...runs.settings import ExactFraction, FilePath, Refuse, Section, refusing, without_section
 from ...runs.spelling import did_you_mean
+from ...study.trials import Figures, SearchedProduct
 from ..checks.replicate import possible_estimators, with_estimator
 from ..settings import TopdownSettings
+from ..trials import TRIALS
 from ..workload.sections import ESTIMATORS, Estimator, Universe
 
 
@@ -178,6 +180,15 @@ class ComparisonSettings(DesignSettings):
     """Settings of a design, for the flow that also compares the designed budget with others."""
 
     PRODUCT: ClassVar[str] = "design"
+    SEARCHED: ClassVar[SearchedProduct] = TRIALS
+
+    @property
+    def reading(self) -> TopdownSettings:
+        """Settings that read the input."""
+        return self.topdown
+
+    def value_of(self, figures: Figures) -> None:
+        """Nothing is to be met."""
 
     @property
     def estimators(self) -> tuple[Estimator, ...]:

@@ -14,6 +14,7 @@ from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import load_settings
+from spineflow.tasks.study.settings import Criterion
 from spineflow.tasks.topdown.ingest.generate import generate_county
 from spineflow.tasks.topdown.ingest.generate_country import generate_country
 from spineflow.tasks.topdown.measurement.public_answers import area_counts
@@ -21,8 +22,6 @@ from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.trials import STRATEGIES, TRIALS, strategy_shares
 from spineflow.tasks.topdown.workload.exact_loss import exact_epsilon
 from spineflow.tasks.topdown.workload.sections import ESTIMATORS
-from spineflow.tasks.tune.criterion import value_of
-from spineflow.tasks.tune.settings import Criterion
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 COUNTRY = (REPOSITORY / "flows" / "demos" / "country.toml").read_text(encoding="utf-8")
@@ -100,7 +99,7 @@ def test_every_choice_is_judged_on_the_same_entities(tmp_path: Path) -> None:
         figures = TRIALS.replicate(layout, tried, 1, tmp_path / f"run-{number}")
         keys = ["quantity", "answer", "level", "size_class", "entities", "pairs"]
         entities[name] = frozenset(figures.errors[keys].itertuples(index=False, name=None))
-        values[name] = figures.named("redistricting")
+        values[name] = figures.redistricting()
         assert {"bias", "absolute_q95", "false_zeros"} <= set(figures.reported)
     assert len(entities) == 12
     assert len(set(entities.values())) == 1
@@ -148,11 +147,11 @@ def test_choices_of_a_declared_census_are_judged_on_the_same_entities(tmp_path: 
         figures = TRIALS.replicate(layout, tried, 1, tmp_path / f"run-{number}")
         keys = ["quantity", "answer", "level", "size_class", "entities", "pairs"]
         entities[name] = frozenset(figures.errors[keys].itertuples(index=False, name=None))
-        values[name] = value_of(figures, settings.criterion)
-        assert 0 <= figures.named("redistricting") <= 1
+        values[name] = settings.criterion.value_of(figures)
+        assert 0 <= figures.redistricting() <= 1
         statistic = {"statistic": "predicted_standard_deviation"}
         asked = Criterion(**(settings.criterion.model_dump() | statistic))
-        implied[name] = value_of(figures, asked)
+        implied[name] = asked.value_of(figures)
     assert len(entities) == 8 and len(set(entities.values())) == 1
     assert len(set(values.values())) > 4
     first, *_ = implied
@@ -180,7 +179,7 @@ def test_a_universe_is_tried_with_those_whose_releases_it_is_held_to(tmp_path: P
     TRIALS.read_input(tried, tmp_path / "dataset")
     TRIALS.lay_out(tmp_path / "dataset", tried, tmp_path / "layout")
     figures = TRIALS.replicate(tmp_path / "layout", tried, 1, tmp_path / "run")
-    assert set(figures.errors["universe"]) == {"persons"}
+    assert set(figures.errors["universe"]) == {"persons", "dwellings"}
     released, n_areas = RunDirectory(tmp_path / "run" / "estimated"), 384
     persons, dwellings = (
         area_counts(released, tried, name, n_areas) for name in ("persons", "dwellings")

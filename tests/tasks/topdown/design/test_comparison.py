@@ -16,15 +16,15 @@ from spineflow.flows.running import call_stages
 from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.directory import RunDirectory, start_run
 from spineflow.tasks.runs.settings_files import dump_settings, load_settings
+from spineflow.tasks.study.trials import replicate_path
 from spineflow.tasks.topdown.design.comparison import (
     ALLOCATIONS,
     STATISTICS,
-    allocation_folder,
     allocations,
     compared,
     designs_file,
     release,
-    replicate_file,
+    trials_file,
     write_report,
 )
 from spineflow.tasks.topdown.design.design import design_universe
@@ -90,6 +90,9 @@ def page_of(folder: Path, universes: str = '["persons"]', further: str = "") -> 
     run = RunDirectory(folder / "run")
     run.root.mkdir()
     start_run(run, product="design", settings_text=dump_settings(settings), stamp=settings.stamp)
+    trials = {
+        name: {own: f"{name[:2]}-{own}" for own in settings.estimators} for name in ALLOCATIONS
+    }
     for number, allocation in enumerate(ALLOCATIONS):
         for seed in (1, 2):
             rows = [
@@ -99,21 +102,18 @@ def page_of(folder: Path, universes: str = '["persons"]', further: str = "") -> 
                     "level": level,
                     **dict.fromkeys(STATISTICS, value := 10 * number + seed + 100 * (level == "a")),
                     "bias": -value,
-                    "estimator": estimator,
-                    "allocation": allocation,
-                    "seed": seed,
                 }
                 for universe in settings.run.universes
                 for quantity in ("first", "second")
                 for level in ("a", "b")
-                for estimator in settings.estimators
             ]
-            path = replicate_file(run, allocation, seed)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            pd.DataFrame(rows).to_csv(path, index=False)
-    allocation_settings = allocation_folder(run, "designed") / "settings.toml"
-    allocation_settings.parent.mkdir()
-    allocation_settings.write_text("designed = true\n", encoding="utf-8")
+            for trial in trials[allocation].values():
+                path = replicate_path(run, trial, seed)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(json.dumps({"value": None, "errors": rows}), encoding="utf-8")
+    designs_file(run).parent.mkdir()
+    trials_file(run).write_text(json.dumps(trials), encoding="utf-8")
+    designs_file(run).with_name("settings.toml").write_text("designed = true\n", encoding="utf-8")
     certificates = {name: {"certificate": f"{name} is best"} for name in settings.run.universes}
     designs_file(run).write_text(json.dumps(certificates), encoding="utf-8")
     release(run, settings)
@@ -179,7 +179,7 @@ def test_all_allocations_are_released_and_compared(
     results.show_outcome(run, settings)
     assert len(shown) == 1 and str(run.release) in shown[0]
     # Nothing is made again.
-    before = {path: path.stat().st_mtime_ns for path in (run.root / "design").rglob("*.csv")}
+    before = {path: path.stat().st_mtime_ns for path in (run.root / "trials").rglob("*.json")}
     call_stages(run, settings)
     assert before == {path: path.stat().st_mtime_ns for path in before}
 

@@ -1,13 +1,17 @@
-"""Grids of losses, and the searches over them; what is asked of a point is the caller's."""
+"""Searches: grids of losses, and the trials that are asked for."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TypeVar
 
-from ..products.searched import Losses
+from ..runs.directory import RunDirectory
+from ..runs.settings import ProductSettings
+from .settings import TuneSettings
+from .trials import Losses, write_trial
 
 EXACT = Fraction(10**7)
 """Loss of a geolevel that is taken as exact: its noise is 0 but with a chance below 1e-100."""
@@ -134,3 +138,56 @@ def search_geolevels(
             return None
         joined = raised[found]
     return joined
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Settings to be tried, and what they are called.
+
+    losses : loss of each geolevel, root first.
+    weights : what the shares of queries are multiplied with, 1 where left out.
+    """
+
+    name: str
+    variant: str
+    losses: Losses
+    weights: Mapping[str, Fraction] = field(default_factory=dict)
+
+    @property
+    def total(self) -> Fraction:
+        """Loss of the whole."""
+        return sum(self.losses.values(), Fraction(0))
+
+
+@dataclass(frozen=True)
+class TrialOutcome:
+    """What a trial's replicates came to: mean of the criterion's value and its standard error."""
+
+    trial: Trial
+    mean: float
+    standard_error: float
+    met: bool
+
+
+def settings_of(settings: TuneSettings, trial: Trial) -> ProductSettings:
+    """What a trial tries: the choice of its name under its losses and weights."""
+    searched, universe = settings.SEARCHED, settings.criterion.universe
+    tried = searched.with_losses(settings.choices[trial.variant], universe, trial.losses)
+    return searched.with_weights(tried, universe, trial.weights) if trial.weights else tried
+
+
+def new_trial(
+    run: RunDirectory,
+    settings: TuneSettings,
+    variant: str,
+    losses: Losses,
+    weights: Mapping[str, Fraction],
+) -> Trial:
+    """A trial of a choice under some losses and weights, its settings written to its folder.
+
+    Only the universe of the criterion is measured. The same settings are the same trial.
+    """
+    universe = settings.criterion.universe
+    tried = settings_of(settings, Trial("", variant, losses, weights))
+    name = write_trial(run, settings.SEARCHED.measuring_only(tried, universe))
+    return Trial(name, variant, losses, weights)

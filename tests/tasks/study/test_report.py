@@ -11,9 +11,8 @@ import pandas as pd
 import pytest
 from spineflow.tasks.pages.document import Document, Figure, Section, Table, to_html
 from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.tune import report
-from spineflow.tasks.tune.grid import EXACT
-from spineflow.tasks.tune.report import (
+from spineflow.tasks.study import report
+from spineflow.tasks.study.report import (
     _accuracy,
     _found,
     _front,
@@ -22,8 +21,9 @@ from spineflow.tasks.tune.report import (
     release_settings,
     write_tuning_report,
 )
-from spineflow.tasks.tune.settings import Criterion, TuneSettings
-from spineflow.tasks.tune.trials import Trial, TrialOutcome, new_trial, replicate_path
+from spineflow.tasks.study.search import EXACT, Trial, TrialOutcome, new_trial
+from spineflow.tasks.study.settings import Criterion, TuneSettings
+from spineflow.tasks.study.trials import replicate_path
 
 
 def outcome(total: str, mean: float = 1.0) -> TrialOutcome:
@@ -81,7 +81,8 @@ def tried(
     own = dict(zip(levels, map(Fraction, losses), strict=True))
     trial = new_trial(run, settings, variant, own, weights or {})
     for seed, value in enumerate(values, start=1):
-        keys = {"quantity": "total", "level": "region", "mean_absolute_error": value / 2}
+        keys = {"universe": "residents", "quantity": "total", "level": "region"}
+        keys |= {"mean_absolute_error": value / 2}
         rows = [keys | {"median": 1.5}]
         rows.append(keys | {"level": "section", "mean_absolute_error": value, "median": None})
         text = json.dumps({"value": value, "errors": rows})

@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from spineflow.tasks.tune.grid import (
+from spineflow.tasks.study.search import (
     EXACT,
     loss_grid,
     rounded,

@@ -11,14 +11,14 @@ import pandas as pd
 from ..pages.document import NONE, Document, Figure, FrontPage, Link, Section, Table
 from ..pages.figures import line_chart
 from ..products.acceptance import released
+from ..products.comparison import errors_table
 from ..products.reports import bars_panel, provenance, stage_seconds, stages_section, time_panel
 from ..runs.directory import RunDirectory
 from ..runs.files import NOT_PRIVATE, write_page, write_text
 from ..runs.settings_files import dump_settings
-from .criterion import described
-from .grid import EXACT
+from .search import EXACT, Trial, TrialOutcome, settings_of
 from .settings import Criterion, TuneSettings
-from .trials import KEYS, Trial, TrialOutcome, errors_of, settings_of
+from .trials import errors_of, mean_errors
 
 SETTINGS, VARIANTS, ERRORS = "settings.toml", "variants.csv", "errors.csv"
 HEADER = """\
@@ -54,18 +54,15 @@ def release_settings(
     `errors.csv`, its errors by level, with standard errors over the replicates.
     """
     best_first = ranked(settings.criterion, found)
-    seeds = range(1, settings.search.replicates + 1)
     variants = [
         (name, float(outcome.trial.total), outcome.mean, outcome.standard_error)
         for name, outcome in best_first
     ]
     errors = []
     for name, outcome in best_first:
-        means, spread = errors_of(run, outcome.trial.name, seeds)
-        both = means.merge(spread, on=KEYS, suffixes=("", ", s.e."))
-        both.insert(0, "variant", name)
-        errors.append(both)
-    text = HEADER.format(criterion=described(settings.criterion))
+        errors.append(_errors_of(run, settings, outcome.trial))
+        errors[-1].insert(0, "variant", name)
+    text = HEADER.format(criterion=settings.criterion.in_words)
     text += dump_settings(settings_of(settings, best_first[0][1].trial))
     run.unchecked_release.mkdir(exist_ok=True)
     write_text(run.unchecked_release / SETTINGS, text)
@@ -93,7 +90,7 @@ def write_tuning_report(
     document = Document(
         f"Search on {settings.privacy.dataset}",
         (
-            f"The criterion: {described(settings.criterion)}, on average over "
+            f"The criterion: {settings.criterion.in_words}, on average over "
             f"{settings.search.replicates} replicates. The search was by "
             f"{settings.search.method!r}, for {settings.criterion.universe} of "
             f"{settings.product}.",
@@ -174,34 +171,40 @@ def _accuracy(
     """Errors of each variant at what was found for it, with their standard errors."""
     if not found:
         return None
-    seeds = range(1, settings.search.replicates + 1)
-    errors = {name: errors_of(run, outcome.trial.name, seeds) for name, outcome in found.items()}
-    first = next(iter(errors.values()))[0]
+    errors = {name: _errors_of(run, settings, one.trial) for name, one in found.items()}
+    first = next(iter(errors.values()))
     shown = (
         "mean_absolute_error" if "mean_absolute_error" in first else settings.criterion.statistic
     )
     rows = []
-    for quantity, level in first[KEYS].itertuples(index=False):
-        cells = (_with_spread(both, quantity, level, shown) for both in errors.values())
-        rows.append((quantity, level, *cells))
+    for key in first[KEYS].itertuples(index=False, name=None):
+        rows.append((*key, *(_with_spread(own, key, shown) for own in errors.values())))
     words = shown.replace("_", " ")
     words = f"{words[:1].upper()}{words[1:]}, averaged over the replicates, and its standard error."
-    further = (block for name, (mean, _) in errors.items() for block in _statistics(name, mean))
-    blocks = (words, Table(("quantity", "level", *found), tuple(rows)), *further)
+    further = (block for name, own in errors.items() for block in _statistics(name, own))
+    blocks = (words, Table((*KEYS, *found), tuple(rows)), *further)
     return Section("Accuracy at what was found", blocks)
 
 
-def _with_spread(
-    both: tuple[pd.DataFrame, pd.DataFrame], quantity: str, level: str, statistic: str
-) -> str:
+KEYS = ["quantity", "level"]
+_SPREAD = ", s.e."
+
+
+def _errors_of(run: RunDirectory, settings: TuneSettings, trial: Trial) -> pd.DataFrame:
+    """`KEYS`, statistics of the criterion's universe averaged over the replicates of a trial, and
+    their standard errors."""
+    errors = errors_of(run, trial.name, range(1, settings.search.replicates + 1))
+    errors = errors[errors["universe"] == settings.criterion.universe]
+    statistics = [name for name in errors if name not in ("universe", *KEYS, "seed")]
+    return mean_errors(errors, KEYS, statistics)
+
+
+def _with_spread(errors: pd.DataFrame, key: tuple[str, ...], statistic: str) -> str:
     """A mean and its standard error, in one cell."""
-    found = [
-        frame.loc[(frame["quantity"] == quantity) & (frame["level"] == level), statistic]
-        for frame in both
-    ]
-    if not len(found[0]) or math.isnan(found[0].iloc[0]):
+    own = errors[(errors[KEYS] == list(key)).all(axis=1)]
+    if own.empty or math.isnan(mean := float(own[statistic].iloc[0])):
         return NONE
-    mean, error = (float(column.iloc[0]) for column in found)
+    error = float(own[f"{statistic}{_SPREAD}"].iloc[0])
     return f"{mean:,.4g}" if math.isnan(error) else f"{mean:,.4g} ± {error:.2g}"
 
 
@@ -212,14 +215,11 @@ _PER_TABLE = 9
 def _statistics(name: str, errors: pd.DataFrame) -> Iterator[str | Table]:
     """All error statistics of one variant, some side by side."""
     yield f"All statistics of the errors, {name}; `pairs` are pairs of an entity and an answer."
-    statistics = [column for column in errors.columns if column not in KEYS]
+    statistics = [x for x in errors if x not in KEYS and not x.endswith(_SPREAD)]
     for start in range(0, len(statistics), _PER_TABLE):
         shown = statistics[start : start + _PER_TABLE]
-        rows = tuple(
-            (row["quantity"], row["level"], *(NONE if row[s] != row[s] else row[s] for s in shown))
-            for row in errors.to_dict("records")
-        )
-        yield Table((*KEYS, *(column.replace("_", " ") for column in shown)), rows)
+        headers = dict.fromkeys(KEYS) | {x: x.replace("_", " ") for x in shown}
+        yield errors_table(errors, {x: words or x for x, words in headers.items()})
 
 
 def _trials(settings: TuneSettings, outcomes: Sequence[TrialOutcome]) -> Section:

@@ -24,7 +24,7 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from ..products.searched import SearchedProduct
+from ..runs.errors import InputRefused
 from ..runs.names import FileName
 from ..runs.settings import (
     ExactFraction,
@@ -38,6 +38,7 @@ from ..runs.settings import (
     refuse_within,
     table_of,
 )
+from .trials import Figures, SearchedProduct
 
 AS_SET = "as set"
 """Name of the only variant where none are given."""
@@ -67,6 +68,57 @@ class Criterion(Section):
         if self.kind == "redistricting" and self.universe != "persons":
             raise ValueError("of kind redistricting is about persons")
         return self
+
+    @property
+    def is_share(self) -> bool:
+        """Whether larger values are better."""
+        return self.kind == "redistricting"
+
+    def value_of(self, figures: Figures) -> float:
+        """The figure of one replicate that the criterion is about.
+
+        Raises InputRefused if the data have nothing that it could be computed from.
+        """
+        if self.is_share:
+            return figures.redistricting()
+        errors = figures.errors
+        if self.statistic not in errors.columns:
+            raise InputRefused(
+                f"criterion.statistic: there is no {self.statistic!r} in an accuracy report; "
+                "there is for example 'mean_absolute_error'."
+            )
+        for key in ("universe", "quantity", "answer", "level", "size_class"):
+            known = list(dict.fromkeys(errors[key]))
+            errors = errors[errors[key] == getattr(self, key)]
+            if errors.empty:
+                raise InputRefused(
+                    f"criterion.{key}: the accuracy report has no {getattr(self, key)!r} here; "
+                    f"there are {', '.join(known)}."
+                )
+        return float(errors[self.statistic].iloc[0])
+
+    def is_met(self, value: float) -> bool:
+        """Whether the mean over replicates is good enough."""
+        if self.is_share:
+            return value >= float(self.share)
+        return self.at_most is None or value <= self.at_most
+
+    def is_better(self, value: float, other: float) -> bool:
+        """Whether one value of the criterion is better than another."""
+        return value > other if self.is_share else value < other
+
+    @property
+    def in_words(self) -> str:
+        """The criterion as a clause."""
+        if self.is_share:
+            return (
+                f"the largest group's share is within 5 points for {float(self.share):.1%} of "
+                "the targeted entities of 500 people or more"
+            )
+        error = f"{self.statistic.replace('_', ' ')} of {self.quantity} at {self.level}"
+        if self.at_most is None:
+            return f"{error} is the least of all variants"
+        return f"{error} is at most {self.at_most:g}"
 
 
 class Search(Section):
@@ -132,6 +184,16 @@ class TuneSettings(ProductSettings):
                 strategies=search.strategies,
             ).items()
         }
+
+    @property
+    def reading(self) -> ProductSettings:
+        """Settings that read the input, which all variants share."""
+        first = next(iter(self.variants.values()))
+        return self.SEARCHED.measuring_only(first, self.criterion.universe)
+
+    def value_of(self, figures: Figures) -> float:
+        """The criterion's value of a replicate."""
+        return self.criterion.value_of(figures)
 
     @property
     def why_not_private(self) -> str:

@@ -9,7 +9,7 @@ from spineflow.flows.tune_settings import AnyTuneSettings
 from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.settings_files import load_settings
-from spineflow.tasks.tune.settings import TuneSettings
+from spineflow.tasks.study.settings import TuneSettings
 
 from tests.flows.in_process import judged_once
 from tests.library import towns

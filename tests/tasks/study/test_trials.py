@@ -12,20 +12,19 @@ import pytest
 from spineflow.flows.running import prepare as prepare_run
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.settings_files import frozen_settings
-from spineflow.tasks.topdown.settings import TopdownSettings
-from spineflow.tasks.tune import steps
-from spineflow.tasks.tune.settings import TuneSettings
-from spineflow.tasks.tune.trials import (
-    Trial,
+from spineflow.tasks.study import steps
+from spineflow.tasks.study.search import Trial, new_trial, settings_of
+from spineflow.tasks.study.settings import TuneSettings
+from spineflow.tasks.study.trials import (
+    dataset,
     errors_of,
-    new_trial,
+    mean_errors,
     prepare_trial,
-    read_input,
     replicate_path,
     run_replicate,
-    settings_of,
     values_of,
 )
+from spineflow.tasks.topdown.settings import TopdownSettings
 
 from tests.flows.in_process import judged_once
 
@@ -81,7 +80,7 @@ def searched(
     """A run with a trial of two replicates."""
     run = RunDirectory(tmp_path_factory.mktemp("search"))
     with judged_once():
-        read_input(run, town_search)
+        town_search.SEARCHED.read_input(town_search.reading, dataset(run))
     losses = {"country": Fraction(1), "region": Fraction(1), "section": Fraction(2)}
     trial = new_trial(run, town_search, "as it is", losses, {})
     prepare_trial(run, town_search.SEARCHED, trial.name)
@@ -132,7 +131,7 @@ def test_what_is_prepared_stays_and_what_was_interrupted_is_made_anew(
 def write_replicate(run: RunDirectory, seed: int, value: float, **errors: float | None) -> None:
     path = replicate_path(run, "abc", seed)
     path.parent.mkdir(parents=True, exist_ok=True)
-    rows = [{"quantity": "total", "level": level, "mae": own} for level, own in errors.items()]
+    rows = [{"level": level, "mae": own} for level, own in errors.items()]
     path.write_text(json.dumps({"value": value, "errors": rows}))
 
 
@@ -143,18 +142,19 @@ def test_means_and_standard_errors_are_over_the_replicates(run: RunDirectory) ->
     write_replicate(run, 3, 6.0, tract=6.0)
     mean, error = values_of(run, "abc", (1, 2, 3))
     assert (mean, error) == (3.0, pytest.approx(math.sqrt(7 / 3)))
-    means, spread = errors_of(run, "abc", (1, 2, 3))
-    assert means["level"].tolist() == spread["level"].tolist() == ["tract", "block"]
+    means = mean_errors(errors_of(run, "abc", (1, 2, 3)), ["level"], ["mae"])
+    assert means["level"].tolist() == ["tract", "block"]
     assert means["mae"].tolist() == [3.0, 10.0]
-    assert spread["mae"].iloc[0] == pytest.approx(math.sqrt(7 / 3))
-    assert np.isnan(spread["mae"].iloc[1])
+    assert means["mae, s.e."].iloc[0] == pytest.approx(math.sqrt(7 / 3))
+    assert np.isnan(means["mae, s.e."].iloc[1])
 
 
 def test_a_single_replicate_has_no_standard_error(run: RunDirectory) -> None:
     write_replicate(run, 1, 4.0, tract=1.0)
     mean, error = values_of(run, "abc", (1,))
     assert mean == 4.0 and math.isnan(error)
-    assert errors_of(run, "abc", (1,))[1]["mae"].isna().all()
+    means = mean_errors(errors_of(run, "abc", (1,)), ["level"], ["mae"])
+    assert means["mae, s.e."].isna().all()
 
 
 def test_steps_find_what_earlier_attempts_have_made(

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import pandas as pd
 import pytest
 from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.tune.criterion import described, is_better, is_met, value_of
-from spineflow.tasks.tune.settings import Criterion
+from spineflow.tasks.study.settings import Criterion
+from spineflow.tasks.study.trials import Figures
 
 ERRORS = pd.DataFrame(
     [
@@ -26,23 +24,7 @@ ERRORS = pd.DataFrame(
 )
 
 
-@dataclass(frozen=True)
-class OwnFigures:
-    """Figures of a replicate that stand here."""
-
-    errors: pd.DataFrame
-
-    @property
-    def reported(self) -> pd.DataFrame:
-        """The errors of all answers and sizes."""
-        return self.errors[["quantity", "level", "mean_absolute_error"]]
-
-    def named(self, name: str) -> float:
-        """The only figure that has a name."""
-        return {"redistricting": 0.75}[name]
-
-
-FIGURES = OwnFigures(ERRORS)
+FIGURES = Figures(ERRORS, lambda: 0.75)
 
 
 @pytest.mark.parametrize(
@@ -58,11 +40,11 @@ FIGURES = OwnFigures(ERRORS)
     ],
 )
 def test_an_error_is_that_of_the_row_that_is_asked_for(asked: dict, value: float) -> None:
-    assert value_of(FIGURES, Criterion(kind="error", **asked)) == value
+    assert Criterion(kind="error", **asked).value_of(FIGURES) == value
 
 
 def test_a_figure_with_a_name_is_asked_for_by_it() -> None:
-    assert value_of(FIGURES, Criterion(kind="redistricting")) == 0.75
+    assert Criterion(kind="redistricting").value_of(FIGURES) == 0.75
 
 
 @pytest.mark.parametrize(
@@ -78,27 +60,27 @@ def test_a_figure_with_a_name_is_asked_for_by_it() -> None:
 )
 def test_what_no_row_is_about_is_refused(asked: dict, told: str) -> None:
     with pytest.raises(InputRefused, match=told):
-        value_of(FIGURES, Criterion(kind="error", **asked))
+        Criterion(kind="error", **asked).value_of(FIGURES)
 
 
 def test_a_share_is_met_from_its_value_on_and_an_error_up_to_it() -> None:
     share = Criterion(kind="redistricting", share="9/10")
-    assert [is_met(value, share) for value in (0.89, 0.9, 0.91)] == [False, True, True]
+    assert [share.is_met(value) for value in (0.89, 0.9, 0.91)] == [False, True, True]
     error = Criterion(kind="error", at_most=2.0)
-    assert [is_met(value, error) for value in (1.9, 2.0, 2.1)] == [True, True, False]
-    assert is_met(1e9, Criterion(kind="error"))
+    assert [error.is_met(value) for value in (1.9, 2.0, 2.1)] == [True, True, False]
+    assert Criterion(kind="error").is_met(1e9)
 
 
 def test_a_share_is_better_if_it_is_larger_and_an_error_if_it_is_smaller() -> None:
     share, error = Criterion(kind="redistricting"), Criterion(kind="error")
     pairs = [(1.0, 2.0), (2.0, 2.0), (3.0, 2.0)]
-    assert [is_better(*pair, share) for pair in pairs] == [False, False, True]
-    assert [is_better(*pair, error) for pair in pairs] == [True, False, False]
+    assert [share.is_better(*pair) for pair in pairs] == [False, False, True]
+    assert [error.is_better(*pair) for pair in pairs] == [True, False, False]
 
 
 def test_a_criterion_is_told_with_its_figure() -> None:
-    assert "for 90.0% of" in described(Criterion(kind="redistricting", share="9/10"))
+    assert "for 90.0% of" in Criterion(kind="redistricting", share="9/10").in_words
     own = {"kind": "error", "statistic": "largest_error", "quantity": "hispanic", "level": "tract"}
     told = "largest error of hispanic at tract is"
-    assert described(Criterion(**own, at_most=2.5)) == f"{told} at most 2.5"
-    assert described(Criterion(**own)) == f"{told} the least of all variants"
+    assert Criterion(**own, at_most=2.5).in_words == f"{told} at most 2.5"
+    assert Criterion(**own).in_words == f"{told} the least of all variants"

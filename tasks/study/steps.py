@@ -1,4 +1,4 @@
-"""The steps of a search: reading the input, preparing a trial, running a replicate."""
+"""The steps of a study: reading the input, preparing a trial, running a replicate."""
 
 from __future__ import annotations
 
@@ -6,25 +6,24 @@ from ..products.registry import settings_of
 from ..runs.directory import RunDirectory
 from ..runs.handles import Made, made, once
 from ..runs.steps import step
-from .settings import TuneSettings
-from .trials import prepare_trial, read_input, replicate_path, run_replicate
+from .trials import Study, dataset, layout_of, prepare_trial, replicate_path, run_replicate
 
 
 @step("read tuning data", settings_of, run_name="read tuning data")
-def read_tuning_data(run: RunDirectory, settings: TuneSettings) -> Made:
+def read_tuning_data(run: RunDirectory, settings: Study) -> Made:
     """Read the input that all trials share."""
-    read_input(run, settings)
-    return made(run.root / "dataset")
+    settings.SEARCHED.read_input(settings.reading, dataset(run))
+    return made(dataset(run))
 
 
 @step("prepare trial", settings_of, run_name="prepare-{trial}")
-def prepare(run: RunDirectory, settings: TuneSettings, trial: str) -> Made:
+def prepare(run: RunDirectory, settings: Study, trial: str) -> Made:
     """Make what the replicates of a trial share: its spine and constraints."""
     prepare_trial(run, settings.SEARCHED, trial)
-    return made(run.root / "trials" / trial / "layout")
+    return made(layout_of(run, trial))
 
 
 @step("replicate", settings_of, run_name="replicate-{trial}-{seed}")
-def replicate(run: RunDirectory, settings: TuneSettings, trial: str, seed: int) -> Made:
+def replicate(run: RunDirectory, settings: Study, trial: str, seed: int) -> Made:
     """Measure, estimate and judge one replicate of a trial."""
     return once(replicate_path(run, trial, seed), run_replicate, run, settings, trial, seed)

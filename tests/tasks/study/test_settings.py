@@ -10,12 +10,11 @@ from typing import Any
 import pytest
 from spineflow.flows.tune_settings import AnyTuneSettings
 from spineflow.tasks.products.presets import PRESETS
-from spineflow.tasks.products.searched import SearchedProduct
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import load_settings
-from spineflow.tasks.tune.grid import scaled, within
-from spineflow.tasks.tune.settings import TuneSettings
-from spineflow.tasks.tune.trials import Trial
+from spineflow.tasks.study.search import Trial, scaled, within
+from spineflow.tasks.study.settings import TuneSettings
+from spineflow.tasks.study.trials import SearchedProduct
 
 TREE: dict[str, Any] = {
     "input": {
