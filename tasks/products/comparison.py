@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -57,7 +58,10 @@ def errors_table(
 ) -> Table:
     """Errors as a table of a report; `columns` are the headers of those that are shown."""
     rows = errors[list(columns)].itertuples(index=False, name=None)
-    shown = (tuple(NONE if pd.isna(cell) else cell for cell in row) for row in rows)
+    shown = (
+        tuple(NONE if pd.isna(x) else "infinite" if x == math.inf else x for x in row)
+        for row in rows
+    )
     return Table(tuple(columns.values()), tuple(shown), deciding)
 
 
