@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from rich.table import Table
 
-from ..tasks.group_sizes.design import design as group_sizes
+from ..tasks.group_sizes import design as group_sizes
 from ..tasks.products.presets import PRESETS
 from ..tasks.runs.files import write_text
 from ..tasks.runs.settings_files import dump_settings, load_settings
@@ -18,7 +18,7 @@ from ..tasks.topdown.design.design import Design, designs_json, designs_of, sett
 from ..tasks.topdown.design.settings import DesignSettings
 from ..tasks.topdown.settings import TopdownSettings
 from ..tasks.topdown.spine.rules import refuse_no_spine
-from ..tasks.trips.design import design as trips
+from ..tasks.trips import design as trips
 from .arguments import AsJson, Overrides, SettingsFile
 from .console import page
 

@@ -28,7 +28,7 @@ from ..tasks.topdown.settings import TopdownSettings
 from ..tasks.topdown.trials import TRIALS
 from ..tasks.topdown.workload.tables import CensusTables
 from ..tasks.trips.settings import TripsInput, TripsPrivacy, TripsSettings
-from .searched import DETAILED_GROUPS, GROUP_SIZES, TRIPS
+from .replicates import DETAILED_GROUPS, GROUP_SIZES, TRIPS
 
 
 class AnyTuneSettings(TuneSettings):

@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 import tomli_w
 from spineflow.flows.cli import main
-from spineflow.flows.searched import DETAILED_GROUPS, GROUP_SIZES, TRIPS, RunTrials
+from spineflow.flows.replicates import DETAILED_GROUPS, GROUP_SIZES, TRIPS, RunTrials
 from spineflow.flows.tune import PRODUCT as TUNE
 from spineflow.tasks.detailed_groups.ingest.generate import (
     generate_persons,

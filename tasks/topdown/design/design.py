@@ -22,8 +22,7 @@ from ..settings import TopdownSettings
 from ..spine.build import PublicTables
 from ..workload.budget import Budget
 from ..workload.exact_loss import exact_epsilon, kept_rho
-from .allocation import LimitsContradict, allocation_of, as_fractions, shares_of
-from .kinds import PRIOR
+from .allocation import PRIOR, LimitsContradict, allocation_of, as_fractions, shares_of
 from .problem import PARTS, UniverseProblem
 from .program import certified, optimum
 from .settings import DesignSettings, UniverseDesign

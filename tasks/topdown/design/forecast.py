@@ -26,8 +26,7 @@ from ..checks.replicate import possible_estimators, study, with_estimator
 from ..settings import TopdownSettings
 from ..spine.build import PublicTables
 from .design import EXACT, NORMAL_95, UNDETERMINED, margin_of
-from .facts import PublicFacts
-from .problem import UniverseProblem
+from .problem import PublicFacts, UniverseProblem
 from .settings import Target, UniverseDesign
 
 FULL, BLOCKS = "full_information", "block_by_block"

@@ -13,11 +13,11 @@ from pydantic import ValidationError
 from spineflow.flows import products_settings, tune_settings
 from spineflow.flows.form import form_of
 from spineflow.flows.registry import MODULES
-from spineflow.tasks.group_sizes.design.design import GroupSizesDesignSettings
+from spineflow.tasks.group_sizes.design import GroupSizesDesignSettings
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings import Section
 from spineflow.tasks.runs.settings_files import load_settings
-from spineflow.tasks.trips.design.design import TripsDesignSettings
+from spineflow.tasks.trips.design import TripsDesignSettings
 from spineflow.tasks.trips.settings import TripsSettings
 
 PRESETS = Path(__file__).resolve().parents[3] / "flows" / "settings"

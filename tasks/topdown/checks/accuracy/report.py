@@ -70,7 +70,9 @@ class ComparedRun:
 
 
 def accuracy_document(runs: Sequence[ComparedRun]) -> Document:
-    """The report of one run, or of several in the order given."""
+    """The report of one run, or of several in the order given; a run that is named twice counts
+    once."""
+    runs = [*{run.label: run for run in runs}.values()]
     confidential = [CONFIDENTIAL] * any(run.settings.input.confidential for run in runs)
     stamps = dict.fromkeys([*confidential, *filter(None, (run.settings.stamp for run in runs))])
     title = f"Accuracy of {runs[0].label}" if len(runs) == 1 else "Accuracy of runs side by side"

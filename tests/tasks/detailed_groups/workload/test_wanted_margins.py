@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from spineflow.flows.searched import DETAILED_GROUPS
+from spineflow.flows.replicates import DETAILED_GROUPS
 from spineflow.tasks.detailed_groups.ingest.ingest import parameters_of
 from spineflow.tasks.detailed_groups.release.budget import refuse_idle_settings
 from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings

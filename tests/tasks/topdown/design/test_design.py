@@ -24,8 +24,7 @@ from spineflow.tasks.topdown.checks.replicate import (
     with_seed,
 )
 from spineflow.tasks.topdown.design.allocation import allocation_of
-from spineflow.tasks.topdown.design.facts import PublicFacts
-from spineflow.tasks.topdown.design.problem import UniverseProblem
+from spineflow.tasks.topdown.design.problem import PublicFacts, UniverseProblem
 from spineflow.tasks.topdown.design.settings import DesignSettings
 from spineflow.tasks.topdown.ingest.generate import generate_county
 from spineflow.tasks.topdown.ingest.ingest import public_tables

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from spineflow.tasks.census.queries import marginal_query
-from spineflow.tasks.topdown.design.allocation import allocation_of, as_fractions, shares_of
-from spineflow.tasks.topdown.design.kinds import Asked
+from spineflow.tasks.topdown.design.allocation import Asked, allocation_of, as_fractions, shares_of
 from spineflow.tasks.topdown.intervals.answers import ProductAnswers
 
 from tests.tasks.topdown.design.small_program import (

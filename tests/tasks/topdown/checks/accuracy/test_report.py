@@ -131,7 +131,7 @@ def test_a_page_shows_the_errors_beside_what_the_budget_implies(
     assert [row[:2] for row in table.rows] == [
         (row.quantity, row.level) for row in errors.itertuples()
     ]
-    place = list(BRIEF).index("mean |error|")
+    place = list(BRIEF).index("mean_absolute_error")
     assert [row[place] for row in table.rows] == errors["mean_absolute_error"].tolist()
     totals = errors_of_totals(run, settings)
     assert totals is not None and totals.headers == table.headers

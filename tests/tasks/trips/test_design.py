@@ -14,7 +14,7 @@ import pytest
 from spineflow.flows.cli import main
 from spineflow.tasks.noise.randomness import SeededRandom
 from spineflow.tasks.runs.settings_files import load_settings
-from spineflow.tasks.trips.design.design import TripsDesignSettings, designed
+from spineflow.tasks.trips.design import TripsDesignSettings, designed
 from spineflow.tasks.trips.ingest.ingest import check_input
 from spineflow.tasks.trips.settings import TripsSettings
 from spineflow.tasks.trips.workload.plan import make_plan

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...runs.errors import InputRefused
-from ...runs.settings import Refuse, without_section
-from ...solvers.level_design import DesignedLevels, LevelDesign, design_levels
-from ..ingest.read import public_plan
-from ..settings import GroupSizesSettings
-from ..workload.costs import level_errors, shares_by_name, shares_now
-from ..workload.mechanisms import PUBLISHED
+from ..runs.errors import InputRefused
+from ..runs.settings import Refuse, without_section
+from ..solvers.level_design import DesignedLevels, LevelDesign, design_levels
+from .ingest.read import public_plan
+from .settings import GroupSizesSettings
+from .workload.costs import level_errors, shares_by_name, shares_now
+from .workload.mechanisms import PUBLISHED
 
 
 class GroupSizesDesignSettings(GroupSizesSettings):

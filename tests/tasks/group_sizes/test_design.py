@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from spineflow.flows.cli import main
-from spineflow.tasks.group_sizes.design.design import GroupSizesDesignSettings, designed
+from spineflow.tasks.group_sizes.design import GroupSizesDesignSettings, designed
 from spineflow.tasks.group_sizes.estimation.estimate import estimate_plan
 from spineflow.tasks.group_sizes.ingest.read import plan_of, public_hierarchy
 from spineflow.tasks.group_sizes.measurement.measure import true_vector

@@ -5,13 +5,13 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
-from ...runs.errors import InputRefused
-from ...runs.settings import Refuse, without_section
-from ...solvers.level_design import DesignedLevels, LevelDesign, design_levels
-from ..ingest.ingest import public_plan
-from ..settings import TripsSettings
-from ..workload.costs import level_errors, level_of
-from ..workload.plan import Plan
+from ..runs.errors import InputRefused
+from ..runs.settings import Refuse, without_section
+from ..solvers.level_design import DesignedLevels, LevelDesign, design_levels
+from .ingest.ingest import public_plan
+from .settings import TripsSettings
+from .workload.costs import level_errors, level_of
+from .workload.plan import Plan
 
 
 class TripsDesignSettings(TripsSettings):
