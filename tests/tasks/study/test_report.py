@@ -19,7 +19,6 @@ from spineflow.tasks.study.report import (
     _trials,
     ranked,
     release_settings,
-    write_tuning_report,
 )
 from spineflow.tasks.study.search import EXACT, Trial, TrialOutcome, new_trial
 from spineflow.tasks.study.settings import Criterion, TuneSettings
@@ -170,18 +169,6 @@ def test_accuracy_stands_with_its_standard_error_for_every_variant(
     assert _accuracy(run, town_search, {}) is None
 
 
-def test_accuracy_of_what_one_variant_alone_has_is_left_open(
-    run: RunDirectory, town_search: TuneSettings, found: dict[str, TrialOutcome]
-) -> None:
-    for seed in (1, 2):
-        path = replicate_path(run, found["sections first"].trial.name, seed)
-        kept = json.loads(path.read_text())
-        kept["errors"][1]["level"] = "quarter"
-        path.write_text(json.dumps(kept))
-    (beside, *_) = tables(_accuracy(run, town_search, found))
-    assert beside.rows[1] == ("total", "section", "4 ± 1", "–")
-
-
 def test_every_trial_is_told_and_drawn_in_the_order_of_its_total(
     town_search: TuneSettings,
     found: dict[str, TrialOutcome],
@@ -208,26 +195,3 @@ def test_every_trial_is_told_and_drawn_in_the_order_of_its_total(
         update={"search": town_search.search.model_copy(update={"method": "fixed"})}
     )
     assert len(_trials(fixed, outcomes).blocks) == 1
-
-
-def test_the_page_says_what_was_asked_and_what_came_of_it(
-    run: RunDirectory, town_search: TuneSettings, found: dict[str, TrialOutcome]
-) -> None:
-    page = write_tuning_report(run, town_search, [*found.values()], found)
-    assert page == run.report
-    text = page.read_text(encoding="utf-8")
-    for words in (
-        "Search on town",
-        "on average over 2 replicates",
-        "for residents of topdown",
-        "NOT PRIVATE: tuned on data that may be disclosed",
-        "Found: sections first meets the criterion with a total loss of 2.5",
-        "Accuracy at what was found",
-        "Queries whose shares were changed",
-        "Run run-1",
-    ):
-        assert words in text
-    nothing = write_tuning_report(run, town_search, [*found.values()], {})
-    text = nothing.read_text(encoding="utf-8")
-    assert "No variant meets the criterion within the grid" in text
-    assert "Accuracy at what was found" not in text

@@ -58,6 +58,11 @@ def test_a_search_without_variants_tries_the_settings_as_they_are() -> None:
         ({"variants": {"a": {"input": {"count": "m"}}}}, "variants.a reads another input"),
         ({"search": {"estimators": ["topdown"]}}, "search tries estimators, bypass or strategies"),
         ({"search": {"rounds": 3}}, "search.rounds"),
+        ({"search": {"method": "guess"}}, "search.method"),
+        ({"input": {"confidential": True}}, "input.confidential = false"),
+        ({"criterion": {"kind": "errors"}}, "criterion.kind"),
+        ({"criterion": {"quantity": "persons"}}, "criterion.quantity"),
+        ({"group-sizes": {}}, "unknown setting 'group-sizes'"),
     ],
 )
 def test_searches_that_make_no_sense_are_refused(sections: dict, told: str) -> None:

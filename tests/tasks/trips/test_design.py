@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import math
-from fractions import Fraction
 from itertools import product
 from pathlib import Path
 
@@ -16,7 +14,6 @@ from spineflow.tasks.noise.randomness import SeededRandom
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.trips.design import TripsDesignSettings, designed
 from spineflow.tasks.trips.ingest.ingest import check_input
-from spineflow.tasks.trips.settings import TripsSettings
 from spineflow.tasks.trips.workload.plan import make_plan
 from spineflow.tasks.trips.workload.truth import TrueTree
 
@@ -97,20 +94,6 @@ def test_errors_of_replicates_are_those_designed(tmp_path: Path, overrides) -> N
         realised = found.errors.margin_factor * math.sqrt(squares[target.level])
         assert 0.93 * target.designed < realised < 1.07 * target.designed
         assert target.designed <= target.wanted
-
-
-def test_settings_are_written_with_exact_fractions_and_are_ready(tmp_path: Path, capsys) -> None:
-    file = write(tmp_path)
-    assert main(["design", "trips", str(file)]) == 0
-    assert "These margins would need rho" in capsys.readouterr().out
-    chosen = tmp_path / "settings-designed.toml"
-    settings = load_settings(TripsSettings, chosen, presets=tmp_path)
-    assert sum(settings.mechanism.shares) == 1
-    assert settings.privacy.epsilon is None and settings.privacy.delta == Fraction(1, 10**8)
-    assert main(["budget", "trips", str(chosen), "--json"]) == 0
-    cost = json.loads(capsys.readouterr().out)["trips"]
-    assert Fraction(cost["native"]["rho"]) == settings.privacy.rho
-    assert sum(Fraction(query["share"]) for query in cost["queries"]) == 1
 
 
 @pytest.mark.parametrize("objective", ["largest_ratio", "weighted_sum"])

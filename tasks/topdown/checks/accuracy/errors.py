@@ -54,11 +54,6 @@ def size_class_names() -> tuple[str, ...]:
     return (*names, f"{limits[-1]:,} and more")
 
 
-def size_classes(size: np.ndarray) -> np.ndarray:
-    """(n,) number of each entity's size class."""
-    return np.searchsorted(SIZE_LIMITS, size, side="right")
-
-
 @dataclass(frozen=True, eq=False)
 class AccuracyFigures:
     """The figures of one run."""

@@ -129,11 +129,6 @@ def _not_implied(settings: TopdownSettings, errors: pd.DataFrame) -> Iterator[st
             )
 
 
-def accuracy_table(figures: AccuracyFigures) -> Table:
-    """The errors of every quantity at every level, of all its answers together."""
-    return errors_table(_shown([figures.together]), {"quantity": "quantity", **_HEAD, **_MAIN})
-
-
 BRIEF = {
     "quantity": "quantity",
     "level": "level",

@@ -199,14 +199,11 @@ large = { query = "total", level = "place", smallest_housing_units = 50 }
 
 REFUSED = {
     "tract or place": ('a = { query = "total", level = "trakt" }', "did you mean 'tract'"),
-    "query": ('a = { query = "totl", level = "tract" }', "unknown query 'totl'"),
-    "neither": ('a = { query = "total" }', "needs either level or areas"),
     "exact": ('a = { query = "total", level = "state" }', "known exactly"),
     "nowhere": (
         'a = { query = "total", level = "tract", smallest_housing_units = 9999999 }',
         "no area with 9,999,999 housing units",
     ),
-    "weight": ('a = { query = "total", level = "tract", weight = 2 }', "weight does nothing"),
     "fine": (
         'a = { query = "total", level = "tract" }\n[design.persons.limits]\n'
         'l = { geolevel = "Block", at_least = "3/5" }\nm = { query = "total", at_least = "3/5" }\n'
