@@ -15,13 +15,11 @@ from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.study.settings import Criterion
-from spineflow.tasks.topdown.ingest.generate import generate_county
 from spineflow.tasks.topdown.ingest.generate_country import generate_country
 from spineflow.tasks.topdown.measurement.public_answers import area_counts
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.trials import STRATEGIES, TRIALS, strategy_shares
 from spineflow.tasks.topdown.workload.exact_loss import exact_epsilon
-from spineflow.tasks.topdown.workload.sections import ESTIMATORS
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 COUNTRY = (REPOSITORY / "flows" / "demos" / "country.toml").read_text(encoding="utf-8")
@@ -76,34 +74,6 @@ def test_strategies_go_by_the_number_of_answers(
 def test_an_unknown_choice_is_refused(tmp_path: Path, county: Path) -> None:
     with pytest.raises(InputRefused, match="'best'"):
         settings_of(tmp_path, county, '[search]\nstrategies = ["best"]\n')
-
-
-@pytest.mark.soak(5)
-def test_every_choice_is_judged_on_the_same_entities(tmp_path: Path) -> None:
-    """All estimators, bypass on and off, and two spines; block by block among them."""
-    county = tmp_path / "county"
-    county.mkdir()
-    generate_county(county, persons=2000, seed=3)
-    text = "[variants.optimized]\n[variants.conventional]\ngeography = { spine = 'conventional' }\n"
-    text += f"[search]\nestimators = {list(ESTIMATORS)}\nbypass = [true, false]\n"
-    settings = settings_of(tmp_path, county, text)
-    dataset, entities, values = tmp_path / "dataset", {}, {}
-    for number, (name, choice) in enumerate(settings.choices.items()):
-        losses = TRIALS.losses(choice, "persons")
-        doubled = {geolevel: 2 * loss for geolevel, loss in losses.items()}
-        tried = TRIALS.with_losses(TRIALS.measuring_only(choice, "persons"), "persons", doubled)
-        assert TRIALS.losses(tried, "persons") == doubled
-        TRIALS.read_input(tried, dataset)
-        layout = tmp_path / f"layout-{number}"
-        TRIALS.lay_out(dataset, tried, layout)
-        figures = TRIALS.replicate(layout, tried, 1, tmp_path / f"run-{number}")
-        keys = ["quantity", "answer", "level", "size_class", "entities", "pairs"]
-        entities[name] = frozenset(figures.errors[keys].itertuples(index=False, name=None))
-        values[name] = figures.redistricting()
-        assert {"bias", "absolute_q95", "false_zeros"} <= set(figures.reported)
-    assert len(entities) == 12
-    assert len(set(entities.values())) == 1
-    assert all(0 <= value <= 1 for value in values.values()) and len(set(values.values())) > 1
 
 
 def declared(folder: Path, **changes: dict) -> TopdownTuneSettings:

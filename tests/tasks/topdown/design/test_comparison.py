@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -184,25 +183,6 @@ def test_all_allocations_are_released_and_compared(
     assert before == {path: path.stat().st_mtime_ns for path in before}
 
 
-@pytest.mark.soak(2)
-@pytest.mark.slow
-def test_an_even_allocation_is_even_and_all_add_up(tmp_path: Path) -> None:
-    from spineflow.tasks.topdown.design.design import design_universe
-    from spineflow.tasks.topdown.ingest.ingest import public_tables
-
-    settings = load_settings(ComparisonSettings, settings_of(tmp_path), presets=PRESETS)
-    addresses = public_tables(settings)
-    found = allocations(settings, {"persons": design_universe(settings, "persons", addresses)})
-    for name, own in found.items():
-        budget = own.budget_of("persons")
-        assert sum(budget.geolevel_shares.values()) == 1
-        assert all(sum(shares.values()) == 1 for shares in budget.query_shares.values())
-        assert budget.total == settings.budget_of("persons").total, name
-    even = found["uniform"].budget_of("persons")
-    assert set(even.geolevel_shares.values()) == {Fraction(1, 6)}
-    assert len({share for own in even.query_shares.values() for share in own.values()}) == 1
-
-
 def test_confidential_input_is_refused(tmp_path: Path, capsys) -> None:
     path = settings_of(tmp_path, "true")
     assert main(["run", "design", str(path), "--run-dir", str(tmp_path / "run")]) == 2
@@ -224,5 +204,9 @@ def test_all_allocations_keep_the_same_exact_guarantee(tmp_path: Path) -> None:
         budget = made.budget_of("persons")
         rhos[name] = budget.total
         assert 7.999 < exact_epsilon(budget, budget.delta) <= 8
+        assert sum(budget.geolevel_shares.values()) == 1
+        assert all(sum(shares.values()) == 1 for shares in budget.query_shares.values())
+        is_even = len(set(budget.geolevel_shares.values())) == 1
+        assert is_even == (name == "uniform")
     assert rhos["as set"] == settings.budget["persons"].rho
     assert len(set(rhos.values())) == 3

@@ -150,32 +150,6 @@ towns = { query = "cenrace", level = "county subdivision", margin = "7.5" }
     assert "however it is split" in design["certificate"]
 
 
-@pytest.mark.soak
-def test_limits_are_held_by_what_is_written(county: Path, capsys) -> None:
-    limits = """\
-[design.persons]
-objective = "weighted_sum"
-tolerance = "1/1000"
-[design.persons.targets]
-tracts = { query = "total", level = "tract", weight = 3 }
-blocks = { query = "hispanic * cenrace", level = "block" }
-[design.persons.limits]
-blocks = { geolevel = "Block", at_least = "1/5" }
-detail = { query = "detailed", at_least = "1/10", at_most = "1/5" }
-"""
-    design = designed(county, capsys, "limits", limits)["persons"]
-    shares = {
-        (geolevel, query): Fraction(share) * Fraction(design["geolevels"][geolevel])
-        for geolevel, queries in design["queries"].items()
-        for query, share in queries.items()
-    }
-    assert sum(shares.values()) == 1
-    assert sum(s for (geolevel, _), s in shares.items() if geolevel == "Block") >= Fraction(1, 5)
-    detailed = sum(s for (_, query), s in shares.items() if query == "detailed")
-    assert Fraction(1, 10) <= detailed <= Fraction(1, 5)
-    assert "weighted sum of variances" in design["certificate"]
-
-
 def test_persons_are_not_read_and_areas_may_be_any(county: Path, capsys) -> None:
     blocks = pd.read_csv(county / "grfc.txt", sep="|", dtype=str)
     parts = ("TABBLKST", "TABBLKCOU", "TABTRACTCE", "TABBLKGRPCE", "TABBLK")
