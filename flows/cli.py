@@ -313,6 +313,17 @@ def archive(run_directory: RunFolder, directory: Path, /, *, office: Path | None
     print(write_crate(own, flow, directory, read_office(office)))
 
 
+@app.command
+def explore(run_directory: RunFolder, /) -> None:
+    """Write a page to look at a release of topdown: tables, map and margins, without a network.
+
+    It is one file, explore.html, beside the run's report.
+    """
+    from .explorer import write_release_page  # 1.3 s
+
+    print(write_release_page(*_topdown_run(run_directory, "such tables")))
+
+
 app.command(
     "spineflow.flows.replicates:write_replicates",
     name="replicates",

@@ -17,7 +17,7 @@ from ..tasks.solvers.level_design import DesignedLevels
 from ..tasks.topdown.design.design import Design, designs_json, designs_of, settings_text
 from ..tasks.topdown.design.settings import DesignSettings
 from ..tasks.topdown.settings import TopdownSettings
-from ..tasks.topdown.spine.rules import refuse_no_spine
+from ..tasks.topdown.spine.build import refuse_no_spine
 from ..tasks.trips import design as trips
 from .arguments import AsJson, Overrides, SettingsFile
 from .console import page

@@ -15,7 +15,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import suppress
 from multiprocessing import get_context
 
-from ..tasks.runs.metering import stopwatch
+from ..tasks.runs.handles import stopwatch
 
 NEEDED_BY = ("topdown", "estimate", "products", "design", "tune", "evidence")
 """The flows that estimate by them."""

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..tasks.topdown.release.tabulations.input_tables import write_input_tables
-from ..tasks.topdown.release.tabulations.published import published_blocks, read_published
+from ..tasks.topdown.release.tabulations.published import (
+    published_blocks,
+    read_published,
+    write_input_tables,
+)
 
 SETTINGS = """\
 # Made from a published release: fictional records that tabulate to its block counts.

@@ -387,11 +387,10 @@ KNOWS_2020 = (
     "flows/settings/",
     "tasks/census/presets/",
     # The Census Edited File: its columns, and the rules on them.
-    "tasks/tables/cef_layout.py",
+    "tasks/tables/layouts.py",
     "tasks/tables/presets/cef_layout.toml",
     "validation/census/cef_rules.toml",
     # The P.L. 94-171 format that a release is read from as fictional input.
-    "tasks/topdown/release/tabulations/input_tables.py",
     "tasks/topdown/release/tabulations/published.py",
     # The layout of the noisy measurements that the Census Bureau publishes.
     "tasks/topdown/published/layout.py",

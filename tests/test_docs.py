@@ -29,12 +29,12 @@ from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.settings import PrivacySettings, ProductSettings
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.supplemental_dhc.settings import SupplementalDhcSettings
-from spineflow.tasks.tables.cef_layout import LAYOUTS
 from spineflow.tasks.tables.findings import Finding
+from spineflow.tasks.tables.layouts import LAYOUTS
 from spineflow.tasks.topdown.design.settings import DesignSettings
 from spineflow.tasks.topdown.published.settings import EstimateSettings
 from spineflow.tasks.topdown.settings import TopdownSettings
-from spineflow.tasks.topdown.spine.rules import refuse_no_spine
+from spineflow.tasks.topdown.spine.build import refuse_no_spine
 from spineflow.tasks.topdown.workload.costs import cost_of
 from spineflow.tasks.topdown.workload.sections import (
     AianRange,

@@ -18,10 +18,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pcsv
 import pyarrow.parquet as pq
 
-from ..runs.files import STAMP_KEY, replacing
+from ..runs.files import replacing
+from .released_tables import AREA_COLUMNS, ReleasedTable, released_tables
 
 if TYPE_CHECKING:
     from sdmx.message import StructureMessage
@@ -34,91 +36,60 @@ STRUCTURE = "structures.xml"
 ATTRIBUTES = ("OBS_STATUS", "CONF_STATUS", "LOWER", "UPPER", "COMMENT_OBS")
 ROWS_PER_BATCH = 1 << 12
 
-AREA_COLUMNS = {"SUMLEV": "level", "GEOCODE": "code"}
-"""Columns of tables of summary levels by those of declared tables."""
-
 
 @dataclass(frozen=True, eq=False)
-class ReleasedTable:
-    """A table of a release, as its Parquet file has it.
+class Dataflow:
+    """A table as SDMX has it."""
 
-    path : of the table. dimensions : columns that identify a row. counts : columns of counts; one
-    of `count`, or one for each variable.
-    """
-
-    path: Path
-    dimensions: tuple[str, ...]
-    counts: tuple[str, ...]
+    table: ReleasedTable
 
     @property
     def id(self) -> str:
         """The dataflow's identifier, which begins with a letter."""
-        code = code_of(self.path.stem)
+        code = code_of(self.table.path.stem)
         return code if code[0].isalpha() else f"T{code}"
-
-    @property
-    def has_variables(self) -> bool:
-        """Whether its columns of counts are a dimension."""
-        return self.counts != ("count",)
 
     @cached_property
     def codes(self) -> dict[str, dict[str, str]]:
         """Code of every label of every dimension, by the dimension's identifier."""
-        labels = pq.read_table(self.path, columns=list(self.dimensions))
+        labels = pq.read_table(self.table.path, columns=list(self.table.dimensions))
         found = {
             AREA_COLUMNS.get(name, name): labels[name].unique().to_pylist()
-            for name in self.dimensions
+            for name in self.table.dimensions
         }
-        if self.has_variables:
-            found["variable"] = list(self.counts)
+        if self.table.has_variables:
+            found["variable"] = list(self.table.counts)
         return {code_of(name): codes_of(own) for name, own in found.items()}
 
     def observations(self, structure: str) -> Iterator[pa.RecordBatch]:
         """The rows of the SDMX-CSV file, whose `STRUCTURE_ID` is given, in batches."""
-        margins = self.path.with_stem(f"{self.path.stem}_margins")
-        metadata = pq.read_schema(self.path).metadata or {}
-        comment = metadata.get(STAMP_KEY.encode(), b"").decode() or None
-        parts = [_batches(path) for path in (self.path, margins) if path.exists()]
-        for rows, *bounds in zip(*parts, strict=True):
-            n, n_counts = len(rows), len(self.counts)
+        table = self.table
+        has_variables, counts = table.has_variables, table.counts
+        files = (path for path in (table.path, table.margins) if path.exists())
+        for rows, *bounds in zip(*map(_batches, files), strict=True):
+            n = len(rows) * len(counts)
             columns: dict[str, pa.Array] = {
-                "STRUCTURE": _repeated("dataflow", n * n_counts),
-                "STRUCTURE_ID": _repeated(structure, n * n_counts),
-                "ACTION": _repeated("R", n * n_counts),
+                "STRUCTURE": pa.repeat("dataflow", n),
+                "STRUCTURE_ID": pa.repeat(structure, n),
+                "ACTION": pa.repeat("R", n),
             }
-            for (name, codes), column in zip(self.codes.items(), self.dimensions, strict=False):
+            for (name, codes), column in zip(self.codes.items(), table.dimensions, strict=False):
                 own = [codes[label] for label in rows[column].to_pylist()]
-                columns[name] = pa.array(np.repeat(np.array(own, dtype=object), n_counts))
-            if self.has_variables:
-                columns["VARIABLE"] = pa.array(np.tile(list(self.codes["VARIABLE"].values()), n))
-            values = _interleaved(rows, self.counts)
+                columns[name] = pa.array(np.repeat(np.array(own, dtype=object), len(counts)))
+            if has_variables:
+                variables = list(self.codes["VARIABLE"].values())
+                columns["VARIABLE"] = pa.array(np.tile(variables, len(rows)))
+            values = _interleaved(rows, counts)
             columns["OBS_VALUE"] = values.cast(pa.string()).fill_null("NaN")
-            columns["OBS_STATUS"] = _statuses(values)
-            columns["CONF_STATUS"] = _repeated(FREE, n * n_counts)
+            columns["OBS_STATUS"] = pc.if_else(values.is_null(), SUPPRESSED, NORMAL)
+            columns["CONF_STATUS"] = pa.repeat(FREE, n)
             for end in ("lower", "upper"):
-                names = [f"{own}_{end.upper()}" for own in self.counts]
+                names = [f"{own}_{end.upper()}" for own in counts] if has_variables else [end]
                 columns[end.upper()] = (
-                    _interleaved(bounds[0], names if self.has_variables else [end])
-                    if bounds
-                    else pa.nulls(n * n_counts, pa.int64())
+                    _interleaved(bounds[0], names) if bounds else pa.nulls(n, pa.int64())
                 )
-            columns["COMMENT_OBS"] = pa.repeat(pa.scalar(comment, pa.string()), n * n_counts)
+            columns["COMMENT_OBS"] = pa.repeat(pa.scalar(table.stamp or None, pa.string()), n)
             yield pa.record_batch(columns)
-
-
-def released_tables(release: Path) -> list[ReleasedTable]:
-    """The tables of counts of areas that a release has, by name."""
-    found = []
-    for path in sorted((release / "tables").glob("*.parquet")):
-        names = pq.read_schema(path).names
-        variables = tuple(name for name in names if re.fullmatch(r"[A-Z]\d{7}", name))
-        if variables:
-            found.append(ReleasedTable(path, tuple(AREA_COLUMNS), variables))
-        elif "count" in names:
-            described = ("name", "latitude", "longitude", "label", "count")
-            dimensions = tuple(name for name in names if name not in described)
-            found.append(ReleasedTable(path, dimensions, ("count",)))
-    return found
 
 
 def write_sdmx(release: Path, agency: str) -> list[Path]:
@@ -133,15 +104,16 @@ def write_sdmx(release: Path, agency: str) -> list[Path]:
     """
     import sdmx  # 1 s
 
-    tables, folder = released_tables(release), release / "sdmx"
+    flows = [Dataflow(table) for table in released_tables(release)]
+    folder = release / "sdmx"
     folder.mkdir(exist_ok=True)
     files = [folder / STRUCTURE]
     with replacing(files[0]) as path:
-        path.write_bytes(sdmx.to_xml(structures(tables, agency), pretty_print=True))
-    for table in tables:
-        files.append(folder / f"{table.id}.csv")
+        path.write_bytes(sdmx.to_xml(structures(flows, agency), pretty_print=True))
+    for flow in flows:
+        files.append(folder / f"{flow.id}.csv")
         with replacing(files[-1]) as path, path.open("wb") as file:
-            batches = table.observations(f"{agency}:{table.id}({VERSION})")
+            batches = flow.observations(f"{agency}:{flow.id}({VERSION})")
             first = next(batches)
             # Codes need no quotes.
             plain = pcsv.WriteOptions(quoting_style="none", quoting_header="none")
@@ -151,7 +123,7 @@ def write_sdmx(release: Path, agency: str) -> list[Path]:
     return files
 
 
-def structures(tables: Sequence[ReleasedTable], agency: str) -> StructureMessage:
+def structures(flows: Sequence[Dataflow], agency: str) -> StructureMessage:
     """Dataflows, data structures, concepts and code lists of tables, as sdmx1 has them."""
     from sdmx.message import StructureMessage
     from sdmx.model import common, v21
@@ -167,31 +139,32 @@ def structures(tables: Sequence[ReleasedTable], agency: str) -> StructureMessage
             concepts.append(common.Concept(id=name, name=name.capitalize().replace("_", " ")))
         return concepts[name]
 
-    for table in tables:
-        structure = v21.DataStructureDefinition(id=f"DSD_{table.id}", name=table.path.stem, **own)
-        for name, codes in table.codes.items():
-            codelist = common.Codelist(id=f"CL_{table.id}_{name}", name=name, **own)
+    for flow in flows:
+        name = flow.table.path.stem
+        structure = v21.DataStructureDefinition(id=f"DSD_{flow.id}", name=name, **own)
+        for dimension, codes in flow.codes.items():
+            codelist = common.Codelist(id=f"CL_{flow.id}_{dimension}", name=dimension, **own)
             codelist.extend(common.Code(id=code, name=label) for label, code in codes.items())
             message.add(codelist)
             listed = common.Representation(enumerated=codelist)
             structure.dimensions.append(
-                v21.Dimension(id=name, concept_identity=concept(name), local_representation=listed)
+                v21.Dimension(
+                    id=dimension, concept_identity=concept(dimension), local_representation=listed
+                )
             )
         structure.measures.append(
             v21.PrimaryMeasure(id="OBS_VALUE", concept_identity=concept("OBS_VALUE"))
         )
-        for name in ATTRIBUTES:
+        for attribute in ATTRIBUTES:
             structure.attributes.append(
                 v21.DataAttribute(
-                    id=name,
-                    concept_identity=concept(name),
+                    id=attribute,
+                    concept_identity=concept(attribute),
                     related_to=v21.PrimaryMeasureRelationship(),
                 )
             )
         message.add(structure)
-        message.add(
-            v21.DataflowDefinition(id=table.id, name=table.path.stem, structure=structure, **own)
-        )
+        message.add(v21.DataflowDefinition(id=flow.id, name=name, structure=structure, **own))
     return message
 
 
@@ -231,18 +204,8 @@ def _batches(path: Path) -> Iterator[pa.RecordBatch]:
     yield from file.iter_batches(ROWS_PER_BATCH)
 
 
-def _repeated(text: str, n: int) -> pa.Array:
-    return pa.repeat(text, n)
-
-
 def _interleaved(rows: pa.RecordBatch, names: Sequence[str]) -> pa.Array:
     """Columns of numbers, row by row, as one; nulls stay."""
     columns = [rows[name].cast(pa.int64()) for name in names]
     order = np.arange(len(columns) * len(rows)).reshape(len(columns), -1).T.ravel()
     return pa.concat_arrays(columns).take(pa.array(order))
-
-
-def _statuses(values: pa.Array) -> pa.Array:
-    """Suppressed where there is no count, and normal elsewhere."""
-    is_null = values.is_null().to_numpy(zero_copy_only=False)
-    return pa.array(np.where(is_null, SUPPRESSED, NORMAL))

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..pages.document import Document, Section
 from ..runs.errors import InputRefused
-from ..runs.spelling import did_you_mean
+from ..runs.names import did_you_mean
 from .finished import texts
 from .office import Office
 

@@ -24,9 +24,8 @@ from ....validation.topdown.declarations import (
 )
 from ....validation.topdown.layout import ExpectedDescription
 from ....validation.topdown.run_files import ExpectedUniverse
-from ...census.agree_declarations import HOUSEHOLDERS, SIZES, AgreeDeclaration
 from ...census.areas import code_columns
-from ...census.attribute_declarations import Where
+from ...census.attribute_declarations import HOUSEHOLDERS, SIZES, AgreeDeclaration, Where
 from ...census.census import Held, Universe, Zero
 from ...census.declarations import DescribedByDeclaration
 from ...census.declared_input import read_multiples

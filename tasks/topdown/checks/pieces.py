@@ -40,15 +40,15 @@ from ....validation.topdown.tabulations import (
 )
 from ...census.areas import code_columns
 from ...census.invariants import FACILITY_COLUMNS, read_geography
-from ...runs.declared import read_declared
 from ...runs.directory import RunDirectory
+from ...runs.files import read_declared
 from ..paths import geography_file, invariants_file, spine_folder
 from ..release.margins import written_margins
-from ..release.tabulations.estimated import States
 from ..release.tabulations.run import (
     has_legacy,
     tabulated_universes,
 )
+from ..release.tabulations.tables import States
 from ..settings import TopdownSettings
 from .declared import declared_universe, expected_agreements
 from .expectations import expected_universe

@@ -12,11 +12,10 @@ from ....validation.topdown.layout import Layout
 from ....validation.topdown.row_counts import Variable
 from ....validation.topdown.table_rows import Place, Tabulated
 from ...census.cef_2020 import CENSUS
+from ...census.compiled_schemas import names_of_table
 from ...census.queries import tells
 from ...census.schema import Schema
-from ...census.table_variables import names_of_table
-from ..release.tabulations.levels import COLUMNS, OUTSIDE, SUMMARY_LEVELS
-from ..release.tabulations.variables import variable_name
+from ..release.tabulations.levels import COLUMNS, OUTSIDE, SUMMARY_LEVELS, variable_name
 from .expectations import layout_facts
 
 

@@ -23,7 +23,7 @@ from ....geography.levels import Spine
 from ...census.invariants import inhabitable
 from ...census.queries import MarginalQuery, marginal_query, normalize_query_name
 from ...runs.errors import InputRefused
-from ...runs.spelling import did_you_mean
+from ...runs.names import did_you_mean
 from ..checks.accuracy.subjects import EntityLevel, entity_levels, own_level
 from ..estimation.public_facts import known_totals, possible_types
 from ..estimation.query_algebra import QueryAlgebra
@@ -33,7 +33,7 @@ from ..measurement.public_answers import HOUSING_UNITS, frame_multiples, units_o
 from ..settings import TopdownSettings
 from ..spine.build import PublicTables, spines_of
 from ..workload.budget import Budget
-from ..workload.zeros import structural_zeros
+from ..workload.implied_types import structural_zeros
 from .allocation import Asked, MeasuredSpine, ShareLimit, allocation_of
 from .program import Program
 from .settings import Target, UniverseDesign

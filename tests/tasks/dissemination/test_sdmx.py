@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pyarrow.parquet as pq
 import sdmx
-from spineflow.tasks.dissemination.sdmx import released_tables, write_sdmx
+from spineflow.tasks.dissemination.sdmx import write_sdmx
 
 DECLARED = pd.DataFrame(
     {
@@ -74,7 +74,6 @@ def test_codes_keep_the_labels_as_names(tmp_path: Path) -> None:
         "NEVER_MARRIED": "never married",
         "MARRIED": "married",
     }
-    assert [table.id for table in released_tables(folder)] == ["MARITAL"]
 
 
 def test_files_that_protect_nobody_say_so_in_every_observation(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ from ...release.tabulations.levels import COLUMNS
 from ...settings import TopdownSettings
 from ...spine.files import spine_of
 from ...spine.shards import shards_of
-from ...workload.zeros import structural_zeros
+from ...workload.implied_types import structural_zeros
 from ..kept import keep, kept, state_of
 from .errors import (
     FOLDER,

@@ -18,10 +18,10 @@ import pandas as pd
 from scipy import sparse
 
 from .....geography.levels import Spine
+from ....census.areas import entities
 from ....census.cef_2020 import CENSUS
 from ....census.census import Census
 from ....census.declarations import GroupDeclaration, QuantityDeclaration
-from ....census.entities import entities
 from ....census.queries import TOTAL, incidence, label_parts, marginal_query, tells
 from ....census.schema import Schema
 from ...release.tabulations.levels import SUMMARY_LEVELS, entities_of

@@ -22,18 +22,18 @@ from spineflow.tasks.topdown.checks.replicate import (
     with_seed,
 )
 from spineflow.tasks.topdown.ingest.generate import generate_county
-from spineflow.tasks.topdown.intervals.kept_posterior import has_posterior
 from spineflow.tasks.topdown.intervals.report import write_run_intervals
+from spineflow.tasks.topdown.intervals.run_posterior import has_posterior
 from spineflow.tasks.topdown.release import margins
 from spineflow.tasks.topdown.release.described import write_universe
 from spineflow.tasks.topdown.release.map_section import map_section
-from spineflow.tasks.topdown.release.margin_summary import read_margin_summary
 from spineflow.tasks.topdown.release.margins import (
     are_kept,
     are_written,
     has_margins,
     keep_posteriors,
     pieces_apart,
+    read_margin_summary,
     restore_figures,
     write_margins,
     write_piece,
