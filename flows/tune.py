@@ -16,14 +16,21 @@ from fractions import Fraction
 
 import pandas as pd
 
-from ..tasks.pages.document import Block, Table
+from ..tasks.pages.document import Block
+from ..tasks.products.comparison import errors_table
 from ..tasks.products.product import Product
 from ..tasks.products.registry import check_input_of, costs_of, fits_of, refuse_any
 from ..tasks.runs.directory import RunDirectory
 from ..tasks.runs.errors import CheckFailed
 from ..tasks.runs.settings import ProductSettings
 from ..tasks.runs.settings_files import frozen_settings
-from ..tasks.study.report import ERRORS, VARIANTS, release_settings, write_tuning_report
+from ..tasks.study.report import (
+    ERRORS,
+    VARIANTS,
+    release_settings,
+    side_by_side,
+    write_tuning_report,
+)
 from ..tasks.study.search import (
     TrialOutcome,
     loss_grid,
@@ -34,7 +41,7 @@ from ..tasks.study.search import (
     smallest,
     within,
 )
-from ..tasks.study.settings import Criterion, TuneSettings
+from ..tasks.study.settings import TuneSettings
 from ..tasks.study.steps import prepare, read_tuning_data, replicate
 from ..tasks.study.trials import Losses, values_of
 from .entry import flow_of_product
@@ -165,41 +172,16 @@ def summary(run: RunDirectory, settings: TuneSettings) -> Iterator[Block]:
         yield f"  {geolevel}: {float(loss):.4g} ({float(loss / total):.1%})"
     # A search of an earlier version has its settings alone.
     if (run.release / VARIANTS).exists():
-        yield _variants(pd.read_csv(run.release / VARIANTS))
+        headers = {"variant": "variant, best first", "total": "loss", "standard_error": "s.e."}
+        variants = pd.read_csv(run.release / VARIANTS)
+        yield errors_table(variants, {name: headers.get(name, name) for name in variants})
+        statistic, quantity = settings.criterion.statistic, settings.criterion.quantity
         errors = pd.read_csv(run.release / ERRORS, dtype={"level": str})
-        yield from _errors(errors, settings.criterion)
+        by_variant = errors[errors["quantity"] == quantity].groupby("variant", sort=False)
+        yield f"{statistic.replace('_', ' ')} of {quantity}"
+        yield side_by_side({str(name): own for name, own in by_variant}, statistic)
     yield f"settings, with [input] and [privacy] to be replaced by yours: {file}"
     yield f"report: {run.report}"
-
-
-def _variants(variants: pd.DataFrame) -> Table:
-    """What was found for each variant, the best one first; its settings are released."""
-    rows = tuple(
-        (str(row.variant), *map(_number, (row.total, row.criterion, row.standard_error)))
-        for row in variants.itertuples()
-    )
-    return Table(("variant, best first", "loss", "criterion", "s.e."), rows)
-
-
-def _errors(errors: pd.DataFrame, criterion: Criterion) -> Iterator[Block]:
-    """The criterion's statistic of its quantity at every level, with standard errors."""
-    statistic = criterion.statistic
-    names = list(dict.fromkeys(errors["variant"]))
-    errors = errors[errors["quantity"] == criterion.quantity]
-    rows = []
-    for level, own in errors.groupby("level", sort=False):
-        by_name = own.set_index("variant").reindex(names)
-        means, spread = by_name[statistic], by_name[f"{statistic}, s.e."]
-        cells = (
-            f"{_number(mean)} ± {_number(error)}" for mean, error in zip(means, spread, strict=True)
-        )
-        rows.append((str(level), *cells))
-    yield f"{statistic.replace('_', ' ')} of {criterion.quantity}"
-    yield Table(("level", *names), tuple(rows))
-
-
-def _number(value: float) -> str:
-    return "–" if value != value else f"{value:,.4g}"
 
 
 PRODUCT: Product = Product(

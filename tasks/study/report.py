@@ -176,13 +176,10 @@ def _accuracy(
     shown = (
         "mean_absolute_error" if "mean_absolute_error" in first else settings.criterion.statistic
     )
-    rows = []
-    for key in first[KEYS].itertuples(index=False, name=None):
-        rows.append((*key, *(_with_spread(own, key, shown) for own in errors.values())))
     words = shown.replace("_", " ")
     words = f"{words[:1].upper()}{words[1:]}, averaged over the replicates, and its standard error."
     further = (block for name, own in errors.items() for block in _statistics(name, own))
-    blocks = (words, Table((*KEYS, *found), tuple(rows)), *further)
+    blocks = (words, side_by_side(errors, shown), *further)
     return Section("Accuracy at what was found", blocks)
 
 
@@ -199,13 +196,20 @@ def _errors_of(run: RunDirectory, settings: TuneSettings, trial: Trial) -> pd.Da
     return mean_errors(errors, KEYS, statistics)
 
 
-def _with_spread(errors: pd.DataFrame, key: tuple[str, ...], statistic: str) -> str:
-    """A mean and its standard error, in one cell."""
-    own = errors[(errors[KEYS] == list(key)).all(axis=1)]
-    if own.empty or math.isnan(mean := float(own[statistic].iloc[0])):
-        return NONE
-    error = float(own[f"{statistic}{_SPREAD}"].iloc[0])
-    return f"{mean:,.4g}" if math.isnan(error) else f"{mean:,.4g} ± {error:.2g}"
+def side_by_side(errors: Mapping[str, pd.DataFrame], statistic: str) -> Table:
+    """A statistic of every variant with its standard error, by `KEYS`, for what the first has."""
+
+    def cell(own: pd.DataFrame, key: tuple[object, ...]) -> str:
+        row = own[(own[KEYS] == list(key)).all(axis=1)]
+        if row.empty or math.isnan(mean := float(row[statistic].iloc[0])):
+            return NONE
+        error = float(row[f"{statistic}{_SPREAD}"].iloc[0])
+        return f"{mean:,.4g}" if math.isnan(error) else f"{mean:,.4g} ± {error:.2g}"
+
+    first = next(iter(errors.values()))
+    keys = first[KEYS].itertuples(index=False, name=None)
+    rows = ((*map(str, key), *(cell(own, key) for own in errors.values())) for key in keys)
+    return Table((*KEYS, *errors), tuple(rows))
 
 
 _PER_TABLE = 9
