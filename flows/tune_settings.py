@@ -26,7 +26,7 @@ from ..tasks.study.settings import Criterion, TuneSettings
 from ..tasks.study.trials import SearchedProduct
 from ..tasks.topdown.settings import TopdownSettings
 from ..tasks.topdown.trials import TRIALS
-from ..tasks.topdown.workload.tables import CensusTables
+from ..tasks.topdown.workload.sections import CensusTables
 from ..tasks.trips.settings import TripsInput, TripsPrivacy, TripsSettings
 from .replicates import DETAILED_GROUPS, GROUP_SIZES, TRIPS
 

@@ -41,7 +41,7 @@ from ..paths import (
     spine_folder,
     state_totals_file,
 )
-from ..release.described import description
+from ..release.microdata import description
 from ..settings import TopdownSettings
 from ..spine.files import read_spine
 from .expectations import expected_universe, layout_facts

@@ -28,7 +28,7 @@ from ..checks.accuracy.subjects import EntityLevel, entity_levels, own_level
 from ..estimation.public_facts import known_totals, possible_types
 from ..estimation.query_algebra import QueryAlgebra
 from ..intervals.answers import ProductAnswers
-from ..intervals.area_lists import KnownBlocks, NamedAreas, read_areas
+from ..intervals.areas import KnownBlocks, NamedAreas, read_areas
 from ..measurement.public_answers import HOUSING_UNITS, frame_multiples, units_of_areas
 from ..settings import TopdownSettings
 from ..spine.build import PublicTables, spines_of
