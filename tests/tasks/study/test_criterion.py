@@ -76,11 +76,3 @@ def test_a_share_is_better_if_it_is_larger_and_an_error_if_it_is_smaller() -> No
     pairs = [(1.0, 2.0), (2.0, 2.0), (3.0, 2.0)]
     assert [share.is_better(*pair) for pair in pairs] == [False, False, True]
     assert [error.is_better(*pair) for pair in pairs] == [True, False, False]
-
-
-def test_a_criterion_is_told_with_its_figure() -> None:
-    assert "for 90.0% of" in Criterion(kind="redistricting", share="9/10").in_words
-    own = {"kind": "error", "statistic": "largest_error", "quantity": "hispanic", "level": "tract"}
-    told = "largest error of hispanic at tract is"
-    assert Criterion(**own, at_most=2.5).in_words == f"{told} at most 2.5"
-    assert Criterion(**own).in_words == f"{told} the least of all variants"

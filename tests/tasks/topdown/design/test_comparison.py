@@ -138,16 +138,6 @@ def test_the_page_has_means_and_differences_from_what_was_set(tmp_path: Path) ->
     assert "NOT PRIVATE" in page
 
 
-def test_what_all_allocations_have_in_common_is_told(tmp_path: Path) -> None:
-    """The exact epsilon where it is held; panels are of the estimator that designs are made for."""
-    exact = '[budget.persons]\nepsilon = "8"\ndelta = "1e-6"\naccounting = "exact"\n'
-    targets = '[design.units.targets]\nall = { query = "total", level = "tract" }\n'
-    page = page_of(tmp_path, '["persons", "units"]', targets + exact)
-    assert "at the same rho or exact epsilon, over 2" in page
-    assert "persons: persons is best; units: units is best." in page
-    assert "first of persons" in page and "first of units" in page
-
-
 @pytest.mark.soak
 def test_all_allocations_are_released_and_compared(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
