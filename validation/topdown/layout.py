@@ -13,6 +13,10 @@ from ..outcome import Failures
 from ..run_files import UnusableRunFile, numbered
 from .conditions import PublicAreas
 from .declaration import TOTAL, Cells, Declaration
+from .spine import RunSpine, SpineLevel
+
+SEPARATOR = "\x1f"
+"""Between codes that are joined to one text."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +53,11 @@ class LayoutColumn:
     attribute: str | None = None
     codes: tuple[str, ...] = ()
 
+    @property
+    def is_of_area(self) -> bool:
+        """Whether it says where a row is."""
+        return self.digits is not None or self.geolevel is not None
+
 
 @dataclass(frozen=True)
 class Layout:
@@ -73,15 +82,38 @@ class Layout:
         counted = () if self.count is None else (self.count,)
         return [*(column.name for column in self.columns), *described, *counted]
 
-    def area_codes(self, areas: PublicAreas, geocode: pa.StringArray) -> dict[str, pa.Array]:
-        """The codes that rows must have of areas with these geocodes, by column."""
-        codes = {}
-        for column in self.columns:
-            if column.geolevel is not None:
-                codes[column.name] = areas.codes(column.geolevel)
-            elif column.digits is not None:
-                codes[column.name] = pc.utf8_slice_codeunits(geocode, *column.digits)
-        return codes
+    def area_level(self, areas: PublicAreas, spine: RunSpine) -> SpineLevel:
+        """The areas of a spine, each by the codes that its rows have of it, joined.
+
+        Raises UnusableRunFile for areas of which two have the same codes.
+        """
+        codes = [
+            areas.codes(column.geolevel)
+            if column.geolevel is not None
+            else pc.utf8_slice_codeunits(spine.area_geocode, *column.digits)
+            for column in self.columns
+            if column.is_of_area
+        ]
+        codes = [own.cast(pa.string()) for own in codes]
+        joined = pc.binary_join_element_wise(*codes, SEPARATOR)
+        if pc.count_distinct(joined).as_py() < len(joined):
+            raise UnusableRunFile("the columns of the microdata do not tell all areas apart")
+        none = np.zeros(len(joined), dtype=np.int64)
+        return SpineLevel("area", joined, none, (), none, none > 0, none)
+
+    def areas(self, rows: Rows, level: SpineLevel) -> np.ndarray:
+        """Number of each row's area, `(n_rows,)`, -1 where none has its codes; rows of one area
+        mostly stand together, and are looked up once."""
+        columns = [rows.texts[column.name] for column in self.columns if column.is_of_area]
+        is_first = np.arange(rows.n) == 0
+        for _, number in columns:
+            is_first[1:] |= number[1:] != number[:-1]
+        first = np.flatnonzero(is_first)
+        codes = [
+            pa.array(distinct, pa.string()).take(pa.array(n[first])) for distinct, n in columns
+        ]
+        area = level.positions(pc.binary_join_element_wise(*codes, SEPARATOR))
+        return np.repeat(area, np.diff(first, append=rows.n))
 
 
 def layout_of(declaration: Declaration, universe: str, areas: PublicAreas) -> Layout:
@@ -249,59 +281,3 @@ class Rows:
             f"the codes of a row of {cells.universe} are none that its columns have together",
         )
         return cell, is_right & ~is_further
-
-
-@dataclass(frozen=True, eq=False)
-class AreaIndex:
-    """Finds areas by their codes, column after column.
-
-    A geounit is numbered by the pair of its number among those of the column before and its code:
-    `known` has, by column, the number of each code, and `pairs` the pairs that areas have, each as
-    one number, ascending. area : (n_areas,) the area of each geounit of the last column.
-    """
-
-    known: Mapping[str, Mapping[str, int]]
-    pairs: tuple[np.ndarray, ...]
-    area: np.ndarray
-
-    @classmethod
-    def of(cls, codes: Mapping[str, pa.Array]) -> AreaIndex:
-        """The index of areas with these codes `(n_areas,)`, by column.
-
-        Raises UnusableRunFile for areas of which two have the same codes.
-        """
-        known, pairs = {}, []
-        n_areas = max(map(len, codes.values()), default=0)
-        geounit = np.zeros(n_areas, dtype=np.int64)
-        for name, texts in codes.items():
-            distinct, code = numbered(texts)
-            known[name] = {text: number for number, text in enumerate(distinct)}
-            of_column, geounit = np.unique(geounit * len(distinct) + code, return_inverse=True)
-            pairs.append(of_column)
-        if not pairs or len(pairs[-1]) < n_areas:
-            raise UnusableRunFile("the columns of the microdata do not tell all areas apart")
-        return cls(known, tuple(pairs), np.argsort(geounit))
-
-    def areas(self, texts: Mapping[str, tuple[Sequence[str], np.ndarray]]) -> np.ndarray:
-        """Number of each row's area, `(n_rows,)`, -1 where none has its codes.
-
-        `texts` has, by column, the distinct texts and the number of each row's. Rows of one area
-        mostly stand together, and are looked up once.
-        """
-        columns = [texts[name] for name in self.known]
-        is_first = np.arange(len(columns[0][1])) == 0
-        for _, number in columns:
-            is_first[1:] |= number[1:] != number[:-1]
-        first = np.flatnonzero(is_first)
-        geounit = np.zeros(first.size, dtype=np.int64)
-        for known, pairs, (distinct, number) in zip(
-            self.known.values(), self.pairs, columns, strict=True
-        ):
-            of_text = np.array([known.get(text, -1) for text in distinct], dtype=np.int64)
-            code = of_text[number[first]]
-            pair = geounit * len(known) + code
-            at = np.minimum(np.searchsorted(pairs, pair), len(pairs) - 1)
-            is_known = (geounit >= 0) & (code >= 0) & (pairs[at] == pair)
-            geounit = np.where(is_known, at, -1)
-        area = np.where(geounit >= 0, self.area[geounit], -1)
-        return np.repeat(area, np.diff(first, append=is_first.size))

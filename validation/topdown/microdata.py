@@ -28,13 +28,11 @@ from ..run_files import (
 )
 from .declaration import Cells
 from .estimates import LevelEstimates, added_up
-from .layout import AreaIndex, Description, Layout, Rows
+from .layout import SEPARATOR, Description, Layout, Rows
 from .spine import BLOCKS_PER_PART, RunSpine, SpineLevel
 from .table_rows import pairs_of_rows
 
 MICRODATA = "microdata_tabulate_to_estimates"
-SEPARATOR = "\x1f"
-"""Between codes that are joined to one text."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +74,7 @@ EstimatesOf = Callable[[SpineLevel], LevelEstimates]
 def check_microdata(
     files: Microdata,
     spine: RunSpine,
-    index: AreaIndex,
+    level: SpineLevel,
     estimates_of: EstimatesOf,
     failures: Failures,
     *,
@@ -88,15 +86,15 @@ def check_microdata(
     The columns and codes are those of the layout, the rows of each area and cell are as many as its
     estimate, rows follow the order of the areas' geocodes (as far as the parts in which they are
     checked tell), columns that follow from others agree with them, text and Parquet agree row by
-    row, and the stamp is there exactly if due. `index` finds the areas by their codes, `facilities`
+    row, and the stamp is there exactly if due. `level` has the areas by their codes, `facilities`
     (n_areas,) says how many further records each must have where the layout has such.
 
     Raises UnusableRunFile for a missing file or other columns, and Arrow's exceptions for files
     that cannot be parsed.
     """
-    for rows in _rows_in_parts(files, index, areas_per_part, failures):
-        level = spine.leaves(rows.areas)
-        _compare(rows, estimates_of(level), level, failures)
+    for rows in _rows_in_parts(files, level, areas_per_part, failures):
+        leaves = spine.leaves(rows.areas)
+        _compare(rows, estimates_of(leaves), leaves, failures)
         if facilities is not None:
             failures.add_each(
                 rows.further != facilities[rows.areas],
@@ -153,11 +151,11 @@ def _numbers(
 
 
 def _rows_in_parts(
-    files: Microdata, index: AreaIndex, areas_per_part: int, failures: Failures
+    files: Microdata, level: SpineLevel, areas_per_part: int, failures: Failures
 ) -> Iterator[ReleasedRows]:
     """The rows of all areas, of so many at a time; rows out of their order are failures."""
     layout, cells = files.layout, files.cells
-    n_rows, described, n_areas = 0, _Described(layout), len(index.area)
+    n_rows, described, n_areas = 0, _Described(layout), level.n
 
     def part_at(number: int) -> _Part:
         first = number * areas_per_part
@@ -178,7 +176,7 @@ def _rows_in_parts(
             failures.add_each(numbers != due, f"the {name} of a row is another number")
         n_rows += batch.num_rows
         cell, is_own = read.cells(layout, cells, failures)
-        area, text = index.areas(read.texts), described.numbers(batch)
+        area, text = layout.areas(read, level), described.numbers(batch)
         own_part = area // areas_per_part
         is_placed = own_part >= part.number
         failures.add_each(

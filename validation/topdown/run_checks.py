@@ -37,7 +37,7 @@ from .estimates import (
     no_estimates,
     read_estimates,
 )
-from .layout import AreaIndex, layout_of
+from .layout import layout_of
 from .legacy import check_legacy, check_legacy_states
 from .measurements import LOSS, MEASURED, NOISE, check_demanded, check_measurements
 from .microdata import MICRODATA, Microdata, check_description, check_microdata
@@ -322,7 +322,7 @@ class CheckedUniverse:
                 for rows in check_microdata(
                     Microdata(stem, layout, self.cells, declaration.is_private),
                     spine,
-                    AreaIndex.of(layout.area_codes(areas, spine.area_geocode)),
+                    layout.area_level(areas, spine),
                     self._estimates,
                     failures,
                     facilities=areas.facilities() if layout.further else None,
