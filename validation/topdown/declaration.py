@@ -12,6 +12,7 @@ import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import ROUND_FLOOR, Context, Decimal, localcontext
 from fractions import Fraction
 from functools import cache, cached_property
 from pathlib import Path
@@ -20,7 +21,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from ..plan import read_plan, why_not_private
+from ..plan import why_not_private
 from ..run_files import UnusableRunFile, read_settings
 
 TOTAL, DETAILED = "total", "detailed"
@@ -279,7 +280,7 @@ class Declaration:
         return {zero["name"]: self.cells(universe).where(zero["where"]) for zero in declared}
 
     def budget(self, universe: str) -> Budget:
-        """The budget of a universe; raises UnusableRunFile where the plan has another total."""
+        """The budget of a universe."""
         own = self.settings["budget"][universe]
         is_pure = own.get("mechanism") == "discrete_laplace"
         levels = tuple(own["geolevels"])
@@ -288,14 +289,16 @@ class Declaration:
             for level, shares in own["queries"].items()
             if level in levels[-1 if self.areas_alone else 0 :]
         }
-        given = own.get("epsilon" if is_pure else "rho")
-        total = None
-        if not self.settings["privacy"]["infinite"]:
-            total = self._planned_total(universe) if given is None else Fraction(given)
+        epsilon, delta, rho = (
+            Fraction(own[key]) if key in own else None for key in ("epsilon", "delta", "rho")
+        )
+        total = epsilon if is_pure else rho
+        if total is None and epsilon is not None and delta is not None:
+            total = rho_of(epsilon, delta)
         return Budget(
-            total,
+            None if self.settings["privacy"]["infinite"] else total,
             is_pure,
-            None if own.get("delta") is None else Fraction(own["delta"]),
+            delta,
             levels,
             {
                 level: {query: share for query, share in queries.get(level, {}).items() if share}
@@ -304,16 +307,22 @@ class Declaration:
             self.settings.get("workload", {}).get(universe, {}).get("on_demand", False),
         )
 
-    def _planned_total(self, universe: str) -> Fraction:
-        """The rho of the plan, whose simple bound rho + 2 sqrt(rho log(1 / delta)) must be the
-        epsilon of the settings."""
-        own = self.settings["budget"][universe]
-        first = next(one for one in read_plan(self.root).measures if one.universe == universe)
-        rho = (first.loss or Fraction(0)) / first.share
-        bound = float(rho) + 2 * math.sqrt(rho * -math.log(Fraction(own["delta"])))
-        if not math.isclose(bound, Fraction(own["epsilon"]), rel_tol=1e-9):
-            raise UnusableRunFile(f"the plan has another rho of {universe} than the settings")
-        return rho
+
+def rho_of(epsilon: Fraction, delta: Fraction) -> Fraction:
+    """The rho whose simple bound rho + 2 sqrt(rho log(1 / delta)) is epsilon, rounded down to 12
+    digits.
+
+    >>> float(rho_of(Fraction(1), Fraction(1, 10**8)))
+    0.0132153628528
+    """
+    with localcontext(Context(prec=60)) as context:
+        log_inverse, own = (
+            (Decimal(delta.denominator) / delta.numerator).ln(),
+            Decimal(epsilon.numerator) / epsilon.denominator,
+        )
+        rho = ((log_inverse + own).sqrt() - log_inverse.sqrt()) ** 2
+        context.prec, context.rounding = 12, ROUND_FLOOR
+        return Fraction(+rho)
 
 
 def labels_of(attribute: Mapping[str, Any]) -> tuple[str, ...]:

@@ -87,14 +87,12 @@ class Layout:
 
         Raises UnusableRunFile for areas of which two have the same codes.
         """
-        codes = [
-            areas.codes(column.geolevel)
-            if column.geolevel is not None
-            else pc.utf8_slice_codeunits(spine.area_geocode, *column.digits)
-            for column in self.columns
-            if column.is_of_area
-        ]
-        codes = [own.cast(pa.string()) for own in codes]
+        codes = []
+        for column in self.columns:
+            if column.geolevel is not None:
+                codes.append(areas.codes(column.geolevel).cast(pa.string()))
+            elif column.digits is not None:
+                codes.append(pc.utf8_slice_codeunits(spine.area_geocode, *column.digits))
         joined = pc.binary_join_element_wise(*codes, SEPARATOR)
         if pc.count_distinct(joined).as_py() < len(joined):
             raise UnusableRunFile("the columns of the microdata do not tell all areas apart")

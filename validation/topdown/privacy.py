@@ -48,16 +48,15 @@ def check_privacy(root: Path, failures: Failures) -> None:
             if shares and sum(map(Fraction, shares.values())) != 1:
                 failures.add(f"the shares of {name} of {universe} do not add to 1")
     guarantees = tuple(_guarantees(declaration, found, failures))
-    draws = "measured" not in declaration.settings
     wanted = Plan(
-        "topdown" if draws else "estimate",
+        "topdown",
         declaration.settings["privacy"]["dataset"],
         tuple(_measures(declaration)),
         guarantees,
         guarantees,
         tuple(exact_subjects(declaration)),
         frozenset(_deciding_files(declaration)),
-        tuple(f"confidential/histograms/{n}.parquet" for n in declaration.universes if draws),
+        tuple(f"confidential/histograms/{n}.parquet" for n in declaration.universes),
     )
     check_plan(root, wanted, declaration.settings, failures)
 

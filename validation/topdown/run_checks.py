@@ -181,7 +181,8 @@ class CheckedRun:
         """All pieces of the checks, in the order in which their findings are put together;
         `pieces_of` is the number of pieces for a file with a row for every block.
         """
-        every = [Piece(PLAN, RELEASE)]
+        draws_noise = "measured" not in self.declaration.settings
+        every = [Piece(PLAN, RELEASE)] if draws_noise else []
         for universe in self.declaration.universes:
             n = pieces_of(self.root / "spine" / universe / "blocks.parquet")
             every.append(Piece(TOP, universe))

@@ -36,6 +36,8 @@ REPEAT = "pl94171_repeats_the_tables"
 MARGINS = "margins_are_intervals_of_every_cell"
 SUFFIX = "_margins"
 STATE = "STATE"
+IDENTITY = ("SUMLEV", "GEOID", "GEOCODE")
+"""Columns by which a table of summary levels names an entity."""
 
 
 def area_counts(
@@ -207,7 +209,7 @@ def _compare_text(tables: LevelTables, stem: str, failures: Failures) -> None:
         raise UnusableRunFile(f"a table {stem} of the release is missing")
     with pq.ParquetFile(parquet) as file:
         schema = file.schema_arrow
-        if not {STATE, "GEOID", "GEOCODE"} <= set(schema.names):
+        if not {STATE, *IDENTITY} <= set(schema.names):
             raise UnusableRunFile(f"{parquet.name} does not have its columns of geography")
         if [field.name for field in schema if pa.types.is_integer(field.type)] != tables.names:
             raise UnusableRunFile(f"{parquet.name} does not have the variables of the microdata")
@@ -229,7 +231,7 @@ def check_states(tables: LevelTables, states: Sequence[str], failures: Failures)
     """The rows that some states have in every table: entities, and sums of their blocks' counts."""
     with ExitStack() as stack:
         rows = {
-            stem: stack.enter_context(TableRows(tables.file(stem), ["GEOCODE", *tables.names]))
+            stem: stack.enter_context(TableRows(tables.file(stem), [*IDENTITY, *tables.names]))
             for stem in tables.levels
         }
         for state in states:
@@ -261,7 +263,9 @@ def _check_state(
         for batch in gathered(rows[stem].of_state(geocode[0].as_py()[:2])):
             here = slice(n_seen, n_seen + batch.num_rows)
             n_seen += batch.num_rows
-            if batch.column("GEOCODE").to_pylist() != entities[here].tolist():
+            codes, number = entities[here].tolist(), stem[:3]
+            due_ids = [number] * len(codes), [f"{number}0000US{code}" for code in codes], codes
+            if tuple(batch.column(name).to_pylist() for name in IDENTITY) != due_ids:
                 n_seen = -1
                 break
             due = sum(own[here] @ matrix for own, matrix in sums)
