@@ -80,7 +80,8 @@ def blocks_of(run: RunDirectory) -> pd.DataFrame:
         ("occupied", "mdf_units", "HH_STATUS", "1"),
         ("persons", "mdf_persons", "RTYPE", "3"),
     ):
-        rows = pd.read_parquet(run.release / f"{file}.parquet", columns=[*CODES, column]).astype(str)
+        path = run.release / f"{file}.parquet"
+        rows = pd.read_parquet(path, columns=[*CODES, column]).astype(str)
         own = rows[rows[column] == code]
         columns[name] = own[list(CODES)].agg("".join, axis=1).value_counts()
     return pd.DataFrame(columns).fillna(0).astype(int)

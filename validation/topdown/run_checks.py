@@ -64,6 +64,7 @@ from .tables import (
     check_margins,
     check_named_table,
     check_states,
+    margin_groups,
     named_tables,
 )
 
@@ -181,15 +182,21 @@ class CheckedRun:
         """All pieces of the checks, in the order in which their findings are put together;
         `pieces_of` is the number of pieces for a file with a row for every block.
         """
+
+        def n_of(path: Path) -> int:
+            with unusable_files_fail():
+                return pieces_of(path)
+            return 1
+
         draws_noise = "measured" not in self.declaration.settings
         every = [Piece(PLAN, RELEASE)] if draws_noise else []
         for universe in self.declaration.universes:
-            n = pieces_of(self.root / "spine" / universe / "blocks.parquet")
+            n = n_of(self.root / "spine" / universe / "blocks.parquet")
             every.append(Piece(TOP, universe))
             every += [Piece(BELOW, universe, number, n) for number in range(n)]
             every.append(Piece(ROWS, universe))
         if self.tables.names:
-            n = min(pieces_of(self.root / "spine" / "geography.parquet"), len(self.tables.states))
+            n = min(n_of(self.root / "spine" / "geography.parquet"), self.tables.n_states)
             every.append(Piece(FILES, TABLES))
             every += [Piece(STATES, TABLES, number, n) for number in range(n)]
         if named_tables(self.declaration):
@@ -212,7 +219,8 @@ class CheckedRun:
         elif piece.kind == MARGINS:
             found = Findings.of(MARGINS)
             with unusable_files_fail(found.failures[MARGINS]):
-                check_margins(self.release, found.failures[MARGINS])
+                groups = margin_groups(self.declaration, self.tables)
+                check_margins(self.release, groups, found.failures[MARGINS])
         elif piece.kind == NAMED:
             found = Findings.of(COUNT)
             for table in named_tables(self.declaration):

@@ -23,7 +23,15 @@ import pyarrow.parquet as pq
 from scipy import sparse
 
 from ..outcome import Failures
-from ..run_files import BLOCK_OF_TEXT, UnusableRunFile, as_text, check_stamp, is_stamped, positions
+from ..run_files import (
+    BLOCK_OF_TEXT,
+    UnusableRunFile,
+    as_text,
+    check_stamp,
+    is_stamped,
+    positions,
+    unusable_files_fail,
+)
 from .conditions import GEOGRAPHY, paths
 from .declaration import TOTAL, Cells, Declaration, incidence
 from .estimates import read_estimates
@@ -151,6 +159,13 @@ class LevelTables:
         """Number of blocks of each state, by FIPS codes in their order."""
         found = pc.value_counts(pc.utf8_slice_codeunits(self.block_geocode, 0, 2))
         return dict(sorted(zip(*(own.to_pylist() for own in found.flatten()), strict=True)))
+
+    @property
+    def n_states(self) -> int:
+        """Number of states, one where the geography cannot be read."""
+        with unusable_files_fail():
+            return len(self.states)
+        return 1
 
     def file(self, stem: str) -> Path:
         """The Parquet file of a level."""
@@ -284,7 +299,7 @@ def _check_state(
 
 def named_tables(declaration: Declaration) -> list[Mapping[str, Any]]:
     """The tables that a run releases by their declared names."""
-    is_of_levels = "summary_levels" in declaration.census
+    is_of_levels = bool(declaration.census.get("summary_levels"))
     is_asked = declaration.settings["release"]["tables"] and not is_of_levels
     return list(declaration.census.get("tables", ())) if is_asked else []
 
@@ -364,44 +379,50 @@ def _entities(
     declaration: Declaration, areas: pd.DataFrame, level: str
 ) -> tuple[np.ndarray, list[str], np.ndarray]:
     """Number of each area's entity of a level, -1 for none, their codes, and their first areas."""
-    below = [name for name in declaration.geolevels[1:] if name in areas.columns]
-    if level == declaration.geolevels[0]:
-        codes = np.full(len(areas), "0", dtype=object)
-    elif level in below:
-        own = [pa.array(areas[name], pa.string()) for name in below[: below.index(level) + 1]]
-        codes = np.array(paths(own).to_pylist(), dtype=object)
-    else:
-        codes = areas[level].fillna("").to_numpy(dtype=object)
-    is_inside = codes != ""
+    root, *below = declaration.geolevels
+    below = [name for name in below if name in areas.columns]
+    if level == root:
+        return np.zeros(len(areas), dtype=np.int64), ["0"], np.zeros(1, dtype=np.int64)
+    names = below[: below.index(level) + 1] if level in below else [level]
+    own = areas[names].fillna("")
+    codes = own[level].to_numpy(dtype=object)
+    if level in below:
+        codes = np.array(paths([pa.array(own[name], pa.string()) for name in names]).to_pylist())
+    inside = np.flatnonzero(own[level] != "")
     number = np.full(len(areas), -1)
-    if level in declaration.geolevels:  # In the order of the areas.
-        number[is_inside], found = pd.factorize(codes[is_inside])
-    else:
-        number[is_inside], found = pd.factorize(codes[is_inside], sort=True)
-    first = np.flatnonzero(is_inside)[np.unique(number[is_inside], return_index=True)[1]]
-    return number, list(found), first
+    number[inside] = own.iloc[inside].groupby(names, sort=True).ngroup()
+    first = inside[np.unique(number[inside], return_index=True)[1]]
+    return number, codes[first].tolist(), first
 
 
-def check_margins(release: Path, failures: Failures) -> int:
-    """Check the margins of all tables below a release folder, an interval of counts for every cell;
-    the number of these tables, of which there must be some.
+def margin_groups(declaration: Declaration, tables: LevelTables) -> list[list[str]]:
+    """Stems of the tables that have margins together, or none: those of summary levels, and the
+    named tables of each universe."""
+    named = named_tables(declaration)
+    of_universes = [
+        [table["name"] for table in named if table["universe"] == universe]
+        for universe in declaration.universes
+    ]
+    return [list(tables.levels) if tables.names else [], *of_universes]
+
+
+def check_margins(release: Path, groups: Sequence[Sequence[str]], failures: Failures) -> None:
+    """Check the margins beside the tables of a release, an interval of counts for every cell.
 
     Margins stand beside a table, as `<table>_margins`, in the same rows and order. Variables that
     are columns have two columns of their own, with `_LOWER` and `_UPPER`; of a table whose answers
     are rows, the column `count` has `lower` and `upper`.
     """
-    found = sorted((release / "tables").glob(f"*{SUFFIX}.parquet"))
-    for margins in found:
-        table = margins.with_name(margins.name.replace(SUFFIX, ""))
-        if not table.is_file():
-            failures.add(f"{margins.name} stands beside no table")
-        elif not margins.with_suffix(".csv").is_file():
-            failures.add(f"{margins.name} has no text beside it")
+    found = {path.stem for path in (release / "tables").glob(f"*{SUFFIX}.*")}
+    due = [[f"{stem}{SUFFIX}" for stem in group] for group in groups]
+    for stem in {own for group in due if found & {*group} for own in group} | found:
+        table, margins = (
+            release / "tables" / f"{own}.parquet" for own in (stem.removesuffix(SUFFIX), stem)
+        )
+        if not (table.is_file() and margins.is_file() and margins.with_suffix(".csv").is_file()):
+            failures.add(f"{stem} is not there as table, Parquet and text")
         else:
             _check_margins(table, margins, failures)
-    if not found:
-        failures.add("the tables have no margins")
-    return len(found)
 
 
 def _check_margins(table: Path, margins: Path, failures: Failures) -> None:
@@ -416,6 +437,9 @@ def _check_margins(table: Path, margins: Path, failures: Failures) -> None:
         if ends.schema_arrow.names != [*codes, *(end for pair in pairs.values() for end in pair)]:
             failures.add(f"{margins.name} does not have two columns for each of {table.name}")
             return
+        kinds = [ends.schema_arrow.field(end).type for pair in pairs.values() for end in pair]
+        if not all(map(pa.types.is_integer, kinds)):
+            failures.add(f"{margins.name} has an interval that is not of whole numbers")
         if ends.metadata.num_rows != cells.metadata.num_rows:
             failures.add(f"{margins.name} does not have the rows of {table.name}")
             return

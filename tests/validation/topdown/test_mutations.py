@@ -220,16 +220,12 @@ OF_FILES: dict[str, tuple[tuple[Change, str], ...]] = {
 """Of the files of a universe: changes, and the check that sees each of them."""
 
 
-UNIVERSES = {
-    "county": ("persons", "Tract"),
-    "country": ("persons", "municipality"),
-    "register": ("homes", "municipality"),
-}
+UNIVERSES = {"county": ("persons", "Tract"), "country": ("persons", "municipality")}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("pattern", OF_FILES)
-@pytest.mark.parametrize("name", MADE)
+@pytest.mark.parametrize("name", UNIVERSES)
 def test_every_value_of_a_universe_is_checked(runs, name: str, pattern: str) -> None:
     run, (universe, level) = runs(name), UNIVERSES[name]
     place = pattern.format(u=universe, level=level)
