@@ -47,7 +47,7 @@ from spineflow.tasks.noise.draws import UnchargedNoise
 from spineflow.tasks.noise.randomness import SeededRandom, SystemRandom
 from spineflow.tasks.products.measurement import with_noise
 from spineflow.tasks.runs.errors import SolveFailed
-from spineflow.tasks.tables.tally import RuleTally
+from spineflow.tasks.tables.findings import RuleTally
 
 EPSILONS = (Fraction("0.1"), Fraction("0.5"), Fraction(1))
 MECHANISMS = (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import tempfile
-from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,24 +16,49 @@ from ..tasks.runs.errors import InputRefused
 from ..tasks.runs.files import write_page
 from ..tasks.runs.settings import ProductSettings
 from ..tasks.topdown.settings import TopdownSettings
+from .arguments import AsJson, FlowName, Overrides, SettingsFile
 from .console import print_block, print_costs
 
 
-def show_budget(options: Namespace) -> None:
-    """What the command `budget` prints and writes, by its options."""
-    asked = product(options.flow)
-    settings = asked.load(options.settings, options.overrides)
+def show_budget(
+    flow: FlowName,
+    settings_file: SettingsFile,
+    /,
+    *,
+    overrides: Overrides = (),
+    is_json: AsJson = False,
+    target: tuple[str, ...] = (),
+    curve: Path | None = None,
+    forecast: Path | None = None,
+    replicates: int = 0,
+) -> None:
+    """Show what a run would cost: rho, epsilon, sigma of every query.
+
+    Show what a run would cost and how wide its noise would be. Reads nothing confidential, and
+    spends nothing.
+
+    Args:
+        target: 95 % margin of error of an answer, WHAT=MARGIN, whose budget is told: for example
+            persons:County:total=25 of topdown, TRACT:2=11 of detailed-groups, county=40 of
+            group-sizes, 8=30 (a level) of trips, or one of these after PRODUCT: of products; may be
+            given several times, for which group-sizes and trips also tell the best split
+        curve: also draw delta over epsilon, and what a test of one record can tell, as SVG
+        forecast: also write an HTML page of what topdown's estimates will be like
+        replicates: number of releases that are simulated for the forecast
+    """
+    asked = product(flow)
+    settings = asked.load(settings_file, overrides)
     meaning: tuple[str, ...] = ()
-    if options.curve is not None:
-        meaning = draw_curve(asked, settings, Path(options.curve))
-    if options.forecast is not None:
-        write_forecast(settings, Path(options.forecast), options.replicates)
-    if options.target:
-        sentences = [needed(asked, settings, target) for target in options.target]
-        together = needed_at_once(asked, settings, options.target)
+    if curve is not None:
+        meaning = draw_curve(asked, settings, curve)
+    if forecast is not None:
+        write_forecast(settings, forecast, replicates)
+    if target:
+        sentences = [needed(asked, settings, one) for one in target]
+        together = needed_at_once(asked, settings, target)
         print("\n".join(f"{sentence}." for sentence in [*sentences, together] if sentence))
         return
-    if options.json:
+    if is_json:
         print(json.dumps(as_json(asked.costs(settings)), indent=2))
     else:
         print_costs(asked, settings)

@@ -41,8 +41,8 @@ from ..tasks.runs.steps import step as step
 from ..tasks.tables.findings import Finding as Finding
 from ..tasks.tables.findings import InputCheck as InputCheck
 from ..tasks.tables.findings import UnreadableInput as UnreadableInput
+from ..tasks.tables.findings import accepted_input as accepted_input
 from ..tasks.tables.layouts import TableLayout as TableLayout
-from ..tasks.tables.outcomes import accepted_input as accepted_input
 from ..tasks.tables.readers import Selection as Selection
 from ..tasks.tables.readers import read_batches as read_batches
 from ..tasks.tables.sources import InputFile as InputFile

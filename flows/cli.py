@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
 import logging
 import os
 import sys
 from collections.abc import Callable, Sequence
+from importlib.metadata import version
 from pathlib import Path
+from typing import Annotated, Literal
 
-import shtab
+from cyclopts import App, CycloptsError, Group, Parameter, UnknownCommandError
+from cyclopts.validators import MutuallyExclusive
 
 from ..tasks.ledger.listed import forget_ledger, listed_ledgers
 from ..tasks.ledger.store import open_ledger, refuse_unreachable
@@ -23,32 +25,97 @@ from ..tasks.runs.errors import InputRefused, SpineflowError
 from ..tasks.runs.settings_files import with_resume_overrides
 from ..tasks.topdown.settings import TopdownSettings
 from ..validation.expectations import by_the_rules_alone
-from .arguments import HOUSEHOLDS, parser
+from .arguments import HOUSEHOLDS, AnyDemo, AsJson, FlowName, Overrides, RunFolder, SettingsFile
 from .budgets import show_budget
 from .console import check_input, open_in_browser, print_block, print_ledger, shown_work
 from .existing import existing_run
 from .interruption import answered
 from .kernels import announce_and_compile
 from .ledger import WrittenCaps, init_ledger, join_ledgers, move_run, set_written_caps
-from .logs import JSON, LOGGER, TEXT, as_json_lines, drop_output, logged
+from .logs import JSON, LOGGER, as_json_lines, drop_output, logged
 from .registry import MODULES
 from .reports import write_comparison, write_expected_errors, write_report
+
+HELP = """\
+Release census-like data under differential privacy.
+
+flows: topdown, microdata and redistricting tables; estimate, the same from published noisy
+measurements alone; detailed-groups, tables for detailed race and ethnicity groups;
+detailed-households, households by type and tenure for the same groups; group-sizes, households of
+every size by region; supplemental-dhc, people joined with their households; trips,
+origin/destination tables and other trees; products, several of these on one dataset; design, the
+best split of a budget compared with others on public data; tune, budgets tried on public data;
+evidence, other protection methods and attacks beside these on public data.
+
+exit codes: 0 done; 1 something unforeseen; 2 settings or input refused; 3 privacy-loss cap reached
+or ledger unusable; 4 an optimisation failed; 5 a check of the result failed, release withheld.
+
+first steps: 'spineflow demo' runs everything on a generated county; then copy the settings file
+it prints, point it at your own tables, make a ledger with caps ('spineflow ledger init --cap 3'),
+and use 'spineflow check' and 'spineflow run'.
+"""
+
+app = App(
+    name="spineflow",
+    help=HELP,
+    help_format="markdown",
+    result_action="return_value",
+    version=lambda: f"spineflow {version('spineflow')}",
+    default_parameter=Parameter(
+        negative=(),
+        show_default=lambda value: str(value) if value else None,
+    ),
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
-    options = parser(COMMANDS).parse_args(arguments)
-    _quieten("INFO" if options.debug else "CRITICAL")
-    with logged(getattr(options, "log", TEXT)):
-        if options.command is _serve:  # Prefect ends it, and the runs that it has begun.
-            return _ended(options)
-        return answered(lambda: _ended(options))
+    try:
+        return app.meta(arguments, exit_on_error=False, print_error=False) or 0
+    except CycloptsError as error:
+        print(f"spineflow: {_usage_error(error)}", file=sys.stderr)
+        return 2
 
 
-def _ended(options: argparse.Namespace) -> int:
+def _usage_error(error: CycloptsError) -> str:
+    """A sentence on arguments that cannot be understood; a flow is named after 'run'."""
+    chain = error.command_chain or ()
+    name = (error.unused_tokens or [""])[0] if isinstance(error, UnknownCommandError) else ""
+    if name.replace("_", "-") in MODULES:
+        return f"There is no command {name!r}; it is a flow, which 'spineflow run {name}' runs."
+    return f"{error} See '{' '.join(['spineflow', *chain])} --help'."
+
+
+@app.meta.default
+def _launch(
+    *tokens: Annotated[str, Parameter(show=False, allow_leading_hyphen=True)],
+    debug: bool = False,
+    log: Literal["text", "json"] = "text",
+) -> int:
+    """Run the command of some arguments; returns the exit code.
+
+    Args:
+        debug: show tracebacks and flow logs
+        log: format of what is said on standard error: text, or json, one object a line for the log
+            of a service
+    """
+    command, bound, _ = app.parse_args(tokens, exit_on_error=False, print_error=False)
+    _quieten("INFO" if debug else "CRITICAL")
+    if command is serve and log == JSON:
+        as_json_lines()
+
+    def call() -> int:
+        return _ended(lambda: command(*bound.args, **bound.kwargs), is_debugged=debug)
+
+    with logged(log):
+        # Prefect ends serve, and the runs that it has begun.
+        return call() if command is serve else answered(call)
+
+
+def _ended(command: Callable[[], int | None], *, is_debugged: bool) -> int:
     """The exit code of a command, whose errors are told in a sentence."""
     try:
-        code = options.command(options) or 0
+        code = command() or 0
         if sys.stdout is not None:  # Who starts a command may have closed it.
             sys.stdout.flush()
         return code
@@ -56,21 +123,17 @@ def _ended(options: argparse.Namespace) -> int:
         drop_output(sys.stdout)
         return 1
     except SpineflowError as error:
-        if options.debug:
+        if is_debugged:
             raise
         LOGGER.error("%s.", str(error).rstrip("."))
         return error.exit_code
     except Exception as error:
-        if options.debug:
+        if is_debugged:
             raise
         name = type(error).__name__
         LOGGER.error("%s; run the command again with --debug for the traceback.", name)
         return 1
 
-
-FOLDERS = ("RUN_DIR", "D", "FOLDER", "DIRECTORY", "DIR")
-FILES = ("SETTINGS.toml", "FILE")
-"""Arguments that a shell completes with names of folders and of files."""
 
 SEMAPHORES = "ignore::UserWarning:multiprocessing.resource_tracker"
 """A filter for Python's tracker of semaphores, a process that outlives an interrupted command: it
@@ -88,234 +151,426 @@ def _quieten(level: str) -> None:
     logging.raiseExceptions = level != "CRITICAL"
 
 
-def _demo(options: argparse.Namespace) -> int:
+@app.command
+def demo(
+    flow: AnyDemo = "topdown",
+    /,
+    *,
+    directory: Path | None = None,
+    country: bool = False,
+    open: bool = False,
+) -> int:
+    """Run everything on generated input.
+
+    Generate input for a flow, write settings and a ledger beside it, and run them. 'spineflow demo'
+    alone generates a county of 30,000 persons and runs topdown.
+
+    Args:
+        flow: what to run: a flow, or households, which is redistricting, housing units and persons
+            of one county
+        directory: folder to write to (default: spineflow-demo, or spineflow-FLOW)
+        country: generate a country abroad instead, declared in its settings file
+        open: open the report in the desktop's browser at the end
+    """
     from .demo import DEMO_COUNTRY, DEMO_HOUSEHOLDS, GENERATED, write_demo  # 0.7 s
 
-    if options.country and options.flow != "topdown":
-        raise InputRefused(
-            f"--country is a demonstration of topdown; leave it out of {options.flow}."
-        )
-    further = {HOUSEHOLDS: DEMO_HOUSEHOLDS}
-    demo = DEMO_COUNTRY if options.country else (GENERATED | further)[options.flow]
-    folder = Path(options.directory or demo.folder)
-    settings_file = write_demo(demo, folder)
-    ledger = folder / "ledger.db"
-    if demo.spends and not ledger.exists():
+    if country and flow != "topdown":
+        raise InputRefused(f"--country is a demonstration of topdown; leave it out of {flow}.")
+    shown = DEMO_COUNTRY if country else (GENERATED | {HOUSEHOLDS: DEMO_HOUSEHOLDS})[flow]
+    folder = directory or Path(shown.folder)
+    settings_file = write_demo(shown, folder)
+    ledger_file = folder / "ledger.db"
+    if shown.spends and not ledger_file.exists():
         # Nobody lives in it: it does not belong in the list of this machine's ledgers.
-        made = init_ledger(ledger, WrittenCaps(rho=[demo.cap]), is_listed=False)
+        made = init_ledger(ledger_file, WrittenCaps(rho=[shown.cap]), is_listed=False)
         print_ledger(summary(made), as_json=False)
-    print(f"A generated {demo.what} and its settings are in {folder}/")
-    again = f"spineflow run {demo.flow} {settings_file} --run-dir {folder / 'run'}"
-    print(f"Running: {again}")
-    code = main(["run", demo.flow, str(settings_file), "--run-dir", str(folder / "run")])
-    if options.open and code == 0:
+    print(f"A generated {shown.what} and its settings are in {folder}/")
+    command = ["run", shown.flow, str(settings_file), "--run-dir", str(folder / "run")]
+    print(f"Running: spineflow {' '.join(command)}")
+    code = main(command)
+    if open and code == 0:
         open_in_browser(RunDirectory(folder / "run").report)
     return code
 
 
-def _run(options: argparse.Namespace) -> None:
+app.command(
+    "spineflow.flows.published:write_published_input",
+    name="from-pl94171",
+    help="""Turn a published P.L. 94-171 release into input tables for experiments.
+
+    Read the geographic header and the three segments of a state's published redistricting files,
+    and write fictional records that tabulate to their block counts, with settings.""",
+)
+
+
+@app.command
+def run(
+    flow: FlowName,
+    settings: SettingsFile,
+    /,
+    *,
+    overrides: Overrides = (),
+    run_dir: Path | None = None,
+) -> None:
+    """Run a flow.
+
+    The same command again continues the same run: what is finished is reused, and noise that has
+    been drawn is never drawn again.
+
+    Args:
+        run_dir: folder of the run (default: runs/ beside the settings file, and there a name made
+            from the dataset and the settings)
+    """
     from .servers import server_for_runs  # 0.8 s
 
     with server_for_runs() as server:
         # It comes up while the flow is imported.
         server.begin()
-        asked = product(options.flow)
-        settings = asked.load(options.settings, options.overrides)
+        asked = product(flow)
+        own = asked.load(settings, overrides)
         from .foreground import run_and_report  # 1.3 s, while the server comes up
         from .running import default_run_directory
 
-        folder = options.run_dir or default_run_directory(settings, options.settings)
-        run_and_report(asked, settings, folder, server)
+        run_and_report(asked, own, run_dir or default_run_directory(own, settings), server)
 
 
-def _resume(options: argparse.Namespace) -> None:
+@app.command
+def resume(run_directory: RunFolder, /, *, overrides: Overrides = ()) -> None:
+    """Continue a run that was interrupted.
+
+    It goes on with the settings that it began with. What runs its tasks may change, since the
+    release does not depend on it: --set run.workers=1, run.runner=threads or
+    run.dask_address=tcp://host:8786.
+    """
     from .foreground import run_and_report  # 1.3 s
     from .servers import server_for_runs
 
-    run, asked, frozen = existing_run(options.run_directory)
-    settings = with_resume_overrides(frozen, options.overrides)
+    existing, asked, frozen = existing_run(run_directory)
+    settings = with_resume_overrides(frozen, overrides)
     refuse_missing_runner(settings.run)
     with server_for_runs() as server:
-        run_and_report(asked, settings, run.root, server)
+        run_and_report(asked, settings, existing.root, server)
 
 
-def _report(options: argparse.Namespace) -> None:
-    existing = [existing_run(folder) for folder in options.run_directories]
-    for run, asked, settings in existing if options.expected else ():
-        print(f"expected errors: {write_expected_errors(run, asked, settings, options.expected)}")
-    if len(existing) > 1:
+@app.command
+def report(first: RunFolder, /, *others: RunFolder, expected: int = 0) -> None:
+    """Write the reports of a finished run again, or compare several runs.
+
+    They are its public report and its confidential accuracy report. Several runs are compared with
+    the truth side by side, in the first one's confidential folder, and in its report folder too if
+    no input is confidential.
+
+    Args:
+        expected: also simulate so many releases from the release, for a public page of the errors
+            to be expected
+    """
+    existing = [existing_run(folder) for folder in (first, *others)]
+    for own, asked, settings in existing if expected else ():
+        print(f"expected errors: {write_expected_errors(own, asked, settings, expected)}")
+    if others:
         print(f"comparison: {write_comparison(existing)}")
     else:
         print(f"report: {write_report(*existing[0])}")
 
 
-def _topdown_run(options: argparse.Namespace, what: str) -> tuple[RunDirectory, TopdownSettings]:
+@app.command
+def registry(run_directory: RunFolder, /, *, office: Path | None = None) -> None:
+    """Write what registers a release with the registry of deployments, and a self-assessment.
+
+    The record (YAML) and the self-assessment by the privacy hazards of NIST SP 800-226 (Markdown,
+    HTML) are written into registry/ in the run directory. Figures come from the certificate.
+
+    Args:
+        office: TOML file with the texts of the office; without it they are left open
+    """
+    from ..tasks.dissemination.registration import register
+
+    own, _, _ = existing_run(run_directory)
+    written = register(own, office)
+    for path in written.files:
+        print(path)
+    for what, names in (("texts", written.missing), ("answers", written.unanswered)):
+        if names:
+            print(f"{what} that the office must still give: {', '.join(names)}")
+
+
+@app.command
+def archive(run_directory: RunFolder, directory: Path, /, *, office: Path | None = None) -> None:
+    """Copy a release into a folder for an archive, described as an RO-Crate.
+
+    The folder has the release, its plan, its report and the source of the flow; how they belong
+    together stands in ro-crate-metadata.json (Workflow Run Crate).
+
+    Args:
+        directory: folder to write to, which is empty or not there yet
+        office: TOML file with the texts of the office
+    """
+    from ..tasks.dissemination.crate import write_crate
+    from ..tasks.dissemination.office import read_office
+
+    own, asked, _ = existing_run(run_directory)
+    flow = Path(__file__).with_name(f"{asked.settings.PRODUCT.replace('-', '_')}.py")
+    print(write_crate(own, flow, directory, read_office(office)))
+
+
+@app.command
+def explore(run_directory: RunFolder, /) -> None:
+    """Write a page to look at a release of topdown: tables, map and margins, without a network.
+
+    It is one file, explore.html, beside the run's report.
+    """
+    from .explorer import write_release_page  # 1.3 s
+
+    print(write_release_page(*_topdown_run(run_directory, "such tables")))
+
+
+app.command(
+    "spineflow.flows.replicates:write_replicates",
+    name="replicates",
+    help="""Run again and again on data that may be disclosed: mean errors, and true counts.
+
+    Measure and estimate several times with different noise, on input that is not confidential, and
+    write the mean errors of the replicates. For detailed-groups the true counts are written too, in
+    the layout of the production program's target counts.""",
+)
+
+
+def _topdown_run(folder: Path, what: str) -> tuple[RunDirectory, TopdownSettings]:
     """An unaltered run of topdown, and its settings; raises InputRefused for another, which has
     none of `what` is asked for.
     """
-    run, _, settings = existing_run(options.run_directory)
+    found, _, settings = existing_run(folder)
     if not isinstance(settings, TopdownSettings):
-        raise InputRefused(f"{run.root} is no run of topdown; only those have {what}.")
-    refuse_altered(run)
-    return run, settings
+        raise InputRefused(f"{found.root} is no run of topdown; only those have {what}.")
+    refuse_altered(found)
+    return found, settings
 
 
-def _intervals(options: argparse.Namespace) -> None:
+AREAS = Group(validator=MutuallyExclusive())
+"""Options of which one may be given."""
+
+
+@app.command
+def intervals(
+    run_directory: RunFolder,
+    /,
+    *,
+    query: tuple[str, ...],
+    universe: str | None = None,
+    geolevel: Annotated[str | None, Parameter(group=(app.group_parameters, AREAS))] = None,
+    entities: Annotated[Path | None, Parameter(group=(app.group_parameters, AREAS))] = None,
+    share_of: str | None = None,
+    compare: Path | None = None,
+    level: float = 0.9,
+    out: Path | None = None,
+) -> None:
+    """Make confidence intervals from a topdown run's noisy measurements.
+
+    Make best linear unbiased estimates from all noisy measurements of a topdown run, with exact
+    standard deviations and intervals, for every geounit of its geolevels or for areas that are
+    lists of blocks. Reads nothing confidential, and spends nothing.
+
+    Args:
+        query: marginal query, such as total or 'sex * age'; may be given several times
+        universe: universe that is counted (default: the first of the run)
+        geolevel: geolevel of the areas (default: all of the spine)
+        entities: areas of your own instead: CSV or Parquet with the columns area and block, or, in
+            place of block, the name of a declared census's last geolevel
+        share_of: also the share that each answer has of the one of this query that it is a part of
+        compare: pairs whose differences and ratios are wanted instead: CSV or Parquet with the
+            columns first and second, geocodes of --geolevel or areas of --entities
+        level: probability with which an interval holds the truth
+        out: file to write, .parquet or .csv (default: in the run's intervals/)
+    """
     from ..tasks.topdown.intervals.report import write_run_intervals  # 1.0 s
 
-    run, settings = _topdown_run(options, "intervals")
+    found, settings = _topdown_run(run_directory, "intervals")
     with shown_work() as listener:
-        found = [
-            written.sentence()
-            for written in write_run_intervals(
-                run,
-                settings,
-                options.queries,
-                universe=options.universe,
-                geolevel=options.geolevel,
-                entities=options.entities,
-                share_of=options.share_of,
-                compare=options.compare,
-                level=options.level,
-                out=options.out,
-                listener=listener,
-            )
-        ]
-    print(*found, sep="\n")
+        written = write_run_intervals(
+            found,
+            settings,
+            query,
+            universe=universe,
+            geolevel=geolevel,
+            entities=entities,
+            share_of=share_of,
+            compare=compare,
+            level=level,
+            out=out,
+            listener=listener,
+        )
+        sentences = [one.sentence() for one in written]
+    print(*sentences, sep="\n")
 
 
-def _measurements(options: argparse.Namespace) -> None:
+@app.command
+def measurements(action: Literal["export"], run_directory: RunFolder, directory: Path, /) -> None:
+    """Write a topdown run's noisy measurements in the published layout.
+
+    Write the noisy measurements and constraints of a topdown run as the U.S. Census Bureau has
+    published its own, with the state totals and what was asked beside them. 'spineflow run
+    estimate' reads them. Nothing confidential is read, and nothing spent.
+
+    Args:
+        action: what to do: export, which writes them
+        directory: new folder to write to
+    """
     from ..tasks.topdown.published.export import export_measurements  # 0.8 s
 
-    run, settings = _topdown_run(options, "such measurements")
-    for path in export_measurements(run, settings, Path(options.directory)):
+    found, settings = _topdown_run(run_directory, "such measurements")
+    for path in export_measurements(found, settings, directory):
         print(path)
 
 
-def _check(options: argparse.Namespace) -> None:
-    asked = product(options.flow)
-    settings = asked.load(options.settings, options.overrides)
+@app.command
+def check(flow: FlowName, settings: SettingsFile, /, *, overrides: Overrides = ()) -> None:
+    """Validate settings and inputs; draw no noise, spend nothing.
+
+    Check that settings are in order, and the input against every rule.
+    """
+    asked = product(flow)
+    own = asked.load(settings, overrides)
     with by_the_rules_alone():
-        check_input(asked, settings)
-    for sentence in new_charge(asked, settings):
+        check_input(asked, own)
+    for sentence in new_charge(asked, own):
         print_block(sentence)
     print("The settings and the input are in order.")
 
 
-def _ledger(options: argparse.Namespace) -> None:
-    if options.action == "move":
-        if options.name is None:
-            raise InputRefused("move needs the folder of a run: spineflow ledger move RUN_DIR.")
-        print(f"the run goes on in {move_run(Path(options.name))}, and nowhere else")
+app.command(show_budget, name="budget")
+
+app.command(
+    "spineflow.flows.designs:write_design",
+    name="design",
+    help="""Find the best split of a budget, with proof that none is much better.
+
+    Find the split over geolevels and queries of topdown, or over levels of group-sizes or trips,
+    whose margins of the targets in [design] are smallest, or the smallest budget that meets them,
+    and write settings with it. Reads geography and declared invariants, nothing confidential, and
+    spends nothing.""",
+)
+
+app.command(
+    "spineflow.flows.spines:show_spine",
+    name="spine",
+    help="""Show how far named entities are from the spine, from public data alone.
+
+    Work out the off-spine distance of every entity of the categories that a topdown spine targets,
+    such as places: the fewest geounits that are added and subtracted to make it up. Reads the
+    geography and declared invariants, no person and no ledger, and spends nothing.""",
+)
+
+
+@app.command
+def ledger(
+    action: Literal["show", "init", "set-cap", "move", "join", "list", "forget"] = "show",
+    name: str | None = None,
+    rho: str | None = None,
+    /,
+    *,
+    cap: tuple[str, ...] = (),
+    delta_cap: tuple[str, ...] = (),
+    epsilon_cap: tuple[str, ...] = (),
+    planned: bool = False,
+    file: Annotated[Path, Parameter(name="--ledger")] = Path("ledger.db"),
+    as_json: AsJson = False,
+) -> None:
+    """Make a ledger, show what datasets have spent, set caps, or join two.
+
+    Show what every dataset has spent, by product, natively and composed as bounded zCDP per person.
+    'init' makes a ledger, with caps that no spending may pass; 'set-cap' sets those of a dataset;
+    'move' says that a run goes on in a folder that was copied, restored or moved to another disk,
+    and nowhere else; 'join' moves all that another ledger holds into this one; 'list' shows the
+    ledgers of this machine, and 'forget' takes one off the list.
+
+    Args:
+        action: what to do
+        name: dataset whose cap is set; for move the folder of the run, for join and forget the
+            other ledger
+        rho: for set-cap the cap of rho, a fraction such as 3/2
+        cap: for init and set-cap a cap of rho of bounded zCDP per person, [DATASET=]CAP, of one
+            dataset or of each without its own; may be given several times
+        delta_cap: the same of the sum of the deltas
+        epsilon_cap: the same of epsilon at a delta, [DATASET=]EPSILON@DELTA, such as 16.5@1e-10
+        planned: promise that all runs under the caps of epsilon are planned before the first result
+            is seen, so that the exact curve of all of them counts
+        file: file of the ledger
+    """
+    needed = {"move": "the folder of a run", "join": "another ledger", "forget": "a ledger"}
+    if action in needed and name is None:
+        raise InputRefused(f"{action} needs {needed[action]}: spineflow ledger {action} NAME.")
+    if action == "move":
+        print(f"the run goes on in {move_run(Path(str(name)))}, and nowhere else")
         return
-    if options.action == "list":
+    if action == "list":
         for path in listed_ledgers():
             print(path if path.exists() else f"{path} is missing")
         return
-    if options.action == "forget":
-        if options.name is None:
-            raise InputRefused("forget needs a ledger: spineflow ledger forget OTHER.db.")
-        forget_ledger(Path(options.name).absolute())
+    if action == "forget":
+        forget_ledger(Path(str(name)).absolute())
         return
-    file = Path(options.ledger)
     refuse_unreachable(file)
-    caps = WrittenCaps(options.cap, options.delta_cap, options.epsilon_cap, options.planned)
-    if options.action == "init":
-        ledger = init_ledger(file, caps)
+    caps = WrittenCaps(cap, delta_cap, epsilon_cap, planned)
+    if action == "init":
+        opened = init_ledger(file, caps)
     elif not file.exists():
         raise InputRefused(
             f"{file}: there is no such ledger; name it with --ledger, or make it with "
             "'spineflow ledger init'."
         )
-    elif options.action == "join":
-        if options.name is None:
-            raise InputRefused("join needs another ledger: spineflow ledger join OTHER.db.")
-        ledger = join_ledgers(file, Path(options.name))
+    elif action == "join":
+        opened = join_ledgers(file, Path(str(name)))
     else:
-        ledger = open_ledger(file, must_exist=True)
-    if options.action == "set-cap":
-        set_written_caps(ledger, options.name, options.rho, caps)
-    is_exact = options.action == "show"
-    print_ledger(summary(ledger, is_exact=is_exact), as_json=options.json)
+        opened = open_ledger(file, must_exist=True)
+    if action == "set-cap":
+        set_written_caps(opened, name, rho, caps)
+    print_ledger(summary(opened, is_exact=action == "show"), as_json=as_json)
 
 
-def _from_pl94171(options: argparse.Namespace) -> None:
-    from .published import write_published_input  # 0.7 s
+@app.command
+def serve(*flows: FlowName) -> None:
+    """Register the flows with a Prefect server and run them from this machine.
 
-    write_published_input(options)
-
-
-def _replicates(options: argparse.Namespace) -> None:
-    from .replicates import write_replicates  # 1.7 s
-
-    write_replicates(options)
-
-
-def _design(options: argparse.Namespace) -> None:
-    from .designs import write_design  # 1.8 s
-
-    write_design(options)
-
-
-def _spine(options: argparse.Namespace) -> None:
-    from .spines import show_spine  # 0.9 s
-
-    show_spine(options)
-
-
-def _serve(options: argparse.Namespace) -> None:
+    The server is that at PREFECT_API_URL; what is started from its UI runs here until interrupted.
+    Without names of flows all are registered.
+    """
     from .deployments import serve  # 1.1 s
 
-    if options.log == JSON:
-        as_json_lines()
-    serve(options.flows)
+    serve(flows)
 
 
-def _deploy(options: argparse.Namespace) -> None:
+@app.command
+def deploy(*flows: FlowName, pool: str = "spineflow") -> None:
+    """Register the flows with a Prefect server, for the workers of a work pool.
+
+    The server is that at PREFECT_API_URL. Workers of the pool run them: prefect worker start --pool
+    POOL. Without names of flows all are registered.
+
+    Args:
+        pool: work pool, made of type process if it is missing
+    """
     from .deployments import deploy  # 1.1 s
 
-    for name in deploy(options.flows, options.pool):
+    for name in deploy(flows, pool):
         print(f"registered {name}")
-    print(f"Start a worker with: prefect worker start --pool {options.pool}")
+    print(f"Start a worker with: prefect worker start --pool {pool}")
 
 
-def _completion(options: argparse.Namespace) -> None:
-    """Print a script with which Tab completes commands, flows, options, files and folders."""
-    commands = parser(COMMANDS)
-    (named,) = (found.choices for found in commands._actions if isinstance(found.choices, dict))
-    for sub in named.values():
-        for action in sub._actions:
-            if action.metavar == "FLOW":
-                # argparse itself would refuse a list of none.
-                action.choices = tuple(MODULES) if action.choices is None else action.choices
-            if action.metavar in FOLDERS:
-                action.complete = shtab.DIRECTORY
-            elif action.metavar in FILES:
-                action.complete = shtab.FILE
-    print(shtab.complete(commands, options.shell))
+@app.command
+def completion(shell: Literal["bash", "zsh", "fish"], /) -> None:
+    """Print what completes commands in a shell.
+
+    With the script that is printed the Tab key completes commands, flows and options. For bash:
+    spineflow completion bash > ~/.local/share/bash-completion/completions/spineflow. For zsh, into
+    a folder of $fpath: spineflow completion zsh > ~/.zfunc/_spineflow.
+
+    Args:
+        shell: shell to write for
+    """
+    print(app.generate_completion(shell=shell))
 
 
-# What a command imports late takes the seconds of processor time beside it.
-COMMANDS: dict[str, Callable[[argparse.Namespace], int | None]] = {
-    "demo": _demo,
-    "from-pl94171": _from_pl94171,
-    "run": _run,
-    "resume": _resume,
-    "report": _report,
-    "replicates": _replicates,
-    "intervals": _intervals,
-    "measurements": _measurements,
-    "check": _check,
-    "budget": show_budget,
-    "design": _design,
-    "spine": _spine,
-    "ledger": _ledger,
-    "serve": _serve,
-    "deploy": _deploy,
-    "completion": _completion,
-    "compile": announce_and_compile,
-}
-"""What each command does with its arguments; returns the exit code, if it is not 0."""
+app.command(announce_and_compile, name="compile")
 
 
 if __name__ == "__main__":

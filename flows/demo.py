@@ -20,9 +20,8 @@ from ..tasks.detailed_groups.ingest.generate import (
 from ..tasks.detailed_groups.workload.parameters import read_specification
 from ..tasks.group_sizes.ingest.generate import census_like, write_dataset
 from ..tasks.products.registry import product
-from ..tasks.runs.declared import read_declared
-from ..tasks.topdown.ingest.generate import generate_county
-from ..tasks.topdown.ingest.generate_country import generate_country
+from ..tasks.runs.files import read_declared
+from ..tasks.topdown.ingest.generate import generate_country, generate_county
 from ..tasks.topdown.ingest.generate_households import rehouse
 from ..tasks.topdown.product import TOPDOWN
 from ..tasks.topdown.settings import TopdownSettings

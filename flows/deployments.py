@@ -19,7 +19,6 @@ from prefect.utilities.callables import ParameterSchema
 from pydantic import ConfigDict
 
 from ..tasks.runs.errors import InputRefused, SpineflowError
-from ..tasks.runs.spelling import did_you_mean
 from .registry import MODULES, TITLES, entry_point, flow_of
 from .servers import too_busy
 
@@ -102,7 +101,6 @@ class KeptDeployment(RunnerDeployment):
 def serve(names: Sequence[str]) -> None:
     """Register flows, by default all, and run them in children of this process until it ends."""
     _refuse_without_server()
-    names = _known(names)
     with _answering_server():
         registered = _deployments(names)
     serve_deployments(*registered, print_starting_message=True)
@@ -115,7 +113,6 @@ def deploy(names: Sequence[str], work_pool: str) -> list[str]:
     environment, and the folders of settings, input, ledger and runs at the same paths.
     """
     _refuse_without_server()
-    names = _known(names)
     with _answering_server():
         _make_pool(work_pool)
         registered = _deployments(names, work_pool)
@@ -138,20 +135,9 @@ def _answering_server() -> Iterator[None]:
         ) from None
 
 
-def _known(names: Sequence[str]) -> Sequence[str]:
-    """Names of flows, all of them if there are none; raises InputRefused for one that is none."""
-    unknown = [name for name in names if name not in MODULES]
-    if unknown:
-        raise InputRefused(
-            f"There is no flow {unknown[0]!r}{did_you_mean(unknown[0], MODULES)}; there are "
-            f"{', '.join(MODULES)}."
-        )
-    return names or tuple(MODULES)
-
-
 def _deployments(names: Sequence[str], work_pool: str | None = None) -> list[KeptDeployment]:
     with get_client(sync_client=True) as client:
-        return [_deployment(name, _title(client, name), work_pool) for name in names]
+        return [_deployment(name, _title(client, name), work_pool) for name in names or MODULES]
 
 
 def _deployment(name: str, title: str, work_pool: str | None = None) -> KeptDeployment:

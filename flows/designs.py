@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from argparse import Namespace
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from rich.table import Table
 
@@ -18,8 +17,9 @@ from ..tasks.solvers.level_design import DesignedLevels
 from ..tasks.topdown.design.design import Design, designs_json, designs_of, settings_text
 from ..tasks.topdown.design.settings import DesignSettings
 from ..tasks.topdown.settings import TopdownSettings
-from ..tasks.topdown.spine.rules import refuse_no_spine
+from ..tasks.topdown.spine.build import refuse_no_spine
 from ..tasks.trips.design import design as trips
+from .arguments import AsJson, Overrides, SettingsFile
 from .console import page
 
 OF_LEVELS: Mapping[str, tuple[type[Any], Callable[[Any], tuple[DesignedLevels, Any]]]] = {
@@ -29,24 +29,34 @@ OF_LEVELS: Mapping[str, tuple[type[Any], Callable[[Any], tuple[DesignedLevels, A
 """Products whose budget is shared among levels: settings with a design, and what finds it."""
 
 
-def write_design(options: Namespace) -> None:
+def write_design(
+    flow: Literal["topdown", "group-sizes", "trips"],
+    settings_file: SettingsFile,
+    /,
+    *,
+    overrides: Overrides = (),
+    out: Path | None = None,
+    is_json: AsJson = False,
+) -> None:
     """Design the budget that a settings file has a section [design] for, and write settings.
 
-    Reads public geography, and of housing units declared invariants, alone. The settings go beside
-    the file, under its name and `-designed`, unless `out` says otherwise.
+    Reads public geography, and of housing units declared invariants, alone.
+
+    Args:
+        flow: what to run
+        out: settings file to write (default: SETTINGS-designed.toml)
     """
-    settings_file = Path(options.settings)
-    file = Path(options.out or settings_file.with_name(f"{settings_file.stem}-designed.toml"))
-    if options.flow == TopdownSettings.PRODUCT:
-        _design_topdown(settings_file, options.overrides, file, as_json=options.json)
+    file = out or settings_file.with_name(f"{settings_file.stem}-designed.toml")
+    if flow == TopdownSettings.PRODUCT:
+        _design_topdown(settings_file, overrides, file, as_json=is_json)
     else:
-        _design_levels(options.flow, settings_file, options.overrides, file, as_json=options.json)
-    if not options.json:
+        _design_levels(flow, settings_file, overrides, file, as_json=is_json)
+    if not is_json:
         print(f"settings: {file}")
 
 
 def _design_levels(
-    product: str, settings_file: Path, overrides: list[str], file: Path, *, as_json: bool
+    product: str, settings_file: Path, overrides: Sequence[str], file: Path, *, as_json: bool
 ) -> None:
     """Design the shares of the levels of group sizes or trips, show them, and write settings."""
     model, designed = OF_LEVELS[product]
@@ -92,7 +102,7 @@ def show_levels(design: DesignedLevels) -> None:
 
 
 def _design_topdown(
-    settings_file: Path, overrides: list[str], file: Path, *, as_json: bool
+    settings_file: Path, overrides: Sequence[str], file: Path, *, as_json: bool
 ) -> None:
     """Design the budgets of universes over geolevels and queries, show them, write settings."""
     settings = load_settings(DesignSettings, settings_file, presets=PRESETS, overrides=overrides)

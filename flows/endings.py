@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import httpx
 
-from ..tasks.runs.confinement import keep_traceback, more_memory, storage_failed
-from ..tasks.runs.errors import SpineflowError
+from ..tasks.runs.errors import SpineflowError, keep_traceback, more_memory, storage_failed
 from ..tasks.runs.settings import RunnerSettings
 from .runners import dead_scheduler
 from .servers import is_embedded, too_busy, trouble_at_home

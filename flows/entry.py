@@ -14,7 +14,7 @@ from ..tasks.runs.directory import LEDGER, RunDirectory
 from ..tasks.runs.settings_files import settings_of_run
 from .cancelling import add_tags
 from .events import tell_near_cap
-from .form import SettingsForm, Written, form_of
+from .form import SettingsForm, form_of, worded
 from .kernels import compile_beside
 from .results import show_notes, show_outcome, show_table
 from .runners import task_runner
@@ -36,7 +36,7 @@ CHARGED_FIRST = (
     "check has passed."
 )
 
-FullPath = Annotated[str, Written("^(/.*)?$", "a full path, such as /data/settings.toml")]
+FullPath = worded("a full path, such as /data/settings.toml", pattern="^(/.*)?$")
 """A full path, or nothing: a server cannot tell from where a worker would take another."""
 
 
@@ -51,12 +51,12 @@ def flow_of_product(product: Product, stages: Body, description: str) -> Flow[..
     The fields of the product's form and the arguments below are what the UI asks for, and
     `description` is what it says; `stages` submits the tasks.
     """
-    kind = form_of(product.name)
+    kind = form_of(product.settings.chosen_by({}))
     empty = kind()
 
     def run(
-        settings_file: Annotated[FullPath, titled("Settings file")] = "",
-        run_directory: Annotated[FullPath, titled("Run directory")] = "",
+        settings_file: Annotated[FullPath, titled("Settings file")] = "",  # type: ignore[valid-type]
+        run_directory: Annotated[FullPath, titled("Run directory")] = "",  # type: ignore[valid-type]
         overrides: Annotated[tuple[str, ...], titled("Overrides")] = (),
         settings: Annotated[kind, titled("Settings")] = empty,  # type: ignore[valid-type]
     ) -> str:

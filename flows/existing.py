@@ -12,12 +12,12 @@ from ..tasks.runs.settings import ProductSettings
 from ..tasks.runs.settings_files import settings_of_run, with_release_of
 
 
-def existing_run(folder: str) -> tuple[RunDirectory, Product, ProductSettings]:
+def existing_run(folder: Path) -> tuple[RunDirectory, Product, ProductSettings]:
     """A run that has been started: its directory, its product and its frozen settings.
 
     Raises InputRefused where there is none, or its settings were edited.
     """
-    run = RunDirectory(Path(folder).resolve())
+    run = RunDirectory(folder.resolve())
     refuse_odd_name(run)
     asked = product_of(run)
     run.refuse_edited_settings()

@@ -1,6 +1,7 @@
 """The forms with which the Prefect UI starts runs: settings as typed fields beside the file.
 
-A field bears the key of the setting that it stands for. Prefect's server checks what is typed
+A form has the settings of its flow's model that have a title. A field bears the key of the setting
+that it stands for. Prefect's server checks what is typed
 against the form's schema before it creates a run; the settings themselves are validated when the
 run begins. What is left empty is as the settings file, its preset or the default has it.
 """
@@ -9,117 +10,147 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from fractions import Fraction
 from functools import cache
-from itertools import chain
-from pathlib import Path
-from typing import Annotated, Any, Literal
+from types import NoneType
+from typing import Annotated, Any, Literal, get_args
 
 import tomli_w
 from pydantic import (
-    ConfigDict,
+    AfterValidator,
     Field,
-    GetCoreSchemaHandler,
-    GetJsonSchemaHandler,
     SerializerFunctionWrapHandler,
     create_model,
     model_serializer,
 )
-from pydantic.json_schema import JsonSchemaValue, SkipJsonSchema
-from pydantic_core import core_schema
+from pydantic.fields import FieldInfo
+from pydantic.json_schema import SkipJsonSchema
 
 from ..tasks.products.presets import PRESETS
-from ..tasks.runs.declared import read_declared
-from ..tasks.runs.exact_types import ExactTypes
-
-DECLARED = read_declared(Path(__file__).with_name("forms.toml"))
+from ..tasks.runs.settings import ExactTypes, ProductSettings, Section, is_path
+from ..tasks.topdown.settings import TopdownSettings
 
 _PRESETS = sorted(file.stem for file in PRESETS.glob("*.toml"))
-_OWN_PRESETS = {
-    product: tuple(name for name in _PRESETS if name.startswith(product))
-    for product in ("supplemental_dhc", "detailed_households")
-}
-PRESET_NAMES = tuple(name for name in _PRESETS if name not in chain(*_OWN_PRESETS.values()))
+_OF_PRODUCTS = ("supplemental_dhc", "detailed_households")
+PRESET_NAMES = tuple(name for name in _PRESETS if not name.startswith(_OF_PRODUCTS))
 """The presets of the TopDown Algorithm, whose names do not begin with a product."""
 
-FULL_PATH = r"^(/|[a-z][a-z0-9+.-]*://)"
-FRACTION = r"^\s*[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?\s*(/\s*[1-9][0-9]*\s*)?$"
-NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
+GEOGRAPHY = {"geography": "The geography reference file."}
+CENSUS_TABLES = {"persons": "The persons table.", "units": "The units table."} | GEOGRAPHY
+MEASURED_TABLES = {"measurements": "A run's measurements/ or the published layout."} | GEOGRAPHY
+"""Tables of the input by name, which the census declares, and no model of settings."""
 
 
-@dataclass(frozen=True)
-class Written:
-    """Mark of the type of texts of a pattern: those who type another one read the words.
+def worded(words: str, kind: type = str, pattern: str = "") -> Any:
+    """The type of values of a kind, texts of a pattern among them: those who type another one read
+    the words.
 
-    A schema has no place for a message of its own: where a text has not the pattern, the constant
-    that is then expected is one.
+    A schema has no place for a message of its own: where a value is wrong, the constant that is
+    then expected is one.
     """
 
-    pattern: str
-    words: str
-
-    def checked(self, value: str) -> str:
-        """The text; raises ValueError, with the words, if it has not the pattern."""
-        if re.search(self.pattern, value) is None:
-            raise ValueError(f"{self.words!r} was expected")
+    def checked(value: str) -> str:
+        if re.search(pattern, value) is None:
+            raise ValueError(f"{words!r} was expected")
         return value
 
-    def __get_pydantic_core_schema__(
-        self, source: Any, handler: GetCoreSchemaHandler
-    ) -> core_schema.CoreSchema:
-        return core_schema.no_info_after_validator_function(self.checked, handler(source))
-
-    def __get_pydantic_json_schema__(
-        self, core: core_schema.CoreSchema, handler: GetJsonSchemaHandler
-    ) -> JsonSchemaValue:
-        wrong = {"not": {"pattern": self.pattern}}
-        return handler(core) | {"if": wrong, "then": {"const": self.words}}
+    names = {int: "integer", float: "number"}
+    checks = [AfterValidator(checked)] if pattern else []
+    right: dict[str, Any] = {"pattern": pattern} if pattern else {"type": [names[kind], "null"]}
+    extra: dict[str, Any] = {"if": {"not": right}, "then": {"const": words}}
+    return Annotated[kind, *checks, Field(json_schema_extra=extra)]
 
 
-def _number(kind: Any, name: str, words: str) -> Any:
-    """The type of numbers, by the name that a schema has for it."""
-    extra: dict[str, Any] = {"if": {"not": {"type": [name, "null"]}}, "then": {"const": words}}
-    return Annotated[kind, Field(json_schema_extra=extra)]
-
-
-TYPES: Mapping[str, Any] = {
-    "text": str,
-    "name": Annotated[str, Written(NAME, "letters, digits, dots and hyphens, without spaces")],
-    # A worker has a working directory of its own, so that paths in a form must be full ones.
-    "path": Annotated[str, Written(FULL_PATH, "a full path, such as /data/persons, or a URL")],
-    "fraction": Annotated[str, Written(FRACTION, "a number such as 1/2, 0.5 or 1e-10")],
-    "texts": list[str],
-    "integer": _number(int, "integer", "a whole number"),
-    "number": _number(float, "number", "a number"),
+NAME = worded(
+    "letters, digits, dots and hyphens, without spaces", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
+)
+# A worker has a working directory of its own, so that paths in a form must be full ones.
+PATH = worded("a full path, such as /data/persons, or a URL", pattern=r"^(/|[a-z][a-z0-9+.-]*://)")
+FRACTION = worded(
+    "a number such as 1/2, 0.5 or 1e-10",
+    pattern=r"^\s*[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?\s*(/\s*[1-9][0-9]*\s*)?$",
+)
+TYPES: Mapping[Any, Any] = {
+    Fraction: FRACTION,
+    int: worded("a whole number", int),
+    float: worded("a number", float),
+    bool: Literal["confidential", "may be disclosed"],
 }
-"""Types of fields: the values, and what is checked of them; fractions are exact, such as 1/2."""
+"""Types of fields by those of settings: fractions are exact. A switch would show that it is off
+before anybody has touched it."""
 
 
-def _field(declared: Mapping[str, Any]) -> tuple[Any, Any]:
-    """The type of a field that stands for a setting, and the field; None leaves the setting be.
+Shown = tuple[str, Any, str, str | None]
+"""A setting of a form: its dotted key, the type of its field, its title and its description."""
 
-    A form leaves empty fields out: the schema has neither None nor that it is the default.
+
+def _type_of(field: FieldInfo) -> Any:
+    """The type of the field that stands for a setting."""
+    if is_path(field):
+        return PATH
+    if field.title == "Dataset":
+        return NAME
+    parts: Any = get_args(field.annotation)
+    kind = parts[0] if NoneType in parts else field.annotation
+    return Annotated[TYPES.get(getattr(kind, "__origin__", kind), kind), Field(), *field.metadata]
+
+
+def _is_section(kind: Any) -> bool:
+    """Whether a type is that of a section which holds no settings of another product."""
+    is_model = isinstance(kind, type) and issubclass(kind, Section)
+    return is_model and not issubclass(kind, ProductSettings)
+
+
+def _settings(model: type[Section], prefix: str = "") -> Iterator[Shown]:
+    """The settings of a model and of its sections that have a title.
+
+    Of sections by name those are taken that are the field's examples.
     """
-    checks = {"ge": declared["at_least"]} if "at_least" in declared else {}
-    if "type" in declared:
-        kind = TYPES[declared["type"]]
-    else:
-        presets = {"topdown": PRESET_NAMES, **_OWN_PRESETS}
-        choices = declared.get("choices") or presets[declared["presets"]]
-        kind = Literal[tuple(choices)]
-    nothing: Any = SkipJsonSchema[None]  # type: ignore[misc]  # For mypy it takes no type.
-    return Annotated[kind, Field(**checks)] | nothing, Field(
-        default_factory=lambda: None,
-        title=declared["title"],
-        description=declared["description"],
-        json_schema_extra={"setting": declared["setting"]},
-    )
+    for name, field in model.model_fields.items():
+        kind: Any = field.annotation
+        if field.title is not None:
+            yield f"{prefix}{name}", _type_of(field), field.title, field.description
+        elif _is_section(kind):
+            yield from _settings(kind, f"{prefix}{name}.")
+        for example in field.examples or ():
+            for key, own, title, words in _settings(
+                get_args(kind)[1], f"{prefix}{name}.{example}."
+            ):
+                yield key, own, f"{title} of {example}", words
+
+
+def _tables(model: type[ProductSettings]) -> Iterator[Shown]:
+    """The tables of the input whose names the census declares, if it has such."""
+    inputs: Any = model.model_fields["input"].annotation
+    if inputs.model_config["extra"] == "allow" or "persons" in inputs.model_fields:
+        is_measured = model.PRODUCT == "estimate"
+        for name, words in (MEASURED_TABLES if is_measured else CENSUS_TABLES).items():
+            yield f"input.{name}", PATH, name.capitalize(), words
+
+
+def _preset(model: type[ProductSettings]) -> Iterator[Shown]:
+    """The preset, of a product that has any."""
+    own = model.PRODUCT.replace("-", "_")
+    of_own = tuple(name for name in _PRESETS if own in _OF_PRODUCTS and name.startswith(own))
+    names = PRESET_NAMES if issubclass(model, TopdownSettings) else of_own
+    if names:
+        words = "Budgets, query strategies, passes and rules of a published run."
+        yield "preset", Literal[names], "Preset", words
+
+
+def _name_of(key: str) -> str:
+    """The name of the field that stands for a setting.
+
+    >>> [_name_of(key) for key in ("privacy.dataset", "mechanism.name", "budget.persons.rho")]
+    ['dataset', 'mechanism', 'rho_persons']
+    """
+    *sections, last = key.split(".")
+    named = {"confidential": "disclosure", "name": "mechanism"}.get(last, last)
+    return "_".join([named, *sections[1:]])
 
 
 class SettingsForm(ExactTypes):
-    """What every form does with its fields, which `forms.toml` declares."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    """What every form does with its fields."""
 
     @model_serializer(mode="wrap")
     def _filled_in(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -138,17 +169,25 @@ class SettingsForm(ExactTypes):
 
 
 @cache
-def form_of(flow: str) -> type[SettingsForm]:
-    """The model of a flow's form: the fields that all flows share, and those that it declares."""
-    name = f"{flow.title().replace('-', '')}Form"
-    undeclared = {"begins_with": ["settings"], "description": "What every flow asks for."}
-    declared = DECLARED.get(name, undeclared)
-    shared = [DECLARED["fields"][begun] for begun in declared["begins_with"]]
+def form_of(model: type[ProductSettings]) -> type[SettingsForm]:
+    """The model of the form of a product's settings.
+
+    None, as which a field that was left empty is read, leaves a setting be: the schema has neither
+    None nor that it is the default.
+    """
+    name = f"{model.PRODUCT.title().replace('-', '')}Form"
+    nothing: Any = SkipJsonSchema[None]  # type: ignore[misc]  # For mypy it takes no type.
     fields: dict[str, Any] = {
-        key: _field(own)
-        for group in (*shared, declared.get("fields", {}))
-        for key, own in group.items()
+        _name_of(key): (
+            kind | nothing,
+            Field(
+                default_factory=lambda: None,
+                title=title,
+                description=words,
+                json_schema_extra={"setting": key},
+            ),
+        )
+        for key, kind, title, words in (*_preset(model), *_tables(model), *_settings(model))
     }
-    return create_model(
-        name, __base__=SettingsForm, __module__=__name__, __doc__=declared["description"], **fields
-    )
+    words = f"The settings of {model.PRODUCT} that are changed most."
+    return create_model(name, __base__=SettingsForm, __module__=__name__, __doc__=words, **fields)

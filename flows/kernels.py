@@ -11,12 +11,11 @@ import fcntl
 import os
 import subprocess
 import sys
-from argparse import Namespace
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import suppress
 from multiprocessing import get_context
 
-from ..tasks.runs.metering import stopwatch
+from ..tasks.runs.handles import stopwatch
 
 NEEDED_BY = ("topdown", "estimate", "products", "design", "tune", "evidence")
 """The flows that estimate by them."""
@@ -89,12 +88,18 @@ def load_kernels(product: str) -> None:
                 call()
 
 
-def announce_and_compile(options: Namespace) -> None:
-    """Say what is about to take its time, do it, and say how long it took."""
+def announce_and_compile(*, processes: int | None = None) -> None:
+    """Compile the kernels of long runs, once per installation.
+
+    Otherwise the first of these runs does.
+
+    Args:
+        processes: number of processes at once (default: as many as there are processors)
+    """
     from ..tasks.topdown.estimation.kernels import KERNELS, SELDOM, are_compiled  # 0.9 s
 
     if not are_compiled(KERNELS + SELDOM):
         print(f"{ANNOUNCEMENT} ...", flush=True)
     with stopwatch() as elapsed:
-        compile_kernels(options.processes)
+        compile_kernels(processes)
     print(f"Kernels are compiled: {elapsed():.0f} s.")

@@ -19,7 +19,6 @@ PROGRESS = LOGGER.getChild("progress")
 """Stages of a run that have ended, and the like."""
 
 TEXT, JSON = "text", "json"
-FORMATS = (TEXT, JSON)
 """Forms of a command's log."""
 
 KINDS = {logging.ERROR: "spineflow", logging.WARNING: "warning", logging.INFO: "note"}
@@ -68,7 +67,7 @@ def drop_output(stream: TextIO) -> None:
 
 @contextmanager
 def logged(form: str) -> Iterator[None]:
-    """In the block, log on standard error in one of `FORMATS`."""
+    """In the block, log on standard error in a form, TEXT or JSON."""
     handler = StandardError()
     handler.setFormatter(
         LinesForPeople()

@@ -23,8 +23,7 @@ from ..tasks.products.several import write_index, write_products_report
 from ..tasks.products.several_certificate import write_products_certificate
 from ..tasks.runs.directory import RunDirectory
 from ..tasks.runs.errors import InputRefused
-from ..tasks.runs.handles import Artifact
-from ..tasks.runs.metering import stopwatch
+from ..tasks.runs.handles import Artifact, stopwatch
 from ..tasks.runs.publication import refuse_taken_place
 from ..tasks.runs.settings import ProductSettings
 from ..tasks.runs.settings_files import with_release_of

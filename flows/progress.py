@@ -16,7 +16,7 @@ from prefect.client.orchestration import get_client
 from prefect.client.schemas.actions import ArtifactUpdate
 from prefect.runtime import flow_run
 
-from ..tasks.runs.declared import read_declared
+from ..tasks.runs.files import read_declared
 from .cancelling import NO_ANSWER
 from .servers import address_of, is_embedded
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
 from pathlib import Path
 
-from ..tasks.topdown.release.tabulations.input_tables import write_input_tables
-from ..tasks.topdown.release.tabulations.published import published_blocks, read_published
+from ..tasks.topdown.release.tabulations.published import (
+    published_blocks,
+    read_published,
+    write_input_tables,
+)
 
 SETTINGS = """\
 # Made from a published release: fictional records that tabulate to its block counts.
@@ -24,14 +26,17 @@ ledger = "ledger.db"
 """
 
 
-def write_published_input(options: Namespace) -> None:
+def write_published_input(release: Path, folder: Path, /) -> None:
     """Write the input tables of a state's published files into a folder, with their settings.
 
     Says what had to differ from the published counts, and how the tables are run. A settings file
     that is there already is kept.
+
+    Args:
+        release: folder of the state's .pl files
+        folder: folder to write the tables to
     """
-    folder = Path(options.directory)
-    blocks = published_blocks(read_published(Path(options.release)))
+    blocks = published_blocks(read_published(release))
     tables = write_input_tables(blocks, folder)
     settings = folder / "settings.toml"
     if not settings.exists():

@@ -2,46 +2,58 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Annotated, Any
 
 import pandas as pd
+from cyclopts import Parameter
 
 from ..tasks.products.product import Figures, Product
 from ..tasks.products.registry import product
 from ..tasks.runs.errors import InputRefused
 from ..tasks.runs.files import write_text
+from .arguments import AnyReplicated, Overrides, SettingsFile
 from .console import page
 from .searched import run_under_seed
 
 ERRORS = "errors.csv"
 
 
-def write_replicates(options: Namespace) -> None:
+def write_replicates(
+    flow: Annotated[AnyReplicated, Parameter(help="what to run")],
+    settings_file: SettingsFile,
+    /,
+    *,
+    overrides: Overrides = (),
+    replicates: int = 10,
+    out: Path = Path("replicates"),
+) -> None:
     """Run settings n times in this process, with the seeds 1 to n, and write their mean errors.
 
     `errors.csv` has for every figure its mean over the replicates and its standard deviation.
     Products that can write their true counts have them beside it. The runs themselves
     are removed. Raises InputRefused for confidential input: replicates are entered in no ledger.
+
+    Args:
+        replicates: number of replicates
+        out: folder to write to
     """
-    asked = product(options.flow)
-    settings, n = asked.load(options.settings, options.overrides), options.replicates
-    folder = Path(options.out)
-    if n < 1:
+    asked = product(flow)
+    settings = asked.load(settings_file, overrides)
+    if replicates < 1:
         raise InputRefused("--replicates must be at least 1.")
     if settings.input.confidential:
         raise InputRefused(
             "Replicates would spend privacy that no ledger records; set input.confidential = false "
             "if these data may be disclosed."
         )
-    folder.mkdir(parents=True, exist_ok=True)
-    table = mean_errors_of_runs(asked, settings, n, folder)
-    write_text(folder / ERRORS, table.to_csv(index=False))
+    out.mkdir(parents=True, exist_ok=True)
+    table = mean_errors_of_runs(asked, settings, replicates, out)
+    write_text(out / ERRORS, table.to_csv(index=False))
     page().print(table.to_string(index=False))
-    for path in (folder / ERRORS, *asked.write_truth(settings, folder)):
+    for path in (out / ERRORS, *asked.write_truth(settings, out)):
         print(f"written: {path}")
 
 

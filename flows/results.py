@@ -20,7 +20,7 @@ from ..tasks.products.statement import in_words
 from ..tasks.runs.directory import RunDirectory
 from ..tasks.runs.publication import marker_address
 from ..tasks.runs.settings import ProductSettings
-from ..tasks.tables.outcomes import RULES_FILE
+from ..tasks.tables.findings import RULES_FILE
 from ..validation.outcome import CHECKS_FILE
 
 DIGITS = 3

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
 from pathlib import Path
 
 from ..tasks.products.registry import product
@@ -17,35 +16,50 @@ from ..tasks.topdown.release.spine_section import (
     statistics_table,
 )
 from ..tasks.topdown.settings import TopdownSettings
-from .console import page, print_block
+from .arguments import Overrides, SettingsFile
+from .console import page as wide_page
+from .console import print_block
 
 FARTHEST = 5
 """Entities of every category that are printed."""
 
 
-def show_spine(options: Namespace) -> None:
+def show_spine(
+    settings_file: SettingsFile,
+    /,
+    *,
+    overrides: Overrides = (),
+    entities: Path | None = None,
+    page: Path | None = None,
+    csv: Path | None = None,
+) -> None:
     """Work out the distances of a settings file of topdown, print them, and write page and CSV.
 
     Reads the geography, and of the census of 2020 the units, whose numbers are public by
     declaration: no person, and no ledger.
+
+    Args:
+        entities: areas of your own besides: CSV or Parquet with the columns area and block
+        page: also write an HTML page with charts
+        csv: also write the distances of all entities
     """
-    settings = product(TopdownSettings.PRODUCT).load(options.settings, options.overrides)
+    settings = product(TopdownSettings.PRODUCT).load(settings_file, overrides)
     assert isinstance(settings, TopdownSettings)
-    listed = None if options.entities is None else read_areas(Path(options.entities))
+    listed = None if entities is None else read_areas(entities)
     found = spine_distances(settings, public_geography(settings), listed)
     print_distances(settings, found)
-    if options.csv is not None:
+    if csv is not None:
         # A row for each entity and spine.
-        write_text(Path(options.csv), found.entities.to_csv(index=False, lineterminator="\n"))
-        print(f"entities: {options.csv}")
-    if options.page is not None:
-        print(f"page: {write_page(Path(options.page), spine_document(settings, found))}")
+        write_text(csv, found.entities.to_csv(index=False, lineterminator="\n"))
+        print(f"entities: {csv}")
+    if page is not None:
+        print(f"page: {write_page(page, spine_document(settings, found))}")
 
 
 def print_distances(settings: TopdownSettings, found: SpineDistances) -> None:
     """Statistics of every category, and the entities that are farthest."""
     for universe in settings.run.universes:
-        page().print(f"\n[bold]{universe}[/bold]: off-spine distances (geounits)")
+        wide_page().print(f"\n[bold]{universe}[/bold]: off-spine distances (geounits)")
         print_block(statistics_table(category_statistics(found, universe)))
         for table in entity_tables(settings, found, universe, FARTHEST):
             print_block(table)

@@ -11,8 +11,7 @@ from typing import Any
 from prefect import Task as Step
 
 from ..tasks.runs.directory import RunDirectory
-from ..tasks.runs.handles import Artifact
-from ..tasks.runs.metering import Work
+from ..tasks.runs.handles import Artifact, Work
 from ..tasks.runs.settings import RunnerSettings
 from ..tasks.runs.work import Began, Task, append
 from .runners import chosen_runner

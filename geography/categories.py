@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from .errors import GeographyRefused
 from .hierarchy import BlockCodes, text_column
+from .levels import GeographyRefused
 from .rules import DEFAULT_CATEGORIES, OUTSIDE_AIAN, SpineRules
 
 OUTSIDE_CODES = ("9999", "99999")

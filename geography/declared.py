@@ -26,9 +26,8 @@ import pandas as pd
 
 from .bypass import bypass
 from .categories import Category, coded_category, combine
-from .errors import GeographyRefused
 from .hierarchy import first_rows, nest, ranks_within, text_column
-from .levels import Spine, nested_geolevels, shares_add_to_one
+from .levels import GeographyRefused, Spine, nested_geolevels, shares_add_to_one
 from .rules import checked_geolevels
 
 ROOT = "0"

@@ -12,7 +12,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from .errors import GeographyRefused
+from .levels import GeographyRefused
 
 
 class BlockCodes:

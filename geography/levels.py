@@ -1,4 +1,7 @@
-"""The data types of a spine: geolevels of geounits, linked by the position of the parent."""
+"""The data types of a spine: geolevels of geounits, linked by the position of the parent.
+
+The error for a geography that cannot be made into a spine.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,14 @@ from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
+
+
+class GeographyRefused(ValueError):
+    """Geography, shares or spine rules cannot be used; the text is one public sentence.
+
+    Geography is public, so the sentence names codes, columns and geolevels freely. Group-quarters
+    facility counts, the only other input, never appear in it.
+    """
 
 
 @dataclass(frozen=True, eq=False)

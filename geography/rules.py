@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
-from .errors import GeographyRefused
+from .levels import GeographyRefused
 
 GEOLEVEL_ORDER = {
     "conventional": ("US", "State", "County", "Tract", "Block_Group", "Block"),

@@ -20,7 +20,6 @@ from .categories import (
     mcd_or_place,
     off_spine_categories,
 )
-from .errors import GeographyRefused
 from .hierarchy import (
     BlockCodes,
     digits,
@@ -30,9 +29,15 @@ from .hierarchy import (
     ranks_within,
     text_column,
 )
-from .levels import Geolevel, Spine, child_offsets, nested_geolevels, shares_add_to_one
-from .off_spine import blocks_in_several_entities, fold
-from .optimize import cut_groups, greedy_groups
+from .levels import (
+    GeographyRefused,
+    Geolevel,
+    Spine,
+    child_offsets,
+    nested_geolevels,
+    shares_add_to_one,
+)
+from .optimize import blocks_in_several_entities, cut_groups, fold, greedy_groups
 from .rules import AianRange, SpineRules, validated_shares
 from .texts import texts_of
 

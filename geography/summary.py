@@ -13,7 +13,7 @@ import pandas as pd
 
 from .categories import Category
 from .levels import Spine
-from .off_spine import off_spine_distances
+from .optimize import off_spine_distances
 from .variance import entity_variances, measurement_precision, total_covariances
 
 QUANTILES = (0.5, 0.9, 0.99)

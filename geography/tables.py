@@ -14,8 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from .bypass import encode_shares
-from .errors import GeographyRefused
-from .levels import Geolevel, Spine, shares_add_to_one
+from .levels import GeographyRefused, Geolevel, Spine, shares_add_to_one
 
 GEOUNIT_COLUMNS = ("geolevel", "geocode", "parent", "plb_share", "is_aian", "bypassed", "n_blocks")
 

@@ -26,8 +26,7 @@ from spineflow.tasks.detailed_groups.workload.tabulations import HOUSEHOLD_TABUL
 from spineflow.tasks.group_sizes.ingest.files import read_plan
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.runs.names import factors_of
-from spineflow.tasks.runs.spelling import did_you_mean
+from spineflow.tasks.runs.names import did_you_mean, factors_of
 from spineflow.tasks.supplemental_dhc.ingest.files import read_plan as read_supplemental_plan
 from spineflow.tasks.supplemental_dhc.workload.measures import ITERATIONS, MEASURES
 

@@ -24,8 +24,8 @@ from spineflow.tasks.runs.charged_files import refuse_altered
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.files import NOT_PRIVATE
+from spineflow.tasks.runs.names import did_you_mean
 from spineflow.tasks.runs.settings_files import settings_of_run, settings_tree
-from spineflow.tasks.runs.spelling import did_you_mean
 from spineflow.tasks.topdown.settings import TopdownSettings
 
 if TYPE_CHECKING:

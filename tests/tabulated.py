@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 from spineflow.tasks.census.microdata import count_microdata
 from spineflow.tasks.topdown.release.tabulations.legacy import legacy_files, write_state
+from spineflow.tasks.topdown.release.tabulations.levels import variable_matrix, variables_of
 from spineflow.tasks.topdown.release.tabulations.tables import Tabulation
-from spineflow.tasks.topdown.release.tabulations.variables import variable_matrix, variables_of
 
 
 def tabulate(directory: Path, geography: pd.DataFrame, universes: Sequence[str]) -> Tabulation:

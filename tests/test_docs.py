@@ -22,18 +22,19 @@ from spineflow.tasks.detailed_groups.settings import (
     DetailedGroupsSettings,
     DetailedHouseholdsSettings,
 )
+from spineflow.tasks.dissemination.office import read_office
 from spineflow.tasks.group_sizes.design.design import GroupSizesDesignSettings
 from spineflow.tasks.group_sizes.settings import GroupSizesSettings
 from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.settings import PrivacySettings, ProductSettings
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.supplemental_dhc.settings import SupplementalDhcSettings
-from spineflow.tasks.tables.cef_layout import LAYOUTS
 from spineflow.tasks.tables.findings import Finding
+from spineflow.tasks.tables.layouts import LAYOUTS
 from spineflow.tasks.topdown.design.settings import DesignSettings
 from spineflow.tasks.topdown.published.settings import EstimateSettings
 from spineflow.tasks.topdown.settings import TopdownSettings
-from spineflow.tasks.topdown.spine.rules import refuse_no_spine
+from spineflow.tasks.topdown.spine.build import refuse_no_spine
 from spineflow.tasks.topdown.workload.costs import cost_of
 from spineflow.tasks.topdown.workload.sections import (
     AianRange,
@@ -211,9 +212,14 @@ def test_figures_of_every_preset(preset: str, settings_page: str, tmp_path: Path
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_settings_in_the_pages_are_accepted(page: Path, tmp_path: Path) -> None:
-    """A page on a product shows whole settings of that product, all others those of topdown."""
+    """A page on a product shows whole settings of that product, all others those of topdown; that
+    on registration shows the texts of an office."""
     model = MODEL_OF_PAGE.get(page.stem)
     for block in re.findall(r"^```toml\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL):
+        if page.stem == "registration":
+            (tmp_path / "office.toml").write_text(block, encoding="utf-8")
+            assert read_office(tmp_path / "office.toml").assessment
+            continue
         if model is not None:
             (tmp_path / "settings.toml").write_text(block, encoding="utf-8")
             if "design" in tomllib.loads(block):

@@ -3,8 +3,8 @@ at most one for each of them, as many householders as dwellings are occupied, an
 fit into dwellings of their sizes.
 
 That every release of the earlier universe leaves a solution in every area, and every sum one to its
-parts, is proven in `tasks.topdown.measurement.agreements`; what the proof needs of a declaration is
-asked for here.
+parts, is proven in `tasks.topdown.measurement.public_answers`; what the proof needs of a
+declaration is asked for here.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..runs.spelling import did_you_mean
-from .agree_declarations import HOUSEHOLDERS, PRESENCE, SIZES, AgreeDeclaration
+from ..runs.names import did_you_mean
+from .attribute_declarations import HOUSEHOLDERS, PRESENCE, SIZES, AgreeDeclaration
 from .compiled_schemas import refuse_later_universe, refuse_unknown_universe
 from .declarations import BoundDeclaration, CensusDeclaration
 from .queries import TOTAL, label_parts, marginal_query, rows_that_count

@@ -14,17 +14,18 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ..runs.declared import read_declared
+from ..runs.files import read_declared
 from ..runs.names import FileName, Label
 from ..tables.formats import TextFormat
-from .agree_declarations import AgreeDeclaration
 from .agreements import compiled_agreements
 from .area_rules import AREA_RULES, AreaRules
-from .attribute_declarations import Part, Where
+from .attribute_declarations import AgreeDeclaration, Part, Where
 from .compiled_schemas import (
+    Relation,
     check_summary_levels,
     check_table,
     compiled_coarsening,
+    compiled_relation,
     compiled_schema,
     refuse_later_universe,
     refuse_unknown_universe,
@@ -61,7 +62,6 @@ from .influence import (
 )
 from .queries import DETAILED, TOTAL, MarginalQuery, counted_rows, marginal_query, tells
 from .recodes import CodeSet, Recode, compiled_recode
-from .relations import Relation, compiled_relation
 from .schema import Schema
 from .sensitivity import Norms, Reach, norms_of
 

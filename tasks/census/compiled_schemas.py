@@ -1,17 +1,59 @@
-"""Schemas and coarsenings of a declaration compiled, and its tables and levels held to them."""
+"""Schemas and coarsenings of a declaration compiled, and its tables and levels held to them.
+
+Variables of tables that rows of conditions declare, such as the redistricting tables.
+
+Linear relations between the counts of a universe and those of earlier ones, compiled.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
 
-from ..runs.spelling import did_you_mean
+import numpy as np
+
+from ..runs.names import did_you_mean
 from .attribute_declarations import CoarseningDeclaration
 from .declarations import CensusDeclaration, EntityColumns, TableDeclaration, UniverseDeclaration
 from .queries import marginal_query
 from .recodes import Recode
 from .schema import Coarsening, Schema, is_pattern, positions_of
-from .table_variables import table_cells
+
+
+def names_of_table(table: TableDeclaration) -> set[str]:
+    """Attributes and coarsenings that a table of variables needs."""
+    names = set(table.where) | {name for rows in table.rows for name in rows.where}
+    return names | {rows.each for rows in table.rows if rows.each}
+
+
+def table_variables(table: TableDeclaration, schema: Schema) -> list[tuple[str, np.ndarray]]:
+    """The variables of a table in their order: what each counts in words, and the mask `(n_cells,)`
+    of its cells.
+
+    Example of words: "adult: adult; sex: male", and "all records" where there is no condition.
+    """
+    everyone = schema.cells_where(table.where)
+    found = []
+    for rows in table.rows:
+        inside = everyone & schema.cells_where(rows.where)
+        conditions = [f"{name}: {', '.join(map(str, v))}" for name, v in rows.where.items()]
+        if rows.each is None:
+            found.append(("; ".join(conditions) or "all records", inside))
+            continue
+        levels = schema.grouping(rows.each).levels
+        row_of_cell = marginal_query(schema, rows.each).row_of_cell
+        for row in np.unique(row_of_cell[inside]).tolist():
+            label = "; ".join([*conditions, f"{rows.each}: {levels[row]}"])
+            found.append((label, inside & (row_of_cell == row)))
+    return found
+
+
+def table_cells(table: TableDeclaration, schema: Schema) -> list[np.ndarray]:
+    """Masks `(n_cells,)` of the cells that each variable of a table counts, in their order."""
+    return [mask for _, mask in table_variables(table, schema)]
+
 
 EXACT = math.inf
 """What a label counts beside the lengths of patterns."""
@@ -119,3 +161,57 @@ def check_summary_levels(declared: CensusDeclaration) -> None:
                 raise ValueError(
                     f"summary level {level.name!r} has the part {part!r}, which code_parts lacks"
                 )
+
+
+@dataclass(frozen=True)
+class Side:
+    """Weights of a universe's cells in a relation, `(n_cells,)` int64."""
+
+    universe: str
+    weights: np.ndarray
+
+
+@dataclass(frozen=True)
+class Relation:
+    """A linear relation of every geounit: own . x `sign` - sum of others . released counts.
+
+    All terms stand on the left: `own` are the weights of the universe's cells, `others` those of
+    earlier universes, and `sign` compares their sum with 0.
+    """
+
+    name: str
+    sign: str
+    own: np.ndarray
+    others: tuple[Side, ...]
+
+
+def compiled_relation(
+    name: str, number: int, census: CensusDeclaration, schemas: Mapping[str, Schema]
+) -> Relation:
+    """The relation of a number that a universe declares.
+
+    Raises ValueError for a universe that is unknown or comes later, and for a relation that says
+    nothing of its own.
+    """
+    entry = census.universes[name].relations[number]
+    weights: dict[str, Any] = {}
+    for sign, terms in ((1, entry.left), (-1, entry.right)):
+        for term in terms:
+            other = term.universe or name
+            if other not in schemas:
+                raise ValueError(f"relation {entry.name!r} names {other!r}, which is no universe")
+            schema = schemas[other].of(census.universes[other].attributes)
+            moved = sign * term.times * schema.cells_where(term.where)
+            weights[other] = weights.get(other, 0) + moved
+    own = weights.pop(name, None)
+    if own is None or not own.any():
+        raise ValueError(f"relation {entry.name!r} says nothing of {name!r}, which declares it")
+    order = list(census.universes)
+    late = [other for other in weights if order.index(other) > order.index(name)]
+    if late:
+        raise ValueError(
+            f"relation {entry.name!r} of {name!r} needs the released counts of {late[0]!r}; "
+            f"declare {late[0]!r} before {name!r}"
+        )
+    sides = tuple(Side(other, values) for other, values in weights.items())
+    return Relation(entry.name, entry.sign, own, sides)

@@ -12,8 +12,8 @@ from typing import Literal
 from pydantic import Field
 
 from ..runs.names import FileName, Label
-from .agree_declarations import AgreeDeclaration
 from .attribute_declarations import (
+    AgreeDeclaration,
     AttributeDeclaration,
     CoarseningDeclaration,
     Codes,

@@ -22,24 +22,21 @@ from ..ledger.digests import InputDigest, input_digest
 from ..ledger.recognition import RecordColumn, people_digests
 from ..tables.findings import Finding, InputCheck, UnreadableInput
 from ..tables.sources import InputFile, input_files, refuse_shared
-from .areas import Areas, load_areas, shaped
+from .areas import Areas, load_areas, needed_columns, shaped
 from .attribute_declarations import Where
 from .census import Bound, Census, Universe
 from .code_notes import CodeTally, notes
-from .counting import Counted
-from .declared_rules import declared_rules
-from .entities import needed_columns
+from .counting import Counted, identity_columns, read_columns
 from .evidence import EvidenceTally
 from .households import UNIT_COLUMNS
 from .joins import ByTable, read_joined
-from .kept import keep_areas, keep_ways, kept_areas, kept_ways
 from .members import OF_MEMBERS
-from .partitions import Unreadable, check_whole
+from .partitions import Unreadable, check_whole, keep_areas, keep_ways, kept_areas, kept_ways
 from .queries import counted_rows, marginal_query
-from .raw_columns import identity_columns, read_columns
 from .records import (
     UniverseCounter,
     Ways,
+    declared_rules,
     occupant_columns,
     read_ways,
     tally_contributions,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..tables.cells import GridCells
-from ..tables.formats import TextFormat
+from ..tables.formats import GridCells, TextFormat
 from .attribute_declarations import OTHER, FilesDeclaration
 from .declarations import CensusDeclaration
 from .influence import steps_of

@@ -22,12 +22,19 @@ from .cef_2020 import CENSUS, IDENTITY_COLUMNS, PERSONS, UNITS
 from .census import Census
 from .counting import Counted
 from .evidence import EvidenceTally
-from .histograms import HistogramSum
-from .identity import block_levels, counties_of, numbers_of
+from .histograms import HistogramSum, block_levels, counties_of, numbers_of
 from .invariants import block_invariants, state_totals
 from .joins import JoinedTable
-from .kept import keep_facts, keep_frame, keep_table, kept_facts, kept_frame, kept_table
-from .partitions import Unreadable, check_whole
+from .partitions import (
+    Unreadable,
+    check_whole,
+    keep_facts,
+    keep_frame,
+    keep_table,
+    kept_facts,
+    kept_frame,
+    kept_table,
+)
 from .schema import Schema
 from .tables import (
     IDENTITY,

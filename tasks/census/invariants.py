@@ -2,6 +2,8 @@
 
 These are each state's total population, and each block's housing units and occupied
 group-quarters facilities by type. They are public by declaration.
+
+Levels of the block geocode, and what else a geography table tells of the region of a block.
 """
 
 from __future__ import annotations
@@ -16,7 +18,9 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from ..runs.errors import InputRefused
 from ..runs.files import replacing
+from ..runs.names import is_file_name
 from ..runs.stamps import write_frame
 from .cef_2020 import N_TYPES
 
@@ -100,3 +104,33 @@ def read_state_totals(path: Path) -> dict[str, int]:
 def read_geography(path: Path) -> pd.DataFrame:
     """The geography frame that an ingest wrote."""
     return pq.read_table(path).to_pandas()
+
+
+NATION = "US"
+GEOCODE_DIGITS = {
+    NATION: 0,
+    "State": 2,
+    "County": 5,
+    "Tract": 11,
+    "Block_Group": 12,
+    "Block": 16,
+}
+"""Levels of the block geocode, by the digits of it that name a region."""
+
+
+def codes_of_level(geography: pd.DataFrame, name: str, file: str = "geography") -> pd.Series:
+    """The region of every block of a geography frame at a level, as text.
+
+    A level is one of `GEOCODE_DIGITS`, where the nation's code is 0, or a column of the frame.
+    Raises InputRefused, naming `file`, for a name that is neither.
+    """
+    if name in GEOCODE_DIGITS:
+        digits = GEOCODE_DIGITS[name]
+        geocode = geography["block_geocode"].astype(str)
+        return geocode.str[:digits] if digits else pd.Series("0", index=geography.index)
+    if name in geography.columns and is_file_name(name):
+        return geography[name].astype(str)
+    known = [*GEOCODE_DIGITS, *(c for c in geography.columns if c != "block_geocode")]
+    raise InputRefused(
+        f"{file}: geography.levels names {name!r}, but there are {', '.join(known)}."
+    )

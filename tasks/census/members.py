@@ -18,15 +18,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ..ledger.recognition import RecordColumn
-from ..tables.cef_layout import RACE_COLUMN
 from ..tables.columns import CodedColumn, KeyColumn, KeyIndex
 from ..tables.copies import FilesRead, RecordSums
 from ..tables.findings import Finding
+from ..tables.layouts import RACE_COLUMN
 from ..tables.readers import Batch, Selection, read_partitions
 from ..tables.sources import InputFile
+from .counting import RawColumns
 from .households import UNIT_COLUMNS, Members, disagreements, incoherent, unit_columns
 from .joins import read_coded
-from .raw_columns import RawColumns
 from .recodes import whole_number
 
 HOUSING_UNIT, KIND, SIZE = "2", "RTYPE", "FINAL_POP"

@@ -5,36 +5,265 @@ the tables that records refer to are read and kept as arrays that every part map
 it counted; and the check puts all of it together to what the reading of the whole finds:
 histograms, rules and their first files, however the rows are spread over files and parts. All that
 is kept is confidential, and lies in one folder that its reader removes.
+
+What tasks leave for each other while an input is read in parts: arrays that others map.
+
+All of it is confidential. Nothing is kept as a pickle: whoever reads one runs what its writer
+wants.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, BinaryIO, NamedTuple, Protocol, TypeVar
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+from scipy import sparse
 
-from ..tables.columns import KeyColumn
+from ...geography.declared import declared_units
+from ..runs.files import replacing
+from ..runs.stamps import write_parquet
+from ..tables.columns import CodedColumn, KeyColumn, KeyIndex
 from ..tables.findings import Finding, InputCheck, UnreadableInput
 from ..tables.readers import refuse_empty
 from ..tables.sources import InputFile
-from .counting import Counted, RecordCounter, count_files
+from .areas import AreaIndex, Areas
+from .census import Universe
+from .counting import Counted, RawColumns, RecordCounter, count_files
+from .declarations import CensusGeography
 from .evidence import EvidenceTally
 from .histograms import joined
-from .kept import (
-    add_kept_raw,
-    keep_arrays,
-    keep_histogram,
-    keep_keys,
-    keep_mark,
-    keep_raw,
-    kept_arrays,
-    kept_histogram,
-    kept_keys,
-    kept_mark,
-)
+from .joins import ByTable, JoinedTable, Occupants, OwnAreas, Placing
+from .records import Ways
+
+HistogramPart = tuple[int, np.ndarray, np.ndarray, np.ndarray]
+"""First row of a part of a histogram, offsets into its cells and counts, and these."""
+
+
+def keep_arrays(place: Path, **arrays: np.ndarray) -> None:
+    """Keep arrays by name."""
+    for name, values in arrays.items():
+        _write(place / f"{name}.npy", partial(np.save, arr=values))
+
+
+def kept_arrays(place: Path, *names: str) -> Iterator[np.ndarray]:
+    """What `keep_arrays` kept under some names, mapped."""
+    for name in names:
+        values = np.load(place / f"{name}.npy", mmap_mode="r")
+        yield np.asarray(values) if values.size else np.empty(0, values.dtype)
+
+
+def keep_histogram(place: Path, histogram: sparse.csr_array) -> None:
+    """Keep the rows of a histogram from the first to the last that have entries."""
+    indptr = histogram.indptr.astype(np.int64)
+    filled = np.flatnonzero(np.diff(indptr))
+    first, last = (int(filled[0]), int(filled[-1]) + 1) if filled.size else (0, 0)
+    rows = np.append(first, indptr[first : last + 1])
+    keep_arrays(place, rows=rows, cells=histogram.indices, counts=histogram.data)
+
+
+def kept_histogram(place: Path) -> HistogramPart:
+    """What `keep_histogram` kept."""
+    rows, cells, counts = kept_arrays(place, "rows", "cells", "counts")
+    return int(rows[0]), np.asarray(rows[1:]), cells, counts
+
+
+def keep_raw(place: Path, raw: RawColumns) -> None:
+    """Keep raw columns by area."""
+    for i, (name, values) in enumerate(raw.values.items()):
+        keep_histogram(place / "raw" / str(i), raw.counts(name))
+        keep_facts(place / "raw" / str(i) / "values.json", values)
+    keep_facts(place / "raw.json", list(raw.values))
+
+
+def add_kept_raw(raw: RawColumns, place: Path) -> None:
+    """Add what `keep_raw` kept; columns that it left out are left out."""
+    numbers = {name: number for number, name in enumerate(kept_facts(place / "raw.json"))}
+    for name in list(raw.values):
+        if name not in numbers:
+            raw.leave_out(name)
+            continue
+        own = place / "raw" / str(numbers[name])
+        raw.add_counts(name, kept_facts(own / "values.json"), kept_histogram(own))
+
+
+def keep_table(place: Path, table: JoinedTable) -> None:
+    """Keep a table that others refer to."""
+    _keep_index(place, table.index)
+    keep_arrays(place, area=table.area, n_rows=table.n_rows)
+    _keep_columns(place, table.columns)
+
+
+def kept_table(place: Path) -> JoinedTable:
+    """What `keep_table` kept; its index finds identifiers and knows no more of them."""
+    area, n_rows = kept_arrays(place, "area", "n_rows")
+    return JoinedTable(_kept_index(place), area, _kept_columns(place), n_rows)
+
+
+def keep_occupants(place: Path, occupants: Occupants) -> None:
+    """Keep what tells of records."""
+    _keep_index(place, occupants.index)
+    keep_arrays(place, number=occupants.number, n_rows=occupants.n_rows)
+    _keep_columns(place, occupants.columns)
+    keep_facts(place / "occupants.json", [occupants.key, occupants.number_name])
+
+
+def kept_occupants(place: Path) -> Occupants:
+    """What `keep_occupants` kept."""
+    key, number_name = kept_facts(place / "occupants.json")
+    number, n_rows = kept_arrays(place, "number", "n_rows")
+    return Occupants(key, _kept_index(place), _kept_columns(place), number_name, number, n_rows)
+
+
+def keep_ways(place: Path, ways: Ways) -> None:
+    """Keep what is read before the records of a universe."""
+    if isinstance(ways.place, ByTable):
+        keep_table(place / "table", ways.place.joined)
+    for name, occupants in ways.occupants.items():
+        keep_occupants(place / "occupants" / name, occupants)
+    keep_raw(place, ways.raw)
+
+
+def kept_ways(
+    place: Path, universe: Universe, areas: Areas, recognised: Sequence[str] = ()
+) -> Ways:
+    """What `keep_ways` kept of a universe, of which these columns were recognised."""
+    columns = universe.area_columns
+    found: Placing
+    if universe.steps:
+        found = ByTable(universe.steps[0].column, kept_table(place / "table"))
+    else:
+        found = OwnAreas(columns, AreaIndex(areas, len(columns)))
+    declared = universe.declared.occupants
+    occupants = {name: kept_occupants(place / "occupants" / name) for name in declared}
+    raw = RawColumns(recognised, len(areas))
+    add_kept_raw(raw, place)
+    return Ways(found, occupants, raw)
+
+
+def keep_areas(place: Path, areas: Areas) -> None:
+    """Keep the areas of a declared census."""
+    keep_frame(place / "areas.parquet", areas.frame)
+    keep_facts(place / "areas.json", [areas.columns, sorted(areas.skipped)])
+
+
+def kept_areas(place: Path, declared: CensusGeography) -> Areas:
+    """What `keep_areas` kept."""
+    frame = kept_frame(place / "areas.parquet")
+    columns, skipped = kept_facts(place / "areas.json")
+    units = declared_units(frame, declared.geolevels)
+    return Areas(frame, tuple(columns), units, frozenset(skipped))
+
+
+def keep_keys(path: Path, keys: KeyColumn) -> None:
+    """Keep identifiers."""
+    kind = pa.int64() if keys.are_numbers else pa.large_string()
+    _write_arrow(path, kind, keys.chunks())
+
+
+def kept_keys(path: Path) -> Iterator[pa.Array]:
+    """What `keep_keys` kept, some rows at a time."""
+    with pa.memory_map(str(path)) as source:
+        file = pa.ipc.open_file(source)
+        for number in range(file.num_record_batches):
+            yield file.get_batch(number).column(0)
+
+
+def keep_frame(path: Path, frame: pd.DataFrame) -> None:
+    """Keep a frame."""
+    write_parquet(path, pa.Table.from_pandas(frame, preserve_index=False))
+
+
+def kept_frame(path: Path) -> pd.DataFrame:
+    """What `keep_frame` kept."""
+    frame: pd.DataFrame = pq.read_table(path).to_pandas()
+    return frame
+
+
+def keep_mark(
+    path: Path, evidence: EvidenceTally, finding: Finding | None, further: Mapping[str, object]
+) -> None:
+    """Write the file that says that all beside it is there: evidence, why something could not be
+    read, and what else is told of it.
+    """
+    facts = {
+        "evidence": evidence.as_rows(),
+        "files": evidence.files.as_rows(),
+        "finding": None if finding is None else asdict(finding),
+        **further,
+    }
+    keep_facts(path, facts)
+
+
+def kept_mark(path: Path) -> tuple[EvidenceTally, Finding | None, dict[str, Any]]:
+    """What `keep_mark` wrote."""
+    facts = kept_facts(path)
+    evidence, finding = EvidenceTally.of_rows(facts["evidence"]), facts["finding"]
+    evidence.files.merge(facts["files"])
+    return evidence, None if finding is None else Finding(**finding), facts
+
+
+def keep_facts(path: Path, facts: object) -> None:
+    """Keep numbers and texts."""
+    content = json.dumps(facts, default=np.generic.item).encode()
+    _write(path, lambda file: file.write(content))
+
+
+def kept_facts(path: Path) -> Any:
+    """What `keep_facts` kept."""
+    return json.loads(path.read_bytes())
+
+
+def _keep_index(place: Path, index: KeyIndex) -> None:
+    codes, rows, texts = index.parts()
+    keep_arrays(place, codes=codes, rows=rows)
+    if texts is not None:
+        _write_arrow(place / "texts.arrow", pa.large_string(), [texts])
+
+
+def _kept_index(place: Path) -> KeyIndex:
+    texts, (codes, rows) = None, kept_arrays(place, "codes", "rows")
+    if (place / "texts.arrow").exists():
+        (texts,) = kept_keys(place / "texts.arrow")
+    return KeyIndex.of_parts(codes, rows, texts)
+
+
+def _keep_columns(place: Path, columns: Mapping[str, CodedColumn]) -> None:
+    keep_arrays(place, **{f"column {i}": own.codes for i, own in enumerate(columns.values())})
+    keep_facts(place / "columns.json", [[name, c.values] for name, c in columns.items()])
+
+
+def _kept_columns(place: Path) -> dict[str, CodedColumn]:
+    names_and_values = kept_facts(place / "columns.json")
+    codes = kept_arrays(place, *(f"column {number}" for number in range(len(names_and_values))))
+    return {
+        name: CodedColumn(own, tuple(values))
+        for (name, values), own in zip(names_and_values, codes, strict=True)
+    }
+
+
+def _write_arrow(path: Path, kind: pa.DataType, parts: Iterator[pa.Array] | Sequence) -> None:
+    schema = pa.schema({"keys": kind})
+
+    def write(file: BinaryIO) -> None:
+        with pa.ipc.new_file(file, schema) as writer:
+            for part in parts:
+                writer.write_batch(pa.record_batch([part.cast(kind)], schema=schema))
+
+    _write(path, write)
+
+
+def _write(path: Path, write: Callable[[BinaryIO], object]) -> None:
+    with replacing(path) as part, part.open("wb") as file:
+        write(file)
+
 
 MOST_PARTS = 64
 """Parts of a table; more files than that share them."""

@@ -16,8 +16,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 from scipy import sparse
 
-from ..runs.names import spelt_as
-from ..runs.spelling import did_you_mean
+from ..runs.names import did_you_mean, spelt_as
 from .attribute_declarations import Where
 from .schema import Schema
 

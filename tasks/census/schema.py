@@ -15,7 +15,7 @@ from functools import cached_property
 
 import numpy as np
 
-from ..runs.spelling import did_you_mean
+from ..runs.names import did_you_mean
 from .attribute_declarations import CodeRange
 
 ANYTHING = "*"

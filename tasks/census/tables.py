@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 
 from ...validation.census.input_rules import NURSING_FACILITY
 from ..ledger.recognition import RecordColumn
-from ..tables.cef_layout import BLOCK_KEY, GEOCODE_FIELDS, GEOGRAPHY_LAYOUT
 from ..tables.columns import CodedColumn, GrowingColumn, KeyColumn, KeyIndex, is_blank_key
+from ..tables.layouts import BLOCK_KEY, GEOCODE_FIELDS, GEOGRAPHY_LAYOUT
 from ..tables.readers import Batch, Selection, read_partitions
 from ..tables.sources import InputFile
 from .cef_2020 import (
@@ -33,10 +33,9 @@ from .cef_2020 import (
     person_columns,
     recode_of,
 )
-from .counting import PlacedBatch, RecordCounter, Weights
+from .counting import PlacedBatch, RawColumns, RecordCounter, Weights
 from .evidence import EvidenceTally
 from .joins import ByTable, JoinedTable, Placed, read_joined
-from .raw_columns import RawColumns
 from .recodes import UNKNOWN
 from .schema import Schema
 

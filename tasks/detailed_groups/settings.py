@@ -61,13 +61,22 @@ class InputInFolders(InputSettings):
         return {key: path for key, path in self.paths().items() if key not in PUBLIC_FILES}
 
 
+PARAMETERS: Any = Field(
+    title="Parameters",
+    description="Folder with the four specification files and, if its keys are wanted, "
+    "config.json.",
+)
+
+
 class GroupsInput(InputInFolders):
     """Parameters, and persons and geography in one of two layouts."""
 
-    parameters: FilePath
-    """Folder with the four specification files and, if its keys are wanted, `config.json`."""
-    data: FilePath | None = None
-    """Folder with `person-records.txt` and `GRF-C.txt`."""
+    parameters: FilePath = PARAMETERS
+    data: FilePath | None = Field(
+        default=None,
+        title="Data",
+        description="Folder with person-records.txt and GRF-C.txt, or the census tables.",
+    )
     persons: FilePath | None = None
     units: FilePath | None = None
     geography: FilePath | None = None
@@ -130,7 +139,9 @@ def refuse_unknown_levels(
 class SharedMechanism(Section):
     """What persons and households are measured with alike; None takes the key of `config.json`."""
 
-    definition: Literal["zcdp", "puredp"] | None = None
+    definition: Literal["zcdp", "puredp"] | None = Field(
+        default=None, title="Privacy definition", description="Overrides that of config.json."
+    )
     max_race_codes: int | None = None
     confidence: ExactFraction | None = None
     """Probability with which margins of error hold; None for 95 %."""
@@ -202,13 +213,14 @@ class ExplorerSettings(Section):
 class HouseholdsInput(InputInFolders):
     """Parameters, the census tables, and the finished run whose totals choose the tables."""
 
-    parameters: FilePath
-    """Folder with the four specification files and, if its keys are wanted, `config.json`."""
+    parameters: FilePath = PARAMETERS
     persons: FilePath
     units: FilePath
     geography: FilePath
-    groups: FilePath
-    """Directory of a finished detailed-groups run, or `products.detailed-groups`."""
+    groups: FilePath = Field(
+        title="Groups",
+        description="Folder of a finished run of detailed groups, or products.detailed-groups.",
+    )
     region_names: FilePath | None = None
     """Names of regions for the release: REGION_TYPE, REGION_ID, REGION_NAME."""
 

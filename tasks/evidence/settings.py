@@ -24,8 +24,8 @@ from pydantic import Field
 from ..census.attribute_declarations import Where
 from ..census.declarations import TableDeclaration
 from ..census.queries import marginal_query
-from ..runs.declared import read_declared
-from ..runs.names import FileName
+from ..runs.files import read_declared
+from ..runs.names import FileName, did_you_mean
 from ..runs.settings import (
     ExactFraction,
     ProductSettings,
@@ -37,7 +37,6 @@ from ..runs.settings import (
     refuse_within,
     refusing,
 )
-from ..runs.spelling import did_you_mean
 from .workload.perturbation import Perturbation
 from .workload.protected import ProtectedCensus
 
@@ -252,8 +251,9 @@ class Comparison(Section):
     of the tables but the smallest."""
     note: str = ""
     """A sentence for the page, such as which columns of the data are imputed."""
-    draws: int = Field(default=2, ge=1)
-    """Releases of every random method."""
+    draws: int = Field(
+        default=2, ge=1, title="Draws", description="Releases of every random method."
+    )
     seed: int = 1
     """Makes all draws repeatable."""
     attacks: tuple[
@@ -267,8 +267,13 @@ class Comparison(Section):
     """The marginal query whose answer he wants to know, such as race; goes with `known`."""
     zones: int = Field(default=2, ge=1, le=4)
     """Neighbouring areas of a level that are put together at most before others are taken away."""
-    blocks: int | None = Field(default=None, ge=1)
-    """Areas of the last geolevel that are reconstructed, drawn at random; left out, all."""
+    blocks: int | None = Field(
+        default=None,
+        ge=1,
+        title="Blocks",
+        description="Areas of the last geolevel that are reconstructed, drawn at random; left "
+        "empty, all.",
+    )
     seconds: float = Field(default=2.0, gt=0)
     """Longest time of a solver for one part of an area; what is undecided then is told."""
     minutes: float | None = Field(default=None, gt=0)

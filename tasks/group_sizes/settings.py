@@ -31,10 +31,16 @@ class GroupTables(InputSettings):
 
     records: FilePath | None = None
     """person, unit, region and, if people do not all count once, quantity."""
-    sizes: FilePath | None = None
-    """region, size, count of the finest regions."""
-    regions: FilePath | None = None
-    """level, region, parent; goes with records and with sizes."""
+    sizes: FilePath | None = Field(
+        default=None,
+        title="Sizes",
+        description="Table with region, size and count of the finest regions.",
+    )
+    regions: FilePath | None = Field(
+        default=None,
+        title="Regions",
+        description="Table with level, region, parent; goes with records and with sizes.",
+    )
     persons: FilePath | None = None
     units: FilePath | None = None
     geography: FilePath | None = None
@@ -48,10 +54,16 @@ class GroupTables(InputSettings):
 class GroupPrivacy(PrivacySettings):
     """What is spent, and between which datasets it is promised: epsilon or rho."""
 
-    epsilon: ExactFraction | None = None
-    """Pure differential privacy, by discrete Laplace noise."""
-    rho: ExactFraction | None = None
-    """Zero-concentrated differential privacy, by discrete Gaussian noise."""
+    epsilon: ExactFraction | None = Field(
+        default=None,
+        title="epsilon",
+        description="Budget of pure privacy, by discrete Laplace noise.",
+    )
+    rho: ExactFraction | None = Field(
+        default=None,
+        title="rho",
+        description="Budget of zero-concentrated privacy, by discrete Gaussian noise.",
+    )
     neighbors: Neighbors = "unbounded"
     """Unbounded: a person joins or leaves a group. Bounded: a person moves between groups."""
 
@@ -82,9 +94,15 @@ class MechanismSettings(Section):
 
     name: str | None = None
     """One of `VECTOR_OF`; None chooses by the numbers of regions."""
-    smallest_size: Literal[0, 1] | None = None
+    smallest_size: int | None = Field(default=None, ge=0, le=1)
     """0 counts empty groups too; None is 0 for census tables and 1 otherwise."""
-    largest_size: int = Field(default=1000, ge=1, le=1_000_000)
+    largest_size: int = Field(
+        default=1000,
+        ge=1,
+        le=1_000_000,
+        title="Largest size",
+        description="Larger groups count as this size.",
+    )
     top_coded: bool = True
     """The largest size counts all groups of that size and more; otherwise larger ones are refused.
     """

@@ -32,8 +32,8 @@ from hashlib import blake2b, shake_256
 import numpy as np
 from scipy import sparse
 
-from ..runs.cuts import cut_at
 from ..tables.columns import without_point
+from ..tables.mapped import cut_at
 from .digests import PeopleDigests
 
 STRONG_BITS, WEAK_BITS = 64.0, 32.0

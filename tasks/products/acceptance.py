@@ -7,9 +7,8 @@ from collections.abc import Callable, Sequence
 
 from ...validation.outcome import CHECKS_FILE, Outcome, write_outcomes
 from ..runs.charged_files import know_renamed
-from ..runs.confinement import lost
 from ..runs.directory import RunDirectory
-from ..runs.errors import CheckFailed, SpineflowError
+from ..runs.errors import CheckFailed, SpineflowError, lost
 from ..runs.files import NOT_PRIVATE, read_record, write_record
 from ..runs.handles import Made, found, made
 from ..runs.settings import ProductSettings

@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ..runs.errors import InputRefused
-from ..runs.spelling import did_you_mean
+from ..runs.names import did_you_mean
 
 if TYPE_CHECKING:
     from ..pages.document import Block

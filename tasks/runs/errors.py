@@ -3,12 +3,24 @@
 The text of these errors may reach the Prefect server, the console and the log, so it names
 files, columns, rules, geounits and remedies; it never carries a value of a record, and carries
 counts only for inputs that are not confidential.
+
+Keeping confidential values out of whatever leaves the process as an error.
+
+The text of an exception becomes part of a task's state on the Prefect server. Errors of our own
+are public sentences; any other exception may quote data, so its text and traceback go to the
+run's confidential folder and a sentence without them takes its place.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+import os
+import traceback
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import ParamSpec, TypeVar
 
 
 class SpineflowError(Exception):
@@ -50,3 +62,87 @@ class CheckFailed(SpineflowError):
     """A check of the result failed; the release is withheld."""
 
     exit_code = 5
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class StorageFailed(SpineflowError):
+    """Reading or writing failed in a way that may pass: disk full, network, permissions."""
+
+
+class MemoryFailed(SpineflowError):
+    """A piece of work asked for more memory than there is."""
+
+
+class WorkLost(SpineflowError):
+    """Something unforeseen; its detail lies in the run's confidential folder."""
+
+
+def confined(run_root: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Decorator that lets only public errors out of a function working on the run at `run_root`."""
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        @functools.wraps(function)
+        def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
+            try:
+                return function(*args, **kwargs)
+            except SpineflowError as error:
+                public = error.with_traceback(None)
+                public.__cause__ = public.__context__ = None
+            except OSError as error:
+                public = storage_failed(error, run_root)
+            except MemoryError as error:
+                keep_traceback(error, run_root)
+                # Whatever names a piece of work names its task at the server, too.
+                what = " ".join(map(str, [function.__name__, *args[1:]]))
+                public = MemoryFailed(f"Memory ran out in {what}; {more_memory(run_root)}.")
+            except Exception as error:
+                public = WorkLost(lost(error, function.__name__, run_root))
+            raise public from None
+
+        return wrapper
+
+    return decorate
+
+
+def storage_failed(error: OSError, run_root: str) -> StorageFailed:
+    """The public error for an error of the storage, whose traceback is kept in confidence."""
+    keep_traceback(error, run_root)
+    name = Path(error.filename).name if isinstance(error.filename, str) else "a file of the run"
+    # Not the error's own text, which some libraries write themselves.
+    reason = os.strerror(error.errno) if error.errno else type(error).__name__
+    return StorageFailed(
+        f"{reason} at {name}; put that right and continue with 'spineflow resume {run_root}'."
+    )
+
+
+def more_memory(run_root: str) -> str:
+    """What to do for a run that has run out of memory.
+
+    >>> more_memory("run")
+    "give the run more, or fewer tasks at once (--set run.workers=N) with 'spineflow resume run'"
+    """
+    again = f"'spineflow resume {run_root}'"
+    return f"give the run more, or fewer tasks at once (--set run.workers=N) with {again}"
+
+
+def lost(error: Exception, what: str, run_root: str) -> str:
+    """A public sentence on what failed with an error, whose traceback is kept in confidence."""
+    kept = keep_traceback(error, run_root)
+    detail = f"; the detail is in {kept}" if kept else ""
+    return f"{what} failed with {type(error).__name__}{detail}."
+
+
+def keep_traceback(error: BaseException, run_root: str) -> str | None:
+    """Write the traceback under the run's confidential folder; its name, or None if it failed."""
+    folder = Path(run_root) / "confidential" / "errors"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        folder.parent.chmod(0o700)
+        file = folder / f"{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}.txt"
+        file.write_text("".join(traceback.format_exception(error)), encoding="utf-8")
+    except OSError:
+        return None
+    return f"confidential/errors/{file.name}"

@@ -1,4 +1,7 @@
-"""Writing files so that a reader never sees half of one."""
+"""Writing files so that a reader never sees half of one.
+
+What files of the package declare, beside the code that reads them.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import hashlib
 import json
 import os
 import secrets
+import tomllib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
@@ -163,3 +167,8 @@ def write_page(path: Path, document: Document) -> Path:
     """Write a document as HTML, whole or not at all; returns the path."""
     write_text(path, to_html(document))
     return path
+
+
+def read_declared(path: Path) -> dict[str, Any]:
+    """The tables of a TOML file."""
+    return tomllib.loads(path.read_text(encoding="utf-8"))

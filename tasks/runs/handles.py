@@ -1,12 +1,126 @@
-"""What travels between tasks: small frozen handles, never data."""
+"""What travels between tasks: small frozen handles, never data.
+
+What a piece of work takes of its machine: seconds, processor time, bytes read and written.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+import os
+import resource
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from .metering import Work
+IO = Path("/proc/self/io")
+"""What this process has read and written so far, on Linux."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """What one call of a step took; all of it public.
+
+    started : seconds since 1970 at which it began.
+    cpu : processor seconds, of all its threads where it had the process to itself.
+    worker : host and process that did it.
+    read, written : bytes that passed from and to files; None where they are not known, or not to
+        be told: how long confidential files are depends on what is in them. What is read through
+        a mapping of a file into memory is not among them.
+    """
+
+    started: float
+    cpu: float
+    worker: str
+    read: int | None = None
+    written: int | None = None
+
+
+PUBLIC_STAGES = {"estimation", "postprocess", "release", "checks", "spine"}
+"""Folders of stages that open nothing confidential; what is in a folder `accuracy` does."""
+
+
+def reads_public_files(module: str) -> bool:
+    """Whether a step that is defined in a module opens public files alone.
+
+    >>> reads_public_files("spineflow.tasks.topdown.measurement.steps")
+    False
+    """
+    parts = set(module.split("."))
+    return bool(parts & PUBLIC_STAGES) and "accuracy" not in parts
+
+
+def confined_work(work: Work) -> Work:
+    """Work without the bytes read and written, which depend on what is in confidential files."""
+    return replace(work, read=None, written=None)
+
+
+@dataclass(eq=False)
+class _Block:
+    """A metered block: the thread it runs in, which has had the process to itself so far or not."""
+
+    thread: int
+    is_alone: bool
+
+
+_lock = threading.Lock()
+_metered: set[_Block] = set()
+"""The blocks that run now; a step that calls another has them nested in one thread."""
+
+
+@contextmanager
+def metered() -> Iterator[Callable[[], Work]]:
+    """Yields a function that gives what this thread's block has taken so far."""
+    with _lock:
+        thread = threading.get_ident()
+        others = [other for other in _metered if other.thread != thread]
+        for other in others:
+            other.is_alone = False
+        block = _Block(thread, not others)
+        _metered.add(block)
+    started, of_thread, of_process, moved = time.time(), time.thread_time(), _cpu(), _moved()
+
+    def work() -> Work:
+        alone = block.is_alone
+        cpu = _cpu() - of_process if alone else time.thread_time() - of_thread
+        now = _moved() if alone else None
+        read, written = (
+            (None, None) if now is None or moved is None else (now[0] - moved[0], now[1] - moved[1])
+        )
+        worker = f"{socket.gethostname()}:{os.getpid()}"
+        return Work(round(started, 3), round(cpu, 3), worker, read, written)
+
+    try:
+        yield work
+    finally:
+        with _lock:
+            _metered.remove(block)
+
+
+def _cpu() -> float:
+    """Processor seconds of this process and of the children that it has waited for."""
+    used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(usage.ru_utime + usage.ru_stime for usage in used)
+
+
+def _moved() -> tuple[int, int] | None:
+    """Bytes that this process has read and written; None where the system does not tell."""
+    try:
+        lines = IO.read_text(encoding="ascii").splitlines()
+        counters = dict(line.split(": ") for line in lines)
+        return int(counters["rchar"]), int(counters["wchar"])
+    except (OSError, ValueError, KeyError):
+        return None
+
+
+@contextmanager
+def stopwatch() -> Iterator[Callable[[], float]]:
+    """Yields a function that gives the seconds since the block began, rounded to milliseconds."""
+    start = time.perf_counter()
+    yield lambda: round(time.perf_counter() - start, 3)
+
 
 Fact = int | float | str
 

@@ -2,10 +2,13 @@
 
 Settings and declarations are checked by these types when they are read, so that nothing behind
 them meets a name that leads out of a run directory.
+
+What a misspelt name was meant to be.
 """
 
 from __future__ import annotations
 
+import difflib
 import unicodedata
 from collections.abc import Iterable
 from pathlib import Path
@@ -97,3 +100,13 @@ def below(folder: Path, *names: str) -> Path:
         if name in ("", ".", "..") or "/" in name or "\0" in name:
             raise ValueError(f"{shown(name)} would lead out of {folder.name}")
     return folder.joinpath(*names)
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Words that follow a name that is not known: the nearest that is, or nothing.
+
+    >>> did_you_mean("Conty", ["State", "County"])
+    " (did you mean 'County'?)"
+    """
+    close = difflib.get_close_matches(word, list(known), n=1)
+    return f" (did you mean {close[0]!r}?)" if close else ""

@@ -12,10 +12,9 @@ from fractions import Fraction
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, ClassVar, Literal, NoReturn, Self, TypeVar
 
-from pydantic import BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from .errors import InputRefused
-from .exact_types import ExactTypes
 from .files import NOT_PRIVATE
 from .names import spelt_as
 from .stores import carries_secrets, is_url
@@ -56,10 +55,32 @@ Refuse = Callable[[str], NoReturn]
 """Raises InputRefused with a sentence that begins with the settings file's name."""
 
 
+def _tupled(value: Any) -> Any:
+    """A value with tuples in place of the lists in it."""
+    if isinstance(value, Mapping):
+        return {key: _tupled(item) for key, item in value.items()}
+    return tuple(map(_tupled, value)) if isinstance(value, list | tuple) else value
+
+
+class ExactTypes(BaseModel):
+    """A model that turns no value into one of another type.
+
+    "off", 0 and "f" are no booleans, true, "3" and 3.0 no whole numbers, at any depth of a field's
+    type; lists stand for tuples, since TOML and JSON have no others.
+    """
+
+    model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _lists_are_tuples(cls, tree: Any) -> Any:
+        return _tupled(tree)
+
+
 class Section(ExactTypes):
     """A table of a settings file."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+    model_config = ConfigDict(arbitrary_types_allowed=True)
 
     def with_sections(self, changed: Callable[[Section], Section]) -> Self:
         """This section with `changed` applied to every section that it has, alone or in a table."""
@@ -87,7 +108,7 @@ class Section(ExactTypes):
     def paths(self) -> dict[str, str]:
         """The paths that this section itself holds, by key; keys without a value are left out."""
         fields = type(self).model_fields.items()
-        values = {name: getattr(self, name) for name, field in fields if _is_path(field)}
+        values = {name: getattr(self, name) for name, field in fields if is_path(field)}
         return {name: value for name, value in values.items() if value is not None}
 
     def located_paths(self, prefix: str = "") -> Iterator[tuple[str, str]]:
@@ -99,7 +120,7 @@ class Section(ExactTypes):
                 yield from section.located_paths(f"{prefix}{name}.")
 
 
-def _is_path(field: Any) -> bool:
+def is_path(field: Any) -> bool:
     """Whether a field is a FilePath, alone or beside None."""
     alternatives = [field.annotation, *getattr(field.annotation, "__args__", ())]
     return _PATH in field.metadata or any(
@@ -114,7 +135,11 @@ OF_PRODUCTS = "products."
 class InputSettings(Section):
     """Where the input is; products add its files."""
 
-    confidential: bool = True
+    confidential: bool = Field(
+        default=True,
+        title="The input",
+        description="Confidential unless it says otherwise; pages then show no counts of it.",
+    )
     """Confidential inputs never have counts or other detail shown outside `confidential/`."""
 
     def file_names(self) -> dict[str, str]:
@@ -152,9 +177,17 @@ class InputSettings(Section):
 class PrivacySettings(Section):
     """Whose privacy is spent, and where that is recorded."""
 
-    dataset: str = Field(min_length=1, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
-    """Name under which the ledger adds up everything drawn from these people."""
-    ledger: FilePath = "ledger.db"
+    dataset: str = Field(
+        min_length=1,
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$",
+        title="Dataset",
+        description="The ledger adds up everything drawn from these people under this name.",
+    )
+    ledger: FilePath = Field(
+        default="ledger.db",
+        title="Ledger",
+        description="Full path of the privacy-loss ledger, made by ledger init.",
+    )
     infinite: bool = False
     """Switch noise off; for testing on data that are not confidential."""
     seed: int | None = None
@@ -170,9 +203,19 @@ Neighbors = Literal["bounded", "unbounded"]
 class RunnerSettings(Section):
     """What the tasks of a run are run by; `auto` leaves it to where the run is started."""
 
-    runner: Literal["auto", "threads", "processes", "dask"] = "auto"
-    workers: int = Field(default=2, ge=1, le=10_000)
-    dask_address: str | None = None
+    runner: Literal["auto", "threads", "processes", "dask"] = Field(
+        default="auto",
+        title="Runner",
+        description="What runs the tasks; the release does not depend on it.",
+    )
+    workers: int = Field(
+        default=2, ge=1, le=10_000, title="Workers", description="How many tasks run at once."
+    )
+    dask_address: str | None = Field(
+        default=None,
+        title="Dask scheduler",
+        description="Address such as tcp://scheduler:8786.",
+    )
 
 
 RUNNER_KEYS = tuple(f"run.{name}" for name in RunnerSettings.model_fields)
@@ -182,8 +225,11 @@ RUNNER_KEYS = tuple(f"run.{name}" for name in RunnerSettings.model_fields)
 class ReleaseSettings(Section):
     """Where a release goes besides the run directory."""
 
-    publish_to: FilePath | None = None
-    """Folder or fsspec URL to which the checked release is copied."""
+    publish_to: FilePath | None = Field(
+        default=None,
+        title="Publish to",
+        description="Folder or fsspec URL to which the checked release is copied.",
+    )
 
 
 WithPreset = Callable[["type[ProductSettings]", Mapping[str, Any]], Mapping[str, Any]]

@@ -21,7 +21,7 @@ from pydantic import ValidationError
 from .directory import RELEASE_CHANGED, RunDirectory
 from .errors import InputRefused
 from .files import NOT_PRIVATE
-from .names import spelt_as
+from .names import did_you_mean, spelt_as
 from .settings import (
     RUNNER_KEYS,
     AnySection,
@@ -34,7 +34,6 @@ from .settings import (
     run_by,
 )
 from .settings_problems import Location, dotted, line_of, sentences
-from .spelling import did_you_mean
 from .stores import is_url
 
 NO_FILE = "the form"

@@ -10,8 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from .names import shown
-from .spelling import did_you_mean
+from .names import did_you_mean, shown
 
 MOST_SHOWN = 5
 """Problems that are told at once."""

@@ -13,8 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import BinaryIO
 
-from .confinement import StorageFailed
-from .errors import InputRefused
+from .errors import InputRefused, StorageFailed
 
 EXTRAS = {
     "s3": "s3",

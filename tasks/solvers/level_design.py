@@ -26,8 +26,8 @@ import numpy as np
 from pydantic import Field
 
 from ..runs.errors import InputRefused
+from ..runs.names import did_you_mean
 from ..runs.settings import ExactFraction, Refuse, Section
-from ..runs.spelling import did_you_mean
 from .level_split import (
     DENOMINATOR,
     NORMAL_95,

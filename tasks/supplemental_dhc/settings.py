@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import Any, ClassVar, Self
 
-from pydantic import PositiveInt
+from pydantic import Field, PositiveInt
 
 from ..runs.names import FileName
 from ..runs.settings import (
@@ -42,8 +42,12 @@ class SupplementalTables(InputSettings):
 class LevelSettings(Section):
     """The areas that are tabulated."""
 
-    levels: tuple[FileName, ...] = ("US", "State")
-    """US, State, County, Tract, Block_Group, Block, or any column of the geography table."""
+    levels: tuple[FileName, ...] = Field(
+        default=("US", "State"),
+        title="Levels",
+        description="Areas that are tabulated: US, State, County, Tract, Block_Group, Block, or "
+        "any column of the geography table.",
+    )
 
 
 class MechanismSettings(Section):

@@ -1,8 +1,5 @@
-"""How the files of a table are written: separator, encoding, decimal mark, and what is a blank.
-
-What settings leave open, the files show: the separator by their header, UTF-8 and UTF-16 by their
-bytes, and a decimal comma goes with semicolons. Other encodings cannot be told from each other, so
-that settings name them.
+"""How files of a table are written, and their columns with what that says of blanks and numbers
+applied; points in the cells of a square grid of the European codes (ETRS89-LAEA).
 """
 
 from __future__ import annotations
@@ -11,9 +8,57 @@ import codecs
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from unicodedata import normalize
 
-from .cells import GridCells
-from .columns import without_point
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from .columns import canonical_text, without_point
+from .layouts import Field
+
+_WHOLE_METRES = r"^\s*(?P<whole>[0-9]{1,9})(?:[.,][0-9]*)?\s*$"
+
+
+@dataclass(frozen=True)
+class GridCells:
+    """A column of cell codes made from two columns of coordinates, in metres.
+
+    x, y : columns of easting and northing.
+    size : length of a cell's side.
+    crs : number of the coordinate system, which is part of a code.
+    """
+
+    x: str
+    y: str
+    size: int
+    crs: int = 3035
+
+    def codes(self, batch: Mapping[str, pa.Array]) -> pa.Array:
+        """The cell of every row; null where a coordinate is blank, negative or no number.
+
+        A cell has the code of its south-west corner; its west and south sides belong to it.
+
+        >>> point = {"E": pa.array(["4337999.9"]), "N": pa.array([2689000])}
+        >>> GridCells("E", "N", 1000).codes(point).to_pylist()
+        ['CRS3035RES1000mN2689000E4337000']
+        """
+        north, east = (self._corners(batch[name]) for name in (self.y, self.x))
+        start = pa.scalar(f"CRS{self.crs}RES{self.size}mN")
+        return pc.binary_join_element_wise(start, north, "E", east, "")
+
+    def _corners(self, coordinates: pa.Array) -> pa.Array:
+        """The smaller coordinate of each row's cell, as text."""
+        if pa.types.is_dictionary(coordinates.type):
+            coordinates = coordinates.dictionary_decode()
+        if pa.types.is_floating(coordinates.type):
+            is_whole = pc.and_(pc.greater_equal(coordinates, 0.0), pc.less(coordinates, 1e9))
+            floor = pc.floor(pc.if_else(is_whole, coordinates, None))
+            coordinates = floor.cast(pa.int64())
+        found = pc.extract_regex(coordinates.cast(pa.string()), _WHOLE_METRES)
+        whole = pc.struct_field(found, "whole").cast(pa.int64())
+        corner = pc.multiply(pc.divide(whole, self.size), self.size)
+        return corner.cast(pa.string())
+
 
 SEPARATORS = {"|": "pipes", ",": "commas", "\t": "tabs", ";": "semicolons"}
 """What may stand between the fields of a row, and its name in messages."""
@@ -101,3 +146,63 @@ def checked_encoding(name: str) -> str:
             "'windows-1250' or 'shift-jis'"
         )
     return name
+
+
+def cleaned(
+    text_format: TextFormat, batch: Mapping[str, pa.Array], separator: str | None = None
+) -> dict[str, pa.Array]:
+    """Columns with blanks for what is missing, points for decimal commas, and texts in Unicode's
+    normal form C, so that letters agree however they were composed; `separator` is what stands
+    between the fields of a row, if anything does.
+    """
+    decimal = text_format.decimal_beside(separator)
+    return {name: _cleaned(text_format, name, array, decimal) for name, array in batch.items()}
+
+
+def _cleaned(text_format: TextFormat, name: str, array: pa.Array, decimal: str) -> pa.Array:
+    is_number = decimal == "," and name in text_format.numbers
+    digits = text_format.digits.get(name, 0)
+    if pa.types.is_dictionary(array.type):
+        return _cleaned_codes(text_format, array, is_number, digits)
+    is_text = pa.types.is_string(array.type) or pa.types.is_large_string(array.type)
+    if is_number or digits or (text_format.is_missing is not None and not is_text):
+        coded = array.dictionary_encode()
+        return _cleaned_codes(text_format, coded, is_number, digits).dictionary_decode()
+    if not is_text:
+        return array
+    if not _is_plain(array):
+        array = pc.utf8_normalize(array, form="NFC")
+    if not text_format.missing:
+        return array
+    missing = pa.array(sorted(text_format.missing), array.type)
+    is_missing = pc.is_in(pc.utf8_trim_whitespace(array), value_set=missing)
+    return pc.if_else(is_missing, None, array)
+
+
+def _cleaned_codes(
+    text_format: TextFormat, array: pa.DictionaryArray, is_number: bool, digits: int
+) -> pa.DictionaryArray:
+    """A column of codes, each distinct one of which is looked at once."""
+    has_changes = text_format.is_missing is not None or is_number or digits
+    if not has_changes and _is_plain(array.dictionary):
+        return array
+    values = [
+        text_format.value(canonical_text(value, Field("", "text")), is_number, digits)
+        for value in array.dictionary.to_pylist()
+    ]
+    return _recoded(array, values)
+
+
+def _is_plain(values: pa.Array) -> bool:
+    """Whether values are no texts, or in letters that have one form alone."""
+    is_text = pa.types.is_string(values.type) or pa.types.is_large_string(values.type)
+    return not is_text or pc.all(pc.string_is_ascii(values)).as_py() in (True, None)
+
+
+def _recoded(array: pa.DictionaryArray, values: list[str | None]) -> pa.DictionaryArray:
+    """A column with other texts for its distinct values; null where there is none."""
+    texts = [normalize("NFC", value) for value in values if value is not None]
+    position = {text: at for at, text in enumerate(dict.fromkeys(texts))}
+    number_of = [None if v is None else position[normalize("NFC", v)] for v in values]
+    indices = pa.array(number_of, pa.int32()).take(array.indices)
+    return pa.DictionaryArray.from_arrays(indices, pa.array(list(position), pa.string()))

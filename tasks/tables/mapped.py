@@ -3,6 +3,8 @@
 The system may drop the pages of a mapped array and read them again, so that an input of any size
 passes through bounded memory. The files have no name, are readable by nobody else, and go away with
 the arrays, however the process ends.
+
+Items cut into runs that are worked on together.
 """
 
 from __future__ import annotations
@@ -13,6 +15,24 @@ from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import DTypeLike
+
+
+def cut_at(sizes: np.ndarray, limit: int) -> list[tuple[int, int]]:
+    """Consecutive runs of items whose sizes add to at most `limit`, or of one larger item.
+
+    >>> cut_at(np.array([2, 3, 9, 1]), 5)
+    [(0, 2), (2, 3), (3, 4)]
+    """
+    ends = np.cumsum(sizes)
+    cuts = []
+    start = 0
+    while start < ends.size:
+        before = ends[start - 1] if start else 0
+        stop = max(start + 1, int(np.searchsorted(ends, before + limit, side="right")))
+        cuts.append((start, stop))
+        start = stop
+    return cuts
+
 
 MOST_BYTES = 1 << 27
 """Bytes of an array that is kept in memory."""

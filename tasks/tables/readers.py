@@ -6,6 +6,8 @@ not fit into memory; `tasks.tables.columns` brings them to one form. Fixed-width
 as byte matrices, never line by line.
 
 Anything wrong with a file raises `UnreadableInput`, whose text holds no byte of the file.
+
+Files of public areas: their rows (level, area, parent).
 """
 
 from __future__ import annotations
@@ -18,18 +20,18 @@ from typing import NoReturn
 from unicodedata import normalize
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from ..runs.stores import is_url
-from .cleaned import cleaned
+from .columns import CodedColumn
 from .findings import UnreadableInput
-from .folders import ByteStream
-from .formats import SEPARATORS
-from .layouts import TableLayout
-from .sources import PARQUET_MAGIC, InputFile, TextStream, gunzipped, open_binary
+from .formats import SEPARATORS, cleaned
+from .layouts import Field, Kind, TableLayout
+from .sources import PARQUET_MAGIC, ByteStream, InputFile, TextStream, gunzipped, open_binary
 
 Batch = Mapping[str, pa.Array]
 """Columns of some consecutive rows, by name."""
@@ -517,3 +519,32 @@ def read_under_names(
                 yield {names[name]: array for name, array in batch.items()}
         except UnreadableInput:
             raise error from None
+
+
+_OTHER_NAME = {"area": "region", "region": "area"}
+
+
+def areas_file(table: str, path: str, name: str) -> InputFile:
+    """The input file of areas under a key of the settings."""
+    kinds: dict[str, Kind] = dict.fromkeys(("level", "area", "region", "parent"), "text")
+    return InputFile(table, path, name, TableLayout.expected(table, kinds))
+
+
+def read_area_rows(file: InputFile, area: str) -> pd.DataFrame:
+    """The columns level, `area` and parent as texts without surrounding blanks, "" where blank.
+
+    `area` is "area" or "region", and the column may have either name. Raises UnreadableInput.
+    """
+    columns = ("level", area, "parent")
+    batches = [
+        {
+            name: CodedColumn.from_arrow(batch[name], Field(name, "text")).lookup(_text, object)
+            for name in columns
+        }
+        for batch in read_under_names(file, columns, {area: _OTHER_NAME[area]})
+    ]
+    return pd.concat(map(pd.DataFrame, batches), ignore_index=True)
+
+
+def _text(value: str | None) -> str:
+    return value or ""

@@ -15,13 +15,17 @@ from ..products.product import Caution, noted
 from ..runs.directory import RunDirectory
 from ..runs.errors import InputRefused
 from .estimation.full_information import measured_algebra
-from .estimation.largest_solve import largest_solve, refuse_large_solves, size_in_words
-from .estimation.refusals import refuse_settings
+from .estimation.largest_solve import (
+    largest_solve,
+    refuse_large_solves,
+    refuse_settings,
+    size_in_words,
+)
 from .ingest.earlier import held_answers
 from .ingest.ingest import refuse_large_deltas
 from .intervals.sizes import PosteriorSize, whether_intervals, why_no_margins
 from .measurement.charge import deciding_files, plan_of_run, universe_plan_of
-from .measurement.constrain import checked_spines, spending_on_exact_answers
+from .measurement.public_answers import checked_spines, spending_on_exact_answers
 from .published.read import check_measurements, refuse_missing_folder
 from .release.margins import has_margins
 from .settings import TopdownSettings

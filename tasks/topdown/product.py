@@ -18,8 +18,7 @@ from ..runs.errors import InputRefused, refused
 from .checks.accuracy.report import errors_of_totals
 from .checks.accuracy.run import write_comparison
 from .checks.pieces import outcomes_of_pieces
-from .estimation.largest_solve import largest_solve, size_in_words
-from .estimation.refusals import refuse_settings
+from .estimation.largest_solve import largest_solve, refuse_settings, size_in_words
 from .fits import fits, fits_measurements, plan_of_estimate, plan_within_memory, refuse_estimate
 from .ingest.ingest import check_with_notes
 from .measurement.charge import measurement_files
@@ -28,8 +27,7 @@ from .release.certificate import facts_of, facts_of_run
 from .settings import TopdownSettings
 from .shown import document, rewritten, shown, summary, summary_of_estimate
 from .spine.redundant import redundant_spending_of_run
-from .workload.costs import costs, guarantee_of
-from .workload.margins import total_for_margin
+from .workload.costs import costs, guarantee_of, total_for_margin
 from .workload.privacy_curve import curves_of_run, scope_of_figures
 from .workload.protected_tables import protected_tables
 

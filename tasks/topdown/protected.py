@@ -10,8 +10,8 @@ from tempfile import TemporaryDirectory
 import numpy as np
 from scipy import sparse
 
+from ..census.areas import entities
 from ..census.declarations import TableDeclaration
-from ..census.entities import entities
 from ..census.histograms import write_histogram
 from ..census.invariants import read_geography
 from ..census.people import People, read_people

@@ -7,15 +7,17 @@ from graphlib import TopologicalSorter
 from typing import Any, Self
 
 from ...geography.rules import GEOLEVELS
-from ..census.contradictions import refuse_contradictions
-from ..census.exact_answers import refuse_protected_answers, refuse_unknown_facts
+from ..census.exact_answers import (
+    refuse_contradictions,
+    refuse_protected_answers,
+    refuse_unknown_facts,
+)
 from ..census.queries import marginal_query, queries_are_nested
 from ..census.schema import Schema
 from ..census.sensitivity import Norms
 from ..noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
-from ..runs.names import spelt_as
+from ..runs.names import did_you_mean, spelt_as
 from ..runs.settings import Refuse, refuse_delta, refuse_loss, refuse_shares, refusing, table_of
-from ..runs.spelling import did_you_mean
 from ..runs.stores import is_url
 from .workload.exact_loss import exact_rho, kept_rho
 from .workload.idle import refuse_idle_settings

@@ -58,14 +58,23 @@ def _shares(value: Any) -> str | tuple[Fraction, ...]:
 class TripsInput(InputSettings):
     """A table of origins and destinations, or any table as a tree of its columns."""
 
-    trips: FilePath | None = None
-    origin: str | None = None
-    destination: str | None = None
-    count: str | None = None
-    """Column of counts; without it every row is one trip."""
+    trips: FilePath | None = Field(
+        default=None, title="Trips", description="One row per pair of finest areas."
+    )
+    origin: str | None = Field(default=None, title="Origin", description="Column of origins.")
+    destination: str | None = Field(
+        default=None, title="Destination", description="Column of destinations."
+    )
+    count: str | None = Field(
+        default=None,
+        title="Count",
+        description="Column of counts; without it every row is one trip.",
+    )
     person: str | None = None
     """Column of persons, by which privacy.trips_per_person is checked or enforced."""
-    areas: FilePath | None = None
+    areas: FilePath | None = Field(
+        default=None, title="Areas", description="Table with level, area, parent."
+    )
     destination_areas: FilePath | None = None
     table: FilePath | None = None
     levels: tuple[str, ...] = ()
@@ -83,12 +92,20 @@ class TripsInput(InputSettings):
 class TripsPrivacy(PrivacySettings):
     """How much is spent on whom: rho, or epsilon and delta."""
 
-    epsilon: ExactFraction | None = None
-    delta: ExactFraction | None = None
+    epsilon: ExactFraction | None = Field(
+        default=None, title="epsilon", description="Budget, together with delta."
+    )
+    delta: ExactFraction | None = Field(
+        default=None, title="delta", description="Below one over the number of persons."
+    )
     conversion: Literal["simple", "tight"] = "simple"
     """How epsilon and delta become rho: Bun and Steinke's bound, or the smaller noise of Canonne,
     Kamath and Steinke's."""
-    rho: ExactFraction | None = None
+    rho: ExactFraction | None = Field(
+        default=None,
+        title="rho",
+        description="Budget of zero-concentrated privacy instead.",
+    )
     neighbors: Neighbors = "bounded"
     trips_per_person: int = Field(default=1, ge=1, le=1_000_000)
     distinct_trips: bool = False
@@ -117,7 +134,11 @@ class TripsMechanism(Section):
         "inftda_full_information",
         "gaussian_leaves",
         "stability_histogram",
-    ] = "inftda"
+    ] = Field(
+        default="inftda",
+        title="Mechanism",
+        description="How trips are measured and estimated.",
+    )
     tree: Literal["destination", "origin"] = "destination"
     remove_small_values: Literal["first", "last"] = "first"
     shares: Annotated[str | tuple[Fraction, ...], BeforeValidator(_shares)] = "uniform"

@@ -58,9 +58,12 @@ class Criterion(Section):
     level: str = "county"
     size_class: str = "all"
     statistic: str = "mean_absolute_error"
-    at_most: float | None = None
-    """For error: the largest value of the statistic that will do; None compares variants at their
-    own budgets, and the best is found."""
+    at_most: float | None = Field(
+        default=None,
+        title="Largest error",
+        description="The largest error of the criterion that will do.",
+    )
+    """For error; None compares variants at their own budgets, and the best is found."""
 
     @model_validator(mode="after")
     def _has_what_its_kind_needs(self) -> Self:
@@ -86,7 +89,12 @@ class Search(Section):
     inverse_size_squared; left out, own."""
     rounds: int = Field(default=2, ge=1)
     """For queries: how often every query's share is tried larger and smaller."""
-    replicates: int = Field(default=3, ge=1)
+    replicates: int = Field(
+        default=3,
+        ge=1,
+        title="Replicates",
+        description="Runs per trial, with noise of their own.",
+    )
     lowest: ExactFraction = Fraction(1, 100)
     highest: ExactFraction = Fraction(100)
     step: ExactFraction = Fraction(5, 4)

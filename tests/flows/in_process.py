@@ -32,7 +32,7 @@ ServerForRuns = Callable[[], AbstractContextManager[servers.Server]]
 JUDGED_IN = (
     "spineflow.tasks.census.evidence",
     "spineflow.tasks.detailed_groups.ingest.inputs",
-    "spineflow.tasks.tables.tally",
+    "spineflow.tasks.tables.findings",
 )
 """Modules that ask Great Expectations for a second opinion on an input."""
 

@@ -31,9 +31,7 @@ def settings(tmp_path: Path) -> Path:
 
 
 def test_help_names_the_commands_and_exit_codes(capsys) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(["--help"])
-    assert ended.value.code == 0
+    assert main(["--help"]) == 0
     shown = capsys.readouterr().out
     for word in ("demo", "run", "resume", "check", "budget", "exit codes"):
         assert word in shown
@@ -241,7 +239,7 @@ def test_a_shell_completes_commands(tmp_path: Path, capsys, typed: str, complete
     (tmp_path / "script").write_text(capsys.readouterr().out)
     words = typed.split()
     bash = (
-        f"source ./script; COMP_WORDS=({typed}); COMP_CWORD={len(words) - 1}; _shtab_spineflow; "
+        f"source ./script; COMP_WORDS=({typed}); COMP_CWORD={len(words) - 1}; _spineflow; "
         'echo "${COMPREPLY[@]}"'
     )
     done = subprocess.run(["bash", "-c", bash], cwd=tmp_path, capture_output=True, text=True)
@@ -253,15 +251,13 @@ def test_a_shell_completes_commands(tmp_path: Path, capsys, typed: str, complete
     [
         ("tune", "it is a flow, which 'spineflow run tune' runs"),
         ("group_sizes", "'spineflow run group_sizes' runs"),
-        ("ledgr", "(did you mean 'ledger'?)"),
-        ("nothing-like-it", "see 'spineflow --help'"),
+        ("ledgr", 'Did you mean "ledger"?'),
+        ("nothing-like-it", "See 'spineflow --help'."),
     ],
 )
 def test_a_command_that_is_none_is_refused_with_what_was_meant(
     command: str, words: str, capsys
 ) -> None:
-    with pytest.raises(SystemExit, match="2"):
-        main([command, "settings.toml"])
+    assert main([command, "settings.toml"]) == 2
     error = capsys.readouterr().err
-    assert f"There is no command {command!r}; " in error
-    assert words in error and error.count("\n") == 1
+    assert command in error and words in error and error.count("\n") == 1

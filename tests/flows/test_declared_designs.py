@@ -13,7 +13,7 @@ from spineflow.flows.cli import main
 from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.settings_files import load_settings
-from spineflow.tasks.topdown.ingest import generate_country as generated
+from spineflow.tasks.topdown.ingest import generate as generated
 from spineflow.tasks.topdown.product import TOPDOWN
 from spineflow.tasks.topdown.settings import TopdownSettings
 

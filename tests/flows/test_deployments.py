@@ -511,4 +511,4 @@ def test_deploying_needs_a_server(capsys) -> None:
     assert "prefect server start" in capsys.readouterr().err
     with temporary_settings({PREFECT_API_URL: "http://127.0.0.1:9/api"}):
         assert main(["deploy", "topdwn"]) == 2
-    assert "no flow 'topdwn' (did you mean 'topdown'?)" in capsys.readouterr().err
+    assert 'Did you mean "topdown"?' in capsys.readouterr().err

@@ -10,8 +10,7 @@ import httpx
 import pytest
 from prefect.settings import PREFECT_API_URL, PREFECT_HOME, temporary_settings
 from spineflow.flows.endings import Interrupted, explained
-from spineflow.tasks.runs.confinement import StorageFailed
-from spineflow.tasks.runs.errors import SpineflowError
+from spineflow.tasks.runs.errors import SpineflowError, StorageFailed
 from spineflow.tasks.runs.settings import RunnerSettings
 
 SECRET = "secret"

@@ -46,7 +46,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     ("share", "is_told"), [("1", True), ("9/10", True), ("899/1000", False), ("1/2", False)]
 )
 def test_a_dataset_near_its_cap_is_told_of(done: Path, sent, share: str, is_told: bool) -> None:
-    run, _, settings = existing_run(str(done / "run"))
+    run, _, settings = existing_run(done / "run")
     ledger = open_ledger(done / "ledger.db")
     spent = spent_and_caps(ledger, settings.privacy.dataset)[0].parameter
     set_caps(ledger, settings.privacy.dataset, Caps(spent / Fraction(share)))
@@ -59,7 +59,7 @@ def test_a_dataset_near_its_cap_is_told_of(done: Path, sent, share: str, is_told
 
 
 def test_releases_and_failed_checks_are_told_of(done: Path, sent) -> None:
-    run, _, settings = existing_run(str(done / "run"))
+    run, _, settings = existing_run(done / "run")
     events.tell_published(run, settings)
     events.tell_failed_check(run, settings, CheckFailed("a check failed"))
     assert [event["event"] for event in sent] == [
@@ -76,7 +76,7 @@ def test_releases_and_failed_checks_are_told_of(done: Path, sent) -> None:
 def test_a_flow_tells_how_its_run_ended(
     done: Path, sent, monkeypatch: pytest.MonkeyPatch, is_sound: bool
 ) -> None:
-    run, _, settings = existing_run(str(done / "run"))
+    run, _, settings = existing_run(done / "run")
 
     @contextmanager
     def held(*_: object) -> Iterator[object]:
@@ -100,5 +100,5 @@ def test_a_flow_tells_how_its_run_ended(
 def test_a_server_of_the_command_alone_is_told_nothing(done: Path, monkeypatch) -> None:
     monkeypatch.setattr(events, "is_embedded", lambda: True)
     monkeypatch.setattr(events, "emit_event", lambda **event: pytest.fail("sent"))
-    run, _, settings = existing_run(str(done / "run"))
+    run, _, settings = existing_run(done / "run")
     events.tell_published(run, settings)

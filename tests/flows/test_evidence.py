@@ -13,7 +13,7 @@ from spineflow.flows.demo import GENERATED, write_demo
 from spineflow.flows.running import call_stages, prepare
 from spineflow.tasks.products.registry import product
 from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.topdown.ingest.generate_country import generate_country
+from spineflow.tasks.topdown.ingest.generate import generate_country
 
 from tests.flows.in_process import judged_once
 

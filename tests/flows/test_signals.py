@@ -24,24 +24,24 @@ import sys, time
 from concurrent.futures import ThreadPoolExecutor
 from spineflow.flows import cli
 
-def in_a_thread(options):
+def in_a_thread():
     with ThreadPoolExecutor() as pool:
         solved = pool.submit(time.sleep, 1)
         print("begun", flush=True)
         solved.result()
 
-def in_the_main_thread(options):
+def in_the_main_thread():
     print("begun", flush=True)
     time.sleep(60)
 
-def for_long(options):
+def for_long():
     with ThreadPoolExecutor() as pool:
         solved = pool.submit(time.sleep, 60)
         print("begun", flush=True)
         solved.result()
 
-cli.COMMANDS["compile"] = globals()[sys.argv[1]]
-sys.exit(cli.main(["compile"]))
+cli.app.command(globals()[sys.argv[1]], name="busy")
+sys.exit(cli.main(["busy"]))
 """
 """A command that is in the middle of a piece of work."""
 
@@ -92,7 +92,7 @@ def solve(folder, number):
     Path(folder, str(number)).touch()
     time.sleep(3)
 
-def in_workers(options):
+def in_workers():
     @flow(task_runner=task_runner(RunnerSettings(runner=sys.argv[1], workers=2)))
     def solve_all():
         solved = [solve.submit(sys.argv[2], number) for number in range(2)]
@@ -100,8 +100,8 @@ def in_workers(options):
     solve_all()
 
 if __name__ == "__main__":
-    cli.COMMANDS["compile"] = in_workers
-    sys.exit(cli.main(["compile"]))
+    cli.app.command(in_workers, name="busy")
+    sys.exit(cli.main(["busy"]))
 """
 """A command whose solves are in threads or processes of their own."""
 

@@ -36,7 +36,7 @@ from spineflow.tasks.runs.errors import SpineflowError
 from spineflow.tasks.runs.handles import Made, made
 from spineflow.tasks.runs.settings import ProductSettings, RunnerSettings
 from spineflow.tasks.runs.steps import step
-from spineflow.tasks.tables.outcomes import RULES_FILE
+from spineflow.tasks.tables.findings import RULES_FILE
 
 from tests.flows.in_process import Shown, run_flow_here, tasks_in_threads
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from spineflow.geography.categories import Category
-from spineflow.geography.off_spine import distances, listed_entries, off_spine_distances
+from spineflow.geography.optimize import distances, listed_entries, off_spine_distances
 
 
 def category_of(entity: np.ndarray, n_entities: int) -> Category:

@@ -5,8 +5,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from spineflow.geography.levels import child_offsets
-from spineflow.geography.off_spine import blocks_in_several_entities, fold
-from spineflow.geography.optimize import cut_groups, greedy_groups, group_limit
+from spineflow.geography.optimize import (
+    blocks_in_several_entities,
+    cut_groups,
+    fold,
+    greedy_groups,
+    group_limit,
+)
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from spineflow.geography.categories import off_spine_categories
-from spineflow.geography.off_spine import off_spine_distances
+from spineflow.geography.optimize import off_spine_distances
 from spineflow.geography.rules import AianRange, SpineRules
 from spineflow.geography.spine import build_spine
 from spineflow.geography.summary import summarise_spines

@@ -7,8 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from spineflow.geography.categories import combine, off_spine_categories
-from spineflow.geography.errors import GeographyRefused
-from spineflow.geography.levels import shares_add_to_one
+from spineflow.geography.levels import GeographyRefused, shares_add_to_one
 from spineflow.geography.rules import AianRange, SpineRules, select_aian_areas
 from spineflow.geography.spine import build_spine
 

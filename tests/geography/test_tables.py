@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from spineflow.geography.errors import GeographyRefused
+from spineflow.geography.levels import GeographyRefused
 from spineflow.geography.spine import build_spine
 from spineflow.geography.tables import spine_from_tables, spine_to_tables
 

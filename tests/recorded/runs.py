@@ -24,8 +24,11 @@ from spineflow.tasks.detailed_groups.workload.parameters import read_specificati
 from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
 from spineflow.tasks.group_sizes.workload import mechanisms as of_groups
 from spineflow.tasks.products.registry import product
-from spineflow.tasks.topdown.ingest.generate import FEWEST_PERSONS, generate_county
-from spineflow.tasks.topdown.ingest.generate_country import generate_country
+from spineflow.tasks.topdown.ingest.generate import (
+    FEWEST_PERSONS,
+    generate_country,
+    generate_county,
+)
 from spineflow.tasks.topdown.ingest.generate_households import rehouse
 from spineflow.tasks.trips.ingest.generate import CountrySize
 from spineflow.tasks.trips.ingest.generate import generate_country as generate_trips

@@ -14,10 +14,10 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from ....validation.detailed_groups.input_rules import HOUSEHOLD_TENURE
+from ...census.counting import in_areas
 from ...census.evidence import EvidenceTally
 from ...census.joins import read_coded
 from ...census.members import completed_files, completed_units, household_columns
-from ...census.raw_columns import in_areas
 from ...census.tables import UNIT_KEY
 from ...ledger.recognition import RecordColumn
 from ...tables.findings import Finding

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from ...census.cef_2020 import IDENTITY_COLUMNS
-from ...census.identity import block_levels
+from ...census.histograms import block_levels
 from ...census.invariants import read_geography, write_invariants
 from ...ledger.digests import InputDigest, input_digest
 from ...ledger.identity import store_identity, whole_digests
@@ -18,8 +18,7 @@ from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused
 from ...runs.files import while_unchanged
 from ...runs.stamps import write_frame
-from ...tables.findings import InputCheck
-from ...tables.outcomes import accepted_input
+from ...tables.findings import InputCheck, accepted_input
 from ..paths import (
     Shard,
     counts_file,

@@ -14,8 +14,8 @@ from ....validation.detailed_groups.input_rules import code_rules, household_rul
 from ....validation.expectations import readable, run_suites
 from ....validation.outcome import Outcome
 from ....validation.rules import Rule
+from ...census.counting import RawColumns
 from ...census.evidence import EvidenceTally
-from ...census.raw_columns import RawColumns
 from ...census.tables import recognised_columns
 from ...ledger.recognition import RecordColumn
 from ...tables.findings import Finding, InputCheck, UnreadableInput

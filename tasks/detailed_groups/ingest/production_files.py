@@ -19,9 +19,9 @@ from ....validation.detailed_groups.input_rules import (
     RACE_COLUMNS,
 )
 from ....validation.rules import Value
+from ...census.counting import RawColumns
 from ...census.evidence import EvidenceTally
 from ...census.joins import coded
-from ...census.raw_columns import RawColumns
 from ...tables.columns import CodedColumn
 from ...tables.layouts import Field, TableLayout
 from ...tables.readers import Selection, read_batches

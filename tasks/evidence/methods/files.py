@@ -13,7 +13,7 @@ import numpy as np
 from ...census.people import People
 from ...runs.directory import RunDirectory
 from ...runs.files import replacing, write_text
-from ...runs.metering import stopwatch
+from ...runs.handles import stopwatch
 from ..ingest.population import population_of
 from ..paths import Draw, dataset_folder, figures_file, tables_file
 from ..settings import Comparison, DifferentialPrivacy, EvidenceSettings

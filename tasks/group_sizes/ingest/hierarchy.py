@@ -14,12 +14,12 @@ import pyarrow as pa
 
 from ....geography.areas import AreaLevel
 from ....validation.group_sizes.input_rules import RULES
-from ...census.levels import NATION, codes_of_level
+from ...census.invariants import NATION, codes_of_level
 from ...runs.errors import InputRefused
 from ...runs.names import is_file_name
 from ...runs.stamps import write_parquet
-from ...tables.area_files import areas_file, read_area_rows
-from ...tables.tally import RuleTally
+from ...tables.findings import RuleTally
+from ...tables.readers import areas_file, read_area_rows
 from ..workload.regions import RegionHierarchy
 
 COLUMNS = ("level", "region", "parent")

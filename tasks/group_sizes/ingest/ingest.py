@@ -6,7 +6,7 @@ from ...census.histograms import write_histogram
 from ...ledger.identity import store_identity
 from ...runs.directory import RunDirectory
 from ...runs.files import write_values
-from ...tables.outcomes import accepted_input
+from ...tables.findings import accepted_input
 from ..paths import UNIVERSE, plan_file, regions_file
 from ..settings import GroupSizesSettings
 from .files import write_exact_groups

@@ -14,18 +14,17 @@ from ....validation.expectations import readable
 from ....validation.group_sizes.input_rules import RULES, census_rule
 from ....validation.outcome import Outcome
 from ...census.cef_2020 import UNITS
+from ...census.counting import RawColumns
 from ...census.evidence import EvidenceTally
 from ...census.histograms import block_histogram
 from ...census.inputs import IngestResult, check_inputs
-from ...census.raw_columns import RawColumns
 from ...census.tables import load_geography
 from ...ledger.digests import InputDigest, PeopleDigests, input_digest
 from ...ledger.recognition import RecordColumn, people_digests
 from ...products.budget import Cost
 from ...runs.errors import InputRefused
-from ...tables.findings import InputCheck, UnreadableInput, refusal, unreadable_refused
+from ...tables.findings import InputCheck, RuleTally, UnreadableInput, refusal, unreadable_refused
 from ...tables.sources import input_files
-from ...tables.tally import RuleTally
 from ..paths import UNIVERSE
 from ..settings import GroupSizesSettings
 from ..workload.costs import cost_of

@@ -11,13 +11,13 @@ import pyarrow.compute as pc
 from scipy import sparse
 
 from ....validation.group_sizes.input_rules import RULES, record_rules, size_rules
+from ...census.counting import RawColumns
 from ...census.histograms import block_histogram
-from ...census.raw_columns import RawColumns
 from ...tables.columns import CodedColumn, KeyIndex, trimmed_texts
+from ...tables.findings import RuleTally
 from ...tables.layouts import TableLayout
 from ...tables.readers import Batch, Selection, read_batches
 from ...tables.sources import InputFile
-from ...tables.tally import RuleTally
 
 SIZES_LAYOUT = TableLayout.expected("sizes", {"region": "key", "size": "number", "count": "number"})
 RECORDS_LAYOUT = TableLayout.expected(

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from ...census.levels import GEOCODE_DIGITS, codes_of_level
+from ...census.invariants import GEOCODE_DIGITS, codes_of_level
 from ...runs.stamps import write_parquet
 
 

@@ -13,19 +13,23 @@ from scipy import sparse
 from ....validation.outcome import Outcome
 from ....validation.supplemental_dhc.input_rules import TENURE_RULE
 from ...census.cef_2020 import UNITS
+from ...census.counting import in_areas
 from ...census.evidence import EvidenceTally
 from ...census.histograms import write_histogram
 from ...census.inputs import IngestResult, check_inputs, table_files
 from ...census.members import completed_files, completed_units, household_columns
-from ...census.raw_columns import in_areas
 from ...census.tables import UNIT_KEY, load_geography
 from ...ledger.identity import store_identity
 from ...products.budget import Cost
 from ...runs.directory import RunDirectory
-from ...tables.findings import InputCheck, UnreadableInput, unreadable_refused
-from ...tables.outcomes import accepted_input
+from ...tables.findings import (
+    InputCheck,
+    RuleTally,
+    UnreadableInput,
+    accepted_input,
+    unreadable_refused,
+)
 from ...tables.sources import input_files
-from ...tables.tally import RuleTally
 from ..paths import UNIVERSE, areas_file
 from ..settings import SupplementalDhcSettings
 from ..workload.costs import cost_of

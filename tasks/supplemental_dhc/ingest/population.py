@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from ...census.census import preset_census
 from ...census.households import HOUSEHOLDER, Members, unit_columns
 from ...runs.errors import InputRefused
-from ...tables.cef_layout import RACE_COLUMN
+from ...tables.layouts import RACE_COLUMN
 from .households import Households
 
 PERSONS_FILE, UNITS_FILE = "population_persons.parquet", "population_units.parquet"

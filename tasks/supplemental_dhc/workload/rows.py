@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ...runs.declared import read_declared
+from ...runs.files import read_declared
 
 LARGEST_AVERAGE = 10
 """Persons of a household, or of a family, on average at most."""

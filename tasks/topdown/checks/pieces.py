@@ -22,8 +22,8 @@ from ....validation.topdown.run_checks import (
     Findings,
     Piece,
 )
-from ...runs.declared import read_declared
 from ...runs.directory import RunDirectory
+from ...runs.files import read_declared
 from ..paths import geography_file, spine_folder
 from ..settings import TopdownSettings
 from .kept import keep, kept, state_of

@@ -29,10 +29,10 @@ from ...runs.errors import InputRefused
 from ...runs.settings import refuse_in
 from ..estimation.estimate import ShardInput
 from ..estimation.estimators import COMBINE, ESTIMATE, estimation_order, estimator_of
-from ..estimation.refusals import refuse_settings
+from ..estimation.largest_solve import refuse_settings
 from ..ingest.ingest import ingest_input
-from ..measurement.constrain import constrain_universe
 from ..measurement.measure import measure_once
+from ..measurement.public_answers import constrain_universe
 from ..paths import geography_file, held_file, invariants_file, state_totals_file
 from ..settings import TopdownSettings, universe_waves
 from ..spine.build import write_universe_spine

@@ -17,7 +17,7 @@ from ....geography.levels import Spine
 from ...census.invariants import inhabitable
 from ...census.queries import marginal_query
 from ...runs.errors import InputRefused
-from ...runs.spelling import did_you_mean
+from ...runs.names import did_you_mean
 from ..checks.accuracy.levels import EntityLevel, entity_levels, own_level
 from ..estimation.public_facts import known_totals, possible_types
 from ..measurement.public_answers import HOUSING_UNITS, frame_multiples, units_of_areas

@@ -26,7 +26,7 @@ from ..intervals.area_lists import KnownBlocks, NamedAreas, read_areas
 from ..settings import TopdownSettings
 from ..spine.build import PublicTables
 from ..workload.budget import Budget
-from ..workload.zeros import structural_zeros
+from ..workload.implied_types import structural_zeros
 from .allocation import ShareLimit, allocation_of
 from .facts import PublicFacts
 from .kinds import Asked, MeasuredSpine

@@ -17,9 +17,8 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from ...census.queries import marginal_query
-from ...runs.names import Label
+from ...runs.names import Label, did_you_mean
 from ...runs.settings import ExactFraction, FilePath, Refuse, Section, refusing, without_section
-from ...runs.spelling import did_you_mean
 from ..checks.replicate import possible_estimators, with_estimator
 from ..settings import TopdownSettings
 from ..workload.sections import ESTIMATORS, Estimator, Universe
@@ -72,8 +71,12 @@ class UniverseDesign(Section):
 class Comparison(Section):
     """How the designed split is compared with others, on data that may be disclosed."""
 
-    replicates: int = Field(default=20, ge=2)
-    """Releases of each kind, with noise of their own."""
+    replicates: int = Field(
+        default=20,
+        ge=2,
+        title="Replicates",
+        description="Releases of each split, with noise of their own.",
+    )
     estimators: tuple[Estimator, ...] = Field(default=(), max_length=len(ESTIMATORS))
     """How every kind of measurements is estimated; left out, by all that can hold what is declared.
     """

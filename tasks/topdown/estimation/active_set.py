@@ -43,8 +43,8 @@ from .elimination import (
     step_of_child,
     type_of_cell,
 )
+from .problem import SolveRecord
 from .quadratic import Constraints, Quadratic, inverse_of_child, slope_of, squared_distance
-from .solve_records import SolveRecord
 
 SOFTNESS = 1e-7
 """How far sums may miss for a unit's move of a multiplier, relative to their cells' compliance."""

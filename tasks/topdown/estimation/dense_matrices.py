@@ -3,12 +3,31 @@
 Kernels of this folder write loops where NumPy has an expression of elements or an assignment of
 slices: numba compiles each of those as functions of its own, again in every kernel that calls
 theirs, and the kernels take a minute to compile as it is. Copies, sorting and medians are NumPy's.
+
+Which passes have too many cells for matrices of cells by cells, and how large others get.
 """
 
 from __future__ import annotations
 
 import numpy as np
 from numba import njit
+
+BLOCK_ENTRIES = 5 * 10**7
+"""Most entries of the children's blocks (0.4 GB); with more the diagonal has to do."""
+
+MANY, MANY_UNTOLD = 2500, 300
+"""Cells above which a pass is wide: in any case, and where no query tells all of them apart."""
+
+
+def is_wide(cells: int, n_rows: int) -> bool:
+    """Whether a pass has too many cells for matrices of cells by cells, or so many, of which a
+    query has `n_rows` rows at most, that these would be singular.
+
+    >>> is_wide(2016, n_rows=2016), is_wide(2016, n_rows=252)
+    (False, True)
+    """
+    return cells > MANY or (cells > MANY_UNTOLD and n_rows < cells)
+
 
 SMALL = 32
 """Matrices up to this size are inverted by a loop, larger ones in halves."""

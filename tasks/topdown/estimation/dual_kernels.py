@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit, objmode
 
-from .wide import BLOCK_ENTRIES
+from .dense_matrices import BLOCK_ENTRIES
 
 DENSE = 4
 """One in how many cells moves where a product goes through all, several at a time."""

@@ -55,7 +55,7 @@ from .dual_kernels import (
     pairwise_sum,
     spread,
 )
-from .solve_records import SolveRecord
+from .problem import SolveRecord
 
 LARGEST_GAMMA, FIRST_GAMMA, LEAST_GAMMA = 1.0, 0.1, 1e-3
 """Of the rounds, relative to the precision of a row: it falls after rounds that were easy, and

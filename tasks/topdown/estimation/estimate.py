@@ -26,14 +26,12 @@ from ..measurement.demand import demanded_rows
 from ..measurement.public_answers import held_invariants, read_implied_types, shard_units
 from ..paths import constraints_file, demanded_file, solves_file
 from ..settings import TopdownSettings
-from ..spine.families import Family, families_of_shard
-from ..spine.shards import Shard, shards_of
+from ..spine.shards import Family, Shard, families_of_shard, shards_of
 from ..workload.budget import Budget
 from .exact_weights import ExactWeights
 from .parent import Passes, estimate_children
-from .problem import Measurements, QueryMeasurement, SiblingProblem
+from .problem import Measurements, QueryMeasurement, SiblingProblem, SolveRecord
 from .shard_constraints import ExactTypes, ShardConstraints
-from .solve_records import SolveRecord
 
 Answers = TypeVar("Answers")
 

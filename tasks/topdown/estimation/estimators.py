@@ -1,15 +1,66 @@
-"""The estimators under one interface: from published measurements to estimates, shard by shard."""
+"""The estimators under one interface: from published measurements to estimates, shard by shard.
+
+Block by block, the baseline: every block estimated on its own, everything above a sum.
+
+The blocks alone are measured, with the whole budget. A block has no parent whose records it must
+share with others, so its estimate uses only its own noisy answers, the structural zeros
+and the bounds on its group-quarters types; state totals are not held. Because counts cannot be
+negative, noise on the many cells that are empty in a block adds records, and summing blocks sums
+these up: this is what the TopDown Algorithm was made to avoid.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+from scipy import sparse
+
+from ...answers.estimates import read_estimates
+from ...census.queries import incidence
 from ..settings import TopdownSettings
+from ..spine.shards import Family, Shard
+from ..workload.implied_types import possible_cells
 from ..workload.sections import Estimator as EstimatorName
-from . import block_by_block, full_information
+from . import full_information
 from .estimate import ShardInput
-from .solve_records import SolveRecord
+from .problem import SolveRecord
+
+
+def estimate_blocks(given: ShardInput) -> tuple[SolveRecord, ...]:
+    """Estimate the blocks of a shard one by one, or sum up the children of its geounits, and
+    write the estimates; returns the records of the solves.
+    """
+    below = given.shards_below()
+    if not below:
+        return given.estimate(_blocks(given))
+    given.write(_sums_of_children(given, below), ())
+    return ()
+
+
+def _blocks(given: ShardInput) -> Iterator[Family]:
+    """Every block of the shard as a family of its own, without a parent's counts."""
+    possible = possible_cells(given.settings, given.universe)
+    for i, geocode in enumerate(given.geocode):
+        type_is_possible = given.constraints.upper[i] > 0
+        support = possible[type_is_possible[given.constraints.type_of_cell[possible]]]
+        yield Family(geocode, i, i + 1, support, None)
+
+
+def _sums_of_children(given: ShardInput, below: list[Shard]) -> sparse.csr_array:
+    """Histograms `(n, n_cells)` of the shard's geounits."""
+    n = len(given.geocode)
+    total = sparse.csr_array((n, given.schema.n_cells), dtype=np.int64)
+    for shard in below:
+        level = given.spine.geolevel(shard.geolevel)
+        part = slice(shard.start, shard.stop)
+        path = given.run.estimates(given.universe, shard.geolevel, shard.name)
+        children = read_estimates([path], level.geocode[part], given.schema.n_cells)
+        parent = level.parent[part] - given.shard.start
+        total = total + incidence(np.where(parent < n, parent, -1), n) @ children
+    return sparse.csr_array(total)
+
 
 COMBINE, ESTIMATE = "combine", "estimate"
 """What is done at a geolevel; see `estimation_order`."""
@@ -36,7 +87,7 @@ class Estimator:
 
 ESTIMATORS: Mapping[EstimatorName, Estimator] = {
     "topdown": Estimator(ShardInput.estimate),
-    "block_by_block": Estimator(block_by_block.estimate_shard, is_bottom_up=True),
+    "block_by_block": Estimator(estimate_blocks, is_bottom_up=True),
     "full_information": Estimator(
         full_information.estimate_shard,
         combine=full_information.combine_shard,

@@ -44,6 +44,7 @@ from .problem import (
     Pins,
     QueryMeasurement,
     SiblingProblem,
+    SolveRecord,
     is_refined,
     numbered,
     rows_on_support,
@@ -56,7 +57,6 @@ from .rounder import (
     round_anywhere,
     round_pass,
 )
-from .solve_records import SolveRecord
 
 SNAP = 10.0 * labelled_least_squares.TOLERANCE
 """A least-squares value this near to an integer is that integer."""

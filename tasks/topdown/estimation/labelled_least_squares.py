@@ -34,8 +34,7 @@ from scipy import linalg, sparse
 from ...census.queries import incidence
 from ...solvers.highs import SolveStatus
 from .labelled_kernels import ADAPT_EVERY, ITERATIONS, iterate, transported
-from .problem import NO_BOUND, Pins, SiblingProblem, is_refined, numbered
-from .solve_records import SolveRecord
+from .problem import NO_BOUND, Pins, SiblingProblem, SolveRecord, is_refined, numbered
 
 TOLERANCE = 1e-5
 """Largest distance, in records, between a cell and its copy, and of a copy's last step."""

@@ -15,6 +15,8 @@ these being blocks of rows by rows for every child under `dual_newton`, at most 
 all, and cells by cells for every child under the active set. **Time** is of order of magnitude
 alone, since iterations depend on the noise. The constants are fitted to synthetic passes of 2,400
 to 710,400 cells and 1 to 40 children.
+
+What settings are refused for before any input is read.
 """
 
 from __future__ import annotations
@@ -32,10 +34,13 @@ from ...census.queries import MarginalQuery, marginal_query
 from ...census.schema import Schema
 from ...pages.document import Block
 from ...products.product import Caution
-from ...runs.errors import InputRefused
+from ...runs.errors import InputRefused, refused
+from ...tables.geometry import refuse_unfit_geometry
 from ..settings import TopdownSettings
-from ..workload.zeros import possible_cells
-from .wide import BLOCK_ENTRIES, is_wide
+from ..spine.build import refuse_no_spine
+from ..workload.costs import refuse_wide_noise
+from ..workload.implied_types import possible_cells
+from .dense_matrices import BLOCK_ENTRIES, is_wide
 
 PER_CELL, PER_QUERY, PER_CHILD = 20.0, 10.0, 30.0
 """Numbers of eight bytes in memory for a cell, a cell and query, and a cell and child."""
@@ -253,3 +258,21 @@ def size_in_words(universe: str, size: SolveSize) -> Iterator[Block]:
             f"the largest solve of {universe} may take {gigabytes(size.n_bytes)}, and this machine "
             f"has {gigabytes(memory)}. {remedy(universe, size)}"
         )
+
+
+def refuse_settings(settings: TopdownSettings) -> None:
+    """Refuse what makes no spine, what the estimator cannot estimate, noise too wide to compute
+    with, solves that memory cannot hold, and unreadable geometry.
+
+    Raises InputRefused.
+    """
+    refuse_no_spine(settings)
+    if settings.run.estimator != "topdown":  # That estimates all, and to load others takes long.
+        from .estimators import estimator_of
+
+        estimator_of(settings).refuse(settings)
+    for universe in settings.run.universes:
+        with refused(f"budget.{universe}."):
+            refuse_wide_noise(settings.budget_of(universe))
+    refuse_large_solves(settings)
+    refuse_unfit_geometry(settings.input.geometry)

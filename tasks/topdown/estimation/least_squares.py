@@ -24,6 +24,7 @@ import numpy as np
 from ...census.queries import MarginalQuery
 from ...solvers.highs import HighsResult, LinearProgram, SolveStatus
 from . import active_set, admm, dual_newton
+from .dense_matrices import MANY_UNTOLD, is_wide
 from .dual_newton import DualProblem
 from .dual_rows import dual_problem
 from .exact_weights import ExactWeights
@@ -34,14 +35,13 @@ from .problem import (
     Pins,
     QueryMeasurement,
     SiblingProblem,
+    SolveRecord,
     is_refined,
     rows_on_support,
     sum_rows,
 )
 from .programs import add_constraints
 from .quadratic import Constraints, Quadratic, factored, squared_distance
-from .solve_records import SolveRecord
-from .wide import MANY_UNTOLD, is_wide
 
 TOLERANCE = 1e-6
 """Largest distance, in records, between an estimate and the constraints it must meet."""

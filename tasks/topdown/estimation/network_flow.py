@@ -24,13 +24,14 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from .flow_prices import MANY_LEAVES, first_prices
 from .flow_trees import (
     FORBIDDEN,
+    MANY_LEAVES,
     Network,
     State,
     Trees,
     choose,
+    first_prices,
     first_state,
     grow,
     price_node,

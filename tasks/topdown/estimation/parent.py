@@ -69,8 +69,7 @@ from ...runs.errors import SolveFailed
 from . import interleaved, least_squares, rounder
 from .exact_weights import ExactWeights
 from .infeasibility import conflicting_constraint, infeasible_constraint
-from .problem import Measurements, SiblingProblem
-from .solve_records import SolveRecord
+from .problem import Measurements, SiblingProblem, SolveRecord
 
 
 @dataclass(frozen=True)

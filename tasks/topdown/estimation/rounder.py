@@ -36,13 +36,13 @@ from .problem import (
     NO_BOUND,
     Pins,
     SiblingProblem,
+    SolveRecord,
     is_refined,
     numbered,
     rows_on_support,
     sum_rows,
 )
 from .programs import add_constraints
-from .solve_records import SolveRecord
 
 SNAP = 1e-5
 """A least-squares value this near to an integer is that integer."""

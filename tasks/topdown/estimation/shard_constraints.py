@@ -15,8 +15,8 @@ import numpy as np
 from scipy import sparse
 
 from ...answers.noisy import Constraint, read_constraints
-from ...census.agree_declarations import PRESENCE
 from ...census.agreements import AgreeingTypes, agreeing_types
+from ...census.attribute_declarations import PRESENCE
 from ...census.census import Held, Invariant, Universe
 from ...census.queries import TOTAL, MarginalQuery, marginal_query
 from ...census.schema import Schema

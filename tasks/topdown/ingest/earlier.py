@@ -35,8 +35,7 @@ from ...runs.settings_files import settings_of_finished
 from ...runs.stamps import write_parquet
 from ..paths import geography_file, held_file
 from ..settings import TopdownSettings
-from ..workload.implied_types import IMPLIED, implied_answers, implying
-from ..workload.zeros import structural_zeros
+from ..workload.implied_types import IMPLIED, implied_answers, implying, structural_zeros
 from .reading import IngestedInput
 
 HeldAnswers = Mapping[tuple[str, str], sparse.csr_array]

@@ -33,8 +33,8 @@ from ...census.households import (
     Members,
     unit_columns,
 )
-from ...runs.declared import read_declared
-from ...tables.cef_layout import RACE_COLUMN
+from ...runs.files import read_declared
+from ...tables.layouts import RACE_COLUMN
 from .generate import GeneratedFiles
 
 _OLDEST = 99

@@ -19,13 +19,11 @@ from ...ledger.store import open_ledger
 from ...runs.directory import RunDirectory
 from ...runs.settings import refuse_large_delta
 from ...runs.stamps import write_frame
-from ...tables.findings import InputCheck
-from ...tables.outcomes import accepted_input
+from ...tables.findings import InputCheck, accepted_input
 from ..paths import geography_file, invariants_file, state_totals_file
 from ..settings import TopdownSettings
 from .earlier import held_answers, write_held
-from .parts import check_of_parts
-from .reading import Ahead, IngestedInput, completed, reading_of
+from .reading import Ahead, IngestedInput, check_of_parts, completed, reading_of
 
 
 def check_with_notes(settings: TopdownSettings) -> InputCheck[IngestedInput]:

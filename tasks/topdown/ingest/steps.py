@@ -9,7 +9,7 @@ from ...runs.steps import step
 from ..paths import geography_file, state_totals_file
 from ..settings import TopdownSettings
 from .ingest import ingest_input
-from .parts import count_parts_once, read_before_once
+from .reading import count_parts_once, read_before_once
 
 
 @step("read addresses", TopdownSettings, run_name="ingest-addresses")

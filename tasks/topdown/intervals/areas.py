@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 from scipy import sparse
 
-from ...runs.cuts import cut_at
+from ...tables.mapped import cut_at
 from ..estimation.area_kernels import add, add_change, add_parts, add_regression
 from ..estimation.spine_estimates import GroupedEstimates, Step
 from .answers import AnswerCovariances, ProductAnswers

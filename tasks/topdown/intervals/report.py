@@ -1,32 +1,283 @@
-"""Writing the intervals that somebody asks for of a finished run."""
+"""Writing the intervals that somebody asks for of a finished run.
+
+Intervals as tables: a row for every answer of every geounit or area.
+
+Columns: `geocode` (of areas, their name), `query`, a column for each attribute or coarsening that a
+query of the table keeps, with the labels of levels; `estimate`, `std_dev`; `lower`, `upper`, whole
+numbers; `bounded_lower`, `bounded_upper`, the same with what is known of the counts; where shares
+are asked for, `share`, `share_std_dev`, `share_lower`, `share_upper`. All but the first ones are
+null where the measurements do not determine an answer.
+
+Of pairs of areas, `first` and `second` stand for the geocode; `first_estimate`, `second_estimate`;
+their `difference` and their `ratio` with `_std_dev`, `_lower` and `_upper` each; and `p_value`, the
+probability of a difference as large in size if there were none.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 
 from ...census.invariants import read_geography
-from ...census.queries import MarginalQuery, in_schema_order, marginal_query
+from ...census.queries import MarginalQuery, in_schema_order, label_parts, marginal_query
 from ...census.schema import Schema
 from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused, refused
+from ...runs.files import replacing
+from ...runs.stamps import parquet_rows, text_rows
+from ...tables.columns import coded_texts
+from ..estimation.spine_estimates import GroupedEstimates
 from ..paths import geography_file
 from ..settings import TopdownSettings
+from .answers import AnswerCovariances, ProductAnswers, covariances_of, estimates_of
 from .area_lists import KnownBlocks, NamedAreas, listed_areas, points_of, read_areas, read_pairs
-from .run_posterior import RunPosterior
+from .areas import area_covariances, area_estimates
+from .intervals import differences, intervals_of, ratios, shares
+from .run_posterior import LevelBounds, RunPosterior
 from .spine_posterior import Listener, nobody
-from .tables import (
-    Asked,
-    Written,
-    area_intervals,
-    comparisons,
-    intervals_of_geolevels,
-    write_intervals,
-)
+
+SHARES = ("share", "share_std_dev", "share_lower", "share_upper")
+WHOLE_NUMBERS = ("lower", "upper", "bounded_lower", "bounded_upper")
+COMPARED = ("", "_std_dev", "_lower", "_upper")
+ROWS_AT_ONCE = 1 << 20
+"""Rows of a table that are made and written together."""
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """What is asked of every geounit or area: queries, the probability to hold the truth, and the
+    query of which shares are wanted, if they are.
+
+    Raises InputRefused for a query whose answers are no parts of those it should be a share of.
+    """
+
+    schema: Schema
+    queries: tuple[MarginalQuery, ...]
+    level: float
+    share_of: MarginalQuery | None = None
+
+    def __post_init__(self) -> None:
+        for query in self.queries:
+            if self.share_of is not None and not query.refines(self.share_of):
+                raise InputRefused(
+                    f"An answer of {query.name!r} is no part of one of {self.share_of.name!r}; "
+                    "take shares of a query with the same attributes or fewer."
+                )
+
+    @cached_property
+    def label_names(self) -> tuple[str, ...]:
+        """Columns of labels that some query has."""
+        parts = [part for query in self.queries for part in label_parts(self.schema, query.name)]
+        attributes = self.schema.attributes
+        ordered = sorted(parts, key=lambda part: attributes.index(part[1]))
+        return tuple(dict.fromkeys(name for name, _, _ in ordered))
+
+    @property
+    def seen(self) -> tuple[MarginalQuery, ...]:
+        """The queries whose answers are needed."""
+        return self.queries if self.share_of is None else (*self.queries, self.share_of)
+
+    def labels(self, query: MarginalQuery, n: int) -> dict[str, pa.Array]:
+        """Columns of the query's name and labels for n geounits or areas."""
+        rows = np.unravel_index(np.arange(query.n_rows), query.shape)
+        columns = {"query": coded_texts(np.zeros(n * query.n_rows), [query.name])}
+        columns |= {name: pa.nulls(n * query.n_rows, _TEXT) for name in self.label_names}
+        for name, attribute, labels in label_parts(self.schema, query.name):
+            axis = rows[self.schema.attributes.index(attribute)]
+            columns[name] = coded_texts(np.tile(axis, n), labels)
+        return columns
+
+    def whole_of(self, query: MarginalQuery) -> np.ndarray:
+        """(n_answers,) the answer of `share_of` that each answer of the query is a part of."""
+        if self.share_of is None:
+            raise ValueError("no shares are asked for")
+        whole = np.zeros(query.n_rows, dtype=np.int64)
+        whole[query.row_of_cell] = self.share_of.row_of_cell
+        return whole
+
+
+_TEXT = pa.dictionary(pa.int32(), pa.string())
+
+
+def intervals_of_geolevels(
+    found: RunPosterior, asked: Asked, geolevels: Sequence[str]
+) -> Iterator[tuple[str, Iterator[pa.Table]]]:
+    """Pairs of a geolevel and the parts of its table, root first."""
+    last = max(map(found.spine.names.index, geolevels))
+    for depth, estimates in found.posterior.down():
+        if found.spine.names[depth] in geolevels:
+            yield found.spine.names[depth], _of_geolevel(found, asked, depth, estimates)
+        if depth == last:
+            return
+
+
+def _of_geolevel(
+    found: RunPosterior, asked: Asked, depth: int, estimates: GroupedEstimates
+) -> Iterator[pa.Table]:
+    geocode = found.spine.geolevels[depth].geocode
+    for query in asked.queries:
+        answers = _with_whole(found, asked, query)
+        size = max(1, ROWS_AT_ONCE // query.n_rows)
+        for start in range(0, len(geocode), size):
+            rows = np.arange(start, min(start + size, len(geocode)))
+            values = estimates_of(estimates, answers, rows)
+            covariances = covariances_of(estimates, answers, rows)
+            bounds = found.bounds[depth].part(rows)
+            yield _table(found, asked, query, geocode[rows], values, covariances, bounds)
+
+
+def area_intervals(found: RunPosterior, asked: Asked, areas: NamedAreas) -> Iterator[pa.Table]:
+    """Parts of the table for areas that are lists of blocks."""
+    bounds = found.bounds[-1].summed(areas.blocks)
+    blocks = found.blocks
+    for query in asked.queries:
+        answers = _with_whole(found, asked, query)
+        values = area_estimates(blocks, answers, areas.blocks)
+        covariances = area_covariances(found.posterior, answers, areas.blocks)
+        yield _table(found, asked, query, areas.names, values, covariances, bounds)
+
+
+def comparisons(
+    found: RunPosterior, asked: Asked, areas: NamedAreas, first: np.ndarray, second: np.ndarray
+) -> Iterator[pa.Table]:
+    """Parts of the table that compares area with area: `first` and `second` are their numbers."""
+    blocks = found.blocks
+    pairs = areas.blocks.tuples((first, second))
+    for query in asked.queries:
+        answers = ProductAnswers.of_query(found.posterior.algebra, query)
+        number = np.arange(answers.n_answers)
+        values = area_estimates(blocks, answers, areas.blocks)
+        covariances = area_covariances(found.posterior, answers, pairs)
+        variances = covariances.variances(0), covariances.variances(1)
+        between = covariances.covariance((0, number), (1, number))
+        is_known = covariances.is_known(0) & covariances.is_known(1)
+        one, other = values[first], values[second]
+        given = one, other, variances, between, asked.level
+        difference, p_value = differences(*given, found.of_run.mechanism)
+        ratio = ratios(*given)
+        n = query.n_rows
+        columns = {
+            "first": coded_texts(np.repeat(first, n), areas.names),
+            "second": coded_texts(np.repeat(second, n), areas.names),
+            **asked.labels(query, len(first)),
+        }
+        numbers = {"first_estimate": one, "second_estimate": other}
+        for name, compared in (("difference", difference), ("ratio", ratio)):
+            ends = zip(COMPARED, compared, strict=True)
+            numbers |= {name + what: end for what, end in ends}
+        numbers["p_value"] = p_value
+        for name, value in numbers.items():
+            is_whole = name in ("difference_lower", "difference_upper")
+            columns[name] = _numbers(value, is_known, is_whole=is_whole)
+        yield pa.table(columns)
+
+
+@dataclass(frozen=True)
+class Written:
+    """A file of intervals: its rows, and how many of them nothing that was measured determines."""
+
+    path: Path
+    rows: int
+    undetermined: int
+
+    def sentence(self) -> str:
+        """What a command says of it.
+
+        >>> Written(Path("a.csv"), 1_200, 0).sentence()
+        'a.csv: 1,200 intervals'
+        >>> Written(Path("a.csv"), 48, 48).sentence()[:46]
+        'a.csv: 0 intervals; 48 of 48 rows are blank, s'
+        """
+        words = f"{self.path}: {self.rows - self.undetermined:,} intervals"
+        if not self.undetermined:
+            return words
+        return (
+            f"{words}; {self.undetermined:,} of {self.rows:,} rows are blank, since no measurement "
+            "determines their answers: ask for queries that were measured, or that coarsen these"
+        )
+
+
+def write_intervals(path: Path, parts: Iterator[pa.Table], *, is_private: bool) -> Written:
+    """Write the parts of a table as CSV or, by any other name, as Parquet, stamped if not
+    private."""
+    n_rows = n_blank = 0
+    first = next(parts)
+    column = "difference" if "difference" in first.column_names else "estimate"
+    as_parquet = partial(parquet_rows, keeps_types=False)
+    rows_of = text_rows if path.suffix == ".csv" else as_parquet
+    with replacing(path) as file, rows_of(file, first.schema, is_private) as writer:
+        for table in chain([first], parts):
+            writer.write_table(table)
+            n_rows += table.num_rows
+            n_blank += table[column].null_count
+    return Written(path, n_rows, n_blank)
+
+
+def _with_whole(found: RunPosterior, asked: Asked, query: MarginalQuery) -> ProductAnswers:
+    """The query's answers, followed by those that shares are taken of."""
+    answers = ProductAnswers.of_query(found.posterior.algebra, query)
+    if asked.share_of is None:
+        return answers
+    whole = ProductAnswers.of_query(found.posterior.algebra, asked.share_of)
+    return ProductAnswers.joined(answers, whole)
+
+
+def _table(
+    found: RunPosterior,
+    asked: Asked,
+    query: MarginalQuery,
+    geocode: np.ndarray,
+    estimates: np.ndarray,
+    covariances: AnswerCovariances,
+    bounds: LevelBounds,
+) -> pa.Table:
+    """The rows of one query for some geounits, whose answers may be followed by their wholes."""
+    n = query.n_rows
+    all_variances, all_known = covariances.variances(), covariances.is_known()
+    estimate, variance, is_known = (
+        values[:, :n] for values in (estimates, all_variances, all_known)
+    )
+    at_least, at_most = found.bounds_of(bounds, query.matrix)
+    mechanism = found.of_run.mechanism
+    ends = intervals_of(estimate, variance, asked.level, at_least, at_most, mechanism)
+    values = {"estimate": estimate, "std_dev": np.sqrt(variance)}
+    values |= {name: getattr(ends, name) for name in WHOLE_NUMBERS}
+    columns = {
+        "geocode": coded_texts(np.repeat(np.arange(len(geocode)), n), geocode),
+        **asked.labels(query, len(geocode)),
+    }
+    for name, value in values.items():
+        columns[name] = _numbers(value, is_known, is_whole=name in WHOLE_NUMBERS)
+    if asked.share_of is not None:
+        part, whole = np.arange(n), n + asked.whole_of(query)
+        found_shares = shares(
+            estimate,
+            estimates[:, whole],
+            (variance, all_variances[:, whole]),
+            covariances.covariance((0, part), (0, whole)),
+            asked.level,
+        )
+        known = is_known & all_known[:, whole]
+        for name, end in zip(SHARES, found_shares, strict=True):
+            columns[name] = _numbers(end, known)
+    return pa.table(columns)
+
+
+def _numbers(values: np.ndarray, is_known: np.ndarray, *, is_whole: bool = False) -> pa.Array:
+    """A column, null where a value is not known or is not a number."""
+    values = np.broadcast_to(values, is_known.shape).ravel()
+    is_null = ~is_known.ravel() | np.isnan(values)
+    if is_whole:
+        values = values.astype(np.int64)
+    return pa.array(values, mask=is_null)
 
 
 def write_run_intervals(

@@ -34,8 +34,8 @@ from ..workload.budget import Budget
 from ..workload.costs import check_budget, universe_plan
 from ..workload.exact_loss import exact_curve, exact_epsilon, paths_of
 from ..workload.statement import exact_of, statement_of
-from .constrain import refuse_unheld_invariants
 from .measure import part_of
+from .public_answers import refuse_unheld_invariants
 
 
 def measurement_files(run: RunDirectory, settings: TopdownSettings) -> list[Path]:

@@ -26,9 +26,8 @@ from ...noise.draws import NoiseDraws, sum_that_fits
 from ...runs.directory import RunDirectory
 from ..paths import demanded_file
 from ..settings import TopdownSettings
-from ..spine.families import Family, families_of_shard
 from ..spine.files import spine_of
-from ..spine.shards import Shard
+from ..spine.shards import Family, Shard, families_of_shard
 from ..workload.budget import Budget
 from .measure import ANSWERS_PER_ROW_GROUP, ConfidentialShard, drawing_of, part_of, queries_of_shard
 

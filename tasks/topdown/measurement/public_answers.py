@@ -4,12 +4,65 @@ answers of invariants, and those of earlier releases.
 The 2020 Census counts addresses by block (`invariants.parquet`) and persons by state; a declared
 census has a column for every answer of the universes that its bounds are per, and the answers of
 its invariants by the path of each unit.
+
+Between which numbers records must be, so that they agree with the released ones of another
+universe in every finest area.
+
+Let an area b have N(b) released records of the earlier universe (persons in households), T(b)
+records of this one (housing units), which is exact, and O(b) that agree (occupied). They agree if
+
+    O(b) <= N(b)    and    N(b) <= m O(b),
+
+m being the most that one can have; so N(b) = 0 exactly where O(b) = 0. As O(b) is a whole number
+from 0 to T(b), this is one interval,
+
+    L(b) = ceil(N(b) / m)  <=  O(b)  <=  min(N(b), T(b)) = U(b).
+
+It is not empty: the release holds N(b) <= m T(b), so that L(b) <= T(b), and L(b) <= N(b) as m >= 1.
+
+What must be carried up is the two sums: every geounit g is held to L(g) <= O(g) <= U(g), with L(g)
+and U(g) the sums of L(b) and U(b) over its areas. That is enough, and no less is: the sums of
+children are those of the parent, whole numbers within [L(c), U(c)] add up to every whole number
+from the sum of L(c) to the sum of U(c), so a parent within its interval leaves its children a
+solution, and one outside has none. The inequalities between O(g) and N(g) themselves would not do:
+a county with N = O leaves no solution if one of its blocks has more persons than units. The others
+of the universe are T(c) - O(c) >= 0, because U(c) <= T(c), and add up as T and O do. By
+induction from the root every area has a solution, whatever the noise.
+
+Householders and sizes hold people to dwellings that are released before them. An area b has
+
+    H_r(b)  =  R_r(b)                                  householders with the answer r,
+    l(b)    =  sum_s least_s D_s(b)  <=  N(b)  <=  sum_s most_s D_s(b)  =  u(b),
+
+R_r(b) being the released dwellings with the answer r (of their householder's sex, say), and D_s(b)
+those of size s, for which least_s to most_s people are declared. As all on the right is released,
+each area has numbers that are fixed, H_r(b), and one interval, that of the people N(b) beside their
+householders H(b), the sum of all H_r(b):
+
+    max(l(b), H(b)) - H(b)  <=  N(b) - H(b)  <=  u(b) - H(b).
+
+It is not empty: least_s <= most_s, and where a dwelling is counted for a householder, most_s is at
+least 1, so that H(b) <= u(b). The types (householders by answer, other people, everybody else) are
+disjoint, and each may have every whole number in an interval of its own whatever the others have.
+Sums are therefore carried up type by type, as above: a parent within the sums of its areas' limits
+leaves its children a solution, one outside has none. A row of coefficients has become bounds on
+types of cells: families remain network flows, and no integer program is needed.
+
+The other way round, with people released first, D would have to follow N, and no limits on sums do:
+two areas of three people each allow (in sum) three dwellings of two, and no area can be made up of
+them. Which sums of D have a solution is a question of packing; sizes are therefore declared on the
+people, and householders on either.
+
+Where dwellings are held to householders, T(b) - H(b) others are left, and H(b) <= T(b) by the bound
+that the people's release is held to.
+
+From a run's public files to its files of constraints, and what these make vain to measure.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,6 +74,7 @@ from scipy import sparse
 from ....geography.declared import GEOCODE, Units, declared_units
 from ....geography.levels import Geolevel, Spine
 from ...answers.estimates import read_estimates
+from ...answers.noisy import write_constraints
 from ...census.agreements import (
     AgreeingTypes,
     agreeing_types,
@@ -33,21 +87,57 @@ from ...census.invariants import FACILITY_COLUMNS, inhabitable, read_state_total
 from ...census.queries import counted_rows, incidence, marginal_query
 from ...census.schema import Schema
 from ...runs.directory import RunDirectory
-from ..paths import geography_file, held_file, invariants_file, state_totals_file
+from ..paths import constraints_file, geography_file, held_file, invariants_file, state_totals_file
 from ..settings import TopdownSettings
+from ..spine.build import spines_of
 from ..spine.files import spine_of
-from ..spine.shards import Shard, shards_by_geolevel
+from ..spine.shards import Shard, shards_by_geolevel, shards_of
 from ..workload.implied_types import IMPLIED, implied_labels, implying
-from .agreements import agreement, household_limits
 from .constraints import (
     WHOLE,
     LevelUnits,
     PublicAnswers,
     UnitAnswers,
     alike,
+    constraints_of_shard,
     listed_kind,
+    resolved_invariants,
     resolved_units,
 )
+
+
+def agreement(
+    released: np.ndarray, total: np.ndarray, at_most: int, agrees: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Least and most of the answers to a query, each `(n_areas, n_rows)`, of records that agree.
+
+    released : (n_areas,) records of the earlier universe. total : (n_areas,) exact number of this
+    one's. agrees : (n_rows,) mask of the one answer of records
+    that agree. The others are free below the total.
+
+    >>> low, high = agreement(np.array([0, 3, 9]), np.array([2, 2, 2]), 5, np.array([False, True]))
+    >>> low[:, 1].tolist(), high[:, 1].tolist()
+    ([0, 1, 2], [0, 2, 2])
+    """
+    low = np.zeros((len(total), agrees.size), dtype=np.int64)
+    high = np.repeat(np.asarray(total, dtype=np.int64)[:, None], agrees.size, axis=1)
+    low[:, agrees] = -(-released // at_most)[:, None]
+    high[:, agrees] = np.minimum(released, total)[:, None]
+    return low, high
+
+
+def household_limits(
+    householders: np.ndarray | None, least: np.ndarray, most: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Least and most people of areas, `(n_areas,)` each, beside their householders `(n_areas, R)`.
+
+    >>> household_limits(np.array([[1], [2]]), np.array([0, 5]), np.array([4, 9]))
+    (array([1, 5]), array([4, 9]))
+    """
+    if householders is None:
+        return least, most
+    return np.maximum(least, householders.sum(axis=1)), most
+
 
 UNITS, FACILITIES = "units", "facilities"
 """Universes of the Census Edited File whose records in every block are public."""
@@ -338,3 +428,100 @@ def released_counts(
         shards, geocode = [shards[i] for i in held], geocode[rows]
     files = [run.estimates(universe, level.name, shard.name) for shard in shards]
     return read_estimates(files, geocode, n_cells)
+
+
+def refuse_unheld_invariants(run: RunDirectory, settings: TopdownSettings) -> None:
+    """Raise InputRefused for an invariant that the run's spine cannot hold."""
+    for universe in settings.run.universes:
+        spine = spine_of(run, universe)
+        units = units_of_run(run, settings.compiled_census, spine)
+        resolved_invariants(spine, _held(settings, universe), units)
+
+
+def checked_spines(
+    settings: TopdownSettings, areas: pd.DataFrame, invariants: pd.DataFrame
+) -> Iterator[tuple[str, Spine, dict[str, dict[str, LevelUnits]]]]:
+    """Build the spine of every universe, with how the units of its invariants lie on it.
+
+    `areas` and `invariants` are the frames of `ingest.public_tables`. Raises InputRefused for what
+    makes no spine, or one that cannot hold an invariant.
+    """
+    census = settings.compiled_census
+    for universe in settings.run.universes:
+        spine = spines_of(settings).spine(universe, (areas, invariants))
+        units = units_of_areas(census, spine, areas)
+        yield universe, spine, resolved_invariants(spine, _held(settings, universe), units)
+
+
+def _held(settings: TopdownSettings, universe: str) -> Universe:
+    """A universe with the invariants that are held: where areas are estimated alone, their own."""
+    census = settings.compiled_census
+    declared, last = census.universes[universe], census.geolevels[-1]
+    if not settings.blocks_only:
+        return declared
+    own = tuple(entry for entry in declared.invariants if entry.geolevel == last)
+    return replace(declared, invariants=own)
+
+
+def spending_on_exact_answers(
+    settings: TopdownSettings,
+    universe: str,
+    spine: Spine,
+    resolved: Mapping[str, Mapping[str, LevelUnits]],
+) -> tuple[str, ...]:
+    """A sentence for each geolevel with a query that an invariant answers wherever it is measured.
+
+    Such noisy answers change no estimate, since estimates hold the exact ones. `resolved` has the
+    units of the invariants that are held, as `resolved_invariants` gives them.
+    """
+    if settings.privacy.infinite:
+        return ()
+    schema, budget = settings.schema_of(universe), settings.budget_of(universe)
+    held = [
+        (resolved[invariant.name], marginal_query(schema, invariant.query))
+        for invariant in settings.compiled_census.universes[universe].invariants
+        if invariant.name in resolved
+    ]
+    sentences = []
+    for level in spine.geolevels:
+        is_measured = np.array([share > 0 for share in level.plb_shares])[level.plb_share_code]
+        exact = [
+            query
+            for units, query in held
+            if (units[level.name].kind[is_measured] == WHOLE).all() and is_measured.any()
+        ]
+        spent = {
+            name: share
+            for name, share in budget.query_shares.get(level.name, {}).items()
+            if share and any(query.refines(marginal_query(schema, name)) for query in exact)
+        }
+        if spent:
+            sentences.append(
+                f"{universe}: at {level.name} the answers to {', '.join(spent)} are exact by "
+                f"declaration, so that the {100 * float(sum(spent.values())):.3g} % of the budget "
+                f"there which measures them buys nothing: give it to other queries in "
+                f"budget.{universe}.queries"
+            )
+    return tuple(sentences)
+
+
+def constrain_universe(run: RunDirectory, settings: TopdownSettings, universe: str) -> int:
+    """Write the constraints of every geolevel; returns the number of files that were not there.
+
+    Earlier universes that relations name must have been estimated.
+    """
+    shards = [
+        shard
+        for shard in shards_of(run, universe)
+        if not constraints_file(run, universe, shard.geolevel, shard.name).exists()
+    ]
+    if not shards:
+        return 0
+    spine, schema = spine_of(run, universe), settings.schema_of(universe)
+    zeros, public = settings.zeros_of(universe), public_answers(run, settings, universe, spine)
+    declared = held_invariants(settings.compiled_census.universes[universe], public.exact)
+    resolved = resolved_invariants(spine, declared, public.units)
+    for shard in shards:
+        rows = constraints_of_shard(spine, shard, schema, declared, zeros, public, resolved)
+        write_constraints(constraints_file(run, universe, shard.geolevel, shard.name), rows)
+    return len(shards)

@@ -10,9 +10,9 @@ from ...runs.steps import step
 from ..settings import TopdownSettings
 from ..spine.shards import shard_of
 from .charge import measurement_file
-from .constrain import constrain_universe
 from .demand import measure_on_demand_once
 from .measure import measure_once
+from .public_answers import constrain_universe
 
 
 @step("constrain", TopdownSettings, run_name="constraints-{universe}")

@@ -46,7 +46,6 @@ from ..paths import spine_folder, state_totals_file
 from ..settings import TopdownSettings
 from ..spine.files import spine_of
 from ..spine.shards import shards_of
-from .codes import CodeIndex
 from .geounits import query_of
 from .layout import (
     CONSTRAINTS,
@@ -56,6 +55,7 @@ from .layout import (
     STATE_TOTAL,
     SUMMED,
     UNIVERSE_FOLDERS,
+    CodeIndex,
     address_bounds,
     attribute_columns,
     open_folder,

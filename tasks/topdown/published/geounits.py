@@ -31,9 +31,17 @@ from ...runs.errors import InputRefused
 from ..measurement.charge import unbalanced_blocks
 from ..settings import TopdownSettings
 from ..workload.budget import Budget
-from .codes import CodeIndex, as_bytes
-from .layout import BLOCK_DIGITS, STATE_DIGITS, STATE_TOTAL, MeasurementFolder, partition_of
-from .rows import Rows, read_rows
+from .layout import (
+    BLOCK_DIGITS,
+    STATE_DIGITS,
+    STATE_TOTAL,
+    CodeIndex,
+    MeasurementFolder,
+    Rows,
+    as_bytes,
+    partition_of,
+    read_rows,
+)
 
 SAME_VARIANCE = 1e-5
 """Relative distance within which a variance, written in 32 bits, is that of a share."""

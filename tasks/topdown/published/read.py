@@ -2,34 +2,321 @@
 
 What stands in the run directory afterwards is what a topdown run has when it has measured, so that
 everything that comes later is the same code on the same files.
+
+The declared invariants that published constraints tell, and whether they agree throughout.
+
+The blocks' constraints tell each block's housing units and facilities by type: the lower bound on
+a type of group quarters is its number of facilities, and the upper bound on households 99,999
+times the number of housing units. Constraints of all other geounits must be the sums of these, and
+the nation's total that of the states.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 
-from ....geography.levels import Spine
+from ....geography.levels import Geolevel, Spine
 from ....validation.census.input_rules import applicable_rules
+from ...census.cef_2020 import CENSUS, N_TYPES
 from ...census.evidence import EvidenceTally
-from ...census.invariants import read_geography, write_invariants, write_state_totals
+from ...census.invariants import (
+    FACILITY_COLUMNS,
+    read_geography,
+    write_invariants,
+    write_state_totals,
+)
+from ...census.queries import incidence
+from ...census.schema import Schema
 from ...census.tables import load_geography
 from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused
 from ...runs.stamps import write_frame
 from ...tables.findings import refusal, unreadable_refused
 from ...tables.sources import input_files
+from ..measurement.constraints import constraint_name
 from ..paths import geography_file, invariants_file, state_totals_file
 from ..settings import TopdownSettings
-from ..spine.build import store_spine
+from ..spine.build import declares_state_totals, store_spine
 from ..spine.files import spine_of
-from .geounits import read_spine_of
-from .invariants import block_invariants_of, read_blocks, read_totals, refuse_inconsistent
-from .layout import MeasurementFolder, open_folder
+from .geounits import geounits_of, read_spine_of
+from .layout import (
+    STATE_TOTAL,
+    TOTAL_CONSTRAINT,
+    CodeIndex,
+    MeasurementFolder,
+    Rows,
+    address_bounds,
+    open_folder,
+    read_rows,
+)
 from .values import check_level
+
+PERSONS, UNITS = "persons", "units"
+BLOCK = "Block"
+
+MOST_PERSONS_PER_ADDRESS = max(bound.at_most or 0 for bound in CENSUS.universes[PERSONS].bounds)
+"""Most persons per housing unit or facility of the 2020 census."""
+
+
+@dataclass(frozen=True, eq=False)
+class BlockCounts:
+    """What a universe's block constraints tell, by block of its spine.
+
+    housing_units : (n,), facilities : (n, T) by type, or the sum of all; None where not told.
+    """
+
+    housing_units: np.ndarray
+    facilities: np.ndarray | None
+
+
+def read_totals(
+    folder: MeasurementFolder, settings: TopdownSettings, states: np.ndarray
+) -> dict[str, int]:
+    """The exact population of every state of `states` (FIPS), empty where none is declared.
+
+    From the file that the settings name (columns geocode and value; a state's code is FIPS), else
+    from the constraints of a run's own folder. Raises InputRefused for a file that cannot be read
+    or lacks a state, and where totals are needed and told nowhere.
+    """
+    if not declares_state_totals(settings):
+        return {}
+    path = settings.input.paths().get("state_totals")
+    found = _totals_of_folder(folder) if path is None else _totals_of_file(Path(path))
+    missing = [state for state in states.tolist() if state not in found]
+    if missing and path is None:
+        raise InputRefused(
+            f"The population of state {missing[0]} is exact and not in {folder.root}; name the "
+            "file of published totals as input.state_totals (columns geocode and value)."
+        )
+    if missing:
+        raise InputRefused(
+            f"{Path(str(path)).name} has no total of state {missing[0]}, where {folder.root} has "
+            "measurements; add its row."
+        )
+    return {state: found[state] for state in states.tolist()}
+
+
+def _totals_of_file(path: Path) -> dict[str, int]:
+    remedy = "a table of the columns geocode (FIPS) and value, as CSV or Parquet"
+    try:
+        if path.suffix == ".parquet":
+            table = pq.read_table(path, columns=["geocode", "value"]).to_pandas()
+        else:
+            table = pd.read_csv(path, dtype=str)[["geocode", "value"]]
+        codes = [f"{int(code):02d}"[-2:] for code in table["geocode"]]
+        values = [int(value) for value in table["value"]]
+    except FileNotFoundError:
+        raise InputRefused(f"{path} does not exist; input.state_totals names {remedy}.") from None
+    except (OSError, ValueError, KeyError, TypeError):
+        what = f"{path.name} cannot be read; input.state_totals names {remedy}."
+        raise InputRefused(what) from None
+    twice = sorted({code for code in codes if codes.count(code) > 1})
+    if twice:
+        raise InputRefused(f"{path.name} has state {twice[0]} twice; take one of the rows out.")
+    if any(value < 0 for value in values):
+        raise InputRefused(f"{path.name} has a total below 0; correct it.")
+    return dict(zip(codes, values, strict=True))
+
+
+def _totals_of_folder(folder: MeasurementFolder) -> dict[str, int]:
+    """State totals in the constraints of a run's own folder; none in the published layout."""
+    found: dict[str, int] = {}
+    levels = [level for level in folder.universes.get(PERSONS, ()) if level.geolevel == "State"]
+    for path in (path for level in levels for path in level.constraints):
+        for rows in read_rows(folder, path, ["geocode", "query_name", "value"]):
+            table = rows.table.to_pandas()
+            own = table[table["query_name"] == STATE_TOTAL]
+            found |= {
+                str(code)[-2:]: int(values[0])
+                for code, values in zip(own["geocode"], own["value"], strict=True)
+            }
+    return found
+
+
+def read_blocks(
+    folder: MeasurementFolder, settings: TopdownSettings, universe: str, spine: Spine
+) -> BlockCounts:
+    """Housing units and facilities of every block of a spine, from the constraints on blocks.
+
+    Raises InputRefused, naming the file and the geocode, for constraints that are missing, stand
+    twice, have another number of answers, or are no such bounds.
+    """
+    schema, level = settings.schema_of(universe), spine.geolevel(BLOCK)
+    n_types = _n_types(schema)
+    widths = dict.fromkeys(address_bounds(schema), n_types) or {TOTAL_CONSTRAINT: 1}
+    values_of = {
+        name: np.full((len(level), width), -1, dtype=np.int64) for name, width in widths.items()
+    }
+    for rows, name, place, values in constraint_rows(folder, settings, universe, spine, BLOCK):
+        if name in values_of:
+            what = f"has the constraint {name} twice; fetch the file again"
+            rows.refuse_repeated(place, values_of[name][place, 0] >= 0, level.geocode, what)
+            values_of[name][place] = values
+    for name, found in values_of.items():
+        _refuse_missing(folder, universe, name, level, found)
+    if universe == UNITS:
+        return BlockCounts(values_of[TOTAL_CONSTRAINT][:, 0], None)
+    lower, upper = values_of.values()
+    addresses, rest = np.divmod(upper, MOST_PERSONS_PER_ADDRESS)
+    is_odd = (rest != 0).any(axis=1)
+    if n_types > 1:
+        is_odd |= (addresses[:, 1:] != lower[:, 1:]).any(axis=1) | (lower[:, 0] != 0)
+        housing_units, facilities = addresses[:, 0], lower[:, 1:]
+    else:
+        is_odd |= addresses[:, 0] < lower[:, 0]
+        housing_units, facilities = addresses[:, 0] - lower[:, 0], lower
+    if is_odd.any():
+        raise InputRefused(
+            f"{folder.place(universe, BLOCK)}: the bounds of geounit "
+            f"{level.geocode[int(np.argmax(is_odd))]} are not 1 to 99,999 persons a facility and "
+            "at most 99,999 a housing unit; fetch the file again."
+        )
+    return BlockCounts(housing_units, facilities)
+
+
+def block_invariants_of(
+    geography: pd.DataFrame, blocks: Mapping[str, tuple[Spine, BlockCounts]]
+) -> pd.DataFrame:
+    """The invariants frame of a run: every block of the geography, zeros off the spines.
+
+    `blocks` has the spine and the counts of each universe. Raises InputRefused where universes
+    disagree on a block, or on which blocks can hold anybody.
+    """
+    index = CodeIndex.of(geography["block_geocode"].to_numpy(dtype=object))
+    housing_units = np.zeros(len(geography), dtype=np.int64)
+    facilities = np.zeros((len(geography), len(FACILITY_COLUMNS)), dtype=np.int64)
+    placed: dict[str, np.ndarray] = {}
+    for universe, (spine, counts) in blocks.items():
+        place = index.find(spine.block_geocode)
+        own = np.zeros(len(geography), dtype=np.int64)
+        own[place] = counts.housing_units
+        for other, known in placed.items():
+            differs = np.flatnonzero(own != housing_units)
+            what = f"has other numbers of housing units in {universe} and {other}"
+            _refuse_blocks(geography, differs, what)
+            what = f"is on one of the spines of {universe} and {other} alone"
+            _refuse_blocks(geography, np.setxor1d(place, known), what)
+        housing_units, placed[universe] = own, place
+        if counts.facilities is not None:
+            width = counts.facilities.shape[1]
+            facilities[place[:, None], np.arange(len(FACILITY_COLUMNS))[-width:]] = (
+                counts.facilities
+            )
+    columns = {"block_geocode": geography["block_geocode"], "housing_units": housing_units}
+    return pd.DataFrame(columns | dict(zip(FACILITY_COLUMNS, facilities.T, strict=True)))
+
+
+def refuse_inconsistent(
+    folder: MeasurementFolder,
+    settings: TopdownSettings,
+    universe: str,
+    spine: Spine,
+    counts: BlockCounts,
+    totals: Mapping[str, int],
+) -> None:
+    """Refuse constraints of any geounit that are not the sums of the blocks'.
+
+    `totals` are the exact populations of the states, which the nation's must be the sum of.
+    """
+    schema = settings.schema_of(universe)
+    expected: dict[str, np.ndarray] = {TOTAL_CONSTRAINT: counts.housing_units[:, None]}
+    if universe != UNITS:
+        lower_name, upper_name = address_bounds(schema)
+        facilities = counts.facilities
+        assert facilities is not None
+        lower, units = facilities, counts.housing_units
+        if _n_types(schema) > 1:
+            lower = np.column_stack([np.zeros_like(units), facilities])
+        upper = MOST_PERSONS_PER_ADDRESS * lower
+        upper[:, 0] += MOST_PERSONS_PER_ADDRESS * units
+        expected = {lower_name: lower, upper_name: upper}
+    for level in reversed(spine.geolevels[:-1]):
+        into = incidence(spine.ancestors(level.name), len(level))
+        sums = {name: into @ values for name, values in expected.items()}
+        if universe != UNITS and level.name == "US" and totals:
+            sums[TOTAL_CONSTRAINT] = np.array([[sum(totals.values())]])
+        seen = {name: np.zeros((len(level), 1), dtype=np.int64) - 1 for name in sums}
+        of_level = constraint_rows(folder, settings, universe, spine, level.name)
+        for rows, name, place, values in of_level:
+            if name not in sums:
+                continue
+            what = f"has the constraint {name} twice; fetch the file again"
+            rows.refuse_repeated(place, seen[name][place, 0] >= 0, level.geocode, what)
+            seen[name][place] = 0
+            rows.refuse_where(
+                (values != sums[name][place]).any(axis=1),
+                level.geocode[place],
+                "is not the sum of those below it; fetch the files of all geolevels again, and "
+                "check input.state_totals",
+                f"the constraint {name} of ",
+            )
+        for name, marks in seen.items():
+            if name != TOTAL_CONSTRAINT or universe == UNITS:
+                _refuse_missing(folder, universe, name, level, marks)
+
+
+def constraint_rows(
+    folder: MeasurementFolder, settings: TopdownSettings, universe: str, spine: Spine, geolevel: str
+) -> Iterator[tuple[Rows, str, np.ndarray, np.ndarray]]:
+    """Constraints of a geolevel: rows of one name, its geounits (m,), and their values (m, k).
+
+    Refuses names that are not known, and answers of another number; checks structural zeros.
+    """
+    schema, level = settings.schema_of(universe), spine.geolevel(geolevel)
+    index = CodeIndex.of(level.geocode)
+    zeros = [constraint_name(zero.name) for zero in settings.zeros_of(universe)]
+    widths = {TOTAL_CONSTRAINT: 1, **dict.fromkeys(zeros, 1)}
+    if universe != UNITS:
+        widths |= dict.fromkeys(address_bounds(schema), _n_types(schema))
+    for path in folder.level(universe, geolevel).constraints:
+        for rows in read_rows(folder, path, ["geocode", "query_name", "value"]):
+            for name, own in rows.by_query():
+                if name == STATE_TOTAL:
+                    continue
+                place = geounits_of(own, index, geolevel)
+                geocode, whose = level.geocode[place], f"the constraint {name} of "
+                is_unknown = np.full(place.size, name not in widths)
+                what = f"has the constraint {name}, which is not known; name the preset that"
+                own.refuse_where(is_unknown, geocode, f"{what} declares it")
+                what = f"does not have {widths[name]} values; fetch the file again"
+                values = own.numbers("value", widths[name], geocode, what, whose)
+                if name in zeros:
+                    whose = f"the structural zero {name} of "
+                    what = "is not 0; fetch the file again"
+                    own.refuse_where((values != 0).any(axis=1), geocode, what, whose)
+                yield own, name, place, values
+
+
+def _n_types(schema: Schema) -> int:
+    """Number of types that have bounds of their own."""
+    bounded = CENSUS.universes[schema.universe].bounded_attribute(schema)
+    return N_TYPES if bounded is not None else 1
+
+
+def _refuse_missing(
+    folder: MeasurementFolder, universe: str, name: str, level: Geolevel, found: np.ndarray
+) -> None:
+    if (found[:, 0] < 0).any():
+        place = int(np.argmax(found[:, 0] < 0))
+        raise InputRefused(
+            f"{folder.place(universe, level.name)}: geounit {level.geocode[place]} has no "
+            f"constraint {name}; fetch its files again."
+        )
+
+
+def _refuse_blocks(geography: pd.DataFrame, rows: np.ndarray, what: str) -> None:
+    """Refuse the first of some blocks, if there are any."""
+    if rows.size:
+        raise InputRefused(
+            f"Block {geography['block_geocode'].iloc[rows[0]]} {what}; fetch the files of both "
+            "again."
+        )
 
 
 def folder_of(settings: TopdownSettings) -> MeasurementFolder:

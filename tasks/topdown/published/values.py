@@ -26,10 +26,8 @@ from ..settings import TopdownSettings
 from ..spine.files import spine_of
 from ..spine.shards import Shard, shards_of
 from ..workload.budget import Budget
-from .codes import CodeIndex
 from .geounits import geounits_of, query_of
-from .layout import MeasurementFolder
-from .rows import read_rows
+from .layout import CodeIndex, MeasurementFolder, read_rows
 
 MOST_VALUES_ASIDE = 1 << 25
 """Answers that are kept in memory before some go to a temporary file: 256 MiB."""

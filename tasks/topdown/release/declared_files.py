@@ -27,15 +27,14 @@ import pandas as pd
 import pyarrow as pa
 from scipy import sparse
 
-from ...census.areas import code_columns
+from ...census.areas import code_columns, described_columns, descriptions, entities
+from ...census.compiled_schemas import table_variables
 from ...census.declarations import TableDeclaration
-from ...census.entities import described_columns, descriptions, entities
 from ...census.queries import incidence, label_parts, marginal_query
-from ...census.table_variables import table_variables
-from ...runs.cuts import cut_at
 from ...runs.names import below
 from ...runs.stamps import RowsForm, WrittenFiles, write_rows
 from ...tables.columns import coded_texts
+from ...tables.mapped import cut_at
 from ..settings import TopdownSettings
 
 TABLES = "tables"

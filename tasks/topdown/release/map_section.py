@@ -21,9 +21,9 @@ import pandas as pd
 import pyarrow.parquet as pq
 
 from ....geography.declared import GEOCODE
+from ...census.areas import entities
 from ...census.census import Universe
 from ...census.declarations import TableDeclaration
-from ...census.entities import entities
 from ...census.invariants import read_geography
 from ...census.queries import incidence
 from ...pages.document import Figure, Section

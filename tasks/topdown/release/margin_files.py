@@ -21,17 +21,16 @@ import pyarrow as pa
 import pyarrow.csv
 from scipy import sparse
 
+from ...census.areas import descriptions, entities
 from ...census.declarations import TableDeclaration
-from ...census.entities import descriptions, entities
 from ...runs.stamps import WrittenFiles, write_rows
 from ..intervals.areas import BlockAreas
-from ..intervals.cells import CellAnswers, PublishedCells
+from ..intervals.intervals import CellAnswers, PublishedCells
 from ..intervals.run_posterior import RunPosterior
 from ..settings import TopdownSettings
 from .declared_files import LABELLED, TABLES, TableAnswers
-from .tabulations.levels import SummaryLevel, entities_of
+from .tabulations.levels import SummaryLevel, entities_of, variable_matrix, variables_of
 from .tabulations.tables import entity_columns, text_form
-from .tabulations.variables import variable_matrix, variables_of
 
 MARGIN_LEVEL = 0.9
 """Probability with which a margin's interval holds the truth, as usual for margins of error."""

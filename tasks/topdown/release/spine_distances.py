@@ -2,7 +2,7 @@
 
 The entities are those of the off-spine categories that the spine of a universe targets, and areas
 that somebody lists. What each of them costs is its off-spine distance
-(`geography.off_spine`): the fewest geounits that are added and subtracted to make it up.
+(`geography.optimize`): the fewest geounits that are added and subtracted to make it up.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pandas as pd
 
 from ....geography.categories import GROUP_QUARTERS, Category
 from ....geography.levels import Spine
-from ....geography.off_spine import distances, listed_entries, off_spine_distances
+from ....geography.optimize import distances, listed_entries, off_spine_distances
 from ....geography.summary import geounit_counts, statistics
 from ...runs.errors import InputRefused
 from ..intervals.area_lists import KnownBlocks, NamedAreas

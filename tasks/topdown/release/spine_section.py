@@ -13,8 +13,8 @@ import pandas as pd
 from ....geography.rules import GEOLEVEL_ORDER
 from ...pages.document import NONE, Block, Details, Document, Figure, Section, Table
 from ...pages.figures import bar_chart, line_chart
-from ...runs.declared import read_declared
 from ...runs.directory import RunDirectory
+from ...runs.files import read_declared
 from ..settings import TopdownSettings
 from ..spine.build import spines_of
 from ..spine.summary import read_summary

@@ -16,8 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ....geography.errors import GeographyRefused
-from ....geography.levels import Geolevel, Spine
+from ....geography.levels import GeographyRefused, Geolevel, Spine
 from ....geography.tables import is_in_order, spine_from_tables, spine_to_tables
 from ....geography.texts import texts_of
 from ...runs.charged_files import digest_of, is_left_out

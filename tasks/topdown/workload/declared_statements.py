@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...census.agree_declarations import HOUSEHOLDERS, PRESENCE, AgreeDeclaration
-from ...census.attribute_declarations import CodeRange, Where
+from ...census.attribute_declarations import (
+    HOUSEHOLDERS,
+    PRESENCE,
+    AgreeDeclaration,
+    CodeRange,
+    Where,
+)
 from ...census.census import Bound, Held
 from ...census.declarations import RelationDeclaration, Term
 from ...census.exact_answers import AREAS, ExactAnswers, bound_key, exact_answers

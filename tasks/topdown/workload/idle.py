@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from ....geography.rules import DEFAULT_CATEGORIES
+from ...census.compiled_schemas import names_of_table
 from ...census.queries import marginal_query, tells
-from ...census.table_variables import names_of_table
 from ...noise.mechanisms import DISCRETE_LAPLACE
 from ...runs.settings import Refuse, Uses, refuse_idle, table_of
-from .defaults import OTHER
-from .sections import TopdownSections
+from .sections import OTHER, TopdownSections
 
 GROUPED = ("optimized", "dhc")
 """Kinds of spine whose geounits are formed anew."""

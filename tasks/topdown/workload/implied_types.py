@@ -10,6 +10,8 @@ without persons, nor persons without a facility, in any geounit.
 An area with facilities of several fine types in one coarse type leaves a choice, which noise could
 only make differently in geounits that contain each other. It is made here, from public numbers
 alone: persons are shared out in proportion to facilities, each type getting at least its bound.
+
+The cells of a universe that settings leave, and those that are zero by definition.
 """
 
 from __future__ import annotations
@@ -25,6 +27,22 @@ from ...census.queries import incidence, marginal_query
 from ...census.schema import Schema
 from ...runs.errors import InputRefused
 from ...solvers.highs import LinearProgram
+from ..settings import TopdownSettings
+
+
+def structural_zeros(settings: TopdownSettings, universe: str) -> np.ndarray:
+    """Mask `(n_cells,)` of the cells that are zero by definition."""
+    schema = settings.schema_of(universe)
+    forbidden = np.zeros(schema.n_cells, dtype=bool)
+    for zero in settings.zeros_of(universe):
+        forbidden |= schema.cells_where(zero.where)
+    return forbidden
+
+
+def possible_cells(settings: TopdownSettings, universe: str) -> np.ndarray:
+    """Numbers of the cells that are no structural zeros."""
+    return np.flatnonzero(~structural_zeros(settings, universe))
+
 
 IMPLIED = "settled types"
 """Name of the implied answers among those that are held; runs of earlier versions have it."""

@@ -1,8 +1,11 @@
-"""Sections of the settings of topdown, and what follows from them for every universe."""
+"""Sections of the settings of topdown, and what follows from them for every universe.
+
+What the settings of a run need not say: universes, geolevels' order and shares, passes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal, Self, get_args
@@ -17,18 +20,127 @@ from ...census.queries import normalize_query_name
 from ...census.schema import Schema
 from ...ledger.accounting import rho_from_epsilon_simple
 from ...noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
-from ...runs.names import FileName
+from ...runs.names import FileName, factors_of
 from ...runs.settings import (
     ExactFraction,
     ProductSettings,
     ReleaseSettings,
     RunnerSettings,
     Section,
+    table_of,
 )
 from ...tables.formats import TextFormat
 from .budget import Budget
-from .defaults import default_passes, with_defaults, with_one_spelling
 from .tables import CensusTables
+
+OTHER = "other"
+"""Stands in `queries` for the geolevels that it does not name."""
+
+
+def with_defaults(tree: Mapping[str, Any]) -> dict[str, Any]:
+    """A settings file's tree with everything that it leaves to the census.
+
+    The universes are those with a budget, in the order of their declaration. Where a file declares
+    its census, a section geography may be left out, and where that has geolevels, budgets have them
+    in this order, with equal shares if they give none, and geolevels whose queries are not given
+    ask those of `other`.
+    """
+    found = dict(tree)
+    budgets = found.get("budget")
+    if not isinstance(budgets, Mapping):
+        return found
+    census = found.get("census", "cef_2020")
+    geolevels: list[str] = []
+    if isinstance(census, Mapping):
+        found.setdefault("geography", {})
+        declared = [name for name in table_of(census, "universes") if name in budgets]
+        listed = table_of(census, "geography").get("geolevels", [])
+        if isinstance(listed, list | tuple):
+            geolevels = [name for name in listed if isinstance(name, str)]
+    else:
+        declared = _preset_universes(census, budgets)
+    run = found.get("run", {})
+    if declared and isinstance(run, Mapping) and "universes" not in run:
+        found["run"] = {**run, "universes": declared}
+    if geolevels:
+        found["budget"] = {
+            name: _budget(budget, geolevels) if isinstance(budget, Mapping) else budget
+            for name, budget in budgets.items()
+        }
+    return found
+
+
+def _preset_universes(census: Any, budgets: Mapping[str, Any]) -> list[str]:
+    """Universes of a preset's census that have a budget; all budgets if there is no such census."""
+    try:
+        return [name for name in preset_census(census).universes if name in budgets]
+    except (ValueError, TypeError):
+        return list(budgets)
+
+
+def _budget(budget: Mapping[str, Any], geolevels: Sequence[str]) -> dict[str, Any]:
+    shares, queries = budget.get("geolevels"), budget.get("queries")
+    found = dict(budget)
+    if shares is None:
+        shares = {name: str(Fraction(1, len(geolevels))) for name in geolevels}
+    if isinstance(shares, Mapping):
+        unknown = [name for name in shares if name not in geolevels]
+        found["geolevels"] = {n: shares[n] for n in (*unknown, *geolevels) if n in shares}
+        if isinstance(queries, Mapping) and OTHER in queries:
+            asked = {name: queries.get(name, queries[OTHER]) for name in found["geolevels"]}
+            found["queries"] = asked
+    return found
+
+
+def with_one_spelling(tree: Mapping[str, Any]) -> dict[str, Any]:
+    """A settings file's tree in which every measured query of a universe has one name: that by
+    which its budget first names it, with a space around each `*`.
+
+    Names that differ in spaces or in the order of their factors mean the same query.
+    """
+    found = dict(tree)
+    for universe, budget in table_of(tree, "budget").items():
+        names: dict[tuple[str, ...], str] = {}
+        for shares in table_of(budget, "queries").values() if isinstance(budget, Mapping) else ():
+            for name in shares if isinstance(shares, Mapping) else ():
+                names.setdefault(factors_of(name), normalize_query_name(name))
+        for section in _NAMING:
+            own = table_of(found, section)
+            if universe in own:
+                found[section] = {**own, universe: _respelt(own[universe], names)}
+    return found
+
+
+_NAMING = ("budget", "workload", "design")
+"""Sections with a table for each universe, in which measured queries are named."""
+_ALL_BUT = "all but "
+
+
+def _respelt(part: Any, names: Mapping[tuple[str, ...], str]) -> Any:
+    """Part of a tree with the names of queries as told; of two keys that are one, both stay."""
+    if isinstance(part, list | tuple):
+        return [_respelt(item, names) for item in part]
+    if isinstance(part, Mapping):
+        keys = [_respelt(key, names) for key in part]
+        keys = keys if len(set(keys)) == len(keys) else list(part)
+        return dict(zip(keys, (_respelt(item, names) for item in part.values()), strict=True))
+    if not isinstance(part, str) or "*" not in part:
+        return part
+    if part.startswith(_ALL_BUT):
+        left = part.removeprefix(_ALL_BUT).split(",")
+        return _ALL_BUT + ", ".join(_respelt(name.strip(), names) for name in left)
+    return names.get(factors_of(part), part)
+
+
+def default_passes(asked: Sequence[str]) -> dict[str, tuple[tuple[str, ...], ...]]:
+    """Passes of the estimators where the settings give none: the total first, if it is measured."""
+    if "total" in asked and len(asked) > 1:
+        return {
+            "least_squares": (("total",), ("all but total",)),
+            "rounder": (("total",), ("detailed",)),
+        }
+    return {"least_squares": (("all",),), "rounder": (("total", "detailed"),)}
+
 
 Universe = FileName
 """Name of a universe that the census declares."""
@@ -54,7 +166,11 @@ class AianRange(Section):
 class GeographySettings(Section):
     """How the spine is built."""
 
-    spine: Literal["conventional", "aian", "optimized", "dhc"] = "optimized"
+    spine: Literal["conventional", "aian", "optimized", "dhc"] = Field(
+        default="optimized",
+        title="Spine",
+        description="The kind of tree of geounits that noise is spent on.",
+    )
     fanout_cutoff: int = Field(default=12, ge=0)
     block_groups: Literal["even", "production"] = "even"
     """How blocks of equal combinations are cut; see `spineflow.geography.optimize.cut_groups`."""
@@ -75,10 +191,16 @@ class GeographySettings(Section):
 class RunSettings(RunnerSettings):
     """What is run, and on what."""
 
-    universes: tuple[Universe, ...] = ()
+    universes: tuple[Universe, ...] = Field(
+        default=(), title="Universes", description="What is released, such as persons and units."
+    )
     """Left out, all that have a budget, in the order in which the census declares them."""
-    estimator: Estimator = "topdown"
-    """How noisy measurements become counts; see `tasks.topdown.estimation.estimators`."""
+    estimator: Estimator = Field(
+        default="topdown",
+        title="Estimator",
+        description="How noisy measurements become counts.",
+    )
+    """See `tasks.topdown.estimation.estimators`."""
     coherent: bool = False
     """Whether universes agree with released ones where the census declares so (`agree`)."""
 
@@ -94,7 +216,9 @@ class BudgetSettings(Section):
     """The budget of one universe; see `tasks.topdown.workload.budget`."""
 
     mechanism: Literal["discrete_gaussian", "discrete_laplace"] = DISCRETE_GAUSSIAN
-    rho: ExactFraction | None = None
+    rho: ExactFraction | None = Field(
+        default=None, title="rho", description="Budget, as a fraction such as 1/2."
+    )
     epsilon: ExactFraction | None = None
     delta: ExactFraction | None = None
     accounting: Literal["exact"] | None = None
@@ -201,7 +325,7 @@ class TopdownSections(ProductSettings):
     geography: GeographySettings
     run: RunSettings = RunSettings()
     release: TabulatedReleaseSettings = TabulatedReleaseSettings()
-    budget: dict[Universe, BudgetSettings]
+    budget: dict[Universe, BudgetSettings] = Field(examples=["persons", "units"])
     workload: dict[Universe, UniverseSettings] = {}
     measured: MeasuredSettings | None = None
     """Set in runs of `estimate` alone, which complete it from the measurements."""

@@ -9,9 +9,8 @@ from typing import Self
 from pydantic import ConfigDict, model_validator
 
 from ...runs.directory import RunDirectory
-from ...runs.names import checked_file_name
+from ...runs.names import checked_file_name, did_you_mean
 from ...runs.settings import FilePath, InputSettings, Refuse
-from ...runs.spelling import did_you_mean
 from ...runs.stores import is_url
 from ...tables.sources import input_files
 
@@ -22,7 +21,7 @@ class CensusTables(InputSettings):
     Those of the Census Edited File layout are persons, units and geography.
     """
 
-    model_config = ConfigDict(frozen=True, extra="allow", arbitrary_types_allowed=True)
+    model_config = ConfigDict(extra="allow")
     __pydantic_extra__: dict[str, str]
 
     geometry: FilePath | None = None

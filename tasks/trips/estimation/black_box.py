@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...runs.cuts import cut_at
 from ...runs.errors import SolveFailed
 from ...solvers.highs import LinearProgram, SolveStatus
+from ...tables.mapped import cut_at
 
 CHILDREN_PER_SOLVE = 4096
 """Children of consecutive parents that share a linear program: calls cost, and so does size."""

@@ -13,9 +13,9 @@ import pandas as pd
 
 from ....validation.rules import Rule
 from ....validation.trips.input_rules import RULES, column_rules
-from ...tables.area_files import read_area_rows
+from ...tables.findings import RuleTally
+from ...tables.readers import read_area_rows
 from ...tables.sources import InputFile
-from ...tables.tally import RuleTally
 from ..workload.hierarchy import Hierarchy, hierarchy_of_links
 
 Level = tuple[str, pd.DataFrame]

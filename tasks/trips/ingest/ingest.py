@@ -17,10 +17,15 @@ from ...ledger.recognition import RecordColumn, people_digests, raw_value
 from ...products.budget import Cost
 from ...runs.directory import RunDirectory
 from ...runs.settings import refuse_large_delta
-from ...tables.area_files import areas_file
-from ...tables.findings import InputCheck, UnreadableInput, refusal, unreadable_refused
-from ...tables.outcomes import accepted_input
-from ...tables.tally import RuleTally
+from ...tables.findings import (
+    InputCheck,
+    RuleTally,
+    UnreadableInput,
+    accepted_input,
+    refusal,
+    unreadable_refused,
+)
+from ...tables.readers import areas_file
 from ..paths import UNIVERSE
 from ..settings import TripsInput, TripsSettings
 from ..workload.costs import cost_of

@@ -18,7 +18,7 @@ from ....geography.hierarchy import ranks_within
 from ....validation.trips.input_rules import RULES
 from ...noise.randomness import RandomSource, random_words
 from ...tables.columns import trimmed_texts
-from ...tables.tally import RuleTally
+from ...tables.findings import RuleTally
 from ..workload.neighbors import Contribution
 from ..workload.truth import NodeCounts, summed
 

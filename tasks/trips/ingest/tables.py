@@ -16,10 +16,10 @@ import pyarrow as pa
 from ....validation.rules import Rule
 from ....validation.trips.input_rules import LARGEST_COUNT, RULES
 from ...tables.columns import CodedColumn, KeyIndex
+from ...tables.findings import RuleTally
 from ...tables.layouts import Field, Kind, TableLayout
 from ...tables.readers import Batch, Selection, read_batches
 from ...tables.sources import InputFile
-from ...tables.tally import RuleTally
 from ..workload.tree import Tree
 from ..workload.truth import NO_NODES, NodeCounts, summed
 from .persons import PeopleSoFar, PersonTrips

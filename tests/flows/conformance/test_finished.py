@@ -16,10 +16,16 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import yaml
 from jsonschema import validate
 from spineflow.flows.cli import main
+from spineflow.tasks.dissemination.deployment_record import deployment_record, to_yaml
+from spineflow.tasks.dissemination.finished import finished_release
+from spineflow.tasks.dissemination.office import Office
+from spineflow.tasks.dissemination.self_assessment import self_assessment
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.ledger.summary import summary
+from spineflow.tasks.pages.document import to_markdown
 from spineflow.tasks.pages.numbers import shown_bound, shown_delta, shown_epsilon
 from spineflow.tasks.runs.damage import record_anew
 from spineflow.tasks.runs.directory import RunDirectory, remove_derived
@@ -166,6 +172,14 @@ def test_plan_and_certificate_have_the_published_form_and_the_same_numbers(
             if number not in shown
         ]
         assert strange == [], title
+
+
+def test_every_release_has_a_record_of_the_registrys_form(finished: Finished, shared: Path) -> None:
+    schema = yaml.safe_load((shared / "facts/registry/deployments-schema.yaml").read_text())
+    released = finished_release(finished.run, Office())
+    validate(yaml.safe_load(to_yaml(deployment_record(released, Office()))), schema)
+    text = to_markdown(self_assessment(released, Office()))
+    assert [own["universe"] in text for own in released["certificate"]["epsilon"]].count(False) == 0
 
 
 def leaves_of(content: Any) -> tuple[set[str], set[Fraction]]:

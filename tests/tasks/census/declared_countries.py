@@ -19,11 +19,15 @@ from spineflow.tasks.census import counting, joins
 from spineflow.tasks.census.areas import load_areas
 from spineflow.tasks.census.counting import count_files
 from spineflow.tasks.census.declared_input import DeclaredTables, ReferredTables
-from spineflow.tasks.census.declared_rules import declared_rules
 from spineflow.tasks.census.evidence import EvidenceTally
 from spineflow.tasks.census.members import completed_files, completed_units
 from spineflow.tasks.census.queries import marginal_query
-from spineflow.tasks.census.records import read_ways, tally_contributions, tally_counted
+from spineflow.tasks.census.records import (
+    declared_rules,
+    read_ways,
+    tally_contributions,
+    tally_counted,
+)
 from spineflow.tasks.ledger.accounting import Guarantee
 from spineflow.tasks.tables.sources import InputFile, input_files
 from spineflow.tasks.topdown.settings import TopdownSettings

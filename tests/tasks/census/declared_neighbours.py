@@ -18,10 +18,14 @@ from hypothesis import strategies as st
 from spineflow.tasks.census.areas import load_areas
 from spineflow.tasks.census.counting import count_files
 from spineflow.tasks.census.declared_input import DeclaredTables, ReferredTables
-from spineflow.tasks.census.declared_rules import declared_rules
 from spineflow.tasks.census.evidence import EvidenceTally
 from spineflow.tasks.census.queries import marginal_query
-from spineflow.tasks.census.records import read_ways, tally_contributions, tally_counted
+from spineflow.tasks.census.records import (
+    declared_rules,
+    read_ways,
+    tally_contributions,
+    tally_counted,
+)
 from spineflow.tasks.tables.sources import InputFile, input_files
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.workload.costs import guarantee_of

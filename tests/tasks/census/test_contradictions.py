@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 from spineflow.tasks.census.census import Census, compiled
-from spineflow.tasks.census.contradictions import refuse_contradictions
 from spineflow.tasks.census.declarations import CensusDeclaration
+from spineflow.tasks.census.exact_answers import refuse_contradictions
 
 KINDS = ("a", "b", "c")
 

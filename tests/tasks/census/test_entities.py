@@ -7,9 +7,14 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from pydantic import ValidationError
-from spineflow.tasks.census.areas import Areas, load_areas
+from spineflow.tasks.census.areas import (
+    Areas,
+    described_columns,
+    descriptions,
+    load_areas,
+    needed_columns,
+)
 from spineflow.tasks.census.declarations import CensusGeography, TableDeclaration
-from spineflow.tasks.census.entities import described_columns, descriptions, needed_columns
 from spineflow.tasks.census.evidence import EvidenceTally
 from spineflow.tasks.tables.findings import UnreadableInput
 from spineflow.tasks.tables.sources import input_files

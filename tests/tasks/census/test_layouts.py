@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 from spineflow.tasks.census.census import PRESETS
 from spineflow.tasks.census.declarations import CensusDeclaration
-from spineflow.tasks.runs.declared import read_declared
+from spineflow.tasks.runs.files import read_declared
 
 OFTEN = {"person": "ID", "records_per_person": 2}
 HELD = {"universe": "units", "query": "total"}

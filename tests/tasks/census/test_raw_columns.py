@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from spineflow.tasks.census import raw_columns
-from spineflow.tasks.census.raw_columns import RawColumns
+from spineflow.tasks.census import counting
+from spineflow.tasks.census.counting import RawColumns
 from spineflow.tasks.tables.columns import CodedColumn
 
 
@@ -33,7 +33,7 @@ def test_records_are_counted_by_area_and_raw_value() -> None:
 
 
 def test_a_column_of_too_many_values_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(raw_columns, "MOST_VALUES", 2)
+    monkeypatch.setattr(counting, "MOST_VALUES", 2)
     own = RawColumns(["id", "sex"], 2)
     assert own.numbers("id", ["x", "y"]).tolist() == [0, 1]
     assert own.numbers("id", ["y", "x", "y"]).tolist() == [1, 0, 1]

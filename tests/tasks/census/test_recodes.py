@@ -22,8 +22,8 @@ from spineflow.tasks.census.recodes import (
     Recode,
     compiled_recode,
 )
-from spineflow.tasks.tables.cef_layout import PERSONS_LAYOUT
 from spineflow.tasks.tables.columns import CodedColumn
+from spineflow.tasks.tables.layouts import PERSONS_LAYOUT
 from spineflow.validation.census.input_rules import RULES
 
 CANDIDATES = [None, "", "x", "-1", "1.5", "²", *map(str, range(1200)), "9" * 30]

@@ -15,7 +15,7 @@ from spineflow.tasks.group_sizes.workload.plan import Plan, make_plan
 from spineflow.tasks.noise.draws import UnchargedNoise
 from spineflow.tasks.noise.randomness import SeededRandom
 from spineflow.tasks.products.measurement import with_noise
-from spineflow.tasks.tables.tally import RuleTally
+from spineflow.tasks.tables.findings import RuleTally
 
 COUNTIES = 3144
 AT_COUNTIES = {"hierarchical_dp": 128_800, "cumulative_dp": 91_000, "topdown": 127_200}

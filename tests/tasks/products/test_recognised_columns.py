@@ -13,8 +13,8 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import sparse
+from spineflow.tasks.census.histograms import block_levels
 from spineflow.tasks.census.households import UNIT_COLUMNS
-from spineflow.tasks.census.identity import block_levels
 from spineflow.tasks.census.partitions import (
     check_parts,
     check_whole,

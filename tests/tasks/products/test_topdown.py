@@ -17,7 +17,7 @@ from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.release.certificate import facts_of, facts_of_run
 from spineflow.tasks.topdown.settings import TopdownSettings
-from spineflow.tasks.topdown.spine.rules import declares_state_totals, refuse_no_spine
+from spineflow.tasks.topdown.spine.build import declares_state_totals, refuse_no_spine
 from spineflow.tasks.topdown.workload.privacy_curve import scope_of_figures
 from spineflow.tasks.topdown.workload.statement import exact_of, statement_of
 

@@ -14,6 +14,7 @@ from spineflow.flows import products_settings, tune_settings
 from spineflow.flows.form import form_of
 from spineflow.flows.registry import MODULES
 from spineflow.tasks.group_sizes.design.design import GroupSizesDesignSettings
+from spineflow.tasks.products.registry import product
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings import Section
 from spineflow.tasks.runs.settings_files import load_settings
@@ -26,7 +27,7 @@ ROOTS = (
     *tune_settings.MODELS.values(),
     GroupSizesDesignSettings,
     TripsDesignSettings,
-    *map(form_of, MODULES),
+    *(form_of(product(name).settings.chosen_by({})) for name in MODULES),
 )
 """Models that lead to all others."""
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import logging
 
 import pytest
-from spineflow.tasks.runs.confinement import StorageFailed
-from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.runs.logs import LOGGERS, ErrorsInSentences, shorten_errors
+from spineflow.tasks.runs.errors import InputRefused, StorageFailed
+from spineflow.tasks.runs.steps import LOGGERS, ErrorsInSentences, shorten_errors
 
 SENTENCE = "persons.parquet: the column CENRACE is missing; add it."
 

@@ -9,9 +9,8 @@ from pathlib import Path
 import fsspec
 import pytest
 from spineflow.tasks.runs import publication
-from spineflow.tasks.runs.confinement import StorageFailed
 from spineflow.tasks.runs.directory import RunDirectory, start_run
-from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.runs.errors import InputRefused, StorageFailed
 from spineflow.tasks.runs.publication import (
     PublicationRefused,
     copy_release,

@@ -10,9 +10,8 @@ import cloudpickle
 import pytest
 from prefect.client.schemas.objects import TaskRun
 from prefect.states import Failed, State
-from spineflow.tasks.runs.confinement import MemoryFailed, StorageFailed, WorkLost
 from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.runs.errors import InputRefused, MemoryFailed, StorageFailed, WorkLost
 from spineflow.tasks.runs.handles import Artifact, Made, found, made
 from spineflow.tasks.runs.settings_files import dump_settings, frozen_settings
 from spineflow.tasks.runs.steps import artifact_of, made_before, step

@@ -6,8 +6,7 @@ import pickle
 from pathlib import Path
 
 import pytest
-from spineflow.tasks.runs.confinement import StorageFailed
-from spineflow.tasks.runs.errors import InputRefused, SpineflowError
+from spineflow.tasks.runs.errors import InputRefused, SpineflowError, StorageFailed
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.runs.stores import StoreFile, StoreRefused, carries_secrets, store_errors
 from spineflow.tasks.topdown.settings import TopdownSettings

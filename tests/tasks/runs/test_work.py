@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.metering import confined_work, metered, reads_public_files
+from spineflow.tasks.runs.handles import confined_work, metered, reads_public_files
 from spineflow.tasks.runs.work import Began, Task, append, read, tasks_of, work_file
 
 BEGAN = Began(0.0, "threads", 2, 2)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.tables.cells import GridCells
+from spineflow.tasks.tables.formats import GridCells
 from spineflow.tasks.topdown.ingest.ingest import check_input_of
 from spineflow.tasks.topdown.product import TOPDOWN
 

@@ -14,8 +14,7 @@ import pytest
 from spineflow.tasks.census.inputs import check_inputs
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.files import NOT_PRIVATE
-from spineflow.tasks.tables.findings import FileRead, InputCheck
-from spineflow.tasks.tables.outcomes import write_input_outcomes
+from spineflow.tasks.tables.findings import FileRead, InputCheck, write_input_outcomes
 from spineflow.tasks.topdown.ingest.generate import generate_county
 
 AGE, RACE = "842739", "97351"

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 from spineflow.tasks.census.inputs import check_inputs
 from spineflow.tasks.tables import readers
-from spineflow.tasks.tables.cef_layout import GEOGRAPHY_LAYOUT, LAYOUTS
 from spineflow.tasks.tables.findings import UnreadableInput
+from spineflow.tasks.tables.layouts import GEOGRAPHY_LAYOUT, LAYOUTS
 from spineflow.tasks.tables.readers import Selection, read_batches
 from spineflow.tasks.tables.sources import InputFile
 from spineflow.tasks.topdown.ingest.generate import generate_county

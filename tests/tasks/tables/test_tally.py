@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from spineflow.tasks.group_sizes.ingest.tables import count_sizes
-from spineflow.tasks.tables.tally import RuleTally
+from spineflow.tasks.tables.findings import RuleTally
 from spineflow.validation.group_sizes.input_rules import size_rules
 from spineflow.validation.trips.input_rules import LARGEST_COUNT, RULES
 

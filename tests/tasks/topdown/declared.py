@@ -15,10 +15,10 @@ from spineflow.tasks.topdown.estimation.estimators import (
     estimation_order,
     estimator_of,
 )
-from spineflow.tasks.topdown.estimation.refusals import refuse_settings
+from spineflow.tasks.topdown.estimation.largest_solve import refuse_settings
 from spineflow.tasks.topdown.ingest.ingest import ingest_input
-from spineflow.tasks.topdown.measurement.constrain import constrain_universe
 from spineflow.tasks.topdown.measurement.measure import measure_once
+from spineflow.tasks.topdown.measurement.public_answers import constrain_universe
 from spineflow.tasks.topdown.paths import spine_folder
 from spineflow.tasks.topdown.product import TOPDOWN
 from spineflow.tasks.topdown.release.described import write_universe

@@ -14,8 +14,7 @@ from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.ingest.ingest import check_input_of
-from spineflow.tasks.topdown.intervals.report import write_run_intervals
-from spineflow.tasks.topdown.intervals.tables import write_intervals
+from spineflow.tasks.topdown.intervals.report import write_intervals, write_run_intervals
 from spineflow.tasks.topdown.settings import TopdownSettings
 
 from tests.tasks.topdown.abroad import write_census

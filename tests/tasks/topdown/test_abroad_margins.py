@@ -19,12 +19,12 @@ from spineflow.tasks.topdown.intervals.report import write_run_intervals
 from spineflow.tasks.topdown.intervals.run_posterior import RunLevels, RunPosterior
 from spineflow.tasks.topdown.product import TOPDOWN
 from spineflow.tasks.topdown.release import margins
-from spineflow.tasks.topdown.release.margin_summary import read_margin_summary
 from spineflow.tasks.topdown.release.margins import (
     are_kept,
     are_written,
     keep_posteriors,
     pieces_apart,
+    read_margin_summary,
     universes_without_margins,
     write_margins,
     write_piece,

@@ -13,11 +13,11 @@ import tomli_w
 from hypothesis import given
 from hypothesis import strategies as st
 from spineflow.tasks.census.census import compiled, preset_census
-from spineflow.tasks.census.contradictions import refuse_contradictions
 from spineflow.tasks.census.declarations import CensusDeclaration
+from spineflow.tasks.census.exact_answers import refuse_contradictions
 from spineflow.tasks.census.invariants import read_geography
 from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.topdown.ingest.generate_country import generate_country
+from spineflow.tasks.topdown.ingest.generate import generate_country
 from spineflow.tasks.topdown.ingest.ingest import check_input_of
 from spineflow.tasks.topdown.intervals.run_posterior import RunPosterior
 from spineflow.tasks.topdown.paths import geography_file, spine_folder

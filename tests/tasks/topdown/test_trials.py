@@ -14,8 +14,7 @@ from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import load_settings
-from spineflow.tasks.topdown.ingest.generate import generate_county
-from spineflow.tasks.topdown.ingest.generate_country import generate_country
+from spineflow.tasks.topdown.ingest.generate import generate_country, generate_county
 from spineflow.tasks.topdown.measurement.public_answers import area_counts
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.trials import STRATEGIES, TRIALS, strategy_shares

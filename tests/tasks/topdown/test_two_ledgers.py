@@ -20,8 +20,8 @@ from spineflow.tasks.runs.directory import RunDirectory, start_run
 from spineflow.tasks.runs.errors import BudgetRefused
 from spineflow.tasks.runs.settings_files import dump_settings
 from spineflow.tasks.topdown.ingest.ingest import ingest_input
-from spineflow.tasks.topdown.measurement.constrain import constrain_universe
 from spineflow.tasks.topdown.measurement.measure import measure_once
+from spineflow.tasks.topdown.measurement.public_answers import constrain_universe
 from spineflow.tasks.topdown.paths import spine_folder
 from spineflow.tasks.topdown.product import TOPDOWN
 from spineflow.tasks.topdown.settings import TopdownSettings

@@ -21,8 +21,11 @@ from spineflow.tasks.products.registry import product
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import CheckFailed
 from spineflow.tasks.runs.settings_files import frozen_settings
-from spineflow.tasks.topdown.ingest.generate import FEWEST_PERSONS, generate_county
-from spineflow.tasks.topdown.ingest.generate_country import generate_country
+from spineflow.tasks.topdown.ingest.generate import (
+    FEWEST_PERSONS,
+    generate_country,
+    generate_county,
+)
 from spineflow.tasks.topdown.ingest.generate_households import rehouse
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.validation.outcome import Outcome

@@ -30,7 +30,7 @@ from ...paths import geography_file
 from ...release.tabulations.levels import COLUMNS
 from ...settings import TopdownSettings
 from ...spine.files import spine_of
-from ...workload.zeros import structural_zeros
+from ...workload.implied_types import structural_zeros
 from .levels import entity_levels, levels_of_subspine
 from .quantities import Quantity, quantities_of
 from .subspines import Subspine, Totals, n_subspines, prediction_of, subspine_of, totals_of

@@ -17,9 +17,9 @@ import pandas as pd
 from scipy import sparse
 
 from .....geography.levels import Spine
+from ....census.areas import entities
 from ....census.cef_2020 import CENSUS
 from ....census.census import Census
-from ....census.entities import entities
 from ....census.queries import incidence
 from ...release.tabulations.levels import SUMMARY_LEVELS, entities_of
 

@@ -1,9 +1,24 @@
-"""Summary levels of the redistricting product, and which entity of each a block belongs to."""
+"""Summary levels of the redistricting product, and which entity of each a block belongs to.
+
+Names, codes and points of geographic entities, from further columns of the geography.
+
+A column PART_FIELD of the geography (COUNTY_NAME, PLACE_LSADC, TRACT_INTPTLAT, ...) has the field
+of the geographic header for entities of that kind: a county's name stands in the rows of all its
+blocks. For blocks the columns are named as the fields. A column such as COUNTYNS or PLACECC holds
+for every entity whose geocode has that part. Where blocks have points and an entity has none of its
+own, its point is the mean of its blocks', weighted by land area where that is known.
+
+The variables of the redistricting tables: which cells of a schema each one counts.
+
+The tables are those that the census declares with `rows`. A variable is named as in the public
+tables: P0010001 is the first of P1.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import pandas as pd
@@ -12,7 +27,10 @@ import pyarrow.compute as pc
 from scipy import sparse
 
 from ....census.cef_2020 import CENSUS
-from ....census.queries import incidence
+from ....census.compiled_schemas import names_of_table, table_cells, table_variables
+from ....census.declarations import TableDeclaration
+from ....census.queries import incidence, tells
+from ....census.schema import Schema
 
 
 @dataclass(frozen=True)
@@ -141,3 +159,132 @@ def texts_of(column: pd.Series) -> pa.StringArray:
     if isinstance(held, pa.ChunkedArray):
         held = held.combine_chunks()
     return held.cast(pa.string())
+
+
+NAME = "NAME"
+POINT = ("INTPTLAT", "INTPTLON")
+OWN_FIELDS = (NAME, "BASENAME", "LSADC", "FUNCSTAT", *POINT)
+"""Fields of the header that each kind of entity has its own columns for."""
+
+_CODES_OF_PARTS = ("CC", "NS")
+"""What a part's class code and its ANSI code end with."""
+
+_BLOCK = "BLOCK"
+_LAND = "AREALAND"
+
+
+def own_columns(entities: Entities, geography: pd.DataFrame) -> dict[str, pa.Array]:
+    """The fields of entities that the geography has columns for, by name; empty where blank."""
+    kind = entities.level.parts[-1]
+    columns = {name: name if kind == _BLOCK else f"{kind}_{name}" for name in OWN_FIELDS}
+    columns |= {
+        f"{part}{ending}": f"{part}{ending}"
+        for part in entities.level.parts
+        for ending in _CODES_OF_PARTS
+    }
+    found = {
+        name: further_column(geography, column).take(entities.first_block)
+        for name, column in columns.items()
+        if column in geography
+    }
+    if set(POINT) <= set(geography.columns) and not set(POINT) & set(found):
+        found |= _points(entities, geography)
+    return found
+
+
+def named_columns(entities: Entities, geography: pd.DataFrame) -> dict[str, pa.Array]:
+    """NAME, INTPTLAT and INTPTLON of entities, those of them that the geography tells."""
+    found = own_columns(entities, geography)
+    return {name: found[name] for name in (NAME, *POINT) if name in found}
+
+
+def further_column(geography: pd.DataFrame, name: str) -> pa.Array:
+    """A column of codes or names; empty where it holds texts that a delimited record cannot."""
+    column = texts_of(geography[name])
+    fits = pc.match_substring_regex(column, '^[^|"\\r\\n]*$')
+    return pc.if_else(pc.fill_null(fits, False), column, "")
+
+
+def _points(entities: Entities, geography: pd.DataFrame) -> dict[str, pa.Array]:
+    """Mean points of entities; empty where a block of theirs has none.
+
+    Points are averaged on the sphere, so that an entity on both sides of the 180th meridian lies
+    between its blocks. Blocks weigh as much as they have land, alike if the entity has none.
+    """
+    latitude, longitude = (
+        np.radians(pd.to_numeric(geography[name], errors="coerce").to_numpy(float))
+        for name in POINT
+    )
+    inside = entities.block_entity >= 0
+    entity, n = entities.block_entity[inside], len(entities)
+    weight = np.ones(len(entity))
+    if _LAND in geography:
+        land = pd.to_numeric(geography[_LAND], errors="coerce").to_numpy(float)[inside]
+        has_land = np.bincount(entity, np.nan_to_num(land), minlength=n) > 0
+        weight = np.where(has_land[entity], np.nan_to_num(land), 1.0)
+    across = np.cos(latitude)
+    x, y, z = (
+        np.bincount(entity, weight * axis[inside], minlength=n)
+        for axis in (across * np.cos(longitude), across * np.sin(longitude), np.sin(latitude))
+    )
+    means = (np.degrees(np.arctan2(z, np.hypot(x, y))), np.degrees(np.arctan2(y, x)))
+    return {
+        name: pa.array(
+            [f"{value:+0{width}.7f}" if np.isfinite(value) else "" for value in values], pa.string()
+        )
+        for name, width, values in zip(POINT, (11, 12), means, strict=True)
+    }
+
+
+def variable_name(table: str, number: int) -> str:
+    """The public name of a variable, numbered from 1.
+
+    >>> variable_name("P5", 10)
+    'P0050010'
+    """
+    return f"{table[0]}{int(table[1:]):03d}{number:04d}"
+
+
+def tables_of(schema: Schema) -> tuple[str, ...]:
+    """The tables that can be counted from a schema."""
+    return tuple(table.name for table in _tables(schema))
+
+
+@lru_cache(maxsize=4)
+def variables_of(schema: Schema) -> tuple[str, ...]:
+    """Names of all variables that can be counted from a schema, in the order of the tables."""
+    return tuple(
+        variable_name(table.name, number + 1)
+        for table in _tables(schema)
+        for number in range(len(table_cells(table, schema)))
+    )
+
+
+def variable_labels(schema: Schema) -> dict[str, str]:
+    """What every variable counts in words, by its name."""
+    return {
+        variable_name(table.name, number): label
+        for table in _tables(schema)
+        for number, (label, _) in enumerate(table_variables(table, schema), start=1)
+    }
+
+
+@lru_cache(maxsize=4)
+def variable_matrix(schema: Schema) -> np.ndarray:
+    """The 0/1 matrix that turns histograms into tables, shape `(n_cells, n_variables)`.
+
+    `histograms @ variable_matrix(schema)` has a row for each histogram and a column for each of
+    `variables_of(schema)`.
+    """
+    masks = [mask for table in _tables(schema) for mask in table_cells(table, schema)]
+    matrix = np.array(masks, dtype=np.int64).reshape(-1, schema.n_cells).T
+    return np.ascontiguousarray(matrix)
+
+
+def _tables(schema: Schema) -> list[TableDeclaration]:
+    """The declared tables of a schema's universe whose attributes it has."""
+    return [
+        table
+        for table in CENSUS.tables
+        if table.universe == schema.universe and tells(schema, names_of_table(table))
+    ]

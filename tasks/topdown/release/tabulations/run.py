@@ -21,11 +21,9 @@ from ...settings import TopdownSettings
 from ...spine.shards import shards_of
 from ..declared_files import write_declared_table
 from ..margin_files import SUFFIX, write_declared_margins, write_table_margins
-from .estimated import States, state_tabulations
 from .legacy import legacy_files, write_state
-from .levels import SUMMARY_LEVELS, SummaryLevel
-from .tables import Tabulation, table_files, write_tables
-from .variables import tables_of
+from .levels import SUMMARY_LEVELS, SummaryLevel, tables_of
+from .tables import States, Tabulation, state_tabulations, table_files, write_tables
 
 BLOCKS_PER_PIECE = 1 << 20
 """Blocks of a spine from which tables are written in pieces, and of each piece of the P.L. 94-171

@@ -21,7 +21,7 @@ from spineflow.tasks.group_sizes.ingest.hierarchy import hierarchy_of_rows
 from spineflow.tasks.group_sizes.ingest.read import check_groups
 from spineflow.tasks.group_sizes.settings import GroupSizesSettings
 from spineflow.tasks.runs.settings_files import load_settings
-from spineflow.tasks.tables.tally import RuleTally
+from spineflow.tasks.tables.findings import RuleTally
 
 
 def regions_of(dataset):

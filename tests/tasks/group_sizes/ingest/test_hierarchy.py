@@ -17,9 +17,8 @@ from spineflow.tasks.group_sizes.ingest.hierarchy import (
 from spineflow.tasks.group_sizes.paths import regions_file
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.tables.area_files import areas_file
-from spineflow.tasks.tables.findings import UnreadableInput
-from spineflow.tasks.tables.tally import RuleTally
+from spineflow.tasks.tables.findings import RuleTally, UnreadableInput
+from spineflow.tasks.tables.readers import areas_file
 from spineflow.tasks.trips.ingest.areas import area_levels
 
 ROWS = [

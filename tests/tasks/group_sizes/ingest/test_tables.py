@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from spineflow.tasks.group_sizes.ingest.tables import count_records, count_sizes, read_numbers
-from spineflow.tasks.tables.tally import RuleTally
+from spineflow.tasks.tables.findings import RuleTally
 
 REGIONS = np.array(["01", "02"], dtype=object)
 SIZES = pd.DataFrame(

@@ -15,7 +15,7 @@ from spineflow.tasks.group_sizes.measurement.measure import true_vector
 from spineflow.tasks.group_sizes.workload.mechanisms import VECTOR_OF
 from spineflow.tasks.group_sizes.workload.plan import Plan, make_plan
 from spineflow.tasks.group_sizes.workload.regions import RegionHierarchy
-from spineflow.tasks.tables.tally import RuleTally
+from spineflow.tasks.tables.findings import RuleTally
 
 from tests.tasks.group_sizes.workload.test_mechanisms import Dataset, datasets, joined, moved
 

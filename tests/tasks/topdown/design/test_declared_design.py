@@ -22,7 +22,7 @@ from spineflow.tasks.topdown.checks.replicate import (
 )
 from spineflow.tasks.topdown.design.design import NORMAL_95
 from spineflow.tasks.topdown.design.forecast import FULL, forecasts
-from spineflow.tasks.topdown.ingest.generate_country import generate_country
+from spineflow.tasks.topdown.ingest.generate import generate_country
 from spineflow.tasks.topdown.ingest.ingest import public_tables
 from spineflow.tasks.topdown.product import TOPDOWN
 from spineflow.tasks.topdown.settings import TopdownSettings

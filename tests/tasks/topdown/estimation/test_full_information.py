@@ -16,12 +16,13 @@ from spineflow.tasks.topdown.checks.replicate import (
     with_estimator,
     with_seed,
 )
-from spineflow.tasks.topdown.estimation.combined_files import read_combined, write_combined
 from spineflow.tasks.topdown.estimation.estimate import ShardInput
 from spineflow.tasks.topdown.estimation.full_information import (
     combine_shard,
     estimate_shard,
     margins_first,
+    read_combined,
+    write_combined,
 )
 from spineflow.tasks.topdown.estimation.linear_estimates import LinearEstimates
 from spineflow.tasks.topdown.estimation.parent import Passes

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from spineflow.tasks.census.census import PRESETS, compiled, preset_census
 from spineflow.tasks.census.declarations import CensusDeclaration
-from spineflow.tasks.topdown.measurement.agreements import agreement
+from spineflow.tasks.topdown.measurement.public_answers import agreement
 
 AGREES = np.array([False, True])
 

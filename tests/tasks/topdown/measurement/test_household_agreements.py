@@ -16,7 +16,7 @@ from spineflow.tasks.census.declarations import CensusDeclaration
 from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.topdown.estimation.parent import Passes, estimate_children
 from spineflow.tasks.topdown.estimation.problem import NO_BOUND, QueryMeasurement, SiblingProblem
-from spineflow.tasks.topdown.measurement.agreements import household_limits
+from spineflow.tasks.topdown.measurement.public_answers import household_limits
 
 PEOPLE = {"none": (0, 0), "one": (1, 1), "two": (2, 2), "more": (3, 5)}
 

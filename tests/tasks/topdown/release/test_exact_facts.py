@@ -18,7 +18,7 @@ from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import dump_settings, load_settings
 from spineflow.tasks.topdown.ingest.generate import generate_county
 from spineflow.tasks.topdown.ingest.ingest import ingest_input
-from spineflow.tasks.topdown.measurement.constrain import constrain_universe
+from spineflow.tasks.topdown.measurement.public_answers import constrain_universe
 from spineflow.tasks.topdown.paths import state_totals_file
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.spine.build import write_universe_spine

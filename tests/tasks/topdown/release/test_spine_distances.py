@@ -14,8 +14,7 @@ import pytest
 from spineflow.flows.cli import main
 from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.settings_files import load_settings
-from spineflow.tasks.topdown.ingest.generate import generate_county
-from spineflow.tasks.topdown.ingest.generate_country import generate_country
+from spineflow.tasks.topdown.ingest.generate import generate_country, generate_county
 from spineflow.tasks.topdown.ingest.ingest import public_geography
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.spine.build import spines_of

@@ -11,7 +11,7 @@ from spineflow.tasks.ledger.plan import Measure
 from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
 from spineflow.tasks.products.budget import margin_of
 from spineflow.tasks.topdown.workload.budget import Budget
-from spineflow.tasks.topdown.workload.margins import total_for_margin
+from spineflow.tasks.topdown.workload.costs import total_for_margin
 
 
 def budget_of(mechanism: str, total: str) -> Budget:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from scipy.stats import chi2
 from spineflow.tasks.noise.randomness import SystemRandom
-from spineflow.tasks.tables.tally import RuleTally
+from spineflow.tasks.tables.findings import RuleTally
 from spineflow.tasks.trips.ingest.persons import PeopleSoFar, PersonTrips, check_contributions
 from spineflow.tasks.trips.workload.neighbors import Contribution
 

@@ -9,8 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from spineflow.tasks.topdown.ingest.generate import generate_county
-from spineflow.tasks.topdown.release.tabulations.header import HEADER_FIELDS
-from spineflow.tasks.topdown.release.tabulations.legacy import segment_variables
+from spineflow.tasks.topdown.release.tabulations.legacy import HEADER_FIELDS, segment_variables
 from spineflow.tasks.topdown.release.tabulations.levels import SUMMARY_LEVELS
 from spineflow.tasks.topdown.release.tabulations.published import read_published
 

@@ -10,9 +10,14 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
 from scipy import sparse
-from spineflow.tasks.topdown.release.tabulations.header import header_columns
-from spineflow.tasks.topdown.release.tabulations.levels import SUMMARY_LEVELS, entities_of
-from spineflow.tasks.topdown.release.tabulations.names import OWN_FIELDS, POINT, named_columns
+from spineflow.tasks.topdown.release.tabulations.legacy import header_columns
+from spineflow.tasks.topdown.release.tabulations.levels import (
+    OWN_FIELDS,
+    POINT,
+    SUMMARY_LEVELS,
+    entities_of,
+    named_columns,
+)
 from spineflow.tasks.topdown.release.tabulations.published import (
     published_blocks,
     read_published,

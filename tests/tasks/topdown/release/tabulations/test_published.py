@@ -11,12 +11,12 @@ from spineflow.flows.cli import main
 from spineflow.tasks.census.inputs import check_inputs
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.topdown.release.tabulations import published
-from spineflow.tasks.topdown.release.tabulations.input_tables import write_input_tables
 from spineflow.tasks.topdown.release.tabulations.published import (
     PUBLISHED_PERSONS,
     PublishedBlocks,
     published_blocks,
     read_published,
+    write_input_tables,
 )
 
 from tests.tabulated import write_legacy
@@ -89,7 +89,7 @@ def test_input_tables_tabulate_to_the_published_counts(shared: Path, tmp_path: P
 @pytest.mark.slow
 def test_batches_do_not_change_the_counts(exact, folder, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(
-        "spineflow.tasks.topdown.release.tabulations.input_tables.PERSONS_PER_BATCH", 300
+        "spineflow.tasks.topdown.release.tabulations.published.PERSONS_PER_BATCH", 300
     )
     blocks = published_blocks(read_published(folder))
     tables = write_input_tables(blocks, tmp_path)

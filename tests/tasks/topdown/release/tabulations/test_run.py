@@ -10,17 +10,20 @@ from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.paths import geography_file
 from spineflow.tasks.topdown.release.described import write_universe
-from spineflow.tasks.topdown.release.tabulations import estimated as estimated_tabulations
 from spineflow.tasks.topdown.release.tabulations import run as tabulations_run
 from spineflow.tasks.topdown.release.tabulations import tables
-from spineflow.tasks.topdown.release.tabulations.estimated import States, state_tabulations
+from spineflow.tasks.topdown.release.tabulations import tables as estimated_tabulations
 from spineflow.tasks.topdown.release.tabulations.levels import SUMMARY_LEVELS
 from spineflow.tasks.topdown.release.tabulations.run import (
     has_legacy,
     tables_of_run,
     tabulated_universes,
 )
-from spineflow.tasks.topdown.release.tabulations.tables import write_tables
+from spineflow.tasks.topdown.release.tabulations.tables import (
+    States,
+    state_tabulations,
+    write_tables,
+)
 from spineflow.tasks.topdown.settings import TopdownSettings
 
 from tests.tabulated import tabulate, write_legacy

@@ -9,13 +9,14 @@ import pyarrow.parquet as pq
 import pytest
 from spineflow.tasks.census.cef_2020 import PERSONS, UNITS, cef_schema
 from spineflow.tasks.census.microdata import count_microdata
-from spineflow.tasks.topdown.release.tabulations.levels import SUMMARY_LEVELS, entities_of
-from spineflow.tasks.topdown.release.tabulations.tables import table_files, write_tables
-from spineflow.tasks.topdown.release.tabulations.variables import (
+from spineflow.tasks.topdown.release.tabulations.levels import (
+    SUMMARY_LEVELS,
+    entities_of,
     tables_of,
     variable_matrix,
     variables_of,
 )
+from spineflow.tasks.topdown.release.tabulations.tables import table_files, write_tables
 
 from tests.tabulated import tabulate
 

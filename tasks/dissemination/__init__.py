@@ -1,0 +1,1 @@
+"""A finished release for people and systems outside the office."""

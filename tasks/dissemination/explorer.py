@@ -1,0 +1,219 @@
+"""A page to look at a release: one HTML file that needs no network, with tables, map and margins.
+
+A reader chooses a table and a level, searches and sorts areas, compares two of them, and downloads
+the selection. Vega-Lite draws it, with its scripts inlined by Altair.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from ..pages.document import NONE
+from ..runs.errors import InputRefused
+from ..runs.files import write_text
+from ..tables.geometry import read_layers
+from .released_tables import ReleasedTable, released_tables
+
+MOST_AREAS = 6000
+"""Areas of a level that a page shows; levels with more are in the files alone."""
+
+MOST_BYTES = 15 << 20
+"""Of a page; one that would be larger leaves out the levels with the most areas."""
+
+TOLERANCE = 1 / 1000
+"""By how much of the extent of a map its boundaries are simplified."""
+
+PER_DEVIATION = 2 * 1.6449
+"""Width of a margin of 90 % in standard deviations."""
+
+
+@dataclass(frozen=True)
+class ShownLevel:
+    """The areas of one level of a table, with what is counted in them.
+
+    codes, names : of the areas. variables : labels of what is counted. counts, lower, upper : by
+    area, then by variable; None where there is none.
+    """
+
+    table: str
+    level: str
+    codes: tuple[str, ...]
+    names: tuple[str, ...]
+    variables: tuple[str, ...]
+    counts: tuple[int | None, ...]
+    lower: tuple[int | None, ...]
+    upper: tuple[int | None, ...]
+
+
+def shown_levels(table: ReleasedTable, labels: Mapping[str, str]) -> list[ShownLevel]:
+    """The levels of a released table; `labels` are those of variables, by name."""
+    rows = table.with_margins()
+    if table.has_variables:
+        variables = [f"{name} {labels.get(name, '')}".strip() for name in table.counts]
+        level = table.path.stem.replace("_", " ")
+        return [_level("Counts of summary levels", level, rows, variables, table.counts)]
+    keys = [name for name in table.dimensions if name not in ("level", "code")]
+    rows["variable"] = rows[keys].astype(str).agg(", ".join, axis=1) if keys else "all"
+    found = []
+    for level, own in rows.groupby("level", sort=False):
+        variables = list(own["variable"].unique())
+        found.append(_level(table.path.stem, str(level), own, variables, ("count",)))
+    return found
+
+
+def _level(
+    table: str, level: str, rows: pd.DataFrame, variables: Sequence[str], counts: Sequence[str]
+) -> ShownLevel:
+    areas = rows.drop_duplicates("code")
+    names = areas["name"] if "name" in areas else areas["code"]
+
+    def flat(columns: Sequence[str]) -> tuple[int | None, ...]:
+        if not set(columns) <= set(rows.columns):
+            return ()
+        values = rows[list(columns)].astype("Int64").to_numpy().ravel()
+        return tuple(None if pd.isna(value) else int(value) for value in values)
+
+    def bound(end: str) -> list[str]:
+        return [end] if tuple(counts) == ("count",) else [f"{n}_{end.upper()}" for n in counts]
+
+    return ShownLevel(
+        table,
+        level,
+        tuple(areas["code"].astype(str)),
+        tuple(names.astype(str)),
+        tuple(variables),
+        flat(counts),
+        flat(bound("lower")),
+        flat(bound("upper")),
+    )
+
+
+def write_explorer(
+    release: Path,
+    path: Path,
+    *,
+    title: str,
+    guarantee: str,
+    labels: Mapping[str, str] | None = None,
+    geometry: Path | None = None,
+) -> tuple[str, ...]:
+    """Write the page of a release.
+
+    Args:
+        release: The folder of the release, with its `tables`.
+        path: Of the page.
+        title: What the release is called. guarantee: What it guarantees, in a sentence.
+        labels: What variables count, by name.
+        geometry: Boundaries of areas, as a file or a folder of them; None for no map.
+
+    Returns:
+        The levels that the page leaves out, since they have too many areas.
+
+    Raises:
+        InputRefused: The release has no tables of areas.
+    """
+    tables = released_tables(release)
+    if not tables:
+        raise InputRefused(f"{release} has no tables of areas, which a page could show.")
+    found = [level for table in tables for level in shown_levels(table, labels or {})]
+    found.sort(key=lambda level: len(level.counts))
+    kept = [level for level in found if len(level.codes) <= MOST_AREAS]
+    drawn = {} if geometry is None else _boundaries(geometry, kept)
+    template = Environment(
+        loader=PackageLoader("spineflow.tasks.dissemination"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+    ).get_template("explorer.html.j2")
+    while True:
+        content = {
+            "levels": [vars(level) for level in kept],
+            "boundaries": drawn,
+            "perDeviation": PER_DEVIATION,
+        }
+        page = template.render(
+            title=title,
+            guarantee=guarantee,
+            stamp=tables[0].stamp,
+            none=NONE,
+            script=_vega(),
+            charts=_charts(),
+            # A closing tag in a name must not end the script.
+            content=json.dumps(content, ensure_ascii=False).replace("</", "<\\/"),
+            left_out=sorted({level.level for level in found if level not in kept}),
+        )  # fmt: skip
+        if len(page.encode()) <= MOST_BYTES or len(kept) == 1:
+            break
+        kept.pop()
+    write_text(path, page)
+    return tuple(sorted({level.level for level in found if level not in kept}))
+
+
+def _vega() -> str:
+    import vl_convert
+
+    script: str = vl_convert.javascript_bundle()  # type: ignore[call-arg]  # Its stub is wrong.
+    return script.replace("</script", "<\\/script")
+
+
+def _charts() -> str:
+    """Specifications of the bars and of the map, whose rows the page gives them."""
+    import altair as alt
+
+    rows = alt.NamedData("rows")
+    # Layers agree on an order that is that of a field.
+    order = alt.EncodingSortField("place", op="min")
+    area = alt.Y("name:N", sort=order, title=None, axis=alt.Axis(labelLimit=200))
+    bars = (
+        alt.Chart(rows).mark_point(filled=True, size=50).encode(x="count:Q", y=area)
+        + alt.Chart(rows).mark_rule(strokeWidth=2).encode(
+            x=alt.X("lower:Q", title="count and margin of 90 %"), x2="upper:Q", y=area
+        )
+    ).properties(width="container")  # fmt: skip
+    shapes = alt.Chart(alt.NamedData("rows", format=alt.DataFormat(type="json")))
+    colour = alt.Color("properties.count:Q", title="count", scale=alt.Scale(scheme="blues"))
+    shown = [alt.Tooltip(f"properties.{name}:N", title=name) for name in ("name", "count")]
+    drawn = (
+        shapes.mark_geoshape(stroke="#888", strokeWidth=0.4)
+        .encode(color=colour, tooltip=shown)
+        .project("identity", reflectY=True)
+        .properties(width="container", height=420)
+    )
+    return json.dumps({"bars": bars.to_dict(validate=True), "map": drawn.to_dict(validate=True)})
+
+
+def _boundaries(geometry: Path, levels: Sequence[ShownLevel]) -> dict[str, dict[str, Any]]:
+    """Simplified shapes by level and code, as coordinates of GeoJSON."""
+    codes: dict[str, set[str]] = {}
+    for level in levels:
+        codes.setdefault(level.level, set()).update(level.codes)
+    found: dict[str, dict[str, Any]] = {}
+    for layer in read_layers(geometry, codes):
+        points = np.concatenate([ring for area in layer.areas.values() for ring in area.rings])
+        step = float(np.ptp(points, axis=0).max()) * TOLERANCE
+        # Degrees of longitude are shorter than those of latitude.
+        narrow = math.cos(math.radians(points[:, 1].mean())) if layer.in_degrees else 1.0
+        found[layer.level] = {
+            code: [_simplified(ring, step, narrow) for ring in area.rings]
+            for code, area in layer.areas.items()
+        }
+    return found
+
+
+def _simplified(ring: np.ndarray, step: float, narrow: float) -> list[list[float]]:
+    """A ring on a grid of steps, each point once in turn, as a plane map shows it."""
+    steps = np.round(ring / step).astype(np.int64)
+    moved = np.any(np.diff(steps, axis=0, prepend=steps[:1] - 1), axis=1)
+    points = steps[moved] * step * [narrow, 1.0]
+    # A ring is closed, and none has fewer points than a triangle.
+    closed = points if len(points) > 3 else ring * [narrow, 1.0]
+    return [[float(f"{x:.7g}"), float(f"{y:.7g}")] for x, y in closed]

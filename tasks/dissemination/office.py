@@ -1,0 +1,79 @@
+"""What an office says of a release of its own: the free texts that no run can know."""
+
+from __future__ import annotations
+
+import tomllib
+from datetime import date
+from pathlib import Path
+from typing import Literal
+
+from pydantic import ConfigDict, Field, ValidationError
+
+from ..runs.errors import InputRefused
+from ..runs.settings import Section
+from ..runs.settings_problems import sentences
+
+
+class Office(Section):
+    """The texts of an office on a release, for its registry record and its self-assessment.
+
+    Their names are those of the registry's schema where it has one.
+    """
+
+    model_config = ConfigDict(str_strip_whitespace=True)
+
+    name: str = Field(default="", description="Name of the data product.")
+    data_curators: tuple[str, ...] = Field(
+        default=(), description="Who publishes the data product."
+    )
+    description: str = Field(default="", description="The data product in few sentences.")
+    intended_use: str = Field(default="", description="What the data product is used for.")
+    data_product_region: str = Field(default="", description="The region that the data describe.")
+    data_product_sector: Literal[
+        "Technology", "Healthcare", "Education", "Government", "Energy", "Finance"
+    ] = "Government"
+    data_product_type: Literal["Summary statistics", "Dataset", "Synthetic data"] = (
+        "Summary statistics"
+    )
+    publication_date: date | None = Field(default=None, description="Default: the day of the run.")
+    url_slug: str = Field(
+        default="", pattern=r"^[a-z0-9-]*$", description="Default: from the name."
+    )
+    data_domain: str = Field(default="", description="The datasets that could have been protected.")
+    actors: str = Field(default="", description="Who sees what, and whom the design trusts.")
+    release_type: Literal["One release", "Many releases"] | None = Field(
+        default=None, description="Default: by the runs that the ledger has for the dataset."
+    )
+    release_type_details: str = Field(default="", description="Plans for further releases.")
+    preprocessing_and_hyperparameter_tuning: str = Field(
+        default="", description="How data were edited, and on which data the budget was chosen."
+    )
+    security: str = Field(
+        default="", description="Who has access to data and ledger; added to mechanisms."
+    )
+    justification: str = Field(
+        default="", description="Why these parameters, and how they were validated."
+    )
+    sources: str = Field(default="", description="Papers and pages on the release.")
+    notes: str = ""
+    license: str = Field(default="", description="Address or words of the licence.")
+    registry_authors: tuple[str, ...] = Field(default=(), description="Who fills in the record.")
+    assessment: dict[str, str] = Field(
+        default_factory=dict, description="Answers of the self-assessment, by hazard."
+    )
+
+
+def read_office(path: Path | None) -> Office:
+    """The texts of an office, from a TOML file, or none; raises InputRefused for what cannot be."""
+    if path is None:
+        return Office()
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputRefused(f"{path} does not exist.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputRefused(f"{path} is no TOML file: {error}.") from None
+    try:
+        return Office.model_validate(content)
+    except ValidationError as error:
+        raise InputRefused(f"{path.name}: {sentences(Office, error, content)}.") from None

@@ -1,0 +1,114 @@
+"""The page of a release: it holds the released counts, needs no network, works in a browser."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import geopandas
+import pandas as pd
+import pytest
+from shapely.geometry import box
+from spineflow.tasks.dissemination import explorer
+from spineflow.tasks.dissemination.explorer import write_explorer
+from spineflow.tasks.runs.errors import InputRefused
+
+TABLE = pd.DataFrame(
+    {
+        "level": ["country"] * 2 + ["town"] * 4,
+        "code": ["0", "0", "N", "N", "S", "S"],
+        "name": ["All", "All", "North</script>", "North</script>", "South", "South"],
+        "sex": ["f", "m"] * 3,
+        "count": [30, 40, 10, 15, 20, 25],
+    }
+)
+
+
+@pytest.fixture
+def release(tmp_path: Path) -> Path:
+    tables = tmp_path / "release" / "tables"
+    tables.mkdir(parents=True)
+    TABLE.to_parquet(tables / "SEX.parquet", index=False)
+    bounds = TABLE.assign(lower=TABLE["count"] - 3, upper=TABLE["count"] + 3).drop(columns="count")
+    bounds.to_parquet(tables / "SEX_margins.parquet", index=False)
+    return tables.parent
+
+
+def page_of(release: Path, **further: Any) -> tuple[str, tuple[str, ...]]:
+    path = release.parent / "explore.html"
+    left_out = write_explorer(release, path, title="A", guarantee="B", **further)
+    return path.read_text(encoding="utf-8"), left_out
+
+
+def content_of(page: str) -> dict[str, Any]:
+    found = re.search(r"^const content = (.*);$", page, re.MULTILINE)
+    assert found
+    return json.loads(found[1].replace("<\\/", "</"))
+
+
+def test_a_page_holds_the_counts_and_margins_of_the_release(release: Path) -> None:
+    page, left_out = page_of(release)
+    levels = content_of(page)["levels"]
+    assert [own["level"] for own in levels] == ["country", "town"]
+    assert [own["counts"] for own in levels] == [[30, 40], [10, 15, 20, 25]]
+    assert levels[1]["upper"] == [13, 18, 23, 28] and levels[1]["variables"] == ["f", "m"]
+    assert levels[1]["names"] == ["North</script>", "South"] and left_out == ()
+
+
+def test_a_page_needs_no_network(release: Path) -> None:
+    page, _ = page_of(release)
+    own = re.sub(r"<script>.*?</script>", "", page, flags=re.DOTALL)
+    assert re.findall(r"<(?:script|link|img)[^>]*(?:src|href)=", own) == []
+    assert own.count("<script") == 1
+
+
+def test_levels_with_too_many_areas_are_left_out(
+    release: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(explorer, "MOST_AREAS", 1)
+    page, left_out = page_of(release)
+    assert left_out == ("town",) and "in the released files: town" in page
+
+
+def test_a_page_that_would_be_too_large_keeps_the_smallest_level(
+    release: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(explorer, "MOST_BYTES", 1)
+    assert page_of(release)[1] == ("town",)
+
+
+def test_boundaries_are_drawn_by_the_codes_of_their_level(release: Path, tmp_path: Path) -> None:
+    frame = geopandas.GeoDataFrame(
+        {"code": ["N", "S"]}, geometry=[box(0, 1, 1, 2), box(0, 0, 1, 1)], crs="EPSG:3035"
+    )
+    frame.to_parquet(tmp_path / "towns.parquet")
+    shapes = content_of(page_of(release, geometry=tmp_path / "towns.parquet")[0])["boundaries"]
+    assert set(shapes) == {"town"}
+    assert {(0.0, 1.0), (1.0, 2.0)} <= {tuple(point) for point in shapes["town"]["N"][0]}
+
+
+def test_a_release_without_tables_of_areas_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputRefused, match="no tables of areas"):
+        write_explorer(tmp_path, tmp_path / "a.html", title="", guarantee="")
+
+
+def test_a_browser_lists_the_areas(release: Path, tmp_path: Path) -> None:
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
+    if chromium is None:
+        pytest.skip("needs chromium")
+    page_of(release)
+    options = ["--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=5000"]
+    address = (release.parent / "explore.html").as_uri()
+    shown = subprocess.run(
+        [chromium, *options, f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom", address],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    ).stdout
+    rows = re.search(r'<tbody id="rows">(.*?)</tbody>', shown, re.DOTALL)
+    assert rows and re.sub(r"<[^>]+>", " ", rows[1]).split() == ["All", "(0)", "30", "27", "33"]
+    assert "<svg" in shown
