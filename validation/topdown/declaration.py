@@ -17,17 +17,24 @@ from fractions import Fraction
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from scipy import sparse
 
 from ..plan import why_not_private
-from ..run_files import UnusableRunFile, read_settings
+from ..run_files import UnusableRunFile, as_text, positions, read_settings, read_table
+from .spine import RunSpine
 
 TOTAL, DETAILED = "total", "detailed"
 PRODUCT_SIGN = " * "
 CENSUSES = Path(__file__).parents[2] / "tasks" / "census" / "presets"
 """Folder of the censuses that settings name."""
+GEOGRAPHY, PUBLIC = Path("spine/geography.parquet"), Path("spine/invariants.parquet")
+FACILITIES = tuple(f"facilities_{n}" for n in range(1, 8))
 BLOCKS = "blocks"
 """Rules of a geography whose areas are blocks of 2020, and whose geocodes are digits."""
 
@@ -306,6 +313,98 @@ class Declaration:
             },
             self.settings.get("workload", {}).get(universe, {}).get("on_demand", False),
         )
+
+
+class PublicAreas:
+    """What is public of the areas of a spine, in the order of their geocodes."""
+
+    def __init__(self, declaration: Declaration, spine: RunSpine) -> None:
+        self._root, self._declaration, self._spine = declaration.root, declaration, spine
+
+    def _rows(self, place: Path) -> np.ndarray:
+        """The row of a file that each area has; raises UnusableRunFile for an area without."""
+        known = as_text(read_table(self._root / place, ["block_geocode"])["block_geocode"])
+        found = positions(self._spine.area_geocode, known)
+        if (found < 0).any():
+            raise UnusableRunFile(f"{place.name} does not have all areas of the spine")
+        return found
+
+    @cached_property
+    def numbered(self) -> np.ndarray:
+        """The row of each area in the table of areas."""
+        return self._rows(GEOGRAPHY)
+
+    @cached_property
+    def _public_rows(self) -> np.ndarray:
+        return self._rows(PUBLIC)
+
+    def numbers(self, names: Sequence[str]) -> sparse.csr_array:
+        """Public numbers of records `(n_areas, n)`, by their columns."""
+        table = read_table(self._root / PUBLIC, names)
+        columns = [table[name].to_numpy()[self._public_rows, None] for name in names]
+        return sparse.csr_array(sparse.hstack([sparse.csr_array(own) for own in columns]))
+
+    def multiples(self, universe: str, number: int) -> sparse.csr_array:
+        """Records `(n_areas, n)` that a declared bound multiplies, for each of its answers."""
+        bound = self._declaration.universe(universe)["bounds"][number]
+        if not self._declaration.has_digits:
+            prefix = f"{universe}/{number}/"
+            with pq.ParquetFile(self._root / PUBLIC) as file:
+                names = [n for n in file.schema_arrow.names if n.startswith(prefix)]
+            return self.numbers(sorted(names, key=lambda name: int(name.rpartition("/")[2])))
+        if bound["per"] == "units":
+            return self.numbers(["housing_units"])
+        none = sparse.csr_array((self._spine.n_areas, 1), dtype=np.int64)
+        return sparse.csr_array(sparse.hstack([none, self.numbers(FACILITIES)]))
+
+    def facilities(self) -> np.ndarray:
+        """Number of facilities of each area."""
+        return np.asarray(self.numbers(FACILITIES).sum(axis=1)).ravel()
+
+    def codes(self, name: str) -> pa.Array:
+        """Code of each area's geounit of a declared geolevel, or in another column."""
+        column = read_table(self._root / GEOGRAPHY, [name])[name].combine_chunks()
+        return column.take(pa.array(self.numbered))
+
+    @cached_property
+    def code_columns(self) -> tuple[str, ...]:
+        """The geolevels below the root that the table of areas has a column for."""
+        names = pq.read_schema(self._root / GEOGRAPHY).names
+        return tuple(name for name in self._declaration.geolevels[1:] if name in names)
+
+    def units(self, geolevel: str) -> tuple[np.ndarray, pa.StringArray]:
+        """Number of each area's geounit of a declared geolevel, and the paths of these."""
+        if self._declaration.has_digits:
+            path = pc.utf8_slice_codeunits(self._spine.area_geocode, 0, 2)
+        elif geolevel == self._declaration.geolevels[0]:
+            path = pa.array(["0"] * self._spine.n_areas)
+        else:
+            names = self.code_columns[: self.code_columns.index(geolevel) + 1]
+            path = paths([self.codes(name) for name in names])
+        coded = path.dictionary_encode()
+        return coded.indices.to_numpy(), coded.dictionary
+
+    def held(self, universe: str, name: str, n_rows: int) -> sparse.csr_array:
+        """Answers `(n_areas, n_rows)` of an earlier release."""
+        mine = [("universe", "=", universe), ("held", "=", name)]
+        table = pq.read_table(
+            self._root / "spine" / "held.parquet", columns=["area", "row", "count"], filters=mine
+        )
+        area, row, count = (column.to_numpy() for column in table.columns)
+        n_known = pq.read_metadata(self._root / GEOGRAPHY).num_rows
+        every = sparse.csr_array((count, (area, row)), shape=(n_known, n_rows))
+        return sparse.csr_array(every[self.numbered])
+
+
+def paths(codes: Sequence[pa.Array]) -> pa.StringArray:
+    """Paths of areas by their codes from the first geolevel below the root on, joined by points; in
+    a code all but ASCII letters, digits, "-", "_" and "~" is percent-encoded."""
+    parts = []
+    for column in codes:
+        coded = column.cast(pa.string()).dictionary_encode()
+        texts = [quote(text, safe="").replace(".", "%2E") for text in coded.dictionary.to_pylist()]
+        parts.append(pa.array(texts, pa.string()).take(coded.indices))
+    return pc.binary_join_element_wise(*parts, ".")
 
 
 def rho_of(epsilon: Fraction, delta: Fraction) -> Fraction:

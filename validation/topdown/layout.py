@@ -11,8 +11,7 @@ import pyarrow.compute as pc
 
 from ..outcome import Failures
 from ..run_files import UnusableRunFile, numbered
-from .conditions import PublicAreas
-from .declaration import TOTAL, Cells, Declaration
+from .declaration import TOTAL, Cells, Declaration, PublicAreas
 from .spine import RunSpine, SpineLevel
 
 SEPARATOR = "\x1f"

@@ -27,9 +27,8 @@ from .conditions import (
     RELATIONS,
     ZEROS,
     HeldLevels,
-    PublicAreas,
 )
-from .declaration import Budget, Cells, Declaration
+from .declaration import Budget, Cells, Declaration, PublicAreas
 from .estimates import (
     LevelEstimates,
     check_children_add_to_parents,

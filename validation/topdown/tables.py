@@ -32,8 +32,7 @@ from ..run_files import (
     positions,
     unusable_files_fail,
 )
-from .conditions import GEOGRAPHY, paths
-from .declaration import TOTAL, Cells, Declaration, incidence
+from .declaration import GEOGRAPHY, TOTAL, Cells, Declaration, incidence, paths
 from .estimates import read_estimates
 from .microdata import agreeing_batches
 from .spine import SpineLevel
