@@ -135,12 +135,13 @@ class Findings:
         """None yet, of some checks."""
         return cls(list(checks), {name: Failures() for name in checks})
 
-    def add(self, further: Findings) -> None:
-        """Take in what the piece that follows has found; a file that none can use is told once."""
+    def add(self, further: Findings, *, is_repeated: bool = False) -> None:
+        """Take in what the piece that follows has found; what `is_repeated` is told once, as of a
+        file of tables that no piece can use."""
         self.made = list(dict.fromkeys([*self.made, *further.made]))
         for name, found in further.failures.items():
             own = self.failures.setdefault(name, Failures())
-            if not found.texts or found.texts != own.texts[: len(found.texts)]:
+            if not (is_repeated and found.texts == own.texts[: len(found.texts)]):
                 own.extend(found)
         if further.unusable.count and not self.unusable.count:
             self.unusable = further.unusable
@@ -148,10 +149,11 @@ class Findings:
     def outcomes(self, subject: str, details: Mapping[str, str]) -> list[Outcome]:
         """The outcome of each check that was made, in order."""
         found = []
-        for name in (name for name in details if name in self.made):
+        for name, detail in details.items():
             failures = self.failures.get(name, Failures())
-            failures.extend(self.unusable)
-            found.append(failures.outcome(name, subject, details[name]))
+            if name in self.made or failures.count:
+                failures.extend(self.unusable)
+                found.append(failures.outcome(name, subject, detail))
         return found
 
 
@@ -250,7 +252,8 @@ class CheckedRun:
         """The outcomes of all checks, from what all pieces have found."""
         together = {name: Findings() for name in (*self.declaration.universes, RELEASE)}
         for piece, found in findings:
-            together[piece.subject if piece.subject in together else RELEASE].add(found)
+            subject = piece.subject if piece.subject in together else RELEASE
+            together[subject].add(found, is_repeated=subject == RELEASE)
         return [
             outcome
             for name, found in together.items()

@@ -138,6 +138,11 @@ class LevelTables:
         """Names of all variables, in the order of their columns."""
         return [name for own in self.variables.values() for name in own]
 
+    def matrix(self, variables: Mapping[str, np.ndarray]) -> np.ndarray:
+        """0/1 matrix `(n_cells, n_variables)` of a universe's cells and the variables of all."""
+        none = np.zeros(len(next(iter(variables.values()))), dtype=bool)
+        return np.array([variables.get(name, none) for name in self.names], dtype=np.int64).T
+
     @property
     def has_legacy(self) -> bool:
         """Whether there are P.L. 94-171 files, which need every table."""
@@ -152,6 +157,12 @@ class LevelTables:
         """Geocodes of all blocks of the geography."""
         file = self.declaration.root / GEOGRAPHY
         return as_text(pq.read_table(file, columns=["block_geocode"])["block_geocode"])
+
+    @cached_property
+    def _has_groups(self) -> bool:
+        """Whether some block's number does not begin with the digit of its group."""
+        own, group = (pc.utf8_slice_codeunits(self.block_geocode, i, i + 1) for i in (12, 11))
+        return bool(pc.any(pc.not_equal(own, group), min_count=0).as_py())
 
     @cached_property
     def states(self) -> dict[str, int]:
@@ -181,10 +192,8 @@ class LevelTables:
         its group before its number, where some block's number does not begin with it.
         """
         parts = self.levels[stem]
-        if stem == self.finest:
-            own, group = (pc.utf8_slice_codeunits(self.block_geocode, i, i + 1) for i in (12, 11))
-            if pc.any(pc.not_equal(own, group), min_count=0).as_py():
-                parts = [*parts[:-1], "BLKGRP", parts[-1]]
+        if stem == self.finest and self._has_groups:
+            parts = [*parts[:-1], "BLKGRP", parts[-1]]
         geocode = geography["block_geocode"].astype(str)
         code, outside = np.full(len(geocode), "", dtype=object), None
         for name in parts:
@@ -248,25 +257,29 @@ def check_states(tables: LevelTables, states: Sequence[str], failures: Failures)
             stem: stack.enter_context(TableRows(tables.file(stem), [*IDENTITY, *tables.names]))
             for stem in tables.levels
         }
-        for state in states:
-            is_here = pc.starts_with(pc.field("block_geocode"), state)
-            file = tables.declaration.root / GEOGRAPHY
-            _check_state(tables, pq.read_table(file, filters=is_here).to_pandas(), rows, failures)
+        digits = pc.utf8_slice_codeunits(pc.field("block_geocode"), 0, 2)
+        is_here = digits.isin(pa.array(states, pa.large_string()))
+        geography = pq.read_table(tables.declaration.root / GEOGRAPHY, filters=is_here).to_pandas()
+        geocode = pa.array(geography["block_geocode"], pa.string())
+        counted = [
+            (area_counts(tables.declaration, universe, geocode), tables.matrix(variables))
+            for universe, variables in tables.variables.items()
+        ]
+        for state, frame in geography.groupby(geography["block_geocode"].str[:2], sort=True):
+            own = [(counts[frame.index.to_numpy()], matrix) for counts, matrix in counted]
+            _check_state(tables, str(state), frame, own, rows, failures)
 
 
 def _check_state(
     tables: LevelTables,
+    state: str,
     geography: pd.DataFrame,
+    counted: Sequence[tuple[sparse.csr_array, np.ndarray]],
     rows: Mapping[str, TableRows],
     failures: Failures,
 ) -> None:
-    geocode = pa.array(geography["block_geocode"], pa.string())
-    counted = []
-    for universe, variables in tables.variables.items():
-        masks = [variables.get(name) for name in tables.names]
-        none = np.zeros(tables.declaration.cells(universe).n, dtype=bool)
-        matrix = np.array([none if mask is None else mask for mask in masks], dtype=np.int64).T
-        counted.append((area_counts(tables.declaration, universe, geocode), matrix))
+    """Check a state's rows of every table, from the counts `(n_blocks, n_cells)` of each universe
+    and the matrix `(n_cells, n_variables)` of its variables."""
     for stem in tables.levels:
         entities, entity = np.unique(tables.codes(geography, stem).astype(str), return_inverse=True)
         if entities[0] == "":
@@ -274,7 +287,7 @@ def _check_state(
         into = incidence(entity, entities.size).T
         sums = [(sparse.csr_array(into @ counts), matrix) for counts, matrix in counted]
         n_seen = 0
-        for batch in gathered(rows[stem].of_state(geocode[0].as_py()[:2])):
+        for batch in gathered(rows[stem].of_state(state)):
             here = slice(n_seen, n_seen + batch.num_rows)
             n_seen += batch.num_rows
             codes, number = entities[here].tolist(), stem[:3]
