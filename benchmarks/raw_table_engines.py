@@ -105,11 +105,15 @@ class Tables:
 def arrays_cef(tables: Tables) -> Found:
     """What the ingest of a run of persons does before rules are judged and files are written."""
     from spineflow.tasks.census.cef_2020 import PERSONS
+    from spineflow.tasks.census.cef_tables import (
+        PersonCounter,
+        load_geography,
+        load_units,
+        table_files,
+    )
+    from spineflow.tasks.census.cef_tables import tally_empty_facilities as tally_facilities
     from spineflow.tasks.census.counting import count_files
     from spineflow.tasks.census.evidence import EvidenceTally
-    from spineflow.tasks.census.inputs import table_files
-    from spineflow.tasks.census.tables import PersonCounter, load_geography, load_units
-    from spineflow.tasks.census.tables import tally_empty_facilities as tally_facilities
 
     files = table_files({name: str(path) for name, path in tables.paths.items()}, None)
     evidence, scratch = EvidenceTally(), tables.scratch
@@ -530,7 +534,7 @@ WAYS: Mapping[str, Mapping[str, Callable[[Tables], Found]]] = {
 }
 MODULES: Mapping[str, Sequence[str]] = {
     "arrays": [
-        "spineflow.tasks.census.inputs",
+        "spineflow.tasks.census.cef_tables",
         "spineflow.tasks.census.declared_input",
         "spineflow.tasks.topdown.settings",
     ],

@@ -28,7 +28,7 @@ from ..tasks.runs.directory import RunDirectory
 from ..tasks.runs.settings import ProductSettings
 from ..tasks.topdown.protected import CENSUS
 from ..tasks.topdown.settings import TopdownSettings
-from ..tasks.topdown.workload.tables import CensusTables
+from ..tasks.topdown.workload.sections import CensusTables
 from .entry import flow_of_product
 from .stages import finish, stage
 

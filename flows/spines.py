@@ -7,7 +7,7 @@ from pathlib import Path
 from ..tasks.products.registry import product
 from ..tasks.runs.files import write_page, write_text
 from ..tasks.topdown.ingest.ingest import public_geography
-from ..tasks.topdown.intervals.area_lists import read_areas
+from ..tasks.topdown.intervals.areas import read_areas
 from ..tasks.topdown.release.spine_distances import SpineDistances, spine_distances
 from ..tasks.topdown.release.spine_section import (
     category_statistics,

@@ -19,7 +19,7 @@ from __future__ import annotations
 from itertools import chain
 
 from ..tasks.runs.directory import RunDirectory
-from ..tasks.topdown.ingest.reading import n_counting_tasks
+from ..tasks.topdown.ingest.ingest import n_counting_tasks
 from ..tasks.topdown.ingest.steps import count_persons, ingest, read_addresses
 from ..tasks.topdown.measurement.steps import constrain, measure
 from ..tasks.topdown.product import TOPDOWN

@@ -25,7 +25,7 @@ from ..tasks.products.searched import SearchedProduct
 from ..tasks.runs.names import FileName
 from ..tasks.topdown.settings import TopdownSettings
 from ..tasks.topdown.trials import TRIALS
-from ..tasks.topdown.workload.tables import CensusTables
+from ..tasks.topdown.workload.sections import CensusTables
 from ..tasks.trips.settings import TripsInput, TripsPrivacy, TripsSettings
 from ..tasks.tune.settings import Criterion, TuneSettings
 from .searched import DETAILED_GROUPS, GROUP_SIZES, TRIPS

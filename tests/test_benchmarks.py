@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from spineflow.tasks.census.inputs import check_inputs
+from spineflow.tasks.census.cef_tables import check_inputs
 
 from benchmarks.declared_rows import Sizes, write_census
 from benchmarks.nation import write_nation

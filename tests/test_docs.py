@@ -32,7 +32,7 @@ from spineflow.tasks.supplemental_dhc.settings import SupplementalDhcSettings
 from spineflow.tasks.tables.findings import Finding
 from spineflow.tasks.tables.layouts import LAYOUTS
 from spineflow.tasks.topdown.design.settings import DesignSettings
-from spineflow.tasks.topdown.published.settings import EstimateSettings
+from spineflow.tasks.topdown.published.layout import EstimateSettings
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.spine.build import refuse_no_spine
 from spineflow.tasks.topdown.workload.costs import cost_of

@@ -1,8 +1,13 @@
-"""The 2020 universes on the Census Edited File layout, as products that read it know them."""
+"""The 2020 universes on the Census Edited File layout, as products that read it know them.
+
+What a geographic header says of a state: public codes of the Census Bureau and of the GNIS.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
 
 from ...validation.census.input_rules import ADULT_AGE, GROUP_QUARTERS_CODES
 from .census import preset_census
@@ -53,3 +58,26 @@ def person_columns(attributes: tuple[str, ...]) -> tuple[str, ...]:
 def is_minor(age: str | None) -> bool:
     """Whether an age is known and below that of voting."""
     return 0 <= recode_of("persons", "age").level_of(age) < ADULT_AGE
+
+
+@dataclass(frozen=True)
+class State:
+    """A state: FIPS code, postal abbreviation, census region and division, GNIS code, name."""
+
+    fips: str
+    abbreviation: str
+    region: str
+    division: str
+    gnis: str
+    name: str
+
+
+_LINES = (Path(__file__).parent / "presets" / "states.txt").read_text(encoding="utf-8")
+
+STATES: Mapping[str, State] = {line[:2]: State(*line.split(" ", 5)) for line in _LINES.splitlines()}
+"""By FIPS code."""
+
+
+def state_of(fips: str) -> State:
+    """The state of a FIPS code; one that no state has stands for itself."""
+    return STATES.get(fips) or State(fips, fips, "", "", "", fips)

@@ -22,10 +22,9 @@ from ..ledger.digests import InputDigest, input_digest
 from ..ledger.recognition import RecordColumn, people_digests
 from ..tables.findings import Finding, InputCheck, UnreadableInput
 from ..tables.sources import InputFile, input_files, refuse_shared
-from .areas import Areas, load_areas, needed_columns, shaped
+from .areas import Areas, load_areas, needed_columns, refuse_alike, shaped
 from .attribute_declarations import Where
 from .census import Bound, Census, Universe
-from .code_notes import CodeTally, notes
 from .counting import Counted, identity_columns, read_columns
 from .evidence import EvidenceTally
 from .households import UNIT_COLUMNS
@@ -34,9 +33,11 @@ from .members import OF_MEMBERS
 from .partitions import Unreadable, check_whole, keep_areas, keep_ways, kept_areas, kept_ways
 from .queries import counted_rows, marginal_query
 from .records import (
+    CodeTally,
     UniverseCounter,
     Ways,
     declared_rules,
+    notes,
     occupant_columns,
     read_ways,
     tally_contributions,
@@ -211,6 +212,8 @@ class DeclaredTables:
             areas = load_areas(self.files[declared.table], declared, evidence, further)
             for subject in self.records:
                 universe = self.census.universes[subject]
+                table = self.files[declared.table][0]
+                refuse_alike(areas, subject, universe.area_columns, table)
                 ways[subject] = read_ways(
                     self.files, universe, areas, evidence, scratch, self._on_the_way(subject)
                 )

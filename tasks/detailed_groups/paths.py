@@ -113,7 +113,8 @@ def truth_files(run: RunDirectory) -> list[Path]:
     """The confidential counts of all levels. A level without groups, such as AIANNH areas where
     there are none, has none.
     """
-    return [counts_file(run, shard.region_type, shard.level) for shard in read_shards(run)]
+    files = (counts_file(run, shard.region_type, shard.level) for shard in read_shards(run))
+    return [*dict.fromkeys(files)]
 
 
 def _folder(run: RunDirectory, kind: str, region_type: str, level: int) -> Path:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pyarrow import parquet
 
-from ...validation.detailed_groups.households import run_household_checks
+from ...validation.detailed_groups.privacy_loss import check_privacy
 from ...validation.detailed_groups.run_checks import run_checks
 from ..ledger.accounting import UNBOUNDED
 from ..ledger.plan import UniversePlan
@@ -34,7 +34,6 @@ from .checks.accuracy import (
     write_accuracy,
     write_household_accuracy,
 )
-from .checks.expected import expected_run, expected_runs
 from .ingest import household_ingest
 from .ingest.ingest import check_input_of, parameters_of, run_parameters, run_specification
 from .ingest.inputs import AcceptedGroups, read_blocks
@@ -181,9 +180,8 @@ DETAILED_GROUPS: Product = Product(
     plan=plan_of_run,
     measured=measurement_files,
     notes=redundant_spending_of_run,
-    checks=lambda run, settings: run_checks(
-        run.root, expected_run(run, settings), run.unchecked_release
-    ),
+    check_plan=check_privacy,
+    checks=lambda run, settings: run_checks(run.root, run.unchecked_release),
     facts=lambda run, settings: facts_of(
         settings, run_parameters(run, settings), run_specification(run)
     ),
@@ -236,9 +234,8 @@ DETAILED_HOUSEHOLDS: Product = Product(
     ),
     plan=measured_households.plan_of_run,
     measured=measured_households.measurement_files,
-    checks=lambda run, settings: run_household_checks(
-        run.root, expected_runs(run, settings), run.unchecked_release
-    ),
+    check_plan=check_privacy,
+    checks=lambda run, settings: run_checks(run.root, run.unchecked_release),
     facts=household_report.facts_of_run,
     accuracy=Accuracy(read_errors, write_household_accuracy, truth_files),
     document=household_report.report,

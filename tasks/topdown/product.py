@@ -19,14 +19,20 @@ from .checks.accuracy.report import errors_of_totals
 from .checks.accuracy.run import write_comparison
 from .checks.pieces import outcomes_of_pieces
 from .estimation.largest_solve import largest_solve, refuse_settings, size_in_words
-from .fits import fits, fits_measurements, plan_of_estimate, plan_within_memory, refuse_estimate
+from .fits import (
+    fits,
+    fits_measurements,
+    plan_of_estimate,
+    plan_within_memory,
+    redundant_spending_of_run,
+    refuse_estimate,
+)
 from .ingest.ingest import check_with_notes
 from .measurement.charge import measurement_files
-from .published.settings import EstimateSettings
+from .published.layout import EstimateSettings
 from .release.certificate import facts_of, facts_of_run
 from .settings import TopdownSettings
 from .shown import document, rewritten, shown, summary, summary_of_estimate
-from .spine.redundant import redundant_spending_of_run
 from .workload.costs import costs, guarantee_of, total_for_margin
 from .workload.privacy_curve import curves_of_run, scope_of_figures
 from .workload.protected_tables import protected_tables
@@ -117,7 +123,7 @@ def costs_in_words(settings: TopdownSettings) -> Iterator[Block | Section]:
             ),
         )
     if not settings.geography.bypass:  # To build a spine takes more than the rest.
-        from .spine.redundant import redundant_spending_of_geography
+        from .fits import redundant_spending_of_geography
 
         yield from noted(redundant_spending_of_geography(settings))
 

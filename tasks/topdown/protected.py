@@ -14,11 +14,11 @@ from ..census.areas import entities
 from ..census.declarations import TableDeclaration
 from ..census.histograms import write_histogram
 from ..census.invariants import read_geography
-from ..census.people import People, read_people
+from ..census.partitions import People, read_people
 from ..census.schema import Schema
 from ..runs.directory import RunDirectory
 from .checks.replicate import estimate, lay_out, linked, measure, with_estimator, with_seed
-from .ingest.reading import completed, reading_of
+from .ingest.ingest import completed, reading_of
 from .measurement.public_answers import area_counts
 from .paths import geography_file, held_file, invariants_file, state_totals_file
 from .settings import TopdownSettings

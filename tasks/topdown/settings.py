@@ -12,17 +12,22 @@ from ..census.exact_answers import (
     refuse_protected_answers,
     refuse_unknown_facts,
 )
+from ..census.influence import Norms
 from ..census.queries import marginal_query, queries_are_nested
 from ..census.schema import Schema
-from ..census.sensitivity import Norms
 from ..noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
 from ..runs.names import did_you_mean, spelt_as
 from ..runs.settings import Refuse, refuse_delta, refuse_loss, refuse_shares, refusing, table_of
 from ..runs.stores import is_url
 from .workload.exact_loss import exact_rho, kept_rho
 from .workload.idle import refuse_idle_settings
-from .workload.sections import MEASURED_TABLES, STATE_TOTALS_TABLE, BudgetSettings, TopdownSections
-from .workload.tables import refuse_tables
+from .workload.sections import (
+    MEASURED_TABLES,
+    STATE_TOTALS_TABLE,
+    BudgetSettings,
+    TopdownSections,
+    refuse_tables,
+)
 
 
 class TopdownSettings(TopdownSections):

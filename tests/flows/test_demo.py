@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
@@ -12,11 +14,19 @@ import pytest
 from spineflow.flows import demo as demo_module
 from spineflow.flows.cli import main
 from spineflow.flows.console import open_in_browser
-from spineflow.flows.demo import DEMO_COUNTRY, DEMO_HOUSEHOLDS, GENERATED, write_demo
+from spineflow.flows.demo import (
+    DEMO_COUNTRY,
+    DEMO_GRID,
+    DEMO_HOUSEHOLDS,
+    GENERATED,
+    _generate,
+    write_demo,
+)
 from spineflow.tasks.detailed_groups.ingest.generate import generate_persons
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.ledger.summary import summary
 from spineflow.tasks.topdown.ingest.generate import generate_county
+from spineflow.tasks.topdown.ingest.generate_grid import generate_grid
 from spineflow.tasks.trips.ingest.generate import CountrySize
 
 from tests.parquet_pages import surplus
@@ -223,6 +233,29 @@ def test_without_a_desktop_the_page_to_open_is_named(monkeypatch, capsys) -> Non
     monkeypatch.setattr("webbrowser.open", lambda page: pytest.fail(page))
     open_in_browser(Path("report.html"))
     assert "open report.html in one" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("judged_in_process")
+def test_categories_of_the_grid_sum_to_the_total_of_every_cell(tmp_path: Path) -> None:
+    """Of every area, and each record is counted in the cell that its point lies in."""
+    demo = replace(DEMO_GRID, write=partial(_generate, partial(generate_grid, persons=FEW)))
+    settings = write_demo(demo, tmp_path / "grid")
+    text = settings.read_text(encoding="utf-8").replace('ledger = "ledger.db"', "infinite = true")
+    settings.write_text(text.replace("[input]", "[input]\nconfidential = false"), encoding="utf-8")
+    assert main(["run", "topdown", str(settings), "--run-dir", str(tmp_path / "run")]) == 0
+    tables = tmp_path / "run" / "release" / "tables"
+    found = {
+        name: pd.read_parquet(tables / f"{name}.parquet").groupby(["level", "code"])["count"].sum()
+        for name in ("TOTAL", "SEX", "AGE", "EMPLOYMENT", "BIRTH", "RESIDENCE")
+    }
+    for own in found.values():
+        pd.testing.assert_series_equal(own, found["TOTAL"])
+    persons = pd.read_parquet(tmp_path / "grid" / "input" / "persons.parquet")
+    north, east = (persons[name] // 1000 * 1000 for name in ("northing", "easting"))
+    cells = "CRS3035RES1000mN" + north.astype(str) + "E" + east.astype(str)
+    released = found["TOTAL"]["cell"]
+    assert released[released > 0].to_dict() == cells.value_counts().to_dict()
 
 
 def test_a_country_abroad_is_of_topdown(capsys) -> None:

@@ -17,7 +17,7 @@ from spineflow.tasks.ledger.summary import summary
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.files import sha256_of_file
 from spineflow.tasks.topdown.ingest.generate import FEWEST_PERSONS, generate_county
-from spineflow.tasks.topdown.release import margin_files
+from spineflow.tasks.topdown.release.tabulations import run as run_tables
 
 from tests.flows.in_process import judged_once, stages_in_process, uncompared
 
@@ -73,10 +73,10 @@ def withheld(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
     )
     file = folder / "settings.toml"
     file.write_text(SETTINGS, encoding="utf-8")
-    run, columns = RunDirectory(folder / "runs" / "first"), margin_files.entity_columns
+    run, columns = RunDirectory(folder / "runs" / "first"), run_tables.entity_columns
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(
-            margin_files,
+            run_tables,
             "entity_columns",
             lambda entities, geography: columns(entities, geography.drop(columns=NAMED)),
         )

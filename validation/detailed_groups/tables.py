@@ -1,15 +1,23 @@
-"""The tables of sex by age that a group can receive, as the technical documents list them.
+"""The tables that a group can receive, as the technical documents list them, and their rows.
 
-Table 0 is the total alone; 1, 2 and 3 are T02001, T02002 and T02003, with 4, 9 and 23 age bins for
-each sex. The bins of each table are unions of those of the next.
+A table is measured by counts in a fixed order; each of its rows shows the sum of some consecutive
+ones. Persons have a total, or sex by age in 4, 9 or 23 bins; households have a type or a tenure.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
 import numpy as np
+import pyarrow as pa
 
+from ..run_files import positions
+
+TOTAL = 0
+"""Code of the row that is the sum of all counts of a table."""
 OLDEST_AGE = 115
-
 AGE_BINS: dict[int, tuple[int, ...]] = {
     1: (0, 18, 45, 65),
     2: (0, 5, 18, 25, 35, 45, 55, 65, 75),
@@ -17,5 +25,148 @@ AGE_BINS: dict[int, tuple[int, ...]] = {
 }
 """First age of each bin, by the number of the table; the last bin ends with `OLDEST_AGE`."""
 
-N_CELLS = np.array([1, *(2 * len(bins) for bins in AGE_BINS.values())])
-"""Counts of a group that received each table."""
+Rows = Mapping[int, tuple[int, int]]
+"""By the code of a row, the first of the counts that it sums, and the end of these."""
+
+
+@dataclass(frozen=True, eq=False)
+class Tabulation:
+    """Tables of one kind, from a total to the finest.
+
+    key : what budgets and thresholds in `config.json` are of.
+    universe : as the plan names it.
+    folder : of the measurements.
+    tables : the names, and `rows` of each.
+    texts : the released text files. tidy : the released Parquet file.
+    """
+
+    key: str
+    universe: str
+    folder: str
+    tables: tuple[str, ...]
+    rows: tuple[Rows, ...]
+    texts: tuple[str, ...]
+    tidy: str
+
+    @cached_property
+    def n_cells(self) -> np.ndarray:
+        """Counts of every table, shape (n_tables,)."""
+        return np.array([own[TOTAL][1] for own in self.rows])
+
+    @cached_property
+    def bounds(self) -> np.ndarray:
+        """First and end of the counts in each row, shape (n_tables, n_codes, 2), -1 for no row."""
+        found = np.full((len(self.rows), 1 + max(map(max, self.rows)), 2), -1)
+        for number, own in enumerate(self.rows):
+            for code, row in own.items():
+                found[number, code] = row
+        return found
+
+
+def _bins(starts: tuple[int, ...]) -> list[tuple[int, int]]:
+    """First and last age of each bin."""
+    return list(zip(starts, [*(first - 1 for first in starts[1:]), OLDEST_AGE], strict=True))
+
+
+_SEXES = {"total": 0, "1": 1, "2": 2, "male": 1, "female": 2}
+_RANGES = sorted({ages for starts in AGE_BINS.values() for ages in _bins(starts)})
+_OF_SEX = 1 + len(_RANGES)
+"""Codes of a sex: its marginal, then each range of ages."""
+_RANGE_OF = np.full((OLDEST_AGE + 2, OLDEST_AGE + 2), -1)
+_RANGE_OF[0, 0] = 0
+for _number, (_start, _end) in enumerate(_RANGES):
+    _RANGE_OF[1 + _start, 1 + _end] = 1 + _number
+_AGES = {"*": 0} | {str(age): 1 + age for age in range(OLDEST_AGE + 1)}
+"""Places of ages in `_RANGE_OF`, the first of which is that of all."""
+
+
+def _sex_by_age(starts: tuple[int, ...]) -> Rows:
+    bins, own = _bins(starts), {TOTAL: (0, 2 * len(starts))}
+    for sex in (1, 2):
+        first = (sex - 1) * len(bins)
+        own[sex * _OF_SEX] = first, first + len(bins)
+        for place, ages in enumerate(bins, first):
+            own[sex * _OF_SEX + 1 + _RANGES.index(ages)] = place, place + 1
+    return own
+
+
+PERSONS = Tabulation(
+    "p",
+    "population groups",
+    "detailed_groups",
+    ("T01001", "T02001", "T02002", "T02003"),
+    ({TOTAL: (0, 1)}, *map(_sex_by_age, AGE_BINS.values())),
+    ("t1.csv", "t2.csv"),
+    "population_groups.parquet",
+)
+TYPES = Tabulation(
+    "h_t3",
+    "household type",
+    "detailed_households/t3",
+    ("T03001", "T03002", "T03003", "T03004"),
+    (
+        {0: (0, 1)},
+        {0: (0, 2), 1: (0, 1), 6: (1, 2)},
+        {0: (0, 4), 1: (0, 2), 2: (0, 1), 3: (1, 2), 6: (2, 4), 7: (2, 3), 8: (3, 4)},
+        {
+            0: (0, 5),
+            1: (0, 3),
+            2: (0, 1),
+            3: (1, 3),
+            4: (1, 2),
+            5: (2, 3),
+            6: (3, 5),
+            7: (3, 4),
+            8: (4, 5),
+        },
+    ),
+    ("t3.csv",),
+    "detailed_households.parquet",
+)
+"""Codes: 0 all, 1 families, 2 married couples, 3 other families, 4 of a man, 5 of a woman, 6
+nonfamilies, 7 alone, 8 not alone."""
+TENURES = Tabulation(
+    "h_t4",
+    "tenure",
+    "detailed_households/t4",
+    ("T04001", "T04002"),
+    ({0: (0, 1)}, {0: (0, 3), 1: (0, 1), 2: (1, 2), 3: (2, 3)}),
+    ("t4.csv",),
+    "detailed_households.parquet",
+)
+"""Codes: 0 all, 1 with a mortgage, 2 free and clear, 3 rented."""
+
+
+def row_codes(batch: pa.RecordBatch, tabulation: Tabulation) -> np.ndarray:
+    """The code of each row of a released file, -1 for a code of no table; shape (n,), int64."""
+    columns = {name.lower(): batch.column(name) for name in batch.schema.names}
+    data_cell = f"{tabulation.key[2:]}_data_cell"
+    if "sex" in columns:
+        sex = looked_up(columns["sex"], _SEXES)
+        ages = [
+            _place_of_age(columns[name if name in columns else name.replace("_", "")])
+            for name in ("age_start", "age_end")
+        ]
+        known = (sex >= 0) & (ages[0] >= 0) & (ages[1] >= 0)
+        ranges = _RANGE_OF[ages[0], ages[1]]
+        return np.where(known & (ranges >= 0), sex * _OF_SEX + ranges, -1)
+    if "category_code" in columns:
+        code = columns["category_code"].to_numpy().astype(np.int64)
+        return np.where((code >= 0) & (code < tabulation.bounds.shape[1]), code, -1)
+    if data_cell in columns:
+        return looked_up(columns[data_cell], {str(n): n for n in range(tabulation.bounds.shape[1])})
+    return np.full(batch.num_rows, TOTAL, dtype=np.int64)
+
+
+def looked_up(column: pa.Array, known: Mapping[str, int]) -> np.ndarray:
+    """The number of each text of a column, -1 for none."""
+    return np.array([*known.values(), -1])[positions(column, pa.array(list(known), pa.string()))]
+
+
+def _place_of_age(column: pa.Array) -> np.ndarray:
+    if not pa.types.is_integer(column.type):
+        return looked_up(column, _AGES)
+    age = column.fill_null(-1).to_numpy().astype(np.int64) + 1
+    # A null alone is all ages.
+    is_wrong = (age > OLDEST_AGE + 1) | ((age <= 0) & column.is_valid().to_numpy(False))
+    return np.where(is_wrong, -1, age)

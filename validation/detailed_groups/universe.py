@@ -1,28 +1,56 @@
-"""What a run over detailed groups must have measured and released, worked out from its inputs.
+"""What a run must have measured and released, worked out from its settings and public files.
 
-The universe follows from the specification, the configuration and public geography: every region
-of a type crossed with every iteration that the type's granularity and a level tabulate. It is
-recomputed here from the rows of the specification, apart from the code that enumerates the groups
-to be measured.
+The universe is every region of a type crossed with every iteration that the type's granularity and
+a level tabulate: from the copies of the specification files, of `config.json` under the settings,
+and from public geography.
 """
 
 from __future__ import annotations
 
+import json
+import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from pathlib import Path
+from typing import Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 
-from ..run_files import encoded, positions
+from ..plan import GAUSSIAN, LAPLACE, variance_of, why_not_private
+from ..run_files import UnusableRunFile, encoded, positions, read_settings, read_whole
+from .tables import PERSONS, TENURES, TYPES, Tabulation
 
+REGION_TYPES = (
+    *("USA", "STATE", "COUNTY", "TRACT", "PLACE", "AIANNH"),
+    *("PR-STATE", "PR-COUNTY", "PR-TRACT", "PR-PLACE"),
+)
 STATE_TYPES = ("USA", "STATE", "PR-STATE")
 """Region types with detailed iterations, whose groups are never suppressed."""
+LEVELS = (1, 2)
+PARAMETERS = Path("parameters")
+RACES, ETHNICITIES = "race-characteristic-iterations.txt", "ethnicity-characteristic-iterations.txt"
+PAIRS = "race-and-ethnicity-code-to-iteration.txt"
+SPECIFICATION = ("race-and-ethnicity-codes.txt", RACES, ETHNICITIES, PAIRS)
+CONFIG = "config.json"
+GEOGRAPHY = Path("spine") / "geography.parquet"
+INVARIANTS = Path("spine") / "invariants.parquet"
 
+NEVER = 2**63 - 1
+"""A threshold that no noisy total reaches."""
+_SETTINGS = {
+    "privacy_defn": "definition",
+    "max_race_codes": "max_race_codes",
+    "privacy_budget_p_stage_1_fraction": "stage_1_fraction",
+    "zero_suppression_chance": "zero_suppression_chance",
+    "allow_negative_counts": "allow_negative_counts",
+    "run_us": "run_us",
+    "run_pr": "run_pr",
+}
+"""Keys of `config.json` that settings of the mechanism override."""
 _PARTS: Mapping[str, tuple[str, ...]] = {
     "STATE": ("TABBLKST",),
     "COUNTY": ("TABBLKST", "TABBLKCOU"),
@@ -30,6 +58,7 @@ _PARTS: Mapping[str, tuple[str, ...]] = {
     "PLACE": ("TABBLKST", "PLACEFP"),
     "AIANNH": ("AIANNHCE",),
 }
+_COLUMNS = ("TABBLKST", "TABBLKCOU", "TABTRACTCE", "PLACEFP", "AIANNHCE")
 _OUTSIDE = {"PLACEFP": "99999", "AIANNHCE": "9999"}
 """Codes of blocks outside every place and area."""
 
@@ -51,29 +80,37 @@ class Iteration:
         return not (self.coarse_only if region_type in STATE_TYPES else self.detailed_only)
 
 
-@dataclass(frozen=True, eq=False)
-class MeasuredLevel:
-    """A region type and iteration level that is measured, its budget and its tables' thresholds.
+@dataclass(frozen=True)
+class CountNoise:
+    """Noise of P(x) proportional to exp(-rate |x|^power); a `rate` of None is no noise."""
 
-    `budget` is rho or epsilon, None for a run without noise.
+    rate: Fraction | None
+    power: int
+
+    @property
+    def variance(self) -> float:
+        """Of one count."""
+        if self.rate is None:
+            return 0.0
+        return variance_of(GAUSSIAN if self.power == 2 else LAPLACE, 1 / (self.power * self.rate))
+
+
+@dataclass(frozen=True, eq=False)
+class Level:
+    """The groups of a region type and iteration level: all regions with all iterations.
+
+    `budget` is rho, or epsilon if `is_pure`; None without noise. Of it `stage_1` chooses the table,
+    by the `thresholds` that the noisy total reaches, but for the iterations at the mask
+    `total_only`, which are measured by a total only. The group of region r and iteration i has
+    number `first + r * len(iterations) + i` among the groups of its run.
     """
 
     region_type: str
     level: int
     budget: Fraction | None
+    stage_1: Fraction
+    is_pure: bool
     thresholds: tuple[int, ...]
-
-
-@dataclass(frozen=True, eq=False)
-class ExpectedLevel(MeasuredLevel):
-    """The groups of a measured level: all regions with all iterations.
-
-    `total_only` marks the iterations that are measured by a total only; of the others, the noisy
-    total of the first stage chooses the table by the `thresholds` that it reaches. The group of
-    region r and iteration i has number `first + r * len(iterations) + i` among the groups of its
-    run.
-    """
-
     stability: int
     regions: tuple[str, ...]
     iterations: tuple[str, ...]
@@ -91,9 +128,26 @@ class ExpectedLevel(MeasuredLevel):
         return slice(self.first, self.first + self.n)
 
     @property
-    def is_state(self) -> bool:
-        """Whether the region type is the nation or a state, where nothing is suppressed."""
-        return self.region_type in STATE_TYPES
+    def is_total_only(self) -> np.ndarray:
+        """Mask of the groups that are measured by a total only, shape (n,)."""
+        return np.tile(self.total_only, len(self.regions))
+
+    @property
+    def region_pass(self) -> str:
+        """The pass of the region type."""
+        return pass_of(self.region_type)
+
+    def loss(self, *, is_total_only: bool) -> Fraction | None:
+        """What the released counts of a group cost."""
+        if self.budget is None:
+            return None
+        return self.budget * (1 if is_total_only else 1 - self.stage_1)
+
+    def noise(self, loss: Fraction | None) -> CountNoise:
+        """The noise of counts that cost so much of the budget: one person moves as many of them as
+        the stability says, by one each."""
+        rate = None if loss is None else loss / self.stability
+        return CountNoise(rate, 1 if self.is_pure else 2)
 
     @cached_property
     def _names(self) -> tuple[pa.StringArray, pa.StringArray]:
@@ -114,10 +168,10 @@ class ExpectedLevel(MeasuredLevel):
 
 
 @dataclass(frozen=True, eq=False)
-class ExpectedRun:
-    """What the settings and inputs of a run promise.
+class Promise:
+    """What settings and public files promise of a tabulation.
 
-    levels : all population group levels, pass by pass; `passes[region_type]` is the pass of a type.
+    levels : all population group levels, pass by pass.
     donor_order : region types, the donor's first; None if coterminous regions are left alone.
     coterminous : by region type, the number of the set of coterminous regions that a region is in.
     counterparts : 'alone' iteration code to that in any combination; None if none is suppressed.
@@ -125,23 +179,28 @@ class ExpectedRun:
     confidence : the probability with which the margins of released counts hold.
     """
 
-    levels: tuple[ExpectedLevel, ...]
-    passes: Mapping[str, str]
+    tabulation: Tabulation
+    levels: tuple[Level, ...]
+    passes: tuple[str, ...]
     is_pure: bool
-    stage_1_fraction: Fraction
     allow_negative_counts: bool
     is_private: bool
-    zero_suppression_chance: Fraction | None = None
-    donor_order: tuple[str, ...] | None = None
-    coterminous: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    counterparts: Mapping[str, str] | None = None
-    compares_cells: bool = False
-    confidence: Fraction = Fraction(95, 100)
+    zero_suppression_chance: Fraction
+    donor_order: tuple[str, ...] | None
+    coterminous: Mapping[str, Mapping[str, int]]
+    counterparts: Mapping[str, str] | None
+    compares_cells: bool
+    confidence: Fraction
 
     @property
     def n_groups(self) -> int:
         """Number of groups of all levels."""
         return sum(level.n for level in self.levels)
+
+    def total_of(self, region_pass: str) -> Fraction:
+        """The budgets of a pass, which add up."""
+        own = (level.budget for level in self.levels if level.region_pass == region_pass)
+        return sum((budget for budget in own if budget is not None), Fraction(0))
 
     def numbers(
         self, region_id: pa.Array, region_type: pa.Array, iteration: pa.Array
@@ -164,60 +223,192 @@ class ExpectedRun:
         return own.describe(group)
 
 
-def expected_levels(
-    measured: Sequence[MeasuredLevel],
+def pass_of(region_type: str) -> str:
+    """The pass that tabulates a region type."""
+    return "pr" if region_type.startswith("PR-") else "us"
+
+
+def promises(root: Path) -> tuple[Promise, ...]:
+    """What is promised of each tabulation of the run below `root`: of persons, or of households.
+
+    Raises UnusableRunFile for a file of another form.
+    """
+    settings = read_settings(root)
+    own, iterations, pairs = settings["mechanism"], read_iterations(root), read_pairs(root)
+    blocks = read_whole(root, GEOGRAPHY)
+    tabulations = (TYPES, TENURES) if "groups" in settings["input"] else (PERSONS,)
+    compared = own.get("suppress_alone_above_combination", False)
+    is_coterminous = own.get("coterminous", False)
+    sets: Mapping[str, Mapping[str, int]] = {}
+    if is_coterminous:
+        regions = {kind: region_of_blocks(kind, blocks) for kind in REGION_TYPES}
+        sets = identical_regions(regions, inhabitable(root) if own["units_are_invariant"] else None)
+    found = []
+    for tabulation in tabulations:
+        config = read_config(root, settings, tabulation)
+        is_of_persons = tabulation is PERSONS
+        chance = config.get("zero_suppression_chance", 0) if is_of_persons else 0
+        found.append(
+            Promise(
+                tabulation,
+                _levels(config, tabulation, settings, iterations, pairs, blocks),
+                tuple(name for name in ("us", "pr") if config[f"run_{name}"]),
+                config["privacy_defn"] == "puredp",
+                config["allow_negative_counts"],
+                why_not_private(settings) is None,
+                Fraction(chance),
+                tuple(own["summary_levels"]) if is_coterminous else None,
+                sets,
+                counterparts(iterations, pairs) if compared else None,
+                compared == "cells",
+                Fraction(own.get("confidence", "0.95")),
+            )
+        )
+    return tuple(found)
+
+
+def read_config(root: Path, settings: Mapping[str, Any], tabulation: Tabulation) -> dict[str, Any]:
+    """The keys of `config.json`, if the run has one, under its settings; decimals are exact.
+
+    Raises UnusableRunFile.
+    """
+    path, own, config = root / PARAMETERS / CONFIG, settings["mechanism"], {}
+    if path.exists():
+        try:
+            config = json.loads(path.read_text(encoding="utf-8"), parse_float=Fraction)
+        except ValueError:
+            raise UnusableRunFile(f"{CONFIG} cannot be read") from None
+    config |= {key: own[name] for key, name in _SETTINGS.items() if name in own}
+    of_tables = [own.get(name, {}) for name in ("budgets", "thresholds")]
+    if tabulation is not PERSONS:
+        of_tables = [of.get(tabulation.key.removeprefix("h_"), {}) for of in of_tables]
+    budgets, thresholds = of_tables
+    for region_type, levels in budgets.items():
+        for level, budget in levels.items():
+            config[_budget_key(tabulation, region_type, level)] = budget
+    name = f"thresholds_{tabulation.key}"
+    config[name] = config.get(name, {}) | {
+        f"({region_type}, {level})": values
+        for region_type, levels in thresholds.items()
+        for level, values in levels.items()
+    }
+    return config
+
+
+def _budget_key(tabulation: Tabulation, region_type: str, level: int | str) -> str:
+    kind = region_type.lower().replace("-", "_")
+    return f"privacy_budget_{tabulation.key}_level_{level}_{kind}"
+
+
+def _levels(
+    config: Mapping[str, Any],
+    tabulation: Tabulation,
+    settings: Mapping[str, Any],
     iterations: Mapping[str, Iteration],
     pairs: Sequence[tuple[str, str]],
-    max_race_codes: int,
-    blocks: Mapping[str, pd.DataFrame],
-) -> tuple[ExpectedLevel, ...]:
-    """The population group levels of every pass, in the order of `measured`.
+    blocks: pa.Table,
+) -> tuple[Level, ...]:
+    """The levels of the passes that are run which have a budget.
 
-    `iterations` are those of the specification by code, `pairs` its pairs of an iteration's code
-    and a race or ethnicity code; `blocks` has each pass's geography frame. A level's stability is
-    the production program's h_r max(2, max_race_codes) + h_e, h_r and h_e being the most 'alone'
-    race iterations and ethnicity iterations of one code, or more where a person can be in more
-    groups.
+    A level's stability is the production program's h_r max(2, max_race_codes) + h_e, h_r and h_e
+    being the most 'alone' race iterations and ethnicity iterations of one code, or more where a
+    person can be in more groups.
     """
-    levels: list[ExpectedLevel] = []
-    first = 0
-    for item in measured:
-        region_pass = "pr" if item.region_type.startswith("PR-") else "us"
-        kept = {
-            code: iteration
-            for code, iteration in iterations.items()
-            if iteration.level == item.level and iteration.is_tabulated(item.region_type)
-        }
-        codes = sorted(kept)
-        regions = {
-            region
-            for region in region_of_blocks(item.region_type, blocks[region_pass])
-            if region is not None
-        }
-        level = ExpectedLevel(
-            **vars(item),
-            stability=_stability(pairs, kept, max_race_codes),
-            regions=tuple(sorted(regions)),
-            iterations=tuple(codes),
-            total_only=np.array([kept[code].detailed_only for code in codes], dtype=bool),
-            first=first,
+    found: list[Level] = []
+    first, is_of_persons = 0, tabulation is PERSONS
+    stage_1 = Fraction(config["privacy_budget_p_stage_1_fraction"] if is_of_persons else 0)
+    areas = blocks.group_by(list(_COLUMNS), use_threads=False).aggregate([])
+    for region_type in REGION_TYPES:
+        regions = {name for name in region_of_blocks(region_type, areas) if name is not None}
+        for number in LEVELS if config[f"run_{pass_of(region_type)}"] else ():
+            budget = config[_budget_key(tabulation, region_type, number)]
+            if budget != math.inf and not Fraction(budget):
+                continue
+            kept = {
+                code: own
+                for code, own in iterations.items()
+                if own.level == number and own.is_tabulated(region_type)
+            }
+            codes = tuple(sorted(kept))
+            thresholds = config[f"thresholds_{tabulation.key}"][f"({region_type}, {number})"]
+            level = Level(
+                region_type,
+                number,
+                None if settings["privacy"]["infinite"] else Fraction(budget),
+                stage_1,
+                config["privacy_defn"] == "puredp",
+                tuple(map(_bound, thresholds)),
+                stability(pairs, kept, config["max_race_codes"]),
+                tuple(sorted(regions)),
+                codes,
+                np.array([is_of_persons and kept[code].detailed_only for code in codes], bool),
+                first,
+            )
+            found.append(level)
+            first += level.n
+    return tuple(found)
+
+
+def _bound(threshold: Any) -> int:
+    """The smallest whole total that reaches a threshold."""
+    if threshold == math.inf:
+        return NEVER
+    return max(-NEVER, min(NEVER, math.ceil(Fraction(threshold))))
+
+
+def read_iterations(root: Path) -> dict[str, Iteration]:
+    """The characteristic iterations of a run's specification, by code."""
+    return {
+        row["ITERATION_CODE"]: Iteration(
+            int(row["LEVEL"]),
+            row["ALONE"] == "True" if name == RACES else None,
+            row["DETAILED_ONLY"] == "True",
+            row["COARSE_ONLY"] == "True",
         )
-        levels.append(level)
-        first += level.n
-    return tuple(levels)
+        for name in (RACES, ETHNICITIES)
+        for row in _rows(root, name)
+    }
 
 
-def region_of_blocks(region_type: str, blocks: pd.DataFrame) -> list[str | None]:
+def read_pairs(root: Path) -> list[tuple[str, str]]:
+    """The pairs of an iteration's code and a race or ethnicity code."""
+    return [(row["ITERATION_CODE"], row["RACE_ETH_CODE"]) for row in _rows(root, PAIRS)]
+
+
+def _rows(root: Path, name: str) -> list[dict[str, str]]:
+    try:
+        text = (root / PARAMETERS / name).read_text(encoding="utf-8-sig")
+    except (OSError, ValueError):
+        raise UnusableRunFile(f"{name} cannot be read") from None
+    header, *lines = (line.rstrip("\r").split("|") for line in text.split("\n") if line)
+    return [dict(zip(header, line, strict=True)) for line in lines]
+
+
+def region_of_blocks(region_type: str, blocks: pa.Table) -> list[str | None]:
     """The region id of each block, None where it is in no region of the type."""
+    is_pr = pass_of(region_type) == "pr"
+    here = [(state == "72") == is_pr for state in _texts(blocks, "TABBLKST")]
     kind = region_type.removeprefix("PR-")
     if kind == "USA":
-        return ["1"] * len(blocks)
+        return ["1" if is_here else None for is_here in here]
     parts = _PARTS[kind]
-    columns = [blocks[name].tolist() for name in parts]
+    columns = [_texts(blocks, name) for name in parts]
     outside = _OUTSIDE.get(parts[-1])
     return [
-        None if codes[-1] == outside else "".join(codes) for codes in zip(*columns, strict=True)
+        "".join(codes) if is_here and codes[-1] != outside else None
+        for is_here, *codes in zip(here, *columns, strict=True)
     ]
+
+
+def _texts(blocks: pa.Table, name: str) -> list[str]:
+    return blocks[name].to_pylist()
+
+
+def inhabitable(root: Path) -> list[bool]:
+    """Whether each block has a housing unit or a facility, by the declared invariants."""
+    table = read_whole(root, INVARIANTS).drop_columns(["block_geocode"])
+    counts = np.stack([column.to_numpy() for column in table.columns])
+    return np.any(counts, axis=0).tolist()
 
 
 def identical_regions(
@@ -244,7 +435,31 @@ def identical_regions(
     return sets
 
 
-def _stability(
+def counterparts(
+    iterations: Mapping[str, Iteration], pairs: Sequence[tuple[str, str]]
+) -> dict[str, str]:
+    """For 'alone' iterations, the smallest 'in any combination' one of the level that has all of
+    their codes."""
+    codes: dict[str, set[str]] = {}
+    for iteration, code in pairs:
+        codes.setdefault(iteration, set()).add(code)
+    races = [(code, iterations[code]) for code in codes]
+    found = {}
+    for code, own in races:
+        holding = [
+            other
+            for other, its in races
+            if own.is_alone
+            and its.is_alone is False
+            and its.level == own.level
+            and codes[code] <= codes[other]
+        ]
+        if holding:
+            found[code] = min(holding, key=lambda other: (len(codes[other]), other))
+    return found
+
+
+def stability(
     pairs: Sequence[tuple[str, str]], kept: Mapping[str, Iteration], max_race_codes: int
 ) -> int:
     """The larger of the production program's bound and of what a person can reach, at least 1."""
@@ -257,14 +472,17 @@ def _stability(
     def most(found: list[tuple[str, str]]) -> int:
         return max(Counter(code for _, code in found).values(), default=0)
 
-    def reachable(codes: set[str] | None) -> int:
+    groups_of: dict[str, set[str]] = {}
+    for iteration, code in combined:
+        groups_of.setdefault(code, set()).add(iteration)
+
+    def reachable(codes: Iterable[str]) -> int:
         """Combination iterations of as many codes, among some, as a person can have."""
-        groups = {i for i, code in combined if codes is None or code in codes}
-        return min(max_race_codes, len(groups))
+        return min(max_race_codes, len(set().union(*(groups_of.get(c, set()) for c in codes))))
 
     same_alone: dict[str, set[str]] = {}
     for iteration, code in alone:
         same_alone.setdefault(iteration, set()).add(code)
-    races = max([reachable(None), *(1 + reachable(codes) for codes in same_alone.values())])
+    races = max([reachable(groups_of), *(1 + reachable(own) for own in same_alone.values())])
     bound = most(alone) * max(2, max_race_codes) + most(ethnic)
     return max(1, races + bool(ethnic), bound)

@@ -10,12 +10,12 @@ import numpy as np
 import pandas as pd
 
 from ....validation.detailed_groups.input_rules import ETHNICITY_COLUMN, RACE_COLUMNS
+from ...census.cef_tables import UNIT_KEY, load_geography, load_units, unit_codes
 from ...census.counting import RawColumns
 from ...census.evidence import EvidenceTally
 from ...census.households import HOUSEHOLDER
 from ...census.invariants import block_invariants
 from ...census.joins import JoinedTable, coded
-from ...census.tables import UNIT_KEY, load_geography, load_units, unit_codes
 from ...tables.columns import is_blank_key
 from ...tables.copies import RecordSums
 from ...tables.layouts import PERSONS_LAYOUT

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ....validation.detailed_groups.input_rules import NO_CODE
-from ...tables.writers import delimited_text
+from ...tables.layouts import delimited_text
 from ..workload.iterations import LEVELS
 from ..workload.mechanism import CONFIG_FILE, OF_PERSONS, ConfigKeys, thresholds_key
 from ..workload.regions import NO_AIANNH, NO_PLACE, PUERTO_RICO, REGION_TYPES

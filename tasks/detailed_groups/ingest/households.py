@@ -14,11 +14,11 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from ....validation.detailed_groups.input_rules import HOUSEHOLD_TENURE
+from ...census.cef_tables import UNIT_KEY
 from ...census.counting import in_areas
 from ...census.evidence import EvidenceTally
 from ...census.joins import read_coded
 from ...census.members import completed_files, completed_units, household_columns
-from ...census.tables import UNIT_KEY
 from ...ledger.recognition import RecordColumn
 from ...tables.findings import Finding
 from ...tables.sources import InputFile

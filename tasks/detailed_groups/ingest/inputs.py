@@ -14,9 +14,9 @@ from ....validation.detailed_groups.input_rules import code_rules, household_rul
 from ....validation.expectations import readable, run_suites
 from ....validation.outcome import Outcome
 from ....validation.rules import Rule
+from ...census.cef_tables import recognised_columns
 from ...census.counting import RawColumns
 from ...census.evidence import EvidenceTally
-from ...census.tables import recognised_columns
 from ...ledger.recognition import RecordColumn
 from ...tables.findings import Finding, InputCheck, UnreadableInput
 from ...tables.sources import InputFile, input_files

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from fractions import Fraction
 from pathlib import Path
 
 from ...ledger.plan import UniversePlan
 from ...products.plan import ExactFact, Plan
 from ...products.statement import Statement
 from ...runs.directory import RunDirectory
-from ...runs.errors import BudgetRefused
 from ..ingest.ingest import run_parameters, run_specification, run_universe
 from ..paths import (
     Shard,
@@ -27,7 +25,7 @@ from ..paths import (
 from ..settings import DetailedGroupsSettings, DetailedHouseholdsSettings
 from ..workload.exact_loss import curve_of_change
 from ..workload.guarantee import universe_plan
-from ..workload.mapping import exact_stability, stability
+from ..workload.mapping import stability
 from ..workload.mechanism import MechanismParameters
 from ..workload.statement import exact_of, statement_of
 from ..workload.wanted_margins import refuse_missed_margins
@@ -47,19 +45,13 @@ def has_stage_1(run: RunDirectory, shard: Shard) -> bool:
 
 
 def plan_of_run(run: RunDirectory, settings: DetailedGroupsSettings) -> Plan:
-    """The plan of a run, once what will be drawn is seen to cost no more.
-
-    Raises BudgetRefused before any noise is drawn, and InputRefused for a budget that misses the
-    margin which is wanted of it.
-    """
+    """The plan of a run; raises InputRefused for a budget that misses its wanted margin."""
     parameters, specification = run_parameters(run, settings), run_specification(run)
     measures = []
     if not parameters.infinite:
         refuse_missed_margins(parameters, specification)
-    for level, budget in {} if parameters.infinite else parameters.budgets.items():
+    for level in () if parameters.infinite else parameters.budgets:
         noise = noise_of(run, parameters, *level)
-        universe = run_universe(run, *level)
-        check_loss(noise, exact_stability(universe, parameters.max_race_codes), budget)
         measures += [stage.measure(parameters.total) for stage in noise.stages]
     invariants = [invariants_file(run)] if settings.mechanism.units_are_invariant else []
     curve = curve_of_change(parameters, specification)
@@ -87,25 +79,6 @@ def plan_for(
         decided_by=[geography_file(run), shards_file(run), *parameters, *further],
         counts=truth_files(run),
     )
-
-
-def check_loss(noise: LevelNoise, n_groups: int, budget: Fraction) -> None:
-    """Refuse noise under which a person in `n_groups` groups of a level loses more than its budget.
-
-    Raises BudgetRefused.
-    """
-    total_only, stage_1, stage_2 = (stage.loss_of_count for stage in noise.stages)
-    loss = n_groups * max(total_only, stage_1 + stage_2)
-    refuse_larger_loss(loss, budget, "a population group level")
-
-
-def refuse_larger_loss(loss: Fraction, budget: Fraction, what: str) -> None:
-    """Raise BudgetRefused if `what` would cost more than its budget."""
-    if loss > budget:
-        raise BudgetRefused(
-            f"{what} would cost {loss} and has a budget of {budget}; no noise was drawn, so report "
-            "this as an error of the program"
-        )
 
 
 def noise_of(

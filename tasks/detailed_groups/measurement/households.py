@@ -19,9 +19,9 @@ from ..settings import DetailedHouseholdsSettings
 from ..workload.exact_loss import curve_of_change
 from ..workload.household_statement import EXACT, statement_of
 from ..workload.households import HouseholdParameters, tabulation_plan
-from ..workload.mapping import exact_stability, stability
+from ..workload.mapping import stability
 from ..workload.tabulations import HOUSEHOLD_TABULATIONS
-from .charge import plan_for, refuse_larger_loss
+from .charge import plan_for
 from .files import MEASURED_SCHEMA, table_rows
 from .measure import named_groups, publish_shard
 from .stages import LevelNoise, StageNoise, measure_known_tables
@@ -71,19 +71,13 @@ def noise_of(
 
 
 def plan_of_run(run: RunDirectory, settings: DetailedHouseholdsSettings) -> Plan:
-    """The plan of a run, once what will be drawn is seen to cost no more.
-
-    Raises BudgetRefused before any noise is drawn.
-    """
+    """The plan of a run."""
     parameters, specification = run_parameters(run, settings), run_specification(run)
     universes = []
     for name, own in parameters.of.items():
         tabulation, measures = HOUSEHOLD_TABULATIONS[name], []
-        for level, budget in {} if own.infinite else own.budgets.items():
+        for level in () if own.infinite else own.budgets:
             noise = noise_of(run, parameters, name, *level)
-            universe = run_universe(run, *level)
-            loss = exact_stability(universe, own.max_race_codes) * noise.loss_of_count
-            refuse_larger_loss(loss, budget, f"a level of {tabulation.what}")
             n_answers = sum(
                 int(tabulation.tabulation.offsets(table)[-1])
                 for shard in read_shards(run)

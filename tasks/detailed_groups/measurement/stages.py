@@ -16,7 +16,6 @@ import numpy as np
 
 from ...ledger.plan import Measure
 from ...noise.draws import Noise, NoiseDraws
-from ...noise.margins import distribution_of
 from ...noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
 from ..ingest.counts import GroupCounts
 from ..workload.mechanism import MechanismParameters, choose_table
@@ -45,13 +44,6 @@ class StageNoise:
         if self.is_pure:
             return Noise(DISCRETE_LAPLACE, self.stability / self.loss)
         return Noise(DISCRETE_GAUSSIAN, self.stability / (2 * self.loss))
-
-    @property
-    def loss_of_count(self) -> Fraction:
-        """What a count that moves by one loses, found from the parameter that its noise is drawn
-        with: 1 / (2 sigma^2), or 1 / scale under pure DP.
-        """
-        return distribution_of(self.noise).c
 
     @property
     def variance(self) -> float:

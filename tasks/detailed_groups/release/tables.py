@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from ...census.states import state_of
+from ...census.cef_2020 import state_of
 from ...tables.columns import coded_texts
 from ..postprocess.groups import CODE, codes_of, counts_of, mask_of
 from ..workload.iterations import AGE_BINS, OLDEST_AGE

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...census.people import People
+from ...census.partitions import People
 from ..methods.accuracy import ALL
 from ..methods.publish import generator_of, swapped_by
 from ..settings import Swapping

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ...census.people import People
+from ...census.partitions import People
 from ...runs.directory import RunDirectory
 from ...runs.files import replacing, write_text
 from ...runs.handles import stopwatch

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from ...census.people import People
+from ...census.partitions import People
 from ...census.queries import incidence
 from ..settings import CellKeys, Coarsening, Method, Nothing, Rounding, Suppression, Swapping
 from ..workload.population import Population, ancestors, counted, siblings

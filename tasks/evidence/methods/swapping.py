@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ...census.people import People
+from ...census.partitions import People
 
 PARTNERS = 10
 """From how many of the nearest possible partners one is drawn."""

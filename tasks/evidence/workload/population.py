@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from ...census.people import People
+from ...census.partitions import People
 from .tables import AskedTable, Places
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from scipy import sparse
 
 from ...census.declarations import TableDeclaration
-from ...census.people import People
+from ...census.partitions import People
 from ...census.schema import Schema
 from ...runs.settings import ProductSettings
 

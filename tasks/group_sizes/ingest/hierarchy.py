@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from ....geography.areas import AreaLevel
+from ....geography.hierarchy import AreaLevel
 from ....validation.group_sizes.input_rules import RULES
 from ...census.invariants import NATION, codes_of_level
 from ...runs.errors import InputRefused

@@ -14,11 +14,10 @@ from ....validation.expectations import readable
 from ....validation.group_sizes.input_rules import RULES, census_rule
 from ....validation.outcome import Outcome
 from ...census.cef_2020 import UNITS
+from ...census.cef_tables import IngestResult, check_inputs, load_geography
 from ...census.counting import RawColumns
 from ...census.evidence import EvidenceTally
 from ...census.histograms import block_histogram
-from ...census.inputs import IngestResult, check_inputs
-from ...census.tables import load_geography
 from ...ledger.digests import InputDigest, PeopleDigests, input_digest
 from ...ledger.recognition import RecordColumn, people_digests
 from ...products.budget import Cost

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from ....geography.areas import AreaHierarchy, AreaLevel
+from ....geography.hierarchy import AreaHierarchy, AreaLevel
 
 
 @dataclass(frozen=True, eq=False)

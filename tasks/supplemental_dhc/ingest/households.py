@@ -13,9 +13,9 @@ import numpy as np
 import pandas as pd
 
 from ....geography.hierarchy import ranks_within
+from ...census.cef_tables import UNIT_KEY
 from ...census.households import ADULT, HOUSEHOLDER, OWN_CHILDREN, RELATIVES, Members
 from ...census.members import read_units
-from ...census.tables import UNIT_KEY
 from ...tables.columns import canonical_keys
 from ...tables.sources import InputFile
 from ..workload.measures import EVERYBODY, ITERATIONS, MEASURES, ORIGINS, PERSONS, RACES

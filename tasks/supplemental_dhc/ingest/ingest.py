@@ -13,12 +13,11 @@ from scipy import sparse
 from ....validation.outcome import Outcome
 from ....validation.supplemental_dhc.input_rules import TENURE_RULE
 from ...census.cef_2020 import UNITS
+from ...census.cef_tables import UNIT_KEY, IngestResult, check_inputs, load_geography, table_files
 from ...census.counting import in_areas
 from ...census.evidence import EvidenceTally
 from ...census.histograms import write_histogram
-from ...census.inputs import IngestResult, check_inputs, table_files
 from ...census.members import completed_files, completed_units, household_columns
-from ...census.tables import UNIT_KEY, load_geography
 from ...ledger.identity import store_identity
 from ...products.budget import Cost
 from ...runs.directory import RunDirectory

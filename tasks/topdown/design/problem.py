@@ -22,7 +22,7 @@ from ...census.queries import MarginalQuery, marginal_query, normalize_query_nam
 from ...runs.errors import InputRefused
 from ..estimation.query_algebra import QueryAlgebra
 from ..intervals.answers import ProductAnswers
-from ..intervals.area_lists import KnownBlocks, NamedAreas, read_areas
+from ..intervals.areas import KnownBlocks, NamedAreas, read_areas
 from ..settings import TopdownSettings
 from ..spine.build import PublicTables
 from ..workload.budget import Budget

@@ -22,7 +22,7 @@ from ...census.schema import Schema
 from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused
 from ...runs.stamps import write_parquet
-from ..measurement.demand import demanded_rows
+from ..measurement.measure import demanded_rows
 from ..measurement.public_answers import held_invariants, read_implied_types, shard_units
 from ..paths import constraints_file, demanded_file, solves_file
 from ..settings import TopdownSettings

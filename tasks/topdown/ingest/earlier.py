@@ -22,6 +22,7 @@ import pyarrow as pa
 from scipy import sparse
 
 from ...census.areas import Areas
+from ...census.cef_tables import IngestResult
 from ...census.census import Census, Held, Universe, preset_census
 from ...census.declared_input import DeclaredInput
 from ...census.invariants import read_geography
@@ -36,7 +37,6 @@ from ...runs.stamps import write_parquet
 from ..paths import geography_file, held_file
 from ..settings import TopdownSettings
 from ..workload.implied_types import IMPLIED, implied_answers, implying, structural_zeros
-from .reading import IngestedInput
 
 HeldAnswers = Mapping[tuple[str, str], sparse.csr_array]
 """By universe and name of what is held, the answers `(n_areas, n_rows)` in the order of areas."""
@@ -45,7 +45,7 @@ _SOURCES = b"earlier releases"
 NO_BOUND = np.iinfo(np.int64).max
 
 
-def held_answers(settings: TopdownSettings, result: IngestedInput) -> HeldAnswers:
+def held_answers(settings: TopdownSettings, result: IngestResult | DeclaredInput) -> HeldAnswers:
     """The answers of all earlier releases that the universes of a run are held to.
 
     Raises InputRefused for what is no finished release, one of other areas or other levels, one

@@ -33,8 +33,9 @@ from ...tables.layouts import (
     PERSONS_LAYOUT,
     RACE_COLUMN,
     UNITS_LAYOUT,
+    FileLayout,
+    write_table,
 )
-from ...tables.writers import FileLayout, write_table
 
 FEWEST_PERSONS = 500
 """Fewest persons of a generated county, so that it has room for every group-quarters type."""

@@ -1,29 +1,228 @@
-"""Ingest of a topdown run: from the settings' tables to the run directory's artifacts."""
+"""Ingest of a topdown run: from the settings' tables to the run directory's artifacts.
+
+How the tables of a run are read: as its census says, in one piece or in parts.
+
+Ingest in parts: tables of records in a folder or a glob are counted by several tasks.
+
+What the tasks leave for each other lies in `confidential/ingest/`, in a folder named after the
+files as they are now and the version of the code: a run that was killed goes on with what is there,
+and with nothing of files that have changed since. The ingest removes it when it has ended.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+import json
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pandas as pd
 
 from ....validation.outcome import Outcome
-from ...census.code_notes import CodeTally
+from ...census.cef_tables import CefTables, IngestResult, table_files
+from ...census.census import Census
+from ...census.declared_input import DeclaredInput, DeclaredTables
 from ...census.histograms import write_histogram
 from ...census.invariants import write_state_totals
-from ...census.partitions import check_whole
-from ...ledger.identity import Digests, store_identity
+from ...census.members import completed_files, completed_units
+from ...census.partitions import (
+    check_parts,
+    check_whole,
+    count_part,
+    is_kept,
+    keep_before,
+    parts_of,
+)
+from ...census.records import CodeTally
+from ...ledger.identity import Digests, local_files, store_identity
 from ...ledger.store import open_ledger
-from ...runs.directory import RunDirectory
+from ...runs.directory import RunDirectory, code_version
 from ...runs.settings import refuse_large_delta
 from ...runs.stamps import write_frame
-from ...tables.findings import InputCheck, accepted_input
+from ...tables.findings import (
+    Finding,
+    InputCheck,
+    UnreadableInput,
+    accepted_input,
+    refusal,
+    write_findings,
+)
+from ...tables.sources import names_several_files
 from ..paths import geography_file, invariants_file, state_totals_file
 from ..settings import TopdownSettings
 from .earlier import held_answers, write_held
-from .reading import Ahead, IngestedInput, check_of_parts, completed, reading_of
+
+IngestedInput = IngestResult | DeclaredInput
+"""What an ingest needs of its input."""
+
+Ahead = Callable[[IngestedInput], object]
+"""What is called with the result of a check while that is judged; it must leave nothing of it."""
+
+
+def run_census(settings: TopdownSettings) -> Census:
+    """The census of a run, with the structural zeros that its settings add."""
+    census = settings.compiled_census
+    universes = {
+        name: replace(universe, zeros=settings.zeros_of(name))
+        for name, universe in census.universes.items()
+    }
+    return replace(census, universes=universes)
+
+
+def reading_of(
+    settings: TopdownSettings, ahead: Ahead | None = None, codes: CodeTally | None = None
+) -> CefTables | DeclaredTables:
+    """The tables of a run; messages show their file names. `ahead` is called with the result of a
+    check while that is judged; `codes` get what columns with declared codes hold."""
+    return _READINGS[settings.compiled_census.layout](settings, ahead, codes)
+
+
+def _of_cef(settings: TopdownSettings, ahead: Ahead | None, _codes: CodeTally | None) -> CefTables:
+    tables, universes = settings.input.paths(), settings.run.universes
+    paths = {name: tables[name] for name in ("geography", "units", "persons")}
+    person_schema, unit_schema = (
+        settings.schema_of(name) if name in universes else None for name in ("persons", "units")
+    )
+    files = table_files(paths, settings.input.file_names())
+    return CefTables(files, person_schema, unit_schema, ahead)
+
+
+def _of_declared(
+    settings: TopdownSettings, ahead: Ahead | None, codes: CodeTally | None
+) -> DeclaredTables:
+    schemas = {name: settings.schema_of(name) for name in settings.run.universes}
+    tables = DeclaredTables.of(run_census(settings), schemas, own_tables(settings))
+    return replace(tables, ahead=ahead, codes=codes)
+
+
+def completed(
+    reading: CefTables | DeclaredTables, folder: Path
+) -> tuple[CefTables | DeclaredTables, tuple[Finding, ...]]:
+    """The tables with the columns that persons tell of their units, and what contradicts them.
+
+    Completed tables are written to the confidential `folder`; see `census.members`. Without such
+    tables, or persons among the input, nothing is read.
+    """
+    findings = list[Finding]()
+    for table, members in reading.census.members.items():
+        if members.table not in reading.files:
+            continue
+        units, persons = reading.files[table], reading.files[members.table]
+        try:
+            target = folder / _completed(table)
+            findings += completed_units(units, persons, members.key, target).findings
+        except UnreadableInput as error:
+            findings.append(error.finding)
+    return as_completed(reading, folder), tuple(findings)
+
+
+def as_completed(reading: CefTables | DeclaredTables, folder: Path) -> CefTables | DeclaredTables:
+    """The tables, those in place of the settings' that `completed` has written to a folder."""
+    made = {
+        table: completed_files(files, folder / _completed(table))
+        for table, files in reading.files.items()
+        if table in reading.census.members
+    }
+    return replace(reading, files={**reading.files, **made})
+
+
+def _completed(table: str) -> str:
+    return f"{table}_with_members.parquet"
+
+
+Reader = Callable[[TopdownSettings, Ahead | None, CodeTally | None], CefTables | DeclaredTables]
+
+_READINGS: Mapping[str, Reader] = {
+    "cef": _of_cef,
+    "declared": _of_declared,
+}
+"""By layout of a census, the tables of a run."""
+
+
+def record_tables(settings: TopdownSettings) -> Sequence[str]:
+    """The tables whose records are counted, and may be counted in parts."""
+    files = reading_of(settings).records.values()
+    return tuple(dict.fromkeys(own[0].table for own in files))
+
+
+def own_tables(settings: TopdownSettings) -> dict[str, str]:
+    """Paths of the tables of a declared census, without the earlier releases it is held to."""
+    releases = settings.compiled_census.earlier_releases
+    return {name: path for name, path in settings.input.paths().items() if name not in releases}
+
+
+COUNTING_TASKS = 16
+"""Tasks that count the records of a folder or of a glob, whatever is in it."""
+
+
+def n_counting_tasks(run: RunDirectory, settings: TopdownSettings) -> int:
+    """How many tasks count records; 0 where one task reads the input as a whole.
+
+    That is what the settings name as one file or in a store, and what has been read. The server
+    sees the number: neither how many files there are nor their sizes decide it.
+    """
+    if state_totals_file(run).exists():
+        return 0
+    paths = settings.input.paths()
+    in_several = any(names_several_files(paths[table]) for table in record_tables(settings))
+    return COUNTING_TASKS if in_several else 0
+
+
+def read_before_once(run: RunDirectory, settings: TopdownSettings) -> bool:
+    """Read the tables that records refer to, for the parts; False if that was done before."""
+    folder = _folder(run, settings)
+    if is_kept(folder):
+        return False
+    for other in folder.parent.glob("*"):
+        shutil.rmtree(other, ignore_errors=True)
+    folder.mkdir(parents=True)
+    reading, findings = completed(reading_of(settings), folder)
+    if findings:
+        write_findings(run.confidential / "findings.json", findings)
+        shutil.rmtree(folder, ignore_errors=True)
+        raise refusal(findings, with_counts=not settings.input.confidential)
+    keep_before(folder, reading)
+    return True
+
+
+def count_parts_once(run: RunDirectory, settings: TopdownSettings, task: int) -> bool:
+    """Count the records of every part that falls to a task, one after the other; False if all of
+    that was done before.
+    """
+    folder = _folder(run, settings)
+    reading = as_completed(reading_of(settings), folder)
+    own = range(task, len(parts_of(reading)), COUNTING_TASKS)
+    new = [part for part in own if not is_kept(folder, part)]
+    for part in new:
+        count_part(folder, reading, part)
+    return bool(new)
+
+
+@contextmanager
+def check_of_parts(
+    run: RunDirectory, settings: TopdownSettings, ahead: Ahead | None = None
+) -> Iterator[InputCheck[IngestedInput] | None]:
+    """The check of the input from its parts, None where they are not all there; then they go."""
+    parts = run.confidential / "ingest"
+    if not parts.exists():
+        yield None
+        return
+    try:
+        folder = _folder(run, settings)
+        reading = as_completed(reading_of(settings, ahead), folder)
+        yield check_parts(folder, reading, run.confidential)
+    finally:
+        shutil.rmtree(parts, ignore_errors=True)
+
+
+def _folder(run: RunDirectory, settings: TopdownSettings) -> Path:
+    seen = json.dumps([local_files(settings), code_version()], sort_keys=True)
+    return run.confidential / "ingest" / hashlib.sha256(seen.encode()).hexdigest()[:16]
 
 
 def check_with_notes(settings: TopdownSettings) -> InputCheck[IngestedInput]:

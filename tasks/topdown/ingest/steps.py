@@ -8,8 +8,7 @@ from ...runs.handles import Made, found, made
 from ...runs.steps import step
 from ..paths import geography_file, state_totals_file
 from ..settings import TopdownSettings
-from .ingest import ingest_input
-from .reading import count_parts_once, read_before_once
+from .ingest import count_parts_once, ingest_input, read_before_once
 
 
 @step("read addresses", TopdownSettings, run_name="ingest-addresses")

@@ -37,12 +37,26 @@ from ...tables.columns import coded_texts
 from ..estimation.spine_estimates import GroupedEstimates
 from ..paths import geography_file
 from ..settings import TopdownSettings
-from .answers import AnswerCovariances, ProductAnswers, covariances_of, estimates_of
-from .area_lists import KnownBlocks, NamedAreas, listed_areas, points_of, read_areas, read_pairs
-from .areas import area_covariances, area_estimates
+from .answers import (
+    AnswerCovariances,
+    Listener,
+    ProductAnswers,
+    covariances_of,
+    estimates_of,
+    nobody,
+)
+from .areas import (
+    KnownBlocks,
+    NamedAreas,
+    area_covariances,
+    area_estimates,
+    listed_areas,
+    points_of,
+    read_areas,
+    read_pairs,
+)
 from .intervals import differences, intervals_of, ratios, shares
 from .run_posterior import LevelBounds, RunPosterior
-from .spine_posterior import Listener, nobody
 
 SHARES = ("share", "share_std_dev", "share_lower", "share_upper")
 WHOLE_NUMBERS = ("lower", "upper", "bounded_lower", "bounded_upper")

@@ -38,9 +38,9 @@ from ..settings import TopdownSettings
 from ..spine.files import spine_of
 from ..spine.shards import shards_by_geolevel
 from ..workload.implied_types import structural_zeros
+from .answers import LevelInput, Listener, SpinePosterior, nobody
 from .areas import BlockAreas
 from .sizes import PosteriorSize, refuse_large_posterior
-from .spine_posterior import LevelInput, Listener, SpinePosterior, nobody
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,8 +10,7 @@ from ...runs.steps import step
 from ..settings import TopdownSettings
 from ..spine.shards import shard_of
 from .charge import measurement_file
-from .demand import measure_on_demand_once
-from .measure import measure_once
+from .measure import measure_on_demand_once, measure_once
 from .public_answers import constrain_universe
 
 

@@ -32,10 +32,10 @@ import pyarrow.parquet as pq
 import tomli_w
 
 from ....geography.levels import Spine
+from ...census.cef_2020 import state_of
 from ...census.invariants import read_state_totals
 from ...census.queries import marginal_query
 from ...census.schema import Schema
-from ...census.states import state_of
 from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused
 from ...runs.files import NOT_PRIVATE, STAMP_FILE, STAMP_KEY
@@ -49,6 +49,7 @@ from ..spine.shards import shards_of
 from .geounits import query_of
 from .layout import (
     CONSTRAINTS,
+    MEASURED_FILE,
     MEASUREMENTS,
     PRODUCTS,
     SPECIAL_FACTORS,
@@ -58,11 +59,11 @@ from .layout import (
     CodeIndex,
     address_bounds,
     attribute_columns,
+    measured_settings,
     open_folder,
     partition_name,
     query_factors,
 )
-from .settings import MEASURED_FILE, measured_settings
 
 FILE = "part-00000.parquet"
 TOTALS_CSV = "state_totals.csv"

@@ -24,6 +24,7 @@ import pyarrow.parquet as pq
 from ....geography.levels import Geolevel, Spine
 from ....validation.census.input_rules import applicable_rules
 from ...census.cef_2020 import CENSUS, N_TYPES
+from ...census.cef_tables import load_geography
 from ...census.evidence import EvidenceTally
 from ...census.invariants import (
     FACILITY_COLUMNS,
@@ -33,7 +34,6 @@ from ...census.invariants import (
 )
 from ...census.queries import incidence
 from ...census.schema import Schema
-from ...census.tables import load_geography
 from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused
 from ...runs.stamps import write_frame

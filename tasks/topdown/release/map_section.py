@@ -34,10 +34,9 @@ from ...tables.geometry import read_layers
 from ..measurement.public_answers import area_counts
 from ..paths import geography_file
 from ..settings import TopdownSettings
-from .declared_files import TABLES
-from .margin_files import LOWER, MARGIN_LEVEL, SUFFIX, UPPER
 from .tabulations.levels import SUMMARY_LEVELS, entities_of
-from .tabulations.run import tabulated_universes
+from .tabulations.run import LOWER, MARGIN_LEVEL, SUFFIX, UPPER, tabulated_universes
+from .tabulations.tables import TABLES
 
 OFF_SPINE = frozenset(("060", "160", "280"))
 """Summary levels of entities that may lie across the geounits of the spine."""

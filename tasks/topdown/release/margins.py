@@ -40,8 +40,7 @@ from ..intervals.sizes import why_no_margins
 from ..measurement.public_answers import released_counts
 from ..paths import spine_folder
 from ..settings import TopdownSettings
-from .margin_files import MARGIN_LEVEL
-from .tabulations.run import tables_of_run
+from .tabulations.run import MARGIN_LEVEL, tables_of_run
 
 MOST_ANSWERS = 150
 """Most answers of a query that is looked at; larger ones tell no more, and take longest."""

@@ -1,14 +1,20 @@
-"""Microdata in a declared layout: one row a record.
+"""The microdata of a universe, one writer for all forms: rows that follow from estimates alone.
 
-The rows follow from the block estimates alone: a cell with count n in a block gives n equal rows.
-They are written as Parquet and as pipe-delimited text with a header. All columns are text codes,
-except one that numbers the rows, an integer.
+A universe with a layout (`MicrodataDeclaration`) gets a row a record of text codes, digits of the
+area's code, and a number of the row. Without a layout it gets a column for each geolevel that is a
+column of the areas and one for each attribute with the label of the level; where its rows have a
+count, a row stands for all records of an area and cell, and a column counts them. Rows are ordered
+by area (in a layout by geocode), then by cell, with an area's further records after its own, so
+that equal estimates give equal files.
 
-Rows are ordered by block geocode, then cell number, with a block's further records after its own,
-so that equal estimates give equal files. Memory is that of the estimates of some ten
-thousand blocks plus one batch of rows, however large the country. The text file appears last, so
-that where it is both files are whole.
+The records of one universe may be described by another, as households do occupied units. The later
+universe is held to the earlier one: in every area, each answer to one query counts as many records
+of both. Records of one answer are matched one by one, both in the order of their cells, so that a
+row tells what both universes know of it, and counts of either are those of their estimates. Which
+record of an answer is matched with which tells nothing: estimates are counts.
 
+Files are Parquet and pipe-delimited text with a header, of which the text appears last. Memory is
+that of the estimates of some ten thousand blocks plus one batch of rows, however large the country.
 A run that is not private is stamped: the Parquet metadata has the key `spineflow` with the value
 `NOT PRIVATE`, and the text file starts with the line `# NOT PRIVATE` before the header (readers
 skip it with `comment="#"` or `skiprows=1`). A private run's files carry neither.
@@ -19,6 +25,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -26,17 +33,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from scipy import sparse
 
+from ...census.areas import code_columns
 from ...census.cef_2020 import CENSUS
-from ...census.census import Census
-from ...census.declarations import MicrodataColumn, MicrodataDeclaration
+from ...census.census import Census, Held, Universe
+from ...census.declarations import DescribedByDeclaration, MicrodataColumn, MicrodataDeclaration
+from ...census.invariants import read_geography, read_invariants
 from ...census.microdata import codes_of, layout_of
-from ...census.queries import marginal_query, tells
+from ...census.queries import marginal_query, rows_that_count, tells
 from ...census.schema import Schema
 from ...runs.directory import RunDirectory
+from ...runs.names import below
 from ...runs.stamps import RowsForm, WrittenFiles, write_rows
-from ..measurement.public_answers import released_counts
+from ...tables.columns import coded_texts
+from ..measurement.public_answers import area_counts, released_counts
+from ..paths import geography_file, invariants_file
+from ..settings import TopdownSettings
 from ..spine.files import spine_of
-from .declared_files import ROWS_PER_BATCH
+from .tabulations.tables import LABELLED, of_occupied
 
 BLOCK_GEOCODE_DIGITS = 16
 _GEOCODE = f"^[0-9]{{{BLOCK_GEOCODE_DIGITS}}}$"
@@ -45,12 +58,12 @@ SEPARATOR = "|"
 
 BLOCKS_PER_PART = 1 << 16
 """Blocks whose estimates are in memory at a time."""
+ROWS_PER_BATCH = 1 << 18
 
-Coded = Mapping[str, tuple[Sequence[str], np.ndarray]]
-"""By column, codes and which of them each cell has, or what else records have a number of."""
+_CODED = RowsForm(SEPARATOR, is_quoted=False, keeps_types=False)
 
-_Column = tuple[pa.Array, np.ndarray]
-"""Texts of a column, and which of them each block or cell has."""
+Texts = tuple[pa.Array, np.ndarray]
+"""Distinct texts of a column, and which of them each area or cell has."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +72,100 @@ class BlockCounts:
 
     block_geocode: pa.Array
     counts: sparse.csr_array
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """How records become rows of a file.
+
+    names : its columns in their order.
+    of_cells : the columns that cells tell; those of areas come with each part of the records.
+    count : the column with the number of records of a row; None for one row a record.
+
+    A column that neither tells numbers the rows.
+    """
+
+    names: Sequence[str]
+    of_cells: Mapping[str, Texts]
+    count: str | None = None
+
+    def write(
+        self,
+        stem: Path,
+        parts: Iterable[tuple[Mapping[str, Texts], sparse.csr_array]],
+        of_areas: Iterable[str],
+        is_private: bool,
+        form: RowsForm,
+        rows_per_batch: int = ROWS_PER_BATCH,
+        **options: Any,
+    ) -> WrittenFiles:
+        """Write the rows of all parts: the columns `of_areas` of some areas, and the counts
+        `(n_areas, n_cells)` of their records."""
+        # Dictionary arrays reach the writer as they are, which is what makes it fast; without the
+        # stored Arrow schema a reader gets plain strings.
+        texts = dict.fromkeys([*of_areas, *self.of_cells], pa.dictionary(pa.int32(), pa.string()))
+        kinds = {name: texts.get(name, pa.int64()) for name in self.names}
+
+        def batches() -> Iterator[dict[str, pa.Array]]:
+            n_rows = 0
+            for own, counts in parts:
+                counts.sort_indices()
+                entries = sparse.coo_array(counts)
+                times = np.ones_like(entries.data) if self.count else entries.data
+                for entry in _batches(times, rows_per_batch):
+                    area, cell = entries.row[entry], entries.col[entry]
+                    columns = {name: _chosen(column, area) for name, column in own.items()}
+                    columns |= {name: _chosen(c, cell) for name, c in self.of_cells.items()}
+                    numbers = np.arange(n_rows, n_rows + len(entry), dtype=np.int64)
+                    n_rows += len(entry)
+                    counted = entries.data[entry] if self.count else numbers
+                    yield {name: columns.get(name, pa.array(counted, pa.int64())) for name in kinds}
+
+        return write_rows(stem, pa.schema(kinds), batches(), is_private, form, **options)
+
+
+def write_universe(run: RunDirectory, settings: TopdownSettings, universe: str) -> WrittenFiles:
+    """Write the microdata of a universe beside what else is to be checked before its release: in
+    the layout that the census declares, with what another universe tells of its records, or with
+    labels of areas and levels.
+    """
+    census, schema = settings.compiled_census, settings.schema_of(universe)
+    declared = census.universes[universe].declared
+    if declared.microdata is None:
+        return _write_labelled(run, settings, universe)
+    described = description(settings, census.universes[universe])
+    if described is not None:
+        return _write_described(run, settings, census.universes[universe], *described)
+    has_further = declared.microdata.further is not None
+    return write_microdata(
+        block_estimate_parts(run, universe, schema.n_cells),
+        schema,
+        run.unchecked_release,
+        read_invariants(invariants_file(run)) if has_further else None,
+        census=census,
+        is_private=settings.is_private,
+    )
+
+
+def _write_labelled(run: RunDirectory, settings: TopdownSettings, universe: str) -> WrittenFiles:
+    """Write the microdata of a universe with labels of areas and levels."""
+    census, schema = settings.compiled_census, settings.schema_of(universe)
+    areas = read_geography(geography_file(run))
+    cells, counts = of_occupied(area_counts(run, settings, universe, len(areas)))
+    columns = code_columns(census.geolevels, areas.columns)
+    of_areas = {name: _labels(*pd.factorize(areas[name])) for name in columns}
+    levels = zip(schema.attributes, np.unravel_index(cells, schema.shape), strict=True)
+    of_cells = {name: _labels(level, schema.labels(name)) for name, level in levels}
+    count = census.universes[universe].declared.count
+    names = [*columns, *schema.attributes, *([count] if count else [])]
+    stem = below(run.unchecked_release, f"mdf_{universe}")
+    parts = [(of_areas, counts)]
+    return Rows(names, of_cells, count).write(stem, parts, columns, settings.is_private, LABELLED)
+
+
+def _labels(codes: np.ndarray, texts: Iterable[str]) -> Texts:
+    column = coded_texts(codes, texts)
+    return column.dictionary, column.indices.to_numpy()
 
 
 def block_estimate_parts(
@@ -110,41 +217,23 @@ def write_microdata(
         parts, n_further = _with_facilities(parts, invariants), 1
     coded = {}
     for column in declared:
-        codes: Sequence[str] = [column.constant or ""]
-        of_cell = np.zeros(schema.n_cells, dtype=np.int64)
-        if column.attribute is not None:
-            codes, of_cell = coded_cells(column, schema)
-        elif column.constant is None:
+        if column.attribute is None and column.constant is None:
             continue
+        codes, of_cell = coded_cells(column, schema)
         rest = further.get(column.name, column.constant or "")
         of_rest = np.full(n_further, len(codes), dtype=np.int64)
-        coded[column.name] = [*codes, rest], np.concatenate([of_cell, of_rest])
+        of_all = np.concatenate([of_cell, of_rest])
+        coded[column.name] = _texts(column.name, [*codes, rest], of_all)
     stem = directory / f"mdf_{schema.universe}"
     return _write(parts, declared, coded, stem, is_private, rows_per_batch)
 
 
-def write_coded(
-    records: BlockCounts,
-    columns: Coded,
-    layout: MicrodataDeclaration,
-    stem: Path,
-    *,
-    is_private: bool = True,
-) -> WrittenFiles:
-    """Write microdata as `write_microdata` does, of records that have numbers in place of cells.
-
-    `columns` has, by name, codes and which of them records of a number have, `(n_numbers,)`: of the
-    layout's columns of attributes, and of those that follow the layout's own.
-    """
-    nothing = np.zeros(records.counts.shape[1], dtype=np.int64)
-    constants = {c.name: ([c.constant], nothing) for c in layout.columns if c.constant is not None}
-    coded = constants | dict(columns)
-    return _write([records], layout.columns, coded, stem, is_private, ROWS_PER_BATCH)
-
-
 def coded_cells(column: MicrodataColumn, schema: Schema) -> tuple[Sequence[str], np.ndarray]:
-    """Codes of a column of attributes, and which of them each cell has, `(n_cells,)`."""
-    query = marginal_query(schema, column.attribute or "")
+    """Codes of a column of attributes or of a constant, and which of them each cell has,
+    `(n_cells,)`."""
+    if column.attribute is None:
+        return [column.constant or ""], np.zeros(schema.n_cells, dtype=np.int64)
+    query = marginal_query(schema, column.attribute)
     return codes_of(column, query.n_rows), query.row_of_cell
 
 
@@ -168,18 +257,6 @@ def present_columns(
     return first + last
 
 
-def present_attributes(schema: Schema) -> tuple[str, ...]:
-    """The universe's own attributes among those of a schema that its microdata tell."""
-    in_layout = {column.attribute for column in layout_of(schema.universe).columns}
-    own = CENSUS.universes[schema.universe].declared.attributes
-    return tuple(name for name in own if name in in_layout and name in schema.attributes)
-
-
-def _geography_column(digits: tuple[int, int], block_geocode: pa.Array) -> _Column:
-    part = pc.utf8_slice_codeunits(block_geocode, *digits).dictionary_encode()
-    return part.dictionary, part.indices.to_numpy()
-
-
 def _with_facilities(
     parts: Iterable[BlockCounts], invariants: pd.DataFrame
 ) -> Iterator[BlockCounts]:
@@ -191,7 +268,7 @@ def _with_facilities(
         yield replace(part, counts=sparse.hstack([part.counts, here[:, None]], format="csr"))
 
 
-def _cell_column(name: str, codes: Sequence[str], of_cell: np.ndarray) -> _Column:
+def _texts(name: str, codes: Sequence[str], of_cell: np.ndarray) -> Texts:
     """A column with one of some codes in each cell; its dictionary has them as cells come.
 
     A schema may have millions of cells, and few codes. Raises ValueError for a code that cannot
@@ -209,50 +286,35 @@ def _cell_column(name: str, codes: Sequence[str], of_cell: np.ndarray) -> _Colum
 def _write(
     parts: Iterable[BlockCounts],
     declared: Sequence[MicrodataColumn],
-    coded: Coded,
+    of_cells: Mapping[str, Texts],
     stem: Path,
     is_private: bool,
-    rows_per_batch: int,
+    rows_per_batch: int = ROWS_PER_BATCH,
 ) -> WrittenFiles:
     """Write the rows of all parts: the declared columns, of which those that cells do not tell are
-    made of the geocodes of each part's blocks or number the rows, and further coded ones.
+    made of the geocodes of each part's blocks or number the rows, and further ones of cells.
     """
-    of_cells = {name: _cell_column(name, *arguments) for name, arguments in coded.items()}
-    digits = {c.name: c.digits for c in declared if c.digits is not None and c.name not in coded}
-    # Dictionary arrays reach the writer as they are, which is what makes it fast; without the
-    # stored Arrow schema a reader gets plain strings.
-    dictionary = pa.dictionary(pa.int32(), pa.string())
-    texts = [*digits, *of_cells]
-    kinds = {
-        name: dictionary if name in texts else pa.int64()
-        for name in dict.fromkeys([*(column.name for column in declared), *coded])
-    }
+    digits = {c.name: c.digits for c in declared if c.digits is not None and c.name not in of_cells}
 
-    def batches() -> Iterator[dict[str, pa.Array]]:
-        n_rows = 0
+    def of_blocks() -> Iterator[tuple[dict[str, Texts], sparse.csr_array]]:
         for part in parts:
-            part.counts.sort_indices()
-            entries = sparse.coo_array(part.counts)
-            # Those without records are in no dictionary.
-            seen, block_of_entry = np.unique(entries.row, return_inverse=True)
+            # Blocks without records are in no dictionary.
+            seen = np.flatnonzero(np.diff(part.counts.indptr))
             geocode = part.block_geocode.take(pa.array(seen))
             if not pc.all(pc.match_substring_regex(geocode, _GEOCODE), min_count=0).as_py():
                 raise ValueError(f"a block geocode does not have {BLOCK_GEOCODE_DIGITS} digits")
-            of_blocks = {name: _geography_column(own, geocode) for name, own in digits.items()}
-            for entry in _batches(entries.data, rows_per_batch):
-                block, cell = block_of_entry[entry], entries.col[entry]
-                columns = {name: _chosen(column, block) for name, column in of_blocks.items()}
-                columns |= {name: _chosen(column, cell) for name, column in of_cells.items()}
-                numbers = pa.array(np.arange(n_rows, n_rows + len(block), dtype=np.int64))
-                n_rows += len(block)
-                yield {name: columns.get(name, numbers) for name in kinds}
+            columns = {}
+            for name, own in digits.items():
+                texts = pc.utf8_slice_codeunits(geocode, *own).dictionary_encode()
+                columns[name] = texts.dictionary, texts.indices.to_numpy()
+            yield columns, part.counts[seen]
 
-    form = RowsForm(SEPARATOR, is_quoted=False, keeps_types=False)
-    options = {"compression": "snappy", "use_dictionary": texts}
-    return write_rows(stem, pa.schema(kinds), batches(), is_private, form, **options)
+    rows = Rows(list(dict.fromkeys([*(c.name for c in declared), *of_cells])), of_cells)
+    options: dict[str, Any] = {"compression": "snappy", "use_dictionary": [*digits, *of_cells]}
+    return rows.write(stem, of_blocks(), digits, is_private, _CODED, rows_per_batch, **options)
 
 
-def _chosen(column: _Column, rows: np.ndarray) -> pa.DictionaryArray:
+def _chosen(column: Texts, rows: np.ndarray) -> pa.DictionaryArray:
     """The texts of the blocks or cells of some rows."""
     texts, code = column
     return pa.DictionaryArray.from_arrays(code[rows], texts, safe=False)
@@ -268,3 +330,107 @@ def _batches(count: np.ndarray, rows_per_batch: int) -> Iterator[np.ndarray]:
         last = np.searchsorted(end, stop, side="left") + 1
         within = np.diff(np.minimum(end[first:last], stop), prepend=start)
         yield np.repeat(np.arange(first, last), within)
+
+
+@dataclass(frozen=True, eq=False)
+class Matched:
+    """Records of two universes: area, cells in both (the later one's -1 for records that are
+    matched with none), and how many they are, `(n,)` each, by area and cells.
+    """
+
+    area: np.ndarray
+    cell: np.ndarray
+    described: np.ndarray
+    count: np.ndarray
+
+
+def description(
+    settings: TopdownSettings, universe: Universe
+) -> tuple[DescribedByDeclaration, Held] | None:
+    """What describes the records of a universe, and what holds the later one to them."""
+    declared = (
+        None if universe.declared.microdata is None else universe.declared.microdata.described_by
+    )
+    if declared is None:
+        return None
+    other = settings.compiled_census.universes[declared.universe]
+    return declared, next(held for held in other.held_beside if held.universe == universe.name)
+
+
+def matched(
+    earlier: sparse.csr_array, later: sparse.csr_array, row: np.ndarray, row_of_later: np.ndarray
+) -> Matched:
+    """Records `(n_areas, n_cells)` of two universes, matched within areas and answers.
+
+    row : (n_cells,) of the earlier universe's cells, the answer that counts each, -1 for none.
+    row_of_later : (n_cells,) of the later universe's cells. Raises ValueError where an area has not
+    as many records of both in an answer.
+    """
+    first, second = _ordered(earlier, row), _ordered(later, row_of_later)
+    is_matched = first["row"].to_numpy() >= 0
+    alone, first = first[~is_matched], first[is_matched]
+    keys = ["area", "row"]
+    sums = [frame.groupby(keys)["count"].sum() for frame in (first, second)]
+    if not sums[0].equals(sums[1]):
+        raise ValueError("the records of two universes that are matched are not as many")
+    ends = [np.cumsum(frame["count"].to_numpy(dtype=np.int64)) for frame in (first, second)]
+    end = np.union1d(*ends)
+    at, other = (np.searchsorted(one, end, side="left") for one in ends)
+    area = np.concatenate([first["area"].to_numpy()[at], alone["area"].to_numpy()])
+    cell = np.concatenate([first["cell"].to_numpy()[at], alone["cell"].to_numpy()])
+    described = np.concatenate([second["cell"].to_numpy()[other], np.full(len(alone), -1)])
+    count = np.concatenate([np.diff(end, prepend=0), alone["count"].to_numpy()])
+    order = np.lexsort((described, cell, area))
+    return Matched(area[order], cell[order], described[order], count[order])
+
+
+def _ordered(counts: sparse.csr_array, row: np.ndarray) -> pd.DataFrame:
+    """Counts that are not zero, by area, answer and cell."""
+    entries = sparse.coo_array(counts)
+    frame = pd.DataFrame(
+        {"area": entries.row, "row": row[entries.col], "cell": entries.col, "count": entries.data}
+    ).astype(np.int64)
+    return frame[frame["count"] > 0].sort_values(["area", "row", "cell"], ignore_index=True)
+
+
+def _write_described(
+    run: RunDirectory,
+    settings: TopdownSettings,
+    universe: Universe,
+    declared: DescribedByDeclaration,
+    held: Held,
+) -> WrittenFiles:
+    """Write the microdata of a universe with what another one tells of its records, as
+    `write_microdata` does.
+    """
+    areas = read_geography(geography_file(run))
+    schema, later = settings.schema_of(universe.name), settings.schema_of(declared.universe)
+    records = matched(
+        area_counts(run, settings, universe.name, len(areas)),
+        area_counts(run, settings, declared.universe, len(areas)),
+        rows_that_count(later, schema, held.query, held.where, held.of),
+        marginal_query(later, held.query).row_of_cell,
+    )
+    pairs, number = np.unique(
+        np.stack([records.cell, records.described]), axis=1, return_inverse=True
+    )
+    cell, described = pairs
+    layout = layout_of(universe.name, settings.compiled_census)
+    columns = {}
+    for column in layout.columns:
+        if column.attribute is not None or column.constant is not None:
+            codes, of_cell = coded_cells(column, schema)
+            columns[column.name] = _texts(column.name, codes, of_cell[cell])
+    for column in declared.columns:
+        codes, of_cell = coded_cells(column, later)
+        of_pair = np.where(described >= 0, of_cell[described], len(codes))
+        otherwise = [*codes, declared.otherwise[column.name]]
+        columns[column.name] = _texts(column.name, otherwise, of_pair)
+    paths = areas["block_geocode"].str.replace(".", "", regex=False)
+    geocode = paths.str[-BLOCK_GEOCODE_DIGITS:].to_numpy(dtype=object)
+    where = records.area, number.reshape(-1)
+    counts = sparse.csr_array((records.count, where), shape=(len(areas), cell.size))
+    order = np.argsort(geocode)
+    ordered = BlockCounts(pa.array(geocode[order], pa.string()), counts[order])
+    stem = run.unchecked_release / f"mdf_{universe.name}"
+    return _write([ordered], layout.columns, columns, stem, settings.is_private)

@@ -31,9 +31,9 @@ from ..spine.files import spine_of
 from ..workload.costs import cost_of
 from .certificate import exact_figures, losses_of
 from .map_section import map_section
-from .margin_files import MARGIN_LEVEL
 from .margins import CLASSES, MarginSummary, read_margin_summary, read_why_none
 from .spine_section import spine_section
+from .tabulations.run import MARGIN_LEVEL
 
 
 def report(

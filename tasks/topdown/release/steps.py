@@ -6,7 +6,6 @@ from ...runs.directory import RunDirectory
 from ...runs.handles import Made, found, made, once
 from ...runs.steps import step
 from ..settings import TopdownSettings
-from .described import write_universe
 from .exact_losses import keep_loss, loss_file
 from .margins import (
     MarginPiece,
@@ -19,6 +18,7 @@ from .margins import (
     write_margins,
     write_piece,
 )
+from .microdata import write_universe
 from .tabulations.run import tables_of_run
 
 

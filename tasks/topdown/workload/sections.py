@@ -1,16 +1,19 @@
 """Sections of the settings of topdown, and what follows from them for every universe.
 
 What the settings of a run need not say: universes, geolevels' order and shares, passes.
+
+The tables of a run's input, by the names that its census gives them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from ....geography.rules import GEOLEVELS
 from ...census.census import Census, Zero, compiled, preset_census
@@ -20,18 +23,92 @@ from ...census.queries import normalize_query_name
 from ...census.schema import Schema
 from ...ledger.accounting import rho_from_epsilon_simple
 from ...noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
-from ...runs.names import FileName, factors_of
+from ...runs.directory import RunDirectory
+from ...runs.names import FileName, checked_file_name, did_you_mean, factors_of
 from ...runs.settings import (
     ExactFraction,
+    FilePath,
+    InputSettings,
     ProductSettings,
+    Refuse,
     ReleaseSettings,
     RunnerSettings,
     Section,
     table_of,
 )
+from ...runs.stores import is_url
 from ...tables.formats import TextFormat
+from ...tables.sources import input_files
 from .budget import Budget
-from .tables import CensusTables
+
+
+class CensusTables(InputSettings):
+    """The tables of a census, by the names that its declaration gives them.
+
+    Those of the Census Edited File layout are persons, units and geography.
+    """
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, str]
+
+    geometry: FilePath | None = None
+    """Boundaries of areas, for the report's map: GeoParquet, or a folder of shapefiles."""
+
+    @model_validator(mode="after")
+    def _are_named(self) -> Self:
+        for name in self.__pydantic_extra__:
+            try:
+                checked_file_name(name)
+            except ValueError as error:
+                raise ValueError(f"has a table whose name {error}") from None
+        return self
+
+    def paths(self) -> dict[str, FilePath]:
+        """The tables' paths by name."""
+        return dict(self.__pydantic_extra__)
+
+    @property
+    def releases(self) -> Collection[str]:
+        """Any input may be one."""
+        return self.paths()
+
+    def files(self) -> tuple[str, ...]:
+        """Files and folders that hold the input, globs spelt out; of earlier runs, the release."""
+        found: list[str] = []
+        for name, path in self.paths().items():
+            if name in self.awaited:
+                continue
+            earlier = RunDirectory(Path(path))
+            if not is_url(path) and earlier.manifest.exists():
+                found.append(str(earlier.release))
+            else:
+                found += [file.path for file in input_files(name, path)]
+        return tuple(found)
+
+    def with_absolute_paths(self, absolute: Callable[[str], str]) -> Self:
+        """These settings with `absolute` applied to every path."""
+        paths = {
+            name: path if name in self.awaited else absolute(path)
+            for name, path in self.paths().items()
+        }
+        if self.geometry is not None:
+            paths["geometry"] = absolute(self.geometry)
+        return type(self).model_validate({"confidential": self.confidential, **paths})
+
+
+def refuse_tables(
+    paths: Mapping[str, str], needed: Sequence[str], refuse: Refuse, optional: Sequence[str]
+) -> None:
+    """Refuse tables that are missing, and settings that are no tables."""
+    known = (*needed, *optional, "confidential")
+    for name in paths:
+        if name not in known:
+            hint = did_you_mean(name, known)
+            refuse(f"unknown setting 'input.{name}'{hint}; known here: {', '.join(sorted(known))}")
+    for name in needed:
+        if name not in paths:
+            refuse(f"the setting 'input.{name}' is missing; add it, or name a preset that has it")
+
 
 OTHER = "other"
 """Stands in `queries` for the geolevels that it does not name."""

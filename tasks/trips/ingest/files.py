@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ....geography.areas import AreaLevel
+from ....geography.hierarchy import AreaLevel
 from ...runs.directory import RunDirectory
 from ...runs.files import read_record, read_values, while_unchanged, write_record, write_values
 from ...runs.stamps import write_parquet

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ....geography.areas import AreaHierarchy, AreaLevel
+from ....geography.hierarchy import AreaHierarchy, AreaLevel
 
 ROOT = ""
 """Code of the one area of a hierarchy's root level, which no file names."""

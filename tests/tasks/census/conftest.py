@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from spineflow.tasks.census import evidence
-from spineflow.tasks.census.inputs import check_inputs
+from spineflow.tasks.census.cef_tables import check_inputs
 from spineflow.tasks.topdown.ingest.generate import generate_county
 from spineflow.validation.outcome import Outcome
 from spineflow.validation.rules import count_violations

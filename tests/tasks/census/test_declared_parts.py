@@ -19,7 +19,7 @@ from spineflow.tasks.census.partitions import (
 )
 from spineflow.tasks.ledger.digests import InputDigest
 from spineflow.tasks.tables.findings import InputCheck
-from spineflow.tasks.topdown.ingest.reading import reading_of
+from spineflow.tasks.topdown.ingest.ingest import reading_of
 from spineflow.tasks.topdown.product import TOPDOWN
 
 from tests.flows.gallery import DECLARATIONS, GALLERY

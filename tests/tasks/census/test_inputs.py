@@ -14,13 +14,13 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-from spineflow.tasks.census import evidence, histograms, inputs, invariants
+from spineflow.tasks.census import cef_tables, evidence, histograms, invariants
 from spineflow.tasks.census.cef_2020 import PERSONS, UNITS, cef_schema
-from spineflow.tasks.census.inputs import check_inputs
+from spineflow.tasks.census.cef_tables import check_inputs
 from spineflow.tasks.census.invariants import inhabitable
 from spineflow.tasks.census.partitions import check_whole
 from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.tables import mapped, readers
+from spineflow.tasks.tables import columns, readers
 from spineflow.tasks.tables.findings import write_findings
 from spineflow.tasks.topdown.ingest.generate import generate_county
 from spineflow.validation.outcome import Outcome
@@ -228,22 +228,22 @@ def test_what_takes_time_is_done_while_a_sound_input_is_judged(tables, monkeypat
         return tuple(Outcome(rule.name, rule.suite, True) for rule in rules)
 
     monkeypatch.setattr(evidence, "run_suites", patient)
-    files = inputs.table_files(paths, NAMES)
+    files = cef_tables.table_files(paths, NAMES)
     results = []
 
     def ahead(result):
         results.append(result)
         done.set()
 
-    found = check_whole(inputs.CefTables(files, PERSONS, UNITS, ahead))
+    found = check_whole(cef_tables.CefTables(files, PERSONS, UNITS, ahead))
     assert len(results) == 1 and results[0] is found.accepted()
 
 
 @pytest.mark.usefixtures("rules_only")
 def test_nothing_is_made_of_an_input_that_breaks_a_rule(tables):
     set_person("CENRACE", "64")(tables)
-    files, results = inputs.table_files(tables.write(), NAMES), []
-    assert check_whole(inputs.CefTables(files, PERSONS, UNITS, results.append)).result is None
+    files, results = cef_tables.table_files(tables.write(), NAMES), []
+    assert check_whole(cef_tables.CefTables(files, PERSONS, UNITS, results.append)).result is None
     assert not results
 
 
@@ -441,12 +441,12 @@ def test_batches_do_not_matter(mafid, tables, monkeypatch):
         table["MAFID"] = table["MAFID"].map(mafid.format)
     whole = check(tables).accepted()
     monkeypatch.setattr(readers, "_BATCH_ROWS", 97)
-    monkeypatch.setattr(mapped, "MOST_BYTES", 100)
-    monkeypatch.setattr(mapped, "_SORTED_AT_ONCE", 70)
-    monkeypatch.setattr(mapped, "_SAMPLE", 40)
+    monkeypatch.setattr(columns, "MOST_BYTES", 100)
+    monkeypatch.setattr(columns, "_SORTED_AT_ONCE", 70)
+    monkeypatch.setattr(columns, "_SAMPLE", 40)
     monkeypatch.setattr(histograms, "_FEWEST_HELD", 60)
     monkeypatch.setattr(histograms, "_MOST_ENTRIES", 80)
-    monkeypatch.setattr(inputs, "_UNITS_AT_ONCE", 50)
+    monkeypatch.setattr(cef_tables, "_UNITS_AT_ONCE", 50)
     monkeypatch.setattr(invariants, "_UNITS_AT_ONCE", 50)
     in_batches = check(tables).accepted()
     assert_same(in_batches, whole)

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from spineflow.tasks.census.cef_tables import check_inputs
 from spineflow.tasks.census.histograms import write_histogram
-from spineflow.tasks.census.inputs import check_inputs
 
 from tests.tasks.census.conftest import Tables, assert_same
 

@@ -12,8 +12,8 @@ import pytest
 from scipy import sparse
 from spineflow.tasks.census import histograms, partitions
 from spineflow.tasks.census.cef_2020 import PERSONS, UNITS
+from spineflow.tasks.census.cef_tables import CefTables, IngestResult, check_inputs, table_files
 from spineflow.tasks.census.histograms import joined
-from spineflow.tasks.census.inputs import CefTables, IngestResult, check_inputs, table_files
 from spineflow.tasks.census.partitions import (
     check_parts,
     count_part,

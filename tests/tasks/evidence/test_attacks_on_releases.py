@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from spineflow.tasks.census.people import People
+from spineflow.tasks.census.partitions import People
 from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.census.schema import Schema
 from spineflow.tasks.evidence.attacks.canaries import Canaries

@@ -42,8 +42,7 @@ from spineflow.tasks.tables.readers import Selection, read_partitions
 from spineflow.tasks.tables.sources import InputFile
 from spineflow.tasks.topdown.ingest.generate import generate_county
 from spineflow.tasks.topdown.ingest.generate_households import rehouse
-from spineflow.tasks.topdown.ingest.ingest import check_input_of
-from spineflow.tasks.topdown.ingest.reading import reading_of
+from spineflow.tasks.topdown.ingest.ingest import check_input_of, reading_of
 from spineflow.tasks.topdown.settings import TopdownSettings
 
 from tests.recognised import recognises

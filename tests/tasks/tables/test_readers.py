@@ -11,7 +11,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from spineflow.tasks.census.inputs import check_inputs
+from spineflow.tasks.census.cef_tables import check_inputs
 from spineflow.tasks.tables import readers
 from spineflow.tasks.tables.findings import UnreadableInput
 from spineflow.tasks.tables.layouts import GEOGRAPHY_LAYOUT, LAYOUTS

@@ -21,7 +21,7 @@ from spineflow.tasks.topdown.measurement.measure import measure_once
 from spineflow.tasks.topdown.measurement.public_answers import constrain_universe
 from spineflow.tasks.topdown.paths import spine_folder
 from spineflow.tasks.topdown.product import TOPDOWN
-from spineflow.tasks.topdown.release.described import write_universe
+from spineflow.tasks.topdown.release.microdata import write_universe
 from spineflow.tasks.topdown.release.tabulations.run import tables_of_run
 from spineflow.tasks.topdown.settings import TopdownSettings, universe_waves
 from spineflow.tasks.topdown.spine.build import write_universe_spine

@@ -1,10 +1,9 @@
-"""A sound run passes every check, under all settings; each kind of damage fails the one for it."""
+"""Sound runs pass every check, under all settings; each corruption fails the one for it."""
 
 from __future__ import annotations
 
-import dataclasses
 import shutil
-from fractions import Fraction
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -12,392 +11,373 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from spineflow.tasks.detailed_groups.checks.expected import expected_run
-from spineflow.tasks.detailed_groups.postprocess.run import postprocess, stages_of
-from spineflow.tasks.detailed_groups.product import DETAILED_GROUPS
-from spineflow.tasks.detailed_groups.release.files import write_run_release
-from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
+from spineflow.tasks.products.registry import product
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import CheckFailed
-from spineflow.tasks.runs.settings_files import load_settings
-from spineflow.validation.detailed_groups.run_checks import CHECKS, run_checks
-
-EVERYTHING = (
-    "mechanism.coterminous=true",
-    "mechanism.suppress_alone_above_combination=true",
-    "mechanism.allow_negative_counts=false",
-    'mechanism.zero_suppression_chance="0.95"',
+from spineflow.tasks.runs.settings_files import frozen_settings
+from spineflow.validation.detailed_groups.measured import COMPLETE, LOSS, TABLES
+from spineflow.validation.detailed_groups.released import (
+    COUNTS,
+    FILES,
+    MARGINS,
+    ROWS,
+    SHOWN,
+    SIGNS,
 )
-PURE, NO_NOISE = ('mechanism.definition="puredp"',), ("privacy.infinite=true",)
-VARIANTS = {
-    "plain": ((), ()),
-    "everything": ((), EVERYTHING),
-    "other order": (
-        (),
-        (
-            *EVERYTHING,
-            'mechanism.summary_levels=["PR-PLACE", "PR-TRACT", "PR-COUNTY", "PR-STATE", "AIANNH", '
-            '"PLACE", "TRACT", "COUNTY", "STATE", "USA"]',
-        ),
+from spineflow.validation.detailed_groups.run_checks import CHECKS, run_checks
+from spineflow.validation.plan import sha256
+
+from tests.validation.detailed_groups.conftest import EVERYTHING, Make
+from tests.validation.mutations import (
+    PRIVACY,
+    Place,
+    corrupt_plan,
+    fields_of_plan,
+    noticed,
+    noticed_in_plan,
+    wanted_by,
+)
+
+PERSONS, HOUSEHOLDS = "detailed-groups", "detailed-households"
+REVERSED = (
+    'summary_levels = ["PR-PLACE", "PR-TRACT", "PR-COUNTY", "PR-STATE", "AIANNH", "PLACE", '
+    '"TRACT", "COUNTY", "STATE", "USA"]\n'
+)
+CELLS = 'coterminous = true\nsuppress_alone_above_combination = "cells"\n'
+VARIANTS = [
+    (PERSONS, ""),
+    (PERSONS, f"[mechanism]\n{EVERYTHING}{REVERSED}"),
+    (PERSONS, f"[mechanism]\n{CELLS}"),
+    (PERSONS, '[mechanism]\ndefinition = "puredp"\nconfidence = "0.9"\ncoterminous = true\n'),
+    (PERSONS, f"infinite = true\n[mechanism]\n{EVERYTHING}"),
+    (PERSONS, 'seed = 3\n[mechanism]\nzero_suppression_chance = "0"\n'),
+    (
+        PERSONS,
+        '[mechanism]\nzero_suppression_chance = "0.2"\nmax_race_codes = 2\n'
+        'stage_1_fraction = "1/3"\nrun_us = false\n',
     ),
-    "cell by cell": ((), (EVERYTHING[0], "mechanism.suppress_alone_above_combination=cells")),
-    "pure": (PURE, EVERYTHING[:2]),
-    "no noise": (NO_NOISE, EVERYTHING[:2]),
-    "nothing suppressed": ((), ("mechanism.zero_suppression_chance=0",)),
-    "rarely suppressed": ((), ('mechanism.zero_suppression_chance="0.2"', EVERYTHING[2])),
-}
-"""Overrides of the settings that matter for the noise, and of those that come in afterwards."""
+    ("tables", f"[mechanism]\nunits_are_invariant = true\n{CELLS}"),
+    (HOUSEHOLDS, '[mechanism]\ndefinition = "puredp"\nconfidence = "9/10"\n'),
+    (HOUSEHOLDS, "infinite = true\n"),
+    (HOUSEHOLDS, "seed = 6\n[mechanism.thresholds.t3]\nTRACT = {2 = [-5, 0, 4]}\n"),
+]
+"""Settings that matter for noise, or for what comes afterwards."""
 
 
-def released(measured_groups, folder: Path, measured=(), later=()):
-    """A copy of a measured run with its postprocessing done and its release written."""
-    run, _ = measured_groups(*measured)
-    file = run.root.parent / "settings.toml"
-    settings = load_settings(
-        DetailedGroupsSettings, file, presets=file.parent, overrides=(*measured, *later)
-    )
-    shutil.copytree(run.root, folder)
-    run = RunDirectory(folder)
-    for stage in stages_of(settings):
-        for region_pass in ("us", "pr"):
-            postprocess(run, settings, region_pass, stage)
-    write_run_release(run, settings)
-    return run, settings
-
-
-def failed(run: RunDirectory, expected) -> dict[str, str]:
-    outcomes = run_checks(run.root, expected, run.unchecked_release)
+def failed(root: Path) -> dict[str, str]:
+    outcomes = run_checks(root, root / "release-unchecked")
     assert [outcome.name for outcome in outcomes] == list(CHECKS)
     return {outcome.name: outcome.detail for outcome in outcomes if not outcome.passed}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_a_sound_run_passes(measured_groups, tmp_path: Path, variant: str) -> None:
-    run, settings = released(measured_groups, tmp_path / "run", *VARIANTS[variant])
-    outcomes = DETAILED_GROUPS.check_run(run, settings)
-    assert all(outcome.passed for outcome in outcomes)
-    tidy = pq.read_table(run.unchecked_release / "population_groups.parquet")
-    shown = set(tidy["table"].unique().to_pylist())
-    assert shown == {"T01001", "T02001", "T02002", "T02003"}
-
-
-@pytest.fixture(scope="module")
-def sound(measured_groups, tmp_path_factory):
-    run, settings = released(
-        measured_groups, tmp_path_factory.mktemp("sound") / "run", later=EVERYTHING
-    )
-    return run, settings, expected_run(run, settings)
+@pytest.mark.parametrize(("name", "further"), VARIANTS)
+def test_sound_runs_pass(released: Make, name: str, further: str) -> None:
+    run = released(name, further)
+    shutil.rmtree(run.confidential)
+    assert failed(run.root) == {}
 
 
 @pytest.fixture
-def damaged(sound, tmp_path: Path):
-    """A copy of the sound run, and what it promises."""
-    run, _, expected = sound
-    shutil.copytree(run.root, tmp_path / "run")
-    return RunDirectory(tmp_path / "run"), expected
+def damaged(request, tmp_path: Path) -> Callable[[str], Path]:
+    """Function from the name of a sound run to a copy of it, to be damaged."""
+
+    def copied(name: str) -> Path:
+        return shutil.copytree(request.getfixturevalue(name).root, tmp_path / "run")
+
+    return copied
 
 
-def edit_text(run: RunDirectory, name: str, edit) -> None:
-    path = run.unchecked_release / name
-    lines = path.read_text().splitlines()
-    path.write_text("\n".join([*lines[:2], *edit(lines[2:])]) + "\n")
+def test_sound_runs_have_everything(persons, tables, households) -> None:
+    """What the damages below are done to is there."""
+    for run, n_tables in ((persons, 4), (tables, 3), (households, 4)):
+        assert failed(run.root) == {}
+        tidy = pq.read_table(next(run.unchecked_release.glob("*.parquet")))
+        assert len(tidy["table"].unique()) >= n_tables
+        assert pc.any(pc.greater(tidy["margin_if_cut"], tidy["margin"])).as_py()
+    assert not pc.all(pc.equal(tidy["category_code"], 0)).as_py()
 
 
-def edit_parquet(path: Path, edit) -> None:
-    table = pq.read_table(path)
-    pq.write_table(edit(table).replace_schema_metadata(table.schema.metadata), path)
+Change = Callable[[pa.Table], pa.Table]
 
 
-def tract_file(run: RunDirectory) -> Path:
-    return next((run.root / "measurements/detailed_groups/us/TRACT/2").glob("*.parquet"))
+def first(column: str, value: object) -> Change:
+    """Another value in the first row; a function of the value that stands there, or the value."""
+
+    def change(table: pa.Table) -> pa.Table:
+        values, position = table[column].to_pylist(), table.schema.get_field_index(column)
+        values[0] = value(values[0]) if callable(value) else value
+        array = pa.array(values).cast(table.schema.field(position).type)
+        return table.set_column(position, table.schema.field(position), array)
+
+    return change
 
 
-def with_column(table: pa.Table, name: str, values) -> pa.Table:
-    position = table.schema.get_field_index(name)
-    return table.set_column(position, table.schema.field(position), values.cast(table[name].type))
+def lost(table: pa.Table) -> pa.Table:
+    return table.slice(1)
 
 
-def changed_last_field(line: str, by: int) -> str:
-    *rest, count = line.split("|")
-    return "|".join([*rest, str(int(count) + by)])
+def twice(table: pa.Table) -> pa.Table:
+    return pa.concat_tables([table, table.slice(0, 1)])
 
 
-@pytest.mark.slow
-def test_the_sound_run_has_everything(sound) -> None:
-    run, settings, expected = sound
-    assert failed(run, expected) == {}
-    assert any(expected.coterminous.values())
-    assert expected.counterparts
+def without_margins(table: pa.Table) -> pa.Table:
+    return table.drop_columns(["margin", "margin_if_cut"])
 
 
-def test_a_group_measured_twice_or_never(damaged) -> None:
-    run, expected = damaged
-    edit_parquet(tract_file(run), lambda t: pa.concat_tables([t, t.slice(5, 1)]))
-    assert "was measured 2 times" in failed(run, expected)["measurements_are_complete"]
-    edit_parquet(tract_file(run), lambda t: t.slice(7))
-    assert "was measured 0 times" in failed(run, expected)["measurements_are_complete"]
+def above(value: int) -> int:
+    return value + 1
 
 
-def test_a_group_outside_the_universe(damaged) -> None:
-    run, expected = damaged
+def of_a_sex(column: str, value: object) -> Change:
+    """As `first`, in the first row of men, which is a marginal."""
 
-    def edit(table: pa.Table) -> pa.Table:
-        foreign = with_column(table.slice(0, 1), "region_id", pa.array(["99999999999"]))
-        return pa.concat_tables([table, foreign])
+    def change(table: pa.Table) -> pa.Table:
+        at = int(np.argmax(pc.equal(table["sex"], "male").to_numpy()))
+        changed = first(column, value)(table.slice(at))
+        return pa.concat_tables([table.slice(0, at), changed])
 
-    edit_parquet(tract_file(run), edit)
-    assert set(failed(run, expected)) == {"measurements_are_complete"}
-
-
-def test_another_table_than_the_number_of_counts(damaged) -> None:
-    run, expected = damaged
-
-    def edit(table: pa.Table) -> pa.Table:
-        changed = table["table"].to_numpy().copy()
-        changed[changed == 0] = np.where(np.arange((changed == 0).sum()) == 0, 1, 0)
-        return with_column(table, "table", pa.array(changed))
-
-    edit_parquet(tract_file(run), edit)
-    assert "another number of counts" in failed(run, expected)["measurements_are_complete"]
+    return change
 
 
-@pytest.mark.parametrize(
-    ("column", "value"), [("plb", "1/7"), ("plb", "inf"), ("variance", 3.25), ("variance", 0.0)]
+TRACTS = "measurements/detailed_groups/us/TRACT/2/00000.parquet"
+TOTALS = "measurements/detailed_groups_stage_1/us/TRACT/2/00000.parquet"
+TYPES = "measurements/detailed_households/t3/us/COUNTY/2/00000.parquet"
+TENURES = "measurements/detailed_households/t4/us/COUNTY/2/00000.parquet"
+GROUPS, HOUSED = (
+    f"release-unchecked/{name}.parquet" for name in ("population_groups", "detailed_households")
 )
-def test_another_loss_or_variance(damaged, column: str, value: object) -> None:
-    run, expected = damaged
-
-    def edit(table: pa.Table) -> pa.Table:
-        values = table[column].to_pylist()
-        return with_column(table, column, pa.array([value, *values[1:]]))
-
-    edit_parquet(tract_file(run), edit)
-    assert set(failed(run, expected)) == {"measured_loss_is_the_budget"}
-
-
-@pytest.mark.parametrize("field", ["budget", "stage_1_fraction", "stability"])
-def test_another_promise(sound, field: str) -> None:
-    run, _, expected = sound
-    if field == "stage_1_fraction":
-        expected = dataclasses.replace(expected, stage_1_fraction=Fraction(1, 5))
-    else:
-        levels = [
-            dataclasses.replace(level, **{field: getattr(level, field) * 2})
-            for level in expected.levels
-        ]
-        expected = dataclasses.replace(expected, levels=tuple(levels))
-    assert "measured_loss_is_the_budget" in failed(run, expected)
-
-
-def first_stage_file(run: RunDirectory) -> Path:
-    return next((run.root / "measurements/detailed_groups_stage_1/us/TRACT/2").glob("*.parquet"))
-
-
-@pytest.mark.parametrize(
-    ("column", "by", "check"),
-    [
-        ("value", 10**6, "tables_follow_the_first_stage"),
-        ("variance", 1.0, "measured_loss_is_the_budget"),
-    ],
-)
-def test_a_damaged_first_stage(damaged, column: str, by: float, check: str) -> None:
-    run, expected = damaged
-
-    def edit(table: pa.Table) -> pa.Table:
-        values = table[column].to_numpy().copy()
-        values[0] += by
-        return with_column(table, column, pa.array(values))
-
-    edit_parquet(first_stage_file(run), edit)
-    assert set(failed(run, expected)) == {check}
+DAMAGE: list[tuple[str, str, Change, str]] = [
+    *(
+        (run, file, change, COMPLETE)
+        for run, files in (("persons", (TRACTS, TOTALS)), ("households", (TYPES, TENURES)))
+        for file in files
+        for change in (lost, twice, first("region_id", "99999999999"))
+    ),
+    *(
+        (run, file, change, LOSS)
+        for run, files in (("persons", (TRACTS, TOTALS)), ("households", (TYPES, TENURES)))
+        for file in files
+        for change in (first("plb", "1/7"), first("plb", "inf"), first("variance", 3.25))
+    ),
+    ("persons", TOTALS, first("value", lambda own: own + 10**6), TABLES),
+    ("persons", TRACTS, first("table", lambda own: (own + 1) % 4), COMPLETE),
+    ("persons", TRACTS, first("total_only", lambda own: not own), COMPLETE),
+    ("persons", TRACTS, first("value", lambda own: [own[0] + 10**6, *own[1:]]), SHOWN),
+    ("persons", TRACTS, first("region_type", "COUNTY"), COMPLETE),
+    ("persons", GROUPS, first("count", 12345), COUNTS),
+    ("persons", GROUPS, of_a_sex("count", 12345), COUNTS),
+    ("persons", GROUPS, first("sex", "male"), ROWS),
+    ("persons", GROUPS, of_a_sex("age_start", 0), ROWS),
+    ("persons", GROUPS, of_a_sex("age_end", -1), ROWS),
+    ("persons", GROUPS, first("table", "T02002"), ROWS),
+    ("persons", GROUPS, first("table", "T03001"), ROWS),
+    ("persons", GROUPS, first("region_id", "nowhere"), SHOWN),
+    ("persons", GROUPS, first("measured_at", "AIANNH"), MARGINS),
+    *(
+        ("persons", GROUPS, where(column, lambda own, by=by: own + by), MARGINS)
+        for where in (first, of_a_sex)
+        for column, by in (("margin", 1), ("margin", -1), ("margin_if_cut", 1), ("variance", 0.5))
+    ),
+    ("households", "spine/group_totals.parquet", first("count", -5), TABLES),
+    ("households", "spine/group_totals.parquet", lost, COMPLETE),
+    ("households", HOUSED, first("margin", above), MARGINS),
+    ("households", HOUSED, first("count", above), COUNTS),
+    ("households", HOUSED, first("category_code", 5), ROWS),
+    ("households", HOUSED, first("category_code", -1), ROWS),
+    ("households", HOUSED, first("table", "T05001"), ROWS),
+    ("households", HOUSED, lost, ROWS),
+]
 
 
-def test_a_first_stage_that_is_missing(damaged) -> None:
-    run, expected = damaged
-    edit_parquet(first_stage_file(run), lambda t: t.slice(1))
-    assert "0 totals of the first stage" in failed(run, expected)["measurements_are_complete"]
+@pytest.mark.parametrize(("run", "name", "change", "check"), DAMAGE)
+def test_damage_fails_the_check_for_it(damaged, run: str, name: str, change, check: str) -> None:
+    root = damaged(run)
+    table = pq.read_table(root / name)
+    pq.write_table(change(table).replace_schema_metadata(table.schema.metadata), root / name)
+    assert check in failed(root)
 
 
-def test_a_group_that_should_be_suppressed(damaged) -> None:
-    run, expected = damaged
+def other_count(by: int) -> Callable[[str], str]:
+    def change(line: str) -> str:
+        *rest, count = line.split("|")
+        return "|".join([*rest, str(int(count) + by)])
 
-    def edit(table: pa.Table) -> pa.Table:
-        small = pc.and_(pc.equal(table["table"], 0), pc.invert(table["total_only"]))
-        first = int(np.argmax(small.to_numpy()))
-        values = table["value"].to_pylist()
-        values[first] = [-50]
-        return with_column(table, "value", pa.array(values, table["value"].type))
-
-    edit_parquet(tract_file(run), edit)
-    # The margin that was released is of a count which, by the files, should not be there.
-    possible = {"groups_shown_follow_the_rules", "totals_add_up", "margins_are_those_of_the_noise"}
-    assert failed(run, expected).keys() <= possible
+    return change
 
 
-@pytest.mark.parametrize(
-    ("edit", "check"),
-    [
-        (lambda rows: rows[1:], "groups_shown_follow_the_rules"),
-        (lambda rows: [*rows, rows[0]], "groups_shown_follow_the_rules"),
-        (lambda rows: ["44|STATE|0000|5", *rows], "groups_shown_follow_the_rules"),
-        (lambda rows: [changed_last_field(rows[0], 1), *rows[1:]], "totals_add_up"),
-        (
-            lambda rows: [changed_last_field(rows[0], -(10**9)), *rows[1:]],
-            "counts_are_not_negative",
-        ),
-    ],
-)
-def test_damaged_totals(damaged, edit, check: str) -> None:
-    run, expected = damaged
-    edit_text(run, "t1.csv", edit)
-    found = failed(run, expected)
-    assert "the text files" in found[check]
-    assert set(found) <= {check, "totals_add_up"}
+TEXTS: list[tuple[str, str, Callable[[list[str]], list[str]], str]] = [
+    ("persons", "t1.csv", lambda rows: rows[1:], ROWS),
+    ("persons", "t1.csv", lambda rows: [*rows, rows[0]], ROWS),
+    ("persons", "t1.csv", lambda rows: ["44|STATE|0000|5", *rows], SHOWN),
+    ("persons", "t1.csv", lambda rows: [other_count(1)(rows[0]), *rows[1:]], COUNTS),
+    ("persons", "t1.csv", lambda rows: [other_count(-(10**9))(rows[0]), *rows[1:]], SIGNS),
+    ("persons", "t2.csv", lambda rows: rows[1:], ROWS),
+    ("persons", "t2.csv", lambda rows: [*rows[1:], rows[-1]], ROWS),
+    ("persons", "t2.csv", lambda rows: [rows[0].replace("|*|*|", "|0|115|"), *rows[1:]], ROWS),
+    ("persons", "t2.csv", lambda rows: [rows[0].replace("|*|*|", "|x|y|"), *rows[1:]], ROWS),
+    ("persons", "t2.csv", lambda rows: ["44|STATE|0000|0|17|1|5", *rows], SHOWN),
+    ("persons", "t2.csv", lambda rows: [*map(other_count(1), rows[:1]), *rows[1:]], COUNTS),
+    ("persons", "t2.csv", lambda rows: [*rows[:-1], other_count(1)(rows[-1])], COUNTS),
+    ("households", "t3.csv", lambda rows: rows[:-1], SHOWN),
+    ("households", "t3.csv", lambda rows: [*rows[:-1], other_count(1)(rows[-1])], COUNTS),
+    ("households", "t4.csv", lambda rows: [*rows[:-1], other_count(-(10**9))(rows[-1])], SIGNS),
+]
 
 
-def first_cell(rows: list[str], *, marginal: bool) -> int:
-    return next(i for i, row in enumerate(rows) if ("|*|*|" in row) == marginal)
+@pytest.mark.parametrize(("run", "name", "change", "check"), TEXTS)
+def test_other_text_fails_the_check_for_it(damaged, run: str, name: str, change, check) -> None:
+    root = damaged(run)
+    path = root / "release-unchecked" / name
+    header, *rows = path.read_text().splitlines()
+    path.write_text("\n".join([header, *change(rows)]) + "\n")
+    assert "the text files" in failed(root)[check]
 
 
-@pytest.mark.parametrize(
-    ("edit", "check"),
-    [
-        (lambda rows: rows[1:], "keys_are_complete"),
-        (lambda rows: [*rows[1:], rows[-1]], "keys_are_complete"),
-        (lambda rows: [rows[0].replace("|*|*|", "|0|115|"), *rows[1:]], "keys_are_complete"),
-        (lambda rows: ["44|STATE|0000|0|17|1|5", *rows], "keys_are_complete"),
-        (lambda rows: _changed(rows, marginal=True), "marginals_add_up"),
-        (lambda rows: _changed(rows, marginal=False), "cells_are_those_measured"),
-    ],
-)
-def test_damaged_cells(damaged, edit, check: str) -> None:
-    run, expected = damaged
-    edit_text(run, "t2.csv", edit)
-    found = failed(run, expected)
-    assert "the text files" in found[check]
-    assert set(found) == {check}
+@pytest.mark.parametrize(("run", "name"), [("persons", "t1.csv"), ("households", "t4.csv")])
+def test_a_stamp_that_is_not_due(damaged, run: str, name: str) -> None:
+    root = damaged(run)
+    path = root / "release-unchecked" / name
+    path.write_text(f"# NOT PRIVATE\n{path.read_text()}")
+    assert set(failed(root)) == {FILES}
 
 
-def _changed(rows: list[str], *, marginal: bool) -> list[str]:
-    position = first_cell(rows, marginal=marginal)
-    rows[position] = changed_last_field(rows[position], 1)
-    return rows
-
-
-@pytest.mark.parametrize(
-    ("column", "value", "check"),
-    [
-        ("count", 12345, "totals_add_up"),
-        ("sex", "male", "keys_are_complete"),
-        ("table", "T02002", "keys_are_complete"),
-        ("region_id", "nowhere", "groups_shown_follow_the_rules"),
-    ],
-)
-def test_a_damaged_tidy_file(damaged, column: str, value: object, check: str) -> None:
-    run, expected = damaged
-
-    def edit(table: pa.Table) -> pa.Table:
-        values = table[column].to_pylist()
-        array = pa.array([value, *values[1:]])
-        return with_column(table, column, array)
-
-    edit_parquet(run.unchecked_release / "population_groups.parquet", edit)
-    assert "population_groups.parquet" in failed(run, expected)[check]
-
-
-def test_stamps(damaged) -> None:
-    run, expected = damaged
-    text = run.unchecked_release / "t1.csv"
-    text.write_text(text.read_text().split("\n", 1)[1])
-    assert set(failed(run, expected)) == {"files_agree"}
-    private = dataclasses.replace(expected, is_private=True)
-    assert "t2.csv should be without the stamp" in failed(run, private)["files_agree"]
-
-
-@pytest.mark.parametrize("name", ["t1.csv", "t2.csv", "population_groups.parquet"])
-def test_a_missing_or_foreign_file(damaged, name: str) -> None:
-    run, expected = damaged
-    path = run.unchecked_release / name
-    path.write_text("a|b\n1|2\n")
-    assert set(failed(run, expected)) == set(CHECKS)
-    path.unlink()
-    text = failed(run, expected)["totals_add_up"]
-    assert name in text and "is missing" in text
-
-
-@pytest.mark.parametrize("name", ["release-unchecked/population_groups.parquet", "measurements"])
-def test_a_missing_column(damaged, name: str) -> None:
-    run, expected = damaged
-    path = tract_file(run) if name == "measurements" else run.root / name
-    edit_parquet(path, lambda table: table.drop_columns(["region_id"]))
-    assert "has no column region_id" in failed(run, expected)["totals_add_up"]
-
-
-def tidy_file(run: RunDirectory) -> Path:
-    return run.unchecked_release / "population_groups.parquet"
-
-
-@pytest.mark.parametrize("sex", ["total", "male"])
-@pytest.mark.parametrize(
-    ("column", "by"), [("margin", 1), ("margin", -1), ("margin_if_cut", 1), ("variance", 0.5)]
-)
-def test_another_margin_than_that_of_the_noise(damaged, sex: str, column: str, by: float) -> None:
-    run, expected = damaged
-
-    def edit(table: pa.Table) -> pa.Table:
-        values = table[column].to_numpy().copy()
-        values[np.argmax(pc.equal(table["sex"], sex).to_numpy())] += by
-        return with_column(table, column, pa.array(values))
-
-    edit_parquet(tidy_file(run), edit)
-    assert set(failed(run, expected)) == {"margins_are_those_of_the_noise"}
-
-
-def test_margins_at_another_confidence_or_place(damaged) -> None:
-    run, expected = damaged
-    other = dataclasses.replace(expected, confidence=Fraction(9, 10))
-    assert set(failed(run, other)) == {"margins_are_those_of_the_noise"}
-    places = pq.read_table(tidy_file(run))["measured_at"].to_pylist()
-    elsewhere = pa.array(["AIANNH", *places[1:]]).dictionary_encode()
-    edit_parquet(tidy_file(run), lambda table: with_column(table, "measured_at", elsewhere))
-    assert "says that it was elsewhere" in failed(run, expected)["margins_are_those_of_the_noise"]
+def test_files_of_measurements_of_no_level(damaged) -> None:
+    root = damaged("persons")
+    extra = root / "measurements/detailed_groups/us/TRACT/3/00000.parquet"
+    extra.parent.mkdir()
+    shutil.copy(root / TRACTS, extra)
+    assert set(failed(root)) == {COMPLETE}
 
 
 def test_a_tidy_file_of_an_earlier_version_has_no_margins(damaged) -> None:
-    run, expected = damaged
-    edit_parquet(tidy_file(run), lambda table: table.drop_columns(["margin", "margin_if_cut"]))
-    assert failed(run, expected) == {}
+    root = damaged("persons")
+    pq.write_table(without_margins(pq.read_table(root / GROUPS)), root / GROUPS)
+    assert failed(root) == {}
 
 
-def test_a_failed_check_withholds_the_release(damaged, sound) -> None:
-    run, _ = damaged
-    edit_text(run, "t1.csv", lambda rows: rows[1:])
-    with pytest.raises(CheckFailed, match="'groups shown follow the rules' of population groups"):
-        DETAILED_GROUPS.check_run(run, sound[1])
+def test_a_failed_check_withholds_the_release(damaged) -> None:
+    run = RunDirectory(damaged("persons"))
+    path = run.unchecked_release / "t1.csv"
+    path.write_text("\n".join(path.read_text().splitlines()[:-1]) + "\n")
+    with pytest.raises(CheckFailed, match="groups"):
+        product(PERSONS).check_run(run, frozen_settings(product(PERSONS).settings, run.settings))
     assert (run.checks / "checks.json").exists()
+
+
+@pytest.mark.parametrize("place", fields_of_plan(), ids=".".join)
+@pytest.mark.parametrize("name", ["tables", "households"])
+def test_every_field_of_the_plan_is_checked(request, name: str, place: Place) -> None:
+    run = request.getfixturevalue(name)
+    own = product(HOUSEHOLDS if name == "households" else PERSONS)
+    settings = frozen_settings(own.settings, run.settings)
+    n = 0
+    for _ in corrupt_plan(run.root, place):
+        n += 1
+        assert wanted_by(place) in noticed_in_plan(own, run, settings), n
+    assert n > 0
+    assert noticed_in_plan(own, run, settings) == set()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["tables", "households"])
+def test_every_file_is_checked(request, name: str) -> None:
+    run = request.getfixturevalue(name)
+    own = product(HOUSEHOLDS if name == "households" else PERSONS)
+    settings = frozen_settings(own.settings, run.settings)
+    public = [run.settings, *(run.root / folder for folder in ("plan", "parameters", "spine"))]
+    rest = [*(run.root / "measurements").rglob("COUNTY/2/*.parquet"), run.unchecked_release]
+    found = [path for own in (*public, *rest) for path in [own, *own.rglob("*")] if path.is_file()]
+    unread = {"region_names.parquet", "charged.json"}
+    for file in (path for path in found if path.name not in unread):
+        before = file.read_bytes()
+        is_public = not {"measurements", "release-unchecked"} & set(file.parts)
+        for other in (b"", before[:-9], before + b"1\n", None):
+            file.unlink() if other is None else file.write_bytes(other)
+            seen = noticed(own, run, settings)
+            assert (PRIVACY in seen) if is_public else seen, (file, other)
+        file.write_bytes(before)
+    assert noticed(own, run, settings) == set()
+
+
+OTHER_SETTINGS = [
+    ("persons", 'dataset = "people"', 'dataset = "others"'),
+    ("persons", "infinite = false", "infinite = true"),
+    ("persons", "[mechanism]", '[mechanism]\ndefinition = "puredp"'),
+    ("persons", "[mechanism]", "[mechanism]\nmax_race_codes = 5"),
+    ("persons", "[mechanism]", '[mechanism]\nstage_1_fraction = "1/5"'),
+    ("persons", "[mechanism]", "[mechanism]\nrun_pr = false"),
+    ("persons", "[mechanism.budgets]", '[mechanism.budgets]\nTRACT = {2 = "1/3"}'),
+    ("persons", "[mechanism.budgets]", '[mechanism.budgets]\nTRACT = {2 = "0"}'),
+    ("persons", "[mechanism.budgets]", '[mechanism.budgets]\nAIANNH = {1 = "1/3"}'),
+    ("tables", "units_are_invariant = true", "units_are_invariant = false"),
+    ("households", "[mechanism.budgets]", '[mechanism.budgets]\nt3 = {TRACT = {2 = "1/3"}}'),
+    (
+        "households",
+        "[mechanism.thresholds]",
+        "[mechanism.thresholds]\nt3 = {TRACT = {2 = [0, 1, 2]}}",
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "before", "after"), OTHER_SETTINGS)
+def test_a_plan_of_other_settings_is_seen(damaged, name: str, before: str, after: str) -> None:
+    """Its fields agree with each other, and with every file that it names."""
+    root = damaged(name)
+    path, plan = root / "settings.toml", root / "plan" / "plan.json"
+    text, was = path.read_text(), sha256(path)
+    assert before in text
+    path.write_text(text.replace(before, after))
+    plan.write_text(plan.read_text().replace(was, sha256(path)))
+    assert PRIVACY in failed(root)
+    assert "is not the file" not in failed(root)[PRIVACY]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "check"),
+    [
+        ("allow_negative_counts = false", "allow_negative_counts = true", COUNTS),
+        ('zero_suppression_chance = "19/20"', 'zero_suppression_chance = "1/20"', SHOWN),
+        ("coterminous = true", "coterminous = false", COUNTS),
+        ("suppress_alone_above_combination = true", "", SHOWN),
+        ("[mechanism]", '[mechanism]\nconfidence = "9/10"', MARGINS),
+        ("[mechanism.thresholds]", "[mechanism.thresholds]\nTRACT = {2 = [0, 1, 2]}", TABLES),
+        ("[privacy]", "[privacy]\nseed = 3", FILES),
+    ],
+)
+def test_a_release_of_other_settings_is_seen(damaged, before: str, after: str, check: str) -> None:
+    root = damaged("persons")
+    path = root / "settings.toml"
+    text = path.read_text()
+    assert before in text
+    path.write_text(text.replace(before, after))
+    assert check in failed(root)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name",
+    ("run", "name"),
     [
-        "measurements/detailed_groups/us/STATE/1/*.parquet",
-        "measurements/detailed_groups_stage_1/us/STATE/1/*.parquet",
-        "release-unchecked/population_groups.parquet",
-        "release-unchecked/t1.csv",
-        "release-unchecked/t2.csv",
+        ("tables", "measurements/detailed_groups/us/STATE/1/00000.parquet"),
+        ("tables", "measurements/detailed_groups_stage_1/us/STATE/1/00000.parquet"),
+        ("tables", GROUPS),
+        ("tables", "release-unchecked/t1.csv"),
+        ("tables", "release-unchecked/t2.csv"),
+        ("households", "spine/group_totals.parquet"),
+        ("households", TENURES),
+        ("households", HOUSED),
+        ("households", "release-unchecked/t4.csv"),
     ],
 )
-def test_unusable_files_fail(damaged, passes_when_damaged, name: str) -> None:
+def test_unusable_files_fail(damaged, passes_when_damaged, run: str, name: str) -> None:
     """A file that cannot be used fails the checks, whatever is wrong with it; none crashes."""
-    run, expected = damaged
-
-    def outcomes():
-        return run_checks(run.root, expected, run.unchecked_release)
-
-    unread = ()
-    if "population_groups" in name:
+    root = damaged(run)
+    unread = set()
+    if name in (GROUPS, HOUSED):
         # Files of earlier versions have no margins.
         unread = {"region_name", "iteration_name", "iteration_level", "margin", "margin_if_cut"}
-    assert passes_when_damaged(next(run.root.glob(name)), outcomes, unread) == []
+        unread |= {"category"}
+    outcomes = passes_when_damaged(
+        root / name, lambda: run_checks(root, root / "release-unchecked"), unread
+    )
+    assert outcomes == []

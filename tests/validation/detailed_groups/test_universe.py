@@ -1,80 +1,111 @@
-"""The universe of the checks is that of the run; each side is worked out on its own."""
+"""The checks' arithmetic against that of the run, and against brute force."""
 
 from __future__ import annotations
 
+import shutil
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
-import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from spineflow.tasks.detailed_groups.checks.expected import expected_run, levels_to_be_measured
-from spineflow.tasks.detailed_groups.ingest.ingest import (
-    run_parameters,
-    run_regions,
-    run_specification,
-    run_universe,
-)
+from spineflow.tasks.detailed_groups.ingest.ingest import run_regions, run_universe
 from spineflow.tasks.detailed_groups.postprocess.coterminous import coterminous_sets
-from spineflow.tasks.detailed_groups.release.budget import level_budgets
-from spineflow.tasks.detailed_groups.workload.parameters import read_parameters, read_specification
+from spineflow.tasks.detailed_groups.workload.mapping import alone_counterparts
+from spineflow.tasks.detailed_groups.workload.specification import Specification
 from spineflow.tasks.noise.distributions import IntegerDistribution
 from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
 from spineflow.tasks.noise.mechanisms import noise_variance as exact_variance
 from spineflow.tasks.noise.quantiles import inverse_cdf
-from spineflow.validation.detailed_groups.privacy_loss import noise_variance
-from spineflow.validation.detailed_groups.run_checks import float_threshold
-from spineflow.validation.detailed_groups.universe import identical_regions
+from spineflow.tasks.noise.sums import margin_of_cut_sum, margin_of_sum
+from spineflow.validation.detailed_groups.margins import (
+    margins_of_cut_sum,
+    margins_of_sum,
+    threshold_of,
+)
+from spineflow.validation.detailed_groups.measured import GroupCounts
+from spineflow.validation.detailed_groups.run_checks import _has_larger_cell
+from spineflow.validation.detailed_groups.tables import AGE_BINS, PERSONS, TENURES, TYPES
+from spineflow.validation.detailed_groups.universe import (
+    GEOGRAPHY,
+    CountNoise,
+    Iteration,
+    counterparts,
+    identical_regions,
+    promises,
+    region_of_blocks,
+    stability,
+)
+
+from tests.tasks.detailed_groups.workload.test_mapping import (
+    brute_force,
+    everybody,
+    specifications,
+)
 
 
-def test_universe_of_a_run(measured_groups) -> None:
-    run, run_settings = measured_groups()
-    expected = expected_run(run, run_settings)
-    assert {level.region_type for level in expected.levels} > {"USA", "PR-STATE", "AIANNH"}
-    for level in expected.levels:
-        universe = run_universe(run, level.region_type, level.level)
+def iterations_of(specification: Specification) -> dict[str, Iteration]:
+    return {
+        code: Iteration(own.level, own.is_alone, own.detailed_only, own.coarse_only)
+        for code, own in specification.iterations.items()
+    }
+
+
+def test_universe_of_a_run(persons) -> None:
+    (promise,) = promises(persons.root)
+    assert {level.region_type for level in promise.levels} > {"USA", "PR-STATE", "AIANNH"}
+    for level in promise.levels:
+        universe = run_universe(persons, level.region_type, level.level)
         assert list(level.iterations) == universe.codes.tolist()
         assert level.total_only.tolist() == universe.total_only.tolist()
-        assert list(level.regions) == run_regions(run, level.region_type).ids.tolist()
-        budget = run_settings_budget(run, run_settings, level)
-        assert (level.budget, level.stability) == (budget.budget, budget.stability)
-    assert expected.n_groups == sum(level.n for level in expected.levels)
-
-
-def run_settings_budget(run, run_settings, level):
-    parameters = run_parameters(run, run_settings)
-    region_pass = "pr" if level.region_type.startswith("PR-") else "us"
-    budgets = level_budgets(parameters, run_specification(run), region_pass)
-    return budgets[level.region_type, level.level]
+        assert list(level.regions) == run_regions(persons, level.region_type).ids.tolist()
+    assert any(promise.coterminous.values())
+    assert promise.counterparts
 
 
 @pytest.mark.slow
-def test_production_specification(shared) -> None:
-    folder = str(shared / "data" / "safetab" / "spec_2020")
-    parameters, specification = read_parameters(folder, {}), read_specification(folder)
-    levels = levels_to_be_measured(parameters, specification, _blocks(("44", "25", "72")))
-    sizes = {(level.region_type, level.level): len(level.iterations) for level in levels}
+@settings(max_examples=100, deadline=None)
+@given(specifications(), st.integers(1, 4))
+def test_nobody_is_in_more_groups_than_the_stability(specification, most: int) -> None:
+    people = everybody(specification, most)
+    in_groups = max(len(brute_force(specification, *person)) for person in people)
+    assert in_groups <= stability(specification.pairs, iterations_of(specification), most)
+
+
+@settings(max_examples=100, deadline=None)
+@given(specifications())
+def test_counterparts_are_those_of_the_run(specification) -> None:
+    found = counterparts(iterations_of(specification), specification.pairs)
+    assert found == alone_counterparts(specification)
+
+
+@pytest.mark.slow
+def test_production_specification(shared, tmp_path: Path) -> None:
+    shutil.copytree(shared / "data" / "safetab" / "spec_2020", tmp_path / "parameters")
+    (tmp_path / "settings.toml").write_text(
+        "[input]\n[mechanism]\n[privacy]\ninfinite = false\n", encoding="utf-8"
+    )
+    (tmp_path / "spine").mkdir()
+    areas = ("44", "001", "000100", "99999", "0010"), ("72", "001", "000100", "99999", "0010")
+    pq.write_table(blocks_of(areas), tmp_path / GEOGRAPHY)
+    (promise,) = promises(tmp_path)
+    sizes = {(own.region_type, own.level): len(own.iterations) for own in promise.levels}
     assert sizes["STATE", 1] + sizes["STATE", 2] == 2996
     assert (sizes["TRACT", 1], sizes["TRACT", 2]) == (48, 2150)
     assert ("AIANNH", 1) not in sizes
-    assert {level.stability for level in levels} == {9}
+    assert {level.stability for level in promise.levels} == {9}
 
 
-def _blocks(states):
-    return pd.DataFrame(
-        {
-            "TABBLKST": states,
-            "TABBLKCOU": "001",
-            "TABTRACTCE": "000100",
-            "PLACEFP": "99999",
-            "AIANNHCE": "0010",
-        }
-    )
+def blocks_of(rows) -> pa.Table:
+    names = ("TABBLKST", "TABBLKCOU", "TABTRACTCE", "PLACEFP", "AIANNHCE")
+    return pa.table([list(column) for column in zip(*rows, strict=True)], names=names)
 
 
 @pytest.mark.slow
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     st.integers(1, 8).flatmap(
         lambda n: st.tuples(
@@ -84,37 +115,106 @@ def _blocks(states):
     )
 )
 def test_identical_regions_are_the_coterminous_sets(drawn) -> None:
-    *columns, inhabitable = drawn
+    *columns, used = drawn
     regions = dict(zip(("COUNTY", "PLACE", "AIANNH"), columns, strict=True))
-    mask = None if inhabitable is None else np.array(inhabitable)
-    one, other = identical_regions(regions, inhabitable), coterminous_sets(regions, mask).number
-    pairs: dict[tuple, set] = {}
-    for region_type in regions:
-        assert set(one[region_type]) == set(other[region_type])
-        for region, number in one[region_type].items():
-            pairs.setdefault(("one", number), set()).add((region_type, region))
-            pairs.setdefault(("other", other[region_type][region]), set()).add(
-                (region_type, region)
-            )
-    by_one = {frozenset(members) for key, members in pairs.items() if key[0] == "one"}
-    by_other = {frozenset(members) for key, members in pairs.items() if key[0] == "other"}
-    assert by_one == by_other
+    mask = None if used is None else np.array(used)
+    sides = identical_regions(regions, used), coterminous_sets(regions, mask).number
+    members = []
+    for numbers in sides:
+        sets: dict[int, set] = {}
+        for region_type, of_regions in numbers.items():
+            for region, number in of_regions.items():
+                sets.setdefault(number, set()).add((region_type, region))
+        members.append({frozenset(own) for own in sets.values()})
+    assert members[0] == members[1]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("is_pure", [False, True])
 @settings(max_examples=60, deadline=None)
 @given(
-    st.fractions(min_value="1/500", max_value=5, max_denominator=500),
-    st.integers(1, 12),
+    st.sampled_from([1, 2]),
+    st.fractions(min_value="1/500", max_value=2, max_denominator=500),
     st.sampled_from(["0.9999", "0.99", "0.5", "0.3", "0.01"]),
+    st.sampled_from([1, 2, 5, 46]),
 )
-def test_threshold_and_variance_agree_with_the_exact_ones(is_pure, loss, stability, chance) -> None:
-    noise = IntegerDistribution(loss / stability, power=1 if is_pure else 2)
-    chance = Fraction(chance)
-    assert float_threshold(loss, stability, chance, is_pure=is_pure) == inverse_cdf(noise, chance)
-    mechanism = DISCRETE_LAPLACE if is_pure else DISCRETE_GAUSSIAN
-    parameter = 1 / (noise.power * noise.c)
-    assert noise_variance(loss, stability, is_pure=is_pure) == pytest.approx(
-        exact_variance(mechanism, parameter), rel=1e-11
+def test_noise_agrees_with_the_exact_one(power: int, rate, chance: str, n: int) -> None:
+    exact, noise = IntegerDistribution(rate, power), CountNoise(rate, power)
+    assert threshold_of(noise, Fraction(chance)) == inverse_cdf(exact, Fraction(chance))
+    mechanism = DISCRETE_LAPLACE if power == 1 else DISCRETE_GAUSSIAN
+    variance = exact_variance(mechanism, 1 / (power * rate))
+    assert noise.variance == pytest.approx(variance, rel=1e-11)
+    coverage = Fraction(19, 20)
+    least, largest = margins_of_sum(noise, n, coverage)
+    assert least <= margin_of_sum(exact, n, coverage) <= largest
+    least, largest = margins_of_cut_sum(noise, n, coverage)
+    assert least <= margin_of_cut_sum(exact, n, coverage) <= largest
+
+
+def test_no_noise() -> None:
+    noise = CountNoise(None, 2)
+    assert noise.variance == threshold_of(noise, Fraction(9, 10)) == 0
+    assert margins_of_sum(noise, 3, Fraction(1, 2)) == margins_of_cut_sum(noise, 3, Fraction(1, 2))
+
+
+@pytest.mark.parametrize("tabulation", [PERSONS, TYPES, TENURES], ids=lambda own: own.key)
+def test_the_rows_of_a_table_are_sums_of_its_cells(tabulation) -> None:
+    """All cells are rows, all rows but the finest are sums of others, and so are tables."""
+    for rows, n in zip(tabulation.rows, tabulation.n_cells.tolist(), strict=True):
+        assert set(rows.values()) >= {(cell, cell + 1) for cell in range(n)}
+        assert len(set(rows.values())) == len(rows)
+    assert sorted(tabulation.n_cells) == list(tabulation.n_cells)
+
+
+def test_regions_of_blocks() -> None:
+    rows = [
+        ("44", "001", "030100", "99999", "2415"),
+        ("44", "001", "030100", "12345", "9999"),
+        ("72", "003", "000100", "54321", "9999"),
+    ]
+    blocks = blocks_of(rows)
+    found = {kind: region_of_blocks(kind, blocks) for kind in ("USA", "TRACT", "PLACE", "AIANNH")}
+    assert found == {
+        "USA": ["1", "1", None],
+        "TRACT": ["44001030100", "44001030100", None],
+        "PLACE": [None, "4412345", None],
+        "AIANNH": ["2415", None, None],
+    }
+    assert region_of_blocks("PR-PLACE", blocks) == [None, None, "7254321"]
+
+
+def cells_of(table: int, **counts: int) -> list[int]:
+    """Counts of a table of ages, nothing but what is named: m or f, and the first age of a bin."""
+    cells = np.zeros((2, len(AGE_BINS[table])), dtype=np.int64)
+    for name, count in counts.items():
+        cells["mf".index(name[0]), AGE_BINS[table].index(int(name[1:]))] = count
+    return cells.ravel().tolist()
+
+
+@pytest.mark.parametrize(
+    ("alone", "combined", "is_larger"),
+    [
+        # The same table: a cell is larger, or none is.
+        ((1, cells_of(1, m18=2, f45=1)), (1, cells_of(1, m18=1, f45=9)), True),
+        ((1, cells_of(1, m18=1, f45=1)), (1, cells_of(1, m18=1, f45=9)), False),
+        # The other sex is another cell.
+        ((1, cells_of(1, m18=1)), (1, cells_of(1, f18=9)), True),
+        # A finer table is added up: 18 to 44 are the bins 18, 25 and 35 of the second.
+        ((2, cells_of(2, m18=1, m25=1, m35=1)), (1, cells_of(1, m18=3)), False),
+        ((2, cells_of(2, m18=1, m25=1, m35=2)), (1, cells_of(1, m18=3, f0=9)), True),
+        ((2, cells_of(2, m45=1)), (1, cells_of(1, m18=3)), True),
+        ((1, cells_of(1, m65=2)), (3, cells_of(3, m65=1, m80=1)), False),
+        ((1, cells_of(1, m65=2)), (3, cells_of(3, m62=5, m80=1)), True),
+        # With a total alone there is nothing to compare cell by cell.
+        ((1, cells_of(1, m18=2)), (0, [4]), False),
+    ],
+)
+def test_cells_are_compared_in_the_coarser_of_both_tables(alone, combined, is_larger: bool) -> None:
+    tables, cells = zip(alone, combined, strict=True)
+    counts = GroupCounts(
+        np.array(tables),
+        np.array([0, len(cells[0])]),
+        np.concatenate(cells),
+        np.ones(2, dtype=bool),
+        np.arange(2),
     )
+    assert _has_larger_cell(counts, 0, 1) == is_larger

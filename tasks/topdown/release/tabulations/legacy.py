@@ -32,9 +32,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
-from ....census.cef_2020 import PERSONS, UNITS
+from ....census.cef_2020 import PERSONS, UNITS, state_of
 from ....census.queries import incidence
-from ....census.states import state_of
 from ....runs.files import NOT_PRIVATE, read_declared, replacing
 from .levels import (
     COLUMNS,

@@ -11,6 +11,17 @@ Tabulations of the states of a run, one after the other, from the estimates of t
 
 A state is read when it is asked for, so that memory is that of the largest state and of the codes
 of all blocks.
+
+Tables of a declared census: labels of levels, codes of areas.
+
+`tables/<name>.parquet` and `.csv` have a row for each entity of each summary level of the table and
+each answer to its query, zeros included: `level`, `code` (the path of a geounit, the value of any
+other column), `name`, `latitude` and `longitude` where the geography declares them for a level of
+the table, a label for each attribute or coarsening that the query names, and `count`. A table
+of variables has their numbers from 1, `variable`, and what they count, `label`, in place of these.
+
+They are text with pipes between the fields and a header, and follow from the estimates of the last
+geolevel alone.
 """
 
 from __future__ import annotations
@@ -28,16 +39,21 @@ import pyarrow.parquet as pq
 from scipy import sparse
 
 from .....geography.levels import Spine
+from ....census.areas import described_columns, descriptions, entities
 from ....census.cef_2020 import CENSUS
+from ....census.compiled_schemas import table_variables
+from ....census.declarations import TableDeclaration
+from ....census.microdata import layout_of
+from ....census.queries import incidence, label_parts, marginal_query
 from ....census.schema import Schema
 from ....runs.directory import RunDirectory
-from ....runs.stamps import RowsForm, rows_written
+from ....runs.names import below
+from ....runs.stamps import RowsForm, WrittenFiles, rows_written, write_rows
+from ....tables.columns import coded_texts
 from ...measurement.public_answers import released_counts
 from ...paths import geography_file
 from ...settings import TopdownSettings
 from ...spine.files import spine_of
-from ..declared_files import TABLES
-from ..microdata import present_attributes
 from .levels import (
     NAME,
     SUMMARY_LEVELS,
@@ -50,6 +66,143 @@ from .levels import (
     variable_matrix,
     variables_of,
 )
+
+TABLES = "tables"
+COUNT, VARIABLE, LABEL = "count", "variable", "label"
+
+LABELLED = RowsForm("|", keeps_types=False)
+"""The form of files that have labels of levels."""
+
+
+def write_declared_table(
+    settings: TopdownSettings,
+    table: TableDeclaration,
+    counts: sparse.csr_array,
+    areas: pd.DataFrame,
+    directory: Path,
+) -> WrittenFiles:
+    """Write one declared table, from counts `(n_areas, n_cells)` of its universe; see the module's
+    docstring. Areas with no code of a further column are in none of its entities.
+    """
+    cells, counts = of_occupied(counts)
+    asked = TableAnswers.of(settings, table, cells)
+    declared = settings.compiled_census.geography
+    answers = counts @ asked.counted.T
+    kinds = asked.kinds | {COUNT: pa.int64()}
+
+    def batches() -> Iterator[dict[str, pa.Array]]:
+        for level in table.levels:
+            number, code = entities(areas, declared.geolevels, level)
+            described = descriptions(areas, declared, level)
+            sums = (incidence(number, len(code)) @ answers).toarray()
+            columns = asked.columns(level, code, np.arange(len(code)), described)
+            yield columns | {COUNT: pa.array(sums.ravel(), pa.int64())}
+
+    stem = below(directory / TABLES, table.name)
+    return write_rows(stem, pa.schema(kinds), batches(), settings.is_private, LABELLED)
+
+
+def of_occupied(counts: sparse.csr_array) -> tuple[np.ndarray, sparse.csr_array]:
+    """The cells (n,) that have counts anywhere, and the counts of these alone, (areas, n)."""
+    place = np.zeros(counts.shape[1], dtype=np.int64)
+    place[counts.indices] = 1
+    cells = np.flatnonzero(place)
+    place[cells] = np.arange(cells.size)
+    shape = counts.shape[0], cells.size
+    return cells, sparse.csr_array((counts.data, place[counts.indices], counts.indptr), shape)
+
+
+@dataclass(frozen=True, eq=False)
+class TableAnswers:
+    """The answers of a declared table, and their labels.
+
+    counted : (a, n) 0/1 matrix, the cells of each answer, of all cells or of those asked for.
+    labels : by name of an attribute or coarsening, the number of each answer's label (a,), and the
+        labels.
+    described : what the table tells of its entities beside their codes, such as names.
+    """
+
+    counted: sparse.csr_array
+    labels: Mapping[str, tuple[np.ndarray, Sequence[str]]]
+    described: tuple[str, ...]
+
+    @classmethod
+    def of(
+        cls,
+        settings: TopdownSettings,
+        table: TableDeclaration,
+        cells: np.ndarray | slice = slice(None),
+    ) -> TableAnswers:
+        """Those that the table's query and its conditions leave, or its variables.
+
+        `cells` (n,) are those whose counts the answers are to be made of: of many the others have
+        none.
+        """
+        schema = settings.schema_of(table.universe)
+        described = described_columns(settings.compiled_census.geography, table.levels)
+        if table.rows:
+            labels, masks = zip(*table_variables(table, schema), strict=True)
+            number = np.arange(len(masks))
+            return cls(
+                _ones_at([np.flatnonzero(mask[cells]) for mask in masks], masks[0][cells].size),
+                {VARIABLE: (number, [str(1 + i) for i in number]), LABEL: (number, labels)},
+                described,
+            )
+        query = marginal_query(schema, table.query)
+        inside = schema.cells_where(table.where)
+        rows = query.rows_of(inside)
+        axes = np.unravel_index(rows, query.shape)
+        is_counted, row = inside[cells], query.row_of_cell[cells]
+        column = np.flatnonzero(is_counted)
+        counted = np.searchsorted(rows, row[column]), column
+        return cls(
+            sparse.csr_array(
+                (np.ones(column.size, dtype=np.int64), counted), (rows.size, is_counted.size)
+            ),
+            {
+                name: (axes[schema.attributes.index(attribute)], labels)
+                for name, attribute, labels in label_parts(schema, table.query)
+            },
+            described,
+        )
+
+    @property
+    def kinds(self) -> dict[str, pa.DataType]:
+        """Types of the columns that say what is counted."""
+        names = ("level", "code", *self.described, *self.labels)
+        return {name: pa.dictionary(pa.int32(), pa.string()) for name in names}
+
+    def columns(
+        self,
+        level: str,
+        code: Sequence[str],
+        numbers: np.ndarray,
+        described: Mapping[str, Sequence[str]],
+    ) -> dict[str, pa.Array]:
+        """These columns for the entities `numbers` (n,) of a summary level, answer after answer.
+
+        `described` has the texts of all entities of the level, by what they tell.
+        """
+        n, m = len(numbers), self.counted.shape[0]
+        found = {
+            "level": coded_texts(np.zeros(n * m), [level]),
+            "code": coded_texts(np.repeat(numbers, m), code),
+        }
+        for name in self.described:
+            texts = described.get(name)
+            numbered = np.zeros(n * m) if texts is None else np.repeat(numbers, m)
+            found[name] = coded_texts(numbered, [""] if texts is None else texts)
+        for name, (label, labels) in self.labels.items():
+            found[name] = coded_texts(np.tile(label, n), labels)
+        return found
+
+
+def _ones_at(columns: Sequence[np.ndarray], n_columns: int) -> sparse.csr_array:
+    """The 0/1 matrix whose rows have ones in these columns, ascending."""
+    starts = np.cumsum([0, *map(len, columns)])
+    ones = np.ones(starts[-1], dtype=np.int64)
+    return sparse.csr_array((ones, np.concatenate(columns), starts), (len(columns), n_columns))
+
 
 ENDINGS = ("parquet", "csv")
 ROWS_PER_BATCH = 1 << 14
@@ -293,3 +446,10 @@ class _Estimates:
             raise ValueError(f"estimates of {self.universe} have a block outside the geography")
         where = (block[found.row], self.own_cell[found.col])
         return sparse.csr_array(sparse.coo_array((found.data, where), shape))
+
+
+def present_attributes(schema: Schema) -> tuple[str, ...]:
+    """The universe's own attributes among those of a schema that its microdata tell."""
+    in_layout = {column.attribute for column in layout_of(schema.universe).columns}
+    own = CENSUS.universes[schema.universe].declared.attributes
+    return tuple(name for name in own if name in in_layout and name in schema.attributes)

@@ -365,7 +365,7 @@ def test_census_tables_are_read_as_the_production_layout(
 def test_the_ledger_recognises_the_people_of_the_topdown_flow(
     census, specification, parameters
 ) -> None:
-    from spineflow.tasks.census.inputs import check_inputs
+    from spineflow.tasks.census.cef_tables import check_inputs
 
     own = replace(parameters, states=(state_of(census),))
     result = check_groups_input(census, specification, own).accepted()

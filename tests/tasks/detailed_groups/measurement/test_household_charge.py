@@ -9,11 +9,9 @@ import pytest
 from spineflow.flows.running import call_stages, prepare
 from spineflow.tasks.detailed_groups.checks.accuracy import facts_of_households
 from spineflow.tasks.detailed_groups.ingest import household_ingest
-from spineflow.tasks.detailed_groups.measurement import households
 from spineflow.tasks.detailed_groups.measurement.households import plan_of_run
 from spineflow.tasks.detailed_groups.product import DETAILED_HOUSEHOLDS
 from spineflow.tasks.products.comparison import read_errors
-from spineflow.tasks.runs.errors import BudgetRefused
 
 from tests.flows.household_input import write_detailed_households
 from tests.flows.in_process import judged_once
@@ -42,14 +40,6 @@ def test_both_tabulations_are_drawn_and_add_up_to_the_total(finished) -> None:
     assert [own.total for own in parameters.of.values()] == list(losses.values())
     assert {draw.promised.neighbors for draw in plan.universes} == {"unbounded_one_of_several"}
     assert all(name.startswith("confidential/") for name in plan.counts)
-
-
-def test_a_level_that_would_cost_more_is_refused(finished, monkeypatch: pytest.MonkeyPatch) -> None:
-    run, settings = finished
-    exact = households.exact_stability
-    monkeypatch.setattr(households, "exact_stability", lambda *own: 100 * exact(*own))
-    with pytest.raises(BudgetRefused, match="a level of household type"):
-        plan_of_run(run, settings)
 
 
 def test_without_noise_nothing_is_charged(finished, monkeypatch: pytest.MonkeyPatch) -> None:

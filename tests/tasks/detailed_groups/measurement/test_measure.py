@@ -19,7 +19,6 @@ from spineflow.tasks.detailed_groups.ingest.ingest import (
     tabulate,
 )
 from spineflow.tasks.detailed_groups.measurement.charge import (
-    check_loss,
     has_stage_1,
     measurement_files,
     plan_of_run,
@@ -28,7 +27,6 @@ from spineflow.tasks.detailed_groups.measurement.measure import (
     measure_tables_once,
     measure_totals_once,
 )
-from spineflow.tasks.detailed_groups.measurement.stages import LevelNoise, StageNoise
 from spineflow.tasks.detailed_groups.paths import (
     measured_file,
     read_shards,
@@ -293,19 +291,6 @@ def test_stage_2_needs_the_published_outcome_of_stage_1(groups_input: Path, tmp_
     with pytest.raises(FileNotFoundError):
         measure_tables_once(run, settings, shard)
     assert not measured_file(run, shard).exists()
-
-
-def test_nothing_is_drawn_that_costs_more_than_its_budget() -> None:
-    budget = Fraction(1)
-    parts = (Fraction(1), Fraction(1, 10), Fraction(9, 10))
-    for is_pure in (False, True):
-        enough = LevelNoise(*(StageNoise(budget * part, 9, is_pure) for part in parts))
-        check_loss(enough, 9, budget)
-        with pytest.raises(BudgetRefused, match="no noise was drawn"):
-            check_loss(enough, 10, budget)
-        too_little = LevelNoise(*(StageNoise(budget * part, 8, is_pure) for part in parts))
-        with pytest.raises(BudgetRefused):
-            check_loss(too_little, 9, budget)
 
 
 def test_shards_cut_regions_and_measure_the_same(groups_input, tmp_path, monkeypatch) -> None:

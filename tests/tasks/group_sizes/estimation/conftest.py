@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 from scipy import sparse
-from spineflow.geography.areas import AreaLevel
+from spineflow.geography.hierarchy import AreaLevel
 from spineflow.tasks.group_sizes.measurement.measure import true_vector
 from spineflow.tasks.group_sizes.workload.mechanisms import (
     CHAINED_CUMULATIVE_GROUP_SIZES,

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-from spineflow.geography.areas import AreaLevel
+from spineflow.geography.hierarchy import AreaLevel
 from spineflow.tasks.group_sizes.release.tables import write_tables
 from spineflow.tasks.group_sizes.workload.regions import RegionHierarchy
 

@@ -9,7 +9,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from spineflow.geography.areas import AreaLevel
+from spineflow.geography.hierarchy import AreaLevel
 from spineflow.tasks.group_sizes.ingest.tables import count_sizes
 from spineflow.tasks.group_sizes.measurement.measure import true_vector
 from spineflow.tasks.group_sizes.workload.mechanisms import VECTOR_OF

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from spineflow.geography.areas import AreaLevel
+from spineflow.geography.hierarchy import AreaLevel
 from spineflow.tasks.group_sizes.workload.regions import RegionHierarchy
 
 

@@ -1,4 +1,4 @@
-"""Units whose columns their members tell, as a run reads them: in one piece and in reading."""
+"""Units whose columns their members tell, as a run reads them: in one piece and in ingest."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import load_settings
-from spineflow.tasks.topdown.ingest import reading
+from spineflow.tasks.topdown.ingest import ingest
 from spineflow.tasks.topdown.ingest.generate import generate_county
 from spineflow.tasks.topdown.ingest.generate_households import rehouse
 from spineflow.tasks.topdown.ingest.ingest import check_input_of
@@ -68,13 +68,13 @@ def test_units_are_read_alike_with_columns_of_their_own_and_with_those_of_member
     made = check_input_of(settings_of(county, lacking, "persons.parquet")).accepted()
     assert same(made.histograms, due)
 
-    monkeypatch.setattr(reading, "COUNTING_TASKS", 2)
+    monkeypatch.setattr(ingest, "COUNTING_TASKS", 2)
     settings = settings_of(county, lacking, "persons.parquet")
     run = prepare(settings, county / "run")
-    assert reading.n_counting_tasks(run, settings) == 2 and reading.read_before_once(run, settings)
+    assert ingest.n_counting_tasks(run, settings) == 2 and ingest.read_before_once(run, settings)
     for number in range(2):
-        reading.count_parts_once(run, settings, number)
-    with reading.check_of_parts(run, settings) as check:
+        ingest.count_parts_once(run, settings, number)
+    with ingest.check_of_parts(run, settings) as check:
         assert check is not None
         assert same(check.accepted().histograms, due)
     assert not (run.confidential / "ingest").exists()
@@ -95,7 +95,7 @@ def test_columns_that_differ_from_the_members_end_the_run_with_confidential_coun
     assert "4" not in str(no.value)
     run = prepare(settings, county / "refused")
     with pytest.raises(InputRefused, match="HHT of a housing unit"):
-        reading.read_before_once(run, settings)
+        ingest.read_before_once(run, settings)
     found = json.loads((run.confidential / "findings.json").read_text())
     assert found[0]["count"] == 4
     assert not list(run.confidential.rglob("*.parquet"))

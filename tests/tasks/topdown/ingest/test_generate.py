@@ -3,7 +3,7 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 from spineflow.tasks.census.cef_2020 import PERSONS
-from spineflow.tasks.census.inputs import check_inputs
+from spineflow.tasks.census.cef_tables import check_inputs
 from spineflow.tasks.census.invariants import inhabitable
 from spineflow.tasks.topdown.ingest.generate import generate_county
 

@@ -8,10 +8,10 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from spineflow.tasks.census.cef_tables import check_inputs
 from spineflow.tasks.census.census import preset_census
 from spineflow.tasks.census.declared_input import DeclaredTables
 from spineflow.tasks.census.households import UNIT_COLUMNS, incoherent
-from spineflow.tasks.census.inputs import check_inputs
 from spineflow.tasks.census.partitions import check_whole
 from spineflow.tasks.topdown.ingest.generate import generate_county
 from spineflow.tasks.topdown.ingest.generate_households import (

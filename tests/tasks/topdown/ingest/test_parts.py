@@ -16,9 +16,9 @@ from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import load_settings
-from spineflow.tasks.topdown.ingest import reading as ingest_parts
+from spineflow.tasks.topdown.ingest import ingest as ingest_parts
 from spineflow.tasks.topdown.ingest.generate import generate_county
-from spineflow.tasks.topdown.ingest.reading import n_counting_tasks
+from spineflow.tasks.topdown.ingest.ingest import n_counting_tasks
 from spineflow.tasks.topdown.settings import TopdownSettings
 
 

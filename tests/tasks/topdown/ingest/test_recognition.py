@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from spineflow.tasks.census.inputs import check_inputs
+from spineflow.tasks.census.cef_tables import check_inputs
 from spineflow.tasks.ledger.accounting import Guarantee
 from spineflow.tasks.ledger.charges import charge
 from spineflow.tasks.ledger.digests import InputDigest

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.tables.formats import TextFormat
-from spineflow.tasks.topdown.intervals.area_lists import read_areas, read_pairs
+from spineflow.tasks.topdown.intervals.areas import read_areas, read_pairs
 
 ABROAD = TextFormat(separator=";", encoding="latin-1", key="census.files.other")
 ROWS = [["São Brás", "01"], ["Peñafiel", "02"]]

@@ -15,7 +15,7 @@ from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.checks.replicate import lay_out, measure, read_dataset, with_seed
 from spineflow.tasks.topdown.ingest.generate import generate_county
-from spineflow.tasks.topdown.intervals.area_lists import KnownBlocks
+from spineflow.tasks.topdown.intervals.areas import KnownBlocks
 from spineflow.tasks.topdown.intervals.report import write_run_intervals
 from spineflow.tasks.topdown.intervals.run_posterior import RunPosterior
 from spineflow.tasks.topdown.measurement.measure import shard_histograms

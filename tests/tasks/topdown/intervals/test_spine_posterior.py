@@ -14,12 +14,13 @@ from spineflow.tasks.topdown.estimation.problem import QueryMeasurement
 from spineflow.tasks.topdown.estimation.query_algebra import QueryAlgebra
 from spineflow.tasks.topdown.intervals.answers import (
     AnswerCovariances,
+    LevelInput,
     ProductAnswers,
+    SpinePosterior,
     covariances_of,
     estimates_of,
 )
 from spineflow.tasks.topdown.intervals.areas import BlockAreas, area_covariances, area_estimates
-from spineflow.tasks.topdown.intervals.spine_posterior import LevelInput, SpinePosterior
 
 from tests.tasks.topdown.estimation.test_spine_estimates import (
     CASES,

@@ -39,10 +39,11 @@ from spineflow.tasks.topdown.estimation.problem import (
     QueryMeasurement,
     SiblingProblem,
 )
-from spineflow.tasks.topdown.measurement import demand
-from spineflow.tasks.topdown.measurement.demand import demanded_answers, demanded_rows
+from spineflow.tasks.topdown.measurement import measure as measuring
 from spineflow.tasks.topdown.measurement.measure import (
     ConfidentialShard,
+    demanded_answers,
+    demanded_rows,
     noisy_answers,
     true_answers,
 )
@@ -123,7 +124,7 @@ def test_answers_are_those_of_the_rows_and_their_noise_is_asked_for_once(drawn, 
     families, shard = drawn
     draws, found = Recorded(), {}
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(demand, "ANSWERS_PER_ROW_GROUP", at_once)
+        patched.setattr(measuring, "ANSWERS_PER_ROW_GROUP", at_once)
         for group in demanded_answers(shard, families, budget(), PERSONS, draws):
             assert [part.query_name for part in group] == [
                 name + DPQUERY_SUFFIX for name in QUERIES

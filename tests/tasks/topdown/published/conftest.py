@@ -15,7 +15,7 @@ from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.settings_files import frozen_settings
 from spineflow.tasks.topdown.product import ESTIMATE, TOPDOWN
 from spineflow.tasks.topdown.published.export import export_measurements
-from spineflow.tasks.topdown.published.settings import EstimateSettings
+from spineflow.tasks.topdown.published.layout import EstimateSettings
 
 from tests.flows.in_process import judged_once, uncompared
 

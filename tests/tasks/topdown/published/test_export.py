@@ -17,8 +17,7 @@ from spineflow.tasks.runs.settings_files import frozen_settings, load_settings, 
 from spineflow.tasks.topdown.product import TOPDOWN as PRODUCT
 from spineflow.tasks.topdown.published.export import export_measurements, running
 from spineflow.tasks.topdown.published.geounits import ShareReader
-from spineflow.tasks.topdown.published.layout import partition_name, partition_of
-from spineflow.tasks.topdown.published.settings import measured_settings
+from spineflow.tasks.topdown.published.layout import measured_settings, partition_name, partition_of
 from spineflow.tasks.topdown.settings import TopdownSettings
 
 SIZES = {"hhgq": 8, "hhinstlevels": 3, "votingage": 2, "hispanic": 2, "cenrace": 63}

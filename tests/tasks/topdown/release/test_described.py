@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
-from spineflow.tasks.topdown.release.described import matched
+from spineflow.tasks.topdown.release.microdata import matched
 
 ROW = np.array([0, 0, 1, -1])
 """Answers of four cells of the earlier universe; the last one's records are matched with none."""

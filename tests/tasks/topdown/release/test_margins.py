@@ -25,7 +25,6 @@ from spineflow.tasks.topdown.ingest.generate import generate_county
 from spineflow.tasks.topdown.intervals.report import write_run_intervals
 from spineflow.tasks.topdown.intervals.run_posterior import has_posterior
 from spineflow.tasks.topdown.release import margins
-from spineflow.tasks.topdown.release.described import write_universe
 from spineflow.tasks.topdown.release.map_section import map_section
 from spineflow.tasks.topdown.release.margins import (
     are_kept,
@@ -38,6 +37,7 @@ from spineflow.tasks.topdown.release.margins import (
     write_margins,
     write_piece,
 )
+from spineflow.tasks.topdown.release.microdata import write_universe
 from spineflow.tasks.topdown.release.report import margin_section
 from spineflow.tasks.topdown.release.tabulations.levels import SUMMARY_LEVELS
 from spineflow.tasks.topdown.release.tabulations.run import tables_of_run

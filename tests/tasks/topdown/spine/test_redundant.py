@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.settings_files import load_settings
+from spineflow.tasks.topdown.fits import redundant_spending_of_geography
 from spineflow.tasks.topdown.ingest.generate import generate_county
 from spineflow.tasks.topdown.settings import TopdownSettings
-from spineflow.tasks.topdown.spine.redundant import redundant_spending_of_geography
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from spineflow.geography.areas import AreaLevel
+from spineflow.geography.hierarchy import AreaLevel
 from spineflow.tasks.trips.workload.hierarchy import Hierarchy, hierarchy_of_links
 from spineflow.tasks.trips.workload.tree import Tree, column_tree, od_tree
 

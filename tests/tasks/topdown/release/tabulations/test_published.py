@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from scipy import sparse
 from spineflow.flows.cli import main
-from spineflow.tasks.census.inputs import check_inputs
+from spineflow.tasks.census.cef_tables import check_inputs
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.topdown.release.tabulations import published
 from spineflow.tasks.topdown.release.tabulations.published import (

@@ -9,7 +9,7 @@ from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.paths import geography_file
-from spineflow.tasks.topdown.release.described import write_universe
+from spineflow.tasks.topdown.release.microdata import write_universe
 from spineflow.tasks.topdown.release.tabulations import run as tabulations_run
 from spineflow.tasks.topdown.release.tabulations import tables
 from spineflow.tasks.topdown.release.tabulations import tables as estimated_tabulations

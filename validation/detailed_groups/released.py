@@ -1,0 +1,238 @@
+"""The released files show the groups and counts that the rules give, and nothing else.
+
+The rows of text and Parquet files are decoded from their own layouts, in batches, and compared with
+the expected counts by the number of their group and the code of their row. Rows may stand in any
+order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from ..outcome import Failures
+from ..run_files import (
+    UnusableRunFile,
+    check_stamp,
+    head_of_text,
+    numbered,
+    opened,
+    opened_text,
+)
+from .margins import margins_of_cut_sum, margins_of_sum
+from .measured import ROWS_PER_BATCH, GroupCounts
+from .tables import PERSONS, TOTAL, Tabulation, looked_up, row_codes
+from .universe import Promise
+
+SHOWN, ROWS, COUNTS, MARGINS, SIGNS, FILES = (
+    "groups_shown_follow_the_rules",
+    "rows_are_complete",
+    "counts_are_those_measured",
+    "margins_are_those_of_the_noise",
+    "counts_are_not_negative",
+    "files_agree",
+)
+"""The checks of released files."""
+_KEY = ("REGION_ID", "REGION_TYPE", "ITERATION_CODE")
+_MARGINS = ("margin", "margin_if_cut")
+"""The columns that a tidy file of version 0.2.0 and before lacks."""
+_TIDY_KEY = ("region_id", "region_type", "iteration_code", "table")
+_NUMBERS = ("count", "variance", *_MARGINS)
+
+Rows = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""Group, code and count of released rows, -1 for a group or code that there is not."""
+
+
+def check_texts(
+    folder: Path, promise: Promise, counts: GroupCounts, failures: Mapping[str, Failures]
+) -> None:
+    """Check the text files of a tabulation; `counts` are those that the rules give.
+
+    Raises UnusableRunFile for a missing file or other columns, and Arrow's exceptions for files
+    that cannot be parsed.
+    """
+    rows = []
+    for name in promise.tabulation.texts:
+        for batch in _text_batches(folder / name, promise, failures[FILES]):
+            group = promise.numbers(*batch.columns[:3])
+            rows.append((group, row_codes(batch, promise.tabulation), batch["COUNT"].to_numpy()))
+    _check_rows("the text files", rows, promise, counts, failures)
+
+
+def check_tidy(
+    folder: Path,
+    promised: Sequence[tuple[Promise, GroupCounts]],
+    failures: Mapping[str, Failures],
+) -> None:
+    """Check the tidy file: it has the rows of all text files, with table, margins and variance."""
+    name = promised[0][0].tabulation.tidy
+    rows: list[list[Rows]] = [[] for _ in promised]
+    for batch in _tidy_batches(folder / name, promised[0][0], failures[FILES]):
+        is_known = np.zeros(batch.num_rows, dtype=bool)
+        for own, (promise, counts) in zip(rows, promised, strict=True):
+            of_tables = {table: i for i, table in enumerate(promise.tabulation.tables)}
+            table = looked_up(batch["table"], of_tables)
+            is_known |= table >= 0
+            here = pa.array(np.flatnonzero(table >= 0))
+            part = batch.take(here)
+            group = promise.numbers(*(part[key] for key in _TIDY_KEY[:3]))
+            code = row_codes(part, promise.tabulation)
+            # Totals of persons are all in the first table, other rows in that of their group.
+            due = counts.table[np.maximum(group, 0)]
+            if promise.tabulation is PERSONS:
+                due = np.where(code == TOTAL, 0, due)
+            failures[ROWS].add_each(
+                (group >= 0) & (table[here] != due), f"{name}: a row is in a table not its group's"
+            )
+            own.append((group, code, part["count"].to_numpy()))
+            if set(_MARGINS) <= set(part.schema.names):
+                _check_margins(part, group, code, promise, counts, failures[MARGINS])
+        failures[ROWS].add_each(~is_known, f"{name}: a row is in no table of the release")
+    for own, (promise, counts) in zip(rows, promised, strict=True):
+        _check_rows(name, own, promise, counts, failures)
+
+
+def _check_rows(
+    name: str,
+    rows: Sequence[Rows],
+    promise: Promise,
+    counts: GroupCounts,
+    failures: Mapping[str, Failures],
+) -> None:
+    """Each group that is to be shown has every row of its table once, with the sum of its counts;
+    no other group has any."""
+    nothing = (np.zeros(0, dtype=np.int64),) * 3
+    group, code, count = (np.concatenate(own) for own in zip(nothing, *rows, strict=True))
+    is_shown = (group >= 0) & counts.is_shown[np.maximum(group, 0)]
+    failures[SHOWN].add_each(~is_shown, f"{name}: a row is of a group that is not to be shown")
+    group, code, count = group[is_shown], code[is_shown], count[is_shown]
+    if not promise.allow_negative_counts:
+        failures[SIGNS].add_each(
+            count < 0, lambda i: f"{name}: {promise.describe(group[i])} has a negative count"
+        )
+    start, stop = _bounds(group, code, promise.tabulation, counts)
+    is_row = start >= 0
+    failures[ROWS].add_each(
+        ~is_row, lambda i: f"{name}: {promise.describe(group[i])} has a row not of its table"
+    )
+    group, code, count = group[is_row], code[is_row], count[is_row]
+    n_codes = promise.tabulation.bounds.shape[1]
+    slot, times = np.unique(group * n_codes + code, return_counts=True)
+    failures[ROWS].add_each(times > 1, f"{name}: a row of a group stands twice")
+    n_rows = np.bincount(slot // n_codes, minlength=promise.n_groups)
+    n_of_table = np.array(list(map(len, promise.tabulation.rows)))
+    n_due = np.where(counts.is_shown, n_of_table[counts.table], 0)
+    failures[SHOWN].add_each(
+        (n_rows == 0) & (n_due > 0), lambda g: f"{name}: {promise.describe(g)} is not shown"
+    )
+    failures[ROWS].add_each(
+        (n_rows > 0) & (n_rows != n_due),
+        lambda g: f"{name}: {promise.describe(g)} has {n_rows[g]} rows instead of {n_due[g]}",
+    )
+    failures[COUNTS].add_each(
+        count != counts.sums(group, start[is_row], stop[is_row]),
+        lambda i: (
+            f"{name}: a count of {promise.describe(group[i])} is not what was measured, or the "
+            "sum of it"
+        ),
+    )
+
+
+def _bounds(
+    group: np.ndarray, code: np.ndarray, tabulation: Tabulation, counts: GroupCounts
+) -> tuple[np.ndarray, np.ndarray]:
+    """Which of its group's counts each row sums: the first and the end, -1 where there is no row
+    of this code; shape (n,) each."""
+    is_known = (group >= 0) & (code >= 0)
+    table = counts.table[np.where(is_known, group, 0)]
+    found = tabulation.bounds[table, np.where(is_known, code, 0)]
+    found = np.where(is_known[:, None], found, -1)
+    return found[:, 0], found[:, 1]
+
+
+def _check_margins(
+    batch: pa.RecordBatch,
+    group: np.ndarray,
+    code: np.ndarray,
+    promise: Promise,
+    counts: GroupCounts,
+    failures: Failures,
+) -> None:
+    """Each count's margin and variance are those of the sum of so many noisy counts.
+
+    The noise is that of the group whose measurement it shows, which is of the region type
+    `measured_at` where the file has that.
+    """
+    start, stop = _bounds(group, code, promise.tabulation, counts)
+    rows = np.flatnonzero(start >= 0)
+    source, n_cells = counts.source[group[rows]], (stop - start)[rows]
+    variance, *margins = (batch[name].to_numpy()[rows] for name in _NUMBERS[1:])
+    measured_at = "measured_at" if "measured_at" in batch.schema.names else "region_type"
+    names, place = numbered(batch[measured_at])
+    place_of, place = {name: number for number, name in enumerate(names)}, place[rows]
+    first = np.array([level.first for level in promise.levels])
+    of_level = np.searchsorted(first, source, side="right") - 1
+    for number, level in enumerate(promise.levels):
+        here = np.flatnonzero(of_level == number)
+        failures.add_each(
+            place[here] != place_of.get(level.region_type, -1),
+            f"a count measured at {level.region_type} says that it was elsewhere",
+        )
+        only = level.total_only[(source[here] - level.first) % max(1, len(level.iterations))]
+        for is_only in (True, False):
+            noise = level.noise(level.loss(is_total_only=is_only))
+            for n in np.unique(n_cells[here[only == is_only]]).tolist():
+                own = here[(only == is_only) & (n_cells[here] == n)]
+                due = due_if_cut = margins_of_sum(noise, n, promise.confidence)
+                if n > 1 and not promise.allow_negative_counts:
+                    due_if_cut = margins_of_cut_sum(noise, n, promise.confidence)
+                wrong = ~np.isclose(variance[own], n * noise.variance, rtol=1e-9, atol=1e-12)
+                for margin, (least, largest) in zip(margins, (due, due_if_cut), strict=True):
+                    wrong |= (margin[own] < least) | (margin[own] > largest)
+                failures.add_each(
+                    wrong,
+                    f"a count measured at {level.region_type}, level {level.level}, as a sum of "
+                    f"{n}, has another variance than its noise, or other margins than {due[1]}",
+                )
+
+
+def _text_batches(path: Path, promise: Promise, failures: Failures) -> Iterator[pa.RecordBatch]:
+    """The rows of a text file of the release, whose columns are texts and a count; failures are
+    those of files. Raises UnusableRunFile.
+    """
+    if not path.is_file():
+        raise UnusableRunFile(f"the file {path.name} of the release is missing")
+    check_stamp(path, is_private=promise.is_private, failures=failures)
+    own = {
+        "t1.csv": (),
+        "t2.csv": ("AGESTART", "AGEEND", "SEX"),
+        "t3.csv": ("T3_DATA_CELL",),
+        "t4.csv": ("T4_DATA_CELL",),
+    }
+    columns = (*_KEY, *own[path.name], "COUNT")
+    if not head_of_text(path, columns):
+        return
+    coded = pa.dictionary(pa.int32(), pa.string())
+    types = dict.fromkeys(columns[:-1], coded) | {columns[-1]: pa.int64()}
+    with opened_text(path, types) as reader:
+        yield from reader
+
+
+def _tidy_batches(path: Path, promise: Promise, failures: Failures) -> Iterator[pa.RecordBatch]:
+    """The rows of the tidy file of the release; failures are those of files. Raises
+    UnusableRunFile for a file without its columns, but those of margins.
+    """
+    coded = [*_TIDY_KEY]
+    needed = [*_TIDY_KEY, "count", "variance"]
+    if promise.tabulation is PERSONS:
+        coded += ["sex", "measured_at"]
+        needed += ["sex", "measured_at", "age_start", "age_end"]
+    else:
+        needed.append("category_code")
+    with opened(path, needed, coded) as file:
+        check_stamp(path, is_private=promise.is_private, failures=failures)
+        present = [*needed, *(name for name in _MARGINS if name in file.schema_arrow.names)]
+        yield from file.iter_batches(batch_size=ROWS_PER_BATCH, columns=present)
