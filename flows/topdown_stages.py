@@ -211,7 +211,7 @@ def check_and_release(
             check_piece.submit(
                 root, piece.kind, piece.subject, piece.number, piece.of, wait_for=written
             )
-            for piece in pieces_apart(run, settings)
+            for piece in pieces_apart(run)
         ]
         checked = check_release.submit(root, wait_for=[*written, *pieces])
     losses = work_out_losses(run, settings, dict([*spines.items()][1:]), background=False)

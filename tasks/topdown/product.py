@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, replace
 from fractions import Fraction
 
+from ...validation.topdown.privacy import check_privacy
 from ..census.queries import spelt_like
 from ..ledger.plan import REPORT_DELTA
 from ..pages.document import NONE, Block, Section, Table
@@ -161,6 +162,7 @@ TOPDOWN: Product = Product(
     measured=measurement_files,
     notes=redundant_spending_of_run,
     checks=outcomes_of_pieces,
+    check_plan=check_privacy,
     facts=facts_of_run,
     accuracy=Accuracy(read_errors, in_brief=errors_of_totals),
     document=document,

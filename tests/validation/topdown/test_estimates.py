@@ -9,12 +9,12 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from spineflow.validation.outcome import Failures
-from spineflow.validation.topdown.conservation import (
+from spineflow.validation.topdown.estimates import (
     LevelEstimates,
     check_children_add_to_parents,
     no_estimates,
 )
-from spineflow.validation.topdown.run_files import SpineLevel
+from spineflow.validation.topdown.spine import SpineLevel
 
 N_CELLS = 3
 
