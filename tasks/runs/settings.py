@@ -62,6 +62,10 @@ def _tupled(value: Any) -> Any:
     return tuple(map(_tupled, value)) if isinstance(value, list | tuple) else value
 
 
+class KnownKeys(frozenset[str]):
+    """Stands for the value of a key that is not known, for the refusal to name those that are."""
+
+
 class ExactTypes(BaseModel):
     """A model that turns no value into one of another type.
 
@@ -74,7 +78,15 @@ class ExactTypes(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _lists_are_tuples(cls, tree: Any) -> Any:
-        return _tupled(tree)
+        if not isinstance(tree, Mapping) or cls.model_config["extra"] == "allow":
+            return _tupled(tree)
+        known = {field.alias or name for name, field in cls.model_fields.items()}
+        takes = known | (
+            set(cls.model_fields) if cls.model_config.get("populate_by_name") else set()
+        )
+        return {
+            key: _tupled(value) if key in takes else KnownKeys(known) for key, value in tree.items()
+        }
 
 
 class Section(ExactTypes):
