@@ -174,8 +174,8 @@ def test_names_that_are_none_are_told(tmp_path: Path, old: str, new: str, told: 
         (
             'kind = "round"',
             2,
-            "methods.m.kind must be 'nothing', 'rounding', 'coarsening', 'suppression', "
-            "'swapping', 'cell_keys' or 'differential_privacy'.",
+            "methods.m.kind must be one of 'nothing', 'rounding', 'coarsening', 'suppression', "
+            "'swapping', 'cell_keys', 'differential_privacy'.",
         ),
         (
             "bases = [3]",
