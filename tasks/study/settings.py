@@ -28,13 +28,13 @@ from ..runs.errors import InputRefused
 from ..runs.names import FileName
 from ..runs.settings import (
     ExactFraction,
+    Loss,
     ProductSettings,
     Refuse,
     Section,
     WithPreset,
     merged_tables,
     refuse_idle,
-    refuse_loss,
     refuse_within,
     table_of,
 )
@@ -147,8 +147,8 @@ class Search(Section):
         title="Replicates",
         description="Runs per trial, with noise of their own.",
     )
-    lowest: ExactFraction = Fraction(1, 100)
-    highest: ExactFraction = Fraction(100)
+    lowest: Loss = Fraction(1, 100)
+    highest: Loss = Fraction(100)
     step: ExactFraction = Fraction(5, 4)
     """Ratio of neighbouring points of the grid between the lowest and the highest loss."""
 
@@ -239,8 +239,6 @@ class TuneSettings(ProductSettings):
     def refuse_what_does_not_fit(self, refuse: Refuse) -> None:
         """Refuse a grid without points, and variants that do not read the same input."""
         search = self.search
-        for name in ("lowest", "highest"):
-            refuse_loss(getattr(search, name), f"search.{name}", refuse)
         if search.lowest >= search.highest:
             refuse("search.lowest must be below search.highest")
         if search.step <= 1:

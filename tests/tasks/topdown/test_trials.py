@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import tomli_w
-from spineflow.flows.tune_settings import TopdownTuneSettings
+from spineflow.flows.tune_settings import AnyTuneSettings
 from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
@@ -37,10 +37,10 @@ preset = "pl94_2020_us"
 """
 
 
-def settings_of(folder: Path, county: Path, further: str = "") -> TopdownTuneSettings:
+def settings_of(folder: Path, county: Path, further: str = "") -> AnyTuneSettings:
     file = folder / "tune.toml"
     file.write_text(SETTINGS.format(county=county) + further)
-    return load_settings(TopdownTuneSettings, file, presets=PRESETS)
+    return load_settings(AnyTuneSettings, file, presets=PRESETS)
 
 
 def test_choices_cross_estimators_bypass_and_strategies(tmp_path: Path, county: Path) -> None:
@@ -76,7 +76,7 @@ def test_an_unknown_choice_is_refused(tmp_path: Path, county: Path) -> None:
         settings_of(tmp_path, county, '[search]\nstrategies = ["best"]\n')
 
 
-def declared(folder: Path, **changes: dict) -> TopdownTuneSettings:
+def declared(folder: Path, **changes: dict) -> AnyTuneSettings:
     """A search on the generated country abroad, for its persons."""
     tree = tomllib.loads(COUNTRY)
     tree["census"].update(changes.get("census", {}))
@@ -90,7 +90,7 @@ def declared(folder: Path, **changes: dict) -> TopdownTuneSettings:
     }
     tree |= {name: change for name, change in changes.items() if name != "census"}
     (folder / "tune.toml").write_text(tomli_w.dumps(tree))
-    return load_settings(TopdownTuneSettings, folder / "tune.toml", presets=PRESETS)
+    return load_settings(AnyTuneSettings, folder / "tune.toml", presets=PRESETS)
 
 
 @pytest.mark.soak(5)

@@ -190,7 +190,7 @@ def test_settings_that_hold_others_settle_them_too(
         ("margins.TRACT", "margins.WARD", "mechanism.margins.WARD must be one of USA"),
         ("2 = 7", "3 = 7", "with the levels 1 and 2"),
         ("2 = 7", "2 = -7", "mechanism.margins.TRACT.2"),
-        ('"9/10"', '"1"', "mechanism.confidence must be above 0 and below 1"),
+        ('"9/10"', '"1"', "mechanism.confidence is 1; it must be positive and below 1"),
         ("confidence", "run_pr = false\nconfidence", None),
     ],
 )
