@@ -11,7 +11,6 @@ import pandas as pd
 import pytest
 from spineflow.flows import demo as demo_module
 from spineflow.flows.cli import main
-from spineflow.flows.console import open_in_browser
 from spineflow.flows.demo import DEMO_COUNTRY, DEMO_HOUSEHOLDS, GENERATED, write_demo
 from spineflow.tasks.detailed_groups.ingest.generate import generate_persons
 from spineflow.tasks.ledger.store import open_ledger
@@ -214,21 +213,6 @@ def located(
         other = other.set_index(through["key"])[universe["area"]]
         records = records.assign(**{universe["area"]: records[through["column"]].map(other)})
     return records[[universe["area"]]].merge(areas, on=universe["area"], validate="many_to_one")
-
-
-def test_without_a_desktop_the_page_to_open_is_named(monkeypatch, capsys) -> None:
-    for name in ("DISPLAY", "WAYLAND_DISPLAY"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr("sys.platform", "linux")
-    monkeypatch.setattr("webbrowser.open", lambda page: pytest.fail(page))
-    open_in_browser(Path("report.html"))
-    assert "open report.html in one" in capsys.readouterr().out
-
-
-def test_a_country_abroad_is_of_topdown(capsys) -> None:
-    assert main(["demo", "trips", "--country"]) == 2
-    assert "--country" in capsys.readouterr().err
-    assert DEMO_COUNTRY.flow == "topdown"
 
 
 def first_lines(flow: str) -> list[str]:
