@@ -31,11 +31,6 @@ from tests.flows.in_process import judged_once
 HALVES = {"country": Fraction(1, 2), "region": Fraction(1, 2), "section": Fraction(1)}
 
 
-def test_the_total_of_a_trial_is_the_sum_of_its_losses() -> None:
-    assert Trial("", "", HALVES).total == 2
-    assert Trial("", "", {}).total == 0
-
-
 def test_a_trial_spends_its_losses_and_shifts_its_weights(town_search: TuneSettings) -> None:
     """Shares 1/4, 1/4, 1/2 of which the last is doubled become 1/6, 1/6, 2/3."""
     weights = {"sex * age": Fraction(2)}
@@ -147,14 +142,6 @@ def test_means_and_standard_errors_are_over_the_replicates(run: RunDirectory) ->
     assert means["mae"].tolist() == [3.0, 10.0]
     assert means["mae, s.e."].iloc[0] == pytest.approx(math.sqrt(7 / 3))
     assert np.isnan(means["mae, s.e."].iloc[1])
-
-
-def test_a_single_replicate_has_no_standard_error(run: RunDirectory) -> None:
-    write_replicate(run, 1, 4.0, tract=1.0)
-    mean, error = values_of(run, "abc", (1,))
-    assert mean == 4.0 and math.isnan(error)
-    means = mean_errors(errors_of(run, "abc", (1,)), ["level"], ["mae"])
-    assert means["mae, s.e."].isna().all()
 
 
 def test_steps_find_what_earlier_attempts_have_made(

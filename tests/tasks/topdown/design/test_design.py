@@ -13,7 +13,6 @@ from spineflow.flows.cli import main
 from spineflow.tasks.census.invariants import inhabitable
 from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.products.presets import PRESETS
-from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.checks.accuracy.subjects import entity_levels
 from spineflow.tasks.topdown.checks.replicate import (
@@ -24,7 +23,7 @@ from spineflow.tasks.topdown.checks.replicate import (
     with_seed,
 )
 from spineflow.tasks.topdown.design.allocation import allocation_of
-from spineflow.tasks.topdown.design.problem import PublicFacts, UniverseProblem
+from spineflow.tasks.topdown.design.problem import UniverseProblem
 from spineflow.tasks.topdown.design.settings import DesignSettings
 from spineflow.tasks.topdown.ingest.generate import generate_county
 from spineflow.tasks.topdown.ingest.ingest import public_tables
@@ -198,20 +197,6 @@ def test_what_cannot_be_designed_is_refused_in_one_sentence(
     out, error = capsys.readouterr()
     assert sentence in error and error.count("\n") == 1 and not out
     assert not (county / "refused-designed.toml").exists()
-
-
-def test_geounits_of_the_spine_may_be_named_as_such_whatever_they_are_called_else(
-    county: Path,
-) -> None:
-    path = written(county, "spelt", f"{HEAD}{TARGETS}")
-    settings = load_settings(DesignSettings, path, presets=PRESETS).resolved()
-    facts = PublicFacts.of(settings, "persons", public_tables(settings))
-    for name in ("block", "block of the spine", "Block_of_the spine"):
-        assert sorted(facts.area_of(name, "design")) == list(range(facts.spine.n_blocks)), name
-    tracts = facts.area_of("tract of the spine", "design")
-    assert (tracts == facts.spine.ancestors("Tract")).all()
-    with pytest.raises(InputRefused, match="did you mean 'block'"):
-        facts.area_of("blok", "design")
 
 
 EXACT = """\
