@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ...validation.topdown.privacy import check_privacy
 from ..pages.document import Block, Section
 from ..products.comparison import read_errors
 from ..products.plan import Plan
 from ..products.product import Accuracy, Checks, Product, Rules, Words, noted
-from .checks.accuracy.report import errors_of_totals
-from .checks.accuracy.run import write_comparison
+from .checks.accuracy.report import errors_of_totals, write_comparison
 from .checks.pieces import outcomes_of_pieces
 from .estimation.largest_solve import largest_solve, refuse_settings, size_in_words
 from .fits import (
@@ -44,7 +44,7 @@ TOPDOWN: Product = Product(
     TopdownSettings,
     plan_within_memory,
     Rules(check_with_notes, fits, refuse_settings),
-    Checks(outcomes_of_pieces),
+    Checks(outcomes_of_pieces, check_privacy),
     Words(
         budget=words_on_costs,
         notes=redundant_spending_of_run,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 from collections.abc import Iterator
 from fractions import Fraction
@@ -134,29 +133,6 @@ def test_what_is_finished_stays_when_a_run_goes_on(made: RunDirectory, settings:
     assert (last.release / "supplemental_dhc.csv").read_bytes() == rows
     assert made.report.exists() and (made.release / "products.json").exists()
     assert spent(settings) == before
-
-
-def test_all_reports_are_written_again(made: RunDirectory) -> None:
-    pages = [made.report, *(made.root / name / "report" / "report.html" for name in PRODUCTS)]
-    for page in pages:
-        page.write_text("spoilt", encoding="utf-8")
-    assert main(["report", str(made.root)]) == 0
-    for page, name in zip(pages, ("2 products are released", *PRODUCTS), strict=True):
-        assert name in page.read_text(encoding="utf-8")
-
-
-def test_runs_are_compared_product_by_product(
-    made: RunDirectory, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["report", str(made.root), str(made.root)]) == 0
-    page = Path(capsys.readouterr().out.strip().rpartition(": ")[2])
-    assert page == made.confidential / "comparison.html"
-    text = page.read_text(encoding="utf-8")
-    assert "Several products compared with the truth" in text
-    for name in PRODUCTS:
-        (link,) = re.findall(f'<td>{name}</td><td><a href="([^"]*)"', text)
-        of_product = (page.parent / link).read_text(encoding="utf-8")
-        assert f"2 runs of {name} compared with the truth" in of_product
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,9 @@ from spineflow.tasks.products.product import Product
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings import ProductSettings
-from spineflow.validation.outcome import Failures
+from spineflow.validation.outcome import Failures, Outcome
 from spineflow.validation.run_files import unusable_files_fail
+from spineflow.validation.topdown.run_checks import CheckedRun
 
 from tests.flows.in_process import judged_once
 
@@ -95,6 +96,16 @@ def corrupt_plan(root: Path, place: Place) -> Iterator[None]:
         file.write_text(json.dumps(changed), encoding="utf-8")
         yield
     file.write_bytes(before)
+
+
+def checked(
+    root: Path, release: Path, subject: str | None = None, size: int = 1 << 16, n: int = 1
+) -> list[Outcome]:
+    """Outcomes of the checks of a topdown run, or of a universe or the tables of one, in n pieces
+    of each kind and parts of so many blocks."""
+    run = CheckedRun(root, release, size)
+    pieces = [piece for piece in run.pieces(lambda _: n) if subject in (None, piece.subject)]
+    return run.outcomes([(piece, run.check(piece)) for piece in pieces])
 
 
 def finished(own: Product, folder: Path, settings: str, until: str) -> RunDirectory:

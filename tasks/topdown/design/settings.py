@@ -27,8 +27,10 @@ from ...runs.settings import (
     refusing,
     without_section,
 )
+from ...study.trials import Figures, SearchedProduct
 from ..checks.replicate import possible_estimators, with_estimator
 from ..settings import TopdownSettings
+from ..trials import TRIALS
 from ..workload.sections import ESTIMATORS, Estimator, Universe
 
 
@@ -189,6 +191,15 @@ class ComparisonSettings(DesignSettings):
     """Settings of a design, for the flow that also compares the designed budget with others."""
 
     PRODUCT: ClassVar[str] = "design"
+    SEARCHED: ClassVar[SearchedProduct] = TRIALS
+
+    @property
+    def reading(self) -> TopdownSettings:
+        """Settings that read the input."""
+        return self.topdown
+
+    def value_of(self, figures: Figures) -> None:
+        """Nothing is to be met."""
 
     @property
     def parts(self) -> dict[str, ProductSettings]:

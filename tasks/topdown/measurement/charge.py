@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ....geography.levels import Geolevel, Spine
-from ....validation.topdown.shares import unbalanced_paths
+from ....validation.topdown.spine import unbalanced_paths
 from ...census.queries import marginal_query
 from ...census.schema import Schema
 from ...ledger.plan import Measure, UniversePlan

@@ -21,12 +21,12 @@ from spineflow.tasks.topdown.release.margins import (
     are_kept,
     are_written,
     keep_posteriors,
+    margin_files,
     pieces_apart,
     read_margin_summary,
     universes_without_margins,
     write_margins,
     write_piece,
-    written_margins,
 )
 from spineflow.tasks.topdown.release.report import margins_of
 
@@ -71,7 +71,7 @@ def test_margins_are_made_of_every_universe_that_can_have_them(finished):
     assert [path.name for path in tables.glob("*_margins.*")] != []
     assert {path.stem for path in tables.glob("*_margins.*")} == {"Flächen_margins"}
     assert are_written(run, settings)
-    assert {path.stem for path in written_margins(run, settings)} == {"Flächen_margins"}
+    assert {path.stem for path in margin_files(run, settings)} == {"Flächen_margins"}
     assert read_margin_summary(run, "dwellings") is not None
 
 
@@ -125,5 +125,5 @@ def test_pieces_leave_out_what_the_whole_does(
     for piece in several:
         write_piece(run, settings, piece)
     assert are_written(run, settings)
-    assert {path.stem for path in written_margins(run, settings)} == {"Flächen_margins"}
+    assert {path.stem for path in margin_files(run, settings)} == {"Flächen_margins"}
     assert list(universes_without_margins(run, settings)) == ["people"]

@@ -97,12 +97,3 @@ def test_a_check_that_fails_withholds_the_release(run_groups, tmp_path: Path) ->
     with pytest.raises(CheckFailed, match="The check 'validity' of groups failed"):
         GROUP_SIZES.check_run(run, settings)
     assert not run.release.exists()
-
-
-def test_the_truth_may_be_deleted(released) -> None:
-    run, _, _ = released
-    accuracy = GROUP_SIZES.accuracy
-    assert accuracy is not None and accuracy.is_possible(run)
-    shutil.rmtree(run.confidential)
-    assert not accuracy.is_possible(run)
-    assert read_errors(run) is None
