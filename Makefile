@@ -35,8 +35,8 @@ test: $(TESTED)
 NEWEST_PREFECT := build/newest-prefect
 PREFECT := $(shell sed -n 's/^ *"\(prefect>=[^"]*\)".*/\1/p' pyproject.toml)
 FLOWS_ON_PREFECT := $(addprefix tests/flows/test_,busy_servers.py demo.py deployments.py \
-	estimators.py events.py products.py progress.py runners.py server_fixes.py servers.py topdown.py \
-	trips.py worker_processes.py)
+	endings.py estimators.py events.py products.py runners.py server_fixes.py signals.py servers.py topdown.py \
+	trips.py)
 
 newest-prefect: $(TESTED)
 	rm -rf $(NEWEST_PREFECT)
@@ -78,7 +78,6 @@ soak: $(TESTED)
 	SPINEFLOW_SOAK=1 $(PYTEST) -m soak
 	$(BIN)/python -m tests.flows.faults
 	$(BIN)/python -m tests.flows.outages
-	$(BIN)/python -m tests.flows.random_faults
 	$(MAKE) newest pythons
 
 # What can be said of the sources without running them.

@@ -7,16 +7,13 @@ import importlib
 from fractions import Fraction
 from pathlib import Path
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from spineflow.tasks.census.cef_tables import check_inputs
 
-from benchmarks.declared_rows import Sizes, write_census
 from benchmarks.nation import write_nation
-from benchmarks.national_geography import NationalSizes
-from benchmarks.raw_table_engines import WAYS, Tables
+from benchmarks.national_geography import (
+    NationalSizes,
+)
 
 FOLDER = Path(__file__).parents[1] / "benchmarks"
 BENCHMARKS = sorted(path for path in FOLDER.glob("*.py") if path.stem != "mutants")
@@ -60,54 +57,3 @@ def test_a_generated_nation_is_an_input(tmp_path: Path) -> None:
     assert (geocode[:5].nunique(), geocode[:11].nunique()) == (sizes.counties, sizes.tracts)
     assert facilities.sum(axis=0).all()
     assert result.geography["AIANNHCE"].ne("9999").any()
-
-
-def spoil(file: Path, columns: dict[str, tuple[int, object]]) -> None:
-    """Give some first rows of a table's columns another value."""
-    table = pq.read_table(file)
-    for name, (n_rows, value) in columns.items():
-        values = [value] * n_rows + table[name].to_pylist()[n_rows:]
-        column = pa.array(values, table.schema.field(name).type)
-        table = table.set_column(table.column_names.index(name), name, column)
-    pq.write_table(table, file)
-
-
-@pytest.fixture(scope="module")
-def raw_tables(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, bool], Path]:
-    """Folders of raw tables by kind, and whether they break rules."""
-    root, found = tmp_path_factory.mktemp("raw"), {}
-    for is_spoilt in (False, True):
-        nation, rows = (root / f"{kind}-{is_spoilt}" for kind in ("cef", "rows"))
-        write_nation(nation, Fraction(1, 1600))
-        rows.mkdir()
-        write_census(rows, Sizes(3_000, partitions=3, areas=2_000))
-        found |= {("cef", is_spoilt): nation, ("rows", is_spoilt): rows}
-        if is_spoilt:
-            spoil(nation / "units" / "02.parquet", {"OIDTB": (3, 7), "VACS": (9, 1)})
-            units = pq.read_table(nation / "units" / "01.parquet")
-            vacant = units.filter(np.asarray(units["VACS"]) > 0)
-            again = pa.concat_tables([units, vacant.slice(0, 4)])
-            pq.write_table(again, nation / "units" / "01.parquet")
-            spoil(nation / "persons" / "04.parquet", {"MAFID": (5, None), "QGQTYP": (8, 301)})
-            spoil(nation / "persons" / "05.parquet", {"MAFID": (6, 1)})
-            broken = {"n": (2, -1), "sex": (3, "X"), "age": (4, 111), "area": (5, "7")}
-            spoil(rows / "people" / "001.parquet", broken)
-    return found
-
-
-@pytest.mark.slow
-@pytest.mark.soak(3)
-@pytest.mark.parametrize("kind", ["cef", "rows"])
-@pytest.mark.parametrize("engine", ["duckdb", "polars", "acero"])
-def test_engines_find_what_arrays_find(
-    engine: str, kind: str, raw_tables: dict[tuple[str, bool], Path], tmp_path: Path
-) -> None:
-    if engine != "acero":
-        pytest.importorskip(engine)
-    for is_spoilt in (False, True):
-        tables = Tables.of(raw_tables[kind, is_spoilt], tmp_path, "1GB")
-        expected, found = (WAYS[name][kind](tables) for name in ("arrays", engine))
-        assert found.rules == expected.rules
-        assert any(expected.rules.values()) == is_spoilt
-        if not is_spoilt:
-            assert found.told() == expected.told()

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import ast
+import contextlib
 import importlib.util
+import io
 import json
 import re
+import runpy
+import sys
 import tomllib
 from pathlib import Path
 from types import ModuleType
@@ -50,6 +55,8 @@ from spineflow.tasks.topdown.workload.sections import (
 from spineflow.tasks.trips.design.design import TripsDesignSettings
 from spineflow.tasks.trips.settings import TripsSettings
 from spineflow.validation.census.input_rules import GROUP_QUARTERS_CODES, RULES
+
+from benchmarks.error_by_rho import ABLATIONS, QUERIES
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
@@ -285,3 +292,123 @@ def test_pages_of_promises_name_tests_that_there_are(name: str) -> None:
     assert len(named) > 30
     for name in sorted(named):
         assert any(f"def {name}(" in source for source in sources), name
+
+
+REFERENCES = (ROOT / "docs" / "references.md").read_text(encoding="utf-8")
+SOURCES = sorted(
+    path
+    for folder in ("flows", "tasks", "geography", "validation", "docs", "tests")
+    for path in (ROOT / folder).rglob("*")
+    if path.suffix in (".py", ".toml", ".md") and path.name != "references.md"
+)
+MODULES = [
+    path for path in SOURCES if path.suffix == ".py" and path.relative_to(ROOT).parts[0] != "tests"
+]
+
+CITATION = r"\[([A-Z][A-Za-z]+\d{4})\]"
+ENTRY = rf"^- \*\*{CITATION}\*\* (.+?)(?=^- |^#|\Z)"
+IDENTIFIER = r"doi:10\.\d{4,}/\S+|arXiv:\d{4}\.\d{5}|ISBN [\dX-]{10,}|https://"
+PLACE_IN_A_PAPER = r"\b(Theorem|Lemma|Corollary|Model|Algorithm)s? \d|\bthe paper\b|\bpaper's\b"
+
+
+def entries() -> dict[str, str]:
+    return dict(re.findall(ENTRY, REFERENCES, re.MULTILINE | re.DOTALL))
+
+
+def docstrings(path: Path) -> str:
+    """All strings that stand alone: docstrings of modules, functions, classes and names."""
+    nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+    expressions = [node.value for node in nodes if isinstance(node, ast.Expr)]
+    return "\n".join(str(e.value) for e in expressions if isinstance(e, ast.Constant))
+
+
+def test_citations_and_references_are_the_same() -> None:
+    cited = {
+        name: path.relative_to(ROOT).as_posix()
+        for path in SOURCES
+        for name in re.findall(CITATION, path.read_text(encoding="utf-8"))
+    }
+    missing = {name: place for name, place in cited.items() if name not in entries()}
+    assert not missing, "docs/references.md has no such entry"
+    assert not set(entries()) - set(cited), "nothing cites these entries of docs/references.md"
+    assert len(re.findall(r"^- \*\*", REFERENCES, re.MULTILINE)) == len(entries())
+
+
+def test_references_have_authors_year_title_and_identifier() -> None:
+    incomplete = {}
+    for name, entry in entries().items():
+        text = " ".join(entry.split())
+        is_whole = (
+            re.match(r"[^(*]+ \(\d{4}\)\. \*[^*]+\*", text)
+            and f"({name[-4:]})" in text  # The name ends with the year.
+            and re.search(IDENTIFIER, text)
+        )
+        if not is_whole:
+            incomplete[name] = text
+    assert not incomplete
+
+
+def test_modules_say_which_paper_they_mean() -> None:
+    unnamed, otherwise = [], []
+    for path in MODULES:
+        text, place = docstrings(path), path.relative_to(ROOT).as_posix()
+        if re.search(PLACE_IN_A_PAPER, text, re.IGNORECASE) and not re.search(CITATION, text):
+            unnamed.append(place)
+        if re.search(r"\b[A-Z][a-z]+(?: et al\.)?,? \(?(?:19|20)\d\d\)", text):
+            otherwise.append(place)
+    assert not unnamed, "name a paper without its entry in docs/references.md"
+    assert not otherwise, "cite by the names of docs/references.md"
+
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+DOCS_OF_FIGURES = REPOSITORY / "docs"
+LEAST_REPLICATES = 10
+
+
+def text(page: str) -> str:
+    return (DOCS_OF_FIGURES / f"{page}.md").read_text(encoding="utf-8")
+
+
+def rows(markdown: str) -> list[dict[str, str]]:
+    """The rows of all tables in a text, by the headers of their columns."""
+    found, headers = [], None
+    for line in markdown.splitlines():
+        if not line.startswith("|"):
+            headers = None
+            continue
+        cells = [cell.strip() for cell in line.strip("|\n").split("|")]
+        if headers is None:
+            headers = cells
+        elif not set(line) <= set("|-: "):
+            found.append(dict(zip(headers, cells, strict=False)))
+    return found
+
+
+def printed(*command: str) -> list[dict[str, str]]:
+    """The rows of the tables that a benchmark prints, as by `python -m` but in this process, which
+    has imported what it needs."""
+    shown = io.StringIO()
+    with pytest.MonkeyPatch.context() as patched, contextlib.redirect_stdout(shown):
+        patched.setattr(sys, "argv", list(command))
+        patched.delitem(sys.modules, command[0], raising=False)
+        patched.chdir(REPOSITORY)
+        runpy.run_module(command[0], run_name="__main__", alter_sys=True)
+    return rows(shown.getvalue())
+
+
+@pytest.mark.parametrize("page", ["group_sizes_figures", "trips_figures"])
+def test_every_mean_is_of_ten_replicates_and_has_the_smallest_and_the_largest(page: str) -> None:
+    measured = [row for row in rows(text(page)) if row.get("mechanism", "").startswith("`")]
+    assert len(measured) > 50
+    few = [row for row in measured if int(row["replicates"]) < LEAST_REPLICATES]
+    assert few == []
+    without = [row for row in measured if not any("–" in cell for cell in row.values())]
+    assert without == []
+
+
+@pytest.mark.slow
+@pytest.mark.soak
+def test_the_ablations_are_measured_by_their_command() -> None:
+    small = ("--ablate", "--replicates", "2", "--persons", "500", "--times", "1")
+    shown = [row["rho and passes"] for row in printed("benchmarks.error_by_rho", *small)]
+    assert shown == [f"1 times, {name}" for name in ABLATIONS] * len(QUERIES)

@@ -332,7 +332,7 @@ def _read_text(file: InputFile, stream: ByteStream, selection: Selection) -> Ite
         raise file.unreadable("the file is empty", "give a file that holds the table")
     if file.format is not None and file.format.places:
         return _read_fixed_width(file, text, selection)
-    first_line = start.split(b"\n", 1)[0].rstrip(b"\r")
+    first_line = start.split(b"\n", 1)[0]
     has_names = any(name.encode() in first_line for name in layout.names)
     declared = file.format.separator if file.format else None
     has_delimiter = any(

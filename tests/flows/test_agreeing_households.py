@@ -216,21 +216,6 @@ of = { role = ["householder"] }
 ).replace("""bounds = [{ query = "total", per = "dwellings", at_most = 20 }]\n""", "")
 
 
-def test_records_that_agree_are_all_where_none_are_named(folder: Path) -> None:
-    """Everybody lives in a household here, so that all levels, `{}` and no `where` are one."""
-    census = BOTH.replace(', institution = ["i"]', "").replace(
-        'levels = { household = ["householder", "other"], elsewhere = ["institution"] }',
-        'levels = { household = ["householder", "other"] }',
-    )
-    found = []
-    for number, where in enumerate(('where = { lives = ["household"] }', "where = {}", "")):
-        text = census.replace('where = { lives = ["household"] }', where)
-        universe = settings_of(folder, f"all{number}", text).compiled_census.universes["persons"]
-        (sizes,) = [one for one in universe.agreements if one.kind == "sizes"]
-        found.append(universe.schema.cells_where(sizes.where).tolist())
-    assert found == [[True] * len(found[0])] * 3
-
-
 @pytest.fixture(scope="module")
 def both(folder) -> RunDirectory:
     return run_of(folder, "both", BOTH, margins="true")
@@ -247,18 +232,6 @@ def test_people_agree_with_dwellings_in_every_area(both) -> None:
 
 def test_they_do_not_where_the_run_is_not_coherent(apart) -> None:
     assert min(disagreements(apart)) > 0
-
-
-def test_dwellings_and_all_measurements_are_the_same_either_way(both, apart) -> None:
-    pd.testing.assert_frame_equal(rows(both, "dwellings"), rows(apart, "dwellings"))
-    files = [
-        {
-            path.relative_to(run.root): path.read_bytes()
-            for path in (run.root / "measurements").rglob("dpqueries/*.parquet")
-        }
-        for run in (both, apart)
-    ]
-    assert files[0] == files[1]
 
 
 def test_a_bound_on_everybody_is_a_row_for_highs_and_nothing_is_relaxed(both) -> None:
@@ -310,13 +283,6 @@ def test_without_noise_the_truth_is_released(tmp_path, census) -> None:
         pd.testing.assert_series_equal(*counts)
 
 
-def test_dwellings_follow_householders_who_are_released_first(folder) -> None:
-    run = run_of(folder, "dwellings last", DWELLINGS_LAST)
-    assert disagreements(run)[0] == 0
-    checked = json.loads((run.root / "validation/checks.json").read_text(encoding="utf-8"))
-    assert "householders_agree" in {check["name"] for check in checked["checks"]}
-
-
 def test_it_is_checked_and_told(both, apart) -> None:
     told = {}
     for run in (both, apart):
@@ -344,7 +310,7 @@ def test_intervals_speak_of_the_truth_and_know_nothing_of_it(folder, both, apart
         assert np.array_equal(one.upper, other.upper)
 
 
-@settings(max_examples=6, deadline=None, phases=[Phase.generate])
+@settings(max_examples=3, deadline=None, phases=[Phase.generate])
 @given(
     seed=st.integers(0, 2**31),
     most=st.integers(1, 12),

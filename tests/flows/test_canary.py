@@ -277,7 +277,7 @@ def texts_of(database: Path) -> str:
         )
 
 
-ALWAYS = ("topdown", "trips")
+ALWAYS = ("topdown",)
 """Products that are tried in every run of the tests."""
 
 INPUTS = {

@@ -11,12 +11,10 @@ from uuid import UUID, uuid4
 import httpx
 import pytest
 from prefect.client.schemas.objects import StateType
-from prefect.states import Cancelled, Crashed
 from spineflow.flows import cancelling
 from spineflow.flows.cancelling import (
     SUPERVISED,
     RunCancelled,
-    mark_ended,
     refuse_if_cancelled,
     was_cancelled,
     watched,
@@ -84,26 +82,6 @@ def test_a_run_goes_on_while_nobody_cancels_it(server: Server) -> None:
         refuse_if_cancelled()
 
 
-def test_runs_that_others_watch_are_not_asked_about(
-    server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first = uuid4()
-    with watched(str(first)), watched(str(uuid4())):
-        assert cancelling._watched == [str(first)]
-        server.states = [StateType.RUNNING]
-        assert server.has_told_all.wait(10)
-    assert set(server.asked) == {first}
-    server.asked.clear()
-    monkeypatch.setenv(SUPERVISED, str(first))
-    with watched(str(uuid4())):
-        assert not cancelling._watched
-    monkeypatch.delenv(SUPERVISED)
-    monkeypatch.setattr(cancelling, "is_embedded", lambda: True)
-    with watched(str(uuid4())):
-        assert not cancelling._watched
-    assert not server.asked
-
-
 def test_at_a_signal_the_server_is_asked_about_the_run_of_the_process(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -125,15 +103,3 @@ def test_at_a_signal_the_server_is_asked_about_the_run_of_the_process(
     with watched(str(own)):
         server.states = [StateType.CANCELLED]
         assert was_cancelled() and server.asked[5:] == [own]
-
-
-def test_the_server_is_told_how_a_run_has_ended(server: Server) -> None:
-    mark_ended(None, Cancelled())
-    assert server.told == []
-    flow_run = uuid4()
-    mark_ended(str(flow_run), Cancelled())
-    mark_ended(str(flow_run), Crashed())
-    assert server.told == [
-        (flow_run, StateType.CANCELLED, True),
-        (flow_run, StateType.CRASHED, True),
-    ]

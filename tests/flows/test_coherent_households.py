@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +14,6 @@ from spineflow.tasks.runs.settings_files import frozen_settings
 from spineflow.tasks.topdown.ingest.generate import generate_county
 from spineflow.tasks.topdown.intervals.run_posterior import RunLevels
 from spineflow.tasks.topdown.product import TOPDOWN
-from spineflow.tasks.topdown.published.export import export_measurements
 from spineflow.tasks.topdown.release import margins
 from spineflow.tasks.topdown.release.margins import universes_without_margins
 from spineflow.tasks.topdown.settings import TopdownSettings
@@ -87,41 +85,10 @@ def test_they_are_not_where_units_are_estimated_apart(finished) -> None:
     assert is_impossible.any()
 
 
-def test_persons_are_the_same_and_so_are_occupied_units_of_the_county(finished) -> None:
-    apart, coherent = finished["apart"], finished["coherent"]
-    names = [run.release / "mdf_persons.parquet" for run in (apart, coherent)]
-    pd.testing.assert_frame_equal(*map(pd.read_parquet, names))
-    assert blocks(apart)["occupied"].sum() == blocks(coherent)["occupied"].sum()
-
-
 def test_without_noise_the_truth_is_released(finished) -> None:
     for name in ("mdf_persons.parquet", "mdf_units.parquet"):
         files = [finished[run].release / name for run in ("truth", "true apart")]
         pd.testing.assert_frame_equal(*map(pd.read_parquet, files))
-
-
-def test_the_check_is_among_those_of_coherent_runs_alone(finished) -> None:
-    names = {}
-    for name, run in finished.items():
-        told = json.loads((run.root / "validation/checks.json").read_text())
-        assert told["passed"]
-        names[name] = {check["name"] for check in told["checks"]}
-    assert "released_universes_agree" in names["coherent"]
-    assert "released_universes_agree" not in names["apart"]
-
-
-def test_measurements_are_exported_as_those_of_any_run(finished, tmp_path) -> None:
-    files = {}
-    for name in ("apart", "coherent"):
-        run = finished[name]
-        settings = frozen_settings(TopdownSettings, run.settings)
-        export_measurements(run, settings, tmp_path / name)
-        folder = tmp_path / name
-        found = {str(path.relative_to(folder)): path for path in folder.rglob("*.parquet")}
-        files[name] = {path: pd.read_parquet(file) for path, file in found.items()}
-    assert files["apart"].keys() == files["coherent"].keys()
-    for path, frame in files["apart"].items():
-        pd.testing.assert_frame_equal(frame, files["coherent"][path])
 
 
 def test_intervals_take_no_limits_of_released_persons_for_facts(finished) -> None:
@@ -153,55 +120,6 @@ def test_what_cannot_agree_is_refused(tmp_path, run, reason) -> None:
         TOPDOWN.load(file)
 
 
-DECLARED = """
-[census.geography]
-table = "areas"
-geolevels = ["country", "district", "section"]
-[census.attributes]
-lives = { column = "lives", levels = { household = ["h"], institution = ["i"] } }
-sex = { column = "sex", levels = { female = ["F"], male = ["M"] } }
-use = { column = "use", levels = { occupied = ["o"], empty = ["e"] } }
-[census.universes.persons]
-table = "persons"
-attributes = ["lives", "sex"]
-area = ["district", "section"]
-bounds = [{ query = "lives", where = { lives = ["household"] }, per = "dwellings", at_most = 6 }]
-[census.universes.dwellings]
-table = "dwellings"
-attributes = ["use"]
-area = ["district", "section"]
-count = "number"
-invariants = [{ query = "total", geolevel = "section" }]
-[[census.universes.dwellings.agree]]
-name = "occupants"
-query = "use"
-where = { use = ["occupied"] }
-universe = "persons"
-of = { lives = ["household"] }
-at_most = 6
-[input]
-areas = "areas.csv"
-persons = "persons.csv"
-dwellings = "dwellings.csv"
-confidential = false
-[privacy]
-dataset = "country"
-seed = 3
-[geography]
-spine = "conventional"
-[run]
-coherent = true
-[budget.persons]
-rho = "1/10"
-delta = "1e-10"
-queries.other = { lives = "1/2", "lives * sex" = "1/2" }
-[budget.dwellings]
-rho = "1/100"
-delta = "1e-10"
-queries.other = { use = "1" }
-"""
-
-
 @pytest.mark.soak(4)
 def test_margins_in_pieces_wait_for_what_units_are_held_to(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -220,46 +138,3 @@ def test_margins_in_pieces_wait_for_what_units_are_held_to(
     assert set(settings.run.universes) == {"persons", "units"}
     assert universes_without_margins(run, settings) == {}
     assert list(run.release.rglob("*_margins.csv"))
-
-
-def test_universes_of_any_census_agree_in_its_own_areas(tmp_path) -> None:
-    """Sections have one code in several districts, and dwellings are rows with a count."""
-    rng = np.random.default_rng(2)
-    areas = [(district, section) for district in "12" for section in ("1", "2", "12")]
-    pd.DataFrame(areas, columns=["district", "section"]).to_csv(tmp_path / "areas.csv", index=False)
-    dwellings, persons = [], []
-    for area in areas:
-        occupied, empty = rng.integers(0, 4, 2)
-        dwellings += [(*area, "o", occupied), (*area, "e", empty)]
-        persons += [(*area, "h", rng.choice(["F", "M"])) for _ in range(2 * occupied)]
-    persons += [(*areas[0], "i", "F")]
-    columns = ["district", "section"]
-    for name, rows, more in (
-        ("dwellings", [row for row in dwellings if row[-1]], ["use", "number"]),
-        ("persons", persons, ["lives", "sex"]),
-    ):
-        pd.DataFrame(rows, columns=columns + more).to_csv(tmp_path / f"{name}.csv", index=False)
-    file = tmp_path / "settings.toml"
-    found = {}
-    for coherent in (True, False):
-        text = DECLARED if coherent else DECLARED.replace("coherent = true", "coherent = false")
-        file.write_text(text, encoding="utf-8")
-        settings = TOPDOWN.load(file)
-        run = prepare(settings, tmp_path / str(coherent))
-        with judged_once(), uncompared():
-            run_stages_here(TOPDOWN, run, settings)
-        told = (run.root / "validation/checks.json").read_text(encoding="utf-8")
-        assert ("released_universes_agree" in told) is coherent
-        units, people = (
-            pd.read_parquet(run.release / f"mdf_{name}.parquet")
-            for name in ("dwellings", "persons")
-        )
-        occupied = units[units["use"] == "occupied"].groupby(columns, observed=True)["number"].sum()
-        inside = people[people["lives"] == "household"].groupby(columns, observed=True).size()
-        both = pd.concat([occupied, inside], axis=1).fillna(0)
-        both.columns = ["occupied", "inside"]
-        is_possible = (both["occupied"] <= both["inside"]) & (
-            both["inside"] <= 6 * both["occupied"]
-        )
-        found[coherent] = bool(is_possible.all())
-    assert found == {True: True, False: False}

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import html
 import json
-import re
 from pathlib import Path
 
 import pytest
 from spineflow.flows import running
 from spineflow.flows.cli import main
 from spineflow.tasks.products.presets import PRESETS
-from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.ingest import generate as generated
 from spineflow.tasks.topdown.product import TOPDOWN
 from spineflow.tasks.topdown.settings import TopdownSettings
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("in_process")]
+from tests.tasks.topdown.abroad import write_census
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 COUNTRY = (REPOSITORY / "flows" / "demos" / "country.toml").read_text(encoding="utf-8")
@@ -38,7 +35,10 @@ def country(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("in_process")
 @pytest.mark.usefixtures("uncompared")
+@pytest.mark.soak(6)
 def test_a_file_with_a_design_is_designed_checked_and_run(
     country: Path, tmp_path: Path, capsys
 ) -> None:
@@ -64,6 +64,8 @@ def test_a_file_with_a_design_is_designed_checked_and_run(
     assert not any("[design" in text for text in frozen)
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("in_process")
 @pytest.mark.soak(5)
 @pytest.mark.parametrize("mechanism", ["rho", "epsilon"])
 def test_pages_of_what_to_expect(country: Path, tmp_path: Path, mechanism: str):
@@ -93,54 +95,45 @@ def test_pages_of_what_to_expect(country: Path, tmp_path: Path, mechanism: str):
     assert "municipality" in expected and "sex * age" in expected
 
 
-OF_2020 = re.compile(
-    r"\b(blocks?|block groups?|AIAN|tracts?|count(?:y|ies)|states?|FIPS|housing units?|MCD|race"
-    r"|group[ -]quarters|living quarters|hispanic|redistricting|facilit\w+|census of 2020)\b",
-    re.IGNORECASE,
-)
+@pytest.fixture
+def by_year(tmp_path: Path) -> Path:
+    """The census of the office abroad by single years of age, which a query coarsens."""
+    path = write_census(tmp_path)
+    text = path.read_text(encoding="utf-8")
+    path.write_text(
+        text.replace("bins = [0, 15, 30, 65], largest = 110", "numbers = [0, 110]"),
+        encoding="utf-8",
+    )
+    return path
 
 
-def words_of_2020(text: str) -> list[str]:
-    """Words of the census of 2020 in what people read of a page, each with what is around it."""
-    text = re.sub(r"<(style|script).*?</\1>", "", text, flags=re.DOTALL)
-    text = html.unescape(re.sub(r"<[^>]*>", " ", text))
-    return [text[max(0, m.start() - 60) : m.end() + 60] for m in OF_2020.finditer(text)]
+@pytest.mark.parametrize("command", ["check", "budget"])
+@pytest.mark.parametrize("rho", ["1e-12", "1e-9"])
+def test_a_budget_whose_noise_has_no_margin_is_refused_by_its_key(
+    by_year: Path, capsys, command: str, rho: str
+) -> None:
+    overrides = ["--set", f'budget.people.rho="{rho}"']
+    assert main([command, "topdown", str(by_year), *overrides]) == 2
+    assert "budget.people.rho is 1e-" in capsys.readouterr().err
 
 
 @pytest.mark.soak(5)
-@pytest.mark.parametrize("estimator", ["full_information", "block_by_block"])
-def test_nothing_that_people_read_has_words_of_another_census(
-    country: Path, capsys, estimator: str
-) -> None:
-    """Reports, certificate, forecasts and what commands print have the census's own geolevels."""
-    text = COUNTRY.replace('spine = "conventional"', 'spine = "optimized"')
-    text = text.replace('invariants = [{ query = "total", geolevel = "region" }]\n', "")
-    branch = '[census.geography]\nbranch = { column = "school", codes = ["district 1"] }'
-    text = text.replace("[census.geography]", branch)
-    groups = """
-[census.redistricting]
-universe = "persons"
-populations = { everyone = {} }
-groups = [{ each = "citizenship" }]
-"""
-    file, run = country / "settings.toml", RunDirectory(country / "run")
-    text += f'{groups}[run]\nestimator = "{estimator}"\n'
-    file.write_text(text, encoding="utf-8")
-    forecast = country / "forecast.html"
-    for command in (
-        ["check", "topdown", str(file)],
-        ["budget", "topdown", str(file), "--forecast", str(forecast), "--replicates", "1"],
-        ["run", "topdown", str(file), "--run-dir", str(run.root)],
-        ["report", str(run.root), "--expected", "1"],
-        ["report", str(run.root), str(run.root)],
-    ):
-        assert main(command) == 0, capsys.readouterr().err
-    shown = "".join(capsys.readouterr())
-    assert "section within its municipality" in shown
-    assert words_of_2020(shown) == []
-    pages = [forecast, *run.report.parent.glob("*.html"), *run.release.glob("certificate.*")]
-    assert len(pages) >= 7
-    for page in pages:
-        assert words_of_2020(page.read_text(encoding="utf-8")) == [], page.name
-    certificate = (run.release / "certificate.md").read_text(encoding="utf-8")
-    assert "Epsilon for the section of a record" in certificate
+def test_the_least_budget_that_a_check_accepts_has_a_table(by_year: Path, capsys) -> None:
+    for power in range(12, 0, -1):
+        overrides = ["--set", f'budget.people.rho="1e-{power}"']
+        if (code := main(["check", "topdown", str(by_year), *overrides])) == 0:
+            break
+    assert code == 0 and main(["budget", "topdown", str(by_year), *overrides]) == 0
+    capsys.readouterr()
+
+
+def test_a_budget_is_shown_where_there_can_be_no_forecast(by_year: Path, capsys) -> None:
+    page = by_year.parent / "forecast.html"
+    assert main(["budget", "topdown", str(by_year), "--forecast", str(page)]) == 0
+    shown = capsys.readouterr()
+    assert "french * minor" in shown.out and "margin, 95 %" in shown.out
+    (told,) = [line for line in shown.err.splitlines() if "forecast" in line]
+    assert told.startswith("warning: There is no forecast of people: budget.people tells 112 ")
+    assert "age (112 levels, coarsened by 'french * minor')" in told and "design" not in told
+    text = page.read_text(encoding="utf-8")
+    assert "There is no forecast of people" in text and "Margins of the total of dwellings" in text

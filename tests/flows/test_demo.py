@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+import sdmx
 from spineflow.flows import demo as demo_module
 from spineflow.flows.cli import main
 from spineflow.flows.console import open_in_browser
@@ -242,7 +243,8 @@ def test_categories_of_the_grid_sum_to_the_total_of_every_cell(tmp_path: Path) -
     demo = replace(DEMO_GRID, write=partial(_generate, partial(generate_grid, persons=FEW)))
     settings = write_demo(demo, tmp_path / "grid")
     text = settings.read_text(encoding="utf-8").replace('ledger = "ledger.db"', "infinite = true")
-    settings.write_text(text.replace("[input]", "[input]\nconfidential = false"), encoding="utf-8")
+    text = text.replace("[input]", "[input]\nconfidential = false")
+    settings.write_text(f'{text}\n[release]\nsdmx = "RUR"\n', encoding="utf-8")
     assert main(["run", "topdown", str(settings), "--run-dir", str(tmp_path / "run")]) == 0
     tables = tmp_path / "run" / "release" / "tables"
     found = {
@@ -251,6 +253,11 @@ def test_categories_of_the_grid_sum_to_the_total_of_every_cell(tmp_path: Path) -
     }
     for own in found.values():
         pd.testing.assert_series_equal(own, found["TOTAL"])
+    folder = tables.parent / "sdmx"
+    flow = sdmx.read_sdmx(folder / "structures.xml").dataflow["AGE"]
+    read = sdmx.to_pandas(sdmx.read_sdmx(folder / "AGE.csv", structure=flow))
+    counts = pd.read_parquet(tables / "AGE.parquet")["count"]
+    assert read.to_numpy().astype(int).tolist() == counts.tolist()
     persons = pd.read_parquet(tmp_path / "grid" / "input" / "persons.parquet")
     north, east = (persons[name] // 1000 * 1000 for name in ("northing", "easting"))
     cells = "CRS3035RES1000mN" + north.astype(str) + "E" + east.astype(str)

@@ -66,21 +66,6 @@ def test_group_quarters_have_persons_where_and_only_where_facilities_are(finishe
     assert (n_persons >= n_facilities).all()
 
 
-def test_microdata_are_in_the_layout_of_production(finished) -> None:
-    _, run, _ = finished
-    rows = pd.read_parquet(run.release / "mdf_persons.parquet")
-    assert list(rows.columns) == [
-        *("SCHEMA_TYPE_CODE", "SCHEMA_BUILD_ID", "TABBLKST", "TABBLKCOU", "TABTRACTCE"),
-        *("TABBLKGRPCE", "TABBLK", "EPNUM", "RTYPE", "GQTYPE", "RELSHIP", "QSEX", "QAGE"),
-        *("CENHISP", "CENRACE", "LIVE_ALONE"),
-    ]
-    assert rows["EPNUM"].tolist() == list(range(len(rows)))
-    is_alone = rows["LIVE_ALONE"] == "1"
-    assert (rows[is_alone]["RELSHIP"] == "20").all()
-    assert ((rows["RTYPE"] == "5") == (rows["LIVE_ALONE"] == "0")).all()
-    assert ((rows["RTYPE"] == "5") == rows["RELSHIP"].isin(["37", "38"])).all()
-
-
 def test_no_pass_left_what_it_was_held_to(finished) -> None:
     _, run, _ = finished
     solves = pd.concat(map(pd.read_parquet, (run.root / "solves/persons").rglob("*.parquet")))

@@ -14,8 +14,7 @@ from spineflow.tasks.products.registry import PRODUCTS as REGISTERED
 from tests.conftest import SESSION
 from tests.flows.faults import CUT_SHORT, PRODUCTS, Fault, Office
 from tests.flows.in_process import stages_in_process
-
-pytestmark = pytest.mark.slow
+from tests.flows.outages import PLAYS, Unplayable, World
 
 FEW = 1
 """Faults of a product, at one of its moments, chosen by the seed of the session: each continues a
@@ -59,6 +58,7 @@ def a_few(faults: Iterator[Fault], seed: str) -> list[Fault]:
     return chance.sample(chance.choice(moments), FEW)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [pytest.param(own, marks=[] if own == "trips" else pytest.mark.soak) for own in PRODUCTS],
@@ -73,5 +73,24 @@ def test_damage_is_mended_or_named(
     assert not [f"{fault}: {outcome}" for fault, outcome in outcomes if outcome.wrong]
 
 
+@pytest.mark.slow
 def test_runs_of_every_product_are_damaged() -> None:
     assert sorted(PRODUCTS) == sorted(REGISTERED)
+
+
+# Servers that are killed need a quiet machine: no other session draws these.
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    made = World(tmp_path_factory.mktemp("outages"))
+    yield made
+    made.server.stop()
+
+
+@pytest.mark.slow
+@pytest.mark.soak(600)
+@pytest.mark.parametrize("name", PLAYS)
+def test_a_run_goes_on_or_is_held(world: World, name: str) -> None:
+    try:
+        assert PLAYS[name](world)
+    except Unplayable as reason:
+        pytest.skip(str(reason))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pandas as pd
@@ -15,8 +14,7 @@ from spineflow.tasks.group_sizes.product import GROUP_SIZES as PRODUCT
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.ledger.summary import summary
 from spineflow.tasks.runs.directory import RunDirectory
-
-pytestmark = pytest.mark.slow
+from spineflow.tasks.trips.ingest.generate import CountrySize, generate_country
 
 
 def generated(folder: Path, *, confidential: bool = True) -> Path:
@@ -34,6 +32,7 @@ def run_settings(file: Path, folder: Path) -> RunDirectory:
     return run
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("in_process")
 def test_census_tables_release_households_of_every_size(county: Path, tmp_path: Path) -> None:
     file = tmp_path / "settings.toml"
@@ -52,6 +51,7 @@ def test_census_tables_release_households_of_every_size(county: Path, tmp_path: 
     assert spent["rho"] == "1/8"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("in_process")
 def test_gaussian_noise_and_public_numbers_by_state(tmp_path: Path) -> None:
     file = generated(tmp_path, confidential=False)
@@ -70,11 +70,29 @@ def test_gaussian_noise_and_public_numbers_by_state(tmp_path: Path) -> None:
     assert spent["rho"] == "2"
 
 
-def test_the_budget_has_the_scale_of_every_level(tmp_path: Path, capsys) -> None:
-    file = generated(tmp_path)
-    assert main(["budget", "group-sizes", str(file)]) == 0
-    told = capsys.readouterr().out
-    assert "cumulative_dp, proven calibration" in told and "epsilon 1, exactly" in told
-    assert main(["budget", "group-sizes", str(file), "--json"]) == 0
-    cost = json.loads(capsys.readouterr().out)["groups"]
-    assert [query["scale"] for query in cost["queries"]] == ["3", "3", "3"]
+SMALL = CountrySize(regions=3, provinces=6, municipalities=30, pairs=300, commuters=50_000)
+
+
+@pytest.fixture
+def country(tmp_path: Path) -> Path:
+    """A settings file of a private run, beside its generated input."""
+    return generate_country(tmp_path / "country", SMALL, seed=4)
+
+
+def confidential(settings: Path) -> Path:
+    text = settings.read_text().replace("confidential = false", "confidential = true")
+    settings.write_text(text)
+    return settings
+
+
+@pytest.mark.slow
+def test_a_large_delta_warns(country: Path, capsys) -> None:
+    assert main(["check", "trips", str(country), "--set", "privacy.delta=1/1000"]) == 0
+    assert "warning: privacy.delta = 1/1000 is not below" in capsys.readouterr().err
+    assert main(["check", "trips", str(country)]) == 0
+    assert "warning" not in capsys.readouterr().err
+    options = ["--set", "privacy.delta=1/1000", "--set", "privacy.neighbors=unbounded"]
+    assert main(["check", "trips", str(confidential(country)), *options]) == 2
+    assert "privacy.delta is not below one over the number" in capsys.readouterr().err
+    accepted = ["--set", "privacy.large_delta=a person may be published outright"]
+    assert main(["check", "trips", str(country), *options, *accepted]) == 0

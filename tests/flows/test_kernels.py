@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -69,15 +68,6 @@ def new_installation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Pa
     return [tmp_path / file_name(kernel).replace("*", "") for kernel in KERNELS]
 
 
-def test_kernels_are_known_by_what_numba_keeps(new_installation: list[Path]) -> None:
-    assert not are_compiled()
-    for kept in new_installation:
-        kept.touch()
-    assert are_compiled()
-    kept.unlink()
-    assert not are_compiled()
-
-
 def test_estimates_wait_for_the_process_that_compiles(
     new_installation: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -99,22 +89,3 @@ def test_estimates_wait_for_the_process_that_compiles(
     for kept in new_installation:
         kept.touch()
     assert not kernels.compile_beside("topdown")
-
-
-def test_what_is_run_beside_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[bool] = []
-    monkeypatch.setattr(kernels, "compile_kernels", lambda *, seldom: made.append(seldom))
-    for seldom in (False, True):
-        exec(kernels.COMMAND.format(seldom), {})
-    assert made == [False, True]
-
-
-def test_kernels_that_runs_seldom_come_to_can_be_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[str] = []
-    often, rare = partial(made.append, "often"), partial(made.append, "rare")
-    monkeypatch.setattr(example, "CALLS", (often, rare))
-    monkeypatch.setattr(example, "SELDOM", (rare,))
-    kernels.compile_kernels(1, seldom=False)
-    assert made == ["often"]
-    kernels.compile_kernels(1)
-    assert made[1:] == ["often", "rare"]

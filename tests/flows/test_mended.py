@@ -94,7 +94,7 @@ def run(withheld: RunDirectory) -> Iterator[RunDirectory]:
     shutil.rmtree(copy.root)
 
 
-@pytest.mark.slow
+@pytest.mark.soak(9)
 def test_a_mended_version_releases_what_was_measured_before(
     run: RunDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:

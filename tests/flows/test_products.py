@@ -9,13 +9,10 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-import spineflow
 from spineflow.flows.cli import main
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.ledger.summary import summary
-from spineflow.tasks.products.spent import composed_sentence
 from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.files import sha256_of_file
 
 from tests.flows.household_input import write_households
 from tests.flows.in_process import judged_once, uncompared
@@ -67,7 +64,7 @@ def run(prefect_server, settings: Path) -> RunDirectory:
     return RunDirectory(folder)
 
 
-@pytest.mark.slow
+@pytest.mark.soak(18)
 def test_every_product_is_released_and_charged_once(run: RunDirectory, settings: Path) -> None:
     index = json.loads((run.release / "products.json").read_text(encoding="utf-8"))
     assert tuple(index) == PRODUCTS
@@ -88,25 +85,7 @@ def test_every_product_is_released_and_charged_once(run: RunDirectory, settings:
     assert str(SUPPLEMENTAL_RHO) in (run.release / "certificate.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.slow
-def test_frames_tell_what_is_measured_and_released_of_the_supplemental_tables(
-    run: RunDirectory,
-) -> None:
-    own = spineflow.open_run(run.root / "supplemental-dhc")
-    rows = own.table("supplemental_dhc")
-    noisy = own.measurements("State")
-    tenures = noisy[(noisy["measure"] == "PH7") & (noisy["iteration"] == "B")]
-    assert tenures["cell"].tolist() == [0, 1, 2]
-    row = rows[(rows["table"] == "PH7") & (rows["level"] == "State") & (rows["iteration"] == "B")]
-    assert row["noisy"].tolist() == [tenures["value"].sum(), *tenures["value"]]
-    estimates = own.estimates("State")
-    pd.testing.assert_series_equal(
-        estimates["estimate"].reset_index(drop=True),
-        rows.loc[rows["level"] == "State", "estimate"].reset_index(drop=True),
-    )
-
-
-@pytest.mark.slow
+@pytest.mark.soak(18)
 @pytest.mark.usefixtures("in_process")
 def test_the_same_people_under_another_name_are_refused(
     run: RunDirectory, settings: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -125,7 +104,7 @@ def test_the_same_people_under_another_name_are_refused(
     assert "'county'" in capsys.readouterr().err
 
 
-@pytest.mark.slow
+@pytest.mark.soak(18)
 def test_households_have_the_groups_that_were_released_before(run: RunDirectory) -> None:
     key = ["REGION_ID", "REGION_TYPE", "ITERATION_CODE"]
     groups, households = (
@@ -136,7 +115,7 @@ def test_households_have_the_groups_that_were_released_before(run: RunDirectory)
     assert set(households.itertuples(index=False)) == set(groups.itertuples(index=False))
 
 
-@pytest.mark.slow
+@pytest.mark.soak(18)
 def test_every_release_is_published_to_the_shared_place(run: RunDirectory, settings: Path) -> None:
     place = settings.parent / "published"
     listings = {path.stem: json.loads(path.read_text()) for path in place.glob("*.json")}
@@ -150,29 +129,7 @@ def test_every_release_is_published_to_the_shared_place(run: RunDirectory, setti
     assert not (run.root.parent / "run-again" / "topdown").exists()
 
 
-@pytest.mark.slow
-def test_the_page_links_the_reports_and_sums_the_cost(run: RunDirectory) -> None:
-    page = run.report.read_text(encoding="utf-8")
-    for name in PRODUCTS:
-        assert f'href="../{name}/report/report.html"' in page
-        assert (run.report.parent / f"../{name}/report/report.html").exists()
-    assert "Together, as bounded zCDP per person: rho" in page
-
-
-@pytest.mark.slow
-def test_the_certificate_is_of_all_products(run: RunDirectory, settings: Path) -> None:
-    text = (run.release / "certificate.md").read_text(encoding="utf-8")
-    ledger = open_ledger(settings.parent / "ledger.db")
-    spent = summary(ledger, is_exact=True)["datasets"]["county"]
-    assert composed_sentence(spent) in text
-    for name in PRODUCTS:
-        release = RunDirectory(run.root / name).release
-        assert (release / "certificate.html").exists()
-        assert f"(../{name}/release/certificate.html)" in text
-        assert sha256_of_file(release / "certificate.md") in text
-
-
-@pytest.mark.soak
+@pytest.mark.soak(20)
 def test_a_run_that_was_interrupted_keeps_finished_products(run: RunDirectory, settings: Path):
     """The last product is finished again from its measurements; the first is left as it is."""
     ledger = settings.parent / "ledger.db"
@@ -214,8 +171,3 @@ def test_settings_that_do_not_fit_are_refused(
     assert main(["run", "products", str(settings), *options]) == 2
     assert said in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
-
-
-def test_the_cost_of_all_products_is_shown_together(settings: Path, capsys) -> None:
-    assert main(["budget", "products", str(settings), "--json"]) == 0
-    assert tuple(json.loads(capsys.readouterr().out)) == PRODUCTS

@@ -53,13 +53,7 @@ def port() -> Iterator[int]:
 @pytest.mark.parametrize(
     ("proxy", "given", "exempt"),
     [
-        ("http_proxy", {}, "127.0.0.1,localhost,::1"),
         ("HTTP_PROXY", {"NO_PROXY": ".office.example"}, ".office.example,127.0.0.1,localhost,::1"),
-        (
-            "ALL_PROXY",
-            {"no_proxy": "localhost, a", "NO_PROXY": "b"},
-            "localhost, a,127.0.0.1,::1",
-        ),
     ],
 )
 def test_servers_on_this_machine_are_asked_without_the_proxy(
@@ -77,15 +71,3 @@ def test_servers_on_this_machine_are_asked_without_the_proxy(
     answers, proxies = json.loads(done.stdout)
     assert answers == [200] * 4
     assert proxies["no"] == exempt and NOBODY in proxies.values(), "others use it as before"
-
-
-def test_nothing_is_set_where_there_is_no_proxy() -> None:
-    clean = {k: v for k, v in os.environ.items() if not k.lower().endswith("_proxy")}
-    shown = subprocess.run(
-        [sys.executable, "-c", "import os, spineflow.flows; print('no_proxy' in os.environ)"],
-        env=clean,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert shown.stdout.strip() == "False"

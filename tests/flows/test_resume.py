@@ -73,12 +73,6 @@ def test_a_missing_measurement_is_left_to_the_flow(run: RunDirectory, started) -
     assert started == [run.root]
 
 
-def test_a_run_that_failed_is_run(run: RunDirectory, started) -> None:
-    run.update_manifest(status="failed")
-    main(["resume", str(run.root)])
-    assert started == [run.root]
-
-
 def test_what_the_stages_would_refuse_is_refused(run: RunDirectory, started, capsys) -> None:
     text = run.settings.read_text()
     run.settings.write_text(text.replace("confidential = true", "confidential = false"))
@@ -128,16 +122,6 @@ def test_a_release_that_was_altered_is_named(
     assert not started
 
 
-def test_a_measurement_that_was_altered_after_the_release_is_named(
-    run: RunDirectory, started, capsys
-) -> None:
-    path = next((run.root / "measurements").rglob("*.parquet"))
-    flip(path)
-    assert main(["resume", str(run.root)]) == 3
-    assert f"{path.relative_to(run.root)} was altered" in capsys.readouterr().err
-    assert not started
-
-
 @pytest.mark.parametrize("name", ["report/report.html", "estimates/groups/state/00000.parquet"])
 def test_what_was_altered_and_can_be_made_again_is(run: RunDirectory, capsys, name: str) -> None:
     path = run.root / name
@@ -154,12 +138,6 @@ def test_what_was_altered_and_can_be_made_again_is(run: RunDirectory, capsys, na
         assert path.read_bytes() == made
 
 
-def test_a_missing_file_beside_those_of_the_steps_is_made_again(run, started) -> None:
-    (run.root / "estimates" / "groups" / "nation" / "00000.parquet").unlink()
-    main(["resume", str(run.root)])
-    assert started == [run.root]
-
-
 def test_another_version_does_not_make_again_what_a_release_rests_on(
     run: RunDirectory, started, capsys
 ) -> None:
@@ -168,15 +146,6 @@ def test_another_version_does_not_make_again_what_a_release_rests_on(
     assert main(["resume", str(run.root)]) == 1
     assert "00000.parquet was altered since the run made it; put it back" in capsys.readouterr().err
     assert not started
-
-
-def test_a_report_that_was_written_again_is_not_taken_for_damage(
-    run: RunDirectory, started, capsys
-) -> None:
-    run.report.write_text("old")
-    assert main(["report", str(run.root)]) == 0
-    assert main(["resume", str(run.root)]) == 0
-    assert capsys.readouterr().err == "" and not started
 
 
 @pytest.mark.parametrize(
@@ -198,14 +167,6 @@ def test_what_decides_a_run_is_named_where_it_is_damaged(
     error = capsys.readouterr().err
     assert words in error and error.count("\n") == 1
     assert not started
-
-
-def test_a_damaged_record_of_the_input_is_named(run: RunDirectory, started, capsys) -> None:
-    (run.confidential / "input_files.json").write_text("{")
-    assert main(["resume", str(run.root)]) == 2
-    assert "input_files.json cannot be read, since it is damaged; remove it" in (
-        capsys.readouterr().err
-    )
 
 
 def test_a_copy_without_the_measurements_cannot_become_the_run(run: RunDirectory, capsys) -> None:

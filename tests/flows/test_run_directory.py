@@ -4,22 +4,16 @@ from __future__ import annotations
 
 import os
 import socket
-import tomllib
 from pathlib import Path
 
 import pytest
 from spineflow.flows.cli import main
-from spineflow.flows.endings import Interrupted, explained
 from spineflow.flows.running import default_run_directory, prepare
-from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.directory import RunDirectory, settings_digest, start_run
 from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.runs.settings import RunnerSettings, have_same_release
-from spineflow.tasks.runs.settings_files import dump_settings, load_settings, with_resume_overrides
+from spineflow.tasks.runs.settings import have_same_release
+from spineflow.tasks.runs.settings_files import dump_settings, with_resume_overrides
 from spineflow.tasks.topdown.product import TOPDOWN as PRODUCT
-from spineflow.tasks.topdown.settings import TopdownSettings
-
-from tests.flows.gallery import DECLARATIONS
 
 
 @pytest.fixture
@@ -90,17 +84,6 @@ def test_resume_changes_the_runner_alone(file: Path) -> None:
     assert with_resume_overrides(settings, []) is settings
 
 
-def test_settings_are_compared_by_themselves_and_not_by_what_follows_from_them() -> None:
-    """The compiled census of a relation has arrays, which have no one truth value."""
-    (text,) = (own for own in DECLARATIONS if "relations]]" in own)
-    tree = tomllib.loads(text)
-    tree["input"] = {name: f"/{path}" for name, path in tree["input"].items()}
-    one, other = (load_settings(TopdownSettings, tree, presets=PRESETS) for _ in range(2))
-    assert one.compiled_census.universes["people"].relations[0].own.size > 1
-    assert other.compiled_census is not one.compiled_census and have_same_release(one, other)
-    assert not have_same_release(one, other.model_copy(update={"preset": "x"}))
-
-
 @pytest.mark.parametrize("command", ["run", "resume"])
 def test_a_name_that_is_not_utf8_is_refused(file: Path, command: str, capsys) -> None:
     folder = os.fsdecode(os.fsencode(file.parent) + b"/r\xfcn")
@@ -144,15 +127,6 @@ def test_a_dead_scheduler_is_named_before_anything_is_written(
     assert f"The Dask scheduler at {address} does not answer; start it" in error
     assert error.count("\n") == 1
     assert [path.name for path in file.parent.iterdir()] == ["settings.toml"]
-
-
-def test_a_scheduler_that_died_is_named_by_its_address(tmp_path: Path, closed_port: int) -> None:
-    address = f"tcp://127.0.0.1:{closed_port}"
-    runner = RunnerSettings(runner="dask", dask_address=address)
-    public = explained(OSError("Timed out"), str(tmp_path), runner)
-    assert isinstance(public, Interrupted)
-    assert f"The Dask scheduler at {address} does not answer; when it does" in str(public)
-    assert f"spineflow resume {tmp_path}" in str(public)
 
 
 @pytest.mark.slow

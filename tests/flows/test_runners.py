@@ -6,19 +6,22 @@ Threads, and topdown's processes, are in `test_estimators`, and on several shard
 from __future__ import annotations
 
 import os
+import tomllib
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
 from spineflow.flows.cli import main
 from spineflow.flows.demo import DEMOS
 from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
-from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.ledger.caps import Caps, set_caps
+from spineflow.tasks.ledger.store import open_ledger
+from spineflow.tasks.ledger.summary import summary
+from spineflow.tasks.runs.directory import RunDirectory, remove_derived
 from spineflow.tasks.runs.work import read, tasks_of
 from spineflow.tasks.topdown.ingest.generate import FEWEST_PERSONS, generate_county
 
 from tests.flows.in_process import judge_once_for_good, stages_in_process, uncompared
-
-pytestmark = [pytest.mark.usefixtures("prefect_server"), pytest.mark.slow]
 
 
 def made(run: RunDirectory) -> dict[str, bytes]:
@@ -43,6 +46,8 @@ def workers_of(run: RunDirectory) -> set[int]:
     return {int(task.worker.rpartition(":")[2]) for task in tasks_of(read(run)).values()}
 
 
+@pytest.mark.usefixtures("prefect_server")
+@pytest.mark.slow
 @pytest.mark.soak(25)
 def test_dask_gives_what_one_process_gives(tmp_path: Path) -> None:
     """On a cluster that a scheduler has, as on several machines, with two worker processes, of
@@ -70,6 +75,8 @@ def test_dask_gives_what_one_process_gives(tmp_path: Path) -> None:
     assert len([name for name in made(here) if "release/mdf_" in name]) == 4
 
 
+@pytest.mark.usefixtures("prefect_server")
+@pytest.mark.slow
 @pytest.mark.parametrize("runner", [pytest.param("dask", marks=pytest.mark.soak(25)), "processes"])
 def test_workers_of_the_run_s_own_give_what_one_process_gives(runner: str, tmp_path: Path) -> None:
     """A cluster, and processes; which they are concerns no product: this one takes least time."""
@@ -83,3 +90,63 @@ def test_workers_of_the_run_s_own_give_what_one_process_gives(runner: str, tmp_p
     elsewhere = run_of("group-sizes", settings, runner, *options)
     assert made(elsewhere) == made(here)
     assert workers_of(elsewhere) and os.getpid() not in workers_of(elsewhere)
+
+
+LIVE_ARTIFACT = "estimates/persons/US/00000.parquet"
+"""Appears while a run is in the middle of its work."""
+
+
+def started_run(spineflow, folder: Path, text: str, *options: str, **environment: str):
+    """A run in the middle of its estimates, and its command."""
+    (folder / "settings.toml").write_text(text)
+    set_caps(open_ledger(folder / "ledger.db"), None, Caps(Fraction(9)))
+    run = RunDirectory(folder / "run")
+    command = ["run", "topdown", str(folder / "settings.toml"), "--run-dir", str(run.root)]
+    overrides = [part for option in options for part in ("--set", option)]
+    return run, spineflow(*command, *overrides, folder=folder, **environment)
+
+
+def released(run: RunDirectory) -> dict[str, bytes]:
+    return {
+        path.relative_to(run.release).as_posix(): path.read_bytes()
+        for path in sorted(run.release.rglob("*"))
+        if path.is_file() and path.stem != "certificate"
+    }
+
+
+def assert_sound(run: RunDirectory) -> None:
+    """The release is that of an uninterrupted run from its measurements, under one charge."""
+    assert run.read_manifest()["status"] == "complete"
+    ledger = Path(tomllib.loads(run.settings.read_text())["privacy"]["ledger"])
+    spent = summary(open_ledger(ledger, must_exist=True))["datasets"]["county"]
+    assert len(spent["products"]["topdown"]["draws"]) == 2
+    assert not [path for path in run.root.rglob("*") if path.suffix in (".part", ".unpublished")]
+    made = released(run)
+    assert "mdf_persons.csv" in made
+    remove_derived(run)
+    with stages_in_process(judged_twice=False), uncompared():
+        assert main(["resume", str(run.root)]) == 0
+    assert released(run) == made
+
+
+@pytest.mark.slow
+@pytest.mark.soak(60)
+@pytest.mark.parametrize(
+    "moment", ["measurements/persons/US/dpqueries/00000.parquet", LIVE_ARTIFACT]
+)
+def test_dask_worker_killed(
+    spineflow, new_spineflow, real_server, settings_text: str, tmp_path: Path, moment: str
+) -> None:
+    pytest.importorskip("prefect_dask", reason="needs prefect-dask: install the extra 'dask'")
+    psutil = pytest.importorskip("psutil")
+    environment = real_server.environment
+    dask = "run.runner=dask"
+    run, command = started_run(new_spineflow, tmp_path, settings_text, dask, **environment)
+    command.wait_for(run.root / moment)
+    children = psutil.Process(command.process.pid).children(recursive=True)
+    workers = [child for child in children if "spawn_main" in " ".join(child.cmdline())]
+    assert workers
+    workers[0].kill()
+    code, _, errors = command.ended()
+    assert (code, errors) == (0, "")
+    assert_sound(run)

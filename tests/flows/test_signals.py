@@ -10,12 +10,15 @@ import subprocess
 import sys
 import time
 from datetime import UTC, datetime
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
 from spineflow.flows.cli import main
 from spineflow.flows.console import _line_by_line
 from spineflow.flows.logs import JSON, LOGGER, PROGRESS, TEXT, logged
+from spineflow.tasks.ledger.caps import Caps, set_caps
+from spineflow.tasks.ledger.store import open_ledger
 
 from tests.flows.commands import STAGE_LINE
 
@@ -174,11 +177,6 @@ def test_a_run_goes_on_when_nobody_reads_what_it_says(
         assert main(["resume", str(tmp_path / "none")]) == 2, "the code of a refusal stays"
 
 
-def test_a_command_needs_no_output(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stdout", None)
-    assert main(["completion", "bash"]) == 0
-
-
 def test_records_become_objects(capsys: pytest.CaptureFixture[str]) -> None:
     with logged(JSON):
         LOGGER.warning("nothing caps what is spent")
@@ -188,15 +186,6 @@ def test_records_become_objects(capsys: pytest.CaptureFixture[str]) -> None:
     assert [line["level"] for line in lines] == ["WARNING", "ERROR", "INFO"]
     assert lines[0]["message"] == "nothing caps what is spent"
     assert all(datetime.fromisoformat(line["time"]).tzinfo == UTC for line in lines)
-
-
-def test_lines_begin_with_their_kind(capsys: pytest.CaptureFixture[str]) -> None:
-    with logged(TEXT):
-        LOGGER.warning("nothing caps what is spent")
-        LOGGER.error("refused.")
-        LOGGER.info("a file was made again.")
-    kinds = [line.partition(":")[0] for line in capsys.readouterr().err.splitlines()]
-    assert kinds == ["warning", "spineflow", "note"]
 
 
 def test_off_a_terminal_every_stage_that_has_ended_is_a_line_with_its_time(
@@ -216,3 +205,123 @@ def test_off_a_terminal_every_stage_that_has_ended_is_a_line_with_its_time(
     assert STAGE_LINE.fullmatch(first) and STAGE_LINE.fullmatch(second)
     assert re.search(r"'B' has ended: 1 task, \d+ s\.$", first)
     assert re.search(r"'A' has ended: 2 tasks, \d+ s\.$", second)
+
+
+PATIENCE = 60
+
+COMMAND = """
+import os, time
+from spineflow.flows.runners import task_runner
+from spineflow.tasks.runs.settings import RunnerSettings
+
+runner = task_runner(RunnerSettings(runner="processes", workers=1))
+with runner.duplicate() as begun:
+    pool = begun._executor
+    print(pool.submit(os.getpid).result(), flush=True)
+    pool.submit(time.sleep, 600)
+    time.sleep(600)
+"""
+
+
+def is_running(process: str) -> bool:
+    """Whether a process is there and not a zombie that nobody has asked about."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks into /proc")
+def test_workers_end_with_a_killed_command() -> None:
+    command = subprocess.Popen([sys.executable, "-c", COMMAND], stdout=subprocess.PIPE, text=True)
+    worker = command.stdout.readline().strip()
+    assert is_running(worker)
+    command.kill()
+    command.wait()
+    deadline = time.monotonic() + PATIENCE
+    while is_running(worker) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not is_running(worker)
+
+
+WATCH_CONNECTIONS = """
+import os, socket, sys
+
+HERE = {None, "", "localhost", "127.0.0.1", "::1", "0.0.0.0", socket.gethostname()}
+NAMED = {"socket.getaddrinfo", "socket.gethostbyname", "socket.gethostbyaddr"}
+
+def note(text):
+    with open(os.environ["CONNECTIONS"], "a") as log:
+        log.write(text + "\\n")
+
+def watch(event, arguments):
+    host = None
+    if event == "socket.connect" and isinstance(arguments[1], tuple):
+        host = arguments[1][0]
+    elif event in NAMED:
+        host = arguments[0]
+    host = host.decode() if isinstance(host, bytes) else host
+    if host not in HERE:
+        note(f"{event} {host}")
+        raise OSError("no connection to elsewhere")
+
+sys.addaudithook(watch)
+note("watching")
+"""
+"""A `sitecustomize` for every Python process of a run, the embedded server's included."""
+
+
+@pytest.fixture
+def watched(tmp_path: Path) -> dict[str, str]:
+    """Environment in which connections to other machines fail and are noted."""
+    folder = tmp_path / "watch"
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text(WATCH_CONNECTIONS)
+    (tmp_path / "connections.txt").touch()
+    return {
+        "PYTHONPATH": str(folder),
+        "CONNECTIONS": str(tmp_path / "connections.txt"),
+        "TMPDIR": str(tmp_path / "tmp"),
+    }
+
+
+def noted(folder: Path) -> list[str]:
+    return (folder / "connections.txt").read_text().splitlines()
+
+
+@pytest.mark.slow
+@pytest.mark.soak(15)
+def test_a_run_is_quiet_and_stays_on_this_machine(
+    new_spineflow, watched: dict[str, str], settings_text: str, tmp_path: Path
+) -> None:
+    (tmp_path / "tmp").mkdir()
+    (tmp_path / "settings.toml").write_text(settings_text)
+    set_caps(open_ledger(tmp_path / "ledger.db"), None, Caps(Fraction(9)))
+    run = ["run", "topdown", "settings.toml", "--run-dir", "run"]
+    code, output, errors = new_spineflow(*run, folder=tmp_path, **watched).ended()
+    assert (code, errors) == (0, "")
+    ours = ("Released: ", "Protected is ", "Guarantee for ", "report: ", "certificate: ")
+    ours += ("release: ", "accuracy, confidential: ", "in the UI: ", "time: ", "next: ")
+    for line in output.splitlines():
+        assert line.startswith(ours) or " checks passed; " in line
+    for line in ours:
+        assert f"\n{line}" in f"\n{output}"
+    assert set(noted(tmp_path)) == {"watching"}
+    assert len(noted(tmp_path)) > 1, "the embedded server was not watched"
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
+@pytest.mark.slow
+@pytest.mark.soak
+def test_a_refusal_is_one_line(
+    new_spineflow, watched: dict[str, str], settings_text: str, tmp_path: Path
+) -> None:
+    (tmp_path / "tmp").mkdir()
+    (tmp_path / "settings.toml").write_text(settings_text.replace("grfc.txt", "nothing.txt"))
+    run = ["run", "topdown", "settings.toml", "--run-dir", "run"]
+    code, output, errors = new_spineflow(*run, folder=tmp_path, **watched).ended()
+    assert (code, output) == (2, "")
+    assert errors.startswith("spineflow: nothing.txt: the file does not exist; correct the path")
+    assert errors.count("\n") == 1
+    assert set(noted(tmp_path)) == {"watching"}

@@ -140,18 +140,6 @@ def test_dhc_runs_without_school_districts(small_county: Path, tmp_path: Path, c
     assert main([*run, *options]) == 0, capsys.readouterr().err
 
 
-def test_report_of_an_unfinished_run_is_refused(small_county: Path, tmp_path: Path, capsys) -> None:
-    from spineflow.flows.running import prepare
-    from spineflow.tasks.topdown.product import TOPDOWN as PRODUCT
-
-    settings = write_settings(tmp_path, small_county, preset="dhc_equal")
-    run = prepare(PRODUCT.load(settings), tmp_path / "run")
-    assert main(["report", str(run.root)]) == 2
-    message = capsys.readouterr().err
-    assert message.count("\n") == 1 and "has no release yet" in message
-    assert main(["report", str(tmp_path)]) == 2
-
-
 def with_district(values: object) -> Callable[[pd.DataFrame], pd.DataFrame]:
     return lambda frame: frame.assign(SDUNI=values)
 

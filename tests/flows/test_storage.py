@@ -8,11 +8,9 @@ from pathlib import Path
 
 import pytest
 from spineflow.flows.cli import main
-from spineflow.tasks.runs.directory import RunDirectory, start_run
+from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.publication import (
     Prefix,
-    PublicationRefused,
-    copy_release,
     describe_release,
 )
 
@@ -147,26 +145,6 @@ def test_a_release_whose_bucket_vanished_waits_in_the_run_directory(
     s3.rm("to-be-made", recursive=True)
 
 
-def test_a_place_that_lets_nobody_in(s3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.delenv(name)
-    s3fs.S3FileSystem.clear_instance_cache()
-    run = RunDirectory(tmp_path / "run")
-    run.root.mkdir()
-    start_run(run, product="topdown", settings_text="")
-    run.release.mkdir()
-    (run.release / "mdf_persons.csv").touch()
-    with pytest.raises(PublicationRefused, match="not let this user in; give credentials.*resume"):
-        copy_release(run, "s3://bucket/out")
-
-
-def test_of_two_markers_the_first_stands(s3) -> None:
-    place = Prefix("s3://bucket/out", "bucket/out", s3)
-    assert place.put_once("topdown.json", b"first") == b"first"
-    assert place.put_once("topdown.json", b"second") == b"first"
-    assert s3.cat_file("bucket/out/topdown.json") == b"first"
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("bucket", ["bucket", "nobody"])
 def test_tables_that_are_not_there(s3, bucket: str, smallest_county, tmp_path, capsys) -> None:
@@ -188,15 +166,3 @@ def test_without_credentials_the_remedy_is_to_give_some(
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", ENVIRONMENT["AWS_ACCESS_KEY_ID"])
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
     s3fs.S3FileSystem.clear_instance_cache()
-
-
-def test_a_store_that_does_not_answer(
-    s3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
-) -> None:
-    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
-    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
-    s3fs.S3FileSystem.clear_instance_cache()
-    assert main(["check", "topdown", str(write_settings(tmp_path))]) == 1
-    error = capsys.readouterr().err
-    assert "grfc.txt: the store does not answer (EndpointConnectionError)" in error
-    assert SECRET not in error

@@ -18,11 +18,9 @@ from prefect import Task
 from prefect.futures import PrefectConcurrentFuture
 from prefect.task_runners import TaskRunner
 from spineflow.flows import entry
-from spineflow.flows.cli import main
 from spineflow.flows.endings import explained
 from spineflow.flows.progress import BAR, end_picture, listening, run_id
 from spineflow.flows.registry import flow_of
-from spineflow.flows.results import show_failed_rules
 from spineflow.flows.running import call_stages, prepare, run_stages_here
 from spineflow.flows.stages import Stages, finish
 from spineflow.flows.stages import stage as open_stage
@@ -36,7 +34,6 @@ from spineflow.tasks.runs.errors import SpineflowError
 from spineflow.tasks.runs.handles import Made, made
 from spineflow.tasks.runs.settings import ProductSettings, RunnerSettings
 from spineflow.tasks.runs.steps import step
-from spineflow.tasks.tables.findings import RULES_FILE
 
 from tests.flows.in_process import Shown, run_flow_here, tasks_in_threads
 
@@ -127,20 +124,6 @@ def test_the_page_of_a_run_has_its_checks_and_its_certificate(
     assert "NOT PRIVATE" in result
 
 
-def test_what_only_topdown_has_is_refused_of_others(
-    done: tuple[RunDirectory, Shown], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    root = str(done[0].root)
-    asked = {
-        "intervals": ["intervals", root, "--query", "total", "--geolevel", "Tract"],
-        "such measurements": ["measurements", "export", root, str(tmp_path / "out")],
-    }
-    for what, command in asked.items():
-        assert main(command) == 2
-        said = capsys.readouterr().err
-        assert f"{root} is no run of topdown; only those have {what}." in said
-
-
 def test_a_settings_file_is_run_by_its_flow(
     groups: Product, tmp_path: Path, shown: Shown, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -161,24 +144,6 @@ def test_a_settings_file_is_run_by_its_flow(
     assert entry._run_name() == "group-sizes-others"
     parameters["settings"] = None
     assert entry._run_name() == "group-sizes-form"
-
-
-def test_the_rules_that_are_not_met_are_shown_by_name(tmp_path: Path, shown: Shown) -> None:
-    run = RunDirectory(tmp_path)
-    show_failed_rules(run)
-    rules = [
-        {"suite": "the_units", "rule": "a_is_known", "passed": True},
-        {"suite": "the_units", "rule": "b_is_known", "passed": False},
-    ]
-    run.checks.mkdir(parents=True)
-    (run.checks / RULES_FILE).write_text(json.dumps(rules[:1]), encoding="utf-8")
-    show_failed_rules(run)
-    assert not shown.tables
-    (run.checks / RULES_FILE).write_text(json.dumps(rules), encoding="utf-8")
-    show_failed_rules(run)
-    assert shown.tables == {
-        "failed-rules": [{"table": "the units", "rule that is not met": "b is known"}]
-    }
 
 
 PIECES = [str(number) for number in range(4)]

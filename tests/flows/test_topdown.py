@@ -9,9 +9,7 @@ import json
 import shutil
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
-import pyarrow.parquet as pq
 import pytest
 from prefect import Task
 from prefect.task_runners import ThreadPoolTaskRunner
@@ -76,15 +74,6 @@ def contents(folder: Path) -> dict[str, bytes]:
     }
 
 
-def block_histogram(path: Path, **columns: str) -> pd.Series:
-    """Rows of microdata counted by block and the given columns."""
-    frame = pd.read_parquet(path)
-    block = frame[["TABBLKST", "TABBLKCOU", "TABTRACTCE", "TABBLKGRPCE", "TABBLK"]].agg(
-        "".join, axis=1
-    )
-    return frame.groupby([block, *columns.values()]).size().rename_axis(["block", *columns])
-
-
 @pytest.mark.usefixtures("in_process", "uncompared")
 def test_finished_release_outlives_new_code_and_new_input(
     small_county: Path, tmp_path: Path, monkeypatch, capsys
@@ -107,19 +96,6 @@ def test_finished_release_outlives_new_code_and_new_input(
     assert main(["resume", str(run.root)]) == 2
     assert contents(run.release) == before
     assert run.read_manifest()["status"] == "complete"
-
-
-@pytest.mark.usefixtures("in_process")
-def test_intervals_need_no_confidential_file(finished_run, tmp_path: Path, capsys) -> None:
-    run = RunDirectory(tmp_path / "run")
-    shutil.copytree(finished_run("topdown").run.root, run.root)
-    shutil.rmtree(run.confidential)
-    assert main(["intervals", str(run.root), "--query", "total", "--geolevel", "Tract"]) == 0
-    file = run.root / "intervals" / "persons" / "Tract.parquet"
-    assert file.exists()
-    said = capsys.readouterr()
-    assert " combining what was measured of persons: estimates and covariances" in said.err
-    assert said.out.startswith(f"{file}: ")
 
 
 @pytest.mark.soak(5)
@@ -159,55 +135,6 @@ def test_much_that_was_made_before_is_found_without_tasks(
         assert (run.release / name).read_bytes() == (finished.release / name).read_bytes()
 
 
-@pytest.mark.parametrize("spine", ["optimized", "conventional"])
-@pytest.mark.usefixtures("in_process")
-def test_infinite_budget_reproduces_the_input(
-    small_county: Path, tmp_path: Path, spine: str
-) -> None:
-    settings = write_settings(
-        tmp_path,
-        small_county,
-        input={"confidential": False},
-        privacy={"infinite": True},
-        geography={"spine": spine},
-        release={} if spine == "optimized" else BARE,
-    )
-    run = run_settings(settings, tmp_path / "run")
-    truth = pq.read_table(run.histogram("persons")).to_pandas()
-    truth = truth.set_index(["block_geocode", "cell"])["count"].sort_index()
-    released = block_histogram(
-        run.release / "mdf_persons.parquet",
-        hhgq="GQTYPE_PL",
-        votingage="VOTING_AGE",
-        hispanic="CENHISP",
-        cenrace="CENRACE",
-    ).reset_index(name="count")
-    cell = np.ravel_multi_index(
-        (
-            released["hhgq"].astype(int),
-            released["votingage"].astype(int) - 1,
-            released["hispanic"].astype(int) - 1,
-            released["cenrace"].astype(int) - 1,
-        ),
-        (8, 2, 2, 63),
-    )
-    found = released.assign(cell=cell).set_index(["block", "cell"])["count"].sort_index()
-    assert found.index.tolist() == truth.index.tolist()
-    assert (found.to_numpy() == truth.to_numpy()).all()
-    assert run.read_manifest()["privacy"] == "NOT PRIVATE"
-    assert (run.release / "mdf_persons.csv").read_text()[:13] == "# NOT PRIVATE"
-    why = (run.root / "NOT PRIVATE.txt").read_text()
-    assert why.startswith("NOT PRIVATE: noise was switched off")
-    assert why.strip().removesuffix(".") in run.report.read_text()
-    assert run.settings.read_text().startswith("# NOT PRIVATE")
-    assert main(["report", str(run.root)]) == 0
-    assert main(["intervals", str(run.root), "--query", "total"]) == 2
-    for path in run.root.rglob("*.parquet"):
-        assert pq.read_metadata(path).metadata[b"spineflow"] == b"NOT PRIVATE"
-        assert pq.read_schema(path).metadata[b"spineflow"] == b"NOT PRIVATE"
-    assert not (tmp_path / "ledger.db").exists()
-
-
 @pytest.mark.soak(3)
 @pytest.mark.usefixtures("in_process", "uncompared")
 def test_puerto_rico_starts_at_the_state(tmp_path: Path) -> None:
@@ -240,24 +167,3 @@ def test_pure_differential_privacy_runs(small_county: Path, tmp_path: Path) -> N
     assert json.loads((run.checks / "checks.json").read_text())["passed"]
     spent = summary(open_ledger(tmp_path / "ledger.db", must_exist=True))
     assert spent["datasets"]["county"]["rho"] == str(8**2 // 2 + 2**2 // 2)
-
-
-@pytest.mark.usefixtures("in_process", "uncompared")
-def test_schema_without_group_quarters(small_county: Path, tmp_path: Path) -> None:
-    shares = {"total": "1/4", "votingage": "1/4", "votingage * hispanic": "1/2"}
-    geolevels = ("US", "State", "County", "Tract", "Block_Group", "Block")
-    passes = {"least_squares": [["all"]], "rounder": [["total", "votingage", "detailed"]]}
-    settings = write_settings(
-        tmp_path,
-        small_county,
-        run={"universes": ["persons"]},
-        **{f"budget.persons.queries.{name}": shares for name in geolevels},
-        **{
-            "workload.persons": {"attributes": ["votingage", "hispanic"]},
-            "workload.persons.passes.other": passes,
-        },
-    )
-    run = run_settings(settings, tmp_path / "run")
-    released = pq.read_table(run.release / "mdf_persons.parquet")
-    assert released.num_rows == len(pd.read_parquet(small_county / "persons.parquet"))
-    assert "GQTYPE_PL" not in released.column_names

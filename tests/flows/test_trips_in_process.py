@@ -19,23 +19,18 @@ from spineflow.flows.running import call_stages
 from spineflow.flows.trips import tree_to_table
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.ledger.summary import summary
-from spineflow.tasks.products.comparison import read_errors
-from spineflow.tasks.runs.directory import ONLY_SHARD, RunDirectory, start_run
+from spineflow.tasks.runs.directory import RunDirectory, start_run
 from spineflow.tasks.runs.errors import BudgetRefused, InputRefused, SpineflowError
 from spineflow.tasks.runs.files import NOT_PRIVATE
 from spineflow.tasks.runs.settings_files import dump_settings, load_settings
-from spineflow.tasks.trips.checks.accuracy import ACCURACY
 from spineflow.tasks.trips.estimation.estimate import estimate_once
 from spineflow.tasks.trips.ingest.files import plan_of, read_tree, read_truth, write_plan
 from spineflow.tasks.trips.ingest.generate import CountrySize, generate_country
 from spineflow.tasks.trips.ingest.ingest import ingest_input
-from spineflow.tasks.trips.measurement import measure as measuring
 from spineflow.tasks.trips.measurement.charge import plan_of_run
 from spineflow.tasks.trips.measurement.files import read_cuts, read_nodes
-from spineflow.tasks.trips.measurement.measure import cut_level, measure_once
 from spineflow.tasks.trips.paths import (
     estimates_files,
-    leaves_file,
     measured_file,
     plan_file,
     tree_file,
@@ -45,7 +40,6 @@ from spineflow.tasks.trips.release.table import released_level
 from spineflow.tasks.trips.settings import TripsSettings
 from spineflow.tasks.trips.workload import budget as workload_budget
 from spineflow.tasks.trips.workload.exact_loss import curve_of_change
-from spineflow.validation.outcome import CHECKS_FILE
 
 from tests.flows.in_process import judged_once
 from tests.tasks.ledger.exact_charges import check_exact_charge, check_noise_of_curve
@@ -89,9 +83,7 @@ def finished(country: Path, folder: Path, *overrides: str) -> RunDirectory:
 
 MECHANISMS = {
     "inftda": (),
-    "keeps small values": ("mechanism.remove_small_values=last",),
     "origin tree": ("mechanism.tree=origin",),
-    "l2": ("mechanism.name=tda_l2",),
     "highs": ("mechanism.name=tda_chebyshev",),
     "all nodes": ("mechanism.name=inftda_full_information", "mechanism.projection=euclidean"),
     "selected nodes": (
@@ -104,12 +96,6 @@ MECHANISMS = {
         "mechanism.shares=geometric",
         "mechanism.share_ratio=2",
     ),
-    "unbounded, selected": (
-        "mechanism.name=inftda_full_information",
-        "mechanism.most_nodes=1",
-        "privacy.neighbors=unbounded",
-    ),
-    "without noise": ("privacy.infinite=true",),
     "several trips": (
         "privacy.trips_per_person=3",
         "privacy.total=measured",
@@ -160,10 +146,7 @@ def test_top_down_mechanisms_keep_consistency_at_every_level(
 
 DEGENERATE = {
     "inftda": (),
-    "all nodes": ("mechanism.name=inftda_full_information",),
     "selected nodes": ("mechanism.name=inftda_full_information", "mechanism.most_nodes=1"),
-    "unbounded": ("privacy.neighbors=unbounded",),
-    "optimised": ("mechanism.shares=optimised",),
 }
 
 
@@ -254,24 +237,6 @@ def test_trips_beyond_those_of_a_person_are_refused_or_dropped(
         assert plan_of(run, settings).budget.squared_sensitivities[1] == 8
 
 
-def test_gaussian_noise_on_leaves_lists_what_is_not_there(country: Path, tmp_path: Path) -> None:
-    run = finished(country, tmp_path, "mechanism.name=gaussian_leaves")
-    table = pq.read_table(run.release / "trips.parquet").to_pandas()
-    assert (table["count"] < 0).any()
-    assert len(table) > 0.8 * SMALL.municipalities**2
-
-
-def test_stability_histogram_discovers_nothing_false(country: Path, tmp_path: Path) -> None:
-    run, settings = started(country, tmp_path, "mechanism.name=stability_histogram")
-    call_stages(run, settings)
-    accuracy = read_errors(run, ACCURACY)
-    assert (accuracy["false_discovery_percent"] == 0).all()
-    draws = summary(open_ledger(tmp_path / "ledger.db"))["datasets"]["generated-country"]
-    assert draws["delta"] == "1/100000000" and draws["rho"] == "1/2"
-    threshold = plan_of(run, settings).histogram.threshold
-    assert pq.read_table(run.release / "trips.parquet")["count"].to_numpy().min() >= threshold
-
-
 @pytest.mark.parametrize(
     "name",
     [
@@ -297,15 +262,6 @@ def test_without_noise_the_release_is_the_input(name: str, country: Path, tmp_pa
     assert metadata[b"spineflow"].decode() == NOT_PRIVATE
 
 
-def test_a_seed_repeats_the_release(country: Path, tmp_path: Path) -> None:
-    tables = []
-    for name in ("a", "b"):
-        (tmp_path / name).mkdir()
-        run = finished(country, tmp_path / name, "privacy.seed=7")
-        tables.append(pq.read_table(run.release / "trips.parquet"))
-    assert tables[0].equals(tables[1])
-
-
 @pytest.mark.parametrize(("factor", "fits"), [("1", True), ("3/2", False), ("2/3", False)])
 def test_noise_has_the_variance_of_its_share(
     factor: str, fits: bool, country: Path, tmp_path: Path
@@ -325,28 +281,6 @@ def test_noise_has_the_variance_of_its_share(
     sigma_squared = float(level / settings.rho * Fraction(factor))
     deviation = sigma_squared * (2 / n) ** 0.5
     assert (abs((noise.astype(float) ** 2).mean() - sigma_squared) < 5 * deviation) == fits
-
-
-def test_charge_precedes_noise_and_what_is_published_is_never_drawn_again(
-    country: Path, tmp_path: Path
-) -> None:
-    run, settings = started(country, tmp_path)
-    ingest_input(run, settings)
-    estimate_once(run, settings, 0, ONLY_SHARD)
-    TRIPS.charge_run(run, settings)
-    cut_level(run, settings, 1)
-    (shard,) = read_cuts(run, 1).shards
-    measure_once(run, settings, 1, shard.name)
-    path = measured_file(run, 1, shard.name)
-    drawn = path.read_bytes()
-    measure_once(run, settings, 1, shard.name)
-    assert path.read_bytes() == drawn
-    path.unlink()
-    with pytest.raises(BudgetRefused, match="never drawn again"):
-        measure_once(run, settings, 1, shard.name)
-    with pytest.raises(BudgetRefused, match="never drawn again"):
-        TRIPS.charge_run(run, settings)
-    assert not path.exists()
 
 
 def test_a_measurement_of_a_level_that_is_not_cut_is_not_the_runs_own(
@@ -374,17 +308,6 @@ def test_noise_that_does_not_cover_a_person_is_not_drawn(
     with pytest.raises(BudgetRefused, match="another parameter, moved"):
         TRIPS.charge_run(run, settings)
     assert summary(open_ledger(tmp_path / "ledger.db"))["datasets"] == {}
-
-
-def test_unbounded_spending_is_entered_as_it_is(country: Path, tmp_path: Path) -> None:
-    run, settings = started(country, tmp_path, "privacy.neighbors=unbounded")
-    ingest_input(run, settings)
-    TRIPS.charge_run(run, settings)
-    spent = summary(open_ledger(tmp_path / "ledger.db"))["datasets"]["generated-country"]
-    (draw,) = spent["products"]["trips"]["draws"]
-    assert (draw["definition"], draw["neighbors"]) == ("zcdp", "unbounded")
-    assert Fraction(draw["parameter"]) == settings.rho
-    assert Fraction(spent["rho"]) == 4 * settings.rho
 
 
 @pytest.mark.parametrize(
@@ -421,15 +344,6 @@ def test_where_no_curve_is_known_rho_counts(country: Path, tmp_path: Path) -> No
     assert spent["epsilon"]["exact"] is None
 
 
-def test_small_shards_give_what_one_gives(country: Path, tmp_path: Path, monkeypatch) -> None:
-    """Without noise, so that both are the input; the cuts are many."""
-    monkeypatch.setattr(measuring, "NODES_PER_SHARD", 60)
-    monkeypatch.setattr(measuring, "NODES_PER_GROUP", 7)
-    run = finished(country, tmp_path, "privacy.infinite=true")
-    assert len(read_cuts(run, 6).shards) > 5
-    assert pq.read_table(run.release / "trips.parquet")["count"].to_numpy().sum() == SMALL.commuters
-
-
 def test_estimates_that_changed_after_measuring_are_refused(country: Path, tmp_path: Path) -> None:
     run, settings = started(country, tmp_path)
     ingest_input(run, settings)
@@ -459,18 +373,6 @@ def test_without_trips_or_after_an_empty_root_nothing_is_released(
         call_stages(run, settings)
         released = pq.read_table(run.release / "trips.parquet")["count"].to_numpy()
         assert released.sum() == 0 or name == "unbounded"
-
-
-def test_accuracy_stays_in_confidence(country: Path, tmp_path: Path) -> None:
-    run = finished(country, tmp_path)
-    assert (run.confidential / ACCURACY).exists()
-    assert leaves_file(run).is_relative_to(run.confidential)
-    assert run.confidential.stat().st_mode & 0o077 == 0
-    public = [p for p in run.root.rglob("*") if run.confidential not in p.parents]
-    assert not [path for path in public if "accuracy" in path.name]
-    accuracy = read_errors(run, ACCURACY)
-    assert (accuracy["max_absolute_error"] <= accuracy["theorem_4_bound"]).all()
-    assert (run.checks / CHECKS_FILE).exists()
 
 
 def test_columns_keep_their_types(country: Path, tmp_path: Path) -> None:

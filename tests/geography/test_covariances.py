@@ -125,24 +125,6 @@ def test_recursion_agrees_with_the_dense_matrix(
     np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-9)
 
 
-def test_example_of_the_docstring(make_spine):
-    spine = make_spine(
-        [[-1], [0], [0, 0]], [[Fraction(1, 3)], [Fraction(1, 3)], [Fraction(1, 3)] * 2]
-    )
-    one, none = np.ones((1, 1, 1)), np.zeros((1, 1, 1))
-    precision = [
-        LevelPrecision(matrices, np.zeros(n, dtype=int))
-        for matrices, n in ((none, 1), (one, 1), (one, 2))
-    ]
-    possible = np.ones((2, 1), dtype=bool)
-    entity = np.array([0, -1])
-    estimate = covariances_of(spine, precision, possible)
-    assert variances(estimate, entity, 1, np.ones(1)) == pytest.approx([2 / 3])
-    estimate = covariances_of(spine, precision, possible, known_sums=np.zeros(1, dtype=int))
-    assert variances(estimate, entity, 1, np.ones(1)) == pytest.approx([1 / 2])
-    assert variances(estimate, np.zeros(2, dtype=int), 1, np.ones(1)) == pytest.approx([0.0])
-
-
 def test_what_is_not_measured_has_infinite_variance(make_spine):
     """Two types whose sum alone is measured; a block that has one of them tells it."""
     spine = make_spine([[-1], [0, 0]], [[Fraction(1, 2)], [Fraction(1, 2)] * 2])

@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from spineflow.geography.categories import off_spine_categories
-from spineflow.geography.optimize import off_spine_distances
 from spineflow.geography.rules import AianRange, SpineRules
 from spineflow.geography.spine import build_spine
 from spineflow.geography.variance import summarise_spines, total_share
@@ -102,37 +101,3 @@ def test_no_targeted_category_moves_away(state, facts, state_rules, universe):
         assert (mean["optimized"] < mean["aian"]).all()
     # Divisions made of whole tracts gain nothing from more block groups in those tracts.
     assert (mean["optimized"] < 1.01 * mean["aian"]).all()
-
-
-def test_tract_groups_bring_minor_civil_divisions_of_whole_tracts_together(state, state_rules):
-    """Divisions made of whole tracts need few tract groups: 1.16 each, as with the released code
-    of the 2020 system."""
-    names = ("US", "State", "County", "Tract_Group", "Tract", "Block_Group", "Block")
-    geography, facilities = state
-    spine = build_spine(
-        geography,
-        geolevel_shares={name: Fraction(1, 7) for name in names},
-        kind="optimized",
-        rules=state_rules,
-        is_pure=False,
-        group_quarters=facilities,
-    )
-    categories = off_spine_categories(geography, state_rules, group_quarters=facilities)
-    division = next(category for category in categories if category.name == "mcd")
-    distance = off_spine_distances(spine, division)[division.targeted()]
-    assert distance.mean() < 1.2
-
-
-def test_dhc_spine_of_the_state(state, state_rules):
-    names = ("US", "State", "County", "Prim", "Tract_Subset_Group", "Tract_Subset")
-    names = (*names, "Block_Group", "Block")
-    spine = build_spine(
-        state[0],
-        geolevel_shares={name: Fraction(1, 8) for name in names},
-        kind="dhc",
-        rules=state_rules,
-        is_pure=False,
-    )
-    assert spine.geolevel("State").geocode.tolist() == ["044", "144"]
-    # 38 minor civil divisions outside the AIAN area, and the area.
-    assert len(spine.geolevel("Prim")) == 39

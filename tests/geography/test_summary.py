@@ -2,7 +2,6 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-import numpy as np
 import pytest
 from spineflow.geography.categories import off_spine_categories
 from spineflow.geography.spine import SpineRules, build_spine
@@ -83,15 +82,3 @@ def test_counts_and_fan_outs(geography, shares, rules):
     for name, rows in table.groupby("geolevel"):
         children = spine.names[spine.names.index(name) + 1]
         assert (rows["n_children"] * rows["geounits"]).sum() == counts["geounits"][children]
-
-
-def test_summary_leaves_out_categories_without_entities(geography, shares, rules):
-    outside = geography.assign(AIANNHCE="9999")
-    spine = build_spine(
-        outside, geolevel_shares=shares, kind="optimized", rules=rules, is_pure=False
-    )
-    categories = off_spine_categories(outside, rules)
-    summary = summarise_spines({"optimized": spine}, categories, is_pure=False)
-    assert summary.distances["category"].tolist() == ["mcd", "place"]
-    assert summary.geounits.columns[0] == summary.fan_out.columns[0] == "spine"
-    assert np.isfinite(summary.standard_deviations["max"]).all()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import inspect
 import json
 import subprocess
@@ -9,8 +10,11 @@ import sys
 from importlib.metadata import version
 from pathlib import Path
 
+import pandas as pd
 import pytest
 import spineflow
+from spineflow.flows.cli import app, main
+from spineflow.tasks.supplemental_dhc.ingest.population import RACE
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "library.md"
 
@@ -98,3 +102,66 @@ def test_what_a_ledger_needs_is_in_the_signature(name: str) -> None:
     for keyword in ("dataset", "ledger"):
         assert parameters[keyword].kind is inspect.Parameter.KEYWORD_ONLY
         assert parameters[keyword].default is None
+
+
+SCRIPT = Path(__file__).resolve().parents[2] / "docs" / "newcomer.py"
+
+
+@pytest.mark.slow
+def test_the_settings_of_the_page_fit_the_tables(tmp_path: Path, capsys) -> None:
+    spec = importlib.util.spec_from_file_location("newcomer", SCRIPT)
+    newcomer = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(newcomer)
+    (settings,), (commands,) = newcomer.from_page("toml"), newcomer.from_page("sh")
+    newcomer.write_tables(tmp_path, 500)
+    assert len((tmp_path / "residents.csv").read_text().splitlines()) == 501
+    (tmp_path / "settings.toml").write_text(settings)
+    assert main(["check", "topdown", str(tmp_path / "settings.toml")]) == 0
+    assert "in order" in capsys.readouterr().out
+    ours = [line.partition("bin/spineflow ")[2] for line in commands.splitlines()]
+    for arguments in filter(None, ours):
+        app.parse_args(arguments.split(), exit_on_error=False)
+    assert len(ours) == 5
+
+
+def write_household(folder: Path) -> None:
+    """A married couple with a child of three, who rent, and a vacant unit."""
+    block = "44" + "0" * 14
+    pd.DataFrame(
+        {
+            "geocode": [block] * 4,
+            "unit": [1, 1, 1, None],
+            "relationship": ["householder", "opposite-sex spouse", "biological child", None],
+            "sex": ["female", "male", "male", "male"],
+            "age": ["40", "41", "3", "20"],
+            "hispanic": ["Hispanic", "not Hispanic", "not Hispanic", "Hispanic"],
+            RACE: ["white", "black", "white + black", "Asian"],
+        }
+    ).to_parquet(folder / "population_persons.parquet")
+    pd.DataFrame(
+        {"geocode": [block] * 2, "unit": [1, 2], "size": [3, 0], "tenure": ["rented", None]}
+    ).to_parquet(folder / "population_units.parquet")
+
+
+def test_one_household_is_counted_by_hand(tmp_path: Path) -> None:
+    write_household(tmp_path)
+    rows = spineflow.people_in_households(tmp_path, ["State"])
+    assert set(rows["region"]) == {"44"}
+    found = rows.set_index(["table", "cell", "iteration"])["estimate"]
+    assert found["PH1"].dropna().to_dict() == {
+        (cell, code): value
+        for code in ("*", "A", "H")
+        for cell, value in ((1, 3.0), (2, 1.0), (3, 2.0))
+    }
+    assert found["PH2", 3, "*"] == 3 and found["PH2", 1, "*"] == 3
+    child = found["PH3"]
+    assert child[4, "*"] == child[4, "G"] == 1 and child[4, "A"] == child[4, "H"] == 0
+    assert found["PH4", 1, "A"] == 3 and found["PH5", 1, "H"] == 3
+    assert found["PH6", 3, "*"] == 1 and found["PH6", 4, "*"] == 0
+    assert found["PH7", 4, "*"] == 3 and found["PH8", 3, "A"] == 3
+    assert found["PH8"][2].isna().all()
+
+
+def test_what_is_no_population_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(spineflow.SpineflowError, match="there is no such file"):
+        spineflow.people_in_households(tmp_path)

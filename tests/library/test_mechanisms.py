@@ -15,7 +15,7 @@ from spineflow.tasks.detailed_groups.workload.parameters import read_specificati
 from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
 from spineflow.tasks.trips.ingest.generate import CountrySize, generate_country
 
-from tests.flows.household_input import write_detailed_households, write_households
+from tests.flows.household_input import write_households
 from tests.library import towns
 
 NO_NOISE = {"dataset": "made-up", "infinite": True}
@@ -197,38 +197,6 @@ def test_detailed_groups_from_files_and_frames(tmp_path: Path) -> None:
     assert found[found["table"] == 0]["age"].isna().all()
     assert set(run.tables) == {"population_groups", "t1", "t2"}
     assert len(run.table("t1")) and run.table("t1")["REGION_ID"].map(type).eq(str).all()
-    with pytest.raises(spineflow.SpineflowError, match="no estimates beside their release"):
-        run.estimates()
-
-
-@pytest.mark.soak(2)
-def test_detailed_households_from_files(tmp_path: Path) -> None:
-    """Measured counts are decoded: a table has as many categories as it measures."""
-    write_detailed_households(tmp_path)
-    run = spineflow.detailed_households(
-        {},
-        {
-            "input": {
-                "parameters": tmp_path / "params",
-                **{name: tmp_path / f"{name}.parquet" for name in ("persons", "units")},
-                "geography": tmp_path / "grfc.txt",
-                "groups": tmp_path / "groups",
-                "confidential": False,
-            },
-            "privacy": {"dataset": "people", "infinite": True},
-        },
-        tmp_path / "run",
-    )
-    for universe, tables in (("t3", {0: 1, 1: 2, 2: 4, 3: 5}), ("t4", {0: 1, 1: 3})):
-        found = run.measurements(universe=universe)
-        key = ["geolevel", "region_id", "iteration_code", "table"]
-        for table, own in found.groupby(key).size().groupby("table"):
-            assert set(own) == {tables[table]}
-        whole = found[found["geolevel"] == "USA"].groupby(key)["value"].sum()
-        rows = run.table(universe)
-        totals = rows[(rows["REGION_TYPE"] == "USA") & (rows[f"{universe.upper()}_DATA_CELL"] == 0)]
-        assert sorted(totals["COUNT"]) == sorted(whole) and whole.max() > 0
-    assert set(run.tables) == {"detailed_households", "t3", "t4"}
     with pytest.raises(spineflow.SpineflowError, match="no estimates beside their release"):
         run.estimates()
 

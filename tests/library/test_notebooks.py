@@ -73,6 +73,7 @@ def test_notebooks_are_stored_without_outputs() -> None:
         assert all(cell["execution_count"] is None for cell in code)
 
 
+@pytest.mark.soak(26)
 def test_no_output_shows_a_planted_value(executed: Path) -> None:
     """Neither tables, nor sentences of refusals, nor what stands on standard error."""
     sources = {path.stem: path.read_text(encoding="utf-8") for path in executed.iterdir()}
@@ -89,6 +90,7 @@ def is_figure(output: dict) -> bool:
     return "image/png" in output.get("data", {})
 
 
+@pytest.mark.soak(26)
 def test_figures_are_drawn(executed: Path) -> None:
     figures = {n.stem: sum(map(is_figure, outputs_of(executed / n.name))) for n in NOTEBOOKS}
     assert figures == {"first_release": 1, "measurements_and_intervals": 2, "what_a_budget_buys": 2}

@@ -9,6 +9,14 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import spineflow
+from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
+from spineflow.tasks.group_sizes.product import public_plan
+from spineflow.tasks.group_sizes.workload.exact_loss import exact_curve
+from spineflow.tasks.products.privacy_curves import trade_off
+from spineflow.tasks.products.registry import known
+from spineflow.tasks.trips.ingest.generate import CountrySize, generate_country
+
+from tests.flows.small_runs import settings_files
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("agg")
@@ -36,26 +44,6 @@ def test_lines_of_errors_are_the_errors() -> None:
         spineflow.plot_errors(errors.drop(columns="query"))
 
 
-def test_a_plot_of_margins_says_which_tables_there_are(town_folder: Path) -> None:
-    with pytest.raises(spineflow.SpineflowError, match="Name a table with margins .* AGE_SEX"):
-        spineflow.open_run(town_folder / "run").plot_margins()
-
-
-@pytest.mark.parametrize("given", [(), ("run",), (pd.DataFrame(), "AGE_SEX")])
-def test_a_plot_of_margins_says_that_it_needs_a_run(given: tuple[object, ...]) -> None:
-    with pytest.raises(spineflow.SpineflowError, match="needs a run, as open_run"):
-        spineflow.plot_margins(*given)
-
-
-def test_without_noise_no_curve_is_drawn() -> None:
-    bare = PL94 | {
-        "input": PL94["input"] | {"confidential": False},
-        "privacy": {"dataset": "d", "infinite": True},
-    }
-    with pytest.raises(spineflow.SpineflowError, match="has an exact curve"):
-        spineflow.privacy_curve("topdown", bare)
-
-
 def test_without_matplotlib_a_sentence_tells_what_to_install(monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
     with pytest.raises(spineflow.SpineflowError, match=r"spineflow\[plots\]"):
@@ -81,44 +69,6 @@ class Released:
 def ends_of(axes) -> list[list[float]]:
     (lines,) = axes.collections
     return [segment[:, 0].tolist() for segment in lines.get_segments()]
-
-
-def test_bars_stand_one_after_the_other_by_level() -> None:
-    budget = pd.DataFrame(
-        [
-            ("homes", "nation", "total", 0.25),
-            ("homes", "town", "total", 0.5),
-            ("homes", "town", "tenure", 0.125),
-            ("homes", "town", "tenure", 0.125),
-        ],
-        columns=["universe", "geolevel", "query", "share"],
-    )
-    axes = spineflow.plot_budget(budget)
-    bars = [(patch.get_x(), patch.get_width()) for patch in axes.patches]
-    assert bars == [(0.0, 0.25), (0.0, 0.5), (0.25, 0.0), (0.5, 0.25)]
-    assert [label.get_text() for label in axes.get_yticklabels()] == ["nation", "town"]
-    bottom, top = axes.get_ylim()
-    assert bottom > top, "the root is above"
-    legend = axes.get_legend()
-    assert [text.get_text() for text in legend.get_texts()] == ["total", "tenure"]
-    assert not axes.spines["top"].get_visible() and axes.spines["left"].get_visible()
-
-
-def test_margins_are_drawn_from_what_was_released() -> None:
-    released = pd.DataFrame({"sex": ["f", "m"] * 20, "count": range(100, 140)})
-    limits = pd.DataFrame(
-        {
-            "sex": released["sex"],
-            "lower": released["count"] - 3,
-            "upper": released["count"] + 5,
-        }
-    )
-    axes = spineflow.plot_margins(Released(released, limits), "AGES")
-    assert ends_of(axes) == [[-3.0, 5.0]] * 30, "more rows cannot be read"
-    rows = [label.get_text() for label in axes.get_yticklabels()]
-    assert rows[:2] == ["f: 100", "m: 101"] and len(rows) == 30
-    bottom, top = axes.get_ylim()
-    assert bottom > top, "the first row is above"
 
 
 def test_margins_of_a_redistricting_table_are_those_of_one_count() -> None:
@@ -166,13 +116,61 @@ def test_curves_leave_zeros_out_and_have_the_colour_of_their_universe() -> None:
     assert axes.get_yscale() == "log" and axes.get_legend() is not None
 
 
-def test_a_trade_off_is_drawn_over_false_positives_beside_guessing() -> None:
-    frame = pd.DataFrame(
-        {"universe": "a", "false_positives": [0.0, 0.5, 1.0], "false_negatives": [0.75, 0.25, 0.0]}
-    )
-    axes = spineflow.plot_trade_off(frame)
-    own, guessing = axes.get_lines()
-    assert (list(own.get_xdata()), list(own.get_ydata())) == ([0.0, 0.5, 1.0], [0.75, 0.25, 0.0])
-    assert (list(guessing.get_xdata()), list(guessing.get_ydata())) == ([0.0, 1.0], [1.0, 0.0])
-    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["a", "by guessing"]
-    assert spineflow.plot_trade_off(frame, axes) is axes and len(axes.get_lines()) == 4
+@pytest.mark.parametrize("loss", ["rho", "epsilon"])
+def test_every_product_has_its_curve_and_its_trade_off(tmp_path: Path, loss: str) -> None:
+    """Between the product's own neighbours; those of group sizes as their settings say."""
+    write_dataset(tmp_path, census_like(groups=90, counties=4, states=2, largest=9))
+    file = tmp_path / "settings.toml"
+    file.write_text(file.read_text().replace('epsilon = "1"', f'{loss} = "1"'))
+    frame = spineflow.privacy_curve("group-sizes", file)
+    curve = exact_curve(public_plan(known("group-sizes").load(file)))
+    exact = [curve.delta_upper(e) for e in frame["epsilon"]]
+    assert frame["upper"].tolist() == pytest.approx(exact, rel=1e-3)
+    assert (frame["lower"] <= frame["upper"]).all() and set(frame["universe"]) <= {"groups"}
+    assert len(frame) > 2 or loss == "epsilon"
+    told = spineflow.guarantee("group-sizes", file).iloc[0]
+    if loss == "epsilon":
+        assert told["epsilon"] == 1
+    else:
+        exact = curve.epsilon_upper(told["delta"])
+        assert told["exact_epsilon"] == pytest.approx(exact, rel=1e-3)
+    tests = spineflow.trade_off("group-sizes", file)
+    assert tests["false_negatives"].tolist() == trade_off(curve).false_negatives.tolist()
+
+
+def test_trips_and_both_passes_of_detailed_groups_have_curves(
+    tmp_path: Path, groups_input: Path
+) -> None:
+    small = CountrySize(regions=2, provinces=3, municipalities=9, pairs=40, commuters=400)
+    generate_country(tmp_path, small)
+    trips = spineflow.trade_off("trips", tmp_path / "settings.toml")
+    assert set(trips["universe"]) == {"trips"}
+    groups = {"input": {"parameters": f"{groups_input}/params", "data": f"{groups_input}/data"}}
+    passes = spineflow.trade_off("detailed-groups", groups | {"privacy": {"dataset": "d"}})
+    assert list(dict.fromkeys(passes["universe"])) == ["US pass", "PR pass"]
+    for frame in (trips, passes):
+        assert (frame["false_negatives"] <= 1 - frame["false_positives"] + 1e-12).all()
+        assert frame["false_negatives"].max() > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "universes"),
+    [
+        ("detailed-households", {"US pass"}),
+        ("supplemental-dhc", {"people_in_households"}),
+    ],
+)
+def test_products_of_households_have_curves(tmp_path: Path, name: str, universes: set[str]) -> None:
+    frame = spineflow.privacy_curve(name, settings_files(tmp_path)[name])
+    assert set(frame["universe"]) == universes and len(frame) > 2
+    assert (frame["lower"] <= frame["upper"]).all() and frame["upper"].max() > 0
+
+
+@pytest.mark.parametrize("function", ["privacy_curve", "trade_off"])
+def test_where_nothing_is_known_a_sentence_says_so(tmp_path: Path, function: str) -> None:
+    write_dataset(tmp_path, census_like(groups=90, counties=4, states=2, largest=9))
+    file = tmp_path / "settings.toml"
+    file.write_text(file.read_text().replace('epsilon = "1"', "infinite = true"))
+    with pytest.raises(spineflow.SpineflowError, match="group-sizes has an exact curve"):
+        getattr(spineflow, function)("group-sizes", file)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 from pathlib import Path
-from urllib.parse import unquote
 
 import numpy as np
 import pandas as pd
@@ -42,14 +40,6 @@ def test_measurements_count_what_their_labels_say(exact_town: spineflow.Run) -> 
     assert by_minor["male", "yes"] == of_country["male", "child"]
     assert by_minor["male", "no"] == of_country["male", "adult"] + of_country["male", "old"]
     assert (found["variance"] == 0).all()
-
-
-def test_labels_have_the_order_of_their_levels(exact_town: spineflow.Run) -> None:
-    frame = exact_town.estimates()
-    labelled = [
-        name for name in frame.columns if isinstance(frame[name].dtype, pd.CategoricalDtype)
-    ]
-    assert labelled and all(frame[name].cat.ordered for name in labelled)
 
 
 def test_every_frame_with_labels_has_them_in_declared_order(
@@ -95,38 +85,6 @@ def test_intervals_of_own_areas_are_those_of_their_parts_together(
     assert found.loc["one", "estimate"] == pytest.approx(code["N3"])
     with pytest.raises(spineflow.SpineflowError, match="of no section"):
         run.make_intervals("total", areas=own.assign(block="N9"))
-
-
-def test_the_report_begins_with_the_first_released_counts(exact_town: spineflow.Run) -> None:
-    page = exact_town.report.read_text(encoding="utf-8")
-    assert page.index("The first released counts") < page.index("<h2>The budget</h2>")
-    link = re.search(r'download="the-first-released-counts[^"]*" href="data:[^,]*,([^"]*)"', page)
-    assert link is not None
-    stamp, *lines = unquote(link[1]).split("\r\n")
-    assert stamp.startswith("# NOT PRIVATE")
-    truth = towns.true_counts(towns.residents())
-    rows = {"total": towns.RESIDENTS}
-    for name, labels in (("sex", ["female", "male"]), ("age", AGES)):
-        rows |= {f"{name}: {label}": int(truth.xs(label, level=name).sum()) for label in labels}
-    assert lines == ['"residents, country",count', *(f"{k},{v}" for k, v in rows.items()), ""]
-
-
-def test_a_notebook_shows_what_a_run_is(exact_town: spineflow.Run) -> None:
-    shown = exact_town._repr_html_()
-    assert f"<td>{exact_town.run_id}</td>" in shown and "<td>complete</td>" in shown
-    assert str(exact_town.report) in shown
-
-
-def test_measurements_of_all_queries_stand_below_each_other(exact_town: spineflow.Run) -> None:
-    found = exact_town.measurements()
-    assert found.groupby("geolevel", sort=False).size().to_dict() == {
-        "country": 11,
-        "region": 22,
-        "section": 66,
-    }
-    totals = found[found["query"] == "total"]
-    assert totals["sex"].isna().all() and totals.groupby("geolevel")["value"].sum().eq(900).all()
-    assert list(found["age"].cat.categories) == ["child", "adult", "old"]
 
 
 def test_estimates_tables_and_microdata_agree_with_the_input(exact_town: spineflow.Run) -> None:
@@ -236,15 +194,6 @@ def test_a_run_of_several_products_has_parts(town_folder: Path, tmp_path: Path) 
     assert whole.parts["topdown"].tables == ("AGE_SEX",)
     with pytest.raises(spineflow.SpineflowError, match="run of products, .* open its parts"):
         whole.measurements()
-
-
-def test_all_problems_of_settings_are_told_at_once() -> None:
-    with pytest.raises(spineflow.SpineflowError) as refused:
-        spineflow.budget("topdown", {"budgt": {}})
-    first, *problems = str(refused.value).splitlines()
-    assert first == "the settings: 4 problems:"
-    assert problems[0].startswith("  unknown setting 'budgt' (did you mean 'budget'?)")
-    assert len(problems) == 4
 
 
 @pytest.mark.parametrize(

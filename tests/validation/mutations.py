@@ -151,3 +151,28 @@ def write_unlike(own: Product, run: RunDirectory, other: ProductSettings) -> Non
     """Write a plan that agrees with itself and with the files, but is of other settings."""
     assert own.plan is not None
     write_plan(run, own.plan(run, other))
+
+
+def assert_field_is_checked(
+    own: Product, run: RunDirectory, settings: ProductSettings, place: Place
+) -> None:
+    """Every other value in a place of the plan of a finished run is noticed."""
+    assert noticed_in_plan(own, run, settings) == set()
+    n = 0
+    for _ in corrupt_plan(run.root, place):
+        n += 1
+        assert wanted_by(place) in noticed_in_plan(own, run, settings), n
+    assert n > 0
+
+
+def assert_file_is_checked(
+    own: Product, run: RunDirectory, settings: ProductSettings, name: str, check: str
+) -> None:
+    """A check notices that a file of a finished run is empty, cut, longer or missing."""
+    file = run.root / name
+    before = file.read_bytes()
+    for other in (b"", before[:-9], before + b"1\n", None):
+        file.unlink() if other is None else file.write_bytes(other)
+        assert check in noticed(own, run, settings), other
+    file.write_bytes(before)
+    assert noticed(own, run, settings) == set()

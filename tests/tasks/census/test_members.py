@@ -1,12 +1,20 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from pydantic import ValidationError
+from spineflow.tasks.census import counting
+from spineflow.tasks.census.census import PRESETS
+from spineflow.tasks.census.counting import RawColumns
+from spineflow.tasks.census.declarations import CensusDeclaration
 from spineflow.tasks.census.households import UNIT_COLUMNS
 from spineflow.tasks.census.members import completed_units
+from spineflow.tasks.runs.files import read_declared
+from spineflow.tasks.tables.columns import CodedColumn
 from spineflow.tasks.tables.sources import input_files
 from spineflow.tasks.topdown.ingest.generate import generate_county
 from spineflow.tasks.topdown.ingest.generate_households import rehouse
@@ -97,3 +105,73 @@ def test_identifiers_of_units_must_differ(county) -> None:
     units.loc[units.index[1], "MAFID"] = units["MAFID"].iloc[0]
     findings, _ = of(county, units)
     assert "MAFID of its own" in findings[0].rule and findings[0].count == 2
+
+
+def test_records_are_counted_by_area_and_raw_value() -> None:
+    """Rows without an area or a count are nobody."""
+    own = RawColumns(["sex", "age"], 3)
+    columns = {
+        "sex": CodedColumn(np.array([0, 1, 0, 1]), ("f", "m")),
+        "age": CodedColumn(np.array([0, 0, 1, 1]), ("7", None)),
+    }
+    own.add(columns, np.array([2, 0, -1, 0]), np.array([1, 2, 5, 0]))
+    own.add(
+        {
+            "sex": CodedColumn(np.array([0]), ("m",)),
+            "age": CodedColumn(np.array([0]), ("9",)),
+        },
+        np.array([2]),
+        np.array([4]),
+    )
+    sex = own.counts("sex").toarray()
+    places = {value: at for at, value in enumerate(own.values["sex"])}
+    assert sex[2, places["f"]] == 1 and sex[0, places["m"]] == 2 and sex[2, places["m"]] == 4
+    assert sex.sum() == 7 and own.counts("age").sum() == 7
+    assert len(own.values["age"]) == 3
+
+
+def test_a_column_of_too_many_values_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(counting, "MOST_VALUES", 2)
+    own = RawColumns(["id", "sex"], 2)
+    assert own.numbers("id", ["x", "y"]).tolist() == [0, 1]
+    assert own.numbers("id", ["y", "x", "y"]).tolist() == [1, 0, 1]
+    assert own.numbers("sex", ["f"]).tolist() == [0]
+    assert own.numbers("id", ["z"]) is None and own.numbers("id", ["x"]) is None
+    assert list(own.values) == ["sex"]
+
+
+OFTEN = {"person": "ID", "records_per_person": 2}
+HELD = {"universe": "units", "query": "total"}
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "words"),
+    [
+        (("files",), {"persons": {}}, "files, which the layout 'cef' does not read"),
+        (
+            ("contributions",),
+            {"persons": OFTEN},
+            "contributions, which",
+        ),
+        (("universes", "persons", "held_to"), [HELD], "held_to, which the layout 'cef'"),
+        (("layout",), "declared", "geography.rules = 'blocks', which need the layout 'cef'"),
+    ],
+)
+def test_tables_of_the_census_edited_file_declare_what_their_reader_reads(
+    place: tuple[str, ...], value: Any, words: str
+) -> None:
+    census = read_declared(PRESETS / "cef_2020.toml")
+    CensusDeclaration.model_validate(census)
+    node = census
+    for key in place[:-1]:
+        node = node[key]
+    node[place[-1]] = value
+    with pytest.raises(ValidationError, match=words):
+        CensusDeclaration.model_validate(census)
+
+
+def test_records_that_are_declared_whole_have_areas() -> None:
+    census = read_declared(PRESETS / "dhc_units_2020.toml")
+    del census["universes"]["units"]["area"]
+    with pytest.raises(ValidationError, match="universe 'units' without area"):
+        CensusDeclaration.model_validate(census)

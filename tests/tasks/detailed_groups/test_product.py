@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 from spineflow.tasks.detailed_groups.ingest.generate import generate_specification
 from spineflow.tasks.detailed_groups.ingest.ingest import parameters_of
-from spineflow.tasks.detailed_groups.paths import measured_folder
 from spineflow.tasks.detailed_groups.product import (
     DETAILED_GROUPS,
     DETAILED_HOUSEHOLDS,
-    _wanted,
 )
 from spineflow.tasks.pages.document import Section, Table
 from spineflow.tasks.runs.errors import InputRefused
@@ -35,47 +31,6 @@ def load(groups_input: Path, *overrides: str):
 
 def tables(section: Section) -> list[Table]:
     return [block for block in section.blocks if isinstance(block, Table)]
-
-
-def test_costs_are_told_pass_by_pass_and_level_by_level(groups_input: Path) -> None:
-    settings = load(groups_input, "explorer.margin=20")
-    costs = DETAILED_GROUPS.costs(settings)
-    blocks = list(DETAILED_GROUPS.costs_in_words(settings))
-    sections = [block for block in blocks if isinstance(block, Section)]
-    assert [section.title for section in sections] == list(costs) == ["us", "pr"]
-    parameters = parameters_of(settings)
-    for section in sections:
-        cost = costs[section.title]
-        first = str(section.blocks[0])
-        total = parameters.total_of(section.title)
-        assert first.startswith(f"rho {total}, unbounded; bounded rho {2 * total}, epsilon ")
-        levels, sizes = tables(section)
-        assert levels.headers[:4] == ("region type", "level", "budget", "groups of a person")
-        assert "wanted" not in levels.headers and "budget for margin" in levels.headers
-        assert len(levels.rows) == len(cost.further["levels"]) > 3
-        for row, level in zip(levels.rows, cost.further["levels"], strict=True):
-            assert row[:3] == (level["region_type"], str(level["level"]), level["budget"])
-            needed = row[levels.headers.index("budget for margin")]
-            assert float(str(needed)) == pytest.approx(
-                float(Fraction(level["needed_budget"]["margin"])), rel=1e-4
-            )
-        assert len(sizes.rows) >= len(levels.rows)
-
-
-def test_levels_that_want_a_margin_are_told_with_their_budgets(groups_input: Path) -> None:
-    settings = load(groups_input, "mechanism.margins.COUNTY.1=30")
-    parameters = parameters_of(settings)
-    (row,) = _wanted(parameters).rows
-    budget = parameters.budgets["COUNTY", 1]
-    assert row[:3] == ("COUNTY", "1", "30")
-    assert (row[3], row[4]) == (f"{float(budget):.6g}", str(budget))
-    assert _wanted(parameters).headers[2] == "95 % margin wanted"
-    section = next(iter(DETAILED_GROUPS.costs_in_words(settings)))
-    levels, _ = tables(section)
-    wanted = levels.headers.index("wanted")
-    assert {row[wanted] for row in levels.rows if row[:2] != ("COUNTY", "1")} == {""}
-    (own,) = (row for row in levels.rows if row[:2] == ("COUNTY", "1"))
-    assert own[wanted] == "30" and int(str(own[wanted - 1])) <= 30
 
 
 def test_a_budget_for_a_margin_is_told_of_a_measured_level(groups_input: Path) -> None:
@@ -121,18 +76,6 @@ def test_settings_that_change_nothing_are_refused(
         load(groups_input, *override.split(" "))
 
 
-def test_the_groups_of_every_level_are_shown_once_they_are_measured(measured_groups) -> None:
-    run, settings = measured_groups()
-    assert not list(DETAILED_GROUPS.shown(run, settings, ["stage 1"]))
-    (shown,) = DETAILED_GROUPS.shown(run, settings, ["stage 1", "stage 2"])
-    assert shown.key == "population-groups"
-    assert shown.content.headers == ("region type", "level", "groups")
-    assert [row[:2] for row in shown.content.rows] == list(parameters_of(settings).budgets)
-    for region_type, level, n in shown.content.rows:
-        folder = measured_folder(run, region_type, level)
-        assert n == sum(pq.read_metadata(path).num_rows for path in folder.glob("*.parquet")) > 0
-
-
 @pytest.mark.soak(3)
 @pytest.mark.usefixtures("judged_once")
 def test_true_counts_are_written_beside_replicates(groups_input: Path, tmp_path: Path) -> None:
@@ -152,25 +95,6 @@ def households(tmp_path_factory: pytest.TempPathFactory):
     tables = dict.fromkeys(("persons", "units", "geography", "groups"), "t")
     tree = {"input": {"parameters": str(folder), **tables}, "privacy": {"dataset": "d"}}
     return lambda *overrides: DETAILED_HOUSEHOLDS.load(tree, overrides)
-
-
-def test_costs_of_households_have_the_losses_of_both_tabulations(households) -> None:
-    settings = households()
-    costs = DETAILED_HOUSEHOLDS.costs(settings)
-    sections = list(DETAILED_HOUSEHOLDS.costs_in_words(settings))
-    assert [section.title for section in sections] == list(costs) == ["us", "pr"]
-    for section in sections:
-        cost = costs[section.title]
-        losses = cost.further["tabulations"]
-        assert set(losses) == {"t3", "t4"}
-        first = str(section.blocks[0])
-        each = f"(T3 {losses['t3']}, T4 {losses['t4']})"
-        assert first.startswith(f"rho {cost.plan.loss} {each}, unbounded")
-        assert sum(Fraction(loss) for loss in losses.values()) == cost.plan.loss
-        (table,) = tables(section)
-        assert len(table.rows) > 3
-    quiet = list(DETAILED_HOUSEHOLDS.costs_in_words(households(*INFINITE)))
-    assert not any(tables(section) for section in quiet)
 
 
 def test_a_budget_for_a_margin_is_told_of_a_tabulation_and_level(households) -> None:

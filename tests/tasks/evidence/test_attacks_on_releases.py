@@ -119,12 +119,6 @@ def test_true_tables_of_all_kinds_give_everybody_back():
     assert found[everybody] > found[f"baseline of {everybody[0]}", "all"]
 
 
-def test_what_no_table_asks_is_nothing_to_be_wrong_about():
-    own = release(NOTHING)
-    assert own.n_kinds == 30 < SCHEMA.n_cells
-    assert len(np.unique(own.kind_of_cell)) == 30
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "method",
@@ -159,83 +153,6 @@ def test_pieces_of_areas_are_graded_as_the_whole():
     assert len(proven) > 5
     for k in proven:
         assert found[k][3] == pytest.approx(whole[k][3], abs=0.02)
-
-
-def test_areas_that_time_does_not_reach_are_told():
-    found = figures("reconstruction", release(NOTHING, minutes=1e-9))
-    assert found["reconstruction: areas without a solution found", "all"] == 1
-    assert found["reconstruction: agreement", "all"] == 0
-
-
-def test_some_areas_are_attacked_where_only_some_are_asked_for():
-    few, all_ = release(NOTHING, blocks=7), release(NOTHING)
-    assert len(few.entities) == 7
-    assert (release(NOTHING, blocks=7, draws=5).entities == few.entities).all()
-    assert len(all_.entities) == N_BLOCKS
-    assert figures("reconstruction", few)["reconstruction: agreement", "all"] == 1
-
-
-def test_slivers_between_towns_and_tracts_are_found():
-    few = population(2, 60)
-    true = {key: PublishedTable.exactly(values) for key, values in few.truth.items()}
-    own = replace(release(NOTHING, tables=true), population=few)
-    found = list(ATTACKS["differencing"](own))
-    # Blocks lie in one town or none.
-    assert {row[0] for row in found} == {"town and tract"}
-    by_group = {(row[1], row[2]): row[3] for row in found}
-    group = "below 10 persons"
-    assert by_group["differencing: slivers", group] > 0
-    exactly = "differencing: counts of them found exactly", group
-    assert by_group[exactly] == 1
-    pinned = "differencing: counts of them proven by bounds", group
-    assert by_group[pinned] == by_group["differencing: proven by bounds to be below", group] == 1
-    rounded = {
-        key: PublishedTable.within(5 * np.round(own / 5), 2) for key, own in few.truth.items()
-    }
-    found = list(ATTACKS["differencing"](replace(own, published=rounded)))
-    rows = {(row[1], row[2]): row[3] for row in found}
-    assert rows[exactly] < 1
-    assert rows[pinned] < 1
-    assert rows[f"baseline of {pinned[0]}", group] == 0
-
-
-def test_unions_of_areas_show_slivers_that_single_areas_do_not():
-    few = population(2, 60)
-    true = {key: PublishedTable.exactly(values) for key, values in few.truth.items()}
-    group = "below 10 persons"
-    slivers, persons = (
-        [
-            figures(
-                "differencing",
-                replace(release(NOTHING, tables=true, zones=zones), population=few),
-            )[f"differencing: {what}", group]
-            for zones in (1, 2)
-        ]
-        for what in ("slivers", "persons in slivers")
-    )
-    assert 0 < slivers[0] < slivers[1]
-    assert 0 < persons[0] <= persons[1]
-
-
-def test_averages_over_tables_find_what_single_noisy_counts_do_not():
-    noisy = Rounding(kind="rounding", bases=(3,))
-    found = figures("averaging", release(noisy))
-    many, one = (
-        found[f"averaging: counts found exactly, {how}", "10+"]
-        for how in ("by all tables", "as published")
-    )
-    assert many >= 0
-    assert one < 1
-    true = figures("averaging", release(NOTHING))
-    assert true["averaging: counts found exactly, by all tables", "3-9"] == 1
-
-
-def test_withheld_counts_leave_areas_out_of_averages():
-    withheld = {
-        key: PublishedTable.exactly(np.full_like(values, np.nan))
-        for key, values in POPULATION.truth.items()
-    }
-    assert not figures("averaging", release(NOTHING, tables=withheld))
 
 
 def test_swaps_are_found_among_people_who_are_one_of_their_kind():
@@ -294,24 +211,6 @@ def test_an_audit_shows_that_a_release_without_noise_breaks_its_promise():
     found = figures("membership", release(weak, tables=tables, others=with_noise(0.01)))
     shown = "membership: epsilon shown at least"
     assert found[shown, "all"] > found[f"{shown}, bound of the guarantee", "all"]
-
-
-@pytest.mark.parametrize(
-    "methods",
-    [
-        [Rounding(kind="rounding", bases=(base,)) for base in (2, 40)],
-        [Rounding(kind="rounding", how="nearest", bases=(base,)) for base in (2, 40)],
-        [CellKeys(kind="cell_keys", variances=(variance,)) for variance in ("1/5", "5")],
-        [Swapping(kind="swapping", rates=(rate,)) for rate in ("1/20", "1")],
-    ],
-    ids=lambda methods: methods[0].kind,
-)
-def test_records_are_harder_to_tell_the_stronger_the_method(methods):
-    rates = [
-        figures("membership", release(method))["membership: which of two records, right", "all"]
-        for method in methods
-    ]
-    assert rates[0] > rates[1]
 
 
 def test_the_data_of_an_audit_differ_in_one_record_an_area():

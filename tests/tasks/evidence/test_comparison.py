@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from spineflow.tasks.evidence.ingest.population import levels_of, population_of, sizes_of_levels
+from spineflow.tasks.evidence.methods.accuracy import ALL, READ
 from spineflow.tasks.evidence.methods.files import (
     draws_of,
     read_by_users,
@@ -19,13 +19,13 @@ from spineflow.tasks.evidence.methods.files import (
     write_figures,
     write_tables,
 )
-from spineflow.tasks.evidence.paths import Draw, evidence_file, figures_file, tables_file
-from spineflow.tasks.evidence.product import rewritten, summary
+from spineflow.tasks.evidence.paths import Draw, figures_file, tables_file
 from spineflow.tasks.evidence.release.figures import read_evidence
 from spineflow.tasks.evidence.release.page import page
+from spineflow.tasks.evidence.release.pictures import at_equal_errors, curves
 from spineflow.tasks.evidence.settings import EvidenceSettings
 from spineflow.tasks.evidence.workload.tables import PublishedTable
-from spineflow.tasks.pages.document import Document, Table, to_markdown
+from spineflow.tasks.pages.document import Document, Table
 from spineflow.tasks.runs.directory import RunDirectory
 
 from .conftest import METHODS
@@ -261,103 +261,6 @@ def document(compared: Compared) -> Document:
     return page(*compared)
 
 
-def test_the_page_tells_every_method_and_its_errors_by_level(
-    compared: Compared, document: Document
-) -> None:
-    run, settings = compared
-    (methods,) = tables_of(document, "Methods")
-    assert [row[0] for row in methods.rows] == [name.replace("_", " ") for name in METHODS]
-    by_name = {row[0]: row for row in methods.rows}
-    assert by_name["rounding"][1] == "base 3, base 10" and by_name["as is"][1] == "–"
-    assert by_name["as is"][3] == "all counts" and by_name["private"][4] == "reads as forbidden"
-    accuracy = next(one for one in document.sections if one.title == "Accuracy")
-    assert [block for block in accuracy.blocks[1:] if isinstance(block, str)] == [
-        *("region:", "section:"),
-    ]
-    for table in tables_of(document, "Accuracy"):
-        assert len(table.rows) == len(METHODS) + 1, "a row for every method and strength"
-        assert table.rows[0][:3] == ("as is", "", "0")
-        assert table.headers[2] == "mean absolute error"
-    figures = read_evidence(run)
-    own = figures[
-        (figures["method"] == "swapping")
-        & (figures["level"] == "section")
-        & (figures["measure"] == "mean absolute error")
-        & (figures["group"] == "all")
-    ]["value"]
-    (row,) = (row for row in tables_of(document, "Accuracy")[1].rows if row[0] == "swapping")
-    assert row[2] == f"{own.mean():.3g} ({own.min():.3g} to {own.max():.3g})"
-    assert document.front is not None
-    assert document.front.verdict == f"13 releases of {len(METHODS)} methods were compared."
-    assert "All residents are made up." in document.introduction
-    assert "9 protection methods publish the same 2 tables" in document.introduction[0]
-
-
-def test_attacks_stand_beside_their_baseline_and_ceiling_on_the_page(
-    compared: Compared, document: Document
-) -> None:
-    run, _ = compared
-    titles = [section.title for section in document.sections]
-    assert titles[:2] == ["Methods", "Accuracy"] and "Reconstruction" in titles
-    (table,) = tables_of(document, "Reconstruction")
-    assert [row[0] for row in table.rows[-2:]] == ["baseline", "ceiling"]
-    column = table.headers.index("agreement")
-    (true,) = (row for row in table.rows if row[0] == "as is")
-    figures = read_evidence(run)
-    own = figures[(figures["method"] == "as_is") & (figures["group"] == "all")].set_index("measure")
-    assert true[column] == f"{own['value']['reconstruction: agreement']:.3g}"
-    column = table.headers.index("precision of who is who")
-    assert table.rows[-1][column] == true[column]
-    guessed = figures[(figures["method"] == "baseline") & (figures["group"] == "all")]
-    (guess,) = guessed[guessed["measure"] == "reconstruction: precision of who is who"]["value"]
-    assert table.rows[-2][column] == f"{guess:.3g}" != true[column]
-    # What is nowhere is told of all together alone.
-    rows = figures[figures["measure"].str.startswith("reconstruction: ")]
-    largest = rows.groupby("measure")["value"].max()
-    for header in table.headers[2:]:
-        measure, _, group = header.rpartition(", ")
-        if f"reconstruction: {measure}" in largest.index and group != "all":
-            assert largest[f"reconstruction: {measure}"] > 0
-    text = to_markdown(document)
-    assert "NOT PRIVATE" in text and "2026 order" in text
-
-
-def test_a_command_ends_with_the_errors_that_users_see(compared: Compared) -> None:
-    run, settings = compared
-    first, table, *places = summary(run, settings)
-    assert first == f"{len(METHODS)} methods, 13 releases"
-    assert isinstance(table, Table)
-    assert [row[0] for row in table.rows][:3] == ["as is", "rounding", "rounding"]
-    assert table.rows[0][2] == "0"
-    assert len(table.headers) > 3
-    assert places == [f"figures: {evidence_file(run)}", f"report: {run.report}"]
-
-
-def test_released_figures_are_put_beside_the_page_again(compared: Compared, tmp_path: Path) -> None:
-    finished, settings = compared
-    run = RunDirectory(tmp_path / "run")
-    shutil.copytree(finished.root, run.root)
-    own = evidence_file(run)
-    assert (run.release / own.name).read_bytes() == own.read_bytes()
-    own.unlink()
-    rewritten(run, settings)
-    assert own.read_bytes() == (run.release / own.name).read_bytes()
-    own.write_text("kept")
-    rewritten(run, settings)
-    assert own.read_text() == "kept"
-
-
-def test_a_section_is_told_of_every_attack_that_found_anything(
-    compared: Compared, document: Document
-) -> None:
-    run, settings = compared
-    titles = {section.title for section in document.sections}
-    figures = read_evidence(run)
-    for name in settings.evidence.attacks:
-        is_there = figures["measure"].str.startswith(f"{name}: ").any()
-        assert (name.replace("_", " ").capitalize() in titles) == is_there
-
-
 @pytest.mark.parametrize("method", ["swapping", "private", "as_is"])
 def test_tables_of_others_are_those_of_changed_people(compared: Compared, method: str) -> None:
     """Everybody of kind x, in the same areas: drawn anew, and without a trace in the run."""
@@ -376,3 +279,44 @@ def test_tables_of_others_are_those_of_changed_people(compared: Compared, method
         assert abs(kinds[:, 0] - sizes).max() < 25 and (kinds[:, 1:] < 25).all()
     else:
         assert kinds[:, 0].tolist() == sizes.tolist() and not kinds[:, 1:].any()
+
+
+COLUMNS = ["method", "strength", "draw", "level", "measure", "group", "value", "low", "high"]
+
+
+def rows(measure, level, *values):
+    return [(m, s, d, level, measure, ALL, *own) for m, s, d, *own in values]
+
+
+@pytest.fixture
+def figures():
+    nan = np.nan
+    errors = [("a", "1", 1, 1.0), ("a", "2", 1, 3.0), ("b", "x", 1, 2.0), ("b", "y", 1, 4.0)]
+    found = [
+        ("a", "1", 1, 0.9, 0.8, 0.95),
+        ("a", "1", 2, 0.7, 0.6, 0.75),
+        ("a", "2", 1, 0.4, nan, nan),
+        ("a", "2", 2, 0.2, nan, nan),
+        ("b", "x", 1, 0.5, nan, nan),
+        ("b", "y", 1, 0.1, nan, nan),
+    ]
+    errors = rows(READ, ALL, *((*own, nan, nan) for own in errors))
+    return pd.DataFrame(errors + rows("hits", "Block", *found), columns=COLUMNS)
+
+
+def test_curves_have_the_range_of_draws_and_of_their_intervals(figures):
+    curve = curves(figures, figures[figures["measure"] == "hits"], ["b", "a"])["a"]
+    assert curve.error.tolist() == [1, 3]
+    assert curve.value == pytest.approx([0.8, 0.3])
+    assert curve.low == pytest.approx([0.6, 0.2])
+    assert curve.high == pytest.approx([0.95, 0.4])
+    assert curve.at(2.0) == pytest.approx((0.55, 0.4, 0.675))
+    assert curve.at(3.5) is None
+
+
+def test_methods_are_read_off_at_errors_that_several_have(figures):
+    table = at_equal_errors(curves(figures, figures[figures["measure"] == "hits"], ["a", "b"]))
+    assert table.headers == ("method", "1", "2", "3")
+    a, b = table.rows
+    assert a[2] == "0.55 (0.4 to 0.675)"
+    assert b[1:] == ("–", "0.5", "0.3")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
-import time
 from fractions import Fraction
 
 import pytest
@@ -227,29 +226,6 @@ def test_a_held_ledger_is_known_by_its_code(ledger: Ledger, monkeypatch) -> None
     assert store._remedy(error).startswith("end the program")
     error.sqlite_errorcode = sqlite3.SQLITE_IOERR_FSYNC
     assert store._remedy(error).startswith("make room")
-
-
-def test_a_use_of_a_ledger_does_not_read_all_of_it(ledger: Ledger) -> None:
-    """With 20,000 draws of other runs, a use takes as long as with none, within a wide margin."""
-
-    def seconds() -> float:
-        taken = []
-        for _ in range(5):
-            started = time.perf_counter()
-            with reading(ledger) as connection:
-                connection.execute("SELECT 1 FROM draws WHERE run_id = 'r'").fetchone()
-            taken.append(time.perf_counter() - started)
-        return min(taken)
-
-    few = seconds()
-    row = (
-        "VALUES (?, 'n', 'd', 'p', 'm', 'zcdp', '1', 'bounded', '0', '4', '1', '{}', 't', 1, 1, 1)"
-    )
-    with writing(ledger) as connection:
-        connection.executemany(
-            f"INSERT INTO draws {row}", [(f"run-{number}",) for number in range(20_000)]
-        )
-    assert seconds() < 10 * few + 0.01
 
 
 def test_a_default_cap_holds_for_datasets_without_their_own(ledger: Ledger) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import csv
 import re
-import tomllib
-from fnmatch import fnmatch
 from html.parser import HTMLParser
 from io import StringIO
 from pathlib import Path
@@ -70,15 +68,6 @@ def full(text: str) -> Document:
     table = Table((text, "n"), ((text, 3), (Link(text, text), 4)))
     blocks = (text, table, Figure(svg, text), Details(text, (text, table)))
     return Document(text, (text,), (Section(text, blocks),) * 5, text)
-
-
-FRONT = FrontPage(
-    "Released: all 3 checks passed.",
-    True,
-    "Guarantee: epsilon 1.",
-    (Section("The budget", (Figure("<svg></svg>", "by geolevel"),)),),
-    (Link("Certificate", "../release/certificate.html"),),
-)
 
 
 def test_no_text_becomes_markup() -> None:
@@ -164,68 +153,11 @@ def test_landmarks_headings_and_tables_can_be_found_without_eyes() -> None:
     assert all(svg["role"] == "img" and svg["aria-label"] for svg in page.all("svg"))
 
 
-def test_long_documents_have_contents_that_lead_to_their_sections() -> None:
-    sections = tuple(Section(f"part {number}", ("words",)) for number in range(7))
-    long = Outline(to_html(Document("title", (), sections)))
-    targets = [link["href"] for link in long.all("a")]
-    assert targets == [f"#{section['id']}" for section in long.all("section")]
-    assert not Outline(to_html(Document("title", (), sections[:4]))).all("nav")
-
-
-def test_the_front_page_comes_first_and_digests_last() -> None:
-    sections = tuple(Section(f"part {number}", ("words",)) for number in range(5))
-    document = Document("T", ("Intro.",), sections, None, FRONT, ("code 0123",))
-    for text in (to_html(document), to_markdown(document)):
-        body = text[text.rindex("</style>") :] if "</style>" in text else text
-        places = [
-            body.index(words)
-            for words in (
-                "Released: all 3",
-                "Guarantee: epsilon 1.",
-                "The budget",
-                "certificate.html",
-                "words",
-                "code 0123",
-            )
-        ]
-        assert places == sorted(places)
-    page = Outline(to_html(document))
-    assert page.all("main") == [{"class": "beside"}]
-    assert "verdict good" in [part.get("class") for part in page.all("p")]
-
-
-def test_a_bad_verdict_does_not_look_good() -> None:
-    bad = FrontPage("Withheld.", False, "", (), ())
-    page = Outline(to_html(Document("T", (), front=bad)))
-    classes = [part.get("class") for part in page.all("p")]
-    assert "verdict bad" in classes and "guarantee" not in classes
-
-
 def test_no_text_of_the_front_page_becomes_markup() -> None:
     front = FrontPage(NASTY, True, NASTY, (Section(NASTY, (NASTY,)),), (Link(NASTY, NASTY),))
     page = Outline(to_html(Document("T", (), (), None, front, (NASTY,))))
     assert not page.all("script") and "".join(page.texts).count(NASTY) == 6
     assert [a for a in page.all("a") if "download" not in a][-1]["href"] == NASTY
-
-
-def test_the_deciding_column_is_marked_throughout() -> None:
-    table = Table(("check", "outcome", "seen"), (("a", "passed", 1), ("b", "FAILED", 2)), "outcome")
-    page = Outline(to_html(Document("t", (), (Section("s", (table,)),))))
-    marked = [cell.get("class") == "deciding" for cell in page.all("th") + page.all("td")]
-    assert marked == [False, True, False] * 3
-
-
-def test_columns_of_numbers_are_set_to_the_right() -> None:
-    page = to_html(Document("t", (), (Section("s", (TABLE,)),)))
-    assert '<th scope="col">geolevel</th><th scope="col" class="number">sigma</th>' in page
-    assert '<tr><td>County</td><td class="number">12.5</td></tr>' in page
-    assert f'<td><a href="t.html">tracts</a></td><td class="number">{NONE}</td>' in page
-
-
-def test_long_cells_wrap() -> None:
-    table = Table(("a",), (("x" * 41,), ("x" * 40,), ("x" * 16,)))
-    page = Outline(to_html(Document("t", (), (Section("s", (table,)),))))
-    assert page.all("td") == [{"class": "wrap"}, {"class": "words"}, {}]
 
 
 def test_markdown_says_the_same() -> None:
@@ -241,15 +173,3 @@ def test_markdown_keeps_the_words_of_blocks(block: Figure | Details) -> None:
     text = to_markdown(Document("T", (), (Section("S", (block,)),)))
     assert "svg" not in text
     assert ("*caption*" in text) != ("**more**\n\nwords" in text)
-
-
-def test_templates_are_installed() -> None:
-    folder = Path(document_module.__file__).parent
-    root = Path(__file__).resolve().parents[3]
-    setup = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
-    patterns = setup["tool"]["setuptools"]["package-data"]["spineflow.tasks.pages"]
-    files = sorted((folder / "templates").iterdir())
-    assert len(files) == 3
-    for path in files:
-        name = path.relative_to(folder).as_posix()
-        assert any(fnmatch(name, pattern) for pattern in patterns), name

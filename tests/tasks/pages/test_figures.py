@@ -8,9 +8,7 @@ from spineflow.tasks.pages.figures import (
     COLOURS,
     WIDTH,
     bar_chart,
-    box_chart,
     line_chart,
-    strip_chart,
 )
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -38,25 +36,6 @@ def test_line_chart_labels_axes_and_series() -> None:
     assert len(drawn) == 2
     assert len({path.get("stroke") for path in drawn}) == 2
     assert len({path.get("stroke-dasharray") for path in drawn}) == 2
-
-
-def test_points_of_a_line_have_intervals() -> None:
-    svg = line_chart(
-        {"one": ([1, 2], [3, 4]), "other": ([1], [9])},
-        title="t",
-        x_label="x",
-        y_label="y",
-        intervals={"one": ([2, 4], [5, 6]), "other": ([7], [12])},
-    )
-    root = ElementTree.fromstring(svg)
-    dots = list(root.iter(f"{SVG}circle"))
-    assert len(dots) == 3
-    uprights = [path.get("d") for path in root.iter(f"{SVG}path") if "V" in path.get("d")]
-    assert [d.count("V") for d in uprights] == [2, 1]
-    # The upright of the first point goes from below its dot to above it.
-    start, end = (float(part) for part in uprights[0].split("M")[1].split(" ")[1].split("V"))
-    assert start > float(dots[0].get("cy")) > end
-    assert numbers(dots[0], "cx") == numbers(dots[2], "cx")
 
 
 @pytest.mark.parametrize("steps", [False, True])
@@ -99,15 +78,6 @@ def test_bars_are_as_long_as_their_values() -> None:
     )
 
 
-@pytest.mark.parametrize("n_series", [1, 2, 7])
-def test_long_legends_wrap(n_series: int) -> None:
-    series = {f"a rather long name {i}": [float(i)] for i in range(n_series)}
-    svg = bar_chart(["a"], series, title="t", value_label="v")
-    for element in ElementTree.fromstring(svg).iter(f"{SVG}text"):
-        if element.text.startswith("a rather"):
-            assert float(element.get("x")) + 7 * len(element.text) <= WIDTH
-
-
 @pytest.mark.parametrize("value", [float("inf"), float("nan"), -1.0])
 def test_bars_that_cannot_be_drawn_are_refused(value: float) -> None:
     with pytest.raises(ValueError):
@@ -141,61 +111,3 @@ def test_a_line_of_one_point_is_a_dot_in_its_colour() -> None:
     assert float(dot[0]) == pytest.approx((left + right) / 2, abs=0.1)
     assert float(dot[1]) == pytest.approx((low + high) / 2, abs=0.1)
     assert dot[2] == COLOURS[1]
-
-
-def test_strips_are_cut_in_proportion_and_told_in_full() -> None:
-    parts = {"measure": 30.0, "estimate": 60.0, "none": 0.0, "report": 10.0}
-    svg = strip_chart(parts, title="Time", value_label="seconds")
-    boxes = [numbers(box, "x", "width") for box in ElementTree.fromstring(svg).iter(f"{SVG}rect")]
-    cut = boxes[::2]
-    widths = [width for _, width in cut]
-    assert widths[1] == pytest.approx(2 * widths[0], abs=0.3)
-    assert widths[0] == pytest.approx(3 * widths[3], abs=0.3) and widths[2] == 0
-    ends = [x + width for x, width in cut]
-    assert ends[:-1] == pytest.approx([x for x, _ in cut[1:]], abs=0.2)
-    assert {"measure", "30", "30 %", "none", "0 %", "seconds"} <= set(texts(svg))
-    nothing = strip_chart({"ledger": 0.0}, title="t", value_label="v")
-    assert "nan" not in nothing and "0 %" in texts(nothing)
-
-
-@pytest.mark.parametrize("parts", [{}, {"a": -1.0}, {"a": float("nan")}])
-def test_strips_that_cannot_be_drawn_are_refused(parts: dict[str, float]) -> None:
-    with pytest.raises(ValueError):
-        strip_chart(parts, title="t", value_label="v")
-
-
-def test_boxes_reach_from_quantile_to_quantile() -> None:
-    svg = box_chart(
-        ["block", "tract"],
-        {"first": [[-40, -10, 0, 10, 40], [-2, -1, 0, 1, 2]], "second": [[-20, -5, 0, 5, 20]] * 2},
-        title="Errors",
-        value_label="persons",
-    )
-    root = ElementTree.fromstring(svg)
-    assert {"block", "tract", "first", "second", "persons", "0"} <= set(texts(svg))
-    boxes = [numbers(box, "x", "width") for box in root.iter(f"{SVG}rect")][2:]
-    assert len(boxes) == 4
-    middle = {round(x + width / 2, 1) for x, width in boxes}
-    assert max(middle) - min(middle) <= 0.2, "all are centred on 0"
-    widths = [width for _, width in boxes]
-    assert widths[0] == pytest.approx(2 * widths[1], abs=0.2)
-    assert all(0 < x < x + width < WIDTH for x, width in boxes)
-
-
-def test_boxes_need_five_finite_values() -> None:
-    for box, message in (([1, 2, 3], "five"), ([1, 2, 3, 4, float("nan")], "finite")):
-        with pytest.raises(ValueError, match=message):
-            box_chart(["a"], {"b": [box]}, title="t", value_label="v")
-
-
-def test_logarithmic_axis_between_round_values_has_ticks() -> None:
-    svg = line_chart({"all": ([1, 2], [3.2, 4.8])}, title="t", x_label="x", y_label="y", log_y=True)
-    assert {"3.2", "4.8"} <= set(texts(svg))
-
-
-def test_last_label_of_an_axis_stays_in_the_frame() -> None:
-    svg = line_chart(
-        {"all": ([1, 100_000], [1, 2])}, title="t", x_label="x", y_label="y", log_x=True
-    )
-    labels = [e for e in ElementTree.fromstring(svg).iter(f"{SVG}text") if e.text == "100,000"]
-    assert float(labels[0].get("x")) + 7 * 7.6 / 2 <= WIDTH

@@ -7,8 +7,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from spineflow.tasks.pages.figures import WIDTH
-from spineflow.tasks.pages.maps import DIVERGING, NO_VALUE, SEQUENTIAL, TALLEST, Area, area_map
+from spineflow.tasks.pages.maps import DIVERGING, NO_VALUE, SEQUENTIAL, Area, area_map
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -32,14 +31,6 @@ def points_of(path: ElementTree.Element) -> np.ndarray:
     return np.array(numbers, dtype=float).reshape(-1, 2)
 
 
-def test_north_is_up_and_the_map_fills_its_width() -> None:
-    root = drawn([Area((square(0, 0),), 1.0), Area((square(1, 1),), 2.0)])
-    south, north = (points_of(path) for path in root.iter(f"{SVG}path"))
-    assert north[:, 1].max() <= south[:, 1].min() + 0.1
-    assert north[:, 0].min() >= south[:, 0].max() - 0.1
-    assert np.vstack([south, north]).max() == pytest.approx(min(WIDTH, TALLEST))
-
-
 def test_degrees_of_longitude_are_shorter_away_from_the_equator() -> None:
     (path,) = drawn([Area((square(0, 59.5),), 1.0)], in_degrees=True).iter(f"{SVG}path")
     size = np.ptp(points_of(path), axis=0)
@@ -57,21 +48,6 @@ def test_positive_values_go_from_pale_to_dark_and_unknown_ones_are_blank() -> No
     root = drawn([Area((square(i, 0),), value) for i, value in enumerate(values)])
     assert fills(root) == [*SEQUENTIAL, NO_VALUE]
     assert "no value" in [text.text for text in root.iter(f"{SVG}text")]
-
-
-def test_equal_values_are_one_class() -> None:
-    root = drawn([Area((square(i, 0),), 3.0) for i in range(4)])
-    assert len(set(fills(root))) == 1
-    assert "3 to 3" in [text.text for text in root.iter(f"{SVG}text")]
-
-
-def test_holes_are_left_open_and_outlines_are_not_filled() -> None:
-    ring = Area((square(0, 0, 3), square(1, 1)), 1.0)
-    root = drawn([ring], (Area((square(0.5, 0.5),)),))
-    area, outline, key = root.iter(f"{SVG}path")
-    assert area.get("fill-rule") == "evenodd" and (area.get("d") or "").count("M") == 2
-    assert outline.get("fill") == "none" and key.get("stroke-dasharray")
-    assert "places" in [text.text for text in root.iter(f"{SVG}text")]
 
 
 def test_words_of_a_map_are_escaped() -> None:

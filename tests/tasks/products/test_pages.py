@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
 
 import pytest
-from spineflow.flows.console import print_ledger
 from spineflow.tasks.group_sizes.ingest.files import read_plan
 from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
 from spineflow.tasks.group_sizes.product import GROUP_SIZES
 from spineflow.tasks.group_sizes.workload.statement import statement_of
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.ledger.summary import summary
-from spineflow.tasks.pages.numbers import shown_bound, shown_epsilon
 from spineflow.tasks.products.acceptance import released
 from spineflow.tasks.products.certificate import write_certificate
 from spineflow.tasks.products.several_certificate import write_products_certificate
@@ -60,39 +57,6 @@ def test_a_certificate_has_the_ledgers_figures_at_its_time(runs) -> None:
     ids = [RunDirectory(parent.root / name).read_manifest()["run_id"] for name in PARTS]
     assert ids[0] in first and ids[1] not in first
     assert all(run_id in second for run_id in ids)
-
-
-def test_the_ledger_command_prints_the_certificates_figures(runs, capsys) -> None:
-    _, settings = runs
-    spent = spent_of(settings)
-    caps = dict.fromkeys(("cap", "delta_cap", "epsilon_cap"))
-    print_ledger({**caps, "datasets": {"it": spent}}, as_json=False)
-    printed = " ".join(capsys.readouterr().out.split())
-    certified = composed_sentence(spent)
-    epsilon = f"epsilon {shown_epsilon(spent['epsilon']['tight'])}"
-    exact = spent["epsilon"]["exact"]
-    assert exact < spent["epsilon"]["tight"], "two runs of pure noise, each of epsilon 1"
-    by_curve = f"{shown_bound(exact)} by the exact curve, of runs planned beforehand"
-    for figure in (epsilon, "at delta 1e-10", by_curve):
-        assert figure in printed and figure in certified
-    assert "delta 0 spent" in printed and "own delta 0" in certified
-    assert "rho 4.0000 spent" in printed and "rho 4," in certified
-
-
-@pytest.mark.parametrize("name", PARTS)
-def test_a_certificate_lists_files_checks_and_settings(runs, name: str) -> None:
-    run = RunDirectory(runs[0].root / name)
-    text = read(run.release)
-    files = [path for path in run.release.iterdir() if path.stem != "certificate"]
-    assert len(files) == 4
-    for path in files:
-        assert path.name in text and sha256_of_file(path) in text
-    for check in json.loads((run.checks / "checks.json").read_text())["checks"]:
-        assert check["name"].replace("_", " ") in text
-    manifest = run.read_manifest()
-    assert manifest["settings_digest"] in text and manifest["code_version"] in text
-    assert (run.release / "certificate.html").exists()
-    assert "NOT PRIVATE" not in text and "FAILED" not in text
 
 
 def test_products_together_have_one(runs) -> None:

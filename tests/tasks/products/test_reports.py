@@ -8,9 +8,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from spineflow.tasks.pages.document import Block, Document, Section, to_markdown
+from spineflow.tasks.pages.document import Block, Document, Section
 from spineflow.tasks.products.plan import Plan
-from spineflow.tasks.products.reports import Overview, first_rows, report_document, time_panel
+from spineflow.tasks.products.reports import Overview, first_rows, report_document
 from spineflow.tasks.products.statement import Statement
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.settings import ProductSettings
@@ -89,43 +89,3 @@ def test_the_first_released_counts_come_first_unless_the_release_is_withheld(
     write_checks(run, True, False)
     front = document(run, first_rows(file)).front
     assert front is not None and front.panels[0].title == "The budget"
-
-
-def test_stages_of_a_kind_are_one_part_of_the_bar(run: RunDirectory) -> None:
-    panel = to_markdown(Document("", (), (time_panel({"ingest": 1.0}),)))
-    assert "Seconds of work of the run's stages" in panel
-    front = document(run).front
-    assert front is not None
-    (figure,) = front.panels[-1].blocks
-    assert figure.svg.count("<text") and ">measure<" in figure.svg and ">6<" in figure.svg
-    assert "99" not in figure.svg, "the report's own seconds are not known"
-    many = {f"stage{n}": float(n) for n in range(20)}
-    (figure,) = time_panel(many).blocks
-    assert (
-        ">all others<" in figure.svg and ">stage19<" in figure.svg and ">stage0<" not in figure.svg
-    )
-
-
-def test_links_lead_to_what_there_is(run: RunDirectory) -> None:
-    front = document(run).front
-    assert front is not None
-    assert [link.target for link in front.links] == ["../release/"]
-    (run.release / "tables").mkdir(parents=True)
-    (run.release / "certificate.html").write_text("")
-    (run.checks / "data_docs").mkdir()
-    (run.checks / "data_docs" / "index.html").write_text("")
-    front = document(run).front
-    assert front is not None
-    assert [link.text for link in front.links] == [
-        "Certificate",
-        "Tables",
-        "All released files",
-        "Rules on the input",
-    ]
-    for link in front.links:
-        assert (run.report.parent / link.target).resolve().exists()
-
-
-def test_digests_stand_last(run: RunDirectory) -> None:
-    text = to_markdown(document(run))
-    assert text.rstrip().endswith("Settings ssssssssssss, code c0de.")

@@ -16,7 +16,6 @@ from spineflow.tasks.products.several import (
     _cost,
     _guarantee,
     _spent,
-    write_index,
     write_products_report,
 )
 from spineflow.tasks.runs.directory import RunDirectory
@@ -80,21 +79,6 @@ def spend(folder: Path) -> None:
         charge(
             ledger, run_id=f"run-{number}", draws=draws, dataset=dataset, product=product, inputs={}
         )
-
-
-def test_the_index_names_the_release_and_run_of_every_product(run: RunDirectory) -> None:
-    def complete(folder: Path) -> None:
-        assert not run.release.exists(), "what is added is there before the release"
-        (folder / "more.json").write_text("{}")
-
-    write_index(run, PARTS, complete)
-    assert json.loads((run.release / "products.json").read_text()) == {
-        "topdown": {"release": "../topdown/release", "run_id": "run of topdown"},
-        "trips": {"release": "../trips/release", "run_id": "run of trips"},
-    }
-    assert (run.release / "more.json").exists()
-    write_index(run, ("trips",))
-    assert len(json.loads((run.release / "products.json").read_text())) == 2, "it stays"
 
 
 def test_the_page_counts_the_checks_of_all_products(run: RunDirectory, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from spineflow.tasks.ledger.accounting import (
 )
 from spineflow.tasks.ledger.plan import REPORT_DELTA
 from spineflow.tasks.pages.document import Document, to_html, to_markdown
-from spineflow.tasks.pages.numbers import shown_bound, shown_delta, shown_epsilon, shown_rho
+from spineflow.tasks.pages.numbers import shown_bound, shown_delta, shown_epsilon
 from spineflow.tasks.products.statement import (
     Statement,
     UniversePlan,
@@ -38,22 +38,6 @@ def test_delta_is_never_shown_smaller_than_it_is(delta: Fraction) -> None:
     if delta > 0:
         shown = Fraction(shown_delta(delta))
         assert delta <= shown <= delta * Fraction(102, 100)
-
-
-def test_numbers_have_the_style_of_the_field() -> None:
-    assert [shown_delta(text) for text in ("1/10000000000", "9/10", "1/3", None)] == [
-        "1e-10",
-        "0.9",
-        "0.334",
-        "0",
-    ]
-    assert [shown_epsilon(value) for value in (17.1405, 1.1, 0.5, "inf")] == [
-        "17.14",
-        "1.10",
-        "0.5",
-        "inf",
-    ]
-    assert shown_rho("1/3") == "1/3 (about 0.3333)"
 
 
 @given(st.one_of(st.just(0.0), st.floats(1e-300, 1e9)))
@@ -76,13 +60,6 @@ def test_an_own_delta_is_told_and_added_to_that_of_the_conversion() -> None:
     assert "| 8 |" in text, "2 epsilon^2 of bounded zCDP"
     both = Guarantee(ZCDP, Fraction(1), delta=Fraction(1, 10**10))
     assert "| 2e-10 |" in text_of(UniversePlan("a", "discrete_gaussian", both))
-
-
-def test_warnings_and_sums_stand_only_where_they_are_given() -> None:
-    loss = UniversePlan("a", "discrete_gaussian", Guarantee(ZCDP, Fraction(1)))
-    assert "Warning" not in text_of(loss)
-    text = text_of(loss, together="They add up.", warnings=("mind this",))
-    assert "They add up." in text and "Warning: mind this." in text
 
 
 @pytest.mark.parametrize("render", [to_html, to_markdown])

@@ -17,7 +17,7 @@ from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.release.certificate import facts_of, facts_of_run
 from spineflow.tasks.topdown.settings import TopdownSettings
-from spineflow.tasks.topdown.spine.build import declares_state_totals, refuse_no_spine
+from spineflow.tasks.topdown.spine.build import refuse_no_spine
 from spineflow.tasks.topdown.workload.privacy_curve import scope_of_figures
 from spineflow.tasks.topdown.workload.statement import exact_of, statement_of
 
@@ -67,25 +67,7 @@ def text_of(settings: TopdownSettings) -> str:
 BY_TYPE = "per facility of each type"
 TOTALS = "the population of every state is released without noise"
 WITHIN = "the person moves within the same state"
-HOUSING = "the number of housing units of every block is released as it is"
 ADD_UP = "The losses of persons and units add up"
-
-
-def test_the_preset_promises_what_production_promised(tmp_path: Path) -> None:
-    text = text_of(load(tmp_path))
-    for sentence in (BY_TYPE, TOTALS, WITHIN, HOUSING, ADD_UP, "nurse_nva_0"):
-        assert sentence in text, sentence
-    assert "293764/114921 (about 2.556)" in text and "17.14" in text and "1e-10" in text
-    assert "one record changed" in text and "added or removed" not in text
-    assert "pure differential privacy" not in text
-    assert "Nothing is guaranteed" not in text
-
-
-@pytest.mark.parametrize("preset", ["pl94_2020_pr", "pl94_april_2021_us", "dhc_equal"])
-def test_other_presets_hold_state_totals_where_their_spine_has_states(tmp_path, preset) -> None:
-    settings = load(tmp_path, preset=preset)
-    assert declares_state_totals(settings) and TOTALS in text_of(settings)
-    refuse_no_spine(settings)
 
 
 def test_a_schema_without_types_has_no_bounds_by_type(tmp_path: Path) -> None:
@@ -114,45 +96,6 @@ def conventional(settings: TopdownSettings):
     return settings.geography.model_copy(update={"spine": "conventional"})
 
 
-def test_a_spine_without_other_geolevels_is_taken(tmp_path: Path) -> None:
-    settings = without(load(tmp_path), "County")
-    refuse_no_spine(settings.model_copy(update={"geography": conventional(settings)}))
-    assert TOTALS in text_of(settings)
-
-
-def test_blocks_alone_declare_no_state_totals(tmp_path: Path) -> None:
-    settings = load(tmp_path, "run.estimator=block_by_block")
-    refuse_no_spine(settings)
-    text = text_of(settings)
-    assert TOTALS not in text and "moves anywhere" in text
-    assert "block by block" in text and "TopDown Algorithm" not in text
-
-
-def test_units_alone_say_nothing_of_persons(tmp_path: Path) -> None:
-    text = text_of(load(tmp_path, 'run.universes=["units"]'))
-    assert "every housing unit's record" in text and HOUSING in text
-    assert "occupied in one and vacant in the other" in text
-    for absent in ("person's record", TOTALS, ADD_UP, BY_TYPE, "nurse_nva_0"):
-        assert absent not in text, absent
-
-
-def test_persons_alone_release_no_units(tmp_path: Path) -> None:
-    text = text_of(load(tmp_path, 'run.universes=["persons"]'))
-    assert HOUSING not in text and ADD_UP not in text
-    assert "are used as they are" in text and TOTALS in text
-
-
-def test_pure_privacy_is_stated_as_epsilon(tmp_path: Path) -> None:
-    pure = ("mechanism=discrete_laplace", 'epsilon="8"')
-    settings = load(tmp_path, *(f"budget.{u}.{s}" for u in ("persons", "units") for s in pure))
-    text = text_of(settings)
-    assert "pure differential privacy" in text and "epsilon 8" in text
-    assert "discrete Gaussian" not in text
-    assert "rho 64 of bounded zCDP" in text, "8^2 / 2 for each universe"
-    mixed = text_of(load(tmp_path, *(f"budget.units.{s}" for s in pure)))
-    assert "pure differential privacy" in mixed and "discrete Gaussian" in mixed
-
-
 @pytest.mark.parametrize(
     ("override", "why", "how"),
     [
@@ -165,13 +108,6 @@ def test_runs_that_protect_nobody_guarantee_nothing(tmp_path, override, why, how
     assert f"Nothing is guaranteed: {why}" in text and how in text
     for absent in ("The guarantee compares", "17.14", ADD_UP, "random noise of a known"):
         assert absent not in text, absent
-
-
-@pytest.mark.parametrize("bypass", [True, False])
-def test_noise_is_told_before_bypassing_only_where_that_is_done(tmp_path, bypass) -> None:
-    settings = load(tmp_path, f"geography.bypass={str(bypass).lower()}")
-    blocks = [block for section in facts_of(settings).sections for block in section.blocks]
-    assert ("bypassed" in str(blocks)) == bypass
 
 
 @pytest.mark.soak(2)

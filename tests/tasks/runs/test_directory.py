@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import gc
+import hashlib
 import json
 import os
 import signal
@@ -14,6 +16,12 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from spineflow.tasks.runs import charged_files
+from spineflow.tasks.runs.charged_files import (
+    digest_of,
+    digests_of,
+    refuse_altered,
+)
 from spineflow.tasks.runs.directory import (
     IDENTITY,
     LOCK,
@@ -23,7 +31,7 @@ from spineflow.tasks.runs.directory import (
     start_run,
 )
 from spineflow.tasks.runs.errors import InputRefused, SpineflowError
-from spineflow.tasks.runs.files import STAMP_FILE
+from spineflow.tasks.runs.files import STAMP_FILE, read_record, sha256_of_file, while_unchanged
 from spineflow.tasks.runs.handles import Artifact
 
 HOLDER = """
@@ -173,3 +181,126 @@ def test_the_stamp_of_a_run_that_is_not_private_is_put_back(
         file.write_text(damage)
     begin()
     assert file.read_text() == "NOT PRIVATE: a seed.\n"
+
+
+def test_a_file_is_read_again_once_it_was_changed_whatever_its_time_says(tmp_path: Path) -> None:
+    reads: list[str] = []
+
+    @while_unchanged(lambda folder, name: folder / name, at_most=2)
+    def read(folder: Path, name: str) -> str:
+        reads.append(name)
+        return (folder / name).read_text()
+
+    for name in ("a", "b"):
+        (tmp_path / name).write_text(name)
+    for _ in range(3):
+        assert (read(tmp_path, "a"), read(tmp_path, "b")) == ("a", "b")
+    assert reads == ["a", "b"]
+    before = (tmp_path / "a").stat()
+    (tmp_path / "a").write_text("c")
+    os.utime(tmp_path / "a", ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert read(tmp_path, "a") == "c"
+
+
+def test_what_is_read_of_several_files_hangs_on_each(tmp_path: Path) -> None:
+    @while_unchanged(lambda folder: sorted(folder.glob("*.txt")), at_most=1)
+    def read(folder: Path) -> str:
+        return "".join(path.read_text() for path in sorted(folder.glob("*.txt")))
+
+    (tmp_path / "a.txt").write_text("a")
+    assert read(tmp_path) == "a"
+    (tmp_path / "b.txt").write_text("b")
+    assert read(tmp_path) == "ab"
+    (tmp_path / "b.txt").write_text("!!")
+    assert read(tmp_path) == "a!!"
+
+
+def test_json_of_any_depth_that_is_no_record_is_refused(tmp_path: Path) -> None:
+    for file in (tmp_path / "record.json", tmp_path / "manifest.json"):
+        file.write_text("[" * 100_000)
+    with pytest.raises(InputRefused, match="record.json cannot be read"):
+        read_record(tmp_path / "record.json")
+    with pytest.raises(InputRefused, match="manifest.json cannot be read"):
+        RunDirectory(tmp_path).read_manifest()
+
+
+@pytest.fixture
+def read(monkeypatch) -> list[str]:
+    """Names of the files that are hashed, by a process that knows none."""
+    names: list[str] = []
+
+    def noted(path: Path) -> str:
+        names.append(path.name)
+        return sha256_of_file(path)
+
+    monkeypatch.setattr(charged_files, "_known", {})
+    monkeypatch.setattr(charged_files, "sha256_of_file", noted)
+    return names
+
+
+def test_a_file_is_hashed_again_when_it_has_changed(tmp_path: Path, read: list[str]) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"first")
+    before = path.stat()
+    assert digest_of(path) == digest_of(path) == hashlib.sha256(b"first").hexdigest()
+    assert read == ["file"]
+    path.write_bytes(b"other")
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert digest_of(path) == hashlib.sha256(b"other").hexdigest()
+    assert read == ["file"] * 2
+
+
+def test_many_files_are_hashed_once_each(tmp_path: Path, read: list[str]) -> None:
+    paths = [tmp_path / f"{number:05}" for number in range(20)]
+    for path in paths:
+        path.write_bytes(path.name.encode())
+    for _ in range(2):
+        assert digests_of(paths) == [sha256_of_file(path) for path in paths]
+    assert sorted(read) == [path.name for path in paths]
+    with pytest.raises(FileNotFoundError):
+        digests_of([*paths, tmp_path / "gone"])
+
+
+def test_a_renamed_folder_s_files_are_not_hashed_again(tmp_path: Path, read: list[str]) -> None:
+    before, after = tmp_path / "before", tmp_path / "after"
+    (before / "tables").mkdir(parents=True)
+    for name in ("tables/a.csv", "tables/b.csv", "c.csv"):
+        (before / name).write_bytes(name.encode())
+        digest_of(before / name)
+    before.rename(after)
+    (after / "c.csv").write_bytes(b"other")
+    charged_files.know_renamed(before, after)
+    assert digest_of(after / "tables" / "a.csv") == hashlib.sha256(b"tables/a.csv").hexdigest()
+    assert digest_of(after / "c.csv") == hashlib.sha256(b"other").hexdigest()
+    assert read == ["a.csv", "b.csv", "c.csv", "c.csv"]
+
+
+def test_files_are_renamed_while_others_are_added(tmp_path: Path, read: list[str]) -> None:
+    """A collection of garbage lets other threads run, which may add to what is known."""
+    before, after = tmp_path / "before", tmp_path / "after"
+    names = [f"{number}" for number in range(5_000)]
+    state = (0, 0, 0, 0)
+    charged_files._known.update({before / name: (state, "00") for name in names})
+
+    def collected(phase: str, info: dict) -> None:
+        charged_files._known[tmp_path / f"{len(charged_files._known)}"] = (state, "00")
+
+    gc.callbacks.append(collected)
+    try:
+        charged_files.know_renamed(before, after)
+    finally:
+        gc.callbacks.remove(collected)
+    assert {after / name for name in names} <= charged_files._known.keys()
+
+
+@pytest.mark.parametrize("name", ["../outside", "/etc/hostname", "spine/../../outside", ""])
+def test_names_that_lead_out_of_a_run_are_not_opened(
+    tmp_path: Path, read: list[str], name: str
+) -> None:
+    run = RunDirectory(tmp_path / "run")
+    (run.root / "spine").mkdir(parents=True)
+    (tmp_path / "outside").write_bytes(b"outside")
+    (run.root / "spine" / "charged.json").write_text(json.dumps({name: "00"}))
+    with pytest.raises(InputRefused, match=r"charged\.json cannot be read"):
+        refuse_altered(run)
+    assert not read

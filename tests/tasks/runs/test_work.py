@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import os
-import threading
 from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.handles import confined_work, metered, reads_public_files
+from spineflow.tasks.runs.steps import ErrorsInSentences
 from spineflow.tasks.runs.work import Began, Task, append, read, tasks_of, work_file
 
 BEGAN = Began(0.0, "threads", 2, 2)
@@ -61,10 +63,6 @@ def test_work_that_was_found_does_not_hide_the_work_that_was_done() -> None:
     assert tasks_of([task(), again])[task().name] == again
 
 
-def test_a_disk_that_is_full_ends_no_run(tmp_path: Path) -> None:
-    append(RunDirectory(tmp_path / "nowhere"), BEGAN)
-
-
 @pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="only Linux counts bytes")
 def test_bytes_are_metered_where_one_block_has_the_process(tmp_path: Path) -> None:
     file = tmp_path / "a"
@@ -76,32 +74,6 @@ def test_bytes_are_metered_where_one_block_has_the_process(tmp_path: Path) -> No
     assert 1_000_000 <= took.read < 1_010_000
     assert 1_000_000 <= took.written < 1_010_000
     assert took.worker.endswith(f":{os.getpid()}")
-
-
-def test_of_two_at_once_no_bytes_are_told() -> None:
-    took = []
-
-    def inner() -> None:
-        with metered() as work:
-            took.append(work())
-
-    with metered() as work:
-        thread = threading.Thread(target=inner)
-        thread.start()
-        thread.join()
-        took.append(work())
-    assert [(one.read, one.written) for one in took] == [(None, None)] * 2
-
-
-def test_a_block_within_another_has_the_process_too(tmp_path: Path) -> None:
-    """A replicate is a step that runs the steps of a product."""
-    with metered() as outer:
-        with metered() as inner:
-            (tmp_path / "a").write_bytes(bytes(1_000_000))
-            within = inner()
-        took = outer()
-    assert 1_000_000 <= within.written <= took.written < 1_010_000
-    assert within.cpu <= took.cpu
 
 
 def test_confidential_files_are_not_measured_out() -> None:
@@ -120,3 +92,26 @@ def test_confidential_files_are_not_measured_out() -> None:
     ):
         assert not reads_public_files(module)
     assert reads_public_files("spineflow.tasks.topdown.estimation.steps")
+
+
+SENTENCE = "persons.parquet: the column CENRACE is missing; add it."
+
+
+def record(error: Exception, message: str, *arguments: object, with_traceback: bool = True):
+    """A record as Prefect's engines make them, after the filter."""
+    try:
+        raise error
+    except Exception as raised:
+        trace = (type(raised), raised, raised.__traceback__) if with_traceback else None
+        made = logging.LogRecord("x", logging.ERROR, "f", 1, message, arguments, trace)
+    assert ErrorsInSentences().filter(made)
+    return made
+
+
+def test_a_refusal_is_its_sentence() -> None:
+    error = InputRefused(SENTENCE)
+    for made in (
+        record(error, "Encountered exception during execution: %r", error),
+        record(error, f"Task run failed with exception: {error!r} - Retries are exhausted"),
+    ):
+        assert logging.Formatter("%(message)s").format(made) == SENTENCE

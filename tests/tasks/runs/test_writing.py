@@ -58,17 +58,6 @@ def test_a_file_appears_whole_and_alone(tmp_path):
     assert list(path.parent.iterdir()) == [path]
 
 
-def test_a_published_file_is_kept_and_nothing_is_written(tmp_path):
-    path = tmp_path / "0.parquet"
-    write_once(path, lambda file: file.write(b"first"))
-
-    def must_not_run(file):
-        raise AssertionError
-
-    assert write_once(path, must_not_run) == path
-    assert path.read_bytes() == b"first"
-
-
 def test_of_two_writers_at_once_the_first_to_finish_publishes(tmp_path):
     path = tmp_path / "0.parquet"
 

@@ -52,6 +52,7 @@ def write(folder: Path) -> Path:
         ".north.csv.crc",
         "_SUCCESS",
         "north-checkpoint.csv",
+        "NORTH-CHECKPOINT.CSV",
     ],
 )
 def test_hidden_files_are_passed_over(tmp_path: Path, place: str) -> None:

@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 from datetime import date
-from fractions import Fraction
 
 import pandas as pd
 import pyarrow as pa
 import pytest
-from spineflow.answers import in_declared_order, read_answers
-from spineflow.stamped import read_table
-from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.ingest.ingest import check_input_of
 from spineflow.tasks.topdown.intervals.report import write_intervals, write_run_intervals
-from spineflow.tasks.topdown.settings import TopdownSettings
 
 from tests.tasks.topdown.abroad import write_census
 from tests.tasks.topdown.declared import load, run_declared
@@ -58,14 +52,6 @@ def test_the_input_is_counted_as_a_plain_reading_counts_it(finished):
     )
 
 
-def test_the_formats_of_the_files_are_told(finished):
-    path, _ = finished
-    files = check_input_of(load(path)).files
-    assert {file.name for file in files} == {"Gebiete.csv", "Bevölkerung.csv", "Wohnungen.csv"}
-    written = "text separated by semicolons, decimal commas, ISO8859-1"
-    assert {file.written for file in files} == {written}
-
-
 def test_tables_have_points_for_decimal_commas_and_letters_as_they_are(finished):
     _, run = finished
     [file] = run.root.rglob("Alter.parquet")
@@ -95,49 +81,6 @@ def test_the_counts_do_not_depend_on_the_encoding(finished, encoding, tmp_path):
     assert found.areas.frame.equals(expected.areas.frame)
 
 
-def test_names_of_queries_mean_the_same_in_any_order_and_spacing(finished, tmp_path):
-    path, run = finished
-    text = path.read_text(encoding="utf-8")
-    budget = load(path).budget_of("people")
-    assert list(budget.query_shares["land"]) == [
-        *("total", "french * minor", "Geschlecht * age", "detailed")
-    ]
-    text = text.replace('"Geschlecht*age" =', '" age  *Geschlecht" =')
-    passes = 'least_squares = [["Geschlecht*age"], ["all but age * Geschlecht"]]'
-    text += f"[workload.people.passes.other]\n{passes}\n"
-    text += 'rounder = [["total", "minor*french"], ["detailed"]]\n'
-    other = path.with_name("other.toml")
-    other.write_text(text, encoding="utf-8")
-    settings = load(other)
-    spelt = settings.passes_of("people", "land")
-    assert spelt.least_squares == (
-        ("age * Geschlecht",),
-        ("total", "french * minor", "detailed"),
-    )
-    settings = load_settings(
-        TopdownSettings,
-        path,
-        presets=PRESETS,
-        overrides=[
-            'budget.people.queries.other."age * Geschlecht" = "1/8"',
-            'budget.people.queries.other.minor*french = "3/8"',
-        ],
-    )
-    assert settings.budget_of("people").query_shares["Region"] == {
-        "total": Fraction(1, 4),
-        "french * minor": Fraction(3, 8),
-        "Geschlecht * age": Fraction(1, 8),
-        "detailed": Fraction(1, 4),
-    }
-    frames = [
-        read_answers(run, load(path), "measurements", universe="people", geolevel=None, query=name)
-        for name in ("Geschlecht * age", "age*Geschlecht", " age *  Geschlecht")
-    ]
-    for frame in frames[1:]:
-        pd.testing.assert_frame_equal(frame, frames[0])
-    assert len(frames[0]) > 0
-
-
 def test_one_query_under_two_names_is_refused(finished):
     path, _ = finished
     text = path.read_text(encoding="utf-8").replace(
@@ -155,30 +98,6 @@ def test_refusals_of_values_tell_their_lines(finished):
     line = text.splitlines().index('rho = "0"') + 1
     with pytest.raises(InputRefused, match=f"zero.toml: line {line}: budget.people.rho must be"):
         load(path.with_name("zero.toml"))
-
-
-def test_keys_that_need_quotes_are_told(finished):
-    path, _ = finished
-    text = path.read_text(encoding="utf-8").replace('"Größe" = {', "Größe = {")
-    path.with_name("bare.toml").write_text(text, encoding="utf-8")
-    with pytest.raises(InputRefused, match='needs quotes: "Größe"'):
-        load(path.with_name("bare.toml"))
-
-
-def test_labels_are_ordered_as_declared(finished):
-    path, run = finished
-    settings = load(path)
-    ages = ["0-14", "15-29", "30-64", "65-110", "not stated"]
-    for kind in ("measurements", "estimates"):
-        frame = read_answers(run, settings, kind, universe="people", geolevel="Region")
-        assert frame["age"].cat.ordered
-        assert frame["age"].cat.categories.tolist() == ages
-    [file] = run.root.rglob("Alter.parquet")
-    table = in_declared_order(read_table(file), settings, "people")
-    assert table["age"].cat.categories.tolist() == ages
-    assert (table["age"] < "30-64").sum() == 2 * len(table) // 5
-    assert not isinstance(table["code"].dtype, pd.CategoricalDtype)
-    assert table.attrs["privacy"] == "NOT PRIVATE"
 
 
 def intervals(finished, areas, query="total"):
@@ -220,14 +139,6 @@ def test_intervals_of_areas_by_either_code_and_of_polygons(finished):
         intervals(finished, {"type": "Topology"})
 
 
-def test_unknown_areas_are_refused(finished):
-    areas = pd.DataFrame({"area": ["A", "A"], "block": ["g1", "g9"]})
-    with pytest.raises(
-        InputRefused, match="'g9'; write all parts .* or of the last geolevel as 'g1'"
-    ):
-        intervals(finished, areas)
-
-
 def test_lists_of_areas_are_read_as_the_files_of_the_census(finished, tmp_path):
     """In their encoding, and with the codes under the name of the last geolevel."""
     expected = intervals(finished, pd.DataFrame({"area": ["Vallée"] * 2, "block": ["g1", "g2"]}))
@@ -237,14 +148,6 @@ def test_lists_of_areas_are_read_as_the_files_of_the_census(finished, tmp_path):
         pd.testing.assert_frame_equal(intervals(finished, tmp_path / "areas.csv"), expected)
         (tmp_path / "areas.csv").write_bytes(text.encode("utf-8-sig"))
         pd.testing.assert_frame_equal(intervals(finished, tmp_path / "areas.csv"), expected)
-
-
-def test_messages_on_lists_of_areas_have_the_words_of_the_census(finished, tmp_path):
-    (tmp_path / "areas.csv").write_text("area;code\nA;g1\n", encoding="ascii")
-    with pytest.raises(InputRefused, match="no column 'Gemeinde'.* code of a Gemeinde in 'Gem"):
-        intervals(finished, tmp_path / "areas.csv")
-    with pytest.raises(InputRefused, match="code that is of no Gemeinde of the run: 'g9'"):
-        intervals(finished, pd.DataFrame({"area": ["A"], "block": ["g9"]}))
 
 
 @pytest.mark.parametrize("name", ["blank.csv", "blank.parquet"])

@@ -11,9 +11,6 @@ from spineflow.tasks.pages.document import Document, to_html
 from spineflow.tasks.products.product import Caution
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.topdown.checks.accuracy.figures import compute_figures
-from spineflow.tasks.topdown.checks.accuracy.report import ComparedRun, accuracy_document
-from spineflow.tasks.topdown.ingest.ingest import check_input_of
 from spineflow.tasks.topdown.intervals import sizes
 from spineflow.tasks.topdown.intervals.report import write_run_intervals
 from spineflow.tasks.topdown.intervals.run_posterior import RunLevels, RunPosterior
@@ -67,23 +64,6 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator:
         yield settings, run
 
 
-def test_the_size_is_that_of_the_arrays_that_are_made(finished):
-    settings, run = finished
-    for universe in settings.run.universes:
-        levels = RunLevels.read(run, settings, universe)
-        groups = RunPosterior.of(levels).blocks.groups
-        arrays = [
-            array
-            for group in groups
-            for array in (
-                group.estimates.mean,
-                group.estimates.variance,
-                group.estimates.diffuse,
-            )
-        ]
-        assert levels.size.numbers == sum(array.size for array in arrays)
-
-
 def test_margins_are_made_of_every_universe_that_can_have_them(finished):
     settings, run = finished
     tables = run.unchecked_release / "tables"
@@ -111,20 +91,6 @@ def test_what_has_no_margins_is_named_with_why_and_a_remedy(finished, tmp_path):
     assert section.blocks == (f"{why}.",)
 
 
-def test_the_check_of_the_input_says_so_before_a_run(finished, monkeypatch):
-    """And of intervals, which are refused where memory is wanting and not where margins are."""
-    settings, _ = finished
-    accepted = check_input_of(settings).accepted(with_counts=True)
-    for memory, words in (
-        (10**12, "made without them; `spineflow intervals` can make intervals afterwards, in up"),
-        (1, "made without them; there are no intervals either, which would take "),
-    ):
-        monkeypatch.setattr(sizes, "memory_of_machine", lambda memory=memory: memory)
-        cautions = [one for one in TOPDOWN.fits(settings, accepted) if isinstance(one, Caution)]
-        (told,) = [str(one) for one in cautions if "margins" in str(one)]
-        assert told.startswith("tables of people have no margins: ") and words in told
-
-
 def test_intervals_that_do_not_fit_are_refused_before_any_answer_is_read(finished, monkeypatch):
     settings, run = finished
     asked = [marginal_query(settings.schema_of("people"), "total")]
@@ -137,18 +103,6 @@ def test_intervals_that_do_not_fit_are_refused_before_any_answer_is_read(finishe
     monkeypatch.setattr(RunPosterior, "of", never)
     with pytest.raises(InputRefused, match=r"no intervals here: the estimates of people would"):
         list(write_run_intervals(run, settings, ["total"], universe="people"))
-
-
-def test_the_accuracy_report_says_why_there_is_no_implied_deviation(finished, monkeypatch):
-    settings, run = finished
-    figures = compute_figures(run, settings)
-    page = accuracy_document([ComparedRun("run", settings, figures)])
-    assert not any("no implied standard deviation" in text for text in page.introduction)
-    errors = figures.errors
-    errors.loc[errors["universe"] == "people", "predicted_standard_deviation"] = float("nan")
-    page = accuracy_document([ComparedRun("run", settings, figures)])
-    (told,) = [text for text in page.introduction if "no implied standard deviation" in text]
-    assert "of people" in told and "of age" in told
 
 
 def test_pieces_leave_out_what_the_whole_does(

@@ -84,61 +84,6 @@ def test_types_of_households_are_told_as_production_tells_them(facts):
     assert level("1", "0", "4", "4", "4", "0", "0") == 392
 
 
-def test_further_recodes_are_those_of_production():
-    labels = {name: HOUSEHOLDS.schema.labels(name) for name in HOUSEHOLDS.schema.attributes}
-    assert labels["hhage"] == (
-        *("15-24", "25-34", "35-44", "45-54", "55-59", "60-64", "65-74", "75-84", "85-115"),
-    )
-    race, tenure = HOUSEHOLDS.recodes["race"], HOUSEHOLDS.recodes["hhtenshort_3lev"]
-    assert [race.level_of(str(code)) for code in (1, 3, 6, 7, 63)] == [0, 2, 5, 6, 6]
-    assert [tenure.level_of(code) for code in "1234"] == [0, 1, 2, 2]
-    assert labels["elderly"] == (
-        *("no one 60 and over", "someone 60 to 64", "someone 65 to 74", "someone 75 and over"),
-    )
-
-
-def test_tables_of_types_put_together_what_their_names_say(facts):
-    types = types_of(facts)
-    family = dict.fromkeys(("married_opposite", "married_same"), "married couple")
-    own = {
-        "u6": "under 6 only",
-        "6to17": "6 to 17 only",
-        "both": "under 6 and 6 to 17",
-        "none": "no own children under 18",
-    }
-
-    def told(name: str) -> list[str]:
-        coarsening = HOUSEHOLDS.schema.coarsening(name)
-        return [coarsening.levels[group] for group in coarsening.groups]
-
-    def size(kind) -> str:
-        of = {1: "1 person", 7: "7 or more persons"}
-        return of.get(kind["size"], f"{kind['size']} persons")
-
-    for kind, *names in zip(
-        types,
-        told("alone_or_family"),
-        told("alone_or_family_by_own_children"),
-        told("family_nonfamily_size"),
-        told("family_type_by_own_children"),
-        strict=True,
-    ):
-        couple = family.get(kind["couple"], "other family")
-        children = "no own children" if kind["own"] == "none" else "own children"
-        if kind["relatives"]:
-            assert names == [
-                "2 or more, family",
-                f"{couple}, {children}",
-                f"family, {size(kind)}",
-                f"{couple}, {own[kind['own']]}",
-            ]
-        elif kind["size"] > 1:
-            first, second = "2 or more, nonfamily", "nonfamily, householder not alone"
-            assert names == [first, second, f"nonfamily, {size(kind)}", "nonfamily"]
-        else:
-            assert names == ["1 person", "1 person", "nonfamily, 1 person", "nonfamily"]
-
-
 def test_coarsenings_are_those_of_production(facts):
     schema, types = HOUSEHOLDS.schema, types_of(facts)
     for name, recode in facts["recodes"]["units"].items():

@@ -25,7 +25,6 @@ from spineflow.tasks.topdown.measurement.charge import deciding_files
 from spineflow.tasks.topdown.paths import spine_folder
 from spineflow.tasks.topdown.spine.files import read_spine
 from spineflow.tasks.topdown.spine.shards import read_shards
-from spineflow.tasks.topdown.workload.statement import exact_of
 
 from tests.tasks.topdown.declared import load, run_declared
 
@@ -192,13 +191,6 @@ def test_every_area_has_the_answers_of_the_earlier_release(
     truth = pd.read_parquet(folder / "people.parquet")
     assert len(truth) != len(people), "the earlier release should have other totals than the truth"
     assert not ((people["role"] == "head") & (people["adult"] == "0-17")).any()
-
-
-def test_the_certificate_says_what_is_held(folder: Path) -> None:
-    settings = settings_of(folder, later())
-    (exact,) = [e for e in exact_of(settings) if "sex * adult of counts" in e.subject]
-    assert "in every geounit is that of people in the earlier release counts" in exact.fact
-    assert "costs nothing further" in exact.fact
 
 
 def test_heads_are_held_to_the_occupied_homes_of_an_earlier_release(

@@ -322,14 +322,6 @@ def test_an_occupied_home_without_a_head_is_refused(tmp_path: Path) -> None:
         check_input_of(settings_of(tmp_path)).accepted()
 
 
-def test_occupants_need_a_name_of_their_own(tmp_path: Path) -> None:
-    tree = deepcopy(TREE)
-    universe = tree["census"]["universes"]["households"]
-    universe["through"] = {"column": "id", "table": "head", "key": "id"}
-    with pytest.raises(InputRefused, match="occupants named as the table 'head'"):
-        settings_of(tmp_path, tree)
-
-
 def test_the_certificate_says_what_a_move_costs(tmp_path: Path) -> None:
     tree = deepcopy(TREE)
     del tree["privacy"]["infinite"]

@@ -18,25 +18,21 @@ from spineflow.tasks.products.budget import noise_table
 from spineflow.tasks.products.comparison import read_errors
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.trips.checks.accuracy import ACCURACY, facts_of_run
+from spineflow.tasks.trips.checks.accuracy import ACCURACY
 from spineflow.tasks.trips.checks.expected import settings_of_release
 from spineflow.tasks.trips.estimation.top_down import ROOT, MeasuredTree, step_down
 from spineflow.tasks.trips.ingest.files import plan_of, read_truth
-from spineflow.tasks.trips.measurement.charge import measurement_files, plan_of_run
+from spineflow.tasks.trips.measurement.charge import plan_of_run
 from spineflow.tasks.trips.measurement.files import read_cuts
 from spineflow.tasks.trips.paths import (
-    cuts_file,
     estimates_files,
-    leaves_file,
     measured_file,
 )
 from spineflow.tasks.trips.product import TRIPS
 from spineflow.tasks.trips.release import report as reports
 from spineflow.tasks.trips.release.certificate import (
     conversion_sentence,
-    delta_warning,
 )
-from spineflow.tasks.trips.release.error_bound import BETA
 from spineflow.tasks.trips.release.false_cells import false_cells
 from spineflow.tasks.trips.release.table import released_level
 from spineflow.tasks.trips.workload.costs import universe_plan
@@ -149,30 +145,6 @@ def test_a_selection_measures_children_of_what_it_found(finished: Finished) -> N
     assert first_pass[0] <= 9 and first_pass[1] <= 24
 
 
-def test_measurement_files_are_those_that_are_there(finished: Finished) -> None:
-    run, settings = finished()
-    files = measurement_files(run, settings)
-    levels = plan_of(run, settings).levels
-    assert levels == (1, 2, 3, 4)
-    assert files == [
-        file
-        for level in levels
-        for file in (cuts_file(run, level), measured_file(run, level, "00000"))
-    ]
-    assert all(file.exists() for file in files)
-
-
-def test_a_run_is_charged_for_its_rho(finished: Finished) -> None:
-    """Simple conversion: epsilon = rho + 2 sqrt(rho log(1 / delta)), with epsilon 2, delta 1e-6."""
-    run, settings = finished()
-    charge = plan_of_run(run, settings)
-    assert charge is not None
-    (draw,) = charge.universes
-    rho = float(draw.guarantee.parameter)
-    assert rho + 2 * math.sqrt(rho * 6 * math.log(10)) == pytest.approx(2, rel=1e-3)
-    assert charge.counts[0].startswith("confidential/")
-
-
 def sections(document: Document) -> dict[str, Section]:
     return {section.title: section for section in document.sections}
 
@@ -184,31 +156,6 @@ def tables(section: Section) -> list[Table]:
 def document_of(run, settings, *, is_shown: bool = True) -> Document:
     accuracy = read_errors(run, ACCURACY) if is_shown else None
     return reports.report(run, settings, plan_of_run(run, settings), accuracy)
-
-
-def test_the_report_tells_nodes_releases_and_bounds_of_every_level(finished: Finished) -> None:
-    run, settings = finished()
-    plan = plan_of(run, settings)
-    document = document_of(run, settings)
-    (table,) = tables(sections(document)["Levels"])
-    released = [len(own) for own in levels_of(table_of(run), "count")]
-    assert [row[0] for row in table.rows] == [0, 1, 2, 3, 4]
-    assert [row[2] for row in table.rows] == [1, 3, 9, 24, 64]
-    assert [row[3] for row in table.rows] == released
-    # Theorem 4, once more: each level adds twice the largest noise that is likely.
-    noise = [
-        2 * math.sqrt(2 * float(plan.noise[k]) * (math.log(2 * n_events / BETA) + math.log(n)))
-        for n_events in range(1, 5)
-        for k, n in zip((1, 2, 3, 4), (3, 9, 24, 64), strict=True)
-        if k <= n_events
-    ]
-    assert table.rows[1][4] == pytest.approx(noise[0])
-    assert table.rows[2][4] == pytest.approx(sum(noise[1:3]))
-    assert table.rows[4][4] == pytest.approx(sum(noise[6:]))
-    assert any("Theorem 4" in block for block in sections(document)["Levels"].blocks[:2])
-    full, own = finished(*MECHANISMS["all nodes"])
-    (table,) = tables(sections(document_of(full, own))["Levels"])
-    assert {row[4] for row in table.rows} == {"–"}
 
 
 def test_the_report_shows_errors_where_they_may_be_seen(finished: Finished) -> None:
@@ -232,60 +179,6 @@ def test_the_report_shows_errors_where_they_may_be_seen(finished: Finished) -> N
     (table,) = tables(sections(document_of(full, own))["Accuracy"])
     assert "bias of the combined estimates" in table.headers
     assert "error bound" not in table.headers
-
-
-def test_the_report_says_how_it_was_made(finished: Finished) -> None:
-    texts = {}
-    for case in ("inftda", "all nodes", "selected nodes", "stability"):
-        run, settings = finished(*MECHANISMS[case])
-        section = sections(document_of(run, settings))["The release"]
-        texts[case] = " ".join(block for block in section.blocks if isinstance(block, str))
-    assert "Chebyshev projection" in texts["inftda"] and "first pass" not in texts["inftda"]
-    assert "best linear unbiased" in texts["all nodes"]
-    assert "first pass decided by noisy counts" in texts["selected nodes"]
-    assert "below a threshold" in texts["stability"]
-    assert all("released cells about" in text for text in texts.values())
-    assert "The tight conversion allows rho" in texts["inftda"]
-    assert "The tight conversion" not in texts["stability"]
-
-
-def test_margins_against_epsilon_are_those_of_the_noise(
-    finished: Finished, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """At the run's own epsilon, 2, the margin is 1.96 standard deviations of its noise."""
-    run, settings = finished()
-    plan = plan_of(run, settings)
-    drawn = {}
-    draw = reports.line_chart
-
-    def seen(series, **words):
-        drawn.update(series)
-        return draw(series, **words)
-
-    monkeypatch.setattr(reports, "line_chart", seen)
-    section = reports._by_epsilon(settings, plan)
-    assert section is not None and section.title == "Error against epsilon"
-    assert list(drawn) == ["level 1", "level 3", "level 4"]
-    for level in (1, 3, 4):
-        epsilons, margins = drawn[f"level {level}"]
-        assert epsilons == [0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0]
-        sigma = math.sqrt(float(plan.noise[level]))
-        assert margins[epsilons.index(2.0)] == pytest.approx(1.96 * sigma, rel=1e-3)
-        rho = [
-            (math.sqrt(x + 6 * math.log(10)) - math.sqrt(6 * math.log(10))) ** 2 for x in epsilons
-        ]
-        assert margins[0] == pytest.approx(margins[-1] * math.sqrt(rho[-1] / rho[0]), rel=1e-3)
-    stability = finished(*MECHANISMS["stability"])
-    assert reports._by_epsilon(stability[1], plan_of(*stability)) is None
-    assert "Error against epsilon" not in sections(document_of(*stability))
-
-
-def test_the_front_page_shows_the_budget_of_every_level(finished: Finished) -> None:
-    for case, words in (("inftda", "Part of the loss"), ("stability", "All of the loss")):
-        run, settings = finished(*MECHANISMS[case])
-        budget = reports._budget(plan_of(run, settings))
-        said = [block if isinstance(block, str) else block.caption for block in budget.blocks]
-        assert said[0].startswith(words)
 
 
 def test_cells_that_are_expected_to_be_false_are_counted_from_the_measurements(
@@ -315,51 +208,6 @@ def test_cells_that_are_expected_to_be_false_are_counted_from_the_measurements(
     )
     assert (stability.expected, stability.sigma) == (0.0, 0.0)
     assert stability.released == len(table_of(finished(*MECHANISMS["stability"])[0]))
-
-
-def test_a_summary_has_rows_cost_and_what_is_false(finished: Finished) -> None:
-    run, settings = finished()
-    first, second, *cautions = TRIPS.summary(run, settings)
-    n_rows = len(table_of(run))
-    assert str(first).startswith(f"inftda: {n_rows} rows; epsilon ")
-    assert "at delta 1e-6" in str(first) and f"of {n_rows} released cells" in str(second)
-    assert cautions == []
-    assert TRIPS.facts is not None
-    facts, plan = TRIPS.facts(run, settings), TRIPS.plan_of(run, settings)
-    total = trips()["n"].sum()
-    assert [exact.subject for exact in plan.exact] == ["areas", "number of trips"]
-    assert f"there are {total:,} in all" in plan.exact[1].fact
-    assert not facts.warnings
-
-
-def test_a_delta_that_rules_nothing_out_is_told(finished: Finished) -> None:
-    _, settings = finished()
-    assert settings.privacy.delta == Fraction(1, 10**6)
-    assert delta_warning(settings, 10**6 - 1) is None
-    assert "choose a smaller one" in str(delta_warning(settings, 10**6))
-    twice = settings.model_copy(
-        update={"privacy": settings.privacy.model_copy(update={"trips_per_person": 2})}
-    )
-    assert delta_warning(twice, 2 * 10**6 - 2) is None
-    assert delta_warning(twice, 2 * 10**6 - 1) is not None
-    assert delta_warning(settings, None) is None and delta_warning(settings, 0) is None
-
-
-def test_the_noise_of_every_level_is_shown_once_the_plan_is_made(finished: Finished) -> None:
-    run, settings = finished()
-    assert list(TRIPS.shown(run, settings, [])) == []
-    (shown,) = TRIPS.shown(run, settings, ["ledger"])
-    assert shown.key == "noise-trips"
-    assert [row[2] for row in shown.content.rows] == [3, 9, 24, 64]
-    assert [row[3] for row in shown.content.rows] == ["1/4"] * 4
-
-
-def test_a_comparison_tells_what_a_run_cost(finished: Finished) -> None:
-    run, settings = finished()
-    facts = facts_of_run(run, settings)
-    assert "inftda" in facts.values()
-    other = facts_of_run(*finished(*MECHANISMS["stability"]))
-    assert list(facts) == list(other) and facts != other
 
 
 def test_a_release_is_the_input_of_runs_that_expect_its_errors(
@@ -396,35 +244,6 @@ def copied(run: RunDirectory, folder: Path) -> RunDirectory:
     return RunDirectory(folder)
 
 
-def test_runs_are_compared_by_their_errors_beside_each_other(
-    finished: Finished, tmp_path: Path
-) -> None:
-    runs = []
-    for case in ("inftda", "leaves"):
-        run, settings = finished(*MECHANISMS[case])
-        runs.append((copied(run, tmp_path / case), settings))
-    (first, settings), _ = runs
-    own = TRIPS.compared(first, settings)
-    assert own.run == first and own.facts["dataset"] == "towns"
-    assert own.errors["max_absolute_error"].tolist() == (
-        read_errors(first, ACCURACY)["max_absolute_error"].tolist()
-    )
-    page = TRIPS.write_comparison(runs)
-    assert page.parent == first.report.parent
-    text = page.read_text(encoding="utf-8")
-    assert ">inftda</th>" in text and ">leaves</th>" in text
-    assert "Largest absolute error" in text
-    (first.confidential / ACCURACY).unlink()
-    leaves_file(first).unlink()
-    with pytest.raises(InputRefused, match="has no figures of its accuracy any more"):
-        TRIPS.write_comparison(runs)
-    nothing = replace(TRIPS, figures=None)
-    with pytest.raises(InputRefused, match="There are no figures of trips"):
-        nothing.compared(*runs[1])
-    with pytest.raises(InputRefused, match="Runs of trips cannot be compared"):
-        nothing.write_comparison(runs)
-
-
 def test_a_report_shows_errors_of_public_input_alone(finished: Finished, tmp_path: Path) -> None:
     run, settings = finished()
     own = copied(run, tmp_path / "run")
@@ -438,40 +257,7 @@ def test_a_report_shows_errors_of_public_input_alone(finished: Finished, tmp_pat
     assert own.report.stat().st_mtime_ns == before
 
 
-def test_levels_that_repeat_counts_are_taken_from_above(finished: Finished) -> None:
-    """A run in which every town is the only one of its district."""
-    run, settings = finished("input.areas=districts.csv")
-    plan = plan_of(run, settings)
-    sizes = [plan.tree.n_nodes(level) for level in range(plan.tree.depth + 1)]
-    assert sizes == [1, 3, 9, 24, 64, 64, 64] and len(plan.levels) == 4
-    assert len(plan.inferred) == 3 and 0 in plan.inferred
-    counts = [sorted(released_level(run.release, plan.tree, k).counts.tolist()) for k in (4, 5, 6)]
-    assert counts[0] == counts[1] == counts[2]
-    assert sum(counts[0]) == trips()["n"].sum()
-    full, own = finished("input.areas=districts.csv", FULL)
-    plan = plan_of(full, own)
-    counts = [sorted(released_level(full.release, plan.tree, k).counts.tolist()) for k in (4, 5, 6)]
-    assert counts[0] == counts[1] == counts[2]
-    text = " ".join(str(block) for block in sections(document_of(run, settings))["Noise"].blocks)
-    assert "Not measured, since every node is an only child" in text
-
-
 PERSONS = ("input.person=pid", "privacy.total=measured")
-
-
-def test_trips_beyond_those_of_a_person_are_dropped(finished: Finished) -> None:
-    """Of three rows two are one person's; where each makes one trip, two of three rows stay."""
-    n_rows = trips()["n"].sum()
-    n_persons = len({(row // 3, row % 3 // 2) for row in range(n_rows)})
-    one, settings = finished(*PERSONS, "privacy.excess_trips=dropped")
-    assert read_truth(one).leaves.total == n_persons < 0.7 * n_rows
-    assert plan_of(one, settings).levels[0] == 0, "their number is measured"
-    two, _ = finished(*PERSONS, "privacy.trips_per_person=2")
-    assert read_truth(two).leaves.total == n_rows
-    for nodes, own in zip(read_truth(two).levels, levels_of(trips(), "n"), strict=True):
-        assert sorted(nodes.counts.tolist()) == sorted(own.values())
-    released = table_of(two)["count"].sum()
-    assert 0 < abs(released - n_rows) < 200
 
 
 def test_persons_with_too_many_trips_are_refused(finished: Finished) -> None:

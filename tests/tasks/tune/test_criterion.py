@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pandas as pd
 import pytest
 from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.tune.criterion import described, is_better, is_met, value_of
+from spineflow.tasks.tune.criterion import is_better, is_met, value_of
 from spineflow.tasks.tune.settings import Criterion
 
 ERRORS = pd.DataFrame(
@@ -94,11 +94,3 @@ def test_a_share_is_better_if_it_is_larger_and_an_error_if_it_is_smaller() -> No
     pairs = [(1.0, 2.0), (2.0, 2.0), (3.0, 2.0)]
     assert [is_better(*pair, share) for pair in pairs] == [False, False, True]
     assert [is_better(*pair, error) for pair in pairs] == [True, False, False]
-
-
-def test_a_criterion_is_told_with_its_figure() -> None:
-    assert "for 90.0% of" in described(Criterion(kind="redistricting", share="9/10"))
-    own = {"kind": "error", "statistic": "largest_error", "quantity": "hispanic", "level": "tract"}
-    told = "largest error of hispanic at tract is"
-    assert described(Criterion(**own, at_most=2.5)) == f"{told} at most 2.5"
-    assert described(Criterion(**own)) == f"{told} the least of all variants"

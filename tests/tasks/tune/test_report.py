@@ -3,24 +3,14 @@
 from __future__ import annotations
 
 import json
-import math
-import tomllib
 from fractions import Fraction
 
-import pandas as pd
 import pytest
 from spineflow.tasks.pages.document import Document, Figure, Section, Table, to_html
 from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.tune import report
-from spineflow.tasks.tune.grid import EXACT
 from spineflow.tasks.tune.report import (
-    _accuracy,
-    _found,
     _front,
-    _trials,
     ranked,
-    release_settings,
-    write_tuning_report,
 )
 from spineflow.tasks.tune.settings import Criterion, TuneSettings
 from spineflow.tasks.tune.trials import Trial, TrialOutcome, new_trial, replicate_path
@@ -100,133 +90,3 @@ def found(run: RunDirectory, town_search: TuneSettings) -> dict[str, TrialOutcom
             run, town_search, "sections first", ("1/4", "1/4", "2"), (4.0, 4.5), doubled
         ),
     }
-
-
-def test_the_settings_of_the_best_are_released_with_what_was_found_of_all(
-    run: RunDirectory, town_search: TuneSettings, found: dict[str, TrialOutcome]
-) -> None:
-    file = release_settings(run, town_search, found)
-    text = file.read_text()
-    assert text.startswith("# Settings that a search found; the criterion was that mean absolute")
-    budget = tomllib.loads(text)["budget"]["residents"]
-    assert Fraction(budget["rho"]) == Fraction(5, 2)
-    assert Fraction(budget["geolevels"]["section"]) == Fraction(4, 5)
-    assert Fraction(budget["queries"]["section"]["sex * age"]) == Fraction(2, 3)
-    variants = pd.read_csv(run.release / "variants.csv").set_index("variant")
-    assert variants.index.tolist() == ["sections first", "as it is"]
-    assert variants.loc["sections first"].tolist() == [2.5, 4.25, 0.25]
-    assert variants.loc["as it is"].tolist() == [4.0, 4.0, 1.0]
-    errors = pd.read_csv(run.release / "errors.csv")
-    assert errors["variant"].tolist() == ["sections first"] * 2 + ["as it is"] * 2
-    assert errors["mean_absolute_error"].tolist() == [2.125, 4.25, 2.0, 4.0]
-    assert errors["mean_absolute_error, s.e."].tolist() == [0.125, 0.25, 0.5, 1.0]
-    assert errors["median"].tolist()[::2] == [1.5, 1.5] and errors["median"].isna().sum() == 2
-
-
-def test_what_was_found_is_told_by_variant_level_and_changed_query(
-    town_search: TuneSettings, found: dict[str, TrialOutcome]
-) -> None:
-    variants, levels, changed = tables(_found(town_search, found))
-    assert [(row[0], row[1], *row[3:]) for row in variants.rows] == [
-        ("as it is", 4.0, 4.0, "1"),
-        ("sections first", 2.5, 4.25, "0.25"),
-    ]
-    first, second = (float(row[2]) for row in variants.rows)
-    # By the bound rho + 2 sqrt(rho log(1 / delta)), which the tight conversion is below.
-    assert 4 < second < first < 4 + 2 * math.sqrt(4 * 10 * math.log(10))
-    assert levels.rows[:3] == (
-        ("as it is", "country", "1", 0.25),
-        ("as it is", "region", "1", 0.25),
-        ("as it is", "section", "2", 0.5),
-    )
-    assert levels.rows[3:] == (
-        ("sections first", "country", "1/4", 0.1),
-        ("sections first", "region", "1/4", 0.1),
-        ("sections first", "section", "2", 0.8),
-    )
-    assert changed.rows == (("sections first", "sex * age", 2.0),)
-    only = {"as it is": found["as it is"]}
-    assert len(tables(_found(town_search, only))) == 2
-    assert not tables(_found(town_search, {}))
-
-
-def test_accuracy_stands_with_its_standard_error_for_every_variant(
-    run: RunDirectory, town_search: TuneSettings, found: dict[str, TrialOutcome]
-) -> None:
-    beside, *all_statistics = tables(_accuracy(run, town_search, found))
-    assert beside.headers == ("quantity", "level", "as it is", "sections first")
-    assert beside.rows == (
-        ("total", "region", "2 ± 0.5", "2.125 ± 0.12"),
-        ("total", "section", "4 ± 1", "4.25 ± 0.25"),
-    )
-    assert [table.headers for table in all_statistics] == [
-        ("quantity", "level", "mean absolute error", "median"),
-    ] * 2
-    assert all_statistics[0].rows == (
-        ("total", "region", 2.0, 1.5),
-        ("total", "section", 4.0, "–"),
-    )
-    assert _accuracy(run, town_search, {}) is None
-
-
-def test_accuracy_of_what_one_variant_alone_has_is_left_open(
-    run: RunDirectory, town_search: TuneSettings, found: dict[str, TrialOutcome]
-) -> None:
-    for seed in (1, 2):
-        path = replicate_path(run, found["sections first"].trial.name, seed)
-        kept = json.loads(path.read_text())
-        kept["errors"][1]["level"] = "quarter"
-        path.write_text(json.dumps(kept))
-    (beside, *_) = tables(_accuracy(run, town_search, found))
-    assert beside.rows[1] == ("total", "section", "4 ± 1", "–")
-
-
-def test_every_trial_is_told_and_drawn_in_the_order_of_its_total(
-    town_search: TuneSettings,
-    found: dict[str, TrialOutcome],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    losses = {"country": Fraction(1, 3), "region": EXACT, "section": Fraction(1)}
-    single = TrialOutcome(Trial("t", "as it is", losses), 7.0, math.nan, False)
-    outcomes = [*found.values(), single]
-    (table,) = tables(_trials(town_search, outcomes))
-    assert table.rows == (
-        ("as it is", "country 1; region 1; section 2", 4.0, "1", "yes"),
-        ("sections first", "country 0.25; region 0.25; section 2", 4.25, "0.25", "yes"),
-        ("as it is", "country 0.3333; region exact; section 1", 7.0, "–", "no"),
-    )
-    lines = {}
-    monkeypatch.setattr(report, "line_chart", lambda drawn, **_: str(lines.update(drawn)))
-    figure = _trials(town_search, outcomes).blocks[0]
-    assert isinstance(figure, Figure)
-    assert lines == {
-        "sections first": ([2.5], [4.25]),
-        "as it is": ([4.0, float(Fraction(4, 3) + EXACT)], [4.0, 7.0]),
-    }
-    fixed = town_search.model_copy(
-        update={"search": town_search.search.model_copy(update={"method": "fixed"})}
-    )
-    assert len(_trials(fixed, outcomes).blocks) == 1
-
-
-def test_the_page_says_what_was_asked_and_what_came_of_it(
-    run: RunDirectory, town_search: TuneSettings, found: dict[str, TrialOutcome]
-) -> None:
-    page = write_tuning_report(run, town_search, [*found.values()], found)
-    assert page == run.report
-    text = page.read_text(encoding="utf-8")
-    for words in (
-        "Search on town",
-        "on average over 2 replicates",
-        "for residents of topdown",
-        "NOT PRIVATE: tuned on data that may be disclosed",
-        "Found: sections first meets the criterion with a total loss of 2.5",
-        "Accuracy at what was found",
-        "Queries whose shares were changed",
-        "Run run-1",
-    ):
-        assert words in text
-    nothing = write_tuning_report(run, town_search, [*found.values()], {})
-    text = nothing.read_text(encoding="utf-8")
-    assert "No variant meets the criterion within the grid" in text
-    assert "Accuracy at what was found" not in text

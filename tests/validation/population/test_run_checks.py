@@ -22,7 +22,7 @@ from spineflow.tasks.population.release.population import (
     write_population,
 )
 from spineflow.tasks.population.workload import person_levels
-from spineflow.tasks.population.workload.household_types import unit_kinds, universe
+from spineflow.tasks.population.workload.household_types import universe
 from spineflow.tasks.population.workload.levels import DERIVED
 from spineflow.tasks.topdown.ingest.generate_households import Persons, draw_households
 from spineflow.validation.population.run_checks import (
@@ -196,12 +196,3 @@ def test_what_is_wrong_is_found(
 def test_a_file_that_cannot_be_read_fails(written: Path, tmp_path: Path) -> None:
     (tmp_path / PERSONS_FILE).write_text("no table")
     assert failed(tmp_path, written / "released.parquet") == list(CHECKS)
-
-
-def test_units_have_numbers_of_their_own_and_say_what_they_are(written: Path) -> None:
-    units = pd.read_parquet(written / UNITS_FILE)
-    assert units["unit"].tolist() == list(range(1, len(units) + 1))
-    assert units["occupied"].isna().sum() == 2
-    assert units["size"].isna().sum() == 2
-    assert (units["size"] == 0).sum() == 2
-    assert set(units[unit_kinds().attributes[0]]) >= {"for rent"}

@@ -161,10 +161,6 @@ def code_after_none(data: Data) -> None:
     data.persons.loc[3, CODES] = ["1000", "Null", "1001", *["Null"] * 5]
 
 
-def no_persons(data: Data) -> None:
-    data.persons = data.persons[data.persons["TABBLKST"] != "44"]
-
-
 def no_geography(data: Data) -> None:
     data.geography = data.geography[data.geography["TABBLKST"] == "50"]
 

@@ -45,18 +45,6 @@ def test_production_budgets(production: str) -> None:
     json.dumps(found)
 
 
-def test_shares_of_a_pass_add_up(production: str) -> None:
-    for one in report(production).values():
-        per_level = sum(
-            Fraction(query["share"]) for query in one["queries"] if "total only" in query["query"]
-        )
-        stages = sum(
-            Fraction(query["share"]) for query in one["queries"] if "stage" in query["query"]
-        )
-        assert per_level == stages == 1
-        assert all(Fraction(query["sigma_squared"]) > 0 for query in one["queries"])
-
-
 def test_budgets_for_targets(production: str) -> None:
     found = report(production, ExplorerSettings(margin=50, threshold=93))
     for item in found["us"]["levels"]:
@@ -78,22 +66,8 @@ def test_pure_dp(groups_input) -> None:
     assert all(query["sigma_squared"] is None for query in found["queries"])
 
 
-def test_no_noise(groups_input) -> None:
-    found = report(str(groups_input / "params"), infinite=True)["us"]
-    assert (found["rho"], found["native"]["rho"], found["levels"]) == ("inf", "inf", [])
-
-
 def test_noise_that_is_too_wide_is_refused(groups_input) -> None:
     folder = str(groups_input / "params")
     tiny = read_parameters(folder, {"privacy_budget_p_level_2_tract": Fraction(1, 10**11)})
     with pytest.raises(InputRefused, match="budget of TRACT, level 2, .* too wide"):
         level_figures(tiny, read_specification(folder), "us")
-
-
-def test_targets_that_cannot_be_met(groups_input) -> None:
-    with pytest.raises(InputRefused, match="a chance above 1/2"):
-        report(
-            str(groups_input / "params"),
-            ExplorerSettings(threshold=5),
-            zero_suppression_chance=Fraction(1, 4),
-        )

@@ -9,14 +9,9 @@ from pathlib import Path
 import pytest
 from spineflow.tasks.detailed_groups.ingest.generate import generate_specification
 from spineflow.tasks.detailed_groups.ingest.household_ingest import parameters_of
-from spineflow.tasks.detailed_groups.release.household_budget import household_figures
-from spineflow.tasks.detailed_groups.release.household_report import margins_panel
 from spineflow.tasks.detailed_groups.settings import DetailedHouseholdsSettings
 from spineflow.tasks.detailed_groups.workload.household_statement import statement_of
 from spineflow.tasks.detailed_groups.workload.households import tabulation_plan
-from spineflow.tasks.detailed_groups.workload.parameters import read_specification
-from spineflow.tasks.detailed_groups.workload.regions import US
-from spineflow.tasks.pages.document import Figure
 from spineflow.tasks.products.statement import charged, combined
 
 
@@ -44,14 +39,3 @@ def test_the_statement_is_covered_by_the_charge(
     assert charged(statement).parameter == sum(drawn)
     assert combined(statement).guarantee.parameter == parameters.total
     assert parameters.total == (Fraction(17, 2) if passes[0] else 6)
-
-
-def test_the_front_page_has_the_margins_of_both_tabulations(tmp_path: Path) -> None:
-    settings = settings_of(tmp_path)
-    specification = read_specification(str(tmp_path))
-    figures = household_figures(parameters_of(settings), specification, US, settings)
-    (chart,) = margins_panel(figures).blocks
-    assert isinstance(chart, Figure)
-    for item in figures:
-        assert f"margin of {item.tabulation.name.upper()}" in chart.svg
-    assert {item.tabulation.name for item in figures} == {"t3", "t4"}

@@ -9,7 +9,6 @@ import pytest
 from spineflow.tasks.detailed_groups.release.noise_comparison import (
     compare_noise,
     narrowest,
-    sentence_of,
 )
 from spineflow.tasks.detailed_groups.workload.explorer import LevelBudget
 from spineflow.tasks.noise.quantiles import margin
@@ -43,27 +42,3 @@ def test_the_production_run_gains_a_quarter_and_a_level_alone_may_lose() -> None
     assert alone_changed["gained"] == pytest.approx(0.10, abs=0.01)
     at_6, _ = compare_noise(PRODUCTION[:1], COVERAGE, Fraction(1, 10**6))
     assert at_6["gained"] == pytest.approx(0.079, abs=0.005)
-
-
-def test_what_is_compared_depends_on_the_margins_alone() -> None:
-    """Budgets within the same margins, and budgets of the other kind of noise, say the same."""
-    gaussian = LevelBudget(Fraction("0.159"), 9, GAMMA)
-    found = compare_noise([gaussian], COVERAGE)
-    dues = [margin(noise, COVERAGE) for noise in (gaussian.second_stage, gaussian.first_stage)]
-    second = narrowest(dues[0], COVERAGE, is_pure=True).c
-    first = narrowest(dues[1], COVERAGE, is_pure=True).c
-    pure = LevelBudget(9 * (first + second), 9, first / (first + second), is_pure=True)
-    again = compare_noise([pure], COVERAGE)
-    assert [one["gained"] for one in again] == pytest.approx([one["gained"] for one in found])
-    assert found[0]["geometric_pure"] == pytest.approx(float(9 * (first + second)))
-
-
-def test_words() -> None:
-    whole, changed = compare_noise(PRODUCTION, COVERAGE)
-    assert sentence_of(whole).startswith(
-        "With one person added or removed, discrete Gaussian noise of these margins has epsilon "
-        "20.67 at delta 1e-10, 24.6% less than"
-    )
-    assert sentence_of(changed).startswith("With one person changed")
-    alone, _ = compare_noise(PRODUCTION[:1], COVERAGE)
-    assert "% more than two-sided geometric noise" in sentence_of(alone)

@@ -7,10 +7,8 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from scipy.stats import norm
 from spineflow.tasks.detailed_groups.release.suppression_curves import (
     released_bias,
-    suppression_figures,
     suppression_probability,
 )
 from spineflow.tasks.noise.distributions import IntegerDistribution
@@ -39,33 +37,7 @@ def test_curves_are_the_sums_that_they_stand_for(power: int, c: Fraction) -> Non
         assert bias[i] == pytest.approx(due_bias, rel=1e-9)
 
 
-def test_curves_approach_the_formula_of_the_paper() -> None:
-    sigma, threshold = 500.0, 1860
-    noise = IntegerDistribution(Fraction(1, 2 * int(sigma) ** 2), 2)
-    sizes = np.arange(0, 2 * threshold, 100)
-    distance = (threshold + 0.5 - sizes) / sigma
-    np.testing.assert_allclose(
-        suppression_probability(noise, threshold, sizes), norm.cdf(distance), atol=1e-6
-    )
-    np.testing.assert_allclose(
-        released_bias(noise, threshold, sizes),
-        sigma * norm.pdf(distance) / norm.sf(distance),
-        rtol=1e-3,
-        atol=0.5,
-    )
-
-
 def test_a_group_of_nobody_is_suppressed_with_the_chance_that_was_asked() -> None:
     noise = IntegerDistribution(Fraction(1, 1250), 2)
     at, below = (suppression_probability(noise, t, np.array([0]))[0] for t in (93, 92))
     assert below < 0.9999 <= at
-
-
-def test_figures_are_drawn_for_positive_thresholds_only() -> None:
-    noise = IntegerDistribution(Fraction(1, 1250), 2)
-    assert suppression_figures({"none": (noise, 0)}) == ()
-    suppressed, biased = suppression_figures({"level 1": (noise, 93), "none": (noise, 0)})
-    for figure in (suppressed, biased):
-        assert figure.svg.startswith("<svg")
-        assert "fraction of the threshold" in figure.svg
-        assert figure.svg.count("<path") > 3

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from fractions import Fraction
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -86,23 +84,6 @@ def test_variances_of_the_production_run(full, first, second, loss) -> None:
         assert float(noise_parameter(noise)) == pytest.approx(float(expected), rel=2e-4)
 
 
-def test_figures_of_the_documentation() -> None:
-    page = Path(__file__).resolve().parents[4] / "docs" / "detailed_groups.md"
-    rows = re.findall(r"^\| (\d\.\d{3}) \| (.*) \|$", page.read_text(), re.MULTILINE)
-    assert [loss for loss, _ in rows] == ["2.134", "0.543", "0.159", "0.008"]
-    for loss, cells in rows:
-        asked = level(loss)
-        noise = asked.second_stage
-        figures = (
-            margin(noise, COVERAGE),
-            margin(asked.total_only, COVERAGE),
-            margin_by_formula(noise),
-            target_of(asked) or "none",
-            "none" if loss == "2.134" else threshold_of("TRACT", noise, CHANCE),
-        )
-        assert cells.split(" | ") == [str(figure) for figure in figures]
-
-
 def test_scale_under_pure_dp() -> None:
     noise = level("0.5", is_pure=True)
     assert noise_parameter(noise.total_only) == 18
@@ -135,16 +116,6 @@ def test_smallest_budget_for_a_threshold(threshold: int, is_pure: bool, chance: 
     less = budget - Fraction(1, 1000)
     if less > 0:
         assert inverse_cdf(asked.with_budget(less).second_stage, chance) > threshold
-
-
-def test_more_decimals_give_a_smaller_budget() -> None:
-    rough, fine = (budget_for_margin(level(1), 11, decimals=d) for d in (2, 6))
-    assert rough >= fine > rough - Fraction(1, 100)
-
-
-@pytest.mark.parametrize("loss", ["1.5", "0.0001", "1000"])
-def test_budgets_that_no_whole_margin_was_rounded_to(loss: str) -> None:
-    assert target_of(level(loss)) is None
 
 
 def test_what_cannot_be_asked() -> None:

@@ -18,12 +18,6 @@ from spineflow.tasks.evidence.attacks.systems import UNBOUNDED, TableSystem, sys
 
 from tests.tasks.evidence.attacks.blocks import histograms, totals_of
 
-SOLVER_ALONE = Effort(solutions=1, enumeration_nodes=1)
-
-P12_STARTS = (
-    *(0, 5, 10, 15, 18, 20, 21, 22, 25, 30, 35, 40, 45, 50, 55, 60, 62, 65, 67, 70, 75, 80, 85),
-)
-
 
 class SevenPersons:
     """The block of [DatabaseReconstruction2019]: counts, medians and means.
@@ -119,38 +113,6 @@ def test_the_block_of_seven_persons_has_one_solution() -> None:
     assert (found.count == 1).all()
 
 
-def test_a_published_block_of_sixteen_has_one_solution() -> None:
-    """Block 010730051031001 of the public extract, from P8, P9, P12, P12A-I and P14."""
-    starts = np.array(sorted({*range(20), *P12_STARTS}))
-    shape = (2, len(starts), 7, 2)
-    sex, age, race, hispanic = (axis.ravel() for axis in np.indices(shape))
-    group = np.searchsorted(P12_STARTS, starts[age], side="right") - 1
-    p12 = sex * len(P12_STARTS) + group
-    of_race = [np.where(race == r, p12, -1) for r in range(7)]
-    p12h = np.where(hispanic == 1, p12, -1)
-    p12i = np.where((race == 0) & (hispanic == 0), p12, -1)
-    p14 = np.where(starts[age] < 20, sex * 20 + starts[age], -1)
-    system = system_of_tables([race, race * 2 + hispanic, p12, *of_race, p12h, p12i, p14])
-    white = [(0, 67, 1), (1, 55, 1), (1, 70, 2)]
-    black = [(0, 30, 1), (0, 45, 1), (0, 55, 1), (1, 30, 1), (1, 35, 1), (1, 45, 1), (1, 55, 2)]
-    black += [(1, 75, 1), (0, 1, 1), (0, 17, 1), (1, 18, 1)]
-    truth = np.zeros(shape, dtype=np.int64)
-    for number, people in enumerate((white, black)):
-        for its_sex, its_age, count in people:
-            truth[its_sex, np.searchsorted(starts, its_age), number, 0] += count
-    assert truth.sum() == 16
-    tables = totals_of(system, truth.reshape(1, -1))
-    found = reconstruct(system, tables, tables)
-    assert found.status.tolist() == [BlockStatus.UNIQUE]
-    assert (histograms(found, system.n_cells) == truth.ravel()).all()
-    # Without the tables by race nothing tells who is who.
-    fewer = tables.copy()
-    fewer[:, 21 + 46 :] = 0
-    open_rows = np.where(np.arange(system.n_rows) >= 21 + 46, UNBOUNDED, tables)
-    found = reconstruct(system, fewer, open_rows)
-    assert found.status.tolist() == [BlockStatus.SEVERAL]
-
-
 def random_blocks(seed: int) -> tuple[TableSystem, np.ndarray, np.ndarray, np.ndarray]:
     """A system of tables over 3 x 2 x 2 cells, and bounds and people of some blocks."""
     draws = np.random.default_rng(seed)
@@ -209,11 +171,6 @@ def faults(effort: Effort | None = None, attack=reconstruct) -> list[str]:
 
 def test_claims_hold_on_500_blocks_whose_solutions_are_all_listed() -> None:
     assert not faults()
-
-
-@pytest.mark.slow
-def test_claims_by_the_solver_alone_hold_on_500_blocks() -> None:
-    assert not faults(SOLVER_ALONE)
 
 
 @pytest.mark.slow

@@ -6,9 +6,12 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from scipy import sparse
+from spineflow.tasks.evidence.attacks.combining import least_squares, recovered
 from spineflow.tasks.evidence.attacks.reconstruction import Effort, reconstruct
 from spineflow.tasks.evidence.attacks.reidentification import agreement
-from spineflow.tasks.evidence.attacks.systems import UNBOUNDED, system_of_tables
+from spineflow.tasks.evidence.attacks.singling import PRECISION, RECALL, graded, linked
+from spineflow.tasks.evidence.attacks.systems import UNBOUNDED, TableSystem, system_of_tables
 from spineflow.tasks.evidence.attacks.weighing import chance_of, most_likely
 from spineflow.tasks.evidence.methods import rounding
 from spineflow.tasks.evidence.methods.cell_keys import perturbed
@@ -81,3 +84,87 @@ def test_the_likeliest_people_agree_better_than_any_possible_ones(
     exact = totals_of(system, people)
     same = reconstruct(system, exact, exact)
     assert most_likely(release, exact, exact, same, Effort()) is same
+
+
+def splitting(splits: int) -> TableSystem:
+    """Parts p_k and a - p_k of a total a, over the cells a, p_1, ..., p_splits."""
+    parts = np.hstack([np.zeros((splits, 1)), np.eye(splits)])
+    rest = np.hstack([np.ones((splits, 1)), -np.eye(splits)])
+    return TableSystem(sparse.csr_array(np.vstack([parts, rest]).astype(np.int64)))
+
+
+def test_so_many_splits_recover_a_total_in_95_of_100() -> None:
+    draws = np.random.default_rng(8)
+    for splits, expected in ((31, 0.95), (8, 0.683)):
+        system = splitting(splits)
+        people = np.hstack([np.full((8000, 1), 30), draws.integers(0, 30, (8000, splits))])
+        noisy = totals_of(system, people) + draws.normal(0, 1, (8000, 2 * splits))
+        found = least_squares(system, noisy)
+        total = found[:, :1] + found[:, splits : splits + 1]
+        assert found[:, :splits] + found[:, splits:] == pytest.approx(np.repeat(total, splits, 1))
+        assert total.var() == pytest.approx(2 / splits, rel=0.05)
+        assert (np.rint(total) == 30).mean() == pytest.approx(expected, abs=0.012)
+
+
+def test_least_squares_are_those_of_the_normal_equations() -> None:
+    draws = np.random.default_rng(2)
+    a, b, c = (axis.ravel() for axis in np.indices((3, 2, 2)))
+    system = system_of_tables([a * 2 + b, b * 2 + c, a, 0 * a, a * 4 + b * 2 + c])
+    published = draws.normal(10, 3, (4, system.n_rows))
+    dense = system.matrix.toarray()
+    expected = (dense @ np.linalg.inv(dense.T @ dense) @ dense.T @ published.T).T
+    assert least_squares(system, published) == pytest.approx(expected)
+
+
+def test_cells_recovered_are_counted_by_their_true_count() -> None:
+    truth = np.array([0, 1, 1, 2, 5, 9, 10, 40])
+    found = recovered(np.array([0, 1, 2, 2, 5, 8, 10, np.nan]), truth)
+    assert found == {"0": (1, 1), "1": (2, 0.5), "2": (1, 1), "3-9": (2, 0.5), "10+": (2, 0.5)}
+
+
+def swapped(kinds: int, seed: int) -> tuple[np.ndarray, ...]:
+    """Kind, place, place after swapping and partner (else -1) of 3,000 households."""
+    draws = np.random.default_rng(seed)
+    kind, place = draws.integers(0, kinds, 3_000), draws.integers(0, 100, 3_000)
+    partner = np.full(3_000, -1)
+    order = draws.permutation(3_000)
+    for one, other in order[:300].reshape(-1, 2):
+        if place[one] != place[other]:
+            partner[[one, other]] = other, one
+    after = np.where(partner >= 0, place[partner], place)
+    return kind, place, after, partner
+
+
+def test_households_alone_of_their_kind_show_that_they_were_swapped() -> None:
+    kind, place, after, partner = swapped(20_000, 1)
+    truth = partner >= 0
+    order = np.random.default_rng(2).permutation(3_000)
+    found = linked(kind, place, kind[order], after[order])
+    alone = np.bincount(kind, minlength=20_000)[kind] == 1
+    assert (found.is_linked == alone).all()
+    assert (order[found.record[alone]] == np.flatnonzero(alone)).all()
+    assert (found.is_moved == (alone & truth)).all()
+    grades = graded(found, truth)
+    assert grades[PRECISION].value == 1
+    recall = grades[RECALL]
+    assert recall.value == pytest.approx((alone & truth).sum() / truth.sum())
+    assert recall.low < recall.value < recall.high
+
+
+def test_common_kinds_show_nothing_and_partial_knowledge_errs() -> None:
+    kind, place, after, partner = swapped(30, 1)
+    found = linked(kind, place, kind, after)
+    assert not found.is_linked.any()
+    assert np.isnan(graded(found, partner >= 0)[PRECISION].value)
+    kind, place, after, partner = swapped(4_000, 1)
+    # Of half the households only: somebody else's record is taken for theirs where it is withheld.
+    half = np.arange(3_000) < 1_500
+    found = linked(kind[half], place[half], kind[~half], after[~half])
+    assert 0 < graded(found, (partner >= 0)[half])[PRECISION].value < 0.3
+
+
+def test_an_empty_release_links_nobody() -> None:
+    nothing = np.zeros(0, dtype=int)
+    found = linked(np.arange(3), np.arange(3), nothing, nothing)
+    assert not found.is_linked.any()
+    assert not found.is_moved.any()

@@ -9,6 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from spineflow.tasks.group_sizes.estimation.chain import chain_optimum, isotonic_integers
+from spineflow.tasks.group_sizes.estimation.estimate import cumulative_estimate, monotone_sizes
+from spineflow.tasks.group_sizes.estimation.marginal_costs import hierarchical_optimum
+from spineflow.tasks.group_sizes.estimation.water_level import share_out
 from spineflow.tasks.group_sizes.measurement.measure import true_vector
 from spineflow.tasks.group_sizes.workload.mechanisms import CHAINED_CUMULATIVE_GROUP_SIZES
 
@@ -94,3 +97,69 @@ def test_without_noise_the_counts_come_back(reference) -> None:
 def test_sums_that_do_not_fit_are_refused() -> None:
     with pytest.raises(OverflowError):
         isotonic_integers(np.array([[1 << 59, 0]]), np.array([1, 1]), low=0, high=1)
+
+
+def test_sizes_of_a_region_add_to_no_more_than_the_total() -> None:
+    rng = np.random.default_rng(0)
+    noisy = rng.integers(-20, 60, (40, 12))
+    found = monotone_sizes(noisy, 30, is_exact=False)
+    assert found.min() >= 0
+    assert found.sum(axis=1).max() <= 30
+    root = monotone_sizes(noisy[:1], 30, is_exact=True)
+    assert root.min() >= 0
+    assert root.sum() == 30
+
+
+def test_without_noise_the_counts_come_back_of_cumulative(reference) -> None:
+    rng = np.random.default_rng(5)
+    hierarchy = reference.hierarchy_of([4], [3, 1, 2, 5])
+    truth = rng.poisson(2, (hierarchy.n_leaves, 30))
+    noisy = [np.cumsum(level, axis=1) for level in hierarchy.sum_up(truth)]
+    assert (cumulative_estimate(noisy, hierarchy, int(truth.sum()), [1, 1, 1]) == truth).all()
+
+
+def test_second_step_is_the_hierarchical_optimum_of_the_first(reference) -> None:
+    rng = np.random.default_rng(6)
+    hierarchy = reference.hierarchy_of([2], [2, 3])
+    noisy = [np.cumsum(rng.integers(-3, 9, (n, 7)), axis=1) for n in hierarchy.n_regions]
+    found = cumulative_estimate(noisy, hierarchy, 90, [1, 1, 1])
+    sizes = [monotone_sizes(level, 90, is_exact=i == 0) for i, level in enumerate(noisy)]
+    cost = reference.hierarchical_cost(found, sizes, hierarchy, [1, 1, 1])
+    assert cost == reference.hierarchical_by_tables(sizes, hierarchy, 90, [1, 1, 1])
+    assert (found == hierarchical_optimum(sizes, hierarchy, 90, [1, 1, 1])).all()
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.lists(st.integers(-6, 9), min_size=1, max_size=4), st.integers(0, 9), st.integers(0, 3))
+def test_shares_are_the_closest_integers(noisy, total, first) -> None:
+    first %= len(noisy)
+    found = share_out(
+        np.array(noisy), np.array([0, len(noisy)]), np.array([total]), np.array([first])
+    )
+    least = min(
+        sum((x - a) ** 2 for x, a in zip(values, noisy, strict=True))
+        for values in itertools.product(range(total + 1), repeat=len(noisy))
+        if sum(values) == total
+    )
+    assert found.sum() == total
+    assert found.min() >= 0
+    assert ((found - np.array(noisy)) ** 2).sum() == least
+
+
+def test_families_do_not_touch_each_other() -> None:
+    rng = np.random.default_rng(0)
+    sizes = rng.integers(1, 6, 50)
+    offsets = np.concatenate([[0], np.cumsum(sizes)])
+    noisy, totals = rng.integers(-5, 20, offsets[-1]), rng.integers(0, 40, 50)
+    found = share_out(noisy, offsets, totals)
+    alone = [
+        share_out(noisy[a:b], np.array([0, b - a]), np.array([total]))
+        for a, b, total in zip(offsets[:-1], offsets[1:], totals, strict=True)
+    ]
+    assert found.tolist() == np.concatenate(alone).tolist()
+
+
+def test_ties_go_by_position_from_the_favoured_sibling_on() -> None:
+    noisy, family, total = np.zeros(4, dtype=int), np.array([0, 4]), np.array([2])
+    assert share_out(noisy, family, total).tolist() == [1, 1, 0, 0]
+    assert share_out(noisy, family, total, np.array([3])).tolist() == [1, 0, 0, 1]

@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 import pytest
 from spineflow.tasks.group_sizes.ingest.generate import (
-    GROUP_QUARTERS_SHARE,
     OUTLIERS,
     RATIO,
     SMALLEST_OUTLIER,
     census_like,
-    main,
     taxi_like,
-    write_dataset,
 )
 from spineflow.tasks.group_sizes.ingest.hierarchy import hierarchy_of_rows
-from spineflow.tasks.group_sizes.ingest.read import check_groups
-from spineflow.tasks.group_sizes.settings import GroupSizesSettings
-from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.tables.findings import RuleTally
 
 
@@ -55,19 +47,6 @@ def test_census_like_dataset_is_the_papers_construction(census) -> None:
     assert abs(np.mean(outliers) - 505) < 3 * 286 / np.sqrt(len(outliers))
 
 
-def test_group_quarters_are_added_on_demand_alone(census) -> None:
-    with_quarters = census_like(group_quarters=GROUP_QUARTERS_SHARE)
-    far, far_without = (
-        dataset.sizes.loc[dataset.sizes["size"] > 25, "count"].sum()
-        for dataset in (with_quarters, census)
-    )
-    sizes = np.arange(1, 1001)
-    tail = (sizes + 4.0) ** -1.6
-    expected = GROUP_QUARTERS_SHARE * 117_630_445 * tail[25:].sum() / tail.sum()
-    assert far - far_without == pytest.approx(expected, rel=0.05)
-    assert with_quarters.sizes["count"].sum() == 117_630_445
-
-
 def test_a_share_of_group_quarters_that_is_none_is_refused() -> None:
     with pytest.raises(ValueError, match="a share from 0 to 1"):
         census_like(groups=100, counties=2, states=1, largest=9, group_quarters=1.5)
@@ -87,21 +66,3 @@ def test_seeds_repeat_and_differ() -> None:
     one, two, other = (census_like(**small, seed=seed) for seed in (1, 1, 2))
     pd.testing.assert_frame_equal(one.sizes, two.sizes)
     assert not one.sizes.equals(other.sizes)
-
-
-def test_written_datasets_are_accepted(tmp_path: Path) -> None:
-    dataset = census_like(groups=2000, counties=20, states=4, largest=50)
-    file = write_dataset(tmp_path, dataset)
-    settings = load_settings(GroupSizesSettings, file, presets=tmp_path)
-    assert check_groups(settings).accepted().counts.sum() == 2000
-
-
-def test_the_command_writes_the_dataset_that_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("sys.argv", ["generate", "taxi", str(tmp_path / "taxi"), "--seed", "5"])
-    main()
-    assert capsys.readouterr().out == f"{tmp_path / 'taxi' / 'settings.toml'}\n"
-    sizes = pd.read_parquet(tmp_path / "taxi" / "sizes.parquet")
-    pd.testing.assert_frame_equal(sizes, taxi_like(seed=5).sizes, check_dtype=False)
-    assert len(sizes) != len(taxi_like(seed=1).sizes) or not sizes.equals(taxi_like(seed=1).sizes)

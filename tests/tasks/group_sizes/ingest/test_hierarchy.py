@@ -16,7 +16,6 @@ from spineflow.tasks.group_sizes.ingest.hierarchy import (
 )
 from spineflow.tasks.group_sizes.paths import regions_file
 from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.tables.findings import RuleTally, UnreadableInput
 from spineflow.tasks.tables.readers import areas_file
 from spineflow.tasks.trips.ingest.areas import area_levels
@@ -127,40 +126,6 @@ def test_nation_states_and_counties_of_a_geography() -> None:
         ("County", ["09001", "44001", "44003"], [0, 1, 1]),
     ]
     assert of_block.tolist() == [2, 0, 1]
-
-
-def test_levels_may_be_any_columns_of_the_geography() -> None:
-    """Towns have numbers of their own in each county, and tracts may lie in two towns."""
-    blocks = pd.DataFrame(
-        {
-            "block_geocode": [
-                "4400100010010000",
-                "4400100010010001",
-                "4400100020010000",
-                "4400300010010000",
-            ],
-            "TOWN": ["1", "2", "2", "1"],
-        }
-    )
-    hierarchy, of_block = hierarchy_of_geography(blocks, ["State", "County", "TOWN", "Tract"])
-    assert as_text(hierarchy)[2:] == [
-        ("TOWN", ["44001-1", "44001-2", "44003-1"], [0, 0, 1]),
-        (
-            "Tract",
-            [
-                "44001-1-44001000100",
-                "44001-2-44001000100",
-                "44001-2-44001000200",
-                "44003-1-44003000100",
-            ],
-            [0, 1, 1, 2],
-        ),
-    ]
-    assert of_block.tolist() == [0, 1, 2, 3]
-    with pytest.raises(InputRefused, match="g.txt: geography.levels names 'town', but there are"):
-        hierarchy_of_geography(blocks, ["State", "town"], "g.txt")
-    with pytest.raises(InputRefused, match="County has 2 regions; begin geography.levels with US"):
-        hierarchy_of_geography(blocks, ["County", "Tract"])
 
 
 def test_a_stored_hierarchy_is_read_back(tmp_path: Path) -> None:

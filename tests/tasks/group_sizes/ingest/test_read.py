@@ -104,27 +104,6 @@ def test_a_level_of_one_region_has_no_numbers_of_its_own(folder: Path) -> None:
         plan_of(settings.model_copy(update={"invariants": level}), public_hierarchy(settings), 8)
 
 
-def test_findings_hold_counts_that_messages_keep_to_themselves(folder: Path) -> None:
-    (folder / "sizes.csv").write_text(SIZES + "c,1,1\nc,2,1\n")
-    found = check_groups(sizes_settings(folder))
-    with pytest.raises(InputRefused) as refused:
-        found.accepted()
-    assert "2" not in str(refused.value)
-    with pytest.raises(InputRefused, match=r"\(2 rows break this\)"):
-        found.accepted(with_counts=True)
-
-
-def test_a_file_that_is_missing_is_refused(folder: Path) -> None:
-    (folder / "sizes.csv").unlink()
-    with pytest.raises(InputRefused, match=r"sizes.csv: the file does not exist"):
-        check_groups(sizes_settings(folder)).accepted()
-    (folder / "regions.csv").unlink()
-    with pytest.raises(InputRefused, match=r"regions.csv: the file does not exist"):
-        check_groups(sizes_settings(folder)).accepted()
-    with pytest.raises(InputRefused, match=r"regions.csv: the file does not exist"):
-        public_hierarchy(sizes_settings(folder))
-
-
 def test_a_broken_hierarchy_is_refused_before_the_sizes_are_read(folder: Path) -> None:
     (folder / "regions.csv").write_text(REGIONS + "zone,c,LA\n")
     (folder / "sizes.csv").unlink()
@@ -191,20 +170,6 @@ def test_census_tables_count_every_unit(county: Path, tmp_path: Path) -> None:
         check_groups(settings_of(tmp_path, f"{small}top_coded = false\n")).accepted()
     assert "mechanism.top_coded = true" in str(refused.value)
     assert "raise" not in str(refused.value)
-
-
-def test_a_plan_follows_the_settings(folder: Path) -> None:
-    settings = sizes_settings(
-        folder,
-        mechanism='name = "chain_dp"\nlevels = {zone = "3/4", city = "1/4"}',
-        privacy='neighbors = "bounded"',
-    )
-    plan = plan_of(settings, check_groups(settings).accepted().hierarchy, 8)
-    assert [(level.level, level.sensitivity, level.scale) for level in plan.levels] == [
-        ("city", 2, Fraction(8)),
-        ("zone", 4, Fraction(16, 3)),
-    ]
-    assert (plan.mechanism, plan.groups, plan.n_sizes) == ("chain_dp", 8, 5)
 
 
 def test_sizes_above_the_largest_are_counted_with_it(folder: Path) -> None:

@@ -10,11 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from spineflow.tasks.pages.document import Details, Section, Table
 from spineflow.tasks.population.checks.accuracy import true_records
 from spineflow.tasks.population.checks.agreement import (
     _percent,
-    agreement_section,
     read_population,
     released_apart,
 )
@@ -31,7 +29,6 @@ from spineflow.tasks.population.estimation.pieces import (
 from spineflow.tasks.population.ingest.released import Sources, by_block, read_released
 from spineflow.tasks.population.release.population import (
     population_of_pieces,
-    summary,
     write_population,
 )
 from spineflow.tasks.population.workload import household_types, person_levels
@@ -228,18 +225,6 @@ def test_one_population_is_read_from_its_files(made: tuple) -> None:
     }
 
 
-def test_a_summary_counts_what_was_changed(made: tuple) -> None:
-    sources, folder, run = made
-    found = summary(population_of_pieces(run, sources))
-    assert (found["households"], found["persons_in_households"]) == (2, 5)
-    assert sum(found["blocks"].values()) == 2, "blocks with households"
-    # Persons stand in the files in the order in which they were released.
-    before, after = read_released(sources).person_levels, read_population(folder).person_levels
-    for name, at in (("sex", 1), ("age", 2)):
-        assert found["persons_changed"][name] == (before[at] != after[at]).sum()
-    assert 0 < found["persons_changed"]["relationship"] <= 2
-
-
 def test_pieces_are_told_by_name_and_by_what_they_go_on_with(made: tuple) -> None:
     _, _, run = made
     assert pieces_before(run) == {"00000": None}
@@ -247,55 +232,6 @@ def test_pieces_are_told_by_name_and_by_what_they_go_on_with(made: tuple) -> Non
     assert piece.person_starts.tolist() == [0, 3, 5]
     assert piece.household_starts.tolist() == [0, 1, 2]
     assert piece.areas == [("35", "35001", A[:11], A[:12]), ("35", "35001", B[:11], B[:12])]
-
-
-def tables(section: Section) -> list[Table]:
-    found = [block for block in section.blocks if isinstance(block, Table)]
-    folded = [block.blocks[0] for block in section.blocks if isinstance(block, Details)]
-    return [*found, *(table for table in folded if isinstance(table, Table))]
-
-
-def test_the_section_tells_apart_and_together_and_the_truth_where_it_may(made: tuple) -> None:
-    sources, folder, _ = made
-    section = agreement_section(sources, folder, with_truth=False)
-    whole, ways, changed, *by_level = tables(section)
-    assert whole.headers == ("all blocks, %", "apart", "one population")
-    numbers = [row[0].split(":")[0] for row in whole.rows]
-    assert numbers == sorted(numbers) and len(set(numbers)) == 9
-    rows = {row[0].split(":")[0]: row[1:] for row in whole.rows}
-    # Two of two blocks have as many households as householders; of one they differ in kind.
-    assert rows["M3"] == (100.0, 100.0) and rows["M5"] == (50.0, 100.0)
-    assert rows["M8"] == ("–", 100.0)
-    assert [table.headers[0] for table in by_level] == [
-        *("block, %", "block group, %", "tract, %", "county, %"),
-    ]
-    assert by_level[0].headers[1:] == ("apart", "one population")
-    assert sum(row[1] for row in ways.rows) == 2
-    assert sum(row[2] for row in ways.rows) == 100
-    assert [row[0] for row in changed.rows] == [
-        *("households", "persons: relationship", "persons: age", "persons: sex"),
-    ]
-    for _, number, percent in changed.rows[1:]:
-        assert percent == pytest.approx(100 * number / 5)
-    write(
-        sources.persons,
-        person_levels.PERSONS,
-        counts([A], cells_of([FITTING[0][0]], person_levels.universe().schema)),
-        is_true=True,
-    )
-    # The truth is shown only if all of it is there.
-    shown = agreement_section(sources, folder, with_truth=True)
-    assert tables(shown)[0].headers == ("all blocks, %", "apart", "one population")
-    write(
-        sources.units,
-        household_types.HOUSEHOLDS,
-        counts([A], cells_of([FITTING[1][0]], household_types.universe().schema)),
-        is_true=True,
-    )
-    shown = agreement_section(sources, folder, with_truth=True)
-    assert tables(shown)[0].headers == ("all blocks, %", "apart", "one population", "truth")
-    hidden = agreement_section(sources, folder, with_truth=False)
-    assert tables(hidden)[0].headers == ("all blocks, %", "apart", "one population")
 
 
 @pytest.mark.parametrize(

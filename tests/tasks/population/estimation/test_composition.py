@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 from functools import cache
-from itertools import product
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy.optimize import linear_sum_assignment
 from spineflow.tasks.population.estimation.composition import Households, nearest_composition
 from spineflow.tasks.population.estimation.drift import Drift
+from spineflow.tasks.population.estimation.few import assigned, nearest_of_few
+from spineflow.tasks.population.estimation.pricing import (
+    Problem,
+    Slots,
+    Taken,
+    cheapest,
+    filled,
+    nearest,
+    slots,
+)
 from spineflow.tasks.population.workload.changes import outcome_costs
 from spineflow.tasks.population.workload.household_types import (
     NO_COUPLE,
@@ -18,7 +30,9 @@ from spineflow.tasks.population.workload.household_types import (
 )
 from spineflow.tasks.population.workload.patterns import book
 from spineflow.tasks.population.workload.places import (
+    ADULT_BANDS,
     GROWN,
+    HOUSEHOLDER,
     N_PLACES,
     NONRELATIVE,
     ROLES,
@@ -152,3 +166,109 @@ def test_an_eighth_member_costs_what_larger_households_of_earlier_blocks_tell() 
         prices.append(drift.of_larger())
     assert prices[0] > 0 > prices[1]
     assert costs[0] - costs[1] == pytest.approx(prices[0] - prices[1])
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_an_assignment_costs_as_little_as_any(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(1, 9))
+    cost = rng.normal(size=(n, n + int(rng.integers(0, 5))))
+    row_of = assigned(cost)
+    columns = np.flatnonzero(row_of >= 0)
+    assert sorted(row_of[columns]) == list(range(n))
+    rows, best = linear_sum_assignment(cost)
+    assert cost[row_of[columns], columns].sum() == pytest.approx(cost[rows, best].sum())
+
+
+def few_of(n_households: int, n_persons: int, of_person: float) -> tuple[Taken, Problem]:
+    """What is found for households of random costs, by prices that are equal for all persons."""
+    rng = np.random.default_rng(n_households * 100 + n_persons)
+    adults = [place(role, band) for role in (HOUSEHOLDER, NONRELATIVE) for band in ADULT_BANDS]
+    n_of_place = np.bincount(rng.choice(adults, n_persons), minlength=N_PLACES)
+    present = np.flatnonzero(n_of_place)
+    fill = filled(slots(), present, Drift().distances())
+    costs = rng.random((n_households, slots().n_outcomes)) * 3
+    one = np.ones(n_households, dtype=np.int64)
+    block = Problem(costs, one, n_of_place[present], fill, 0.1, 0.4)
+    table, of_slot = slots(), np.minimum(fill - of_person, 30.0).min(axis=0)
+    of_pattern = np.add.reduceat(table.number * of_slot[table.slot], table.start[:-1])
+    has_open = table.open_slot >= 0
+    opened = of_slot[table.open_slot[has_open]]
+    of_pattern[has_open] += np.minimum(opened + 0.1, 0)
+    of_pattern[has_open] += (block.most - 1) * np.minimum(opened + 0.4, 0)
+    found = nearest_of_few(block, np.full(len(present), of_person), of_pattern)
+    assert found is not None
+    return found, block
+
+
+@pytest.mark.parametrize(("n_households", "n_persons"), [(1, 2), (1, 9), (2, 3), (2, 16), (3, 3)])
+def test_nothing_costs_less_than_the_bound_whatever_the_prices(
+    n_households: int, n_persons: int
+) -> None:
+    found, block = few_of(n_households, n_persons, 0.3)
+    other, _ = few_of(n_households, n_persons, 1.0)
+    assert found.bound <= found.cost + 1e-9
+    assert max(found.bound, other.bound) <= min(found.cost, other.cost) + 1e-9
+    table = slots()
+    size = np.add.reduceat(table.number, table.start[:-1])[found.pattern]
+    assert size.sum() + found.further.sum() == block.n_of_place.sum()
+    assert set(np.flatnonzero(found.further)) <= set(table.open_slot[found.pattern].tolist())
+
+
+def test_where_nobody_fits_nothing_is_found() -> None:
+    table = slots()
+    fill = np.full((1, len(table.place_start) - 1), np.inf)
+    costs, three = np.zeros((1, table.n_outcomes)), np.array([3])
+    block = Problem(costs, np.array([1]), three, fill, 0.1, 0.4)
+    assert nearest_of_few(block, np.zeros(1), np.zeros(len(table.outcome))) is None
+
+
+def test_every_slot_has_its_places_and_every_pattern_its_slots() -> None:
+    laid, patterns, masks = slots(), book(), book().masks
+    assert laid.place_start[0] == laid.start[0] == 0
+    assert laid.place_start[-1] == laid.place.size and laid.start[-1] == laid.slot.size
+    places = [laid.place[start:end] for start, end in pairwise(laid.place_start)]
+    assert len(places) == len(masks)
+    for own, mask in zip(places, masks, strict=True):
+        assert np.array_equal(own, np.flatnonzero(mask))
+    counts = np.zeros(patterns.slots.shape)
+    pattern = np.repeat(np.arange(len(counts)), np.diff(laid.start))
+    counts[pattern, laid.slot] = laid.number
+    assert np.array_equal(counts, patterns.slots.toarray())
+
+
+def small(outcome: np.ndarray, n_outcomes: int) -> Slots:
+    """Patterns without slots: their outcomes alone."""
+    none = np.zeros(outcome.size + 1, dtype=np.int64)
+    return Slots(none, none, none, none, outcome, none, none, n_outcomes)
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 4))
+def test_the_cheapest_outcomes_and_the_nearest_patterns_are_those_of_all(seed, most) -> None:
+    chance = np.random.default_rng(seed)
+    n_classes, n_outcomes = chance.integers(1, 5, 2)
+    outcome = chance.integers(0, n_outcomes, chance.integers(1, 12))
+    # Sums of powers of two, so that no two prices are equal.
+    of_pattern = 2.0 ** chance.permutation(outcome.size)
+    cost = 2.0 ** -(1 + chance.permutation(n_classes * n_outcomes).reshape(n_classes, n_outcomes))
+    every = cost[:, outcome] + of_pattern
+    of_outcome = [np.where(outcome == o, every, np.inf).min(axis=1) for o in range(n_outcomes)]
+    best = np.stack(of_outcome, axis=1)
+    laid = small(outcome, int(n_outcomes))
+    pattern, price = cheapest(laid, cost, of_pattern, most)
+    wanted = np.full((n_classes, most), np.inf)
+    wanted[:, : min(most, n_outcomes)] = np.sort(best, axis=1)[:, :most]
+    assert np.array_equal(price, wanted)
+    told = np.isfinite(price)
+    assert np.array_equal(np.take_along_axis(every, pattern, 1)[told], price[told])
+
+    limit = every.min(axis=1) * (1 + chance.random(n_classes))
+    owner, chosen, left_out = nearest(laid, cost, of_pattern, limit, most)
+    above = np.inf
+    for c in range(n_classes):
+        order = np.argsort(every[c])
+        near = [p for p in order[:most] if every[c, p] <= limit[c]]
+        assert chosen[owner == c].tolist() == near
+        if len(near) < outcome.size:
+            above = min(above, every[c, order[len(near)]] - every[c, order[0]])
+    assert left_out == above

@@ -23,7 +23,7 @@ from spineflow.tasks.population.estimation.drift import Drift
 from spineflow.tasks.population.estimation.exchanges import CURVE, exchanged
 from spineflow.tasks.population.estimation.placing import Persons
 from spineflow.tasks.population.workload import household_types, person_levels
-from spineflow.tasks.population.workload.household_types import RENTED, levels_of_age
+from spineflow.tasks.population.workload.household_types import RENTED
 from spineflow.tasks.population.workload.levels import are_possible
 from spineflow.tasks.population.workload.places import AGES_OF_RELATIONSHIP, places_of
 from spineflow.tasks.population.workload.tables import (
@@ -195,29 +195,6 @@ def test_ages_that_blocks_have_exchanged_are_exchanged_back() -> None:
     assert objective(census, exchange(census, mixed)) == objective(census, made)
 
 
-def test_a_householder_of_another_race_is_exchanged_back() -> None:
-    """Of a census that fits together, a householder and who is none have each other's place."""
-    census = true_census(np.random.default_rng(4), 6)
-    made = without_exchanges(census)
-    block = np.repeat(np.arange(6), np.diff(census.person_starts))
-    p, q = next(
-        (p, q)
-        for p in np.flatnonzero(made.relationship == 20)
-        for q in np.flatnonzero((made.relationship != 20) & (made.age >= 18))
-        if block[p] == block[q]
-        and made.hispanic[p] == made.hispanic[q]
-        and census.persons.head_race[p] != census.persons.head_race[q]
-    )
-    places = {name: getattr(made, name).copy() for name in ("unit", "relationship", "age", "sex")}
-    for own in places.values():
-        own[[p, q]] = own[[q, p]]
-    mixed = replace(made, **places)
-    races = household_levels(made, len(census.households.kind))[3]
-    assert sorted(household_levels(mixed, len(races))[3]) != sorted(races)
-    assert objective(census, mixed) > objective(census, made)
-    assert objective(census, exchange(census, mixed)) == objective(census, made)
-
-
 @pytest.mark.parametrize(
     ("relationship", "named", "told"),
     [(25, "age", 11), (25, "sex", None), (25, "relationship", 27)],
@@ -270,15 +247,3 @@ def test_what_is_carried_on_is_told_to_the_last_record() -> None:
     assert not told.households[:, 1].any()
     told.enter(("45", "45003"))
     assert not told.persons.any()
-
-
-def test_exchanges_leave_nobody_where_nobody_is() -> None:
-    none = noisy_census(np.random.default_rng(1), 2, 0)
-    assert len(exchange(none, without_exchanges(none)).age) == 0
-
-
-def test_levels_of_householders_are_those_of_the_schema() -> None:
-    """Cells are numbered in compiled loops, which know the sizes of the schemas."""
-    assert person_levels.universe().schema.shape == (42, 2, 116, 2, 63)
-    assert household_types.universe().schema.shape == (2, 9, 2, 7, 4, 3, 522)
-    assert levels_of_age(np.array([14, 15, 85])).tolist() == [-1, 0, 8]

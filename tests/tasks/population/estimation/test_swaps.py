@@ -128,11 +128,3 @@ def test_what_was_mixed_up_is_swapped_back(
     assert len(left) == 12
     assert max(left) < 1
     assert min(left) == 0
-
-
-def test_what_fits_the_releases_stays() -> None:
-    census = true_census(np.random.default_rng(4), 6)
-    made = census.populated().members
-    after = swapped(census, made)
-    assert np.array_equal(after.unit, made.unit)
-    assert np.array_equal(after.relationship, made.relationship)

@@ -13,7 +13,6 @@ from spineflow.tasks.supplemental_dhc.estimation.estimate import at_least_one
 from spineflow.tasks.supplemental_dhc.estimation.posterior import (
     LEVEL,
     Estimate,
-    Posterior,
     average_estimate,
     count_posterior,
 )
@@ -57,13 +56,6 @@ def test_a_posterior_is_the_likelihood_on_what_is_possible(noisy: int, variance:
 def test_noise_next_to_nothing_leaves_the_count() -> None:
     assert count_posterior(17, 1e-6).estimate() == Estimate(17.0, 17.0, 17.0)
     assert count_posterior(-4, 1e-3).estimate() == Estimate(0.0, 0.0, 0.0)
-
-
-def test_interpolated_distributions_begin_and_end_where_they_should() -> None:
-    posterior = Posterior(3, np.array([0.5, 0.25, 0.25]))
-    assert posterior.below(np.array([2.0, 2.5, 3.5, 9.0])).tolist() == [0.0, 0.0, 0.5, 1.0]
-    assert posterior.density(np.array([2.0, 3.0, 6.0])).tolist() == [0.0, 0.5, 0.0]
-    assert at_least_one(count_posterior(0, 25.0)).first == 1
 
 
 def sampled(

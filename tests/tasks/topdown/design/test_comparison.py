@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
 from fractions import Fraction
 from pathlib import Path
 
@@ -18,14 +16,8 @@ from spineflow.tasks.runs.directory import RunDirectory, start_run
 from spineflow.tasks.runs.settings_files import dump_settings, load_settings
 from spineflow.tasks.topdown.design.comparison import (
     ALLOCATIONS,
-    STATISTICS,
-    allocation_folder,
     allocations,
     compared,
-    designs_file,
-    release,
-    replicate_file,
-    write_report,
 )
 from spineflow.tasks.topdown.design.design import design_universe
 from spineflow.tasks.topdown.design.settings import ComparisonSettings
@@ -79,74 +71,6 @@ def test_differences_are_taken_seed_by_seed() -> None:
     assert designed["difference_standard_error"] == pytest.approx(1 / 3)
     assert found.loc["designed", "bias"]["difference"] == pytest.approx(-2 / 3)
     assert np.isnan(found.loc["as set", "bias"]["difference"])
-
-
-def page_of(folder: Path, universes: str = '["persons"]', further: str = "") -> str:
-    """The page of a comparison of given replicates, as Markdown would not tell its panels."""
-    file = folder / "settings.toml"
-    text = SETTINGS.format(confidential="false").replace('["persons"]', universes)
-    file.write_text(f"{text}{further}", encoding="utf-8")
-    settings = load_settings(ComparisonSettings, file, presets=PRESETS)
-    run = RunDirectory(folder / "run")
-    run.root.mkdir()
-    start_run(run, product="design", settings_text=dump_settings(settings), stamp=settings.stamp)
-    for number, allocation in enumerate(ALLOCATIONS):
-        for seed in (1, 2):
-            rows = [
-                {
-                    "universe": universe,
-                    "quantity": quantity,
-                    "level": level,
-                    **dict.fromkeys(STATISTICS, value := 10 * number + seed + 100 * (level == "a")),
-                    "bias": -value,
-                    "estimator": estimator,
-                    "allocation": allocation,
-                    "seed": seed,
-                }
-                for universe in settings.run.universes
-                for quantity in ("first", "second")
-                for level in ("a", "b")
-                for estimator in settings.estimators
-            ]
-            path = replicate_file(run, allocation, seed)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            pd.DataFrame(rows).to_csv(path, index=False)
-    allocation_settings = allocation_folder(run, "designed") / "settings.toml"
-    allocation_settings.parent.mkdir()
-    allocation_settings.write_text("designed = true\n", encoding="utf-8")
-    certificates = {name: {"certificate": f"{name} is best"} for name in settings.run.universes}
-    designs_file(run).write_text(json.dumps(certificates), encoding="utf-8")
-    release(run, settings)
-    assert (run.release / "settings.toml").read_text() == "designed = true\n"
-    return write_report(run, settings).read_text(encoding="utf-8")
-
-
-def test_the_page_has_means_and_differences_from_what_was_set(tmp_path: Path) -> None:
-    """Under the seeds 1 and 2 the errors at `a` are 101 and 102 as set, and 10 and 20 more."""
-    page = page_of(tmp_path)
-    tidy = pd.read_csv(tmp_path / "run" / "release" / "comparison.csv")
-    assert len(tidy) == 2 * 2 * 2 * 3 * len(STATISTICS)
-    cells = ["a", "topdown", "101.5 ± 0.5", "111.5 ± 0.5", "121.5 ± 0.5", "10 ± 0", "20 ± 0"]
-    row = "".join(f"<td[^>]*>{re.escape(cell)}</td>" for cell in cells)
-    # Of both quantities, and of two statistics; a bias is the other way.
-    assert len(re.findall(row, page)) == 4
-    assert "-101.5 ± 0.5" in page and "-20 ± 0" in page
-    assert "Proven of the design: persons: persons is best." in page
-    assert "3 splits and 2 estimators were compared over 2 replicates" in page
-    assert "at the same rho, over 2 releases" in page
-    assert "first of persons" in page and "second of persons" not in page
-    assert "Root mean square error, topdown." in page
-    assert "NOT PRIVATE" in page
-
-
-def test_what_all_allocations_have_in_common_is_told(tmp_path: Path) -> None:
-    """The exact epsilon where it is held; panels are of the estimator that designs are made for."""
-    exact = '[budget.persons]\nepsilon = "8"\ndelta = "1e-6"\naccounting = "exact"\n'
-    targets = '[design.units.targets]\nall = { query = "total", level = "tract" }\n'
-    page = page_of(tmp_path, '["persons", "units"]', targets + exact)
-    assert "at the same rho or exact epsilon, over 2" in page
-    assert "persons: persons is best; units: units is best." in page
-    assert "first of persons" in page and "first of units" in page
 
 
 @pytest.mark.soak

@@ -49,25 +49,6 @@ def test_margins_with_blocks_alone_are_sums_of_those_of_blocks(
     assert np.isclose(margins_of(alone)["total", "state"][BLOCKS], whole)
 
 
-@pytest.mark.soak(3)
-@pytest.mark.usefixtures("settings")
-def test_the_page_has_every_level_and_spends_nothing(tmp_path: Path, capsys) -> None:
-    page = tmp_path / "forecast.html"
-    command = ["budget", "topdown", str(tmp_path / "settings.toml"), "--forecast", str(page)]
-    assert main([*command, "--replicates", "1"]) == 0
-    text = page.read_text(encoding="utf-8")
-    for words in (
-        "What the budget will give",
-        "Expected errors of totals of persons",
-        "expected error, full information",
-        "block group",
-        "false zeros",
-        "NOT PRIVATE",
-    ):
-        assert words in text
-    assert not (tmp_path / "ledger.db").exists()
-
-
 @pytest.mark.parametrize(
     "override, sentence",
     [

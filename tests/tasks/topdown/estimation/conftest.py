@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
-from spineflow.tasks.census.cef_2020 import PERSONS, cef_schema
+from spineflow.tasks.census.cef_2020 import cef_schema
 from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.census.schema import Schema
 from spineflow.tasks.topdown.estimation.problem import NO_BOUND, QueryMeasurement, SiblingProblem
@@ -156,10 +156,3 @@ def pytest_generate_tests(metafunc):
 def make_siblings():
     """The function that makes random siblings."""
     return siblings
-
-
-@pytest.fixture(scope="session")
-def root_of_persons() -> Siblings:
-    """A root with the 2,016 cells of the persons schema."""
-    queries = {"hhgq": 1.0, "hispanic * cenrace": 0.5, "votingage": 1.0, "detailed": 2.0}
-    return siblings(19, 1, schema=PERSONS, queries=queries, is_root=True, share_empty=0.9)

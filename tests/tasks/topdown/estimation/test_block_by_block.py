@@ -121,9 +121,3 @@ def test_blocks_hold_their_own_bounds(run, settings):
     unit_level = read_spine(spine_folder(run, "units")).geolevel("Block")
     totals = read_constraints(constraints_file(run, "units", "Block", "00000"), unit_level.geocode)
     assert np.array_equal(units.sum(axis=1), totals["total_con", "="].values[:, 0])
-
-
-def test_noise_on_empty_cells_adds_records(run, settings):
-    """The bias of the baseline: far more people than there are."""
-    with_noise = histograms(run, settings, "persons", "US").sum()
-    assert with_noise > 1.3 * 4000

@@ -7,7 +7,6 @@ from functools import cache
 from itertools import product
 
 import numpy as np
-import pandas as pd
 import pytest
 from scipy import sparse
 from spineflow.tasks.census.queries import MarginalQuery
@@ -153,39 +152,6 @@ LARGEST_ROOTS = 75_000
 """Cells above which a root that is drawn has 100,000, and 650 rows of queries."""
 
 
-@pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("n_persons", [10**6, 10**7])
-def test_roots_of_millions_come_to_their_end(n_persons, seed):
-    """The dual function's terms are then so large that rounding errors hide what a step gains."""
-    rng = np.random.default_rng(seed)
-    shape = (2, 23, 2, 7)
-    parts = [rng.dirichlet(np.full(size, 0.7)) for size in shape]
-    chance = np.multiply.outer(np.outer(parts[0], parts[1]), np.outer(parts[2], parts[3])).ravel()
-    truth = rng.multinomial(n_persons, chance)[None]
-    problem = SiblingProblem(
-        ["0"],
-        np.arange(truth.size),
-        np.zeros(truth.size, dtype=np.int64),
-        None,
-        np.zeros((1, 1), dtype=np.int64),
-        np.full((1, 1), NO_BOUND),
-        np.zeros(1, dtype=np.int64),
-        np.array([n_persons]),
-    )
-    asked, labels = [], []
-    for kept in ((1,), (0, 2), (2, 3)):
-        query = marginal(shape, kept)
-        labels.append(query.row_of_cell)
-        answers = np.bincount(labels[-1], truth[0], query.n_rows)[None]
-        noise = np.rint(rng.normal(0, 1.7, answers.shape))
-        asked.append(QueryMeasurement(query, answers + noise, np.ones(1)))
-    x, record = PassProblem.build(problem, asked, labels, Pins()).solve()
-    assert record.solver == "dual newton"
-    assert record.status == SolveStatus.OPTIMAL
-    assert record.iterations < 500
-    assert x.sum() == pytest.approx(n_persons, abs=2e-6)
-
-
 def drawn_pass(seed):
     """A pass of random sizes, larger with the seed: up to 40 children, 100,000 cells and 650 rows
     of queries, or where one of them asks for every cell, as many more. A third are roots."""
@@ -317,31 +283,6 @@ def test_random_passes_are_optimal_to_their_certificate(seed, monkeypatch):
         assert objective == pytest.approx(one.objective(of_peer), rel=1e-7, abs=1e-7)
 
 
-@pytest.mark.soak(1)
-def test_the_random_passes_are_of_all_kinds():
-    """Their sizes, of which `pytest -s` prints a table."""
-    kinds = []
-    for seed in range(200):
-        rng, chosen = drawn_kind(seed)
-        one, _ = random_pass(rng, **chosen)
-        c, k = one.shape
-        rows = [int(np.ptp(label)) + 1 for label in one.labels]
-        sizes = {"children": c, "cells": k, "in all": c * k, "rank": sum(n for n in rows if n < k)}
-        kinds.append(
-            sizes
-            | {name: bool(chosen[name]) for name in ("is_root", "rows", "held", "detailed")}
-            | {name: chosen[name] > 0 for name in ("impossible", "lacking")}
-            | {"bounded": bool((one.problem.upper < NO_BOUND).any()), "wide": one.is_wide}
-        )
-    table = pd.DataFrame(kinds)
-    numbers, flags = table.select_dtypes("number"), table.select_dtypes("bool")
-    print(numbers.quantile([0, 0.25, 0.5, 0.75, 1]).astype(int).to_string())
-    print(flags.sum().to_string())
-    assert numbers["children"].min() == 1 and numbers["children"].max() == 40
-    assert numbers["cells"].max() == 100_000 and numbers["rank"].max() >= 600
-    assert flags.sum().min() >= 15
-
-
 @pytest.mark.parametrize("seed", [29, 70])
 def test_rounds_go_on_until_all_is_still(seed):
     """Of 29 one step of Newton's method does not halve a small gradient, the next one does; of 70,
@@ -351,73 +292,6 @@ def test_rounds_go_on_until_all_is_still(seed):
     assert record.status is SolveStatus.OPTIMAL
     assert record.objective_gap <= 1e-8
     assert record.iterations < 200
-
-
-def least_by_brute_force(one):
-    """The least objective over all choices of the cells that are positive and the bounds that bind.
-
-    Each choice leaves equations, of which the best point is found by its own conditions.
-    """
-    problem, (c, k) = one.problem, one.shape
-    cell = np.arange(c * k).reshape(c, k)
-    precision = one.weights[one.profile].T * one.scale
-    matrix = np.zeros((0, c * k))
-    weight, answer = [], []
-    for label, of_query in zip(one.labels, precision, strict=True):
-        for i, column in product(range(c), np.unique(label)):
-            matrix = np.vstack([matrix, np.isin(np.arange(c * k), cell[i, label == column])])
-            weight.append(of_query[i])
-            answer.append(one.answers[i, column])
-    curved, pull = (matrix.T * weight) @ matrix, (matrix.T * weight) @ answer
-    counts = () if problem.parent_counts is None else enumerate(problem.parent_counts)
-    held = [(np.isin(np.arange(c * k), cell[:, j]), count) for j, count in counts]
-    if problem.group_totals is not None:
-        held += [
-            (np.isin(np.arange(c * k), cell[i]), n) for i, n in enumerate(problem.group_totals)
-        ]
-    choices = []
-    for i, t in product(range(c), range(problem.lower.shape[1])):
-        row = np.isin(np.arange(c * k), cell[i, problem.type_of_cell == t])
-        bounds = {int(problem.lower[i, t]), int(problem.upper[i, t])} - {0, NO_BOUND}
-        choices.append([None, *((row, bound) for bound in sorted(bounds))])
-    least = np.inf
-    for positive in product([False, True], repeat=c * k):
-        free = np.flatnonzero(positive)
-        if any(not (row[free].any() or not total) for row, total in held):
-            continue
-        for binding in product(*choices):
-            rows = [*held, *(one_bound for one_bound in binding if one_bound is not None)]
-            n = free.size
-            left = np.array([row[free] for row, _ in rows], dtype=float).reshape(len(rows), n)
-            right = np.array([total for _, total in rows], dtype=float)
-            conditions = np.block(
-                [[curved[np.ix_(free, free)], left.T], [left, np.zeros((len(rows), len(rows)))]]
-            )
-            x = np.zeros(c * k)
-            x[free] = np.linalg.lstsq(conditions, np.r_[pull[free], right], rcond=None)[0][:n]
-            if x.min() >= -1e-9 and one.violation(x.reshape(c, k)) <= 1e-7:
-                least = min(least, one.objective(x.reshape(c, k)))
-    return least
-
-
-@pytest.mark.parametrize("seed", range(8))
-def test_brute_force_finds_no_smaller_objective(seed):
-    rng = np.random.default_rng(seed)
-    is_root = seed % 2 == 1
-    shape, n_children = ((2, 3, 1), 1) if is_root else ((2, 2, 1), 2)
-    one, _ = random_pass(rng, shape, n_children, is_root=is_root, held=seed % 4 < 2)
-    x, _ = one._solve_by_rows()
-    assert one.objective(x) == pytest.approx(least_by_brute_force(one), rel=1e-8, abs=1e-8)
-
-
-@pytest.mark.slow
-def test_a_direction_of_descent_would_be_noticed():
-    """What the certificate holds is not met by a point that is a little off."""
-    one, truth = random_pass(np.random.default_rng(5), (2, 40, 9, 5), 6)
-    x, _ = one.solve()
-    worse = x + 0.1 * (truth - x)
-    assert one.violation(worse) <= 1e-7
-    assert one.objective(worse) > one.objective(x) * (1 + 1e-6)
 
 
 def test_of_many_optima_it_takes_the_one_near_the_fill():

@@ -168,24 +168,6 @@ def test_active_set_and_highs_find_the_same(algebra, seed):
     assert np.abs(moved).max() < 1e-8
 
 
-def test_margins_of_an_earlier_pass_are_kept(algebra):
-    weights = weights_of(algebra, 7)
-    problem = siblings(weights, 7)
-    queries = {"types": query(0), "all": query(0, 1, 2, 3)}
-    measured = {
-        n: QueryMeasurement(q, q.answer(weights.means), np.ones(3)) for n, q in queries.items()
-    }
-    found = solve_passes(problem, measured, [["types"], ["all"]], weights)
-    first = solve_passes(problem, {"types": measured["types"]}, [["types"]], weights)
-    assert found.x is not None and first.x is not None
-    of_type = [np.bincount(problem.type_of_cell, row, 3) for row in found.x]
-    whole = solve_passes(problem, measured, [["all"]], weights)
-    others = [np.bincount(problem.type_of_cell, row, 3) for row in whole.x]
-    assert not np.allclose(of_type, others, atol=1e-3)
-    x = replace(found).x
-    assert np.allclose(x.sum(axis=0), problem.parent_counts, atol=1e-6)
-
-
 def test_an_unconstrained_pass_returns_the_estimates_that_add_up(algebra):
     """Where nothing binds, the children's estimates given their parent come back."""
     weights = weights_of(algebra, 9)

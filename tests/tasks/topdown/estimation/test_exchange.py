@@ -7,10 +7,9 @@ import itertools
 import numpy as np
 import pytest
 from scipy import sparse
-from spineflow.tasks.census.cef_2020 import cef_schema
-from spineflow.tasks.census.queries import MarginalQuery, marginal_query
+from spineflow.tasks.census.queries import MarginalQuery
 from spineflow.tasks.solvers.highs import SolveStatus
-from spineflow.tasks.topdown.estimation import least_squares, rounder
+from spineflow.tasks.topdown.estimation import least_squares
 from spineflow.tasks.topdown.estimation.exchange import exchanged
 from spineflow.tasks.topdown.estimation.parent import Passes, estimate_children
 from spineflow.tasks.topdown.estimation.problem import (
@@ -19,7 +18,6 @@ from spineflow.tasks.topdown.estimation.problem import (
     Pins,
     QueryMeasurement,
     SiblingProblem,
-    rows_on_support,
     sum_rows,
 )
 from spineflow.tasks.topdown.estimation.rounder import (
@@ -174,35 +172,6 @@ def test_margins_of_a_thin_root_are_within_two_of_the_exact_ones():
     assert max(np.abs(sum_rows(flow - target, label)).max() for label in labels) > 10.0
     pairs = [index[0] * 10 + index[1], index[0] * 6 + index[2]]
     assert distance(x, target, pairs) < 0.8 * distance(flow, target, pairs)
-
-
-def test_same_each_time_and_input_left_alone():
-    problem, target, labels = spread_thin(3, n_children=4, shape=(4, 4, 3))
-    flow, held = flow_of(problem, target)
-    before = flow.copy()
-    first, second = (exchanged(problem, target, flow, [held.labels[0]], labels) for _ in range(2))
-    assert np.array_equal(first[0], second[0]) and first[1] == second[1]
-    assert np.array_equal(flow, before)
-
-
-def test_only_queries_beyond_the_chains_are_followed_by_an_exchange():
-    schema = cef_schema("persons", ("hhgq", "votingage", "hispanic"))
-    problem, target, _ = spread_thin(4, n_children=3, shape=(schema.n_cells,))
-    passes = [
-        [marginal_query(schema, "total")],
-        [marginal_query(schema, name) for name in ("hhgq", "detailed")],
-    ]
-    inside = [marginal_query(schema, name) for name in ("total", "hhgq", "detailed")]
-    plain = rounder.solve_passes(problem, target, passes)
-    same = rounder.solve_passes(problem, target, passes, inside)
-    assert plain.solver == same.solver == "flow" and np.array_equal(plain.x, same.x)
-    crossing = [marginal_query(schema, "votingage * hispanic")]
-    served = rounder.solve_passes(problem, target, passes, crossing)
-    assert served.solver == "flow, exchange"
-    labels = [rows_on_support(query, problem.cells) for query in crossing]
-    assert distance(served.x, target, labels) < distance(plain.x, target, labels)
-    hhgq = rows_on_support(passes[1][0], problem.cells)
-    assert np.array_equal(sum_rows(served.x, hhgq), sum_rows(plain.x, hhgq))
 
 
 @pytest.mark.parametrize(("levels", "solver"), [(12, "flow"), (40, "flow, exchange")])

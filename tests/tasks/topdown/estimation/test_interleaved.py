@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from scipy import sparse
-from scipy.sparse import linalg
 from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.solvers import highs
 from spineflow.tasks.solvers.highs import LinearProgram
@@ -16,7 +14,6 @@ from spineflow.tasks.topdown.estimation.interleaved import solve_interleaved
 from spineflow.tasks.topdown.estimation.labelled_least_squares import Sums
 from spineflow.tasks.topdown.estimation.parent import Passes, estimate_children
 from spineflow.tasks.topdown.estimation.problem import NO_BOUND, Pins, add_constraints, sum_rows
-from spineflow.tasks.topdown.estimation.rounder import round_by_flow
 from spineflow.tasks.topdown.workload.sections import GeolevelPasses
 
 from .test_parent import assert_conserves
@@ -174,72 +171,11 @@ def test_cells_that_a_pass_does_not_tell_apart_are_one_class(make_siblings, monk
     assert last[0].problem.cells.size == made.problem.cells.size
 
 
-def test_parts_round_as_well_as_the_whole(make_siblings, monkeypatch):
-    """The rounder's parts have together the optimum of all classes at once."""
-    passes = recorded(monkeypatch)
-    made = with_exact_types(make_siblings(11, 6, noise=10.0))
-    asked = passes_of(made)
-    solve_interleaved(made.problem, made.measurements, asked.least_squares, asked.rounder)
-    for one, target, chain, rounded in passes:
-        target = interleaved.on_grid(target)
-        whole = interleaved.RoundingPass(one.problem, target, chain, one.pins)
-        best = round_by_flow(whole)
-        assert cost_of(target, chain, rounded) == pytest.approx(
-            cost_of(target, chain, best.x), abs=1e-3
-        )
-
-
-def cost_of(target, chain, x):
-    """Interpolated distance (7.7) of integers from a target, over the queries of a pass."""
-    base = np.floor(target)
-    cost = 0.0
-    for label in chain:
-        wanted, ones = sum_rows(target - base, label), sum_rows(x - base, label)
-        whole = np.floor(wanted)
-        step = np.clip(ones - whole, 0.0, 1.0) * (1.0 - 2.0 * (wanted - whole))
-        cost += (-np.minimum(ones, whole) + step + np.maximum(ones - whole - 1.0, 0.0)).sum()
-    return cost
-
-
 def exact_sums(exact, targets):
     """Sums that are exact, and no others."""
     none = np.zeros((len(targets), 0))
     allowed = np.ones((len(targets), exact.size), dtype=bool)
     return Sums(exact, targets, np.full(exact.size, -1), none, none, allowed)
-
-
-@pytest.mark.slow
-def test_thousands_of_cells_take_no_matrix_of_their_pairs():
-    """A part of 4,000 classes in 3 children, joined by a query of two answers."""
-    rng = np.random.default_rng(5)
-    c, k = 3, 4000
-    truth = rng.poisson(2.0, (c, k))
-    rows = (np.arange(k) % 2)[None, :]
-    noisy = truth + rng.normal(0, 3, truth.shape)
-    totals = sum_rows(truth.astype(float), rows[0])
-    exact = np.arange(k) % 50
-    problem = labelled_least_squares.LabelledProblem(
-        np.ones(c),
-        np.ones(k),
-        noisy + totals[:, rows[0]],
-        rows,
-        np.ones(2),
-        truth.sum(0),
-        exact_sums(exact, sum_rows(truth.astype(float), exact)),
-    )
-    x, _ = labelled_least_squares.solve(problem)
-    assert np.abs(x.sum(0) - truth.sum(0)).max() < 1e-6
-    assert np.abs(sum_rows(x, exact) - sum_rows(truth.astype(float), exact)).max() < 1e-6
-    assert x.min() > -1e-4
-    gradient = x + sum_rows(x, rows[0])[:, rows[0]] - problem.linear
-    # On positive cells the gradient is a parent's price plus a row's: what is left of it is zero.
-    inside = x > 1e-3
-    design = np.zeros((int(inside.sum()), k + c * 50))
-    child, cell = np.nonzero(inside)
-    design[np.arange(child.size), cell] = 1.0
-    design[np.arange(child.size), k + child * 50 + exact[cell]] = 1.0
-    rest = linalg.lsqr(sparse.csr_array(design), gradient[inside], atol=1e-12, btol=1e-12)[3]
-    assert rest < 1e-2
 
 
 def test_a_pass_that_measures_nothing_but_what_is_held_still_ends():

@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from spineflow.flows.cli import main
-from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import load_settings
@@ -17,11 +16,8 @@ from spineflow.tasks.topdown.estimation import largest_solve as module
 from spineflow.tasks.topdown.estimation.largest_solve import (
     fewest_cells,
     largest_solve,
-    memory_of_machine,
-    n_classes,
     refuse_large_solves,
 )
-from spineflow.tasks.topdown.estimation.problem import joint_classes
 from spineflow.tasks.topdown.product import TOPDOWN
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.spine.build import spines_of
@@ -107,14 +103,6 @@ def test_of_several_passes_the_last_has_all_cells(tmp_path: Path) -> None:
     assert (found.cells, found.rows) == (6_000, 120)
 
 
-def test_classes_are_those_that_queries_tell_apart(tmp_path: Path) -> None:
-    schema = settings_of(tmp_path, 7, ["total"]).schema_of("residents")
-    for names in (["total"], ["age"], ["age", "sex"], ["age * sex", "income"], ["detailed", "age"]):
-        queries = [marginal_query(schema, name) for name in names]
-        classes = joint_classes([query.row_of_cell for query in queries])
-        assert n_classes(queries) == classes.max() + 1
-
-
 def test_structural_zeros_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with_zeros = replace(
         office(60), further=ZERO % 'sex = ["m"], income = ["1", "2"]' + ZERO % 'income = ["2"]'
@@ -140,16 +128,6 @@ def test_what_surely_does_not_fit_is_refused_with_the_remedy(
         update={"run": settings.run.model_copy(update={"runner": "dask"})}
     )
     refuse_large_solves(elsewhere)
-
-
-def test_memory_is_that_of_the_container(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    limit = tmp_path / "memory.max"
-    monkeypatch.setattr(module, "CONTROL_GROUP", limit)
-    whole = memory_of_machine()
-    limit.write_text("max\n")
-    assert memory_of_machine() == whole > 10**8
-    limit.write_text("50000000\n")
-    assert memory_of_machine() == 50_000_000
 
 
 @pytest.mark.parametrize(

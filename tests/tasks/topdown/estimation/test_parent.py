@@ -14,7 +14,7 @@ from spineflow.tasks.topdown.estimation.infeasibility import (
     infeasible_constraint,
 )
 from spineflow.tasks.topdown.estimation.parent import Passes, estimate_children
-from spineflow.tasks.topdown.estimation.problem import NO_BOUND, SiblingProblem
+from spineflow.tasks.topdown.estimation.problem import SiblingProblem
 
 
 def passes_of(made, *, two=True):
@@ -81,35 +81,6 @@ def test_random_siblings_conserve(make_siblings, seed, n_children, noise, is_gro
         assert not any(record.solver == "highs" for record in records)
     if noise == 0.0:
         assert np.array_equal(x, made.truth)
-
-
-def test_exact_answers_return_the_truth(made):
-    """With answers of an infinite budget, and equal precisions, nothing is lost to rounding."""
-    exact = {}
-    for name, measurement in made.measurements.items():
-        full = np.zeros((made.problem.n_children, made.schema.n_cells), dtype=np.int64)
-        full[:, made.problem.cells] = made.truth
-        exact[name] = replace(
-            measurement,
-            values=measurement.query.answer(full),
-            precision=np.ones(made.problem.n_children),
-        )
-    if "detailed" not in exact:
-        pytest.skip("the answers do not determine the cells")
-    if made.truth.sum() != full.sum() or (
-        made.problem.parent_counts is not None
-        and not np.array_equal(made.problem.parent_counts, made.truth.sum(0))
-    ):
-        pytest.skip("the support was cut")
-    x, _ = estimate_children("0", made.problem, exact, passes_of(made))
-    assert np.array_equal(x, made.truth)
-
-
-def test_only_child_takes_all(make_siblings):
-    made = make_siblings(30, 1)
-    x, (record,) = estimate_children("0", made.problem, {}, passes_of(made))
-    assert np.array_equal(x, made.problem.parent_counts[None, :])
-    assert (record.stage, record.solver, record.status) == ("settled", "none", "optimal")
 
 
 def test_empty_parent(make_siblings):
@@ -227,14 +198,3 @@ def test_infeasible_problems_name_geounit_and_constraint(case, make_siblings):
 def test_conflicting_constraint_needs_a_conflict(made):
     assert infeasible_constraint(made.problem) is None
     assert conflicting_constraint(made.problem) is None
-
-
-def test_root_message_needs_no_parent(make_siblings):
-    made = make_siblings(34, 1, is_root=True)
-    problem = replace(
-        made.problem,
-        lower=np.full_like(made.problem.lower, NO_BOUND),
-        upper=np.zeros_like(made.problem.upper),
-    )
-    with pytest.raises(SolveFailed, match="^The root of the spine cannot meet the bounds of type"):
-        estimate_children("", problem, made.measurements, passes_of(made))

@@ -8,11 +8,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from spineflow.tasks.census.cef_tables import check_inputs
-from spineflow.tasks.census.census import preset_census
-from spineflow.tasks.census.declared_input import DeclaredTables
-from spineflow.tasks.census.households import UNIT_COLUMNS, incoherent
-from spineflow.tasks.census.partitions import check_whole
+from spineflow.tasks.census.households import incoherent
 from spineflow.tasks.topdown.ingest.generate import generate_county
 from spineflow.tasks.topdown.ingest.generate_households import (
     Persons,
@@ -190,46 +186,3 @@ def refuse_impossible_types(units: pd.DataFrame, facts) -> None:
         }
         for rule in zeros:
             assert not all(place[name] in among for name, among in rule.items())
-
-
-@pytest.mark.slow
-def test_products_accept_the_tables(county) -> None:
-    files, tables = county
-    found = check_inputs(persons=files.persons, units=files.units, geography=files.geography)
-    assert found.accepted().state_totals == {"35": 3_000}
-    census = preset_census("dhc_persons_2020")
-    schemas = {"persons": census.universes["persons"].schema}
-    paths = {"persons": files.persons, "units": files.units, "geography": files.geography}
-    counted = check_whole(DeclaredTables.of(census, schemas, {n: str(p) for n, p in paths.items()}))
-    assert counted.accepted().histograms["persons"].sum() == len(tables["coherent"]["persons"])
-
-
-def test_same_arguments_same_tables(county, tmp_path) -> None:
-    files, _ = county
-    raw = files.persons.parent.parent / "raw"
-    again, other = rehouse(raw, tmp_path / "again", seed=6), rehouse(raw, tmp_path / "other")
-    assert again.persons.read_bytes() == files.persons.read_bytes()
-    assert again.units.read_bytes() == files.units.read_bytes()
-    assert other.persons.read_bytes() != files.persons.read_bytes()
-
-
-def test_columns_of_the_census_edited_file_are_all_there(county) -> None:
-    units = county[1]["coherent"]["units"]
-    assert set(UNIT_COLUMNS) <= set(units.columns)
-    assert (units.loc[units["VACS"] > 0, "HHT"] == 0).all()
-    is_facility = units["RTYPE"] == "4"
-    assert (units.loc[is_facility, "FINAL_POP"] > 0).all()
-    assert (units.loc[is_facility, "HHT"] == 0).all()
-
-
-HOUSEHOLDS = {"counties": (21_772, 51_887), "ri2010": (419_788, 1_005_756)}
-"""Households and their members in real tables."""
-
-
-@pytest.mark.slow
-def test_real_tables_get_households_without_a_structural_zero(real_tables: Path, tmp_path) -> None:
-    files = rehouse(real_tables, tmp_path)
-    units = pd.read_parquet(files.units)
-    households = units[(units["RTYPE"].astype(str) == "2") & (units["FINAL_POP"] > 0)]
-    assert (len(households), households["FINAL_POP"].sum()) == HOUSEHOLDS[real_tables.name]
-    refuse_impossible_types(households, tomllib.loads(FACTS.read_text()))

@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 from spineflow.tasks.census.invariants import read_geography
-from spineflow.tasks.census.queries import MarginalQuery, marginal_query
+from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import load_settings
+from spineflow.tasks.tables.formats import TextFormat
 from spineflow.tasks.topdown.checks.replicate import lay_out, measure, read_dataset, with_seed
 from spineflow.tasks.topdown.ingest.generate import generate_county
-from spineflow.tasks.topdown.intervals.areas import KnownBlocks
+from spineflow.tasks.topdown.intervals.areas import read_areas, read_pairs
 from spineflow.tasks.topdown.intervals.report import write_run_intervals
-from spineflow.tasks.topdown.intervals.run_posterior import RunPosterior
 from spineflow.tasks.topdown.measurement.measure import shard_histograms
 from spineflow.tasks.topdown.paths import geography_file, spine_folder
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.spine.files import read_spine
 from spineflow.tasks.topdown.spine.shards import read_shards
-
-from tests.tasks.topdown.intervals.answered import answers_of
 
 QUERIES = ("total", "votingage * hispanic", "hhgq")
 SEEDS = range(4)
@@ -106,33 +103,6 @@ def test_errors_are_as_large_as_their_standard_deviations(replicates, tmp_path: 
     found = np.concatenate(squares["Block"])
     assert abs(found.mean() / 1.1**2 - 1) > 0.1 and abs(found.mean() / 0.9**2 - 1) > 0.1
     assert np.mean(covered) > 0.9
-
-
-def test_every_geolevel_gets_a_file_with_labels(replicates):
-    settings, runs = replicates
-    asked = ["votingage * hispanic"]
-    written = [one.path for one in write_run_intervals(runs[0], settings, asked, level=0.95)]
-    spine = read_spine(spine_folder(runs[0], "persons"))
-    folder = runs[0].root / "intervals" / "persons"
-    assert sorted(written) == sorted(folder / f"{name}.parquet" for name in spine.names)
-    table = pd.read_parquet(folder / "Tract.parquet")
-    schema = settings.schema_of("persons")
-    assert set(table["votingage"]) == set(schema.labels("votingage"))
-    assert list(table.columns) == [
-        "geocode",
-        "query",
-        "votingage",
-        "hispanic",
-        "estimate",
-        "std_dev",
-        "lower",
-        "upper",
-        "bounded_lower",
-        "bounded_upper",
-    ]
-    units = write_run_intervals(runs[0], settings, ["total"], universe="units")
-    tract = next(one.path for one in units if one.path.stem == "Tract")
-    assert (pd.read_parquet(tract)["std_dev"] == 0).all()
 
 
 @pytest.mark.slow
@@ -228,21 +198,6 @@ def test_pairs_of_geounits_and_of_areas_are_compared(replicates, tmp_path: Path)
     pd.testing.assert_frame_equal(pd.read_parquet(written.path), table)
 
 
-def test_queries_may_coarsen_what_no_measured_query_does(replicates, tmp_path: Path):
-    settings, runs = replicates
-    found = RunPosterior.read(runs[0], settings, "persons")
-    schema = settings.schema_of("persons")
-    races = tuple(int(level > 5) for level in range(63))
-    coarse = MarginalQuery("races", ((0,) * 8, (0, 0), (0, 0), races))
-    fine = marginal_query(schema, "cenrace")
-    *_, (_, blocks) = found.posterior.down()
-    rows = np.arange(len(blocks.type_is_possible))
-    estimate, variance, is_known = answers_of(blocks, coarse, rows)
-    finer, _, _ = answers_of(blocks, fine, rows)
-    assert is_known.all() and (variance > 0).any()
-    assert np.allclose(estimate[:, 1], finer[:, 6:].sum(axis=1))
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -310,24 +265,6 @@ def test_blocks_are_known_by_the_digits_that_are_published(replicates, tmp_path:
     pd.testing.assert_frame_equal(intervals(file), intervals(inside))
 
 
-def test_digits_that_several_blocks_have_name_none_of_them():
-    geography = pd.DataFrame({"block_geocode": ["4400504010011000", "4400504010021000"]})
-    known = KnownBlocks.of(geography)
-    assert known.geocodes(geography["block_geocode"]).tolist() == list(geography["block_geocode"])
-    with pytest.raises(InputRefused, match="'440050401001000'; write all parts"):
-        known.geocodes(pd.Series(["440050401001000"]))
-
-
-def test_areas_are_read_from_files_alone(replicates, tmp_path: Path):
-    settings, runs = replicates
-    (tmp_path / "folder").mkdir()
-    os.mkfifo(tmp_path / "pipe")
-    (tmp_path / "latin.csv").write_bytes("area,block\né,1\n".encode("latin-1"))
-    for name, words in (("folder", "is a folder"), ("pipe", "is a pipe"), ("latin.csv", "UTF-8")):
-        with pytest.raises(InputRefused, match=words):
-            list(write_run_intervals(runs[0], settings, ["total"], entities=tmp_path / name))
-
-
 def test_pairs_need_their_columns_and_known_names(replicates, tmp_path: Path):
     settings, runs = replicates
     pairs = tmp_path / "pairs.csv"
@@ -337,3 +274,44 @@ def test_pairs_need_their_columns_and_known_names(replicates, tmp_path: Path):
     pairs.write_text("first,second\nx,y\n")
     with pytest.raises(InputRefused, match="names 'x', which is none of"):
         list(write_run_intervals(runs[0], settings, ["total"], geolevel="Tract", compare=pairs))
+
+
+ABROAD = TextFormat(separator=";", encoding="latin-1", key="census.files.other")
+ROWS = [["São Brás", "01"], ["Peñafiel", "02"]]
+
+
+def written(path: Path, separator: str, encoding: str, column: str = "secção") -> Path:
+    lines = [f"area{separator}{column}", *(separator.join(row) for row in ROWS)]
+    path.write_bytes("\r\n".join([*lines, ""]).encode(encoding))
+    return path
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "latin-1"])
+@pytest.mark.parametrize("column", ["secção", "block"])
+def test_what_a_file_shows_counts_before_what_is_declared(
+    tmp_path: Path, separator: str, encoding: str, column: str
+) -> None:
+    """Only latin-1 needs to be told; a UTF-8 file read in it would have garbled names."""
+    path = written(tmp_path / "areas.csv", separator, encoding, column)
+    assert read_areas(path, "secção", ABROAD).to_numpy().tolist() == ROWS
+
+
+@pytest.mark.parametrize("encoding", ["shift-jis", "iso2022_jp"])
+def test_codes_of_several_bytes_are_read_as_declared(tmp_path: Path, encoding: str) -> None:
+    path = tmp_path / "areas.csv"
+    path.write_bytes("area,block\n東京,1\n".encode(encoding))
+    found = read_areas(path, None, TextFormat(encoding=encoding))
+    assert found.to_numpy().tolist() == [["東京", "1"]]
+
+
+def test_a_column_that_is_missing_is_told_with_how_the_file_was_read(tmp_path: Path) -> None:
+    path = written(tmp_path / "areas.csv", ",", "latin-1", "SECCAO")
+    words = (
+        r"areas\.csv, read in latin-1 as census\.files\.other says, has no column 'secção'; an "
+        r"area .* with the code of a secção in 'secção' or 'block'\.$"
+    )
+    with pytest.raises(InputRefused, match=words):
+        read_areas(path, "secção", ABROAD)
+    with pytest.raises(InputRefused, match="has no column 'first'; each row names two"):
+        read_pairs(path, ABROAD)

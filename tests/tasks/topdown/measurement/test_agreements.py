@@ -37,20 +37,6 @@ def test_sums_within_limits_are_those_that_areas_can_have(drawn) -> None:
     assert sums == set(range(int(low[:, 1].sum()), int(high[:, 1].sum()) + 1))
 
 
-@given(released())
-def test_the_others_are_free_below_the_total(drawn) -> None:
-    persons, total, most = drawn
-    low, high = agreement(persons, total, most, AGREES)
-    assert low[:, 0].tolist() == [0] * len(total)
-    assert high[:, 0].tolist() == total.tolist()
-
-
-def test_inequalities_of_sums_would_allow_what_no_area_can_have() -> None:
-    persons, total = np.array([4, 1]), np.array([1, 3])
-    _, high = agreement(persons, total, 99, AGREES)
-    assert high[:, 1].sum() == 2  # Not the 4 units, nor the 5 persons, of both together.
-
-
 def test_the_preset_declares_it_and_follows_it_only_when_asked() -> None:
     (agreed,) = preset_census("cef_2020").universes["units"].agreements
     assert (agreed.universe, agreed.at_most) == ("persons", 99999)

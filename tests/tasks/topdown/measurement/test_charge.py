@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import pyarrow.parquet as pq
 import pytest
 from spineflow.tasks.answers.noisy import read_constraints
 from spineflow.tasks.census.histograms import read_histogram
@@ -27,21 +26,6 @@ from spineflow.tasks.topdown.spine.files import read_spine
 from spineflow.tasks.topdown.spine.shards import read_shards
 
 
-@pytest.fixture
-def rows_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Rows of every row group that is read, as they are read."""
-    rows: list[int] = []
-    read = pq.ParquetFile.read_row_group
-
-    def counted(file: pq.ParquetFile, number: int, *arguments, **named):
-        table = read(file, number, *arguments, **named)
-        rows.append(table.num_rows)
-        return table
-
-    monkeypatch.setattr(pq.ParquetFile, "read_row_group", counted)
-    return rows
-
-
 @pytest.mark.parametrize("universe", ["persons", "units"])
 def test_histograms_of_shards_are_those_of_their_geounits(cut_county, universe: str) -> None:
     run, settings = cut_county
@@ -54,31 +38,6 @@ def test_histograms_of_shards_are_those_of_their_geounits(cut_county, universe: 
         shards = [s for s in read_shards(spine_folder(run, universe)) if s.geolevel == geolevel]
         found = [shard_histograms(run, universe, spine, s, n_cells).toarray() for s in shards]
         np.testing.assert_array_equal(np.concatenate(found), expected)
-
-
-def test_a_shard_reads_the_rows_of_its_blocks_alone(cut_county, rows_read: list[int]) -> None:
-    """Of the block histograms a shard reads the row groups that its blocks stand in.
-
-    A shard's blocks are a few stretches of the file: two for each branch of the spine that it has
-    a part of. How long the file is, does not matter.
-    """
-    run, settings = cut_county
-    spine, n_cells = read_spine(spine_folder(run, "persons")), settings.schema_of("persons").n_cells
-    with pq.ParquetFile(run.histogram("persons")) as file:
-        n_rows, n_groups = file.metadata.num_rows, file.num_row_groups
-        rows_of_group = file.metadata.row_group(0).num_rows
-    assert n_groups > 8
-    shards = [s for s in read_shards(spine_folder(run, "persons")) if s.geolevel == "Block"]
-    assert len(shards) > 6
-    for shard in shards:
-        rows_read.clear()
-        found = shard_histograms(run, "persons", spine, shard, n_cells)
-        assert sum(rows_read) <= found.nnz + 4 * rows_of_group < n_rows
-    root = read_shards(spine_folder(run, "persons"))[0]
-    rows_read.clear()
-    shard_histograms(run, "persons", spine, root, n_cells)
-    assert sum(rows_read) == n_rows
-    assert max(rows_read) == rows_of_group
 
 
 def test_records_outside_the_spine_are_refused_at_the_root(cut_county) -> None:

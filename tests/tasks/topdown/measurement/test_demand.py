@@ -154,21 +154,6 @@ def test_answers_are_those_of_the_rows_and_their_noise_is_asked_for_once(drawn, 
     assert +draws.sizes == +asked
 
 
-def test_without_noise_answers_are_exact():
-    families = [Family("p", 0, 2, np.array([3, 700]), np.array([1, 1]))]
-    records = np.zeros((2, PERSONS.n_cells), dtype=np.int64)
-    records[0, [3, 4, 700]] = 5, 1, 2
-    shard = ConfidentialShard(
-        "Block", sparse.csr_array(records), np.array(["a", "b"]), SHARES[2:], np.zeros(2, np.int32)
-    )
-    (group,) = demanded_answers(shard, families, budget(infinite=True), PERSONS, Recorded())
-    assert [part.plb.tolist() for part in group] == [["inf", "inf"]] * len(QUERIES)
-    detailed = group[-1]
-    assert detailed.of_geounit(0)[1].tolist() == [5, 2]
-    total = group[0].of_geounit(0)[1]
-    assert total.tolist() == [8], "a row counts cells that the parent's estimate has empty, too"
-
-
 def test_files_keep_answers(tmp_path: Path):
     geocode = np.array(["c", "a", "b"], dtype=object)
     starts, rows = np.array([0, 2, 2, 3]), np.array([1, 4, 0])

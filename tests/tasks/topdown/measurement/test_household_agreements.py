@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from spineflow.tasks.census.agreements import agreeing_types, people_of_cells
+from spineflow.tasks.census.agreements import agreeing_types
 from spineflow.tasks.census.census import Census, compiled
 from spineflow.tasks.census.declarations import CensusDeclaration
 from spineflow.tasks.census.queries import marginal_query
@@ -131,35 +131,6 @@ def test_sums_within_limits_are_those_that_areas_can_have(found) -> None:
         assert possible[-1] == set(range(others[0][area], others[1][area] + 1))
     sums = {sum(chosen) for chosen in itertools.product(*possible)}
     assert sums == set(range(others[0].sum(), others[1].sum() + 1))
-
-
-def test_sums_of_dwellings_would_allow_what_no_area_can_have() -> None:
-    """Three dwellings of two people each for two areas of three: why sizes hold people."""
-    of_area = [
-        (one, two) for one, two in itertools.product(range(4), repeat=2) if one + 2 * two == 3
-    ]
-    sums = {
-        tuple(map(sum, zip(*pair, strict=True))) for pair in itertools.product(of_area, of_area)
-    }
-    assert (0, 3) not in sums and 2 * 3 == 6
-
-
-def test_types_are_householders_by_answer_and_the_others_in_dwellings() -> None:
-    made = census()
-    types = agreeing_types(made.universes["people"].agreements, made.schema("people"))
-    assert types is not None
-    labels = types.label.reshape(3, 2).tolist()
-    assert labels == [[1, 2], [3, 3], [0, 0]]
-    assert made.universes["people"].needs == ("dwellings",)
-    assert not made.without_agreements.universes["people"].agreements
-
-
-def test_people_of_cells_are_declared_by_size() -> None:
-    made = census()
-    _, sizes = made.universes["people"].agreements
-    least, most = people_of_cells(sizes, made.schema("dwellings"))
-    assert least.reshape(4, 3)[:, 0].tolist() == [0, 1, 2, 3]
-    assert most.reshape(4, 3)[:, 2].tolist() == [0, 1, 2, 5]
 
 
 @settings(max_examples=150, deadline=None)
@@ -330,14 +301,6 @@ AGREE = "universes__people__agree__"
 def test_what_is_wrong_is_refused(changes, reason) -> None:
     with pytest.raises(ValueError, match=reason):
         census(**changes)
-
-
-def test_sizes_are_declared_after_the_dwellings() -> None:
-    made = tree()
-    made["universes"] = dict(reversed(made["universes"].items()))
-    made["universes"]["people"]["agree"].pop(0)
-    with pytest.raises(ValueError, match="declare 'dwellings' before 'people': numbers of people"):
-        compiled(CensusDeclaration.model_validate(made))
 
 
 def dwellings_last(bounds: list[dict]) -> Census:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import tracemalloc
 from collections import defaultdict
 from dataclasses import replace
 from fractions import Fraction
@@ -15,7 +14,6 @@ from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.noise.draws import UnchargedNoise
 from spineflow.tasks.noise.mechanisms import noise_variance
 from spineflow.tasks.noise.randomness import SeededRandom, SystemRandom
-from spineflow.tasks.topdown.measurement import measure
 from spineflow.tasks.topdown.measurement.measure import (
     ConfidentialShard,
     noisy_answers,
@@ -126,20 +124,6 @@ def test_a_published_shard_is_never_redrawn(tmp_path):
     assert path.read_bytes() == before
 
 
-def test_row_groups_do_not_change_repeatable_content(tmp_path, monkeypatch):
-    shard = random_shard()
-    monkeypatch.setattr(measure, "ANSWERS_PER_ROW_GROUP", 20_000)
-    path = measure_shard(
-        tmp_path / "0.parquet", shard, BUDGET, PERSONS, UnchargedNoise(SeededRandom(3))
-    )
-    assert pq.ParquetFile(path).num_row_groups == 5
-    found = read_measurements(path, shard.geocode)
-    assert np.isfinite(found["detailed_dpq"].variance).sum() == 40
-    some = read_measurements(path, shard.geocode[20:30])
-    for name, query in some.items():
-        assert np.array_equal(query.values, found[name].values[20:30])
-
-
 def test_an_infinite_budget_gives_exact_answers():
     shard = random_shard()
     (group,) = noisy_answers(
@@ -151,32 +135,9 @@ def test_an_infinite_budget_gives_exact_answers():
     assert set(group[-1].plb) == {"inf"}
 
 
-def test_no_measured_geounits_or_queries_draw_nothing():
-    unmeasured = replace(random_shard(), plb_share_code=np.ones(60, dtype=np.int32))
-    assert list(noisy_answers(unmeasured, BUDGET, PERSONS, UnchargedNoise(SeededRandom(5)))) == []
-    silent = replace(BUDGET, query_shares={"Block": {"total": Fraction(0)}})
-    assert (
-        list(noisy_answers(random_shard(), silent, PERSONS, UnchargedNoise(SeededRandom(5)))) == []
-    )
-
-
 def test_an_answer_beyond_64_bits_is_refused_rather_than_wrapped():
     full = np.zeros((90, PERSONS.n_cells), dtype=np.int64)
     full[:, 5] = 2**63 - 1
     shard = replace(random_shard(n=90), histograms=sparse.csr_array(full))
     with pytest.raises(OverflowError, match="does not fit 64 bits"):
         list(noisy_answers(shard, BUDGET, PERSONS, UnchargedNoise(SeededRandom(6))))
-
-
-def test_memory_stays_bounded(tmp_path):
-    shard = random_shard(n=4000)
-    warm = random_shard(n=3)
-    measure_shard(tmp_path / "warm.parquet", warm, BUDGET, PERSONS, UnchargedNoise(SystemRandom()))
-    tracemalloc.start()
-    measure_shard(tmp_path / "0.parquet", shard, BUDGET, PERSONS, UnchargedNoise(SystemRandom()))
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    n_answers = sum(marginal_query(PERSONS, name).n_rows for name in ("total", "detailed"))
-    bytes_of_row_group = 8 * measure.ANSWERS_PER_ROW_GROUP
-    assert 8 * n_answers * len(shard.geocode) * 2 / 3 > 2 * bytes_of_row_group
-    assert peak < 6 * bytes_of_row_group

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.runs.settings_files import frozen_settings, load_settings, settings_tree
+from spineflow.tasks.runs.settings_files import frozen_settings, load_settings
 from spineflow.tasks.topdown.product import TOPDOWN as PRODUCT
 from spineflow.tasks.topdown.published.export import export_measurements, running
 from spineflow.tasks.topdown.published.geounits import ShareReader
-from spineflow.tasks.topdown.published.layout import measured_settings, partition_name, partition_of
+from spineflow.tasks.topdown.published.layout import CodeIndex, partition_of
 from spineflow.tasks.topdown.settings import TopdownSettings
 
 SIZES = {"hhgq": 8, "hhinstlevels": 3, "votingage": 2, "hispanic": 2, "cenrace": 63}
@@ -28,6 +28,13 @@ AXES = {"Person": ("hhgq", "votingage", "hispanic", "cenrace"), "Unit": ("h1",)}
 def tables(folder: Path, universe: str, kind: str):
     for path in sorted(folder.glob(f"US_{universe}_PL_PROD/*.parquet/{kind}/**/*.parquet")):
         yield path, pq.ParquetFile(path).read()
+
+
+@given(st.lists(st.text("0123", max_size=3), unique=True), st.lists(st.text("0123", max_size=4)))
+def test_codes_are_found_in_any_order(known: list[str], asked: list[str]) -> None:
+    index = CodeIndex.of(np.array(known, dtype=str))
+    found = index.find(np.array(asked, dtype=str))
+    assert found.tolist() == [known.index(code) if code in known else -1 for code in asked]
 
 
 @pytest.mark.parametrize("universe", ["Person", "Unit"])
@@ -92,13 +99,6 @@ def test_running_numbers_sort_as_they_count(sizes):
     assert {len(text) for text in texts.tolist()} == {5}
 
 
-def test_numbers_go_on_with_letters_where_digits_do_not_reach():
-    start = np.repeat(["0500100011"], 2498).astype("S")
-    found = running(start, 3, "Tract")
-    assert (found[0], found[9], found[-1]) == (b"001", b"00A", b"1XE")
-    assert list(found) == sorted(found)
-
-
 def test_constraints_are_those_of_the_published_files(export):
     found = {}
     for path, table in tables(export.folder, "Person", "Constraint"):
@@ -127,16 +127,6 @@ def test_every_state_has_a_folder_at_every_geolevel_and_one_file_at_most(export)
     assert totals.to_pylist() == [{"geocode": "35", "name": "New Mexico", "value": 4000}]
 
 
-def test_an_export_tells_what_was_asked_and_nothing_of_where(export):
-    text = (export.folder / "measured.toml").read_text(encoding="utf-8")
-    tree = settings_tree(export.folder / "measured.toml")
-    assert set(tree) == {"census", "geography", "budget", "workload", "run", "release", "privacy"}
-    assert tree["privacy"] == {"dataset": "county"}
-    assert str(export.geography.parent) not in text
-    assert measured_settings(tree) == tree
-    assert (export.folder / "NOT PRIVATE.txt").exists()
-
-
 def test_what_cannot_be_exported_is_refused_and_leaves_nothing(export, tmp_path):
     settings = frozen_settings(TopdownSettings, export.run.settings)
     with pytest.raises(InputRefused, match="is there already"):
@@ -150,14 +140,6 @@ def test_what_cannot_be_exported_is_refused_and_leaves_nothing(export, tmp_path)
     with pytest.raises(InputRefused, match="no noise"):
         export_measurements(export.run, noiseless, tmp_path / "export")
     assert not (tmp_path / "export").exists()
-
-
-def test_partitions_have_three_digits():
-    assert [partition_name(code) for code in ("44", "044", "144")] == [
-        "State=044",
-        "State=044",
-        "State=144",
-    ]
 
 
 @pytest.fixture(scope="module")

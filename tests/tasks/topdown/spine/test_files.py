@@ -1,13 +1,10 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from spineflow.geography.levels import Spine
 from spineflow.geography.spine import SpineRules, build_spine
@@ -88,16 +85,6 @@ def test_arrays_are_those_of_the_tables(spine: Spine, tmp_path: Path) -> None:
             np.testing.assert_array_equal(found, wanted)
 
 
-def test_arrays_of_other_tables_are_passed_over(spine: Spine, tmp_path: Path) -> None:
-    write_spine(spine, tmp_path)
-    geounits = pd.read_parquet(tmp_path / GEOUNITS)
-    geounits["is_aian"] = True
-    metadata = pq.read_schema(tmp_path / GEOUNITS).metadata
-    table = pa.Table.from_pandas(geounits, preserve_index=False)
-    pq.write_table(table.replace_schema_metadata(metadata), tmp_path / GEOUNITS)
-    assert all(level.is_aian.all() for level in read_spine(tmp_path).geolevels)
-
-
 def test_arrays_that_a_run_was_not_charged_with_are_passed_over(
     spine: Spine, tmp_path: Path
 ) -> None:
@@ -108,31 +95,6 @@ def test_arrays_that_a_run_was_not_charged_with_are_passed_over(
     assert isinstance(read_spine(folder).block_geocode, Texts)
     charged.write_text(f'{{"spine/persons/{BLOCKS}": "0"}}')
     assert not isinstance(read_spine(folder).block_geocode, Texts)
-
-
-def test_a_spine_in_another_order_is_left_to_the_tables(spine: Spine, tmp_path: Path) -> None:
-    blocks = spine.geolevels[-1]
-    siblings = np.flatnonzero(np.diff(blocks.parent) == 0)[:1] + [0, 1]
-    order = np.arange(len(blocks))
-    order[siblings] = order[siblings[::-1]]
-    turned = replace(blocks, geocode=blocks.geocode[order])
-    other = replace(
-        spine,
-        geolevels=(*spine.geolevels[:-1], turned),
-        block_geocode=spine.block_geocode[order],
-        block_row=spine.block_row[order],
-    )
-    write_spine(other, tmp_path)
-    assert not (tmp_path / ARRAYS).exists()
-    np.testing.assert_array_equal(read_spine(tmp_path).block_geocode, spine.block_geocode)
-
-
-def test_a_spine_is_read_once_while_its_files_stay(spine: Spine, tmp_path: Path) -> None:
-    write_spine(spine, tmp_path)
-    first = read_spine(tmp_path)
-    assert read_spine(tmp_path) is first
-    write_spine(spine, tmp_path)
-    assert read_spine(tmp_path) is not first
 
 
 @pytest.mark.parametrize(

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from spineflow.tasks.census.cef_2020 import PERSONS, UNITS
 from spineflow.tasks.census.schema import Schema
+from spineflow.tasks.products.presets import PRESETS
+from spineflow.tasks.runs.settings_files import load_settings
+from spineflow.tasks.topdown.fits import redundant_spending_of_geography
+from spineflow.tasks.topdown.ingest.generate import generate_county
+from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.spine import shards
+from spineflow.tasks.topdown.spine.build import on_aian_spine
 from spineflow.tasks.topdown.spine.shards import VALUES_PER_SHARD, values_per_shard
+from spineflow.tasks.topdown.spine.summary import total_shares
 from spineflow.tasks.topdown.workload.budget import Budget
 
 
@@ -76,3 +85,100 @@ def test_shards_of_many_cells_are_smaller_unless_answers_are_drawn_on_demand(
     cut = shards.cut_spine(Families([2, 2, 2]), schema, budget, on_demand=on_demand)
     of_tracts = [(one.start, one.stop) for one in cut if one.geolevel == "Tract"]
     assert of_tracts == ([(0, 6)] if on_demand else [(0, 2), (2, 4), (4, 6)])
+
+
+@pytest.fixture(scope="module")
+def county(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("county")
+    generate_county(folder, persons=2_000)
+    (folder / "settings.toml").write_text(
+        'preset = "pl94_2020_us"\n[input]\npersons = "persons.parquet"\nunits = "units.parquet"\n'
+        'geography = "grfc.txt"\n[privacy]\ndataset = "d"\n'
+        '[geography]\nspine = "conventional"\nbypass = false\n[run]\nuniverses = ["persons"]\n'
+    )
+    return folder / "settings.toml"
+
+
+def settings_of(file: Path, *overrides: str) -> TopdownSettings:
+    return load_settings(TopdownSettings, file, presets=PRESETS, overrides=overrides)
+
+
+def test_a_state_that_is_one_county_is_measured_in_vain(county: Path) -> None:
+    settings = settings_of(county)
+    first, second, *_ = redundant_spending_of_geography(settings)
+    budget = settings.budget_of("persons")
+    for sentence, geolevel, above in ((first, "State", "US"), (second, "County", "State")):
+        cost = float(budget.total * budget.geolevel_shares[geolevel])
+        assert f"persons: 1 of 1 geounits of {geolevel} are the only one in theirs of {above}" in (
+            sentence
+        )
+        assert f"for rho {cost:.4g} each" in sentence
+        assert "geography.bypass = true" in sentence
+
+
+@pytest.mark.parametrize("override", ["geography.bypass=true", "run.estimator=full_information"])
+def test_nothing_is_named_where_nothing_is_discarded(county: Path, override: str) -> None:
+    assert redundant_spending_of_geography(settings_of(county, override)) == ()
+
+
+def test_a_budget_can_be_shown_before_there_is_a_geography(county: Path) -> None:
+    assert redundant_spending_of_geography(settings_of(county, "input.geography=none.txt")) == ()
+    assert isinstance(settings_of(county).budget_of("persons").total, Fraction)
+
+
+def budget(mechanism: str, geolevels: dict[str, str], queries: dict[str, str]) -> Budget:
+    shares = {name: Fraction(share) for name, share in queries.items()}
+    return Budget(
+        "persons",
+        mechanism,
+        Fraction(1),
+        None,
+        {name: Fraction(share) for name, share in geolevels.items()},
+        dict.fromkeys(geolevels, shares),
+    )
+
+
+def test_tracts_take_the_shares_of_geolevels_that_they_replace() -> None:
+    names = [
+        "US",
+        "State",
+        "County",
+        "Prim",
+        "Tract_Subset_Group",
+        "Tract_Subset",
+        "Block_Group",
+        "Block",
+    ]
+    shares = on_aian_spine(dict.fromkeys(names, Fraction(1, 8)))
+    assert list(shares) == ["US", "State", "County", "Tract", "Block_Group", "Block"]
+    assert shares["Tract"] == Fraction(3, 8)
+    assert sum(shares.values()) == 1
+    redistricting = {"State": Fraction(1, 2), "Tract": Fraction(1, 4), "Block": Fraction(1, 4)}
+    assert on_aian_spine(redistricting) == redistricting
+
+
+def test_population_is_told_by_every_query() -> None:
+    gaussian = budget("discrete_gaussian", {"Block": "1"}, {"total": "1/2", "votingage": "1/2"})
+    assert total_shares(gaussian, PERSONS, is_part=False) == {"Block": pytest.approx(3 / 4)}
+    laplace = budget("discrete_laplace", {"Block": "1"}, {"total": "1/2", "votingage": "1/2"})
+    assert total_shares(laplace, PERSONS, is_part=False) == {
+        "Block": pytest.approx((1 / 4 + 1 / 8) ** 0.5)
+    }
+
+
+@pytest.mark.parametrize(
+    "mechanism, expected", [("discrete_gaussian", 2.0), ("discrete_laplace", 2**0.5)]
+)
+def test_vacant_units_tell_as_much_as_occupied_ones(mechanism: str, expected: float) -> None:
+    """Two answers of variance v whose sum is known: the variance of each is v / 2."""
+    units = budget(mechanism, {"Block": "1"}, {"detailed": "1"})
+    assert total_shares(units, UNITS, is_part=True) == {"Block": pytest.approx(expected)}
+
+
+def test_tracts_of_the_comparison_ask_as_the_geolevels_that_they_replace() -> None:
+    dhc = budget(
+        "discrete_gaussian",
+        {"Prim": "1/4", "Tract_Subset": "1/4", "Block": "1/2"},
+        {"total": "1/2", "votingage": "1/2"},
+    )
+    assert total_shares(dhc, PERSONS, is_part=False)["Tract"] == pytest.approx(3 / 4)

@@ -8,12 +8,15 @@ those; nothing else of the table differs from them.
 
 from __future__ import annotations
 
+import json
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.settings import TopdownSettings
+from spineflow.tasks.topdown.workload.costs import cost_of
 
 GEOLEVELS = ("US", "State", "County", "Tract", "Block_Group", "Block")
 TABLE_6 = {
@@ -86,3 +89,25 @@ def test_the_paper_rounds_the_rho_of_the_certificates(production: TopdownSetting
     persons, units = (production.budget[universe].rho for universe in ("persons", "units"))
     assert (round(persons, 2), round(units, 2)) == (Fraction("2.56"), Fraction("0.07"))
     assert round(persons + units, 2) == Fraction("2.63")
+
+
+FIGURES = json.loads(Path(__file__).with_name("figures_by_rho.json").read_text(encoding="utf-8"))
+"""Of a preset and universe, to the last digit but one: processors may differ in that."""
+
+
+@pytest.mark.parametrize("of", FIGURES)
+def test_figures_by_rho_are_as_they_were(of: str) -> None:
+    preset, universe = of.split()
+    files = ("persons", "units", "geography", *(["redistricting"] if "dhc" in preset else []))
+    source = {
+        "preset": preset,
+        "input": dict.fromkeys(files, "/nowhere"),
+        "privacy": {"dataset": "d"},
+    }
+    loaded = load_settings(TopdownSettings, source, presets=PRESETS)
+    found = cost_of(loaded, universe).as_json()
+    del found["epsilon"]["exact"]
+    for name, figures in FIGURES[of].items():
+        assert found[name] == (
+            figures if isinstance(figures, str) else pytest.approx(figures, rel=1e-14, abs=0)
+        )

@@ -155,15 +155,6 @@ def test_what_breaks_a_rule_is_refused(case: str, tmp_path: Path) -> None:
     assert not all(outcome.passed for outcome in check.outcomes)
 
 
-def test_hierarchies_of_different_depth_are_refused(tmp_path: Path) -> None:
-    write(tmp_path)
-    flat = pd.DataFrame([("city", "1", ""), ("city", "2", "")], columns=AREAS.columns)
-    flat.to_csv(tmp_path / "flat.csv", index=False)
-    settings = settings_in(tmp_path, "input.destination_areas=flat.csv")
-    with pytest.raises(InputRefused, match="flat.csv: the areas of destinations must have as many"):
-        public_shape(settings)
-
-
 def test_missing_files_and_columns_are_named(tmp_path: Path) -> None:
     write(tmp_path, TRIPS.drop(columns="to"))
     assert "column to is missing; add it under this name, or correct" in (
@@ -171,13 +162,6 @@ def test_missing_files_and_columns_are_named(tmp_path: Path) -> None:
     )
     with pytest.raises(InputRefused, match="nothing.csv: the file does not exist"):
         public_shape(settings_in(tmp_path, areas="nothing.csv"))
-
-
-def test_no_value_of_a_record_is_in_a_finding(tmp_path: Path) -> None:
-    write(tmp_path, TRIPS.assign(**{"from": [1, 98765, 2, 3]}, n=[5, -43219, 0, 7]))
-    for finding in check_input(settings_in(tmp_path)).findings:
-        assert "98765" not in finding.sentence(with_counts=True)
-        assert "43219" not in finding.sentence(with_counts=True)
 
 
 TABLE = pd.DataFrame(

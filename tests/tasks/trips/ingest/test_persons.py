@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from scipy.stats import chi2
 from spineflow.tasks.noise.randomness import SystemRandom
+from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.tables.findings import RuleTally
+from spineflow.tasks.trips.ingest.generate import CountrySize, generate_country
+from spineflow.tasks.trips.ingest.ingest import check_input
 from spineflow.tasks.trips.ingest.persons import PeopleSoFar, PersonTrips, check_contributions
+from spineflow.tasks.trips.settings import TripsSettings
 from spineflow.tasks.trips.workload.neighbors import Contribution
 
 PERSON = np.array([0, 0, 0, 1, 2, 2, 2])
@@ -142,3 +148,24 @@ def test_batches_number_the_persons_of_usable_rows_alone() -> None:
     assert found.per_person.tolist() == [1, 6]
     (finding,) = evidence.findings()
     assert finding.count == 2
+
+
+SMALL = CountrySize(regions=3, provinces=8, municipalities=60, pairs=900, commuters=40_000)
+
+
+def test_generated_country_is_accepted_whole(tmp_path: Path) -> None:
+    file = generate_country(tmp_path, SMALL, seed=2)
+    check = check_input(load_settings(TripsSettings, file, presets=tmp_path))
+    assert not check.findings
+    found = check.accepted()
+    assert found.leaves.total == SMALL.commuters
+    assert 800 < found.leaves.keys.size <= SMALL.pairs
+    tree = found.shape.tree
+    assert [tree.n_nodes(level) for level in (2, 4, 6)] == [3**2, 8**2, 60**2]
+
+
+def test_the_seed_decides_the_country(tmp_path: Path) -> None:
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        generate_country(tmp_path / name, SMALL, seed=seed)
+    tables = [pq.read_table(tmp_path / name / "trips.parquet") for name in "abc"]
+    assert tables[0].equals(tables[1]) and not tables[0].equals(tables[2])

@@ -17,8 +17,6 @@ from spineflow.tasks.trips.workload.tree import Tree
 
 from tests.tasks.trips.workload.test_neighbors import small_trees
 
-RHO = Fraction(3, 2)
-
 
 def settings_of(mechanism: str, neighbors: str, trips: int, *, distinct: bool) -> TripsSettings:
     privacy: dict[str, Any] = {

@@ -2,13 +2,36 @@
 
 from __future__ import annotations
 
+import json
+import re
+from fractions import Fraction
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from spineflow.geography.hierarchy import AreaLevel
+from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.runs.settings_files import load_settings
+from spineflow.tasks.solvers.level_split import RegularTree
+from spineflow.tasks.trips.ingest.generate import CountrySize, generate_country
+from spineflow.tasks.trips.ingest.ingest import public_shape
+from spineflow.tasks.trips.settings import TripsSettings
+from spineflow.tasks.trips.workload.budget import (
+    geometric_shares,
+    level_budget,
+    mean_fanouts,
+    measured_levels,
+    optimised_shares,
+    uniform_shares,
+)
+from spineflow.tasks.trips.workload.costs import needed_split
 from spineflow.tasks.trips.workload.hierarchy import Hierarchy, hierarchy_of_links
+from spineflow.tasks.trips.workload.neighbors import Contribution
+from spineflow.tasks.trips.workload.plan import Plan, make_plan
 from spineflow.tasks.trips.workload.tree import Tree, column_tree, od_tree
+from spineflow.tasks.trips.workload.truth import NodeCounts, TrueTree, summed
 
 
 def grown(name: str, fanouts: list[list[int]]) -> Hierarchy:
@@ -92,3 +115,146 @@ def test_impossible_shapes_are_refused() -> None:
     wide = grown("x", [[1 << 12]])
     with pytest.raises(ValueError, match="64-bit"):
         column_tree([wide] * 6)
+
+
+def country() -> Tree:
+    regions = np.array(["a", "b", "c"])
+    towns = np.array(["a1", "a2", "b1", "c1", "c2", "c3", "c4"])
+    levels = [("region", regions, None), ("town", towns, np.array([t[0] for t in towns]))]
+    return od_tree(hierarchy_of_links("from", levels), hierarchy_of_links("to", levels))
+
+
+def sparse_truth(seed: int) -> TrueTree:
+    tree = country()
+    random = np.random.default_rng(seed)
+    n = tree.n_nodes(tree.depth)
+    keys = random.choice(n, size=n // 4)
+    return TrueTree(tree, summed(keys, random.integers(1, 9, size=keys.size)))
+
+
+def test_levels_are_sums_of_the_leaves() -> None:
+    truth = sparse_truth(1)
+    for level in range(truth.tree.depth):
+        below = truth.levels[level + 1]
+        parents = truth.tree.parent_keys(level + 1, below.keys)
+        expected = np.bincount(parents, below.counts, minlength=truth.tree.n_nodes(level))
+        found = truth.levels[level].counts_of(np.arange(truth.tree.n_nodes(level)))
+        assert np.array_equal(found, expected)
+        assert truth.levels[level].total == truth.leaves.total
+
+
+def test_children_of_any_parents_have_their_true_counts() -> None:
+    truth = sparse_truth(2)
+    random = np.random.default_rng(3)
+    for level in range(1, truth.tree.depth + 1):
+        above = random.permutation(truth.tree.n_nodes(level - 1))[:5]
+        keys, _ = truth.tree.children(level - 1, above)
+        positive = truth.levels[level]
+        expected = dict(zip(positive.keys.tolist(), positive.counts.tolist(), strict=True))
+        assert positive.counts_of(keys).tolist() == [expected.get(key, 0) for key in keys.tolist()]
+
+
+def test_an_empty_table_has_no_positive_nodes() -> None:
+    none = np.zeros(0, dtype=np.int64)
+    truth = TrueTree(country(), summed(none, none))
+    assert all(level.keys.size == 0 for level in truth.levels)
+    assert truth.levels[1].counts_of(np.arange(3)).tolist() == [0, 0, 0]
+    assert NodeCounts(none, none).counts_of(np.array([4])).tolist() == [0]
+
+
+def country_of_shares() -> Tree:
+    regions = np.array([f"{i:02d}" for i in range(4)])
+    towns = np.array([f"{r}{i:02d}" for r in regions for i in range(15)])
+    levels = [("region", regions, None), ("town", towns, np.array([t[:2] for t in towns]))]
+    return od_tree(hierarchy_of_links("from", levels), hierarchy_of_links("to", levels))
+
+
+def test_noise_of_the_paper() -> None:
+    """sigma^2 = T / rho with uniform shares, bounded neighbours and one trip a person."""
+    tree, rho = country_of_shares(), Fraction(1, 7)
+    contribution = Contribution()
+    budget = level_budget(
+        tree, contribution, rho, uniform_shares(measured_levels(tree, contribution))
+    )
+    assert {budget.sigma_squared(level) for level in range(1, 5)} == {tree.depth / rho}
+
+
+def test_unbounded_neighbours_measure_the_root() -> None:
+    tree, contribution = country_of_shares(), Contribution(is_bounded=False)
+    assert measured_levels(tree, contribution) == (0, 1, 2, 3, 4)
+    assert measured_levels(tree, Contribution()) == (1, 2, 3, 4)
+    shares = uniform_shares(range(5))
+    assert level_budget(tree, contribution, Fraction(1), shares).sigma_squared(0) == Fraction(5, 2)
+
+
+def test_unsound_shares_are_refused() -> None:
+    tree = country_of_shares()
+    for shares in ({1: Fraction(1, 2)}, {1: Fraction(3, 2), 2: Fraction(-1, 2)}):
+        with pytest.raises(ValueError, match="exactly 1"):
+            level_budget(tree, Contribution(), Fraction(1), shares)
+
+
+def test_geometric_shares_add_to_one() -> None:
+    shares = geometric_shares([1, 2, 3, 4], Fraction(3, 2))
+    assert sum(shares.values()) == 1
+    assert shares[4] / shares[3] == Fraction(3, 2)
+
+
+@pytest.mark.parametrize("contribution", [Contribution(), Contribution(False, 5, True)])
+def test_optimised_shares_beat_uniform_ones(contribution: Contribution) -> None:
+    tree = country_of_shares()
+    levels = measured_levels(tree, contribution)
+    shares = optimised_shares(tree, contribution, levels)
+    assert sum(shares.values()) == 1
+    assert all(share > 0 and 1000 % share.denominator == 0 for share in shares.values())
+
+    def log_product(chosen) -> float:
+        budget = level_budget(tree, contribution, Fraction(1), chosen)
+        precisions = np.zeros(tree.depth + 1)
+        for level in levels:
+            precisions[level] = 1 / float(budget.sigma_squared(level))
+        regular = RegularTree(tuple(mean_fanouts(tree)), contribution.has_invariant_total)
+        found = regular.variances(precisions)
+        return float(np.log(found[1:]).sum())
+
+    assert log_product(shares) < log_product(uniform_shares(levels))
+
+
+WANTED = {"2": 15, "origin municipality, destination municipality": 30}
+
+
+def plan_of(folder: Path, *overrides: str) -> Plan:
+    file = folder / "settings.toml"
+    if not file.exists():
+        generate_country(folder, CountrySize(2, 4, 20, 100, 5_000))
+    settings = load_settings(TripsSettings, file, presets=folder, overrides=overrides)
+    return make_plan(settings, public_shape(settings).tree)
+
+
+@pytest.mark.parametrize("name", ["inftda", "inftda_full_information"])
+def test_a_split_that_is_told_can_be_set_and_needs_no_more(name: str, tmp_path: Path) -> None:
+    plan = plan_of(tmp_path, f"mechanism.name={name}")
+    told = needed_split(plan, WANTED)
+    total, shares = re.search(r"at rho (\S+) with mechanism.shares = (\[.*?\])", told).groups()
+    designed = plan_of(tmp_path, f"mechanism.name={name}", f"mechanism.shares={shares}")
+    assert len(json.loads(shares)) == len(designed.levels)
+    again = needed_split(designed, WANTED)
+    assert f"at rho {total} " in again
+    assert again.endswith(f"the shares of now need {total}")
+    now = float(told.rpartition(" ")[2])
+    assert float(total) < now
+
+
+def test_combining_all_levels_needs_less(tmp_path: Path) -> None:
+    def total(name: str) -> float:
+        told = needed_split(plan_of(tmp_path, f"mechanism.name={name}"), WANTED)
+        return float(re.search(r"at rho (\S+) ", told).group(1))
+
+    assert total("inftda_full_information") < total("inftda")
+
+
+def test_where_there_is_no_split(tmp_path: Path) -> None:
+    assert needed_split(plan_of(tmp_path, "mechanism.name=gaussian_leaves"), WANTED) is None
+    assert needed_split(plan_of(tmp_path, "mechanism.name=stability_histogram"), WANTED) is None
+    with pytest.raises(InputRefused, match="name a measured level"):
+        needed_split(plan_of(tmp_path), {"7": 3, "1": 2})

@@ -191,13 +191,6 @@ def test_criterion_is_that_of_the_parquet_files(public_run, figures, level, popu
     )
 
 
-def test_levels_say_which_entities_are_on_the_spine(figures) -> None:
-    on_spine = figures.errors.drop_duplicates("level").set_index("level")["on_spine"]
-    assert on_spine["state"] and on_spine["block"]
-    assert not on_spine[["county subdivision", "place", "block group"]].any()
-    assert on_spine["block group of the spine"]
-
-
 def test_figures_are_kept_in_the_confidential_folder(public_run, figures) -> None:
     run, _ = public_run
     before = set(run.root.rglob("*"))
