@@ -27,8 +27,7 @@ def measure(scale: float) -> dict:
     """Build the optimised spine and its report at a scale: seconds, GiB, the report's figures."""
     from spineflow.geography.categories import off_spine_categories
     from spineflow.geography.spine import SpineRules, build_spine
-    from spineflow.geography.summary import summarise_spines
-    from spineflow.geography.variance import total_share
+    from spineflow.geography.variance import summarise_spines, total_share
     from spineflow.tasks.census.cef_2020 import PERSONS
     from spineflow.tasks.census.queries import marginal_query
 

@@ -9,8 +9,9 @@ from cyclopts import Parameter
 
 from .registry import DEMOS, MODULES, REPLICATED
 
-HOUSEHOLDS = "households"
-"""The demonstration of products that count persons and households."""
+HOUSEHOLDS, GRID = "households", "grid"
+"""Demonstrations that are no flow: products of persons and households, and a European census
+on a grid."""
 
 if TYPE_CHECKING:
     AnyFlow: TypeAlias = str
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     AnyReplicated: TypeAlias = str
 else:
     AnyFlow = Literal[tuple(MODULES)]
-    AnyDemo = Literal[(*DEMOS, HOUSEHOLDS)]
+    AnyDemo = Literal[(*DEMOS, HOUSEHOLDS, GRID)]
     AnyReplicated = Literal[REPLICATED]
 
 FlowName = Annotated[AnyFlow, Parameter(help="what to run")]

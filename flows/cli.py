@@ -25,7 +25,16 @@ from ..tasks.runs.errors import InputRefused, SpineflowError
 from ..tasks.runs.settings_files import with_resume_overrides
 from ..tasks.topdown.settings import TopdownSettings
 from ..validation.expectations import by_the_rules_alone
-from .arguments import HOUSEHOLDS, AnyDemo, AsJson, FlowName, Overrides, RunFolder, SettingsFile
+from .arguments import (
+    GRID,
+    HOUSEHOLDS,
+    AnyDemo,
+    AsJson,
+    FlowName,
+    Overrides,
+    RunFolder,
+    SettingsFile,
+)
 from .budgets import show_budget
 from .console import check_input, open_in_browser, print_block, print_ledger, shown_work
 from .existing import existing_run
@@ -166,17 +175,18 @@ def demo(
     alone generates a county of 30,000 persons and runs topdown.
 
     Args:
-        flow: what to run: a flow, or households, which is redistricting, housing units and persons
-            of one county
+        flow: what to run: a flow; households, which is redistricting, housing units and persons
+            of one county; or grid, a European census in cells of 1 km
         directory: folder to write to (default: spineflow-demo, or spineflow-FLOW)
         country: generate a country abroad instead, declared in its settings file
         open: open the report in the desktop's browser at the end
     """
-    from .demo import DEMO_COUNTRY, DEMO_HOUSEHOLDS, GENERATED, write_demo  # 0.7 s
+    from .demo import DEMO_COUNTRY, DEMO_GRID, DEMO_HOUSEHOLDS, GENERATED, write_demo  # 0.7 s
 
     if country and flow != "topdown":
         raise InputRefused(f"--country is a demonstration of topdown; leave it out of {flow}.")
-    shown = DEMO_COUNTRY if country else (GENERATED | {HOUSEHOLDS: DEMO_HOUSEHOLDS})[flow]
+    named = {HOUSEHOLDS: DEMO_HOUSEHOLDS, GRID: DEMO_GRID}
+    shown = DEMO_COUNTRY if country else (GENERATED | named)[flow]
     folder = directory or Path(shown.folder)
     settings_file = write_demo(shown, folder)
     ledger_file = folder / "ledger.db"

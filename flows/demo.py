@@ -22,6 +22,7 @@ from ..tasks.group_sizes.ingest.generate import census_like, write_dataset
 from ..tasks.products.registry import product
 from ..tasks.runs.files import read_declared
 from ..tasks.topdown.ingest.generate import generate_country, generate_county
+from ..tasks.topdown.ingest.generate_grid import generate_grid
 from ..tasks.topdown.ingest.generate_households import rehouse
 from ..tasks.topdown.product import TOPDOWN
 from ..tasks.topdown.settings import TopdownSettings
@@ -148,6 +149,15 @@ DEMO_COUNTRY = Demo(
     named="spineflow-country",
 )
 """The country abroad, whose census its settings declare."""
+
+DEMO_GRID = Demo(
+    "topdown",
+    "European census in cells of 1 km",
+    partial(_generate, generate_grid),
+    "grid.toml",
+    named="spineflow-grid",
+)
+"""A census on a grid that its municipalities do not keep to."""
 
 HOUSED = "county of 30,000 persons in households that fit together"
 

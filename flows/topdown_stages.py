@@ -30,6 +30,7 @@ from ..tasks.topdown.release.steps import (
     write_microdata,
     write_redistricting_tables,
     write_release_margins,
+    write_sdmx_tables,
 )
 from ..tasks.topdown.release.tabulations.run import has_tables, tables_of_run
 from ..tasks.topdown.settings import TopdownSettings
@@ -151,8 +152,10 @@ def write_release(
     posterior: Sequence[Future],
     margin_files: Sequence[Future],
 ) -> list[Future]:
-    """Submit microdata, tables and margins. Others than the first universe take less, and fill up
-    what is left beside the tables."""
+    """Submit microdata, tables, margins and SDMX.
+
+    Other universes than the first take less, and fill up what is left beside the tables.
+    """
     root, every = str(run.root), list(chain(*estimated.values()))
     first, *others = estimated
     written = [write_universe(run, settings, first, estimated)]
@@ -174,6 +177,9 @@ def write_release(
             # The last one waits for the others: no task that could go on stands behind it.
             after += [*margin_files, *figures]
             written += [*figures, write_release_margins.submit(root, wait_for=after)]
+    if settings.release.sdmx is not None:
+        with stage("SDMX"):
+            written.append(write_sdmx_tables.submit(root, wait_for=written))
     return written
 
 

@@ -90,6 +90,29 @@ def refuse_unfit_descriptions(
                 raise file.unreadable(rule, remedy, column=column)
 
 
+def refuse_alike(areas: Areas, universe: str, named: Sequence[str], file: InputFile) -> None:
+    """Raise UnreadableInput where the codes that records have do not tell areas apart.
+
+    `named` are the columns with the codes of a record's area, those of the last geolevels.
+    """
+    names = areas.columns[-len(named) :]
+    if len(names) < len(named):
+        rule = (
+            f"the universe {universe} has {len(named)} columns in area, of {len(names)} geolevels"
+        )
+        raise file.unreadable(rule, "name a column for each of the last geolevels, or for all")
+    alike = areas.frame.duplicated(list(names), keep=False)
+    # Areas whose whole paths are alike break a rule on the table of areas.
+    if len(names) < len(areas.columns) and alike.any():
+        rule = (
+            f"areas must not share their codes of {' and '.join(names)}, by which records of "
+            f"{universe} find their area"
+        )
+        above = areas.columns[-len(named) - 1]
+        remedy = f"let area of {universe} name a column with the codes of {above} as well"
+        raise file.unreadable(rule, remedy, column=names[-1], count=int(alike.sum()))
+
+
 def _first_areas(number: np.ndarray) -> np.ndarray:
     """Position of each entity's first area, in the order of `entities`."""
     inside = np.flatnonzero(number >= 0)
@@ -159,10 +182,10 @@ def joined_codes(frame: pd.DataFrame, columns: Sequence[str]) -> np.ndarray:
 
 
 class AreaIndex:
-    """Finds the row of an area by the code of the last geolevel, or by those of all geolevels."""
+    """Finds the row of an area by the codes of the last geolevels, which tell areas apart."""
 
     def __init__(self, areas: Areas, n_columns: int) -> None:
-        names = areas.columns[-1:] if n_columns == 1 else areas.columns
+        names = areas.columns[-n_columns:]
         self._is_skipped = [n_columns > 1 and name in areas.skipped for name in names]
         self._known: list[dict[str, int]] = []
         key = np.zeros(len(areas), dtype=np.int64)

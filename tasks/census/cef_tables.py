@@ -25,10 +25,9 @@ from ...validation.census.input_rules import NURSING_FACILITY, applicable_rules
 from ...validation.expectations import readable
 from ..ledger.digests import InputDigest, block_counts_digest
 from ..ledger.recognition import RecordColumn, people_digests
-from ..tables.columns import CodedColumn, GrowingColumn, KeyColumn, KeyIndex, is_blank_key
+from ..tables.columns import CodedColumn, GrowingColumn, KeyColumn, KeyIndex, is_blank_key, zeros
 from ..tables.findings import Finding, InputCheck, UnreadableInput, refusal
 from ..tables.layouts import BLOCK_KEY, GEOCODE_FIELDS, GEOGRAPHY_LAYOUT
-from ..tables.mapped import zeros
 from ..tables.readers import Batch, Selection, read_partitions
 from ..tables.sources import InputFile, input_files
 from .cef_2020 import (

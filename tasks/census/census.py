@@ -55,15 +55,17 @@ from .influence import (
     OWN,
     STEP,
     Graph,
+    Norms,
+    Reach,
     Way,
     graph_of,
+    norms_of,
     refuse_uncharged,
     steps_of,
 )
 from .queries import DETAILED, TOTAL, MarginalQuery, counted_rows, marginal_query, tells
 from .recodes import CodeSet, Recode, compiled_recode
 from .schema import Schema
-from .sensitivity import Norms, Reach, norms_of
 
 PRESETS = Path(__file__).parent / "presets"
 

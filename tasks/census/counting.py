@@ -15,9 +15,8 @@ import numpy as np
 from scipy import sparse
 
 from ..ledger.recognition import MOST_VALUES, RecordColumn, raw_value
-from ..tables.columns import CodedColumn, KeyColumn
+from ..tables.columns import CodedColumn, KeyColumn, zeros
 from ..tables.copies import RecordSums
-from ..tables.mapped import zeros
 from ..tables.readers import Batch, Selection, read_partitions
 from ..tables.sources import InputFile
 from .census import Universe

@@ -273,8 +273,9 @@ class UniverseDeclaration(Part):
     further_attributes: tuple[str, ...] = ()
     """Attributes that a settings file may choose besides."""
     area: str | tuple[str, ...] | None = None
-    """Column with the area's code in the last geolevel's column, or columns with the codes of all
-    geolevels below the root; of the table that `through` leads to, if there is any."""
+    """Column with the area's code of the last geolevel, or columns with the codes of the last
+    geolevels in their order, which tell areas apart; of the table that `through` leads to, if there
+    is any."""
     through: Step | tuple[Step, ...] = ()
     """Tables on the way to the area."""
     occupants: dict[FileName, OccupantDeclaration] = {}

@@ -22,7 +22,7 @@ from ..ledger.digests import InputDigest, input_digest
 from ..ledger.recognition import RecordColumn, people_digests
 from ..tables.findings import Finding, InputCheck, UnreadableInput
 from ..tables.sources import InputFile, input_files, refuse_shared
-from .areas import Areas, load_areas, needed_columns, shaped
+from .areas import Areas, load_areas, needed_columns, refuse_alike, shaped
 from .attribute_declarations import Where
 from .census import Bound, Census, Universe
 from .counting import Counted, identity_columns, read_columns
@@ -212,6 +212,8 @@ class DeclaredTables:
             areas = load_areas(self.files[declared.table], declared, evidence, further)
             for subject in self.records:
                 universe = self.census.universes[subject]
+                table = self.files[declared.table][0]
+                refuse_alike(areas, subject, universe.area_columns, table)
                 ways[subject] = read_ways(
                     self.files, universe, areas, evidence, scratch, self._on_the_way(subject)
                 )

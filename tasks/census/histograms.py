@@ -18,7 +18,7 @@ from ...geography.texts import TextIndex
 from ..ledger.digests import DIGITS_BELOW_COUNTY
 from ..runs.files import replacing
 from ..runs.stamps import stamp_at, stamped
-from ..tables.mapped import GrowingArray
+from ..tables.columns import GrowingArray
 
 ROWS_PER_GROUP = 1 << 16
 """Rows of a row group of a histogram's file: what a reader of one block has to read."""

@@ -17,15 +17,16 @@ import pyarrow as pa
 
 from ..tables.columns import (
     CodedColumn,
+    GrowingArray,
     GrowingColumn,
     KeyColumn,
     KeyIndex,
     canonical_keys,
     is_inexact_key,
+    zeros,
 )
 from ..tables.copies import RecordSums
 from ..tables.layouts import TableLayout
-from ..tables.mapped import GrowingArray, zeros
 from ..tables.readers import Batch, Selection, read_partitions
 from ..tables.sources import InputFile
 from .areas import AreaIndex

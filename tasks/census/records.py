@@ -26,8 +26,7 @@ from scipy import sparse
 
 from ...validation.rule_files import RuleFile
 from ...validation.rules import Evidence, Rule, Value
-from ..tables.columns import CodedColumn, KeyColumn, canonical_keys, is_blank_key
-from ..tables.mapped import GrowingArray
+from ..tables.columns import CodedColumn, GrowingArray, KeyColumn, canonical_keys, is_blank_key
 from ..tables.readers import Batch
 from ..tables.sources import InputFile
 from .areas import AreaIndex, Areas, shaped

@@ -32,8 +32,7 @@ from hashlib import blake2b, shake_256
 import numpy as np
 from scipy import sparse
 
-from ..tables.columns import without_point
-from ..tables.mapped import cut_at
+from ..tables.columns import cut_at, without_point
 from .digests import PeopleDigests
 
 STRONG_BITS, WEAK_BITS = 64.0, 32.0

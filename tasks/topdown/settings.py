@@ -12,9 +12,9 @@ from ..census.exact_answers import (
     refuse_protected_answers,
     refuse_unknown_facts,
 )
+from ..census.influence import Norms
 from ..census.queries import marginal_query, queries_are_nested
 from ..census.schema import Schema
-from ..census.sensitivity import Norms
 from ..noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
 from ..runs.names import did_you_mean, spelt_as
 from ..runs.settings import Refuse, refuse_delta, refuse_loss, refuse_shares, refusing, table_of

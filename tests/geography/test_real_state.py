@@ -12,8 +12,7 @@ import pytest
 from spineflow.geography.categories import off_spine_categories
 from spineflow.geography.rules import AianRange, SpineRules
 from spineflow.geography.spine import build_spine
-from spineflow.geography.summary import summarise_spines
-from spineflow.geography.variance import total_share
+from spineflow.geography.variance import summarise_spines, total_share
 
 SHARED = Path(__file__).resolve().parents[2] / ".." / "shared"
 

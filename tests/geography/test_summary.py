@@ -5,7 +5,7 @@ from fractions import Fraction
 import pytest
 from spineflow.geography.categories import off_spine_categories
 from spineflow.geography.spine import SpineRules, build_spine
-from spineflow.geography.summary import fan_out, geounit_counts, summarise_spines
+from spineflow.geography.variance import fan_out, geounit_counts, summarise_spines
 
 from benchmarks.national_geography import (
     AIAN_RANGES,

@@ -25,6 +25,7 @@ import math
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -276,3 +277,5 @@ def refuse_settings(settings: TopdownSettings) -> None:
             refuse_wide_noise(settings.budget_of(universe))
     refuse_large_solves(settings)
     refuse_unfit_geometry(settings.input.geometry)
+    if settings.release.sdmx is not None and find_spec("sdmx") is None:
+        raise InputRefused("release.sdmx needs sdmx1: install spineflow[sdmx], or take it out.")

@@ -25,8 +25,7 @@ from ...census.queries import MarginalQuery
 from ...solvers.highs import HighsResult, LinearProgram, SolveStatus
 from . import active_set, admm, dual_newton
 from .dense_matrices import MANY_UNTOLD, is_wide
-from .dual_newton import DualProblem
-from .dual_rows import dual_problem
+from .dual_newton import DualProblem, dual_problem
 from .exact_weights import ExactWeights
 from .inverse_covariance import InverseCovariance
 from .problem import (
@@ -36,11 +35,11 @@ from .problem import (
     QueryMeasurement,
     SiblingProblem,
     SolveRecord,
+    add_constraints,
     is_refined,
     rows_on_support,
     sum_rows,
 )
-from .programs import add_constraints
 from .quadratic import Constraints, Quadratic, factored, squared_distance
 
 TOLERANCE = 1e-6

@@ -37,12 +37,12 @@ from .problem import (
     Pins,
     SiblingProblem,
     SolveRecord,
+    add_constraints,
     is_refined,
     numbered,
     rows_on_support,
     sum_rows,
 )
-from .programs import add_constraints
 
 SNAP = 1e-5
 """A least-squares value this near to an integer is that integer."""

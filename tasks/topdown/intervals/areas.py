@@ -33,8 +33,8 @@ from scipy import sparse
 
 from ....geography.levels import Spine
 from ...runs.errors import InputRefused
+from ...tables.columns import cut_at
 from ...tables.formats import SEPARATORS, UTF_8, TextFormat
-from ...tables.mapped import cut_at
 from ...tables.sources import encoding_of
 from ..estimation.area_kernels import add, add_change, add_parts, add_regression
 from ..estimation.spine_estimates import GroupedEstimates, Step

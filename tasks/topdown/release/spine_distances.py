@@ -16,7 +16,7 @@ import pandas as pd
 from ....geography.categories import GROUP_QUARTERS, Category
 from ....geography.levels import Spine
 from ....geography.optimize import distances, listed_entries, off_spine_distances
-from ....geography.summary import geounit_counts, statistics
+from ....geography.variance import geounit_counts, statistics
 from ...runs.errors import InputRefused
 from ..intervals.areas import KnownBlocks, NamedAreas
 from ..settings import TopdownSettings

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...dissemination.sdmx import write_sdmx
 from ...runs.directory import RunDirectory
 from ...runs.handles import Made, found, made, once
 from ...runs.steps import step
@@ -71,6 +72,15 @@ def write_release_margins(run: RunDirectory, settings: TopdownSettings) -> Made:
         return found(place)
     files = write_margins(run, settings)
     return made(place, {"files": len(files)})
+
+
+@step("write SDMX", TopdownSettings, run_name="SDMX")
+def write_sdmx_tables(run: RunDirectory, settings: TopdownSettings) -> Made:
+    """Write the tables and their margins as SDMX, for the agency that the settings name."""
+    if run.release.exists() or settings.release.sdmx is None:
+        return found(run.release)
+    files = write_sdmx(run.unchecked_release, settings.release.sdmx)
+    return made(files[0], {"files": len(files)})
 
 
 @step("write tables", TopdownSettings, run_name="{piece}")

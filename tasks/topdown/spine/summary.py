@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from pathlib import Path
 
-from ....geography.summary import SpineSummary, summarise_spines
-from ....geography.variance import total_share
+from ....geography.variance import SpineSummary, summarise_spines, total_share
 from ...census.invariants import read_geography, read_invariants
 from ...census.queries import marginal_query
 from ...census.schema import Schema

@@ -13,7 +13,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from ...census.sensitivity import Norms
+from ...census.influence import Norms
 from ...noise.draws import Noise
 from ...noise.mechanisms import DISCRETE_LAPLACE
 

@@ -13,8 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from typing import Any
 
+from ...census.influence import Norms
 from ...census.schema import Schema
-from ...census.sensitivity import Norms
 from ...ledger.accounting import (
     BOUNDED,
     ONE_OF_SEVERAL,

@@ -22,9 +22,9 @@ from fractions import Fraction
 from itertools import combinations_with_replacement
 
 from ....geography.levels import Spine, distinct_paths
+from ...census.influence import Norms, Reach
 from ...census.queries import marginal_query
 from ...census.schema import Schema
-from ...census.sensitivity import Norms, Reach
 from ...ledger.accounting import rho_from_epsilon_tight
 from ...ledger.exact_curve import (
     MOST_COMBINATIONS,

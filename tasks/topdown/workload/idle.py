@@ -32,6 +32,7 @@ def refuse_idle_settings(settings: TopdownSections, own: Mapping[str, Any], refu
             settings.release.tables and _has_all_tables(settings),
             "release.tables = true and universes whose schemas tell all redistricting tables",
         ),
+        "sdmx": (settings.release.tables, "release.tables = true"),
         "margins": (settings.has_all_measurements, _ALL_MEASUREMENTS),
     }
     refuse_idle(settings.release, table_of(own, "release"), "release", release, refuse)

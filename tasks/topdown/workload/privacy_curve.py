@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from ...census.sensitivity import Reach
+from ...census.influence import Reach
 from ...ledger.accounting import compose
 from ...ledger.curves import composed
 from ...ledger.exact_curve import NotWorkedOut, PrivacyCurve

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 
 from ...census.census import Universe
-from ...census.sensitivity import Reach
+from ...census.influence import Reach
 from ...ledger.accounting import compose
 from ..settings import TopdownSettings
 from .costs import guarantee_of

@@ -377,6 +377,8 @@ class TabulatedReleaseSettings(ReleaseSettings):
     """Redistricting tables in the P.L. 94-171 format, where the schemas tell all of them."""
     margins: bool = True
     """An interval beside every count of the tables, and in the report where the release lies."""
+    sdmx: str | None = Field(default=None, pattern=r"^[A-Za-z][A-Za-z0-9_-]*$")
+    """Agency under whose name the tables are written as SDMX, too; none without."""
 
 
 class MeasuredSettings(Section):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...census.declarations import SentenceDeclaration
-from ...census.sensitivity import Norms
+from ...census.influence import Norms
 from ...ledger.accounting import compose
 from ...products.plan import ExactFact
 from ...products.statement import Statement

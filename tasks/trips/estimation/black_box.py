@@ -13,7 +13,7 @@ import numpy as np
 
 from ...runs.errors import SolveFailed
 from ...solvers.highs import LinearProgram, SolveStatus
-from ...tables.mapped import cut_at
+from ...tables.columns import cut_at
 
 CHILDREN_PER_SOLVE = 4096
 """Children of consecutive parents that share a linear program: calls cost, and so does size."""

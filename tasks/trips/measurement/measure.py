@@ -19,7 +19,7 @@ from ...noise.draws import NoiseDraws
 from ...products import measurement
 from ...runs.directory import RunDirectory
 from ...runs.errors import SpineflowError
-from ...tables.mapped import cut_at
+from ...tables.columns import cut_at
 from ..ingest.files import plan_of, read_truth
 from ..paths import UNIVERSE, cuts_file, estimates_files, leaves_file, level_folder, measured_file
 from ..settings import TripsSettings

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from spineflow.tasks.census import influence
 from spineflow.tasks.census.declarations import CensusDeclaration, UniverseDeclaration
-from spineflow.tasks.census.sensitivity import Norms, Reach
+from spineflow.tasks.census.influence import Norms, Reach
 from spineflow.tasks.topdown.workload.costs import guarantee_of
 from spineflow.tasks.topdown.workload.statement import statement_of
 

@@ -6,18 +6,20 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from spineflow.tasks.tables import columns, mapped
+from spineflow.tasks.tables import columns
 from spineflow.tasks.tables.columns import (
     CodedColumn,
+    GrowingArray,
     GrowingColumn,
     KeyColumn,
     KeyIndex,
     canonical_text,
     coded_texts,
     is_blank_key,
+    sorted_with_rows,
+    zeros,
 )
 from spineflow.tasks.tables.layouts import Field
-from spineflow.tasks.tables.mapped import GrowingArray, sorted_with_rows, zeros
 
 from tests.parquet_pages import surplus
 
@@ -211,7 +213,7 @@ def test_a_growing_column_widens_where_its_values_become_many(
 @pytest.fixture(params=["in memory", "mapped"])
 def place(request, monkeypatch, tmp_path):
     if request.param == "mapped":
-        monkeypatch.setattr(mapped, "MOST_BYTES", 8)
+        monkeypatch.setattr(columns, "MOST_BYTES", 8)
     return tmp_path
 
 
@@ -240,9 +242,9 @@ def test_zeros_can_be_written(place):
 def test_values_are_sorted_stably(values, at_once, sample):
     values = np.array(values, dtype=np.int64)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(mapped, "MOST_BYTES", 8)
-        patch.setattr(mapped, "_SORTED_AT_ONCE", at_once)
-        patch.setattr(mapped, "_SAMPLE", sample)
+        patch.setattr(columns, "MOST_BYTES", 8)
+        patch.setattr(columns, "_SORTED_AT_ONCE", at_once)
+        patch.setattr(columns, "_SAMPLE", sample)
         ascending, rows = sorted_with_rows(values)
     order = np.argsort(values, kind="stable")
     np.testing.assert_array_equal(rows, order)

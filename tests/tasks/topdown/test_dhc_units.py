@@ -6,8 +6,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from spineflow.tasks.census.census import preset_census
+from spineflow.tasks.census.influence import Norms
 from spineflow.tasks.census.queries import marginal_query
-from spineflow.tasks.census.sensitivity import Norms
 from spineflow.tasks.products.presets import PRESETS
 
 from tests.tasks.topdown.dhc_input import levels

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 import spineflow
 import tomli_w
-from spineflow.tasks.census.sensitivity import Norms
+from spineflow.tasks.census.influence import Norms
 from spineflow.tasks.runs.directory import RunDirectory, start_run
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import dump_settings

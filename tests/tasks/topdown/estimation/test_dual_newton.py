@@ -13,7 +13,7 @@ from spineflow.tasks.census.queries import MarginalQuery
 from spineflow.tasks.solvers import highs
 from spineflow.tasks.solvers.highs import LinearProgram, SolveStatus
 from spineflow.tasks.topdown.estimation import dual_kernels, dual_newton, least_squares
-from spineflow.tasks.topdown.estimation.dual_rows import proportional_fill
+from spineflow.tasks.topdown.estimation.dual_newton import proportional_fill
 from spineflow.tasks.topdown.estimation.least_squares import PassProblem
 from spineflow.tasks.topdown.estimation.problem import (
     NO_BOUND,

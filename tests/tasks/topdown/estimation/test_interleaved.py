@@ -13,8 +13,7 @@ from spineflow.tasks.topdown.estimation import interleaved, labelled_least_squar
 from spineflow.tasks.topdown.estimation.interleaved import solve_interleaved
 from spineflow.tasks.topdown.estimation.labelled_least_squares import Sums
 from spineflow.tasks.topdown.estimation.parent import Passes, estimate_children
-from spineflow.tasks.topdown.estimation.problem import NO_BOUND, Pins, sum_rows
-from spineflow.tasks.topdown.estimation.programs import add_constraints
+from spineflow.tasks.topdown.estimation.problem import NO_BOUND, Pins, add_constraints, sum_rows
 from spineflow.tasks.topdown.workload.sections import GeolevelPasses
 
 from .test_parent import assert_conserves

@@ -18,7 +18,7 @@ from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import load_settings
-from spineflow.tasks.tables import mapped
+from spineflow.tasks.tables import columns
 from spineflow.tasks.topdown.ingest import ingest as ingest_parts
 from spineflow.tasks.topdown.ingest.generate import FEWEST_PERSONS, generate_county
 from spineflow.tasks.topdown.ingest.ingest import (
@@ -227,7 +227,7 @@ def test_partitions_that_do_not_fit_into_memory(
         for number in range(3):
             rows = frame[part == number]
             rows.to_parquet(tmp_path / table / f"{number}.parquet", index=False)
-    monkeypatch.setattr(mapped, "MOST_BYTES", 100)
+    monkeypatch.setattr(columns, "MOST_BYTES", 100)
     monkeypatch.setattr(histograms, "_FEWEST_HELD", 50)
     monkeypatch.setattr(histograms, "_MOST_ENTRIES", 100)
     folders = set()

@@ -10,9 +10,9 @@ from itertools import product
 import numpy as np
 import pytest
 from spineflow.geography.levels import Geolevel, Spine
+from spineflow.tasks.census.influence import Norms, Reach
 from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.census.schema import Schema
-from spineflow.tasks.census.sensitivity import Norms, Reach
 from spineflow.tasks.ledger.accounting import epsilon_tight, rho_from_epsilon_tight
 from spineflow.tasks.ledger.exact_curve import PrivacyCurve
 from spineflow.tasks.ledger.loss_laws import ChangedCount
