@@ -5,13 +5,10 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Sequence
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import pandas as pd
 import pytest
-import sdmx
 from spineflow.flows import demo as demo_module
 from spineflow.flows.cli import main
 from spineflow.flows.demo import DEMO_COUNTRY, DEMO_HOUSEHOLDS, GENERATED, write_demo
@@ -19,7 +16,6 @@ from spineflow.tasks.detailed_groups.ingest.generate import generate_persons
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.ledger.summary import summary
 from spineflow.tasks.topdown.ingest.generate import generate_county
-from spineflow.tasks.topdown.ingest.generate_grid import generate_grid
 from spineflow.tasks.trips.ingest.generate import CountrySize
 
 from tests.parquet_pages import surplus

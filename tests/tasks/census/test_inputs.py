@@ -20,7 +20,7 @@ from spineflow.tasks.census.exact_answers import refuse_contradictions
 from spineflow.tasks.census.invariants import inhabitable
 from spineflow.tasks.census.partitions import check_whole
 from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.tables import mapped, readers
+from spineflow.tasks.tables import columns, readers
 from spineflow.tasks.topdown.ingest.generate import generate_county
 from spineflow.validation.outcome import Outcome
 
