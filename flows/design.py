@@ -9,15 +9,12 @@ was. `spineflow design topdown` finds the split alone, reads no person, and need
 
 from __future__ import annotations
 
-from ..tasks.products.product import Product
+from ..tasks.products.product import Product, Words
 from ..tasks.runs.directory import RunDirectory
 from ..tasks.study.steps import prepare, read_tuning_data, replicate
 from ..tasks.topdown.design.comparison import ALLOCATIONS, TIDY, trials_of, write_report
 from ..tasks.topdown.design.settings import ComparisonSettings
 from ..tasks.topdown.design.steps import design_budgets, release_comparison, report_comparison
-from ..tasks.topdown.fits import fits
-from ..tasks.topdown.ingest.ingest import check_with_notes
-from ..tasks.topdown.product import TOPDOWN, costs_in_words
 from .entry import flow_of_product
 from .stages import finish, stage
 
@@ -54,16 +51,7 @@ def summary(run: RunDirectory, settings: ComparisonSettings) -> tuple[str, ...]:
     )
 
 
-PRODUCT: Product = Product(
-    settings=ComparisonSettings,
-    costs=lambda settings: TOPDOWN.costs(settings.topdown),
-    costs_in_words=lambda settings: costs_in_words(settings.topdown),
-    refuse=lambda settings: TOPDOWN.refuse(settings.topdown),
-    check_input=lambda settings: check_with_notes(settings.topdown),
-    fits=lambda settings, accepted: fits(settings.topdown, accepted),
-    summary=summary,
-    rewritten=write_report,
-)
+PRODUCT: Product = Product(ComparisonSettings, words=Words(restore=write_report, summary=summary))
 
 design = flow_of_product(
     PRODUCT,

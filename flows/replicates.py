@@ -70,7 +70,7 @@ def write_replicates(
     table = mean_errors_of_runs(asked, settings, replicates, out)
     write_text(out / ERRORS, table.to_csv(index=False))
     page().print(table.to_string(index=False))
-    for path in (out / ERRORS, *asked.write_truth(settings, out)):
+    for path in (out / ERRORS, *asked.accuracy.write_truth(settings, out)):
         print(f"written: {path}")
 
 
@@ -81,8 +81,8 @@ def mean_errors_of_runs(asked: Product, settings: Any, n: int, folder: Path) -> 
     for seed in range(1, n + 1):
         with TemporaryDirectory(dir=folder) as temporary:
             found.append(run_under_seed(asked, settings, seed, Path(temporary) / "run").errors)
-    assert asked.figures is not None, "others are refused"
-    keys, figures = list(asked.figures.keys), list(asked.figures.words)
+    assert asked.accuracy.figures is not None, "others are refused"
+    keys, figures = list(asked.accuracy.figures.keys), list(asked.accuracy.figures.words)
     together = pd.concat([one[[*keys, *figures]] for one in found])
     together = together.astype(dict.fromkeys(figures, float))
     return mean_errors(together, keys, figures, ("std", "s.d."))
@@ -93,7 +93,7 @@ def run_under_seed(asked: Product, settings: Any, seed: int, folder: Path) -> Co
 
     Raises InputRefused for a product whose steps follow no order or that has no errors.
     """
-    if asked.name in DECIDED_ON_THE_WAY or asked.figures is None:
+    if asked.name in DECIDED_ON_THE_WAY or asked.accuracy.figures is None:
         raise InputRefused(f"There are no replicates of {asked.name}.")
     seeded = settings.with_section("privacy", seed=seed)
     run = RunDirectory(folder)
@@ -141,7 +141,7 @@ class RunTrials(SearchedProduct):
         """Run the settings under a seed, and place the errors of the release."""
         asked = product(settings.PRODUCT)
         table = self.placed(run_under_seed(asked, settings, seed, folder / "run").errors)
-        words = () if asked.figures is None else asked.figures.words
+        words = () if asked.accuracy.figures is None else asked.accuracy.figures.words
         figures = [name for name in words if name in table]
         placed = table[["quantity", "level", *figures]].assign(
             universe=self.universe, answer=ALL, size_class=ALL

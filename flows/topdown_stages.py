@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 
-from ..tasks.products.release.steps import check_release, release_run, report_run
+from ..tasks.products.steps import check_release, release_run, report_run
 from ..tasks.runs.directory import RunDirectory
 from ..tasks.topdown.checks.accuracy.compared import universes_in_pieces
 from ..tasks.topdown.checks.accuracy.steps import (

@@ -18,8 +18,8 @@ import pandas as pd
 
 from ..tasks.pages.document import Block
 from ..tasks.products.comparison import errors_table
-from ..tasks.products.product import Product
-from ..tasks.products.registry import check_input_of, costs_of, fits_of, refuse_any
+from ..tasks.products.product import Product, Rules, Words
+from ..tasks.products.registry import check_input_of, fits_of, product
 from ..tasks.runs.directory import RunDirectory
 from ..tasks.runs.errors import CheckFailed
 from ..tasks.runs.settings import ProductSettings
@@ -149,7 +149,7 @@ def refuse(settings: TuneSettings) -> None:
     """The further checks of every variant's settings, which must spend something."""
     for choice in settings.choices.values():
         settings.SEARCHED.losses(choice, settings.criterion.universe)
-        refuse_any([choice])
+        product(choice.PRODUCT).refuse(choice)
 
 
 def _first(settings: TuneSettings) -> ProductSettings:
@@ -185,13 +185,13 @@ def summary(run: RunDirectory, settings: TuneSettings) -> Iterator[Block]:
 
 
 PRODUCT: Product = Product(
-    settings=AnyTuneSettings,
-    costs=lambda settings: costs_of(settings.choices),
-    refuse=refuse,
-    check_input=lambda settings: check_input_of(_first(settings)),
-    fits=lambda settings, accepted: fits_of(_first(settings), accepted),
-    of_parts=lambda settings: settings.choices,
-    summary=summary,
+    AnyTuneSettings,
+    rules=Rules(
+        lambda settings: check_input_of(_first(settings)),
+        lambda settings, accepted: fits_of(_first(settings), accepted),
+        refuse,
+    ),
+    words=Words(summary=summary),
 )
 
 tune = flow_of_product(

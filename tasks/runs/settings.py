@@ -315,6 +315,11 @@ class ProductSettings(Section):
         return None
 
     @property
+    def parts(self) -> Mapping[str, ProductSettings]:
+        """The settings of the products that a run is made of, by their names in it."""
+        return {}
+
+    @property
     def draws_noise(self) -> bool:
         """Whether the run draws noise, and charges it to a ledger."""
         return True

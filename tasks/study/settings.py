@@ -176,6 +176,11 @@ class TuneSettings(ProductSettings):
     search: Search = Search()
     variants: Mapping[FileName, ProductSettings]
 
+    @property
+    def parts(self) -> Mapping[str, ProductSettings]:
+        """All that is compared."""
+        return self.choices
+
     @cached_property
     def choices(self) -> Mapping[str, Any]:
         """What is compared: each variant with every estimator, bypass and strategy named, all

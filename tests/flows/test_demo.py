@@ -76,9 +76,8 @@ def few_persons(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def without_exact_epsilons(monkeypatch: pytest.MonkeyPatch) -> None:
     """Exact epsilons, which `test_exact_curve` has of every preset, are not worked out."""
-    for module in ("costs", "exact_loss"):
-        own = f"spineflow.tasks.topdown.workload.{module}.exact_epsilon"
-        monkeypatch.setattr(own, lambda *_: None)
+    for name in ("topdown.workload.exact_loss.exact_epsilon", "products.budget.known_epsilon"):
+        monkeypatch.setattr(f"spineflow.tasks.{name}", lambda *_: None)
 
 
 @pytest.mark.slow

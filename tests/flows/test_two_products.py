@@ -142,7 +142,7 @@ def test_what_is_finished_stays_when_a_run_goes_on(made: RunDirectory, settings:
         ("group-sizes:nowhere=20", 2, "nowhere"),
         ("trips:4=20", 2, "write PRODUCT:WHAT, with one of group-sizes, supplemental-dhc"),
         ("supplemental-dhc:PH1_num:US:*=20", 0, "supplemental-dhc: "),
-        ("supplemental-dhc:PH1=20", 2, "name a measured query"),
+        ("supplemental-dhc:PH1=20", 2, "name a measured level"),
     ],
 )
 def test_a_margin_is_turned_into_the_budget_of_a_product(

@@ -121,16 +121,16 @@ def finished(own: Product, folder: Path, settings: str, until: str) -> RunDirect
 def noticed(own: Product, run: RunDirectory, settings: ProductSettings) -> set[str]:
     """Names of all that notice a corruption of a finished run."""
     assert own.checks is not None
-    found = {outcome.name for outcome in own.checks(run, settings) if not outcome.passed}
+    found = {outcome.name for outcome in own.checks.release(run, settings) if not outcome.passed}
     return found | _noticed_by_ledger(run, settings)
 
 
 def noticed_in_plan(own: Product, run: RunDirectory, settings: ProductSettings) -> set[str]:
     """As `noticed`, of a corruption of the plan, by the check that precedes the charge."""
-    assert own.check_plan is not None
+    assert own.checks is not None and own.checks.plan is not None
     failures = Failures()
     with unusable_files_fail(failures):
-        own.check_plan(run.root, failures)
+        own.checks.plan(run.root, failures)
     return ({PRIVACY} if failures.count else set()) | _noticed_by_ledger(run, settings)
 
 
@@ -150,7 +150,7 @@ def wanted_by(place: Place) -> str:
 def write_unlike(own: Product, run: RunDirectory, other: ProductSettings) -> None:
     """Write a plan that agrees with itself and with the files, but is of other settings."""
     assert own.plan is not None
-    write_plan(run, own.plan(run, other))
+    write_plan(run, own.plan(other, run))
 
 
 def assert_field_is_checked(

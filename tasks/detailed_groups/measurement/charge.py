@@ -70,15 +70,9 @@ def plan_for(
 ) -> Plan:
     """A plan that a run's geography, shards, parameters and `further` decide."""
     parameters = [path for path in parameters_folder(run).rglob("*") if path.is_file()]
-    return Plan.of_run(
-        run,
-        settings,
-        universes,
-        statement,
-        exact,
-        decided_by=[geography_file(run), shards_file(run), *parameters, *further],
-        counts=truth_files(run),
-    )
+    plan = Plan.of(settings, (), statement, exact, universes)
+    deciding = [geography_file(run), shards_file(run), *parameters, *further]
+    return plan.decided_by(run, deciding, truth_files(run))
 
 
 def noise_of(

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from ...ledger.accounting import BOUNDED, UNBOUNDED
-from ...ledger.exact_curve import PrivacyCurve, known_epsilon
+from ...ledger.accounting import BOUNDED, SAFETAB_P, UNBOUNDED
+from ...ledger.exact_curve import PrivacyCurve
 from ...ledger.plan import Measure, UniversePlan
 from ...noise.quantiles import margin
 from ...products.budget import Cost
@@ -30,12 +30,12 @@ from ..workload.explorer import (
     margin_by_formula,
     target_of,
 )
-from ..workload.guarantee import bounded_epsilons, universe_plan
+from ..workload.guarantee import universe_plan
 from ..workload.mechanism import MechanismParameters
 from ..workload.parameters import read_specification
 from ..workload.regions import COARSE, REGION_TYPES
 from ..workload.specification import Specification
-from ..workload.wanted_margins import level_budgets, refuse_missed_margins, shown_percent
+from ..workload.wanted_margins import level_budgets, refuse_missed_margins
 from .noise_comparison import compare_noise
 from .relative_errors import table_populations
 
@@ -254,48 +254,14 @@ def needed_budgets(
     return found
 
 
-def needed(settings: DetailedGroupsSettings, target: str, margin: int) -> str:
-    """A sentence: the budget at which a level's counts have a margin of error.
-
-    `target` is a region type and an iteration level, as in TRACT:2. Raises InputRefused for a
-    level that is not measured and a margin that cannot be met.
-    """
-    parameters = parameters_of(settings)
-    budgets = level_budgets(parameters, read_specification(settings.input.parameters))
-    levels = {f"{region_type}:{level}": budget for (region_type, level), budget in budgets.items()}
-    near = "of the truth, but for post-processing,"
-    return budget_of_target(levels, target, margin, parameters.wanted.coverage, near)
-
-
-def budget_of_target(
-    levels: Mapping[str, LevelBudget], target: str, margin: int, coverage: Fraction, near: str
-) -> str:
-    """A sentence: the budget of a level, by its name, at which counts have a margin of error; they
-    are within it `near`. Raises as `needed`.
-    """
-    if target not in levels:
-        raise InputRefused(f"--target {target}: name a measured level: {', '.join(levels)}.")
-    level = levels[target]
-    with refused(f"--target {target}: "):
-        found = budget_for_margin(level, margin, coverage=coverage)
-    symbol = "epsilon" if level.is_pure else "rho"
-    return (
-        f"A count of {target} is within {margin} {near} with a probability of "
-        f"{shown_percent(coverage)} % at {symbol} {float(found):.6g} of the level (now "
-        f"{float(level.budget):.4g})"
-    )
-
-
 def cost_of_pass(
     region_pass: str, plan: UniversePlan, curve: PrivacyCurve | None, **figures: Any
 ) -> Cost:
     """What a pass costs, of one record changed (Theorem 2 of [SafeTabP2025]), with figures of its
     own; the native loss of the plan is that of one record added or removed.
     """
-    epsilons = bounded_epsilons(plan)
-    exact = "inf" if plan.loss is None else known_epsilon(curve, plan.delta)
-    further = {"universe": region_pass, "native": native_loss(plan), **figures}
-    return Cost(plan, BOUNDED, epsilons, exact, further=further)
+    further = {"native": native_loss(plan), **figures}
+    return Cost(plan, curve, BOUNDED, SAFETAB_P, region_pass, further=further)
 
 
 def native_loss(plan: UniversePlan) -> dict[str, str]:

@@ -19,7 +19,6 @@ from ..workload.tabulations import HouseholdTabulation
 from ..workload.wanted_margins import level_budgets
 from .budget import (
     LevelMargin,
-    budget_of_target,
     cost_of_pass,
     curves_of_passes,
     refuse_idle,
@@ -153,19 +152,3 @@ def curves_of(parameters: HouseholdParameters, specification: Specification) -> 
     """
     plans = {name: household_plan(parameters, name) for name in parameters.passes}
     return curves_of_passes(plans, parameters.of.values(), specification)
-
-
-def needed(settings: DetailedHouseholdsSettings, target: str, margin: int) -> str:
-    """A sentence: the budget at which counts have a margin of error; `target` is a tabulation, a
-    region type and a level, as in T3:TRACT:2.
-
-    Raises InputRefused for a level that is not measured and a margin that cannot be met.
-    """
-    parameters = parameters_of(settings)
-    specification = read_specification(settings.input.parameters)
-    levels = {
-        f"{name.upper()}:{region_type}:{level}": budget
-        for name, own in parameters.of.items()
-        for (region_type, level), budget in level_budgets(own, specification).items()
-    }
-    return budget_of_target(levels, target, margin, settings.mechanism.coverage, "of the truth")

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.pages.document import Document, to_html
+from spineflow.tasks.pages.template import parts_of
 from spineflow.tasks.products.product import Caution
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
@@ -27,7 +28,7 @@ from spineflow.tasks.topdown.release.margins import (
     write_margins,
     write_piece,
 )
-from spineflow.tasks.topdown.release.report import margin_sections
+from spineflow.tasks.topdown.release.report import margins_of
 
 from tests.tasks.topdown.abroad import write_census
 from tests.tasks.topdown.declared import load, run_declared
@@ -82,13 +83,16 @@ def test_what_has_no_margins_is_named_with_why_and_a_remedy(finished, tmp_path):
         assert words in why
     copied = type(run)(shutil.copytree(run.root, tmp_path / "run"))
     copied.unchecked_release.rename(copied.release)
-    told = [block for block in TOPDOWN.summary(copied, settings) if isinstance(block, Caution)]
+    told = [
+        block for block in TOPDOWN.words.summary(copied, settings) if isinstance(block, Caution)
+    ]
     assert [str(block) for block in told] == [f"{why}."]
-    page = to_html(Document("Report", (), tuple(margin_sections(copied, settings))))
+    margins = margins_of(copied, settings)
+    _, _, sections = parts_of("topdown/templates/margins.md.j2", margins=margins)
+    page = to_html(Document("Report", (), tuple(sections)))
     assert "Margins of dwellings" in page and "There are none: tables of people have no" in page
     facts = TOPDOWN.facts(copied, settings)
-    (section,) = [one for one in facts.sections if one.title == "Tables without margins"]
-    assert section.blocks == (f"{why}.",)
+    assert facts.context["without_margins"] == (why,)
 
 
 def test_intervals_that_do_not_fit_are_refused_before_any_answer_is_read(finished, monkeypatch):
