@@ -51,8 +51,8 @@ def models(*roots: Any) -> set[Any]:
     return found
 
 
-def test_every_model_is_strict_and_says_no_number_by_a_list_of_values() -> None:
-    """Python holds true and 1.0 for the 1 of a list of values."""
+def test_every_boolean_and_whole_number_of_every_model_is_strict() -> None:
+    """And no number is one of a list of values, for whose 1 Python holds true and 1.0."""
     found = models(*ROOTS)
     assert len(found) > 80
     for model in found:
