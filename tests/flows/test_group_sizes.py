@@ -64,7 +64,7 @@ def test_gaussian_noise_and_public_numbers_by_state(tmp_path: Path) -> None:
     found = totals[totals["level"] == "state"].set_index("region")["groups"]
     assert (found == expected).all()
     report = run.report.read_text()
-    assert "rho of zCDP" in report
+    assert "at rho 1/2" in report or "rho 0.5" in report or "rho 1/2" in report
     assert "The number of groups in every state is public" in report
     spent = summary(open_ledger(tmp_path / "ledger.db"))["datasets"]["census-like"]
     assert spent["rho"] == "2"

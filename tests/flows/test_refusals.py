@@ -85,7 +85,7 @@ tests of the census and of readers have every rule."""
 @pytest.fixture(scope="module")
 def county(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("county")
-    generate_county(folder, persons=FEWEST_PERSONS, seed=1)
+    generate_county(folder, persons=FEWEST_PERSONS, seed=1, layout="delimited")
     return folder
 
 

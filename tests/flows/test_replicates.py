@@ -67,7 +67,7 @@ def test_the_same_replicates_give_the_same_errors(tmp_path: Path) -> None:
 
 def test_every_product_that_has_figures_has_replicates() -> None:
     """Topdown, whose figures stand in a file of their own, has a search for that."""
-    assert set(REPLICATED) == {name for name in OF_ONE_INPUT if product(name).figures}
+    assert set(REPLICATED) == {name for name in OF_ONE_INPUT if product(name).accuracy.figures}
 
 
 @pytest.mark.soak(3)
@@ -86,8 +86,8 @@ def test_products_of_households_have_the_errors_of_their_rows(
     assert main(command) == 0
     assert [path.name for path in out.iterdir()] == ["errors.csv"]
     errors = pd.read_csv(out / "errors.csv")
-    figures = list(product(name).figures.words)
-    assert not errors.duplicated(list(product(name).figures.keys)).any()
+    figures = list(product(name).accuracy.figures.words)
+    assert not errors.duplicated(list(product(name).accuracy.figures.keys)).any()
     assert (errors[error].dropna() > 0).any()
     assert {f"{figure}, s.d." for figure in figures} <= set(errors)
 

@@ -92,7 +92,7 @@ def test_costs_and_what_was_released_are_told(run: RunDirectory) -> None:
         assert f"{number:,} {level}" in str(first)
         regions = rows[rows["level"] == level]["region"].nunique()
         assert regions <= number
-    (section,) = own.costs_in_words(settings)
+    section, *_ = own.costs_in_words(settings)
     words, table = section.blocks
     assert f"rho {plan.rho} " in str(words) and loss_text(plan) in str(second)
     assert isinstance(table, Table) and len(table.rows) == len(plan.queries)
