@@ -14,7 +14,6 @@ from pyarrow import parquet
 from ...validation.detailed_groups.privacy_loss import check_privacy
 from ...validation.detailed_groups.run_checks import run_checks
 from ..ledger.accounting import UNBOUNDED
-from ..ledger.plan import UniversePlan
 from ..pages.document import Block, Section, Table
 from ..pages.numbers import shown_epsilon
 from ..products.budget import Cost
@@ -24,43 +23,36 @@ from ..products.product import Accuracy, Figures, Product, Shown, noted
 from ..runs.directory import RunDirectory
 from ..runs.errors import InputRefused
 from ..tables.findings import UnreadableInput
-from .checks.accuracy import (
+from .ingest.ingest import check_input_of, parameters_of, run_parameters, run_specification
+from .ingest.inputs import AcceptedGroups, read_blocks
+from .ingest.target_counts import target_counts, write_target_counts
+from .measurement.measure import measurement_files, plan_of_run
+from .paths import measured_folder, truth_files
+from .postprocess.run import redundant_spending, redundant_spending_of_run
+from .release import files, household_report
+from .release.accuracy import (
     FIGURES,
     HOUSEHOLD_FIGURES,
     HOUSEHOLD_KEYS,
     KEYS,
-    facts_of_households,
     facts_of_run,
     write_accuracy,
-    write_household_accuracy,
 )
-from .ingest import household_ingest
-from .ingest.ingest import check_input_of, parameters_of, run_parameters, run_specification
-from .ingest.inputs import AcceptedGroups, read_blocks
-from .ingest.target_counts import target_counts, write_target_counts
-from .measurement import households as measured_households
-from .measurement.charge import measurement_files, plan_of_run
-from .paths import measured_folder, truth_files
-from .postprocess.redundant import redundant_spending, redundant_spending_of_run
-from .release import files, household_budget, household_files, household_report
-from .release.budget import costs, curves_of, needed, refuse_settings
+from .release.budget import costs, curves_of, level_figures, needed, refuse_settings
 from .release.certificate import facts_of
-from .release.noise_comparison import sentence_of
-from .release.relative_errors import populations_table
+from .release.figures import populations_table, sentence_of
 from .release.report import report
 from .settings import DetailedGroupsSettings, DetailedHouseholdsSettings
-from .workload.guarantee import universe_plan
-from .workload.households import household_plan
-from .workload.mechanism import MechanismParameters
-from .workload.parameters import read_specification
+from .workload.budgets import shown_percent
+from .workload.guarantee import pass_plan
+from .workload.parameters import MechanismParameters, read_specification
 from .workload.regions import areas_of
-from .workload.wanted_margins import shown_percent
 
 
 def fits(settings: DetailedGroupsSettings, accepted: AcceptedGroups) -> Iterator[Block]:
     """The budgets of the levels that want a margin of error, and what would be spent twice."""
     declared = accepted.invariants if settings.mechanism.units_are_invariant else None
-    parameters = parameters_of(settings)
+    parameters = parameters_of(settings).first
     if parameters.wanted.by_level:
         yield _wanted(parameters)
     yield from noted(redundant_spending(settings, parameters, accepted.blocks, declared))
@@ -78,7 +70,7 @@ def _wanted(parameters: MechanismParameters) -> Table:
 
 def costs_in_words(settings: DetailedGroupsSettings) -> Iterator[Block | Section]:
     """The costs of every pass as tables."""
-    parameters = parameters_of(settings)
+    parameters = parameters_of(settings).first
     for region_pass, cost in costs(settings).items():
         blocks = _losses(cost)
         columns = {
@@ -129,17 +121,17 @@ def _losses(cost: Cost, each: str = "") -> list[Block]:
     ]
 
 
-def summary(run: RunDirectory, settings: DetailedGroupsSettings) -> tuple[str, ...]:
+def summary(
+    run: RunDirectory, settings: DetailedGroupsSettings | DetailedHouseholdsSettings
+) -> tuple[str, ...]:
     """What is in the release, and what it cost."""
-    measured = sum(n_groups for _, _, n_groups in _groups_of_levels(run, settings))
-    plan = universe_plan(run_parameters(run, settings))
-    return _summary(f"{measured:,} groups", run.release / files.TIDY_FILE, plan)
-
-
-def _summary(measured: str, tidy: Path, plan: UniversePlan) -> tuple[str, ...]:
+    parameters = run_parameters(run, settings)
+    measured = sum(n_groups for *_, n_groups in _groups_of_levels(run, settings))
+    what = "groups" if parameters.records == "persons" else "tables of groups"
+    plan, tidy = pass_plan(parameters), run.release / files.TIDY_FILES[parameters.records]
     cost = "infinite" if plan.loss is None else f"{float(plan.loss):.4f}"
     return (
-        f"{measured} measured, {parquet.read_metadata(tidy).num_rows:,} rows released",
+        f"{measured:,} {what} measured, {parquet.read_metadata(tidy).num_rows:,} rows released",
         f"{plan.symbol} {cost}, unbounded",
     )
 
@@ -161,7 +153,7 @@ def write_targets(settings: DetailedGroupsSettings, folder: Path) -> tuple[Path,
         accepted.persons,
         areas_of(accepted.blocks)[1],
         read_specification(settings.input.parameters),
-        parameters_of(settings),
+        parameters_of(settings).first,
     )
     return write_target_counts(folder, counts)
 
@@ -196,63 +188,50 @@ DETAILED_GROUPS: Product = Product(
 
 def household_costs_in_words(settings: DetailedHouseholdsSettings) -> Iterator[Block | Section]:
     """The costs of every pass of households as tables."""
-    parameters = household_ingest.parameters_of(settings)
+    parameters = parameters_of(settings)
     specification = read_specification(settings.input.parameters)
-    for region_pass, cost in household_budget.costs(settings).items():
+    for region_pass, cost in costs(settings).items():
         losses = cost.further["tabulations"].items()
         each = ", ".join(f"{name.upper()} {loss}" for name, loss in losses)
         blocks = _losses(cost, f" ({each})")
-        figures = household_budget.household_figures(
-            parameters, specification, region_pass, settings
-        )
+        figures = level_figures(parameters, specification, region_pass)
         if figures:
             blocks.append(household_report.margins_table(figures))
         yield Section(region_pass, tuple(blocks))
 
 
-def household_summary(run: RunDirectory, settings: DetailedHouseholdsSettings) -> tuple[str, ...]:
-    """What is in a release of households, and what it cost."""
-    parameters = household_ingest.run_parameters(run, settings)
-    measured = sum(
-        groups.num_rows
-        for name in parameters.of
-        for _, _, groups in household_files.measured_groups(run, parameters, name)
-    )
-    tidy = run.release / household_files.TIDY_FILE
-    return _summary(f"{measured:,} tables of groups", tidy, household_plan(parameters))
-
-
 DETAILED_HOUSEHOLDS: Product = Product(
     settings=DetailedHouseholdsSettings,
-    costs=household_budget.costs,
+    costs=costs,
     costs_in_words=household_costs_in_words,
-    refuse=household_budget.refuse_settings,
-    check_input=household_ingest.check_input_of,
-    needed=household_budget.needed,
-    curves=lambda settings: household_budget.curves_of(
-        household_ingest.parameters_of(settings), read_specification(settings.input.parameters)
+    refuse=refuse_settings,
+    check_input=check_input_of,
+    needed=needed,
+    curves=lambda settings: curves_of(
+        parameters_of(settings), read_specification(settings.input.parameters)
     ),
-    plan=measured_households.plan_of_run,
-    measured=measured_households.measurement_files,
+    plan=plan_of_run,
+    measured=measurement_files,
     check_plan=check_privacy,
     checks=lambda run, settings: run_checks(run.root, run.unchecked_release),
     facts=household_report.facts_of_run,
-    accuracy=Accuracy(read_errors, write_household_accuracy, truth_files),
+    accuracy=Accuracy(read_errors, write_accuracy, truth_files),
     document=household_report.report,
-    summary=household_summary,
-    figures=Figures(HOUSEHOLD_KEYS, HOUSEHOLD_FIGURES, facts_of_households),
+    summary=summary,
+    figures=Figures(HOUSEHOLD_KEYS, HOUSEHOLD_FIGURES, facts_of_run),
 )
 
 
 def _groups_of_levels(
-    run: RunDirectory, settings: DetailedGroupsSettings
+    run: RunDirectory, settings: DetailedGroupsSettings | DetailedHouseholdsSettings
 ) -> list[tuple[str, int, int]]:
     """Region type, level and number of measured groups of every level: public."""
     found = []
-    for region_type, level in run_parameters(run, settings).budgets:
-        folder = measured_folder(run, region_type, level)
-        rows = [parquet.read_metadata(path).num_rows for path in sorted(folder.glob("*.parquet"))]
-        found.append((region_type, level, sum(rows)))
+    for name, own in run_parameters(run, settings).of.items():
+        for region_type, level in own.budgets:
+            paths = measured_folder(run, name, region_type, level).glob("*.parquet")
+            n_groups = sum(parquet.read_metadata(path).num_rows for path in paths)
+            found.append((region_type, level, n_groups))
     return found
 
 

@@ -7,22 +7,23 @@ from fractions import Fraction
 from ...pages.document import Section, Table
 from ...products.certificate import BLURRED, Facts
 from ..settings import DetailedGroupsSettings
-from ..workload.mechanism import MechanismParameters
+from ..workload.budgets import shown_percent
+from ..workload.parameters import MechanismParameters, Parameters
 from ..workload.specification import Specification
-from ..workload.wanted_margins import shown_percent
 from .budget import LevelFigures, curves_of, level_figures
 
 WANTED = "The budgets of levels with a wanted margin were set by it. "
 
 
 def facts_of(
-    settings: DetailedGroupsSettings, parameters: MechanismParameters, specification: Specification
+    settings: DetailedGroupsSettings, parameters: Parameters, specification: Specification
 ) -> Facts:
     """What was protected, against which change, with which noise and margins, and what is exact."""
     sections: tuple[Section, ...] = ()
+    own = parameters.first
     if settings.is_private:
         levels = level_figures(parameters, specification)
-        sections = (margins_section(levels, parameters.wanted.coverage),)
+        sections = (margins_section(levels, own.wanted.coverage),)
     total = "an exact total" if settings.privacy.infinite else "a noisy total"
     return Facts(
         made=(
@@ -31,9 +32,9 @@ def facts_of(
             "tabulated by sex and age"
         ),
         public=(
-            f"{BLURRED} A number of a small group says little: {_suppression(parameters)}The "
+            f"{BLURRED} A number of a small group says little: {_suppression(own)}The "
             "margin within which a number is of the truth in "
-            f"{shown_percent(parameters.wanted.coverage)} of 100 cases stands under margins of "
+            f"{shown_percent(own.wanted.coverage)} of 100 cases stands under margins of "
             "error."
         ),
         sections=sections,

@@ -10,13 +10,13 @@ from ...products.certificate import BLURRED, Facts
 from ...products.plan import Plan
 from ...products.reports import Overview, bars_panel, first_rows, report_document
 from ...runs.directory import RunDirectory
-from ..ingest.household_ingest import run_parameters
-from ..ingest.ingest import run_specification
+from ..ingest.ingest import run_parameters, run_specification
 from ..settings import DetailedHouseholdsSettings
-from ..workload.households import HouseholdParameters, household_plan
-from ..workload.wanted_margins import shown_percent
-from .household_budget import HouseholdFigures, curves_of, household_figures
-from .household_files import TIDY_FILE, measured_groups
+from ..workload.budgets import shown_percent
+from ..workload.guarantee import pass_plan
+from ..workload.parameters import Parameters
+from .budget import LevelFigures, curves_of, level_figures
+from .files import TIDY_FILES, measured_groups
 from .report import accuracy_section, mean_errors, shown_level
 
 FIRST_COLUMNS = ("region_name", "iteration_name", "category", "margin", "count")
@@ -35,8 +35,8 @@ def facts_of_run(run: RunDirectory, settings: DetailedHouseholdsSettings) -> Fac
     parameters = run_parameters(run, settings)
     sections: tuple[Section, ...] = ()
     if settings.is_private:
-        sections = (margins_section(figures_of_run(run, settings), settings),)
-    percent = shown_percent(settings.mechanism.coverage)
+        sections = (margins_section(level_figures(parameters, run_specification(run)), settings),)
+    percent = shown_percent(settings.mechanism.wanted.coverage)
     return Facts(
         made=(
             "by the SafeTab-H mechanism: households of every group of the specification that has a "
@@ -53,19 +53,7 @@ def facts_of_run(run: RunDirectory, settings: DetailedHouseholdsSettings) -> Fac
     )
 
 
-def figures_of_run(
-    run: RunDirectory, settings: DetailedHouseholdsSettings
-) -> tuple[HouseholdFigures, ...]:
-    """What the budgets of a run's levels buy; none without noise."""
-    parameters, specification = run_parameters(run, settings), run_specification(run)
-    return tuple(
-        figures
-        for name in parameters.passes
-        for figures in household_figures(parameters, specification, name, settings)
-    )
-
-
-def margins_table(figures: tuple[HouseholdFigures, ...]) -> Table:
+def margins_table(figures: tuple[LevelFigures, ...]) -> Table:
     """Margins of error and thresholds of levels, of one at least."""
     rows: list[dict[str, Cell | None]] = [
         {
@@ -84,10 +72,10 @@ def margins_table(figures: tuple[HouseholdFigures, ...]) -> Table:
 
 
 def margins_section(
-    figures: tuple[HouseholdFigures, ...], settings: DetailedHouseholdsSettings
+    figures: tuple[LevelFigures, ...], settings: DetailedHouseholdsSettings
 ) -> Section:
     """Margins of error, for certificate and report."""
-    percent = shown_percent(settings.mechanism.coverage)
+    percent = shown_percent(settings.mechanism.wanted.coverage)
     return Section(
         "Margins of error",
         (
@@ -110,7 +98,8 @@ def report(
 
     Errors are given, and shown, for input that is not confidential alone.
     """
-    parameters, figures = run_parameters(run, settings), figures_of_run(run, settings)
+    parameters = run_parameters(run, settings)
+    figures = level_figures(parameters, run_specification(run))
     sections = [_guarantee(parameters)]
     if figures:
         sections.append(margins_section(figures, settings))
@@ -121,15 +110,15 @@ def report(
         f"Households by detailed race and ethnicity group of the householder of the dataset "
         f"{settings.privacy.dataset}, by the mechanism SafeTab-H",
         (_budget(parameters), _front(figures, accuracy)),
-        counts=first_rows(run.release / TIDY_FILE, FIRST_COLUMNS),
+        counts=first_rows(run.release / TIDY_FILES["households"], FIRST_COLUMNS),
     )
     return report_document(run, settings, plan, overview, sections)
 
 
-def _guarantee(parameters: HouseholdParameters) -> Section:
+def _guarantee(parameters: Parameters) -> Section:
     rows = []
     for region_pass in parameters.passes:
-        plan = household_plan(parameters, region_pass)
+        plan = pass_plan(parameters, region_pass)
         own = (str(table.total_of(region_pass)) for table in parameters.of.values())
         losses = ("inf" if parameters.infinite else loss for loss in own)
         rows.append((region_pass, plan.symbol, *losses, plan.stated_loss, plan.bounded_rho))
@@ -146,7 +135,7 @@ def _guarantee(parameters: HouseholdParameters) -> Section:
     )
 
 
-def _budget(parameters: HouseholdParameters) -> Section:
+def _budget(parameters: Parameters) -> Section:
     loss = "epsilon" if parameters.is_pure else "rho"
     levels = () if parameters.infinite else parameters.levels()
     series = {
@@ -162,7 +151,7 @@ def _budget(parameters: HouseholdParameters) -> Section:
     )
 
 
-def _front(figures: tuple[HouseholdFigures, ...], accuracy: pd.DataFrame | None) -> Section:
+def _front(figures: tuple[LevelFigures, ...], accuracy: pd.DataFrame | None) -> Section:
     if accuracy is None:
         return margins_panel(figures)
     labels, errors = mean_errors(accuracy, "mean_absolute_cell_error", "groups")
@@ -175,7 +164,7 @@ def _front(figures: tuple[HouseholdFigures, ...], accuracy: pd.DataFrame | None)
     )
 
 
-def margins_panel(figures: tuple[HouseholdFigures, ...]) -> Section:
+def margins_panel(figures: tuple[LevelFigures, ...]) -> Section:
     """Margins of error of both tabulations by level, as bars of the front page; 0 where one has
     none."""
     levels = dict.fromkeys(shown_level(item.region_type, item.level) for item in figures)
@@ -194,7 +183,7 @@ def margins_panel(figures: tuple[HouseholdFigures, ...]) -> Section:
     )
 
 
-def _tables(run: RunDirectory, parameters: HouseholdParameters) -> Section:
+def _tables(run: RunDirectory, parameters: Parameters) -> Section:
     rows = []
     for tabulation, _ in parameters.tables():
         for region_type, level, groups in measured_groups(run, parameters, tabulation.name):

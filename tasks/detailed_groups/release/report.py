@@ -24,15 +24,14 @@ from ..ingest.ingest import run_parameters, run_specification
 from ..postprocess.groups import mask_of
 from ..postprocess.run import coterminous_of, groups_to_release
 from ..settings import DetailedGroupsSettings
-from ..workload.guarantee import bounded_epsilons, universe_plan
-from ..workload.mechanism import MechanismParameters
+from ..workload.budgets import shown_percent
+from ..workload.guarantee import bounded_epsilons, pass_plan
+from ..workload.parameters import MechanismParameters, Parameters
 from ..workload.regions import region_types
-from ..workload.wanted_margins import shown_percent
 from .budget import LevelFigures, level_figures, level_reports
 from .certificate import margins_section
-from .files import TIDY_FILE
-from .relative_errors import populations_table
-from .suppression_curves import suppression_figures
+from .figures import populations_table, suppression_figures
+from .files import TIDY_FILES
 from .tables import TABLE_NAMES
 
 FIRST_COLUMNS = ("region_name", "iteration_name", "sex", "age_start", "age_end", "margin", "count")
@@ -61,35 +60,36 @@ def report(
     """The report as a document; see the module's docstring."""
     parameters, specification = run_parameters(run, settings), run_specification(run)
     figures = level_figures(parameters, specification)
+    own = parameters.first
     sections = [guarantee_section(parameters)]
     if figures:
         sections += [
-            margins_section(figures, parameters.wanted.coverage),
-            suppression_section(figures, parameters),
+            margins_section(figures, own.wanted.coverage),
+            suppression_section(figures, own),
         ]
-        levels = level_reports(figures, parameters, settings.explorer)
+        levels = level_reports(figures, own, settings.explorer)
         sections.append(populations_section(levels))
     sections.append(_shares(run, settings))
     if settings.mechanism.coterminous:
-        sections.append(_coterminous(run, settings, parameters))
+        sections.append(_coterminous(run, settings, own))
     if accuracy is not None:
         used = accuracy[accuracy["groups"] > 0]
         sections.append(accuracy_section(used, _ACCURACY_COLUMNS))
-    shown = _implied(figures, parameters) if accuracy is None else _errors(accuracy)
+    shown = _implied(figures, own) if accuracy is None else _errors(accuracy)
     front = Overview(
         f"Detailed race and ethnicity groups of the dataset {settings.privacy.dataset}, by the "
         "adaptive mechanism SafeTab-P",
-        (_budget(parameters), shown),
-        counts=first_rows(run.release / TIDY_FILE, FIRST_COLUMNS),
+        (_budget(own), shown),
+        counts=first_rows(run.release / TIDY_FILES["persons"], FIRST_COLUMNS),
     )
     return report_document(run, settings, plan, front, sections)
 
 
-def guarantee_section(parameters: MechanismParameters) -> Section:
+def guarantee_section(parameters: Parameters) -> Section:
     """What the mechanism guarantees, pass by pass."""
     rows = []
     for region_pass in parameters.passes:
-        plan = universe_plan(parameters, region_pass)
+        plan = pass_plan(parameters, region_pass)
         tight = bounded_epsilons(plan)["tight"]
         epsilon = tight if isinstance(tight, str) else f"{tight:.2f}"
         rows.append((region_pass, plan.symbol, plan.stated_loss, plan.bounded_rho, epsilon))
@@ -142,7 +142,7 @@ def populations_section(levels: Sequence[Mapping[str, Any]]) -> Section:
 
 
 def _shares(run: RunDirectory, settings: DetailedGroupsSettings) -> Section:
-    budgets = run_parameters(run, settings).budgets
+    budgets = run_parameters(run, settings).first.budgets
     rows, labels, shares = [], [], []
     for level, groups in zip(budgets, groups_to_release(run, settings), strict=True):
         n = groups.num_rows

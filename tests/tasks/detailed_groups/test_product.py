@@ -42,7 +42,7 @@ def test_a_budget_for_a_margin_is_told_of_a_measured_level(groups_input: Path) -
     budget = float(told.partition(" at rho ")[2].split(" ")[0])
     wanted = parameters_of(load(groups_input, "mechanism.margins.COUNTY.1=30"))
     # It is told to three decimals, and chosen to more digits.
-    assert budget == pytest.approx(float(wanted.budgets["COUNTY", 1]), rel=0.02)
+    assert budget == pytest.approx(float(wanted.first.budgets["COUNTY", 1]), rel=0.02)
     with pytest.raises(InputRefused, match="--target COUNTY:9: name a measured level: USA:1"):
         DETAILED_GROUPS.needed(settings, "COUNTY:9", 30)
 

@@ -7,10 +7,10 @@ from fractions import Fraction
 
 import pytest
 from spineflow.flows.running import call_stages, prepare
-from spineflow.tasks.detailed_groups.checks.accuracy import facts_of_households
-from spineflow.tasks.detailed_groups.ingest import household_ingest
-from spineflow.tasks.detailed_groups.measurement.households import plan_of_run
+from spineflow.tasks.detailed_groups.ingest.ingest import run_parameters
+from spineflow.tasks.detailed_groups.measurement.measure import plan_of_run
 from spineflow.tasks.detailed_groups.product import DETAILED_HOUSEHOLDS
+from spineflow.tasks.detailed_groups.release.accuracy import facts_of_run
 from spineflow.tasks.products.comparison import read_errors
 
 from tests.flows.household_input import write_detailed_households
@@ -32,7 +32,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory):
 
 def test_both_tabulations_are_drawn_and_add_up_to_the_total(finished) -> None:
     run, settings = finished
-    parameters = household_ingest.run_parameters(run, settings)
+    parameters = run_parameters(run, settings)
     plan = plan_of_run(run, settings)
     losses = {draw.universe: draw.promised.parameter for draw in plan.universes}
     assert len(losses) == len(parameters.of) == 2
@@ -55,8 +55,8 @@ def test_errors_and_facts_of_a_run_are_those_of_its_release(finished) -> None:
     run, settings = finished
     errors = read_errors(run)
     assert errors is not None and len(errors)
-    parameters = household_ingest.run_parameters(run, settings)
-    facts = facts_of_households(run, settings)
+    parameters = run_parameters(run, settings)
+    facts = facts_of_run(run, settings)
     assert facts == {"definition": "zcdp", "total": f"{float(parameters.total):.6g}"}
     shown = replace(DETAILED_HOUSEHOLDS).compared(run, settings)
     assert shown.facts["dataset"] == "people"

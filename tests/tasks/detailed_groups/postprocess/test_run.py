@@ -39,13 +39,13 @@ def test_stages_that_are_asked_for(mechanism: dict, stages: tuple[str, ...]) -> 
 
 def test_thresholds_of_a_run(measured_groups) -> None:
     run, settings = measured_groups()
-    thresholds = thresholds_of(run, run_parameters(run, settings))
+    thresholds = thresholds_of(run, run_parameters(run, settings).first)
     assert {thresholds[kind, 2] for kind in ("USA", "STATE", "PR-STATE")} == {None}
     assert all(
         threshold > 0 for (kind, _), threshold in thresholds.items() if "STATE" not in kind != "USA"
     )
     run, settings = measured_groups("privacy.infinite=true")
-    thresholds = thresholds_of(run, run_parameters(run, settings))
+    thresholds = thresholds_of(run, run_parameters(run, settings).first)
     assert set(thresholds.values()) == {None, 0}
 
 
@@ -62,7 +62,7 @@ def test_coterminous_regions_of_a_run(measured_groups) -> None:
 
 def test_all_groups_come_through(measured_groups) -> None:
     run, settings = measured_groups()
-    parameters = run_parameters(run, settings)
+    parameters = run_parameters(run, settings).first
     for region_pass in parameters.passes:
         for stage in stages_of(settings):
             postprocess(run, settings, region_pass, stage)

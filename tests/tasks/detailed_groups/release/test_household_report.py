@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 from spineflow.tasks.detailed_groups.ingest.generate import generate_specification
-from spineflow.tasks.detailed_groups.ingest.household_ingest import parameters_of
+from spineflow.tasks.detailed_groups.ingest.ingest import parameters_of
 from spineflow.tasks.detailed_groups.settings import DetailedHouseholdsSettings
-from spineflow.tasks.detailed_groups.workload.household_statement import statement_of
-from spineflow.tasks.detailed_groups.workload.households import tabulation_plan
+from spineflow.tasks.detailed_groups.workload.guarantee import statement_of, tabulation_plan
 from spineflow.tasks.products.statement import charged, combined
 
 
