@@ -181,6 +181,7 @@ def released(folder: Path, parameters: Path, data: Path, *overrides: str):
     ingest_input(run, settings)
     for level in run_parameters(run, settings).first.budgets:
         tabulate(run, *level)
+    DETAILED_GROUPS.charge_run(run, settings)
     for shard in read_shards(run):
         if has_stage_1(run, shard):
             measure_totals_once(run, settings, shard)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from fractions import Fraction
 
 import pytest
 from spineflow.flows.running import call_stages, prepare
@@ -28,27 +27,6 @@ def finished(tmp_path_factory: pytest.TempPathFactory):
     with judged_once():
         call_stages(run, settings)
     return run, settings
-
-
-def test_both_tabulations_are_drawn_and_add_up_to_the_total(finished) -> None:
-    run, settings = finished
-    parameters = run_parameters(run, settings)
-    plan = plan_of_run(run, settings)
-    losses = {draw.universe: draw.promised.parameter for draw in plan.universes}
-    assert len(losses) == len(parameters.of) == 2
-    assert sum(losses.values(), Fraction(0)) == parameters.total
-    assert [own.total for own in parameters.of.values()] == list(losses.values())
-    assert {draw.promised.neighbors for draw in plan.universes} == {"unbounded_one_of_several"}
-    assert all(name.startswith("confidential/") for name in plan.counts)
-
-
-def test_without_noise_nothing_is_charged(finished, monkeypatch: pytest.MonkeyPatch) -> None:
-    run, settings = finished
-    infinite = settings.model_copy(
-        update={"privacy": settings.privacy.model_copy(update={"infinite": True})}
-    )
-    universes = plan_of_run(run, infinite).universes
-    assert len(universes) == 2 and not any(own.guarantee or own.measures for own in universes)
 
 
 def test_errors_and_facts_of_a_run_are_those_of_its_release(finished) -> None:

@@ -6,16 +6,13 @@ import shutil
 from fractions import Fraction
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 from spineflow.tasks.detailed_groups.ingest.ingest import (
     ingest_input,
     run_parameters,
-    run_regions,
     run_specification,
-    run_universe,
     tabulate,
 )
 from spineflow.tasks.detailed_groups.measurement.measure import (
@@ -28,12 +25,10 @@ from spineflow.tasks.detailed_groups.measurement.measure import (
 from spineflow.tasks.detailed_groups.paths import (
     measured_file,
     read_shards,
-    stage_1_file,
 )
 from spineflow.tasks.detailed_groups.product import DETAILED_GROUPS
 from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
 from spineflow.tasks.detailed_groups.workload.exact_loss import curve_of_change
-from spineflow.tasks.detailed_groups.workload.guarantee import pass_plan
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.ledger.summary import summary
 from spineflow.tasks.runs.directory import RunDirectory, start_run
@@ -92,21 +87,6 @@ def measured(run: RunDirectory) -> pd.DataFrame:
     return pd.concat([pq.read_table(file).to_pandas() for file in files], ignore_index=True)
 
 
-def test_every_group_of_the_universe_has_one_row(measured_groups) -> None:
-    run, settings = measured_groups()
-    frame = measured(run)
-    assert not frame.duplicated(KEY).any()
-    expected = {
-        (region_type, region, iteration)
-        for region_type, level in run_parameters(run, settings).first.budgets
-        for region in run_regions(run, region_type).ids
-        for iteration in run_universe(run, region_type, level).codes
-    }
-    assert set(map(tuple, frame[KEY].to_numpy())) == expected
-    assert set(frame["table"]) == {0, 1, 2, 3}
-    assert all(path.exists() for path in measurement_files(run, settings))
-
-
 def test_files_have_the_columns_that_others_read(measured_groups) -> None:
     run, settings = measured_groups()
     path = measured_file(run, "p", read_shards(run)[0])
@@ -130,21 +110,6 @@ def test_files_have_the_columns_that_others_read(measured_groups) -> None:
     usa = frame[(frame["region_type"] == "USA") & frame["total_only"]]
     budget = run_parameters(run, settings).first.budgets["USA", 2]
     assert str(budget) in set(usa["plb"])
-
-
-def test_tables_are_those_that_the_published_totals_chose(measured_groups) -> None:
-    run, settings = measured_groups()
-    thresholds = run_parameters(run, settings).first.thresholds
-    for shard in read_shards(run):
-        if not has_stage_1(run, shard):
-            continue
-        totals = pq.read_table(stage_1_file(run, shard)).to_pandas()
-        tables = pq.read_table(measured_file(run, "p", shard)).to_pandas()
-        tables = tables[~tables["total_only"]]
-        assert totals["iteration_code"].tolist() == tables["iteration_code"].tolist()
-        assert totals["region_id"].tolist() == tables["region_id"].tolist()
-        bounds = thresholds[shard.region_type, shard.level]
-        assert np.digitize(totals["value"], bounds).tolist() == tables["table"].tolist()
 
 
 @pytest.fixture(scope="module")
@@ -251,13 +216,6 @@ def test_the_ledger_has_the_curve_of_who_is_changed(
         Path(settings.privacy.ledger),
         curve_of_change(run_parameters(run, settings).first, run_specification(run)),
     )
-
-
-def test_pure_dp_is_charged_as_such(groups_input: Path, tmp_path: Path) -> None:
-    run, settings = ingested(tmp_path, groups_input, *SMALL, 'mechanism.definition="puredp"')
-    guarantee = pass_plan(run_parameters(run, settings)).promised
-    assert guarantee.definition == "pure_dp"
-    assert guarantee.bounded_rho == 2 * guarantee.parameter**2
 
 
 def test_a_published_stage_is_never_drawn_again(groups_input: Path, tmp_path: Path) -> None:
