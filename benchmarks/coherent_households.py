@@ -19,8 +19,6 @@ from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.topdown.ingest.generate import generate_county
 from spineflow.tasks.topdown.ingest.generate_households import rehouse
 from spineflow.tasks.topdown.product import TOPDOWN
-from spineflow.validation.topdown.agreements import AgreeingRows, agreeing_counts
-from spineflow.validation.topdown.microdata import SEPARATOR
 
 SETTINGS = """
 preset = "pl94_2020_us"
@@ -77,11 +75,16 @@ def run_of(folder: Path, name: str, privacy: str, coherent: bool) -> RunDirector
 
 def blocks_of(run: RunDirectory) -> pd.DataFrame:
     """Occupied units and persons in households of every block with either."""
-    units = AgreeingRows(run.release / "mdf_units.parquet", CODES, {"HH_STATUS": ["1"]})
-    persons = AgreeingRows(run.release / "mdf_persons.parquet", CODES, {"RTYPE": ["3"]})
-    area, (occupied, inhabitants) = agreeing_counts(units, persons)
-    geocode = pd.Index(area).str.replace(SEPARATOR, "")
-    return pd.DataFrame({"occupied": occupied, "persons": inhabitants}, index=geocode)
+    columns = {}
+    for name, file, column, code in (
+        ("occupied", "mdf_units", "HH_STATUS", "1"),
+        ("persons", "mdf_persons", "RTYPE", "3"),
+    ):
+        path = run.release / f"{file}.parquet"
+        rows = pd.read_parquet(path, columns=[*CODES, column]).astype(str)
+        own = rows[rows[column] == code]
+        columns[name] = own[list(CODES)].agg("".join, axis=1).value_counts()
+    return pd.DataFrame(columns).fillna(0).astype(int)
 
 
 def tell(name: str, runs: list[pd.DataFrame]) -> None:

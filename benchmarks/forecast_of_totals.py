@@ -100,7 +100,7 @@ def main() -> None:
 
 def totals(run, settings) -> pd.DataFrame:
     """Errors of total population by level, over all areas."""
-    from spineflow.tasks.topdown.checks.accuracy.figures import compute_figures
+    from spineflow.tasks.topdown.checks.accuracy.compared import compute_figures
 
     errors = compute_figures(run, settings).errors
     chosen = (errors["quantity"] == "total population") & (errors["answer"] == "all")

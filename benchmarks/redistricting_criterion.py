@@ -38,8 +38,8 @@ def criterion(run, settings) -> pd.DataFrame:
     from spineflow.tasks.answers.estimates import read_estimates
     from spineflow.tasks.census.histograms import read_histogram
     from spineflow.tasks.census.invariants import inhabitable, read_geography, read_invariants
-    from spineflow.tasks.topdown.checks.accuracy.errors import LargestGroups, criterion_of
-    from spineflow.tasks.topdown.checks.accuracy.levels import entity_levels
+    from spineflow.tasks.topdown.checks.accuracy.errors import criterion_of, largest_groups
+    from spineflow.tasks.topdown.checks.accuracy.subjects import entity_levels
     from spineflow.tasks.topdown.spine.files import read_spine
 
     spine, schema = read_spine(spine_folder(run, "persons")), settings.schema_of("persons")
@@ -57,7 +57,7 @@ def criterion(run, settings) -> pd.DataFrame:
     for level in entity_levels(spine, geography.reset_index(drop=True)):
         off_spine = ~is_geounit(spine, level.entity, level.n_entities)
         counts = [level.sums(of_blocks @ groups)[off_spine] for of_blocks in (truth, released)]
-        rows.append({"level": level.name, **criterion_of([LargestGroups.of(*counts)])})
+        rows.append({"level": level.name, **criterion_of(largest_groups(*counts))})
     return pd.DataFrame(rows).query("entities > 0")
 
 

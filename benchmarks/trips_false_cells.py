@@ -13,7 +13,7 @@ import argparse
 import tempfile
 from pathlib import Path
 
-from spineflow.flows.searched import run_under_seed
+from spineflow.flows.replicates import run_under_seed
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.trips.checks.accuracy import level_errors
 from spineflow.tasks.trips.ingest.files import plan_of, read_truth

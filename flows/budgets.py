@@ -54,9 +54,8 @@ def show_budget(
     if forecast is not None:
         write_forecast(settings, forecast, replicates)
     if target:
-        sentences = [needed(asked, settings, one) for one in target]
-        together = needed_at_once(asked, settings, target)
-        print("\n".join(f"{sentence}." for sentence in [*sentences, together] if sentence))
+        for sentence in asked.needed(settings, wanted_margins(target)):
+            print(f"{sentence}.")
         return
     if is_json:
         print(json.dumps(as_json(asked.costs(settings)), indent=2))
@@ -66,31 +65,16 @@ def show_budget(
             print(sentence)
 
 
-def needed(asked: Product, settings: ProductSettings, target: str) -> str:
-    """A sentence on the budget that a target WHAT=MARGIN needs; raises InputRefused."""
-    if asked.needed is None:
-        raise InputRefused(f"Margins cannot be turned into a budget for {asked.name}.")
-    return asked.needed(settings, *_parts(target))
-
-
-def needed_at_once(asked: Product, settings: ProductSettings, targets: Sequence[str]) -> str | None:
-    """A sentence on the split of a budget that meets several targets; None where there is none.
-
-    Raises InputRefused for a target that is named twice.
-    """
-    if asked.needed_at_once is None or len(targets) < 2:
-        return None
-    wanted = dict(_parts(target) for target in targets)
-    if len(wanted) < len(targets):
-        raise InputRefused("--target: a level is named twice; give it one margin.")
-    return asked.needed_at_once(settings, wanted)
-
-
-def _parts(target: str) -> tuple[str, int]:
-    what, equals, margin = target.rpartition("=")
-    if not equals or not margin.strip().isdigit():
-        raise InputRefused(f"--target {target}: write WHAT=MARGIN with a whole margin.")
-    return what.strip(), int(margin)
+def wanted_margins(targets: Sequence[str]) -> dict[str, int]:
+    """The margins of targets WHAT=MARGIN; raises InputRefused for one that is named twice."""
+    found: dict[str, int] = {}
+    for target in targets:
+        what, equals, margin = target.rpartition("=")
+        if not equals or not margin.strip().isdigit():
+            raise InputRefused(f"--target {target}: write WHAT=MARGIN with a whole margin.")
+        if found.setdefault(what.strip(), int(margin)) != int(margin):
+            raise InputRefused("--target: a level is named twice; give it one margin.")
+    return found
 
 
 def draw_curve(asked: Product, settings: ProductSettings, file: Path) -> tuple[str, ...]:

@@ -25,14 +25,13 @@ from ..tasks.noise.mechanisms import DISCRETE_GAUSSIAN as DISCRETE_GAUSSIAN
 from ..tasks.noise.mechanisms import DISCRETE_LAPLACE as DISCRETE_LAPLACE
 from ..tasks.products.budget import Cost as Cost
 from ..tasks.products.budget import margin_of as margin_of
-from ..tasks.products.certificate import BLURRED as BLURRED
-from ..tasks.products.certificate import Facts as Facts
 from ..tasks.products.measurement import publish_measures as publish_measures
 from ..tasks.products.plan import ExactFact as ExactFact
 from ..tasks.products.plan import Plan as Plan
 from ..tasks.products.plan import plan_file as plan_file
-from ..tasks.products.privacy_curves import Curves as Curves
+from ..tasks.products.product import Checks as Checks
 from ..tasks.products.product import Product as Product
+from ..tasks.products.product import Rules as Rules
 from ..tasks.products.statement import Statement as Statement
 from ..tasks.runs import settings as settings
 from ..tasks.runs.handles import once as once

@@ -157,10 +157,10 @@ def print_block(block: Block | Section) -> None:
 
 def print_costs(asked: Product, settings: ProductSettings) -> None:
     """What a run would cost, as tables; of several products one after the other."""
-    for name, own in asked.of_parts(settings).items():
+    for name, own in settings.parts.items():
         print(f"{name}:")
         print_costs(product_named(own.PRODUCT), own)
-    for block in asked.tell_costs(settings):
+    for block in asked.costs_in_words(settings):
         print_block(block)
 
 
@@ -169,36 +169,36 @@ def check_input(asked: Product, settings: ProductSettings) -> None:
 
     Prints the outcome of the rules; raises InputRefused.
     """
-    accepted = None
-    if asked.check_input is not None:
-        found = asked.check_input(settings)
+    rules, accepted = asked.rules, None
+    if rules is not None and rules.check is not None:
+        found = rules.check(settings)
         with_counts = not settings.input.confidential
         print_rules(found, with_counts=with_counts)
         accepted = found.accepted(with_counts=with_counts)
-    if asked.fits is not None:
-        for block in asked.fits(settings, accepted):
+    if rules is not None:
+        for block in rules.fits(settings, accepted):
             print_block(block)
         return
-    for name, own in asked.of_parts(settings).items():
+    for name, own in settings.parts.items():
         print(f"{name}:")
         check_input(product_named(own.PRODUCT), own)
 
 
 def print_summary(asked: Product, run: RunDirectory, settings: ProductSettings) -> None:
     """What a finished run ends with; of several products one after the other, then their own."""
-    for name, own in asked.of_parts(settings).items():
+    for name, own in settings.parts.items():
         part = RunDirectory(run.root / name)
         if part.manifest.exists():
             print(f"{name}:")
             print_summary(product_named(own.PRODUCT), part, own)
     if asked.checks is None:
-        for block in asked.summary(run, settings):
+        for block in asked.words.summary(run, settings):
             print_block(block)
         return
     checks = read_record(run.checks / CHECKS_FILE)["checks"]
     if not settings.is_private:
         print(f"*** {settings.stamp} ***")
-    for block in asked.summary(run, settings):
+    for block in asked.words.summary(run, settings):
         print_block(block)
     stated = asked.plan is not None and settings.draws_noise
     for line in in_words(asked.plan_of(run, settings).statement) if stated else ():

@@ -1,7 +1,7 @@
 """The design flow: the best split of a topdown budget, and what it gains on data that may be known.
 
-    read the input -> design -> spines and constraints of each allocation -> releases of each, seed
-                   by seed -> errors, differences and designed settings -> report
+    read the input -> design -> for each allocation and estimator: spine and constraints
+                   -> replicates -> errors, differences and designed settings -> report
 
 What is finished is kept in the run directory, so that an interrupted comparison goes on where it
 was. `spineflow design topdown` finds the split alone, reads no person, and needs no flow.
@@ -9,47 +9,33 @@ was. `spineflow design topdown` finds the split alone, reads no person, and need
 
 from __future__ import annotations
 
-from ..tasks.products.product import Product
+from ..tasks.products.product import Product, Words
 from ..tasks.runs.directory import RunDirectory
-from ..tasks.topdown.design.comparison import ALLOCATIONS, TIDY, write_report
+from ..tasks.study.steps import prepare, read_tuning_data, replicate
+from ..tasks.topdown.design.comparison import ALLOCATIONS, TIDY, trials_of, write_report
 from ..tasks.topdown.design.settings import ComparisonSettings
-from ..tasks.topdown.design.steps import (
-    design_budgets,
-    lay_out_allocation,
-    read_public_input,
-    release_allocation,
-    release_comparison,
-    report_comparison,
-)
-from ..tasks.topdown.fits import fits
-from ..tasks.topdown.ingest.ingest import check_with_notes
-from ..tasks.topdown.product import TOPDOWN, costs_in_words
+from ..tasks.topdown.design.steps import design_budgets, release_comparison, report_comparison
 from .entry import flow_of_product
 from .stages import finish, stage
 
 
 def stages(run: RunDirectory, settings: ComparisonSettings) -> None:
-    """Submit the stages of a run; allocations and replicates go side by side."""
+    """Submit the stages of a run; estimators and replicates go side by side."""
     root = str(run.root)
     with stage("ingest"):
-        read = read_public_input.submit(root)
+        read = read_tuning_data.submit(root)
     with stage("design"):
-        designed = design_budgets.submit(root, wait_for=[read])
-    with stage("spine"):
-        laid_out = {
-            name: lay_out_allocation.submit(root, name, wait_for=[designed]) for name in ALLOCATIONS
-        }
+        design_budgets.submit(root, wait_for=[read])
     finish()
-    released = []
-    for name in ALLOCATIONS:
-        with stage("replicates", f"replicates {name}"):
-            released += [
-                release_allocation.submit(root, name, seed, wait_for=[laid_out[name]])
-                for seed in range(1, settings.comparison.replicates + 1)
-            ]
+    for allocation, trials in trials_of(run).items():
+        with stage("replicates", f"replicates {allocation}"):
+            for trial in trials.values():
+                prepared = prepare.submit(root, trial)
+                for seed in range(1, settings.comparison.replicates + 1):
+                    replicate.submit(root, trial, seed, wait_for=[prepared])
         finish()
     with stage("release"):
-        compared = release_comparison.submit(root, wait_for=released)
+        compared = release_comparison.submit(root)
     with stage("report"):
         report_comparison.submit(root, wait_for=[compared])
 
@@ -65,16 +51,7 @@ def summary(run: RunDirectory, settings: ComparisonSettings) -> tuple[str, ...]:
     )
 
 
-PRODUCT: Product = Product(
-    settings=ComparisonSettings,
-    costs=lambda settings: TOPDOWN.costs(settings.topdown),
-    costs_in_words=lambda settings: costs_in_words(settings.topdown),
-    refuse=lambda settings: TOPDOWN.refuse(settings.topdown),
-    check_input=lambda settings: check_with_notes(settings.topdown),
-    fits=lambda settings, accepted: fits(settings.topdown, accepted),
-    summary=summary,
-    rewritten=write_report,
-)
+PRODUCT: Product = Product(ComparisonSettings, words=Words(restore=write_report, summary=summary))
 
 design = flow_of_product(
     PRODUCT,

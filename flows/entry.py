@@ -118,11 +118,11 @@ def _submit(product: Product, stages: Body, root: Path) -> str:
     there is to show, and return the release's folder."""
     with entered(str(root), product.settings) as (run, settings):
         # Worked out when they are asked for first, before noise is drawn.
-        notes = cache(partial(product.notes, run, settings))
+        notes = cache(partial(product.words.notes, run, settings))
         warned = warned_of_charge(run, settings, notes)
 
         def show(*stages: str) -> None:
-            for shown in product.shown(run, settings, stages):
+            for shown in product.words.shown(run, settings, stages):
                 show_table(shown.content, key=shown.key, description=shown.description)
 
         def told(stage: str) -> None:

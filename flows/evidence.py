@@ -22,8 +22,8 @@ from ..tasks.evidence.release.page import page
 from ..tasks.evidence.release.steps import write_page
 from ..tasks.evidence.settings import DifferentialPrivacy, EvidenceSettings
 from ..tasks.evidence.workload.protected import ProtectedCensus
-from ..tasks.products.product import Product
-from ..tasks.products.registry import check_input_of, costs_of, fits_of, refuse_any
+from ..tasks.products.product import Product, Rules, Words
+from ..tasks.products.registry import check_input_of, fits_of, product
 from ..tasks.runs.directory import RunDirectory
 from ..tasks.runs.settings import ProductSettings
 from ..tasks.topdown.protected import CENSUS
@@ -42,20 +42,20 @@ class CensusEvidenceSettings(EvidenceSettings):
     input: CensusTables
     product_settings: TopdownSettings
 
-
-def private_releases(settings: CensusEvidenceSettings) -> dict[str, ProductSettings]:
-    """The settings of every release under differential privacy, by method and strength."""
-    return {
-        f"{name}, {strength}": settings.CENSUS.spending(
-            settings.product_settings,
-            settings.evidence.universe,
-            method.rho[number] if method.rho else None,
-            method.estimator,
-        )
-        for name, method in settings.methods.items()
-        if isinstance(method, DifferentialPrivacy)
-        for number, strength in enumerate(method.strengths)
-    }
+    @property
+    def parts(self) -> dict[str, ProductSettings]:
+        """The settings of every release under differential privacy, by method and strength."""
+        return {
+            f"{name}, {strength}": self.CENSUS.spending(
+                self.product_settings,
+                self.evidence.universe,
+                method.rho[number] if method.rho else None,
+                method.estimator,
+            )
+            for name, method in self.methods.items()
+            if isinstance(method, DifferentialPrivacy)
+            for number, strength in enumerate(method.strengths)
+        }
 
 
 def stages(run: RunDirectory, settings: CensusEvidenceSettings) -> None:
@@ -101,15 +101,19 @@ def stages(run: RunDirectory, settings: CensusEvidenceSettings) -> None:
 
 
 PRODUCT: Product = Product(
-    settings=CensusEvidenceSettings,
-    costs=lambda settings: costs_of(private_releases(settings)),
-    refuse=lambda settings: refuse_any([settings.product_settings]),
-    check_input=lambda settings: check_input_of(settings.product_settings),
-    fits=lambda settings, accepted: fits_of(settings.product_settings, accepted),
-    of_parts=private_releases,
-    document=lambda run, settings, _plan, _errors: page(run, settings),
-    summary=summary,
-    rewritten=rewritten,
+    CensusEvidenceSettings,
+    rules=Rules(
+        lambda settings: check_input_of(settings.product_settings),
+        lambda settings, accepted: fits_of(settings.product_settings, accepted),
+        lambda settings: product(settings.product_settings.PRODUCT).refuse(
+            settings.product_settings
+        ),
+    ),
+    words=Words(
+        report=lambda run, settings, _plan, _errors: page(run, settings),
+        restore=rewritten,
+        summary=summary,
+    ),
 )
 
 evidence = flow_of_product(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -18,7 +19,7 @@ from ..tasks.runs.charged_files import digest_of
 from ..tasks.runs.directory import RunDirectory, identity_of, make_identity
 from ..tasks.runs.errors import BudgetRefused, InputRefused
 from ..tasks.runs.names import below
-from ..tasks.runs.settings import LARGEST_LOSS, SMALLEST_LOSS
+from ..tasks.runs.settings import checked_loss, checked_probability, exact_fraction
 from ..tasks.runs.settings_files import settings_of_run
 from ..tasks.runs.writing import name_recorded
 
@@ -137,18 +138,15 @@ def _caps(
         yield name or None, parse(cap)
 
 
-def _rho(text: str) -> Fraction:
-    value = _fraction(text)
-    if not SMALLEST_LOSS <= value <= LARGEST_LOSS:
-        raise InputRefused("The cap must be a positive fraction, from 1e-12 to 1e12.")
-    return value
+def _cap(check: Callable[[Fraction], Fraction], text: str) -> Fraction:
+    """A cap that passes a check; raises InputRefused for another."""
+    try:
+        return check(exact_fraction(text))
+    except ValueError as error:
+        raise InputRefused(f"The cap {text} {error}.") from None
 
 
-def _delta(text: str) -> Fraction:
-    value = _fraction(text)
-    if not 0 < value < 1:
-        raise InputRefused("The cap of delta must be a positive fraction below 1.")
-    return value
+_rho, _delta = partial(_cap, checked_loss), partial(_cap, checked_probability)
 
 
 def _epsilon(text: str) -> tuple[Fraction, Fraction]:
@@ -157,10 +155,3 @@ def _epsilon(text: str) -> tuple[Fraction, Fraction]:
     if not at:
         raise InputRefused(f"{text} is no epsilon at a delta; write for example 16.5@1e-10.")
     return _rho(epsilon), _delta(delta)
-
-
-def _fraction(text: str) -> Fraction:
-    try:
-        return Fraction(text)
-    except (ValueError, ZeroDivisionError):
-        raise InputRefused(f"{text} is not a fraction; write for example 3/2 or 1.5.") from None

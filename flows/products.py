@@ -17,8 +17,8 @@ from ..tasks.pages.document import Section
 from ..tasks.population.checks.agreement import agreement_section
 from ..tasks.population.release.population import SUMMARY_FILE
 from ..tasks.products.comparison import write_links
-from ..tasks.products.product import Product
-from ..tasks.products.registry import costs_of, product, refuse_any
+from ..tasks.products.product import Accuracy, Product, Words
+from ..tasks.products.registry import product
 from ..tasks.products.several import write_index, write_products_report
 from ..tasks.products.several_certificate import write_products_certificate
 from ..tasks.runs.directory import RunDirectory
@@ -97,21 +97,6 @@ def _refuse_what_cannot_be_run(run: RunDirectory, settings: ProductsSettings) ->
                 check_input(product(own.PRODUCT), own)
 
 
-def needed(settings: ProductsSettings, target: str, margin: int) -> str:
-    """The budget that a product's target needs; the product's name and a colon stand before it."""
-    name, _, what = target.partition(":")
-    own = settings.products.chosen().get(name)
-    if own is None:
-        raise InputRefused(
-            f"--target {target}: write PRODUCT:WHAT, with one of "
-            f"{', '.join(settings.products.chosen())}."
-        )
-    asked = product(own.PRODUCT)
-    if asked.needed is None:
-        raise InputRefused(f"Margins cannot be turned into a budget for {name}.")
-    return f"{name}: {asked.needed(own, what, margin)}"
-
-
 def compare(runs: Sequence[tuple[RunDirectory, ProductsSettings]]) -> Path:
     """Compare every product that all runs have; the page of the first run links the comparisons."""
     names = [
@@ -128,25 +113,20 @@ def compare(runs: Sequence[tuple[RunDirectory, ProductsSettings]]) -> Path:
     return write_links(runs[0][0], pages, stamp=runs[0][1].stamp)
 
 
-def rewritten(run: RunDirectory, settings: ProductsSettings) -> None:
+def restore(run: RunDirectory, settings: ProductsSettings) -> None:
     """Write the reports of every product, and the page that links them, again."""
     for part, own in islice(parts_of(run, settings), 1, None):
         with part.locked():
-            product(own.PRODUCT).rewritten(part, own)
+            product(own.PRODUCT).words.restore(part, own)
             product(own.PRODUCT).report(part, own)
     names = tuple(settings.products.chosen())
     write_products_report(run, settings, names, _agreement(run, settings))
 
 
 PRODUCT: Product = Product(
-    settings=ProductsSettings,
-    costs=lambda settings: costs_of(settings.products.chosen()),
-    refuse=lambda settings: refuse_any(settings.products.chosen().values()),
-    needed=needed,
-    of_parts=lambda settings: settings.products.chosen(),
-    summary=lambda run, settings: (f"all products: {run.report}",),
-    compare=compare,
-    rewritten=rewritten,
+    ProductsSettings,
+    words=Words(restore=restore, summary=lambda run, settings: (f"all products: {run.report}",)),
+    accuracy=Accuracy(compare=compare),
 )
 
 products = flow_of_product(

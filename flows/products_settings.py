@@ -95,6 +95,11 @@ class ProductsSettings(ProductSettings):
     products: OneOfEach
 
     @property
+    def parts(self) -> Mapping[str, ProductSettings]:
+        """The settings of the products that are run."""
+        return self.products.chosen()
+
+    @property
     def published_to(self) -> str | None:
         """Where the one population is copied, with the index and the certificate; nowhere without
         one, since every product's release is copied by its own run.

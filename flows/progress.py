@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from time import monotonic
 from typing import cast
 from uuid import UUID
@@ -16,7 +14,6 @@ from prefect.client.orchestration import get_client
 from prefect.client.schemas.actions import ArtifactUpdate
 from prefect.runtime import flow_run
 
-from ..tasks.runs.files import read_declared
 from .cancelling import NO_ANSWER
 from .servers import address_of, is_embedded
 
@@ -139,23 +136,13 @@ def bars(rows: Mapping[str, tuple[int, int, float]]) -> str:
     return "\n".join(lines)
 
 
-SENTENCES: Mapping[str, str] = read_declared(Path(__file__).with_name("sentences.toml"))
-"""What the log says of a stage by its name; of others, that it has ended."""
-
-
 def sentence_of(stage: str, planned: int, seconds: float) -> str:
     """What the log says when all tasks of a stage have ended.
 
     >>> sentence_of("persons measure County", 4, 2.6)
-    'Persons were measured at County: 4 tasks, 3 s.'
+    'persons measure County: 4 tasks, 3 s.'
     """
-    said = f"Stage {stage!r} has ended"
-    for pattern, words in reversed(tuple(SENTENCES.items())):
-        if match := re.fullmatch(pattern, stage):
-            said = match.expand(words)
-            break
-    said = said[0].upper() + said[1:]
-    return f"{said}: {planned} task{'s' if planned != 1 else ''}, {seconds:.0f} s."
+    return f"{stage}: {planned} task{'s' if planned != 1 else ''}, {seconds:.0f} s."
 
 
 def _log(stage: str, planned: int, seconds: float) -> None:

@@ -1,8 +1,14 @@
-"""Replicates of a product on data that may be disclosed: mean errors, and what is true."""
+"""Replicates on data that may be disclosed: runs under a seed, their mean errors, and trials.
+
+topdown has trials of its own, which lay out a spine once for all replicates. The other products are
+run from their input to their checked release, in the process of the task, as a command would.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any
@@ -10,13 +16,24 @@ from typing import Annotated, Any
 import pandas as pd
 from cyclopts import Parameter
 
-from ..tasks.products.product import Figures, Product
+from ..tasks.detailed_groups.ingest.ingest import parameters_of
+from ..tasks.detailed_groups.release.accuracy import with_all_tables
+from ..tasks.detailed_groups.settings import DetailedGroupsSettings
+from ..tasks.group_sizes.settings import GroupSizesSettings
+from ..tasks.products.comparison import Compared
+from ..tasks.products.product import Product
 from ..tasks.products.registry import product
+from ..tasks.runs.directory import RunDirectory, start_run
 from ..tasks.runs.errors import InputRefused
 from ..tasks.runs.files import write_text
+from ..tasks.runs.settings import ProductSettings
+from ..tasks.runs.settings_files import dump_settings
+from ..tasks.study.trials import ALL, Figures, SearchedProduct, mean_errors
+from ..tasks.trips.settings import TripsSettings
 from .arguments import AnyReplicated, Overrides, SettingsFile
 from .console import page
-from .searched import run_under_seed
+from .registry import DECIDED_ON_THE_WAY
+from .running import call_stages
 
 ERRORS = "errors.csv"
 
@@ -53,30 +70,134 @@ def write_replicates(
     table = mean_errors_of_runs(asked, settings, replicates, out)
     write_text(out / ERRORS, table.to_csv(index=False))
     page().print(table.to_string(index=False))
-    for path in (out / ERRORS, *asked.write_truth(settings, out)):
+    for path in (out / ERRORS, *asked.accuracy.write_truth(settings, out)):
         print(f"written: {path}")
 
 
 def mean_errors_of_runs(asked: Product, settings: Any, n: int, folder: Path) -> pd.DataFrame:
-    """`mean_errors` of n runs of settings, which are made in a folder and removed; raises
-    InputRefused for a product that has none."""
+    """Mean of every figure over n runs of settings, which are made in a folder and removed, and its
+    standard deviation; raises InputRefused for a product that has none."""
     found = []
     for seed in range(1, n + 1):
         with TemporaryDirectory(dir=folder) as temporary:
             found.append(run_under_seed(asked, settings, seed, Path(temporary) / "run").errors)
-    assert asked.figures is not None, "others are refused"
-    return mean_errors(found, asked.figures)
-
-
-def mean_errors(found: Sequence[pd.DataFrame], of: Figures) -> pd.DataFrame:
-    """Mean of every figure, and its standard deviation over replicates, row by row of their keys.
-
-    Rows that only some replicates have, such as groups of a table that nobody got, count where
-    they are.
-    """
-    keys, figures = list(of.keys), list(of.words)
+    assert asked.accuracy.figures is not None, "others are refused"
+    keys, figures = list(asked.accuracy.figures.keys), list(asked.accuracy.figures.words)
     together = pd.concat([one[[*keys, *figures]] for one in found])
-    together[figures] = together[figures].astype(float)
-    by_key = together.groupby(keys, sort=False)[figures]
-    deviation = by_key.std().add_suffix(", s.d.")
-    return by_key.mean().join(deviation).reset_index()
+    together = together.astype(dict.fromkeys(figures, float))
+    return mean_errors(together, keys, figures, ("std", "s.d."))
+
+
+def run_under_seed(asked: Product, settings: Any, seed: int, folder: Path) -> Compared:
+    """Run settings in a folder, in this process and under a seed, and return it with its errors.
+
+    Raises InputRefused for a product whose steps follow no order or that has no errors.
+    """
+    if asked.name in DECIDED_ON_THE_WAY or asked.accuracy.figures is None:
+        raise InputRefused(f"There are no replicates of {asked.name}.")
+    seeded = settings.with_section("privacy", seed=seed)
+    run = RunDirectory(folder)
+    run.root.mkdir()
+    start_run(run, product=asked.name, settings_text=dump_settings(seeded), stamp=seeded.stamp)
+    call_stages(run, seeded)
+    return asked.compared(run, seeded)
+
+
+@dataclass(frozen=True)
+class RunTrials(SearchedProduct):
+    """Trials of a product that is run whole, on data that are not confidential.
+
+    universe : what the errors are of, in a word.
+    own_losses, spending : the losses of settings, and settings that spend such losses.
+    placed : quantity and level of every row of a run's errors, and rows over several of these.
+    """
+
+    settings: type[ProductSettings]
+    universe: str
+    own_losses: Callable[[Any], dict[str, Fraction]]
+    spending: Callable[[Any, Mapping[str, Fraction]], Any]
+    placed: Callable[[pd.DataFrame], pd.DataFrame]
+    methods: tuple[str, ...] = ("fixed", "total")
+
+    def universes(self, settings: ProductSettings) -> tuple[str, ...]:
+        """The one that there is."""
+        return (self.universe,)
+
+    def losses(self, settings: ProductSettings, universe: str) -> dict[str, Fraction]:
+        """What is spent; raises InputRefused where noise is switched off."""
+        if settings.privacy.infinite:
+            raise InputRefused("A search is for noise; remove privacy.infinite.")
+        return self.own_losses(settings)
+
+    def with_losses(
+        self, settings: ProductSettings, universe: str, losses: Mapping[str, Fraction]
+    ) -> ProductSettings:
+        """The settings with what is spent replaced."""
+        return self.spending(settings, losses)
+
+    def replicate(
+        self, layout: Path, settings: ProductSettings, seed: int, folder: Path
+    ) -> Figures:
+        """Run the settings under a seed, and place the errors of the release."""
+        asked = product(settings.PRODUCT)
+        table = self.placed(run_under_seed(asked, settings, seed, folder / "run").errors)
+        words = () if asked.accuracy.figures is None else asked.accuracy.figures.words
+        figures = [name for name in words if name in table]
+        placed = table[["quantity", "level", *figures]].assign(
+            universe=self.universe, answer=ALL, size_class=ALL
+        )
+        return Figures(placed)
+
+
+def _loss_of_all_levels(settings: Any) -> dict[str, Fraction]:
+    """rho or epsilon, whichever is given."""
+    privacy = settings.privacy
+    return {"all levels": privacy.rho if privacy.epsilon is None else privacy.epsilon}
+
+
+def _spending_on_all_levels(settings: Any, losses: Mapping[str, Fraction]) -> Any:
+    name = "rho" if settings.privacy.epsilon is None else "epsilon"
+    return settings.with_section("privacy", **{name: sum(losses.values(), Fraction(0))})
+
+
+def _budgets(settings: DetailedGroupsSettings) -> dict[str, Fraction]:
+    """Budget of every measured level of population groups, such as TRACT:2."""
+    budgets = parameters_of(settings).first.budgets
+    return {f"{region_type}:{level}": budget for (region_type, level), budget in budgets.items()}
+
+
+def _with_budgets(
+    settings: DetailedGroupsSettings, losses: Mapping[str, Fraction]
+) -> DetailedGroupsSettings:
+    budgets = {name: dict(levels) for name, levels in settings.mechanism.budgets.items()}
+    for place, loss in losses.items():
+        region_type, _, level = place.partition(":")
+        budgets.setdefault(region_type, {})[level] = loss
+    # A search moves budgets away from those that wanted margins have set.
+    return settings.with_section("mechanism", budgets=budgets, margins=None)
+
+
+GROUP_SIZES = RunTrials(
+    GroupSizesSettings,
+    "groups",
+    _loss_of_all_levels,
+    _spending_on_all_levels,
+    lambda errors: errors.assign(quantity="groups"),
+)
+TRIPS = RunTrials(
+    TripsSettings,
+    "trips",
+    _loss_of_all_levels,
+    _spending_on_all_levels,
+    lambda errors: errors.assign(quantity="trips", level=errors["level"].astype(str)),
+)
+DETAILED_GROUPS = RunTrials(
+    DetailedGroupsSettings,
+    "persons",
+    _budgets,
+    _with_budgets,
+    lambda errors: with_all_tables(errors).assign(
+        level=lambda placed: placed["region_type"] + ":" + placed["level"].astype(str),
+        quantity=lambda placed: placed["table"],
+    ),
+)

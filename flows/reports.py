@@ -31,7 +31,7 @@ def write_report(run: RunDirectory, product: Product, settings: ProductSettings)
     _refuse_unfinished(run)
     with run.locked():
         _refuse_altered(run, settings)
-        product.rewritten(run, settings)
+        product.words.restore(run, settings)
         path = product.report(run, settings)
         _record_anew(run, settings)
         run.update_manifest(warnings=list(warnings_of(run)))
@@ -49,7 +49,7 @@ def write_expected_errors(
         from ..tasks.topdown.checks.expected import write_expected  # 1.2 s
 
         simulate: Callable[[RunDirectory, Any, int, Path], Path] = write_expected
-    elif product.of_release is not None and not settings.privacy.infinite:
+    elif product.accuracy.of_release is not None and not settings.privacy.infinite:
         simulate = partial(_simulate, product)
     else:
         raise InputRefused(
@@ -71,8 +71,8 @@ def _simulate(
     """Write the mean errors of runs whose truth is the release of another; returns the page."""
     from .replicates import mean_errors_of_runs  # 1.6 s
 
-    assert product.of_release is not None, "others are refused"
-    simulated = product.of_release(run, settings, folder)
+    assert product.accuracy.of_release is not None, "others are refused"
+    simulated = product.accuracy.of_release(run, settings, folder)
     errors = mean_errors_of_runs(product, simulated, replicates, folder)
     rows = tuple(tuple(row) for row in errors.itertuples(index=False))
     table = Table(tuple(name.replace("_", " ") for name in errors.columns), rows)

@@ -107,7 +107,7 @@ def _sections(run: RunDirectory, settings: ProductSettings) -> Iterator[Section]
         n_checks = len(checks_table(run).rows)
         passed = f"All {n_checks} checks of the result passed."
         yield Section("What was checked", (passed, *warnings_of(run)))
-    brief = None if asked.accuracy is None else asked.accuracy.in_brief
+    brief = asked.accuracy.in_brief
     if brief is not None and not settings.input.confidential:
         shown = brief(run, settings)
         if shown is not None:

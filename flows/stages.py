@@ -23,8 +23,7 @@ from prefect.context import FlowRunContext
 from prefect.exceptions import UnfinishedRun
 from prefect.task_runners import TaskRunner
 
-from ..tasks.products.release.steps import check_release, release_run, report_run
-from ..tasks.products.steps import charge_ledger
+from ..tasks.products.steps import charge_ledger, check_release, release_run, report_run
 from ..tasks.runs.damage import record_files
 from ..tasks.runs.directory import INGEST, LEDGER, RunDirectory
 from ..tasks.runs.errors import SpineflowError

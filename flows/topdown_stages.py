@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 
-from ..tasks.products.release.steps import check_release, release_run, report_run
+from ..tasks.products.steps import check_release, release_run, report_run
 from ..tasks.runs.directory import RunDirectory
-from ..tasks.topdown.checks.accuracy.pieces import universes_in_pieces
+from ..tasks.topdown.checks.accuracy.compared import universes_in_pieces
 from ..tasks.topdown.checks.accuracy.steps import (
     compare_piece,
     compare_with_truth,
@@ -211,7 +211,7 @@ def check_and_release(
             check_piece.submit(
                 root, piece.kind, piece.subject, piece.number, piece.of, wait_for=written
             )
-            for piece in pieces_apart(run, settings)
+            for piece in pieces_apart(run)
         ]
         checked = check_release.submit(root, wait_for=[*written, *pieces])
     losses = work_out_losses(run, settings, dict([*spines.items()][1:]), background=False)

@@ -16,20 +16,34 @@ from fractions import Fraction
 
 import pandas as pd
 
-from ..tasks.pages.document import Block, Table
-from ..tasks.products.product import Product
-from ..tasks.products.registry import check_input_of, costs_of, fits_of, refuse_any
-from ..tasks.products.searched import Losses
+from ..tasks.pages.document import Block
+from ..tasks.products.comparison import errors_table
+from ..tasks.products.product import Product, Rules, Words
+from ..tasks.products.registry import check_input_of, fits_of, product
 from ..tasks.runs.directory import RunDirectory
 from ..tasks.runs.errors import CheckFailed
 from ..tasks.runs.settings import ProductSettings
 from ..tasks.runs.settings_files import frozen_settings
-from ..tasks.tune.criterion import described, is_better, is_met
-from ..tasks.tune.grid import loss_grid, scaled, search_geolevels, search_weights, smallest, within
-from ..tasks.tune.report import ERRORS, VARIANTS, release_settings, write_tuning_report
-from ..tasks.tune.settings import Criterion, TuneSettings
-from ..tasks.tune.steps import prepare, read_tuning_data, replicate
-from ..tasks.tune.trials import TrialOutcome, new_trial, values_of
+from ..tasks.study.report import (
+    ERRORS,
+    VARIANTS,
+    release_settings,
+    side_by_side,
+    write_tuning_report,
+)
+from ..tasks.study.search import (
+    TrialOutcome,
+    loss_grid,
+    new_trial,
+    scaled,
+    search_geolevels,
+    search_weights,
+    smallest,
+    within,
+)
+from ..tasks.study.settings import TuneSettings
+from ..tasks.study.steps import prepare, read_tuning_data, replicate
+from ..tasks.study.trials import Losses, values_of
 from .entry import flow_of_product
 from .stages import finish, stage
 from .tune_settings import AnyTuneSettings
@@ -49,7 +63,7 @@ def stages(run: RunDirectory, settings: AnyTuneSettings) -> None:
     write_tuning_report(run, settings, [*search.outcomes.values()], found)
     if not found:
         raise CheckFailed(
-            f"No variant meets the criterion that {described(settings.criterion)}; raise "
+            f"No variant meets the criterion that {settings.criterion.in_words}; raise "
             "search.highest, and an epsilon that the search keeps to, or relax the criterion. "
             f"The trials are in {run.report}."
         )
@@ -75,7 +89,7 @@ class _Search:
 
         def gains(new: Mapping[str, Fraction], old: Mapping[str, Fraction]) -> bool:
             first, second = (self.under_guarantee(variant, one).mean for one in (new, old))
-            return is_better(first, second, self.settings.criterion)
+            return self.settings.criterion.is_better(first, second)
 
         if search.method == "fixed":
             outcome = self.tried(variant, own)
@@ -126,7 +140,7 @@ class _Search:
                 replicate.submit(root, trial.name, seed, wait_for=[prepared])
         finish()
         mean, error = values_of(self.run, trial.name, seeds)
-        met = is_met(mean, self.settings.criterion)
+        met = self.settings.criterion.is_met(mean)
         self.outcomes[trial.name] = TrialOutcome(trial, mean, error, met)
         return self.outcomes[trial.name]
 
@@ -135,7 +149,7 @@ def refuse(settings: TuneSettings) -> None:
     """The further checks of every variant's settings, which must spend something."""
     for choice in settings.choices.values():
         settings.SEARCHED.losses(choice, settings.criterion.universe)
-        refuse_any([choice])
+        product(choice.PRODUCT).refuse(choice)
 
 
 def _first(settings: TuneSettings) -> ProductSettings:
@@ -152,57 +166,32 @@ def summary(run: RunDirectory, settings: TuneSettings) -> Iterator[Block]:
     losses = searched.losses(found, universe)
     total = sum(losses.values(), Fraction(0))
     yield f"{len(trials)} trials of {settings.search.replicates} replicates"
-    yield f"the criterion: {described(settings.criterion)}"
+    yield f"the criterion: {settings.criterion.in_words}"
     yield f"found: a loss of {float(total):.4g} for {universe}"
     for geolevel, loss in losses.items():
         yield f"  {geolevel}: {float(loss):.4g} ({float(loss / total):.1%})"
     # A search of an earlier version has its settings alone.
     if (run.release / VARIANTS).exists():
-        yield _variants(pd.read_csv(run.release / VARIANTS))
+        headers = {"variant": "variant, best first", "total": "loss", "standard_error": "s.e."}
+        variants = pd.read_csv(run.release / VARIANTS)
+        yield errors_table(variants, {name: headers.get(name, name) for name in variants})
+        statistic, quantity = settings.criterion.statistic, settings.criterion.quantity
         errors = pd.read_csv(run.release / ERRORS, dtype={"level": str})
-        yield from _errors(errors, settings.criterion)
+        by_variant = errors[errors["quantity"] == quantity].groupby("variant", sort=False)
+        yield f"{statistic.replace('_', ' ')} of {quantity}"
+        yield side_by_side({str(name): own for name, own in by_variant}, statistic)
     yield f"settings, with [input] and [privacy] to be replaced by yours: {file}"
     yield f"report: {run.report}"
 
 
-def _variants(variants: pd.DataFrame) -> Table:
-    """What was found for each variant, the best one first; its settings are released."""
-    rows = tuple(
-        (str(row.variant), *map(_number, (row.total, row.criterion, row.standard_error)))
-        for row in variants.itertuples()
-    )
-    return Table(("variant, best first", "loss", "criterion", "s.e."), rows)
-
-
-def _errors(errors: pd.DataFrame, criterion: Criterion) -> Iterator[Block]:
-    """The criterion's statistic of its quantity at every level, with standard errors."""
-    statistic = criterion.statistic
-    names = list(dict.fromkeys(errors["variant"]))
-    errors = errors[errors["quantity"] == criterion.quantity]
-    rows = []
-    for level, own in errors.groupby("level", sort=False):
-        by_name = own.set_index("variant").reindex(names)
-        means, spread = by_name[statistic], by_name[f"{statistic}, s.e."]
-        cells = (
-            f"{_number(mean)} ± {_number(error)}" for mean, error in zip(means, spread, strict=True)
-        )
-        rows.append((str(level), *cells))
-    yield f"{statistic.replace('_', ' ')} of {criterion.quantity}"
-    yield Table(("level", *names), tuple(rows))
-
-
-def _number(value: float) -> str:
-    return "–" if value != value else f"{value:,.4g}"
-
-
 PRODUCT: Product = Product(
-    settings=AnyTuneSettings,
-    costs=lambda settings: costs_of(settings.choices),
-    refuse=refuse,
-    check_input=lambda settings: check_input_of(_first(settings)),
-    fits=lambda settings, accepted: fits_of(_first(settings), accepted),
-    of_parts=lambda settings: settings.choices,
-    summary=summary,
+    AnyTuneSettings,
+    rules=Rules(
+        lambda settings: check_input_of(_first(settings)),
+        lambda settings, accepted: fits_of(_first(settings), accepted),
+        refuse,
+    ),
+    words=Words(summary=summary),
 )
 
 tune = flow_of_product(

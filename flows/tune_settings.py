@@ -17,18 +17,15 @@ method = "fixed"
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
-from ..tasks.detailed_groups.settings import DetailedGroupsSettings, GroupsInput
-from ..tasks.group_sizes.settings import GroupPrivacy, GroupSizesSettings, GroupTables
-from ..tasks.products.searched import SearchedProduct
+from pydantic import create_model
+
 from ..tasks.runs.names import FileName
-from ..tasks.topdown.settings import TopdownSettings
+from ..tasks.study.settings import Criterion, TuneSettings
+from ..tasks.study.trials import SearchedProduct
 from ..tasks.topdown.trials import TRIALS
-from ..tasks.topdown.workload.sections import CensusTables
-from ..tasks.trips.settings import TripsInput, TripsPrivacy, TripsSettings
-from ..tasks.tune.settings import Criterion, TuneSettings
-from .searched import DETAILED_GROUPS, GROUP_SIZES, TRIPS
+from .replicates import DETAILED_GROUPS, GROUP_SIZES, TRIPS
 
 
 class AnyTuneSettings(TuneSettings):
@@ -38,16 +35,8 @@ class AnyTuneSettings(TuneSettings):
     def chosen_by(cls, tree: Mapping[str, Any]) -> type[AnyTuneSettings]:
         """The model of the product whose table there is, or that a run has frozen."""
         named = [name for name in MODELS if name in tree]
-        return MODELS.get(tree.get("product", named[0] if named else ""), TopdownTuneSettings)
-
-
-class TopdownTuneSettings(AnyTuneSettings):
-    """All settings of a search for budgets of topdown."""
-
-    SEARCHED: ClassVar[SearchedProduct] = TRIALS
-
-    input: CensusTables
-    variants: dict[FileName, TopdownSettings]
+        asked = tree.get("product", next(iter(named), ""))
+        return MODELS.get(asked, MODELS[TRIALS.settings.PRODUCT])
 
 
 class LevelCriterion(Criterion):
@@ -64,34 +53,12 @@ class TripsCriterion(LevelCriterion):
     quantity: Literal["trips"] = "trips"
 
 
-class TripsTuneSettings(AnyTuneSettings):
-    """All settings of a search among those of trips."""
-
-    SEARCHED: ClassVar[SearchedProduct] = TRIPS
-
-    input: TripsInput
-    privacy: TripsPrivacy
-    criterion: TripsCriterion
-    variants: dict[FileName, TripsSettings]
-
-
 class GroupSizesCriterion(LevelCriterion):
     """A figure of the errors of group sizes."""
 
     universe: Literal["groups"] = "groups"
     quantity: Literal["groups"] = "groups"
     statistic: str = "absolute_error"
-
-
-class GroupSizesTuneSettings(AnyTuneSettings):
-    """All settings of a search among those of group sizes."""
-
-    SEARCHED: ClassVar[SearchedProduct] = GROUP_SIZES
-
-    input: GroupTables
-    privacy: GroupPrivacy
-    criterion: GroupSizesCriterion
-    variants: dict[FileName, GroupSizesSettings]
 
 
 class DetailedGroupsCriterion(LevelCriterion):
@@ -102,23 +69,27 @@ class DetailedGroupsCriterion(LevelCriterion):
     """A table, or all of them together."""
 
 
-class DetailedGroupsTuneSettings(AnyTuneSettings):
-    """All settings of a search among those of detailed groups."""
-
-    SEARCHED: ClassVar[SearchedProduct] = DETAILED_GROUPS
-
-    input: GroupsInput
-    criterion: DetailedGroupsCriterion
-    variants: dict[FileName, DetailedGroupsSettings]
+def _model(searched: SearchedProduct, criterion: type[Criterion]) -> type[AnyTuneSettings]:
+    """The settings of a search among those of a product."""
+    own = searched.settings.model_fields
+    fields: dict[str, Any] = {
+        "input": (own["input"].annotation, ...),
+        "privacy": (own["privacy"].annotation, ...),
+        "criterion": (criterion, Criterion() if criterion is Criterion else ...),
+        "variants": (dict[FileName, searched.settings], ...),  # type: ignore[name-defined]
+    }
+    made = create_model(f"{searched.settings.__name__}Tune", __base__=AnyTuneSettings, **fields)
+    made.SEARCHED = searched
+    return made
 
 
 MODELS: dict[str, type[AnyTuneSettings]] = {
-    model.SEARCHED.settings.PRODUCT: model
-    for model in (
-        TopdownTuneSettings,
-        TripsTuneSettings,
-        GroupSizesTuneSettings,
-        DetailedGroupsTuneSettings,
+    searched.settings.PRODUCT: _model(searched, criterion)
+    for searched, criterion in (
+        (TRIALS, Criterion),
+        (TRIPS, TripsCriterion),
+        (GROUP_SIZES, GroupSizesCriterion),
+        (DETAILED_GROUPS, DetailedGroupsCriterion),
     )
 }
 """The models by the product that is compared."""

@@ -235,8 +235,7 @@ class Run:
                 f"The input of {self.path} is confidential, and so are its errors; who may see "
                 "them finds them in confidential/."
             )
-        accuracy = known(self.product).accuracy
-        found = None if accuracy is None else accuracy.read(self._directory)
+        found = known(self.product).accuracy.read(self._directory)
         if found is None:
             raise InputRefused(f"{self.path} was not compared with the truth, or that is gone.")
         return found

@@ -29,7 +29,6 @@ PRODUCTS = (
     "trips",
     "supplemental_dhc",
     "evidence",
-    "tune",
     "population",
 )
 ROOMS = (
@@ -42,6 +41,7 @@ ROOMS = (
     "solvers",
     "census",
     "products",
+    "study",
     "dissemination",
 )
 """The rooms of `tasks` that products share; each imports only from those before it."""

@@ -28,7 +28,7 @@ from spineflow.tasks.detailed_groups.settings import (
     DetailedHouseholdsSettings,
 )
 from spineflow.tasks.dissemination.office import read_office
-from spineflow.tasks.group_sizes.design.design import GroupSizesDesignSettings
+from spineflow.tasks.group_sizes.design import GroupSizesDesignSettings
 from spineflow.tasks.group_sizes.settings import GroupSizesSettings
 from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.settings import PrivacySettings, ProductSettings
@@ -52,7 +52,7 @@ from spineflow.tasks.topdown.workload.sections import (
     UniverseSettings,
     Zero,
 )
-from spineflow.tasks.trips.design.design import TripsDesignSettings
+from spineflow.tasks.trips.design import TripsDesignSettings
 from spineflow.tasks.trips.settings import TripsSettings
 from spineflow.validation.census.input_rules import GROUP_QUARTERS_CODES, RULES
 

@@ -22,8 +22,6 @@ class AreaRules:
     totals_need_topdown : where every area is estimated by itself, exact totals above the areas are
         not declared; elsewhere such a run is refused.
     may_have_linear_rows : cells may be tied by relations and answers to other universes.
-    promises_need_areas : what is promised of a release follows from the settings and the areas,
-        not from the settings alone.
     """
 
     geocodes_tell_geolevels: bool
@@ -32,7 +30,6 @@ class AreaRules:
     follow_block_rules: bool
     totals_need_topdown: bool
     may_have_linear_rows: bool
-    promises_need_areas: bool
 
 
 AREA_RULES: Mapping[str | None, AreaRules] = {
@@ -43,7 +40,6 @@ AREA_RULES: Mapping[str | None, AreaRules] = {
         follow_block_rules=True,
         totals_need_topdown=True,
         may_have_linear_rows=False,
-        promises_need_areas=False,
     ),
     None: AreaRules(
         geocodes_tell_geolevels=False,
@@ -52,7 +48,6 @@ AREA_RULES: Mapping[str | None, AreaRules] = {
         follow_block_rules=False,
         totals_need_topdown=False,
         may_have_linear_rows=True,
-        promises_need_areas=True,
     ),
 }
 """By `CensusGeography.rules`."""

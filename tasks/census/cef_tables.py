@@ -14,17 +14,20 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from scipy import sparse
 
 from ...validation.census.input_rules import NURSING_FACILITY, applicable_rules
 from ...validation.expectations import readable
 from ..ledger.digests import InputDigest, block_counts_digest
 from ..ledger.recognition import RecordColumn, people_digests
+from ..runs.stamps import write_frame
 from ..tables.columns import CodedColumn, GrowingColumn, KeyColumn, KeyIndex, is_blank_key, zeros
 from ..tables.findings import Finding, InputCheck, UnreadableInput, refusal
 from ..tables.layouts import BLOCK_KEY, GEOCODE_FIELDS, GEOGRAPHY_LAYOUT
@@ -52,12 +55,8 @@ from .joins import ByTable, JoinedTable, Placed, read_joined
 from .partitions import (
     Unreadable,
     check_whole,
-    keep_facts,
-    keep_frame,
-    keep_table,
-    kept_facts,
-    kept_frame,
-    kept_table,
+    table_facts,
+    table_of,
 )
 from .recodes import UNKNOWN
 from .schema import Schema
@@ -450,16 +449,19 @@ class CefTables:
             return Unreadable(table, error.finding)
         return Addresses(units, len(blocks.frame), lambda: blocks.frame)
 
-    def keep(self, before: Addresses, folder: Path) -> None:
-        """Keep geography and units in a folder."""
-        keep_table(folder / "units", before.units)
-        keep_frame(folder / "geography.parquet", before.geography())
-        keep_facts(folder / "n_blocks.json", before.n_blocks)
+    def keep(self, before: Addresses, folder: Path) -> list[Any]:
+        """The units; geography goes to a file in the folder."""
+        write_frame(folder / "geography.parquet", before.geography())
+        return [table_facts(before.units), before.n_blocks]
 
-    def kept(self, folder: Path) -> Addresses:
-        """What `keep` kept."""
-        units, n_blocks = kept_table(folder / "units"), kept_facts(folder / "n_blocks.json")
-        return Addresses(units, n_blocks, lambda: kept_frame(folder / "geography.parquet"))
+    def kept(self, folder: Path, facts: Any) -> Addresses:
+        """What `keep` told and wrote."""
+        units, n_blocks = facts
+        return Addresses(
+            table_of(units),
+            n_blocks,
+            lambda: pq.read_table(folder / "geography.parquet").to_pandas(),
+        )
 
     def counter(
         self, before: Addresses, universe: str, scratch: Path | None, evidence: EvidenceTally

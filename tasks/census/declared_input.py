@@ -14,12 +14,15 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow.parquet as pq
 from scipy import sparse
 
+from ...geography.declared import declared_units
 from ...validation.expectations import readable
 from ...validation.rules import count_violations
 from ..ledger.digests import InputDigest, input_digest
 from ..ledger.recognition import RecordColumn, people_digests
+from ..runs.stamps import write_frame
 from ..tables.findings import Finding, InputCheck, UnreadableInput
 from ..tables.sources import InputFile, input_files, refuse_shared
 from .areas import Areas, load_areas, needed_columns, refuse_alike, shaped
@@ -30,7 +33,7 @@ from .evidence import EvidenceTally
 from .households import UNIT_COLUMNS
 from .joins import ByTable, read_joined
 from .members import OF_MEMBERS
-from .partitions import Unreadable, check_whole, keep_areas, keep_ways, kept_areas, kept_ways
+from .partitions import Unreadable, check_whole, ways_facts, ways_of
 from .queries import counted_rows, marginal_query
 from .records import (
     CodeTally,
@@ -222,19 +225,24 @@ class DeclaredTables:
             return Unreadable(subject, error.finding)
         return ReferredTables(areas, ways.__getitem__)
 
-    def keep(self, before: ReferredTables, folder: Path) -> None:
-        """Keep the areas, and what records refer to, in a folder."""
-        keep_areas(folder / "areas", before.areas)
-        for name in self.records:
-            keep_ways(folder / "ways" / name, before.ways(name))
+    def keep(self, before: ReferredTables, folder: Path) -> list[Any]:
+        """What records refer to; the areas go to a file in the folder."""
+        areas = before.areas
+        write_frame(folder / "areas.parquet", areas.frame)
+        ways = [ways_facts(before.ways(name)) for name in self.records]
+        return [areas.columns, sorted(areas.skipped), ways]
 
-    def kept(self, folder: Path) -> ReferredTables:
-        """What `keep` kept."""
-        areas = kept_areas(folder / "areas", self.census.geography)
+    def kept(self, folder: Path, facts: Any) -> ReferredTables:
+        """What `keep` told and wrote."""
+        frame = pq.read_table(folder / "areas.parquet").to_pandas()
+        columns, skipped, of_ways = facts
+        units = declared_units(frame, self.census.geography.geolevels)
+        areas = Areas(frame, tuple(columns), units, frozenset(skipped))
+        told = dict(zip(self.records, of_ways, strict=True))
 
         def ways(name: str) -> Ways:
             universe, recognised = self.census.universes[name], self._on_the_way(name)
-            return kept_ways(folder / "ways" / name, universe, areas, recognised)
+            return ways_of(told[name], universe, areas, recognised)
 
         return ReferredTables(areas, ways)
 

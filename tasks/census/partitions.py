@@ -6,32 +6,22 @@ it counted; and the check puts all of it together to what the reading of the who
 histograms, rules and their first files, however the rows are spread over files and parts. All that
 is kept is confidential, and lies in one folder that its reader removes.
 
-What tasks leave for each other while an input is read in parts: arrays that others map.
-
-All of it is confidential. Nothing is kept as a pickle: whoever reads one runs what its writer
-wants.
-
 People: the records of a universe one by one, with their areas, cells and households.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
 from scipy import sparse
 
-from ...geography.declared import declared_units
-from ..runs.files import replacing
-from ..runs.stamps import write_parquet
+from ..runs.arrays import files_of, keep, kept
 from ..tables.columns import CodedColumn, KeyColumn, KeyIndex
 from ..tables.findings import Finding, InputCheck, UnreadableInput
 from ..tables.readers import refuse_empty
@@ -39,239 +29,136 @@ from ..tables.sources import InputFile
 from .areas import AreaIndex, Areas
 from .census import Universe
 from .counting import Counted, RawColumns, RecordCounter, count_files
-from .declarations import CensusGeography
 from .evidence import EvidenceTally
 from .histograms import joined
 from .joins import ByTable, JoinedTable, Occupants, OwnAreas, Placing
 from .records import Ways
 
-HistogramPart = tuple[int, np.ndarray, np.ndarray, np.ndarray]
-"""First row of a part of a histogram, offsets into its cells and counts, and these."""
+_ROWS_AT_ONCE = 1 << 20
+"""Identifiers that are read at a time."""
 
 
-def keep_arrays(place: Path, **arrays: np.ndarray) -> None:
-    """Keep arrays by name."""
-    for name, values in arrays.items():
-        _write(place / f"{name}.npy", partial(np.save, arr=values))
-
-
-def kept_arrays(place: Path, *names: str) -> Iterator[np.ndarray]:
-    """What `keep_arrays` kept under some names, mapped."""
-    for name in names:
-        values = np.load(place / f"{name}.npy", mmap_mode="r")
-        yield np.asarray(values) if values.size else np.empty(0, values.dtype)
-
-
-def keep_histogram(place: Path, histogram: sparse.csr_array) -> None:
-    """Keep the rows of a histogram from the first to the last that have entries."""
+def _histogram_facts(histogram: sparse.csr_array) -> list[Any]:
+    """The rows of a histogram from the first to the last that have entries, as `joined` has a part
+    of one: the first row, offsets into its cells and counts, and these."""
     indptr = histogram.indptr.astype(np.int64)
     filled = np.flatnonzero(np.diff(indptr))
     first, last = (int(filled[0]), int(filled[-1]) + 1) if filled.size else (0, 0)
-    rows = np.append(first, indptr[first : last + 1])
-    keep_arrays(place, rows=rows, cells=histogram.indices, counts=histogram.data)
+    return [first, indptr[first : last + 1], histogram.indices, histogram.data]
 
 
-def kept_histogram(place: Path) -> HistogramPart:
-    """What `keep_histogram` kept."""
-    rows, cells, counts = kept_arrays(place, "rows", "cells", "counts")
-    return int(rows[0]), np.asarray(rows[1:]), cells, counts
+def _raw_facts(raw: RawColumns) -> list[Any]:
+    """Raw columns by area: their names, values and histograms."""
+
+    def histogram(name: str) -> list[Any]:
+        return _histogram_facts(raw.counts(name))
+
+    return [[name, values, partial(histogram, name)] for name, values in raw.values.items()]
 
 
-def keep_raw(place: Path, raw: RawColumns) -> None:
-    """Keep raw columns by area."""
-    for i, (name, values) in enumerate(raw.values.items()):
-        keep_histogram(place / "raw" / str(i), raw.counts(name))
-        keep_facts(place / "raw" / str(i) / "values.json", values)
-    keep_facts(place / "raw.json", list(raw.values))
-
-
-def add_kept_raw(raw: RawColumns, place: Path) -> None:
-    """Add what `keep_raw` kept; columns that it left out are left out."""
-    numbers = {name: number for number, name in enumerate(kept_facts(place / "raw.json"))}
+def _add_raw(raw: RawColumns, facts: Sequence[Any]) -> None:
+    """Add what `_raw_facts` told; columns that it left out are left out."""
+    told = {name: further for name, *further in facts}
     for name in list(raw.values):
-        if name not in numbers:
+        if name in told:
+            values, part = told[name]
+            raw.add_counts(name, values, part)
+        else:
             raw.leave_out(name)
-            continue
-        own = place / "raw" / str(numbers[name])
-        raw.add_counts(name, kept_facts(own / "values.json"), kept_histogram(own))
 
 
-def keep_table(place: Path, table: JoinedTable) -> None:
-    """Keep a table that others refer to."""
-    _keep_index(place, table.index)
-    keep_arrays(place, area=table.area, n_rows=table.n_rows)
-    _keep_columns(place, table.columns)
+def table_facts(table: JoinedTable) -> list[Any]:
+    """A table that others refer to."""
+    return [_index_facts(table.index), table.area, _column_facts(table.columns), table.n_rows]
 
 
-def kept_table(place: Path) -> JoinedTable:
-    """What `keep_table` kept; its index finds identifiers and knows no more of them."""
-    area, n_rows = kept_arrays(place, "area", "n_rows")
-    return JoinedTable(_kept_index(place), area, _kept_columns(place), n_rows)
+def table_of(facts: Sequence[Any]) -> JoinedTable:
+    """What `table_facts` told; its index finds identifiers and knows no more of them."""
+    index, area, columns, n_rows = facts
+    return JoinedTable(_index_of(index), area, _columns_of(columns), n_rows)
 
 
-def keep_occupants(place: Path, occupants: Occupants) -> None:
-    """Keep what tells of records."""
-    _keep_index(place, occupants.index)
-    keep_arrays(place, number=occupants.number, n_rows=occupants.n_rows)
-    _keep_columns(place, occupants.columns)
-    keep_facts(place / "occupants.json", [occupants.key, occupants.number_name])
+def ways_facts(ways: Ways) -> list[Any]:
+    """What is read before the records of a universe."""
+    table = table_facts(ways.place.joined) if isinstance(ways.place, ByTable) else None
+    occupants = [
+        [name, one.key, _index_facts(one.index), _column_facts(one.columns)]
+        + [one.number_name, one.number, one.n_rows]
+        for name, one in ways.occupants.items()
+    ]
+    return [table, occupants, _raw_facts(ways.raw)]
 
 
-def kept_occupants(place: Path) -> Occupants:
-    """What `keep_occupants` kept."""
-    key, number_name = kept_facts(place / "occupants.json")
-    number, n_rows = kept_arrays(place, "number", "n_rows")
-    return Occupants(key, _kept_index(place), _kept_columns(place), number_name, number, n_rows)
-
-
-def keep_ways(place: Path, ways: Ways) -> None:
-    """Keep what is read before the records of a universe."""
-    if isinstance(ways.place, ByTable):
-        keep_table(place / "table", ways.place.joined)
-    for name, occupants in ways.occupants.items():
-        keep_occupants(place / "occupants" / name, occupants)
-    keep_raw(place, ways.raw)
-
-
-def kept_ways(
-    place: Path, universe: Universe, areas: Areas, recognised: Sequence[str] = ()
+def ways_of(
+    facts: Sequence[Any], universe: Universe, areas: Areas, recognised: Sequence[str] = ()
 ) -> Ways:
-    """What `keep_ways` kept of a universe, of which these columns were recognised."""
+    """What `ways_facts` told of a universe, of which these columns were recognised."""
+    table, told, of_raw = facts
     columns = universe.area_columns
-    found: Placing
-    if universe.steps:
-        found = ByTable(universe.steps[0].column, kept_table(place / "table"))
+    place: Placing
+    if table is None:
+        place = OwnAreas(columns, AreaIndex(areas, len(columns)))
     else:
-        found = OwnAreas(columns, AreaIndex(areas, len(columns)))
-    declared = universe.declared.occupants
-    occupants = {name: kept_occupants(place / "occupants" / name) for name in declared}
+        place = ByTable(universe.steps[0].column, table_of(table))
+    occupants = {
+        name: Occupants(key, _index_of(index), _columns_of(own), *further)
+        for name, key, index, own, *further in told
+    }
     raw = RawColumns(recognised, len(areas))
-    add_kept_raw(raw, place)
-    return Ways(found, occupants, raw)
+    _add_raw(raw, of_raw)
+    return Ways(place, occupants, raw)
 
 
-def keep_areas(place: Path, areas: Areas) -> None:
-    """Keep the areas of a declared census."""
-    keep_frame(place / "areas.parquet", areas.frame)
-    keep_facts(place / "areas.json", [areas.columns, sorted(areas.skipped)])
-
-
-def kept_areas(place: Path, declared: CensusGeography) -> Areas:
-    """What `keep_areas` kept."""
-    frame = kept_frame(place / "areas.parquet")
-    columns, skipped = kept_facts(place / "areas.json")
-    units = declared_units(frame, declared.geolevels)
-    return Areas(frame, tuple(columns), units, frozenset(skipped))
-
-
-def keep_keys(path: Path, keys: KeyColumn) -> None:
-    """Keep identifiers."""
-    kind = pa.int64() if keys.are_numbers else pa.large_string()
-    _write_arrow(path, kind, keys.chunks())
-
-
-def kept_keys(path: Path) -> Iterator[pa.Array]:
-    """What `keep_keys` kept, some rows at a time."""
-    with pa.memory_map(str(path)) as source:
-        file = pa.ipc.open_file(source)
-        for number in range(file.num_record_batches):
-            yield file.get_batch(number).column(0)
-
-
-def keep_frame(path: Path, frame: pd.DataFrame) -> None:
-    """Keep a frame."""
-    write_parquet(path, pa.Table.from_pandas(frame, preserve_index=False))
-
-
-def kept_frame(path: Path) -> pd.DataFrame:
-    """What `keep_frame` kept."""
-    frame: pd.DataFrame = pq.read_table(path).to_pandas()
-    return frame
-
-
-def keep_mark(
-    path: Path, evidence: EvidenceTally, finding: Finding | None, further: Mapping[str, object]
-) -> None:
-    """Write the file that says that all beside it is there: evidence, why something could not be
-    read, and what else is told of it.
-    """
-    facts = {
-        "evidence": evidence.as_rows(),
-        "files": evidence.files.as_rows(),
-        "finding": None if finding is None else asdict(finding),
-        **further,
-    }
-    keep_facts(path, facts)
-
-
-def kept_mark(path: Path) -> tuple[EvidenceTally, Finding | None, dict[str, Any]]:
-    """What `keep_mark` wrote."""
-    facts = kept_facts(path)
-    evidence, finding = EvidenceTally.of_rows(facts["evidence"]), facts["finding"]
-    evidence.files.merge(facts["files"])
-    return evidence, None if finding is None else Finding(**finding), facts
-
-
-def keep_facts(path: Path, facts: object) -> None:
-    """Keep numbers and texts."""
-    content = json.dumps(facts, default=np.generic.item).encode()
-    _write(path, lambda file: file.write(content))
-
-
-def kept_facts(path: Path) -> Any:
-    """What `keep_facts` kept."""
-    return json.loads(path.read_bytes())
-
-
-def _keep_index(place: Path, index: KeyIndex) -> None:
+def _index_facts(index: KeyIndex) -> list[Any]:
     codes, rows, texts = index.parts()
-    keep_arrays(place, codes=codes, rows=rows)
-    if texts is not None:
-        _write_arrow(place / "texts.arrow", pa.large_string(), [texts])
+    return [codes, rows, None if texts is None else _text_facts(texts)]
 
 
-def _kept_index(place: Path) -> KeyIndex:
-    texts, (codes, rows) = None, kept_arrays(place, "codes", "rows")
-    if (place / "texts.arrow").exists():
-        (texts,) = kept_keys(place / "texts.arrow")
-    return KeyIndex.of_parts(codes, rows, texts)
+def _index_of(facts: Sequence[Any]) -> KeyIndex:
+    codes, rows, texts = facts
+    return KeyIndex.of_parts(codes, rows, None if texts is None else _texts_of(texts))
 
 
-def _keep_columns(place: Path, columns: Mapping[str, CodedColumn]) -> None:
-    keep_arrays(place, **{f"column {i}": own.codes for i, own in enumerate(columns.values())})
-    keep_facts(place / "columns.json", [[name, c.values] for name, c in columns.items()])
+def _column_facts(columns: Mapping[str, CodedColumn]) -> list[Any]:
+    return [[name, column.codes, column.values] for name, column in columns.items()]
 
 
-def _kept_columns(place: Path) -> dict[str, CodedColumn]:
-    names_and_values = kept_facts(place / "columns.json")
-    codes = kept_arrays(place, *(f"column {number}" for number in range(len(names_and_values))))
-    return {
-        name: CodedColumn(own, tuple(values))
-        for (name, values), own in zip(names_and_values, codes, strict=True)
-    }
+def _columns_of(facts: Sequence[Any]) -> dict[str, CodedColumn]:
+    return {name: CodedColumn(codes, tuple(values)) for name, codes, values in facts}
 
 
-def _write_arrow(path: Path, kind: pa.DataType, parts: Iterator[pa.Array] | Sequence) -> None:
-    schema = pa.schema({"keys": kind})
-
-    def write(file: BinaryIO) -> None:
-        with pa.ipc.new_file(file, schema) as writer:
-            for part in parts:
-                writer.write_batch(pa.record_batch([part.cast(kind)], schema=schema))
-
-    _write(path, write)
+def _key_facts(keys: KeyColumn) -> Any:
+    """Identifiers: numbers, -1 for blanks, or texts some at a time."""
+    if keys.are_numbers:
+        return keys.numbers()
+    return [partial(_text_facts, part) for part in keys.chunks()]
 
 
-def _write(path: Path, write: Callable[[BinaryIO], object]) -> None:
-    with replacing(path) as part, part.open("wb") as file:
-        write(file)
+def _add_keys(keys: KeyColumn, facts: Any) -> None:
+    """Add what `_key_facts` told."""
+    if isinstance(facts, np.ndarray):
+        for start in range(0, len(facts), _ROWS_AT_ONCE):
+            own = facts[start : start + _ROWS_AT_ONCE]
+            keys.add(pa.array(own, mask=own < 0))
+    else:
+        for part in facts:
+            keys.add(_texts_of(part))
+
+
+def _text_facts(texts: pa.Array) -> np.ndarray:
+    """Texts as the bytes of a file of Arrow's."""
+    sink, rows = pa.BufferOutputStream(), pa.record_batch([texts], names=["texts"])
+    with pa.ipc.new_file(sink, rows.schema) as writer:
+        writer.write_batch(rows)
+    return np.frombuffer(sink.getvalue(), np.uint8)
+
+
+def _texts_of(content: np.ndarray) -> pa.Array:
+    return pa.ipc.open_file(pa.py_buffer(content)).get_batch(0).column(0)
 
 
 MOST_PARTS = 64
 """Parts of a table; more files than that share them."""
-
-_BEFORE, _COUNTED = "before.json", "counted.json"
-"""Files that are written last, when all else of what parts refer to, or of a part, is there."""
 
 Before = Any
 """What records refer to, as each reading has it."""
@@ -298,11 +185,11 @@ class CensusReading(Protocol[Accepted]):
     def read_before(self, evidence: EvidenceTally, scratch: Path | None) -> Before | Unreadable:
         """What records refer to, read; temporary files go to the folder `scratch`."""
 
-    def keep(self, before: Before, folder: Path) -> None:
-        """Keep what records refer to in a folder."""
+    def keep(self, before: Before, folder: Path) -> object:
+        """What records refer to, as `arrays.keep` takes it; frames go to files in the folder."""
 
-    def kept(self, folder: Path) -> Before:
-        """What `keep` kept."""
+    def kept(self, folder: Path, facts: Any) -> Before:
+        """What `keep` told and wrote."""
 
     def counter(
         self, before: Before, universe: str, scratch: Path | None, evidence: EvidenceTally
@@ -368,7 +255,7 @@ def parts_of(reading: CensusReading) -> list[Part]:
 
 def is_kept(folder: Path, part: int | None = None) -> bool:
     """Whether a part, or what parts refer to, has been read before."""
-    return _mark(folder, part).exists()
+    return files_of(_stem(folder, part))[0].exists()
 
 
 def keep_before(folder: Path, reading: CensusReading) -> None:
@@ -376,29 +263,29 @@ def keep_before(folder: Path, reading: CensusReading) -> None:
     evidence = EvidenceTally()
     before = reading.read_before(evidence, folder)
     if isinstance(before, Unreadable):
-        keep_mark(_mark(folder, None), evidence, before.finding, {"subject": before.subject})
-        return
-    reading.keep(before, folder)
-    keep_mark(_mark(folder, None), evidence, None, {})
+        _keep(folder, None, evidence, before.finding, before.subject)
+    else:
+        _keep(folder, None, evidence, None, reading.keep(before, folder))
 
 
 def count_part(folder: Path, reading: CensusReading, number: int) -> None:
     """Count the records of a part, and keep the counts; nothing if what they refer to is missing or
     could not be read.
     """
-    if not is_kept(folder) or kept_mark(_mark(folder, None))[1] is not None:
+    if not is_kept(folder):
         return
-    part, place, evidence = parts_of(reading)[number], folder / str(number), EvidenceTally()
-    unreadable = None
-    counter, files = reading.counter(reading.kept(folder), part.universe, folder, evidence)
+    _, finding, facts = _kept(folder, None)
+    if finding is not None:
+        return
+    part, evidence, unreadable = parts_of(reading)[number], EvidenceTally(), None
+    before = reading.kept(folder, facts)
+    counter, files = reading.counter(before, part.universe, folder, evidence)
     try:
         count_files(counter, files, part.positions, evidence, of_part=True)
     except UnreadableInput as error:
         unreadable = error.finding
-    if unreadable is None:
-        _keep_counts(place, counter)
-    facts = {"n_rows": counter.n_rows, "sizes": counter.sizes}
-    keep_mark(_mark(folder, number), evidence, unreadable, facts)
+    counts = None if unreadable else _count_facts(counter)
+    _keep(folder, number, evidence, unreadable, [counter.n_rows, counts])
 
 
 def check_parts(
@@ -407,66 +294,91 @@ def check_parts(
     """What the check of the whole finds; None where not all of it has been kept."""
     if not is_kept(folder):
         return None
-    evidence, finding, facts = kept_mark(_mark(folder, None))
+    evidence, finding, facts = _kept(folder, None)
     if finding is not None:
-        check = reading.unreadable(facts["subject"], finding)
+        check = reading.unreadable(facts, finding)
         return replace(check, files=evidence.files.formats)
     parts = parts_of(reading)
     if not all(is_kept(folder, number) for number in range(len(parts))):
         return None
-    before, counted = reading.kept(folder), dict[str, Counted]()
+    before, counted = reading.kept(folder, facts), dict[str, Counted]()
     for universe, files in reading.records.items():
         numbers = [number for number, part in enumerate(parts) if part.universe == universe]
-        marks = [kept_mark(_mark(folder, number)) for number in numbers]
-        for of_part, finding, _ in marks:
+        n_rows = 0
+        for number in numbers:
+            of_part, finding, (n_of_part, _) = _kept(folder, number)
             evidence.merge(of_part)
+            n_rows += n_of_part
             if finding is not None:
                 check = reading.unreadable(universe, finding, tuple(counted))
                 return replace(check, files=evidence.files.formats)
-        if not any(facts["n_rows"] for _, _, facts in marks):
+        if not n_rows:
             try:
                 refuse_empty(files)
             except UnreadableInput as error:
                 return reading.unreadable(universe, error.finding, tuple(counted))
         counter, _ = reading.counter(before, universe, scratch, evidence)
-        places = [folder / str(number) for number in numbers]
-        counted[universe] = _counted(places, counter, scratch)
+        counted[universe] = _counted(folder, numbers, counter, scratch)
     return reading.put_together(before, counted, evidence, scratch)
 
 
-def _keep_counts(place: Path, counter: RecordCounter) -> None:
+def _count_facts(counter: RecordCounter) -> list[Any]:
+    """What a part has counted: references, histograms, raw columns, and keys of occupants."""
     at = np.flatnonzero(counter.references)
-    keep_arrays(place / "references", at=at, number=counter.references[at])
-    for name, histogram in counter.totals().items():
-        keep_histogram(place / "sums" / name, histogram)
-    keep_raw(place, counter.raw)
-    for i, keys in enumerate(counter.keys_of_occupants.values()):
-        keep_keys(place / f"told by {i}.arrow", keys)
+    return [
+        [at, counter.references[at]],
+        [_histogram_facts(histogram) for histogram in counter.totals().values()],
+        _raw_facts(counter.raw),
+        [_key_facts(keys) for keys in counter.keys_of_occupants.values()],
+    ]
 
 
-def _counted(places: Sequence[Path], counter: RecordCounter, scratch: Path | None) -> Counted:
-    """The sums of all parts; `counter` has counted nothing."""
-    n_areas = counter.n_areas
-    for place in places:
-        at, number = kept_arrays(place / "references", "at", "number")
-        counter.references[at] += number
+def _counted(
+    folder: Path, numbers: Sequence[int], counter: RecordCounter, scratch: Path | None
+) -> Counted:
+    """The sums of all parts of these numbers; `counter` has counted nothing.
+
+    Parts are mapped anew for each sum, so that no more of them stays in memory than it needs.
+    """
+
+    def told(place: int) -> Iterator[Any]:
+        for number in numbers:
+            yield _kept(folder, number)[2][1][place]
+
+    for at, referring in told(0):
+        counter.references[at] += referring
     totals = {
-        name: joined([kept_histogram(p / "sums" / name) for p in places], n_areas, size, scratch)
-        for name, size in counter.sizes.items()
+        name: joined([tuple(own[place]) for own in told(1)], counter.n_areas, size, scratch)
+        for place, (name, size) in enumerate(counter.sizes.items())
     }
-    for place in places:
-        add_kept_raw(counter.raw, place)
-    keys_of_occupants: dict[str, KeyColumn] = {}
-    for i, name in enumerate(counter.keys_of_occupants):
-        keys_of_occupants[name] = KeyColumn(scratch)
-        for place in places:
-            for part in kept_keys(place / f"told by {i}.arrow"):
-                keys_of_occupants[name].add(part)
+    for raw in told(2):
+        _add_raw(counter.raw, raw)
+    keys_of_occupants = {name: KeyColumn(scratch) for name in counter.keys_of_occupants}
+    for of_part in told(3):
+        for keys, own in zip(keys_of_occupants.values(), of_part, strict=True):
+            _add_keys(keys, own)
     return Counted(totals, counter.references, counter.raw.columns(), keys_of_occupants)
 
 
-def _mark(folder: Path, part: int | None) -> Path:
-    return folder / _BEFORE if part is None else folder / str(part) / _COUNTED
+def _keep(
+    folder: Path, part: int | None, evidence: EvidenceTally, finding: Finding | None, facts: object
+) -> None:
+    """Keep evidence, why something could not be read, and what else is told of a part, or of what
+    parts refer to."""
+    told = [evidence.as_rows(), evidence.files.as_rows(), finding and asdict(finding), facts]
+    keep(_stem(folder, part), told)
+
+
+def _kept(folder: Path, part: int | None) -> tuple[EvidenceTally, Finding | None, Any]:
+    """What `_keep` kept."""
+    rows, files, finding, facts = kept(_stem(folder, part))
+    evidence = EvidenceTally.of_rows(rows)
+    evidence.files.merge(files)
+    return evidence, None if finding is None else Finding(**finding), facts
+
+
+def _stem(folder: Path, part: int | None) -> Path:
+    return folder / ("before" if part is None else str(part))
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,24 +6,38 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 
 from pyarrow import parquet
 
 from ...validation.detailed_groups.privacy_loss import check_privacy
 from ...validation.detailed_groups.run_checks import run_checks
-from ..ledger.accounting import UNBOUNDED
 from ..pages.document import Block, Section, Table
-from ..pages.numbers import shown_epsilon
-from ..products.budget import Cost
 from ..products.comparison import read_errors
-from ..products.privacy_curves import exactly
-from ..products.product import Accuracy, Figures, Product, Shown, noted
+from ..products.plan import Plan
+from ..products.product import (
+    Accuracy,
+    Checks,
+    Figures,
+    Product,
+    Rules,
+    Shown,
+    Words,
+    noted,
+)
 from ..runs.directory import RunDirectory
 from ..runs.errors import InputRefused
 from ..tables.findings import UnreadableInput
-from .ingest.ingest import check_input_of, parameters_of, run_parameters, run_specification
+from .ingest.ingest import (
+    Settings,
+    check_input_of,
+    parameters_of,
+    run_parameters,
+    run_specification,
+)
 from .ingest.inputs import AcceptedGroups, read_blocks
 from .ingest.target_counts import target_counts, write_target_counts
 from .measurement.measure import measurement_files, plan_of_run
@@ -38,13 +52,14 @@ from .release.accuracy import (
     facts_of_run,
     write_accuracy,
 )
-from .release.budget import costs, curves_of, level_figures, needed, refuse_settings
+from .release.budget import costs, curves_of, level_figures, refuse_settings
 from .release.certificate import facts_of
 from .release.figures import populations_table, sentence_of
 from .release.report import report
 from .settings import DetailedGroupsSettings, DetailedHouseholdsSettings
 from .workload.budgets import shown_percent
-from .workload.guarantee import pass_plan
+from .workload.exact_loss import curve_of_change
+from .workload.guarantee import exact_of, pass_plan, statement_of, tabulation_plan
 from .workload.parameters import MechanismParameters, read_specification
 from .workload.regions import areas_of
 
@@ -68,62 +83,68 @@ def _wanted(parameters: MechanismParameters) -> Table:
     return Table(headers, tuple(rows))
 
 
-def costs_in_words(settings: DetailedGroupsSettings) -> Iterator[Block | Section]:
-    """The costs of every pass as tables."""
+def plan_of(settings: Settings, run: RunDirectory | None = None) -> Plan:
+    """The plan of a run, or by settings and the specification of groups."""
+    if run is not None:
+        return plan_of_run(run, settings)
+    parameters = parameters_of(settings)
+    specification = read_specification(settings.input.parameters)
+    return Plan.of(
+        settings,
+        costs(settings).values(),
+        statement_of(parameters),
+        exact_of(settings),
+        [
+            replace(tabulation_plan(parameters, name), curve=curve_of_change(own, specification))
+            for name, own in parameters.of.items()
+        ],
+        curves=partial(curves_of, parameters, specification),
+        coverage=parameters.first.wanted.coverage,
+    )
+
+
+def words_on_costs(settings: DetailedGroupsSettings, plan: Plan) -> Iterator[Block | Section]:
+    """What the budgets of every pass buy, and what is spent twice."""
     parameters = parameters_of(settings).first
-    for region_pass, cost in costs(settings).items():
-        blocks = _losses(cost)
-        columns = {
-            "region type": "region_type",
-            "level": "level",
-            "budget": "budget",
-            "groups of a person": "stability",
-            f"{shown_percent(parameters.wanted.coverage)} % margin": "margin",
-            **({"wanted": "margin_wanted"} if parameters.wanted.by_level else {}),
-            "total only": "margin_total_only",
-            "1.96 s.d.": "margin_by_formula",
-            "target": "margin_target",
-            "suppressed up to": "suppression_threshold",
-        }
-        levels = cost.further["levels"]
+    columns = {
+        "region type": "region_type",
+        "level": "level",
+        "budget": "budget",
+        "groups of a person": "stability",
+        f"{shown_percent(parameters.wanted.coverage)} % margin": "margin",
+        **({"wanted": "margin_wanted"} if parameters.wanted.by_level else {}),
+        "total only": "margin_total_only",
+        "1.96 s.d.": "margin_by_formula",
+        "target": "margin_target",
+        "suppressed up to": "suppression_threshold",
+    }
+    for cost in plan.costs:
+        levels, blocks = cost.further["levels"], list[Block]()
         needed = sorted({name for level in levels for name in level["needed_budget"]})
         rows = [
-            (
-                *(level[key] for key in columns.values()),
-                *(_decimal(level["needed_budget"].get(name)) for name in needed),
-            )
+            {
+                **{header: level[key] for header, key in columns.items()},
+                **{
+                    f"budget for {name.replace('_', ' ')}": _decimal(
+                        level["needed_budget"].get(name)
+                    )
+                    for name in needed
+                },
+            }
             for level in levels
         ]
-        headers = (*columns, *(f"budget for {name.replace('_', ' ')}" for name in needed))
-        blocks.append(
-            Table(headers, tuple(tuple("" if c is None else str(c) for c in row) for row in rows))
-        )
         if rows:
             sizes = populations_table(levels)
-            blocks += ["Populations from which tables are accurate", sizes]
+            blocks += [Table.of(rows), "Populations from which tables are accurate", sizes]
         blocks += [sentence_of(comparison) for comparison in cost.further["noise_comparison"]]
-        yield Section(region_pass, tuple(blocks))
+        yield Section(f"Levels of {cost.plan.universe}", tuple(blocks))
     with suppress(InputRefused, UnreadableInput):
         blocks_of_census, invariants = read_blocks(settings.input.tables, parameters)
         declared = invariants if settings.mechanism.units_are_invariant else None
         yield from noted(redundant_spending(settings, parameters, blocks_of_census, declared))
 
 
-def _losses(cost: Cost, each: str = "") -> list[Block]:
-    """What a pass costs, in a sentence and exactly; `each` are the losses that its native one is
-    made of.
-    """
-    plan, epsilon = cost.plan, shown_epsilon(cost.epsilons["tight"])
-    return [
-        f"{plan.symbol} {plan.stated_loss}{each}, {UNBOUNDED}; bounded rho {plan.bounded_rho}, "
-        f"epsilon {epsilon} at delta {plan.delta}",
-        *exactly(cost.exact, plan.delta),
-    ]
-
-
-def summary(
-    run: RunDirectory, settings: DetailedGroupsSettings | DetailedHouseholdsSettings
-) -> tuple[str, ...]:
+def summary(run: RunDirectory, settings: Settings) -> tuple[str, ...]:
     """What is in the release, and what it cost."""
     parameters = run_parameters(run, settings)
     measured = sum(n_groups for *_, n_groups in _groups_of_levels(run, settings))
@@ -159,72 +180,69 @@ def write_targets(settings: DetailedGroupsSettings, folder: Path) -> tuple[Path,
 
 
 DETAILED_GROUPS: Product = Product(
-    settings=DetailedGroupsSettings,
-    costs=costs,
-    costs_in_words=costs_in_words,
-    refuse=refuse_settings,
-    check_input=check_input_of,
-    fits=fits,
-    needed=needed,
-    curves=lambda settings: curves_of(
-        parameters_of(settings), read_specification(settings.input.parameters)
+    DetailedGroupsSettings,
+    plan_of,
+    Rules(check_input_of, fits, refuse_settings),
+    Checks(lambda run, settings: run_checks(run.root, run.unchecked_release), check_privacy),
+    Words(
+        budget=words_on_costs,
+        notes=redundant_spending_of_run,
+        certificate=lambda run, settings: facts_of(
+            settings, run_parameters(run, settings), run_specification(run)
+        ),
+        report=report,
+        summary=summary,
+        shown=shown,
     ),
-    plan=plan_of_run,
-    measured=measurement_files,
-    notes=redundant_spending_of_run,
-    check_plan=check_privacy,
-    checks=lambda run, settings: run_checks(run.root, run.unchecked_release),
-    facts=lambda run, settings: facts_of(
-        settings, run_parameters(run, settings), run_specification(run)
+    Accuracy(
+        read_errors,
+        write_accuracy,
+        truth_files,
+        figures=Figures(KEYS, FIGURES, facts_of_run),
+        write_truth=write_targets,
     ),
-    accuracy=Accuracy(read_errors, write_accuracy, truth_files),
-    document=report,
-    summary=summary,
-    shown=shown,
-    figures=Figures(KEYS, FIGURES, facts_of_run),
-    write_truth=write_targets,
+    measurement_files,
 )
 
 
-def household_costs_in_words(settings: DetailedHouseholdsSettings) -> Iterator[Block | Section]:
-    """The costs of every pass of households as tables."""
+def words_on_household_costs(
+    settings: DetailedHouseholdsSettings, plan: Plan
+) -> Iterator[Block | Section]:
+    """What the budgets of every pass of households buy, tabulation by tabulation."""
     parameters = parameters_of(settings)
     specification = read_specification(settings.input.parameters)
-    for region_pass, cost in costs(settings).items():
+    for cost in plan.costs:
         losses = cost.further["tabulations"].items()
         each = ", ".join(f"{name.upper()} {loss}" for name, loss in losses)
-        blocks = _losses(cost, f" ({each})")
-        figures = level_figures(parameters, specification, region_pass)
-        if figures:
-            blocks.append(household_report.margins_table(figures))
-        yield Section(region_pass, tuple(blocks))
+        blocks: list[Block] = [f"{cost.plan.symbol} of each tabulation: {each}"]
+        figures = level_figures(parameters, specification, cost.name)
+        margins = household_report.margins_table(figures)
+        blocks += [] if margins is None else [margins]
+        yield Section(f"Levels of {cost.plan.universe}", tuple(blocks))
 
 
 DETAILED_HOUSEHOLDS: Product = Product(
-    settings=DetailedHouseholdsSettings,
-    costs=costs,
-    costs_in_words=household_costs_in_words,
-    refuse=refuse_settings,
-    check_input=check_input_of,
-    needed=needed,
-    curves=lambda settings: curves_of(
-        parameters_of(settings), read_specification(settings.input.parameters)
+    DetailedHouseholdsSettings,
+    plan_of,
+    Rules(check_input_of, refuse=refuse_settings),
+    Checks(lambda run, settings: run_checks(run.root, run.unchecked_release), check_privacy),
+    Words(
+        budget=words_on_household_costs,
+        certificate=household_report.facts_of_run,
+        report=household_report.report,
+        summary=summary,
     ),
-    plan=plan_of_run,
-    measured=measurement_files,
-    check_plan=check_privacy,
-    checks=lambda run, settings: run_checks(run.root, run.unchecked_release),
-    facts=household_report.facts_of_run,
-    accuracy=Accuracy(read_errors, write_accuracy, truth_files),
-    document=household_report.report,
-    summary=summary,
-    figures=Figures(HOUSEHOLD_KEYS, HOUSEHOLD_FIGURES, facts_of_run),
+    Accuracy(
+        read_errors,
+        write_accuracy,
+        truth_files,
+        figures=Figures(HOUSEHOLD_KEYS, HOUSEHOLD_FIGURES, facts_of_run),
+    ),
+    measurement_files,
 )
 
 
-def _groups_of_levels(
-    run: RunDirectory, settings: DetailedGroupsSettings | DetailedHouseholdsSettings
-) -> list[tuple[str, int, int]]:
+def _groups_of_levels(run: RunDirectory, settings: Settings) -> list[tuple[str, int, int]]:
     """Region type, level and number of measured groups of every level: public."""
     found = []
     for name, own in run_parameters(run, settings).of.items():

@@ -14,6 +14,7 @@ from ..runs.settings import (
     ExactFraction,
     FilePath,
     InputSettings,
+    Probability,
     ProductSettings,
     Refuse,
     Section,
@@ -148,7 +149,7 @@ class SharedMechanism(Section):
         default=None, title="Privacy definition", description="Overrides that of config.json."
     )
     max_race_codes: int | None = None
-    confidence: ExactFraction | None = None
+    confidence: Probability | None = None
     """Probability with which margins of error hold; None for 95 %."""
     allow_negative_counts: bool | None = None
     run_us: bool | None = None
@@ -270,8 +271,6 @@ class DetailedHouseholdsSettings(ProductSettings):
                         f"mechanism.{key}.{name} must be one of {', '.join(HOUSEHOLD_TABULATIONS)}"
                     )
                 refuse_unknown_levels(f"mechanism.{key}.{name}", of_types, refuse)
-        if not 0 < self.mechanism.wanted.coverage < 1:
-            refuse("mechanism.confidence must be above 0 and below 1")
 
 
 class DetailedGroupsSettings(ProductSettings):
@@ -317,8 +316,6 @@ class DetailedGroupsSettings(ProductSettings):
             refuse_unknown_levels(f"mechanism.{key}", getattr(self.mechanism, key) or {}, refuse)
         if any(not 0 < error < 1 for error in self.explorer.shown_relative_errors):
             refuse("explorer.relative_errors must be above 0 and below 1")
-        if not 0 < self.mechanism.wanted.coverage < 1:
-            refuse("mechanism.confidence must be above 0 and below 1")
         if sorted(self.mechanism.summary_levels) != sorted(REGION_TYPES):
             refuse(f"mechanism.summary_levels must order all of {', '.join(REGION_TYPES)}")
         if self.mechanism.units_are_invariant and given != CENSUS_TABLES:

@@ -28,12 +28,12 @@ from ..runs.files import read_declared
 from ..runs.names import FileName, did_you_mean
 from ..runs.settings import (
     ExactFraction,
+    Loss,
     ProductSettings,
     Refuse,
     Section,
     WithPreset,
     merged_tables,
-    refuse_loss,
     refuse_within,
     refusing,
 )
@@ -212,7 +212,7 @@ class DifferentialPrivacy(ProtectionMethod):
 
     kind: Literal["differential_privacy"]
     estimator: Literal["topdown", "full_information", "block_by_block"] = "topdown"
-    rho: tuple[ExactFraction, ...] = ()
+    rho: tuple[Loss, ...] = ()
     """Budgets of zero-concentrated differential privacy; left out, that of the settings."""
 
     @property
@@ -398,9 +398,6 @@ class EvidenceSettings(ProductSettings):
                 for strength in range(len(method.variances)):
                     with refusing(f"methods.{name}", refuse):
                         method.perturbation(strength).table()
-            if isinstance(method, DifferentialPrivacy):
-                for rho in method.rho:
-                    refuse_loss(rho, f"methods.{name}.rho", refuse)
 
 
 OFFERED: Mapping[str, Mapping[str, Any]] = read_declared(

@@ -2,39 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from ...validation.group_sizes.privacy_loss import check_privacy
 from ...validation.group_sizes.run_checks import run_checks
+from ..ledger.accounting import BOUNDED
 from ..pages.document import Block
-from ..products import budget
+from ..products.certificate import Facts
 from ..products.comparison import read_errors
-from ..products.product import Accuracy, Figures, Product
+from ..products.plan import Plan
+from ..products.product import Accuracy, Checks, Figures, Product, Rules, Words
 from ..runs.directory import RunDirectory
 from .checks.accuracy import FIGURES, KEYS, facts_of_run, write_accuracy
 from .checks.expected import settings_of_release
 from .ingest.files import read_plan
-from .ingest.read import GroupInput, check_groups, costs, plan_of, public_plan
-from .measurement.charge import plan_of_run
+from .ingest.read import GroupInput, check_groups
+from .ingest.read import plan_of as levels_of
+from .measurement.charge import plan_of
 from .paths import UNIVERSE
-from .release.certificate import facts_of
 from .release.report import NEIGHBORS, by_level, loss_text, report, sizes_text
 from .settings import GroupSizesSettings
-from .workload.costs import needed_budget, needed_split
-from .workload.exact_loss import curves_of
 
 
 def fits(settings: GroupSizesSettings, accepted: GroupInput) -> tuple[Block, ...]:
     """Hold the settings to the hierarchy; raises InputRefused."""
-    plan_of(settings, accepted.hierarchy, int(accepted.counts.sum()))
+    levels_of(settings, accepted.hierarchy, int(accepted.counts.sum()))
     return ()
 
 
-def costs_in_words(settings: GroupSizesSettings) -> Iterator[Block]:
-    """The mechanism, and the costs."""
-    plan = public_plan(settings)
-    yield f"{plan.mechanism}, {plan.calibration} calibration, {NEIGHBORS[plan.bounded]}"
-    yield from budget.costs_in_words(costs(settings))
+def words_on_costs(settings: GroupSizesSettings, plan: Plan) -> tuple[Block, ...]:
+    """The mechanism, and its neighbours."""
+    (cost,) = plan.costs
+    return (
+        f"{cost.further['mechanism']}, {cost.further['calibration']} calibration, "
+        f"{NEIGHBORS[cost.neighbors == BOUNDED]}",
+    )
 
 
 def summary(run: RunDirectory, settings: GroupSizesSettings) -> tuple[str, ...]:
@@ -48,22 +48,28 @@ def summary(run: RunDirectory, settings: GroupSizesSettings) -> tuple[str, ...]:
     )
 
 
+def facts(run: RunDirectory, settings: GroupSizesSettings) -> Facts:
+    """Facts of the certificate."""
+    template = "group_sizes/templates/certificate.md.j2"
+    return Facts(template, {"measured": read_plan(run)}, plan_of(settings, run).curves())
+
+
 GROUP_SIZES: Product = Product(
-    settings=GroupSizesSettings,
-    costs=costs,
-    costs_in_words=costs_in_words,
-    check_input=check_groups,
-    fits=fits,
-    needed=lambda settings, target, margin: needed_budget(public_plan(settings), target, margin),
-    needed_at_once=lambda settings, wanted: needed_split(public_plan(settings), wanted),
-    curves=lambda settings: curves_of(public_plan(settings)),
-    plan=plan_of_run,
-    check_plan=check_privacy,
-    checks=lambda run, settings: run_checks(run.root, run.unchecked_release),
-    facts=lambda run, settings: facts_of(settings, read_plan(run)),
-    accuracy=Accuracy(read_errors, write_accuracy, lambda run: [run.histogram(UNIVERSE)]),
-    document=report,
-    summary=summary,
-    figures=Figures(KEYS, FIGURES, facts_of_run, by_level),
-    of_release=settings_of_release,
+    GroupSizesSettings,
+    plan_of,
+    Rules(check_groups, fits),
+    Checks(lambda run, settings: run_checks(run.root, run.unchecked_release), check_privacy),
+    Words(
+        budget=words_on_costs,
+        certificate=facts,
+        report=report,
+        summary=summary,
+    ),
+    Accuracy(
+        read_errors,
+        write_accuracy,
+        lambda run: [run.histogram(UNIVERSE)],
+        figures=Figures(KEYS, FIGURES, facts_of_run, by_level),
+        of_release=settings_of_release,
+    ),
 )

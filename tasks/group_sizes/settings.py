@@ -13,13 +13,13 @@ from ..runs.settings import (
     ExactFraction,
     FilePath,
     InputSettings,
+    Loss,
     Neighbors,
     PrivacySettings,
     ProductSettings,
     Refuse,
     Section,
     refuse_idle,
-    refuse_losses,
     refuse_shares,
     table_of,
 )
@@ -54,12 +54,12 @@ class GroupTables(InputSettings):
 class GroupPrivacy(PrivacySettings):
     """What is spent, and between which datasets it is promised: epsilon or rho."""
 
-    epsilon: ExactFraction | None = Field(
+    epsilon: Loss | None = Field(
         default=None,
         title="epsilon",
         description="Budget of pure privacy, by discrete Laplace noise.",
     )
-    rho: ExactFraction | None = Field(
+    rho: Loss | None = Field(
         default=None,
         title="rho",
         description="Budget of zero-concentrated privacy, by discrete Gaussian noise.",
@@ -228,7 +228,8 @@ class GroupSizesSettings(ProductSettings):
 
 
 def _refuse_privacy(privacy: GroupPrivacy, refuse: Refuse) -> None:
-    refuse_losses(privacy.epsilon, privacy.rho, refuse)
+    if privacy.epsilon is not None and privacy.rho is not None:
+        refuse("privacy gives both epsilon and rho; remove one of them")
     if privacy.epsilon is None and privacy.rho is None and not privacy.infinite:
         refuse("privacy needs epsilon or rho")
 

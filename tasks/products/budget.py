@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 from ..ledger.accounting import BOUNDED
@@ -15,38 +17,65 @@ from ..noise.mechanisms import DISCRETE_LAPLACE
 from ..noise.quantiles import is_too_wide, margin
 from ..pages.document import NONE, Block, Section, Table
 from ..pages.numbers import shown_bound, shown_delta, shown_epsilon, shown_rho
-from .plan import Plan
+
+Epsilons = Mapping[str, Any]
+"""Of an attacker who lacks one attribute of a record, or its area within a known one, by name."""
 
 
 @dataclass(frozen=True)
 class Cost:
     """What measuring one universe costs.
 
-    neighbors : between which the epsilons hold.
-    epsilons : by the `tight` and the `simple` conversion of a rho; infinite without noise.
-    exact : epsilon by the exact curve; None where it is not known.
+    between : the neighbours of the epsilons where these are not the plan's.
+    curve : the exact privacy curve between them; None where it is not known.
+    times : by which the loss between them is larger than the plan's.
+    called : the name of the cost, by default the universe's.
     attributes, block_within : epsilon, by conversion, of an attacker who lacks one attribute of a
         record, or its block where the geounit of a level is known.
+    exact_parts : the same two by the exact curve, which may take seconds.
     further, of_queries : figures that one product has besides, of all and of each measure.
     """
 
     plan: UniversePlan
-    neighbors: str
-    epsilons: Mapping[str, float | str]
-    exact: float | str | None
-    attributes: Mapping[str, float | str] = field(default_factory=dict)
-    block_within: Mapping[str, float | str] = field(default_factory=dict)
+    curve: PrivacyCurve | None = None
+    between: str = ""
+    times: Fraction = Fraction(1)
+    called: str = ""
+    attributes: Epsilons = field(default_factory=dict)
+    block_within: Epsilons = field(default_factory=dict)
+    exact_parts: Callable[[], tuple[Epsilons, Epsilons]] | None = None
     further: Mapping[str, Any] = field(default_factory=dict)
     of_queries: Sequence[Mapping[str, Any]] = ()
 
-    @classmethod
-    def of(
-        cls, plan: UniversePlan, curve: PrivacyCurve | None, neighbors: str = "", **further: Any
-    ) -> Cost:
-        """The cost of a plan whose exact curve between its neighbours is known, or None."""
-        exact = "inf" if plan.loss is None else known_epsilon(curve, plan.delta)
-        own = BOUNDED if plan.guarantee is None else plan.guarantee.neighbors
-        return cls(plan, neighbors or own, plan.epsilons(), exact, **further)
+    @property
+    def name(self) -> str:
+        """What the cost is of."""
+        return self.called or self.plan.universe
+
+    @property
+    def neighbors(self) -> str:
+        """Between which the epsilons hold."""
+        own = BOUNDED if self.plan.guarantee is None else self.plan.guarantee.neighbors
+        return self.between or own
+
+    @cached_property
+    def epsilons(self) -> Mapping[str, float | str]:
+        """By the `tight` and the `simple` conversion of a rho; infinite without noise."""
+        return self.plan.epsilons(self.times)
+
+    @cached_property
+    def exact(self) -> float | str | None:
+        """Epsilon by the exact curve; None where it is not known."""
+        return "inf" if self.plan.loss is None else known_epsilon(self.curve, self.plan.delta)
+
+    @cached_property
+    def exactly_within(self) -> dict[str, Epsilons]:
+        """Exact epsilons of attributes and blocks; nothing where there are none."""
+        if self.exact_parts is None:
+            return {}
+        return dict(
+            zip(("attributes_exact", "block_within_exact"), self.exact_parts(), strict=True)
+        )
 
     @property
     def delta(self) -> Fraction | None:
@@ -81,7 +110,7 @@ class Cost:
         native = self.neighbors if guarantee is None else guarantee.neighbors
         of_queries = self.of_queries or [{} for _ in self.plan.measured]
         return {
-            "universe": self.plan.universe,
+            "universe": self.name,
             "mechanism": self.plan.mechanism,
             "neighbors": self.neighbors,
             "native": {self.plan.symbol: self.plan.stated_loss, "neighbors": native},
@@ -90,6 +119,7 @@ class Cost:
             "epsilon": {"exact": self.exact, **self.epsilons},
             "attributes": dict(self.attributes),
             "block_within": dict(self.block_within),
+            **self.exactly_within,
             **self.further,
             "queries": [
                 {**_query(self.plan, measure), **own}
@@ -98,8 +128,15 @@ class Cost:
         }
 
 
+def work_out(costs: Iterable[Cost]) -> None:
+    """Work exact figures out side by side: the transforms that they take hold no lock."""
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(lambda cost: (cost.exact, cost.exactly_within), costs))
+
+
 def as_json(costs: Mapping[str, Any]) -> dict[str, Any]:
     """What `spineflow budget --json` prints of costs by universe, or of several runs by name."""
+    work_out(cost for cost in costs.values() if isinstance(cost, Cost))
     return {
         name: cost.as_json() if isinstance(cost, Cost) else as_json(cost)
         for name, cost in costs.items()
@@ -157,20 +194,28 @@ def noise_table(plan: UniversePlan) -> Table:
     return Table.of([{name: row[name] for name in columns} for row in rows], "noise s.d.")
 
 
-def noise_section(plan: Plan, *words: str) -> Section:
-    """The noise of every measure of a plan, after words of the product's own."""
-    about = (
-        "Every answer has noise of its own: with discrete Gaussian noise a measure that one person "
-        "moves by at most m, as squared L2 norm, costs m / (2 s^2) at a variance of s^2; with "
-        "discrete Laplace noise it costs m / scale, m being the L1 norm."
-    )
-    tables = [noise_table(own) for own in plan.universes if own.measured]
-    return Section("Noise", (*words, about, *tables))
-
-
-def costs_in_words(costs: Mapping[str, Cost]) -> Iterator[Block]:
-    """The costs in a line and a table for each universe."""
-    for cost in costs.values():
-        yield cost.in_words
+def costs_in_words(costs: Collection[Cost]) -> Iterator[Block | Section]:
+    """The costs of each universe, its noise, and what protects a part of a record."""
+    work_out(costs)
+    for cost in costs:
+        blocks: list[Block] = [cost.in_words]
         if cost.plan.measured:
-            yield noise_table(cost.plan)
+            blocks.append(noise_table(cost.plan))
+        lacking = [
+            {"what an attacker lacks": what, "epsilon, exactly": exact, "epsilon by rho": epsilon}
+            for what, exact, epsilon in _within(cost)
+        ]
+        blocks += [Table.of(lacking)] if lacking else []
+        yield Section(cost.name, tuple(blocks))
+
+
+def _within(cost: Cost) -> Iterator[tuple[str, str | None, str]]:
+    """What of a record an attacker may lack, and the epsilons that protect it."""
+    for words, key, found in (
+        ("{} of a record", "attributes_exact", cost.attributes),
+        ("area within {}", "block_within_exact", cost.block_within),
+    ):
+        for name, epsilon in found.items():
+            exact = cost.exactly_within.get(key, {}).get(name)
+            shown = None if exact is None else shown_bound(exact)
+            yield words.format(name.replace("_", " ")), shown, shown_epsilon(epsilon)

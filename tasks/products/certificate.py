@@ -1,7 +1,8 @@
 """The certificate of disclosure avoidance: from a product's facts to a page.
 
 Its content is public. It is written beside the checked release, before that gets its name, and
-derived from the settings that ran: a sentence stands only where they make it true.
+derived from the settings that ran: a sentence stands only where they make it true. Its words are
+those of the templates, `templates/certificate.md.j2` and the product's own.
 """
 
 from __future__ import annotations
@@ -14,18 +15,19 @@ from typing import Any
 
 from ...validation.outcome import CHECKS_FILE
 from ..ledger.plan import REPORT_DELTA
-from ..pages.document import Block, Document, Section, Table, to_markdown
+from ..pages.document import Document, Table, to_markdown
+from ..pages.template import parts_of, table
 from ..runs.charged_files import digests_of
 from ..runs.directory import RunDirectory
 from ..runs.files import read_record, write_page, write_record, write_text
 from ..runs.settings import ProductSettings
 from .acceptance import CERTIFICATE
-from .budget import noise_section
+from .budget import noise_table
 from .plan import Plan
 from .privacy_curves import Curves, exact_epsilons, exact_figures
-from .reports import checks_table, exact_section
-from .spent import spent_by, spent_section
-from .statement import guarantee_section
+from .reports import checks_table
+from .spent import composed_sentence, draws_table, spent_by
+from .statement import in_one_sentence, losses_table
 
 Epsilons = Mapping[str, Mapping[str, float | str | None]]
 """By name, by `conversion` of rho and `exact`; None where the exact one is not known."""
@@ -33,45 +35,23 @@ Epsilons = Mapping[str, Mapping[str, float | str | None]]
 
 @dataclass(frozen=True)
 class Facts:
-    """What a product says of one of its releases.
+    """Facts of a product on one of its releases.
 
-    made : how the files were made, in a sentence.
-    public : a paragraph for readers who know no mathematics.
-    noise : what is said of the noise, beside the table of every measure; without it there is none.
-    sections : the product's own.
+    template : of the certificate, by its place below `tasks/`.
+    context : the names that it uses besides those of every certificate.
     curves : whose exact figures, at `delta`, stand beside those of the guarantee; None for none.
-    figures : what else the noise implies, such as the epsilon of a single attribute.
-    warnings : sentences that a reader must not miss.
     exact_epsilons : by part; by default those of the curves.
     attributes, block_within : by universe, the epsilon that protects one attribute of a record, or
         its block where its geounit of a level is known: by `conversion` of rho, and `exact`.
     """
 
-    made: str
-    public: str
-    noise: tuple[str, ...] = ()
-    sections: tuple[Section, ...] = ()
+    template: str
+    context: Mapping[str, Any] = field(default_factory=dict)
     curves: Curves | None = None
     delta: Fraction = REPORT_DELTA
-    figures: tuple[Block, ...] = ()
-    warnings: tuple[str, ...] = ()
     exact_epsilons: Mapping[str, float] = field(default_factory=dict)
     attributes: Mapping[str, Epsilons] = field(default_factory=dict)
     block_within: Mapping[str, Epsilons] = field(default_factory=dict)
-
-
-BLURRED = (
-    "Nobody's record is published. Counts of the confidential records were blurred by adding "
-    "random noise, and these files were computed from the blurred counts. So nobody can be certain "
-    "from them what one record says. The privacy loss below bounds how much one record can change "
-    "what is published: the smaller it is, the stronger the protection."
-)
-"""How the plain words of every product begin."""
-
-PUBLIC_WHY_NOT = (
-    "These files are a test. They were made from data that may be disclosed, and nothing in them "
-    "protects anybody."
-)
 
 
 def write_certificate(
@@ -81,10 +61,9 @@ def write_certificate(
 
     Raises BudgetRefused if the ledger cannot be used, or does not hold what the run has drawn.
     """
-    folder, run_id = run.unchecked_release, run.read_manifest()["run_id"]
-    spent = spent_by(settings, {run_id: plan.statement})
-    epsilons = facts.exact_epsilons or exact_epsilons(facts.curves, facts.delta)
-    figures = (*exact_figures(facts.curves, epsilons, facts.delta), *facts.figures)
+    folder, manifest = run.unchecked_release, run.read_manifest()
+    spent = spent_by(settings, {manifest["run_id"]: plan.statement})
+    epsilons = epsilons_of(settings, facts)
     record = {
         **plan.as_json(),
         "epsilon": [
@@ -101,23 +80,50 @@ def write_certificate(
         "block_within": facts.block_within if settings.is_private else {},
         **record_of_release(run, settings, spent, folder),
     }
-    document = Document(
-        f"Certificate of disclosure avoidance: {settings.privacy.dataset}",
-        (f"The files beside this certificate were made {facts.made}.",),
-        (
-            Section("In plain words", (facts.public if settings.is_private else PUBLIC_WHY_NOT,)),
-            guarantee_section(plan.statement, figures, facts.warnings),
-            spent_section(settings, spent),
-            exact_section(plan.exact),
-            *([noise_section(plan, *facts.noise)] if facts.noise else []),
-            *facts.sections,
-            _checks(run),
-            Section("What is released", (files_table(folder, released_files(folder)),)),
-            provenance_section(run),
-        ),
-        settings.stamp,
+    document = certificate_document(
+        settings,
+        plan,
+        facts,
+        spent=spent,
+        checks=checks_table(run),
+        files=files_table(folder, released_files(folder)),
+        manifest=manifest,
     )
     write_as(document, record, folder)
+
+
+def epsilons_of(settings: ProductSettings, facts: Facts) -> Mapping[str, float]:
+    """The exact epsilons of a release by part, as far as they are known."""
+    curves = facts.curves if settings.is_private else None
+    return facts.exact_epsilons or exact_epsilons(curves, facts.delta)
+
+
+def certificate_document(
+    settings: ProductSettings, plan: Plan, facts: Facts, **of_run: Any
+) -> Document:
+    """The certificate as a document; `of_run` are what was spent, checks, files and manifest."""
+    curves = facts.curves if settings.is_private else None
+    own = {
+        "plan": plan,
+        "statement": plan.statement,
+        "sentence": in_one_sentence(plan.statement),
+        "losses_table": losses_table,
+        "noise_table": noise_table,
+        "exact": exact_figures(curves, epsilons_of(settings, facts), facts.delta),
+    }
+    return certificate_page(facts.template, settings, **own, **of_run, **facts.context)
+
+
+def certificate_page(template: str, settings: ProductSettings, **context: Any) -> Document:
+    """A certificate from a template, which may say what the dataset has spent."""
+    title, _, (first, *sections) = parts_of(
+        template,
+        settings=settings,
+        composed_sentence=composed_sentence,
+        draws_table=draws_table,
+        **context,
+    )
+    return Document(title, tuple(map(str, first.blocks)), tuple(sections), settings.stamp)
 
 
 def record_of_release(
@@ -160,41 +166,16 @@ def write_as(document: Document, record: Mapping[str, Any], folder: Path) -> Non
     write_page(folder / f"{CERTIFICATE}.html", document)
 
 
-def _checks(run: RunDirectory) -> Section:
-    about = (
-        "Recomputed from the run's files, before they were published, by code that shares nothing "
-        "with what made them."
-    )
-    return Section("What was checked", (about, checks_table(run)))
-
-
 def released_files(folder: Path) -> list[Path]:
     """The files of a release, but for the certificate itself."""
     own = {folder / f"{CERTIFICATE}.{ending}" for ending in ("json", "md", "html")}
     return [path for path in folder.rglob("*") if path.is_file() and path not in own]
 
 
-def files_table(root: Path, files: Iterable[Path]) -> Table:
+def files_table(root: Path, files: Iterable[Path]) -> Table | None:
     """Names below `root`, sizes and digests of files."""
     ordered = sorted(files)
-    rows = tuple(
-        (path.relative_to(root).as_posix(), path.stat().st_size, digest)
+    return table(
+        {"file": path.relative_to(root).as_posix(), "bytes": path.stat().st_size, "SHA-256": digest}
         for path, digest in zip(ordered, digests_of(ordered), strict=True)
     )
-    return Table(("file", "bytes", "SHA-256"), rows)
-
-
-def provenance_section(run: RunDirectory) -> Section:
-    """The run, its settings, its code, and its input as the ledger's key sees it."""
-    manifest = run.read_manifest()
-    rows = (
-        ("run", manifest["run_id"]),
-        ("started", manifest["created"]),
-        ("settings (SHA-256)", manifest["settings_digest"]),
-        ("code (SHA-256 of the sources)", manifest["code_version"]),
-        *(
-            (f"input: {kind} (HMAC under the ledger's key)", digest)
-            for kind, digest in manifest["input_digests"].items()
-        ),
-    )
-    return Section("Where it comes from", (Table(("what", "value"), rows),))

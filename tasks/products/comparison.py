@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import pandas as pd
 import pyarrow as pa
@@ -22,6 +24,8 @@ COMPARISON = "comparison.html"
 
 ACCURACY = "accuracy.parquet"
 """Errors of a run, in its confidential folder."""
+
+Errors = TypeVar("Errors")
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +58,10 @@ def errors_table(
 ) -> Table:
     """Errors as a table of a report; `columns` are the headers of those that are shown."""
     rows = errors[list(columns)].itertuples(index=False, name=None)
-    shown = (tuple(NONE if pd.isna(cell) else cell for cell in row) for row in rows)
+    shown = (
+        tuple(NONE if pd.isna(x) else "infinite" if x == math.inf else x for x in row)
+        for row in rows
+    )
     return Table(tuple(columns.values()), tuple(shown), deciding)
 
 
@@ -64,7 +71,7 @@ def labels_of(runs: Sequence[RunDirectory]) -> list[str]:
     return names if len(set(names)) == len(names) else [str(run.root) for run in runs]
 
 
-def errors_or_refused(run: RunDirectory, errors: pd.DataFrame | None) -> pd.DataFrame:
+def errors_or_refused(run: RunDirectory, errors: Errors | None) -> Errors:
     """The errors of a run; raises InputRefused if they are gone."""
     if errors is None:
         raise InputRefused(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from fractions import Fraction
 from pathlib import Path
 
 from ..ledger.accounting import ZCDP, Guarantee
@@ -14,6 +13,7 @@ from ..ledger.store import ledger_at, open_ledger, reading
 from ..pages.numbers import shown_rho
 from ..runs.errors import BudgetRefused
 from ..runs.settings import ProductSettings
+from .plan import charged_for
 from .product import Product
 from .registry import product as product_named
 
@@ -59,18 +59,17 @@ def new_charge(asked: Product, settings: ProductSettings) -> Iterator[str]:
 
 def _draws(asked: Product, settings: ProductSettings) -> Iterator[tuple[str, SpentDraw]]:
     """Each draw of a run, by its name, and of several products by the product's, too."""
-    for product, own in asked.of_parts(settings).items():
+    for product, own in settings.parts.items():
         for name, draw in _draws(product_named(own.PRODUCT), own):
             yield f"{product} {name}", draw
-    if asked.plan is None:
-        return
-    curves = asked.curves(settings)
-    for name, cost in asked.costs(settings).items():
-        curve = None if curves is None else curves.exact.get(name)
-        yield name, SpentDraw(Guarantee(ZCDP, Fraction(cost.plan.bounded_rho)), curve)
+    for drawn in () if asked.plan is None else asked.plan(settings, None).universes:
+        rho = Guarantee(ZCDP, drawn.promised.bounded_rho)
+        yield drawn.universe, SpentDraw(rho, drawn.curve)
 
 
 def _reasons(asked: Product, settings: ProductSettings) -> Iterator[str]:
-    for own in asked.of_parts(settings).values():
+    """Of each universe that is charged more than the rho of one record: for which change."""
+    for own in settings.parts.values():
         yield from _reasons(product_named(own.PRODUCT), own)
-    yield from asked.charged_for(settings)
+    if asked.plan is not None:
+        yield from charged_for(asked.plan(settings, None))

@@ -7,8 +7,9 @@ margin needs, the bars of a front page. docs/plan.schema.json has the form of th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -18,15 +19,23 @@ from ...validation.run_files import unusable_files_fail
 from ..ledger.accounting import PURE_DP, UNBOUNDED, UNBOUNDED_OF_SEVERAL, ZCDP, Guarantee
 from ..ledger.plan import Measure, UniversePlan
 from ..noise.draws import Noise
-from ..noise.margins import loss_for_margin
+from ..noise.margins import COVERAGE, loss_for_margin
+from ..pages.numbers import shown_rho
 from ..runs.charged_files import digests_by_name
 from ..runs.directory import RunDirectory
 from ..runs.errors import BudgetRefused, InputRefused, refused
 from ..runs.files import read_record, write_record
+from ..runs.names import did_you_mean
+from ..runs.settings import ProductSettings
+from .budget import Cost
+from .privacy_curves import Curves
 from .statement import Statement
 
 VERSION = 1
 """Of the form of `plan.json`."""
+
+MOST_NAMED = 8
+"""Measures that a refusal of a target names."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +54,14 @@ class Plan:
     statement : the guarantee in words, and what each part of it costs.
     inputs : digests of the public files that, with the settings, decide what is drawn, by name.
     counts : names of the confidential files that are measured.
+
+    The file of a plan does not have:
+
+    costs : of each part that is told apart, between the neighbours of the statement.
+    curves : the privacy curves of the parts; None where nothing is guaranteed.
+    coverage : the probability of margins that targets are given.
+    split : a sentence on the budget, and its split, that meets several margins by the names of
+        levels; None where there is none.
     """
 
     product: str
@@ -54,27 +71,54 @@ class Plan:
     exact: tuple[ExactFact, ...]
     inputs: Mapping[str, str] = field(default_factory=dict)
     counts: tuple[str, ...] = ()
+    costs: tuple[Cost, ...] = ()
+    curves: Callable[[], Curves | None] = lambda: None
+    coverage: Fraction = COVERAGE
+    split: Callable[[Mapping[str, int]], str | None] = lambda wanted: None
 
     @classmethod
-    def of_run(
+    def of(
         cls,
-        run: RunDirectory,
-        settings: Any,
-        universes: Iterable[UniversePlan],
+        settings: ProductSettings,
+        costs: Iterable[Cost],
         statement: Statement,
         exact: Iterable[ExactFact],
-        decided_by: Iterable[Path] = (),
-        counts: Iterable[Path] = (),
+        universes: Iterable[UniversePlan] | None = None,
+        question: str = "",
+        **further: Any,
     ) -> Plan:
-        """The plan of a run with these settings, from the files that decide it."""
+        """The plan of settings; by default a draw is made of each part that has a cost.
+
+        A statement without losses guarantees those of the costs, and nothing where the settings
+        are not private. `question` is asked of one person by the test of `Curves`, which are then
+        those of the costs.
+        """
+        costs = tuple(costs)
+        if question:
+            further["curves"] = lambda: _curves_of(costs, question)
+        measured = tuple(cost.plan for cost in costs)
+        if settings.why_not_private is not None:
+            statement = Statement(settings.why_not_private, (), (), ())
+        elif not statement.losses:
+            statement = replace(statement, losses=measured)
         return cls(
             settings.PRODUCT,
             settings.privacy.dataset,
-            tuple(universes),
+            measured if universes is None else tuple(universes),
             statement,
             tuple(exact),
-            digests_by_name(run, decided_by),
-            tuple(path.relative_to(run.root).as_posix() for path in counts),
+            costs=costs,
+            **further,
+        )
+
+    def decided_by(
+        self, run: RunDirectory, files: Iterable[Path], counts: Iterable[Path] = ()
+    ) -> Plan:
+        """The plan of a run, which these public files decide, and that measures these counts."""
+        return replace(
+            self,
+            inputs=digests_by_name(run, files),
+            counts=tuple(path.relative_to(run.root).as_posix() for path in counts),
         )
 
     def protected(self, number: int) -> tuple[str, ...]:
@@ -110,6 +154,15 @@ class Plan:
             "inputs": dict(self.inputs),
             "counts": list(self.counts),
         }
+
+
+def _curves_of(costs: Iterable[Cost], question: str) -> Curves | None:
+    """The curves of parts between their own neighbours; None where nothing is guaranteed."""
+    known = {cost.plan.universe: cost for cost in costs}
+    if any(cost.plan.guarantee is None for cost in known.values()):
+        return None
+    rhos = {name: cost.plan.promised.own_rho for name, cost in known.items()}
+    return Curves(rhos, {name: cost.curve for name, cost in known.items()}, question)
 
 
 def plan_file(run: RunDirectory) -> Path:
@@ -226,22 +279,93 @@ def _universe_of(content: Mapping[str, Any], measures: Iterable[Mapping[str, Any
     )
 
 
-def needed_loss(
-    universe: UniversePlan, measure: Measure, target: str, margin: int, what: str
-) -> str:
-    """A sentence: the loss at which the answers of a measure have a margin of error of 95 %.
+def charged_for(plan: Plan) -> Iterator[str]:
+    """Of each universe that is charged more than the rho of one record: for which change."""
+    for number, universe in enumerate(plan.universes):
+        if universe.guarantee is None:
+            continue
+        charged, change = universe.guarantee.bounded_rho, plan.statement.change
+        if charged != universe.guarantee.own_rho:
+            why = change[number] if len(change) == len(plan.universes) else " ".join(change)
+            yield (
+                f"{universe.universe}: the ledger is charged rho {shown_rho(charged)}, that of the "
+                f"largest change. {why}"
+            )
 
-    `what` the answers count begins the sentence; `target` is how the user named the measure.
-    Raises InputRefused for a plan without noise, and for a margin that cannot be met.
+
+def needed(plan: Plan, wanted: Mapping[str, int]) -> Iterator[str]:
+    """Sentences: the losses at which answers have margins of error, by the targets of a plan.
+
+    A target names measures by their level, or more closely by universe, level, query or part with
+    colons between. Of several targets there is also the split that meets them at once, where it is
+    known. Raises InputRefused for a target that names nothing, and as `needed_loss`.
+    """
+    for target, margin in wanted.items():
+        for universe, measure in _named(plan, target):
+            yield needed_loss(universe, measure, target, margin, plan.coverage)
+    split = plan.split(wanted) if len(wanted) > 1 else None
+    yield from () if split is None else (split,)
+
+
+def _named(plan: Plan, target: str) -> list[tuple[UniversePlan, Measure]]:
+    """The measures of a plan that a target names; raises InputRefused if there are none."""
+    measures = [(cost.plan, own) for cost in plan.costs for own in cost.plan.measured]
+    words = {_plain(word) for word in target.split(":")}
+    for names in (_names, _words):
+        found = [(own, measure) for own, measure in measures if words <= names(own, measure)]
+        if found:
+            return found
+    known = list(dict.fromkeys(f"{u.universe}:{own.level}:{own.query}" for u, own in measures))
+    raise InputRefused(
+        f"--target {target}: name a measured level, or universe, level and query"
+        f"{did_you_mean(target, known)}; there are {', '.join(known[:MOST_NAMED])}"
+        f"{', ...' if len(known) > MOST_NAMED else ''}."
+    )
+
+
+def _names(universe: UniversePlan, measure: Measure) -> set[str]:
+    """What a measure is called, for targets."""
+    names = (universe.universe, measure.level, measure.query, measure.part)
+    return {_plain(name) for name in names}
+
+
+def _words(universe: UniversePlan, measure: Measure) -> set[str]:
+    """What a measure is called, every word of it, and the numbers of its part."""
+    text = f"{measure.query} {measure.part}"
+    words = text.replace(",", " ").replace("/", " ").split()
+    numbers = (str(int(digits)) for digits in re.findall(r"\d+", measure.part))
+    return {*_names(universe, measure), *map(_plain, words), *numbers}
+
+
+def _plain(name: str) -> str:
+    """A name as it is compared: attributes of a query in any order, with any spaces."""
+    return "*".join(sorted("".join(part.split()).lower() for part in name.split("*")))
+
+
+def needed_loss(
+    universe: UniversePlan, measure: Measure, target: str, margin: int, coverage: Fraction
+) -> str:
+    """A sentence: the loss at which the answers of a measure have a margin of error.
+
+    `target` is how the user named the measure. Raises InputRefused for a plan without noise, and
+    for a margin that cannot be met.
     """
     if measure.noise is None or universe.loss is None:
         raise InputRefused(f"--target {target}: without noise every margin is 0.")
     with refused(f"--target {target}: "):
-        total = loss_for_margin(measure.noise, universe.loss, margin)
+        total = loss_for_margin(measure.noise, universe.loss, margin, coverage=coverage)
+    own = (
+        ""
+        if measure.share == 1
+        else (
+            f"; these answers then cost {float(total * measure.share):.6g} of it (now "
+            f"{float(universe.loss * measure.share):.6g})"
+        )
+    )
     return (
-        f"{what} is within {margin} of the truth, but for post-processing, with a probability "
-        f"of 95 % at {universe.symbol} {float(total):.6g} and these shares (now "
-        f"{float(universe.loss):.4g})"
+        f"An answer to {measure.query} at {measure.level} is within {margin} of the truth, but for "
+        f"post-processing, with a probability of {float(100 * coverage):g} % at {universe.symbol} "
+        f"{float(total):.6g} and these shares (now {float(universe.loss):.4g}){own}"
     )
 
 

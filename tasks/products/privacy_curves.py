@@ -77,14 +77,6 @@ class Curves:
         return {name: curve for name, curve in self.exact.items() if curve is not None}
 
 
-def exactly(epsilon: float | str | None, delta: Fraction = REPORT_DELTA) -> tuple[str, ...]:
-    """An exact epsilon in words; nothing where it is not known or infinite."""
-    if epsilon is None or isinstance(epsilon, str):
-        return ()
-    at = f"at delta {shown_delta(delta)}"
-    return (f"exactly, by the noise itself: epsilon {shown_bound(epsilon)} {at}",)
-
-
 def exact_epsilons(curves: Curves | None, delta: Fraction = REPORT_DELTA) -> dict[str, float]:
     """The exact epsilon of every part whose curve is known."""
     known = {} if curves is None else curves.known
@@ -105,9 +97,6 @@ def exact_figures(
     known = {name: curves.known[name] for name in epsilons}
     points = {name: curve_points(curve) for name, curve in known.items()}
     return (
-        "The figures above add up what every part costs. The noise itself gives less, exactly: the "
-        "largest loss over all changes of one person, as an upper bound whose numerical errors are "
-        "all on the safe side.",
         Table(("part", "exact epsilon", "at delta"), tuple(rows), "exact epsilon"),
         *trade_offs(known, curves.others, curves.question),
         delta_chart(curves.rhos, points, curves.together),

@@ -38,23 +38,55 @@ class Caution(str):
 
 
 @dataclass(frozen=True)
-class Accuracy:
-    """How a release is compared with its truth; what comes out is as confidential as the input.
+class Rules:
+    """Rules on settings and input, before a run.
 
-    read : the errors of a run by what they are of; None if they are gone.
-    write : compares and keeps the errors; None where a step of its own does.
-    truth : the confidential files that it is compared with, as long as they are all there.
-    in_brief : the errors in a small table, for the page of a run; None if nothing tells.
+    check : reads the input and holds it to every rule.
+    fits : holds the settings to an input that was accepted, and gives what a user may want to know.
+    refuse : refuses settings by what no single field shows, before any input is read.
     """
 
-    read: Callable[[RunDirectory], pd.DataFrame | None]
-    write: Callable[[RunDirectory, Any], None] | None = None
-    truth: Callable[[RunDirectory], Iterable[Path]] = lambda run: ()
-    in_brief: Callable[[RunDirectory, Any], Table | None] | None = None
+    check: Callable[[Any], InputCheck[Any]] | None = None
+    fits: Callable[[Any, Any], Iterable[Block]] = lambda settings, accepted: ()
+    refuse: Callable[[Any], None] = lambda settings: None
 
-    def is_possible(self, run: RunDirectory) -> bool:
-        """Whether the truth is still there to compare with."""
-        return all(path.exists() for path in self.truth(run))
+
+@dataclass(frozen=True)
+class Checks:
+    """Checks of a run by code that shares nothing with what they check.
+
+    release : outcomes for the finished run, all of which must pass before its release appears.
+    plan : of a run's folder, before any noise is drawn; adds failures.
+    """
+
+    release: Callable[[RunDirectory, Any], Sequence[Outcome]]
+    plan: Callable[[Path, Failures], None] | None = None
+
+
+@dataclass(frozen=True)
+class Words:
+    """Words and tables of a product, beside those that follow from every plan.
+
+    budget : of the costs, from settings and plan.
+    notes : sentences on measurements that a run is about to make to no avail.
+    certificate : the facts of the certificate; by default those of the plan alone.
+    report : the public report, given the plan and the errors of public input; by default that of
+        the plan alone.
+    restore : makes again files that a report needs and may lack.
+    summary : the end of the command.
+    shown : tables of the UI when some stages have ended, of none when the run begins, and of `END`
+        at its end; by default the noise of every measure.
+    """
+
+    budget: Callable[[Any, Plan], Iterable[Block | Section]] = lambda settings, plan: ()
+    notes: Callable[[RunDirectory, Any], Sequence[str]] = lambda run, settings: ()
+    certificate: Callable[[RunDirectory, Any], Facts] | None = None
+    report: Callable[[RunDirectory, Any, Any, pd.DataFrame | None], Document] | None = None
+    restore: Callable[[RunDirectory, Any], object] = lambda run, settings: None
+    summary: Callable[[RunDirectory, Any], Iterable[Block]] = lambda run, settings: ()
+    shown: Callable[[RunDirectory, Any, Collection[str]], Iterable[Shown]] = (
+        lambda run, settings, stages: shown_plan(run, stages)
+    )
 
 
 @dataclass(frozen=True)
@@ -74,6 +106,34 @@ class Figures:
 
 
 @dataclass(frozen=True)
+class Accuracy:
+    """How a release is compared with its truth; what comes out is as confidential as the input.
+
+    read : the errors of a run by what they are of; None if they are gone.
+    write : compares and keeps the errors; None where a step of its own does.
+    truth : the confidential files that it is compared with, as long as they are all there.
+    in_brief : the errors in a small table, for the page of a run; None if nothing tells.
+    figures : the errors of replicates and comparisons; None where runs are not compared.
+    compare : writes a comparison where that is more than a table.
+    of_release : settings with a release as public input, for errors to be expected.
+    write_truth : writes the true counts of input that may be disclosed, beside replicates.
+    """
+
+    read: Callable[[RunDirectory], pd.DataFrame | None] = lambda run: None
+    write: Callable[[RunDirectory, Any], None] | None = None
+    truth: Callable[[RunDirectory], Iterable[Path]] = lambda run: ()
+    in_brief: Callable[[RunDirectory, Any], Table | None] | None = None
+    figures: Figures | None = None
+    compare: Callable[[Sequence[tuple[RunDirectory, Any]]], Path] | None = None
+    of_release: Callable[[RunDirectory, Any, Path], ProductSettings] | None = None
+    write_truth: Callable[[Any, Path], Sequence[Path]] = lambda settings, folder: ()
+
+    def is_possible(self, run: RunDirectory) -> bool:
+        """Whether the truth is still there to compare with."""
+        return all(path.exists() for path in self.truth(run))
+
+
+@dataclass(frozen=True)
 class Shown:
     """A table that the page of a run shows in the Prefect UI."""
 
@@ -86,70 +146,27 @@ class Shown:
 class Product:
     """A product: how settings and an input become a checked release under one charge.
 
-    Only `settings` and `costs` are needed. What a product leaves out it does not have: a search
-    releases no certificate, and several products in one run are charged, checked and reported by
-    their own runs.
+    A settings file becomes an instance of `settings`, whose PRODUCT is the product's name. The
+    stages of a run stand in the product's module of `flows/`: ingest first, which writes what is
+    public and what is confidential in folders of their own; then the charge, before any noise is
+    drawn; measurement, estimation, the tables; and the steps of `steps`, which check,
+    release and report.
 
-    *Before a run.* A settings file becomes an instance of `settings`, whose PRODUCT is the
-    product's name. `refuse` adds what no single field shows, before any input is read.
-    `check_input` reads the input and holds it to every rule; `fits` holds the settings to an input
-    that was accepted, and gives what a user may want to know. `costs` is what a run would spend and
-    how wide its noise is, from settings and public files alone, by universe; `costs_in_words` the
-    same for people, by default as tables, and `charged_for` sentences on a charge of more than a
-    budget adds up to. `needed` is the budget that a margin of error needs, given the name of what
-    has it, and `needed_at_once` that of several, with its split. `curves` are the privacy curves
-    of its parts, None where nothing is guaranteed. `of_parts` are the settings of the products
-    that a run is made of, by their names in it; all of this is then asked of each.
-
-    *The run.* Its stages stand in the product's module of `flows/`: ingest first, which writes what
-    is public and what is confidential in folders of their own; then the charge, before any noise is
-    drawn; measurement, estimation, the tables; and the steps of `release.steps`, which check,
-    release and report. `plan` is what the run measures and guarantees, once its input is read: it
-    recomputes the loss by independent code and raises BudgetRefused. `measured` are all files of
-    noisy answers, there yet or not; by default one for each measured level. `notes` are sentences
-    on what is about to be measured to no avail.
-
-    *Its end.* `checks` are the outcomes of checks that share no code with what they check; a
-    release appears once all have passed. `facts` is what the certificate says besides the plan.
-    `accuracy` compares the release with the truth. `document` is the public report, by default of
-    the plan alone; it shows errors of public input. `summary` is what the command ends with;
-    `shown` what the UI shows when some stages have ended, of none when the run begins, and of `END`
-    at its end; by default the noise of every measure.
-
-    *Afterwards.* `figures` are the errors that replicates and comparisons tell; `compare` writes a
-    comparison where that is more than a table. `of_release` makes settings with a release as public
-    input, for errors to be expected. `rewritten` makes again what a report needs and may lack.
-    `write_truth` writes the true counts of input that may be disclosed, beside replicates.
+    `plan` maps settings, and a run once its input is read, to what is measured and guaranteed;
+    without a run it is the plan by settings and public files alone, whose costs `budget` shows. All
+    that follows from it stands in the rooms beside this module. A product without a plan measures
+    nothing itself: a search, or several products in one run (`ProductSettings.parts`), whose parts
+    are charged, checked and reported by their own runs. `measured` are all files of noisy answers,
+    there yet or not, where these are not one for each measured level.
     """
 
     settings: type[ProductSettings]
-    costs: Callable[[Any], Mapping[str, Any]]
-    costs_in_words: Callable[[Any], Iterable[Block | Section]] | None = None
-    refuse: Callable[[Any], None] = lambda settings: None
-    check_input: Callable[[Any], InputCheck[Any]] | None = None
-    fits: Callable[[Any, Any], Iterable[Block]] | None = None
-    charged_for: Callable[[Any], Iterable[str]] = lambda settings: ()
-    needed: Callable[[Any, str, int], str] | None = None
-    needed_at_once: Callable[[Any, Mapping[str, int]], str | None] | None = None
-    curves: Callable[[Any], Curves | None] = lambda settings: None
-    of_parts: Callable[[Any], Mapping[str, ProductSettings]] = lambda settings: {}
-    plan: Callable[[RunDirectory, Any], Plan] | None = None
+    plan: Callable[[Any, RunDirectory | None], Plan] | None = None
+    rules: Rules | None = None
+    checks: Checks | None = None
+    words: Words = Words()
+    accuracy: Accuracy = Accuracy()
     measured: Callable[[RunDirectory, Any], Sequence[Path]] | None = None
-    check_plan: Callable[[Path, Failures], None] | None = None
-    notes: Callable[[RunDirectory, Any], Sequence[str]] = lambda run, settings: ()
-    checks: Callable[[RunDirectory, Any], Sequence[Outcome]] | None = None
-    facts: Callable[[RunDirectory, Any], Facts] | None = None
-    accuracy: Accuracy | None = None
-    document: Callable[[RunDirectory, Any, Any, pd.DataFrame | None], Document] | None = None
-    summary: Callable[[RunDirectory, Any], Iterable[Block]] = lambda run, settings: ()
-    shown: Callable[[RunDirectory, Any, Collection[str]], Iterable[Shown]] = (
-        lambda run, settings, stages: shown_plan(run, stages)
-    )
-    figures: Figures | None = None
-    compare: Callable[[Sequence[tuple[RunDirectory, Any]]], Path] | None = None
-    of_release: Callable[[RunDirectory, Any, Path], ProductSettings] | None = None
-    rewritten: Callable[[RunDirectory, Any], object] = lambda run, settings: None
-    write_truth: Callable[[Any, Path], Sequence[Path]] = lambda settings, folder: ()
 
     @property
     def name(self) -> str:
@@ -166,21 +183,65 @@ class Product:
         refuse_missing_runner(settings.run)
         return settings
 
+    def refuse(self, settings: ProductSettings) -> None:
+        """Hold settings to the product's rules, or to those of every part; raises InputRefused."""
+        if self.rules is not None:
+            self.rules.refuse(settings)
+            return
+        for own, part in _parts(settings).values():
+            own.refuse(part)
+
     def plan_of(self, run: RunDirectory, settings: ProductSettings) -> Plan:
         """The plan of a run, as it was written, or made anew of a run that has none yet."""
         from .plan import plan_file, read_plan
 
         if self.plan is None:
             raise ValueError(f"{self.name} measures nothing")
-        return read_plan(run) if plan_file(run).exists() else self.plan(run, settings)
+        return read_plan(run) if plan_file(run).exists() else self.plan(settings, run)
 
-    def tell_costs(self, settings: ProductSettings) -> Iterable[Block | Section]:
-        """The costs for people; by default a line and a table for each universe."""
+    def costs(self, settings: ProductSettings) -> dict[str, Any]:
+        """What a run would cost, from settings and public files alone, by universe; of several
+        products by their names."""
+        if self.plan is None:
+            return {name: own.costs(part) for name, (own, part) in _parts(settings).items()}
+        return {cost.name: cost for cost in self.plan(settings, None).costs}
+
+    def costs_in_words(self, settings: ProductSettings) -> Iterable[Block | Section]:
+        """The costs for people: a line and tables for each universe, and words of the product."""
         from .budget import costs_in_words
+        from .plan import charged_for
 
-        if self.costs_in_words is not None:
-            return self.costs_in_words(settings)
-        return costs_in_words(self.costs(settings)) if self.plan is not None else ()
+        if self.plan is not None:
+            plan = self.plan(settings, None)
+            yield from costs_in_words(plan.costs)
+            yield from charged_for(plan)
+            yield from self.words.budget(settings, plan)
+
+    def curves(self, settings: ProductSettings) -> Curves | None:
+        """The privacy curves of a run of settings; None where nothing is guaranteed or known."""
+        return None if self.plan is None else self.plan(settings, None).curves()
+
+    def needed(self, settings: ProductSettings, wanted: Mapping[str, int]) -> Iterator[str]:
+        """Sentences on the budget with which targets have margins of error.
+
+        Targets of several products begin with the product's name and a colon. Raises InputRefused.
+        """
+        from .plan import needed
+
+        if self.plan is not None:
+            yield from needed(self.plan(settings, None), wanted)
+            return
+        parts = _parts(settings)
+        for target, margin in wanted.items():
+            name, _, what = target.partition(":")
+            if name not in parts:
+                raise InputRefused(
+                    f"--target {target}: write PRODUCT:WHAT, with one of {', '.join(parts)}."
+                    if parts
+                    else f"Margins cannot be turned into a budget for {self.name}."
+                )
+            own, part = parts[name]
+            yield from (f"{name}: {sentence}" for sentence in own.needed(part, {what: margin}))
 
     def measurement_files(self, run: RunDirectory, settings: ProductSettings) -> Sequence[Path]:
         """All files of noisy answers, there yet or not; by default one for each measured level."""
@@ -202,7 +263,7 @@ class Product:
 
         if self.plan is None:
             raise ValueError(f"{self.name} measures nothing")
-        plan, file = self.plan(run, settings), plan_file(run)
+        plan, file = self.plan(settings, run), plan_file(run)
         if "ledger" not in run.read_manifest()["stages"]:
             write_plan(run, plan)
         if not file.exists():
@@ -210,8 +271,8 @@ class Product:
                 f"{run.root} was charged by an earlier version of spineflow, without "
                 "plan/plan.json; finish it with version 0.2."
             )
-        if self.check_plan is not None:
-            refuse_other_noise(partial(self.check_plan, run.root))
+        if self.checks is not None and self.checks.plan is not None:
+            refuse_other_noise(partial(self.checks.plan, run.root))
         if settings.is_private:
             deciding = [run.root / name for name in plan.inputs]
             charge_draws(
@@ -235,49 +296,63 @@ class Product:
         from .acceptance import accept
 
         refuse_unlike_ledger(run, settings)
-        return accept(run, settings, self.checks(run, settings))
+        return accept(run, settings, self.checks.release(run, settings))
+
+    def facts(self, run: RunDirectory, settings: ProductSettings) -> Facts:
+        """The facts of a run's certificate; by default those of the plan alone."""
+        from .certificate import Facts
+
+        if self.words.certificate is not None:
+            return self.words.certificate(run, settings)
+        curves = None if self.plan is None else self.plan(settings, run).curves()
+        return Facts("products/templates/certificate.md.j2", curves=curves)
 
     def compare_with_truth(self, run: RunDirectory, settings: ProductSettings) -> None:
         """Keep the errors of a release in its confidential folder, while the truth is there."""
-        found = self.accuracy
-        if found is not None and found.write and found.is_possible(run):
-            found.write(run, settings)
+        if self.accuracy.write is not None and self.accuracy.is_possible(run):
+            self.accuracy.write(run, settings)
 
     def report(self, run: RunDirectory, settings: ProductSettings) -> Path:
         """Write the public report; errors are shown of input that is not confidential."""
         from .reports import plain_document
 
-        plan = None if self.plan is None else self.plan_of(run, settings)
-        if self.document is None:
-            if plan is None:
-                return run.report
-            return write_page(run.report, plain_document(run, settings, plan))
-        errors = None
-        if self.accuracy is not None and not settings.input.confidential:
-            errors = self.accuracy.read(run)
-        return write_page(run.report, self.document(run, settings, plan, errors))
+        if self.plan is None and self.words.report is None:
+            return run.report
+        plan: Any = None if self.plan is None else self.plan_of(run, settings)
+        errors = None if settings.input.confidential else self.accuracy.read(run)
+        report = self.words.report or plain_document
+        return write_page(run.report, report(run, settings, plan, errors))
 
     def compared(self, run: RunDirectory, settings: ProductSettings) -> Compared:
         """A run with its figures; raises InputRefused if truth and errors are both gone."""
-        if self.figures is None or self.accuracy is None:
+        figures = self.accuracy.figures
+        if figures is None:
             raise InputRefused(f"There are no figures of {self.name}.")
         from .comparison import Compared, errors_or_refused
 
         self.compare_with_truth(run, settings)
         errors = errors_or_refused(run, self.accuracy.read(run))
-        facts = {"dataset": settings.privacy.dataset, **self.figures.facts(run, settings)}
-        return Compared(run, settings, facts, self.figures.of_errors(errors))
+        facts = {"dataset": settings.privacy.dataset, **figures.facts(run, settings)}
+        return Compared(run, settings, facts, figures.of_errors(errors))
 
     def write_comparison(self, runs: Sequence[tuple[RunDirectory, ProductSettings]]) -> Path:
         """Write a report of several finished runs side by side; returns its path."""
-        if self.compare is not None:
-            return self.compare(runs)
-        if self.figures is None:
+        if self.accuracy.compare is not None:
+            return self.accuracy.compare(runs)
+        figures = self.accuracy.figures
+        if figures is None:
             raise InputRefused(f"Runs of {self.name} cannot be compared; name runs of one product.")
         from .comparison import write_comparison
 
         found = [self.compared(run, settings) for run, settings in runs]
-        return write_comparison(found, self.figures.keys, self.figures.words)
+        return write_comparison(found, figures.keys, figures.words)
+
+
+def _parts(settings: ProductSettings) -> dict[str, tuple[Product, ProductSettings]]:
+    """The products of a run of several, with their settings, by their names in it."""
+    from .registry import product
+
+    return {name: (product(own.PRODUCT), own) for name, own in settings.parts.items()}
 
 
 def shown_plan(run: RunDirectory, stages: Collection[str]) -> Iterator[Shown]:

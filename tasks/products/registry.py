@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from ..runs.directory import RunDirectory
     from ..runs.settings import ProductSettings
     from ..tables.findings import InputCheck
-    from .product import Product
 
 PRODUCTS: Mapping[str, str] = {
     "topdown": "tasks.topdown.product:TOPDOWN",
@@ -49,8 +48,8 @@ names that they have there, with the product of each."""
 _PACKAGE = __name__.partition(".")[0]
 
 
-def product(name: str) -> Product:
-    """The product of a name; raises KeyError for one that is not in `PRODUCTS`."""
+def product(name: str) -> Any:
+    """The product of a name, a `Product`; raises KeyError for one that is not in `PRODUCTS`."""
     return _loaded(PRODUCTS[name])
 
 
@@ -59,7 +58,7 @@ def _loaded(place: str) -> Any:
     return getattr(import_module(f"{_PACKAGE}.{module}"), name)
 
 
-def product_of(run: RunDirectory) -> Product:
+def product_of(run: RunDirectory) -> Any:
     """The product of a run; raises InputRefused for one that this version does not have."""
     name = run.read_manifest()["product"]
     if name not in PRODUCTS:
@@ -67,7 +66,7 @@ def product_of(run: RunDirectory) -> Product:
     return product(name)
 
 
-def known(name: str) -> Product:
+def known(name: str) -> Any:
     """The product of one input of a name, as a person spells it; raises InputRefused."""
     spelt = name.replace("_", "-")
     if spelt not in OF_ONE_INPUT:
@@ -83,26 +82,15 @@ def settings_of(run: RunDirectory) -> type[Any]:
     return product_of(run).settings
 
 
-def costs_of(parts: Mapping[str, ProductSettings]) -> dict[str, Any]:
-    """What runs of some settings would cost, by their names."""
-    return {name: product(own.PRODUCT).costs(own) for name, own in parts.items()}
-
-
-def refuse_any(parts: Iterable[ProductSettings]) -> None:
-    """The further checks of some settings, each by its product; raises InputRefused."""
-    for own in parts:
-        product(own.PRODUCT).refuse(own)
-
-
 def check_input_of(settings: ProductSettings) -> InputCheck[Any]:
     """The check of an input by the rules of its product; raises ValueError where that has none."""
-    check = product(settings.PRODUCT).check_input
-    if check is None:
+    rules = product(settings.PRODUCT).rules
+    if rules is None or rules.check is None:
         raise ValueError(f"{settings.PRODUCT} has no rules on its input")
-    return check(settings)
+    return rules.check(settings)
 
 
 def fits_of(settings: ProductSettings, accepted: Any) -> Iterable[Block]:
     """What holding settings to an accepted input tells, where their product does that."""
-    fits = product(settings.PRODUCT).fits
-    return () if fits is None else fits(settings, accepted)
+    rules = product(settings.PRODUCT).rules
+    return () if rules is None else rules.fits(settings, accepted)

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ...validation.outcome import CHECKS_FILE
 from ..ledger.plan import UniversePlan
 from ..pages.document import NONE, Block, Details, Document, Figure, FrontPage, Link, Section, Table
 from ..pages.figures import bar_chart, strip_chart
+from ..pages.template import parts_of
 from ..runs.directory import RunDirectory
 from ..runs.files import read_record
 from ..runs.settings import ProductSettings
 from .acceptance import CERTIFICATE, warnings_of
-from .budget import noise_section
-from .plan import ExactFact, Plan
+from .budget import noise_table
+from .plan import Plan
 from .statement import in_one_sentence
 
 MOST_PARTS = 9
@@ -48,64 +48,65 @@ KINDS = (
 """Words by which stages of one kind are known, whatever universe and geolevel they are of."""
 
 
-@dataclass(frozen=True)
-class Overview:
-    """What a product says on the front page of a run's report.
-
-    released : what was released, as the beginning of a sentence.
-    panels : the budget, and how accurate the release is or what the budget implies of that.
-    links : pages of the product's own, besides the certificate and the released files.
-    counts : the first of the released counts, which a withheld release does not show.
-    """
-
-    released: str
-    panels: tuple[Section, ...]
-    links: tuple[Link, ...] = ()
-    counts: tuple[Block, ...] = ()
-
-
 def report_document(
     run: RunDirectory,
     settings: ProductSettings,
     plan: Plan,
-    overview: Overview,
-    sections: Iterable[Section],
+    template: str = "products/templates/report.md.j2",
+    *,
+    counts: Sequence[Block] = (),
+    links: Sequence[Link] = (),
+    **context: Any,
 ) -> Document:
-    """The report of a run: its front page, the product's own sections, checks, seconds, digests."""
+    """The report of a run: its front page, the product's own sections, checks, seconds, digests.
+
+    Args:
+        template: of the report, by its place below `tasks/`.
+        counts: the first of the released counts, which a withheld release does not show.
+        links: pages of the product's own, besides the certificate and the released files.
+        context: names that the template uses besides those of every report.
+    """
     passed, n_checks = passed_and_all(run)
     verdict = f"Released: all {n_checks} independent checks of the result passed."
-    first = (Section("The first released counts", overview.counts),) if overview.counts else ()
     if passed < n_checks:
-        first = ()
         verdict = f"Withheld: {n_checks - passed} of {n_checks} independent checks failed."
+    title, panels, (first, *sections) = parts_of(
+        template,
+        settings=settings,
+        plan=plan,
+        warnings=warnings_of(run),
+        counts=counts if passed == n_checks else (),
+        time=time_panel(stage_seconds(run)).blocks,
+        checks=checks_table(run),
+        stages=stages_section(run).blocks,
+        noise_table=noise_table,
+        noise_of=noise_of,
+        budget_of=budget_of,
+        DEVIATION="standard deviation of the noise",
+        **context,
+    )
     return Document(
-        f"Report: {settings.PRODUCT} of {settings.privacy.dataset}",
-        (f"{overview.released}.", *warnings_of(run)),
-        (
-            *sections,
-            exact_section(plan.exact),
-            Section("Checks", (checks_table(run),)),
-            stages_section(run),
-        ),
+        title,
+        tuple(map(str, first.blocks)),
+        tuple(sections),
         settings.stamp,
         FrontPage(
             verdict,
             passed == n_checks,
             in_one_sentence(plan.statement),
-            (*first, *overview.panels, time_panel(stage_seconds(run))),
-            (*certificate_links(run), *overview.links, *_file_links(run)),
+            tuple(panels),
+            (*certificate_links(run), *links, *_file_links(run)),
         ),
         provenance(run),
     )
 
 
-def plain_document(run: RunDirectory, settings: ProductSettings, plan: Plan) -> Document:
+def plain_document(
+    run: RunDirectory, settings: ProductSettings, plan: Plan, errors: object = None
+) -> Document:
     """The report of a product without words of its own: what was measured, and what is exact."""
-    panels = tuple(noise_panel(own, f"Noise of {own.universe}.") for own in plan.universes)
     tables = sorted(run.release.glob("*.parquet"))
-    counts = first_rows(tables[0]) if tables else ()
-    front = Overview(f"{settings.PRODUCT} of {settings.privacy.dataset}", panels, counts=counts)
-    return report_document(run, settings, plan, front, [noise_section(plan)])
+    return report_document(run, settings, plan, counts=first_rows(tables[0]) if tables else ())
 
 
 def provenance(run: RunDirectory) -> tuple[str]:
@@ -137,7 +138,7 @@ def bars_panel(
 
 
 def first_rows(file: Path, columns: Sequence[str] | None = None) -> tuple[Block, ...]:
-    """The first rows of a released Parquet table as it stands, for `Overview.counts`; by default
+    """The first rows of a released Parquet table as it stands, for a front page; by default
     of all columns. Numbers before the last column are codes, and stand as they are. Nothing of a
     release that was withheld.
     """
@@ -229,27 +230,16 @@ def stages_section(run: RunDirectory) -> Section:
     return Section("Seconds of work", tuple(blocks))
 
 
-def budget_panel(universe: UniversePlan, words: str) -> Section:
-    """The share of every level, as bars of a front page."""
-    names = [measure.level for measure in universe.measures]
-    shares = {"budget": [100 * float(measure.share) for measure in universe.measures]}
-    return bars_panel("The budget", words, names, shares, value_label="% of the loss")
+def budget_of(universe: UniversePlan) -> dict[str, float]:
+    """The share of every level, in percent."""
+    return {measure.level: 100 * float(measure.share) for measure in universe.measures}
 
 
-def noise_panel(universe: UniversePlan, words: str) -> Section:
-    """The standard deviation of every measure's noise, as bars of a front page."""
+def noise_of(universe: UniversePlan) -> dict[str, float]:
+    """The standard deviation of every measure's noise, by level, and by query where there are
+    several at a level."""
     noisy = [own for own in universe.measures if own.noise is not None]
     is_one_a_level = len({own.level for own in noisy}) == len(noisy)
-    names = [own.level if is_one_a_level else f"{own.level} {own.query}" for own in noisy]
-    deviations = {"noise": [math.sqrt(own.noise.variance) for own in noisy if own.noise]}
-    title, label = "What the budget implies", "standard deviation of the noise"
-    return bars_panel(title, words, names, deviations, value_label=label)
-
-
-def exact_section(exact: Sequence[ExactFact]) -> Section:
-    """What leaves without noise, for certificate and report."""
-    if not exact:
-        return Section("What is exact", ("Nothing is stated without noise.",))
-    rows = tuple((item.subject, item.fact) for item in exact)
-    about = "These facts are outside the guarantee: they are public by declaration."
-    return Section("What is exact", (about, Table(("fact", "meaning"), rows)))
+    return {
+        own.level if is_one_a_level else f"{own.level} {own.query}": own.deviation for own in noisy
+    }

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 from ..ledger.store import open_ledger
 from ..ledger.summary import summary
-from ..pages.document import Document, FrontPage, Link, Section, Table
+from ..pages.document import Document, FrontPage, Link, Section
 from ..pages.numbers import shown_delta, shown_epsilon
+from ..pages.template import parts_of
 from ..runs.directory import RunDirectory
 from ..runs.files import write_page, write_record
 from ..runs.settings import ProductSettings
 from .acceptance import released
 from .reports import (
-    bars_panel,
     certificate_links,
     passed_and_all,
     provenance,
@@ -62,53 +63,54 @@ def write_products_report(
     products together give.
     """
     parts = {name: RunDirectory(run.root / name) for name in products}
-    rows = tuple(
-        (
-            name,
-            part.read_manifest()["status"],
-            Link("release", f"../{name}/release/"),
-            Link("report", f"../{name}/report/report.html"),
-        )
+    rows = [
+        {
+            "product": name,
+            "status": part.read_manifest()["status"],
+            "release": Link("release", f"../{name}/release/"),
+            "report": Link("report", f"../{name}/report/report.html"),
+        }
         for name, part in parts.items()
-    )
-    headers = ("product", "status", "release", "report")
+    ]
     counted = [passed_and_all(part) for part in parts.values()]
     passed, n_checks = (sum(column) for column in zip(*counted, strict=True))
     verdict = f"{len(parts)} products are released: all {n_checks} checks of them passed."
     if passed < n_checks:
         verdict = f"{n_checks - passed} of {n_checks} checks of {len(parts)} products failed."
     seconds = {name: sum(stage_seconds(part).values()) for name, part in parts.items()}
+    dataset = _dataset(settings)
+    spent = {} if dataset is None else dataset["products"]
+    title, panels, (first, *sections) = parts_of(
+        "products/templates/products_report.md.j2",
+        settings=settings,
+        dataset=dataset,
+        spent={name: float(Fraction(own["rho"])) for name, own in spent.items()},
+        time=time_panel(seconds).blocks,
+        products=rows,
+        further=further,
+        draws_table=draws_table,
+        composed_sentence=composed_sentence,
+        stages=stages_section(run).blocks,
+    )
     links = [Link(f"Report: {name}", f"../{name}/report/report.html") for name in products]
+    front = FrontPage(
+        verdict,
+        passed == n_checks,
+        _guarantee(settings, dataset),
+        tuple(panels),
+        (*certificate_links(run), *links),
+    )
+    introduction = tuple(map(str, first.blocks))
     document = Document(
-        f"Products of {settings.privacy.dataset}",
-        (
-            "Every product reads the same people, so what they cost adds up under one name in "
-            "the ledger.",
-        ),
-        (
-            Section("Products", (Table(headers, rows, "status"),)),
-            *further,
-            _cost(settings),
-            stages_section(run),
-        ),
-        settings.stamp,
-        FrontPage(
-            verdict,
-            passed == n_checks,
-            _guarantee(settings),
-            (*_spent(settings), time_panel(seconds)),
-            (*certificate_links(run), *links),
-        ),
-        provenance(run),
+        title, introduction, tuple(sections), settings.stamp, front, provenance(run)
     )
     return write_page(run.report, document)
 
 
-def _guarantee(settings: ProductSettings) -> str:
-    """What all that was drawn from the dataset guarantees together, in a sentence."""
-    if not settings.is_private:
+def _guarantee(settings: ProductSettings, dataset: Mapping[str, Any] | None) -> str:
+    """The guarantee of all that was drawn from the dataset together, in a sentence."""
+    if dataset is None:
         return f"Nothing is guaranteed: {settings.why_not_private}."
-    dataset = _dataset(settings)
     epsilon = shown_epsilon(dataset["epsilon"]["tight"])
     delta = shown_delta(dataset["epsilon"]["delta"])
     return (
@@ -120,29 +122,10 @@ def _guarantee(settings: ProductSettings) -> str:
     )
 
 
-def _spent(settings: ProductSettings) -> tuple[Section, ...]:
-    """What each product has cost, as bars."""
+def _dataset(settings: ProductSettings) -> Mapping[str, Any] | None:
+    """The dataset as its ledger has it; None for runs that are not private."""
     if not settings.is_private:
-        return ()
-    spent = {n: float(Fraction(p["rho"])) for n, p in _dataset(settings)["products"].items()}
-    words = "What the dataset has spent on each product by its ledger, as bounded zCDP per person."
-    found = {"rho": list(spent.values())}
-    return (bars_panel("The budget", words, list(spent), found, value_label="rho"),)
-
-
-def _dataset(settings: ProductSettings) -> dict:
-    """What the ledger holds of the dataset."""
+        return None
     ledger = open_ledger(Path(settings.privacy.ledger), must_exist=True)
-    return summary(ledger)["datasets"][settings.privacy.dataset]
-
-
-def _cost(settings: ProductSettings) -> Section:
-    """What the ledger holds of the dataset, by product, this run's and all others."""
-    if not settings.is_private:
-        return Section("Cost", ("Runs that are not private are not charged.",))
-    dataset = _dataset(settings)
-    about = (
-        "All that was ever drawn from this dataset, in its native guarantee and composed as "
-        "bounded zCDP per person."
-    )
-    return Section("Cost", (about, draws_table(dataset), composed_sentence(dataset)))
+    found: Mapping[str, Any] = summary(ledger)["datasets"][settings.privacy.dataset]
+    return found

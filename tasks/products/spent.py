@@ -10,13 +10,11 @@ from typing import Any
 from ..ledger.claims import uncharged
 from ..ledger.store import open_ledger
 from ..ledger.summary import summary
-from ..pages.document import Section, Table
+from ..pages.document import Table
 from ..pages.numbers import shown_bound, shown_delta, shown_epsilon, shown_rho
 from ..runs.errors import BudgetRefused
 from ..runs.settings import ProductSettings
 from .statement import Statement, charged
-
-TITLE = "What the dataset has spent so far"
 
 
 def spent_by(settings: ProductSettings, own: Mapping[str, Statement]) -> Mapping[str, Any] | None:
@@ -35,24 +33,6 @@ def spent_by(settings: ProductSettings, own: Mapping[str, Statement]) -> Mapping
             raise BudgetRefused(uncharged(ledger, run_id))
     found: Mapping[str, Any] = spent
     return found
-
-
-def spent_section(settings: ProductSettings, spent: Mapping[str, Any] | None) -> Section:
-    """All draws from the dataset of `spent_by`, by product, and what they amount to together."""
-    if not settings.draws_noise:
-        text = (
-            "This run drew nothing from anybody's records, and spent nothing: it read noisy "
-            "measurements that are published already. What they cost stands above."
-        )
-        return Section(TITLE, (text,))
-    if spent is None:
-        return Section(TITLE, ("A run that is not private is not charged to a ledger.",))
-    text = (
-        f"Everything that was drawn under the name {settings.privacy.dataset} in this ledger when "
-        "the certificate was written, this release included. Later releases of the same people add "
-        "to it."
-    )
-    return Section(TITLE, (text, composed_sentence(spent), draws_table(spent)))
 
 
 def draws_table(spent: Mapping) -> Table:

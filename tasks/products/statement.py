@@ -19,15 +19,8 @@ from ..ledger.accounting import (
     epsilon_simple,
 )
 from ..ledger.plan import UniversePlan
-from ..pages.document import Block, Section, Table
+from ..pages.document import Table
 from ..pages.numbers import shown_delta, shown_epsilon, shown_rho
-
-HOW_TO_READ = (
-    "Rho is the loss of zero-concentrated differential privacy. An epsilon at a delta says that "
-    "between two such tables the probability of any outcome differs by at most a factor of e to "
-    "the power of epsilon, plus delta; the tight conversion of rho is that of Canonne, Kamath and "
-    "Steinke (2020), the simple one that of Bun and Steinke (2016)."
-)
 
 
 @dataclass(frozen=True)
@@ -46,35 +39,9 @@ class Statement:
     why_not: str | None
     protected: tuple[str, ...]
     change: tuple[str, ...]
-    losses: tuple[UniversePlan, ...]
+    losses: tuple[UniversePlan, ...] = ()
     together: str = ""
     are_disjoint: bool = False
-
-
-def guarantee_section(
-    statement: Statement, figures: Sequence[Block] = (), warnings: Sequence[str] = ()
-) -> Section:
-    """What is guaranteed, to whom, against which change; or that nothing is, and why.
-
-    `figures` stand beside those of the guarantee, and `warnings` are sentences that a reader must
-    not miss.
-    """
-    if statement.why_not is not None:
-        nothing = f"Nothing is guaranteed: {statement.why_not}. These files protect nobody."
-        return Section("What is guaranteed", (nothing,))
-    guarantees = [loss.promised for loss in statement.losses]
-    texts = [in_one_sentence(statement), *statement.protected, *statement.change]
-    texts += [_meaning(pure) for pure in dict.fromkeys(g.definition == PURE_DP for g in guarantees)]
-    if any(guarantee.delta for guarantee in guarantees):
-        texts.append(
-            "With a probability of the mechanism's own delta the guarantee may fail altogether; "
-            "deltas add up as losses do."
-        )
-    if statement.together:
-        texts.append(statement.together)
-    blocks: list[Block] = [*texts, losses_table(statement.losses), HOW_TO_READ]
-    blocks += [f"Warning: {warning}." for warning in warnings]
-    return Section("What is guaranteed", (*blocks, *figures))
 
 
 def combined(statement: Statement) -> UniversePlan:
@@ -195,16 +162,3 @@ _CHANGES = {
     SEVERAL_RECORDS: "one record changed; a person's change changes several",
     TWO_RECORDS: "one record changed; a person's change changes two",
 }
-
-
-def _meaning(is_pure: bool) -> str:
-    if is_pure:
-        return (
-            "Between two such tables the probability of any outcome differs by a factor of at most "
-            "e to the power of epsilon (pure differential privacy; noise is discrete Laplace)."
-        )
-    return (
-        "Between two such tables the distributions of what is published differ by no more than "
-        "zero-concentrated differential privacy with parameter rho allows (noise is discrete "
-        "Gaussian)."
-    )

@@ -12,7 +12,7 @@ from fractions import Fraction
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, ClassVar, Literal, NoReturn, Self, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from .errors import InputRefused
 from .files import NOT_PRIVATE
@@ -45,7 +45,26 @@ def exact_fraction(value: Any) -> Fraction:
 SMALLEST_LOSS, LARGEST_LOSS = Fraction("1e-12"), Fraction("1e12")
 """A rho or epsilon beyond these is a slip, and its noise could not be computed with."""
 
+
+def checked_loss(value: Fraction) -> Fraction:
+    """A rho or epsilon; raises ValueError for one not positive, or absurdly small or large."""
+    if not SMALLEST_LOSS <= value <= LARGEST_LOSS:
+        raise ValueError("must be a positive fraction, from 1e-12 to 1e12")
+    return value
+
+
+def checked_probability(value: Fraction) -> Fraction:
+    """A delta or a confidence; raises ValueError for one that is not strictly from 0 to 1."""
+    if not 0 < value < 1:
+        raise ValueError(f"is {value}; it must be positive and below 1")
+    return value
+
+
 ExactFraction = Annotated[Fraction, BeforeValidator(exact_fraction)]
+Loss = Annotated[ExactFraction, AfterValidator(checked_loss)]
+"""A rho or epsilon."""
+Probability = Annotated[ExactFraction, AfterValidator(checked_probability)]
+"""A delta or a confidence."""
 
 _PATH = "path"
 FilePath = Annotated[str, _PATH]
@@ -62,6 +81,10 @@ def _tupled(value: Any) -> Any:
     return tuple(map(_tupled, value)) if isinstance(value, list | tuple) else value
 
 
+class KnownKeys(frozenset[str]):
+    """Stands for the value of a key that is not known, for the refusal to name those that are."""
+
+
 class ExactTypes(BaseModel):
     """A model that turns no value into one of another type.
 
@@ -74,7 +97,15 @@ class ExactTypes(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _lists_are_tuples(cls, tree: Any) -> Any:
-        return _tupled(tree)
+        if not isinstance(tree, Mapping) or cls.model_config["extra"] == "allow":
+            return _tupled(tree)
+        known = {field.alias or name for name, field in cls.model_fields.items()}
+        takes = known | (
+            set(cls.model_fields) if cls.model_config.get("populate_by_name") else set()
+        )
+        return {
+            key: _tupled(value) if key in takes else KnownKeys(known) for key, value in tree.items()
+        }
 
 
 class Section(ExactTypes):
@@ -284,6 +315,11 @@ class ProductSettings(Section):
         return None
 
     @property
+    def parts(self) -> Mapping[str, ProductSettings]:
+        """The settings of the products that a run is made of, by their names in it."""
+        return {}
+
+    @property
     def draws_noise(self) -> bool:
         """Whether the run draws noise, and charges it to a ledger."""
         return True
@@ -450,27 +486,6 @@ def refuse_in(file_name: str) -> Refuse:
         raise InputRefused(f"{file_name}: {text}.")
 
     return refuse
-
-
-def refuse_loss(value: Fraction, where: str, refuse: Refuse) -> None:
-    """Refuse a rho or epsilon that is not positive or absurdly small or large."""
-    if not SMALLEST_LOSS <= value <= LARGEST_LOSS:
-        refuse(f"{where} must be a positive fraction, from 1e-12 to 1e12")
-
-
-def refuse_losses(epsilon: Fraction | None, rho: Fraction | None, refuse: Refuse) -> None:
-    """Refuse an epsilon and a rho of [privacy] that are given together, or out of range."""
-    if epsilon is not None and rho is not None:
-        refuse("privacy gives both epsilon and rho; remove one of them")
-    for name, loss in {"epsilon": epsilon, "rho": rho}.items():
-        if loss is not None:
-            refuse_loss(loss, f"privacy.{name}", refuse)
-
-
-def refuse_delta(delta: Fraction, where: str, refuse: Refuse) -> None:
-    """Refuse a delta that is not a probability strictly between 0 and 1."""
-    if not 0 < delta < 1:
-        refuse(f"{where} is {delta}; it must be positive and below 1")
 
 
 def refuse_large_delta(

@@ -9,7 +9,6 @@ import os
 import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from fractions import Fraction
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
@@ -191,16 +190,8 @@ def _overridden(model: type[AnySection], name: str, given: Mapping[str, Any]) ->
 
 def dump_settings(settings: ProductSettings) -> str:
     """TOML of the merged settings, which `frozen_settings` reads back to an equal object."""
-    text = tomli_w.dumps(_plain(settings.model_dump(mode="python", by_alias=True)))
+    text = tomli_w.dumps(settings.model_dump(mode="json", by_alias=True, exclude_none=True))
     return text if settings.is_private else f"# {NOT_PRIVATE}\n{text}"
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items() if item is not None}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return str(value) if isinstance(value, Fraction) else value
 
 
 def _own_copy(value: Any) -> Any:

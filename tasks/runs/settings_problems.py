@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -43,9 +43,19 @@ _WORDS = {
     "less_than_equal": "{le} or less",
     "less_than": "less than {lt}",
     "literal_error": "{expected}",
+    "union_tag_invalid": "one of {expected_tags}",
     "string_pattern_mismatch": "a text of the form {pattern}",
 }
 """What a value must be, by the kind of the complaint."""
+
+_SENTENCES = {
+    "missing": "the setting '{key}' is missing; add it, or name a preset that has it",
+    "too_few": "{key} has too few entries",
+    "too_short": "{key} needs {min_length} or more entries",
+    "too_long": "{key} takes {max_length} entries or fewer",
+    "string_too_short": "{key} must not be empty",
+}
+"""Whole clauses, by the kind of the complaint."""
 
 _PATTERNS = {
     r"^[A-Za-z0-9][A-Za-z0-9._-]*$": "letters a to z, digits, '.', '_' and '-', and begin "
@@ -59,17 +69,17 @@ _PATTERNS = {
 class Problem:
     """One thing that is wrong at a place of the settings.
 
-    must_be : what a value must be, where nothing more is to be told; of an unknown key, the key
-        that is meant, where one is near.
+    must_be : what a value must be, where nothing more is to be told.
     text : the whole clause, where there is more.
-    is_unknown, is_missing : whether the key has no meaning, or has no value.
+    known : of a key without a meaning, those that have one.
+    is_missing : whether the key has no value.
     branches : how many branches of its type the validator took to get there.
     """
 
     location: Location
     must_be: str = ""
     text: str = ""
-    is_unknown: bool = False
+    known: frozenset[str] | None = None
     is_missing: bool = False
     branches: int = 0
 
@@ -129,26 +139,24 @@ def _problems(
     at: dict[Location, list[Problem]] = {}
     for problem in raw:
         at.setdefault(problem.location, []).append(problem)
-    found = []
+    unknown, wrong, meant = [], [], set()
     for location, problems in at.items():
         # A branch of a type that was left for another is of no interest beside what is below it.
-        is_above = any(
-            other.location[: len(location)] == location and len(other.location) > len(location)
-            for other in raw
-        )
+        is_above = any(location == other[: len(location)] != other for other in at)
         kept = [one for one in problems if not (is_above and one.must_be and one.branches)]
-        worded = [one for one in kept if one.text]
-        if worded:
-            found.append(worded[0])
+        known = frozenset[str]().union(*(one.known for one in kept if one.known is not None))
+        if known:
+            near = did_you_mean(str(location[-1]), sorted(known))
+            meant |= {dotted((*location[:-1], name)) for name in known if repr(name) in near}
+            text = f"{kept[0].text}{near}; known here: {', '.join(sorted(known))}"
+            unknown.append(replace(kept[0], text=text))
+        elif worded := [one for one in kept if one.text]:
+            wrong.append(worded[0])
         elif kept:
             alternatives = " or ".join(dict.fromkeys(one.must_be for one in kept))
-            found.append(replace(kept[0], text=f"{kept[0].key} must be {alternatives}"))
-    unknown = [_with_known_keys(one, model, tree) for one in found if one.is_unknown]
-    meant = {one.must_be for one in unknown}
+            wrong.append(replace(kept[0], text=f"{kept[0].key} must be {alternatives}"))
     # A section with a misspelt name is also missing under its right one.
-    rest = [
-        one for one in found if not one.is_unknown and not (one.is_missing and one.key in meant)
-    ]
+    rest = [one for one in wrong if not (one.is_missing and one.key in meant)]
     return [*unknown, *sorted(rest, key=lambda one: one.is_missing)]
 
 
@@ -159,43 +167,24 @@ def _problem(
     location, branches = _without_branches(complaint["loc"], tree)
     location = tuple(written.get(str(part), part) for part in location[:1]) + location[1:]
     kind, facts = complaint["type"], complaint.get("ctx", {})
-    problem = Problem(location, branches=branches)
+    if kind.startswith("union_tag"):
+        location = (*location, facts["discriminator"].strip("'"))
+        kind = "missing" if kind == "union_tag_not_found" else kind
+    elif kind == "missing" and location and isinstance(location[-1], int):
+        location, kind = location[:-1], "too_few"
+    problem = Problem(location, branches=branches, is_missing=kind == "missing")
     key = problem.key
     if kind == "extra_forbidden":
-        return replace(problem, text=f"unknown setting {key!r}", is_unknown=True)
-    if kind.startswith("union_tag"):
-        problem = replace(problem, location=(*location, facts["discriminator"].strip("'")))
-        if kind == "union_tag_invalid":
-            return replace(problem, must_be=" or ".join(facts["expected_tags"].rsplit(", ", 1)))
-        return _missing(problem)
-    if kind == "missing" and location and isinstance(location[-1], int):
-        return Problem(location[:-1], text=f"{dotted(location[:-1])} has too few entries")
-    if kind == "missing":
-        return _missing(problem)
+        return replace(problem, text=f"unknown setting {key!r}", known=complaint["input"])
     if kind in ("value_error", "assertion_error"):
-        said = str(facts["error"])
-        return replace(problem, text=f"{key} {said}" if key else said)
-    if kind == "too_short":
-        return replace(problem, text=f"{key} needs at least {_entries(facts['min_length'])}")
-    if kind == "too_long":
-        return replace(problem, text=f"{key} takes at most {_entries(facts['max_length'])}")
-    if kind == "string_too_short":
-        return replace(problem, text=f"{key} must not be empty")
-    if kind == "string_pattern_mismatch" and facts["pattern"] in _PATTERNS:
-        return replace(problem, must_be=_PATTERNS[facts["pattern"]])
-    if kind in _WORDS:
-        return replace(problem, must_be=_WORDS[kind].format_map(facts))
-    said = complaint["msg"]
-    return replace(problem, must_be=said.removeprefix("Input should be ").removeprefix("a valid "))
-
-
-def _missing(problem: Problem) -> Problem:
-    text = f"the setting {problem.key!r} is missing; add it, or name a preset that has it"
-    return replace(problem, text=text, is_missing=True)
-
-
-def _entries(number: int) -> str:
-    return "one entry" if number == 1 else f"{number} entries"
+        return replace(problem, text=f"{key} {facts['error']}".lstrip())
+    if kind in _SENTENCES:
+        return replace(problem, text=_SENTENCES[kind].format(key=key, **facts))
+    words = _PATTERNS.get(facts.get("pattern", ""), _WORDS.get(kind))
+    if words is None:
+        said = complaint["msg"].removeprefix("Input should be ").removeprefix("a valid ")
+        return replace(problem, must_be=said)
+    return replace(problem, must_be=words.format_map(facts))
 
 
 def _without_branches(location: Sequence[Any], tree: Any) -> tuple[Location, int]:
@@ -217,56 +206,6 @@ def _without_branches(location: Sequence[Any], tree: Any) -> tuple[Location, int
             node = None
         kept.append(part)
     return tuple(kept), len(location) - len(kept)
-
-
-def _with_known_keys(problem: Problem, model: type[BaseModel], tree: Mapping[str, Any]) -> Problem:
-    """An unknown key with those that are known beside it; `must_be` is the one that is meant."""
-    *above, last = problem.location
-    fields = {name: field for field, name in getattr(model, "WRITTEN_AS", {}).items()}
-    above = [*(fields.get(str(part), part) for part in above[:1]), *above[1:]]
-    known = sorted(_keys_at(model.model_json_schema(), above, tree))
-    hint = did_you_mean(str(last), known)
-    meant = next((name for name in known if repr(name) in hint), "")
-    text = f"{problem.text}{hint}" + (f"; known here: {', '.join(known)}" if known else "")
-    return replace(
-        problem, text=text, must_be=dotted((*problem.location[:-1], meant)) if meant else ""
-    )
-
-
-def _keys_at(schema: Mapping[str, Any], location: Sequence[str | int], tree: Any) -> set[str]:
-    """Names of the settings that are known at a location, in a table of the kind that it says."""
-    definitions = schema.get("$defs", {})
-
-    def alternatives(node: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-        if "$ref" in node:
-            yield from alternatives(definitions[node["$ref"].rpartition("/")[2]])
-            return
-        yield node
-        for kind in ("anyOf", "oneOf", "allOf"):
-            for other in node.get(kind, ()):
-                yield from alternatives(other)
-
-    nodes = list(alternatives(schema))
-    for part in location:
-        below: list[Mapping[str, Any]] = []
-        for node in nodes:
-            if isinstance(part, int):
-                places = node.get("prefixItems", [])
-                entry = places[part] if part < len(places) else node.get("items")
-            else:
-                entry = node.get("properties", {}).get(part, node.get("additionalProperties"))
-            if isinstance(entry, Mapping):
-                below += alternatives(entry)
-        tree = tree[part] if _is_in(tree, (part,)) else None
-        nodes = [node for node in below if _is_of_kind(node, tree)]
-    return {name for node in nodes for name in node.get("properties", {})}
-
-
-def _is_of_kind(node: Mapping[str, Any], table: Any) -> bool:
-    """Whether what a table says is what this alternative of its type must say."""
-    said = table if isinstance(table, Mapping) else {}
-    due = {name: own["const"] for name, own in node.get("properties", {}).items() if "const" in own}
-    return all(said.get(name, value) == value for name, value in due.items())
 
 
 def line_of(text: str, location: Location) -> int | None:

@@ -25,6 +25,8 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field
 
+from ..pages.document import Section as PageSection
+from ..pages.document import Table
 from ..runs.errors import InputRefused
 from ..runs.names import did_you_mean
 from ..runs.settings import ExactFraction, Refuse, Section
@@ -197,6 +199,37 @@ class DesignedLevels:
         within = "of those that `at_least` allows, " if self.has_floors else ""
         bounded = "" if self.errors.tree is not None else ", of the levels' own measurements"
         return f"{within}{what} by more than {100 * max(self.gap, 0.0):.2g} %{bounded}"
+
+    @property
+    def section(self) -> PageSection:
+        """Margins of the targets before and after, shares of the levels, and the certificate."""
+        names, symbol = self.errors.names, self.errors.symbol
+        shares = [
+            {
+                "level": names[level],
+                "share now": f"{float(self.shares_before.get(level, 0)):.2%}",
+                "designed": f"{float(share):.2%}",
+            }
+            for level, share in self.shares.items()
+        ]
+        margins = "of each level's own noisy counts; estimates also use those of other levels."
+        if self.errors.tree is not None:
+            margins = (
+                "of least squares on a tree of the mean numbers of parts; releases have whole "
+                "counts and none below 0, and differ."
+            )
+        needed = f"{symbol} {self.needed_now or 0:.6g} with the shares of now."
+        return PageSection(
+            symbol,
+            (
+                f"{float(self.before):.6g}, designed {float(self.total):.6g}",
+                Table.of([vars(target) for target in self.targets]),
+                Table.of(shares),
+                f"Margins of 95 %, {margins}",
+                f"Certain: {self.certificate}.",
+                *((f"These margins would need {needed}",) if self.needed_now is not None else ()),
+            ),
+        )
 
     def as_json(self) -> dict[str, Any]:
         """The design as what JSON can hold, fractions as texts."""

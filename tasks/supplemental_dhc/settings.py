@@ -13,11 +13,12 @@ from ..runs.settings import (
     ExactFraction,
     FilePath,
     InputSettings,
+    Probability,
     ProductSettings,
     Refuse,
     Section,
+    checked_loss,
     refuse_idle,
-    refuse_loss,
     refusing,
     table_of,
 )
@@ -60,7 +61,7 @@ class MechanismSettings(Section):
     margins: dict[str, dict[str, dict[str, PositiveInt]]] = {}
     """Margins of error that set budgets, by measure, level and iterations; they replace the budgets
     of a preset."""
-    confidence: ExactFraction | None = None
+    confidence: Probability | None = None
     """Probability with which margins of error hold; None for 90 %."""
 
     @property
@@ -132,8 +133,6 @@ class SupplementalDhcSettings(ProductSettings):
                 )
             if tau > MOST_PERSONS:
                 refuse(f"mechanism.truncation.{name} must be at most {MOST_PERSONS}")
-        if not 0 < own.coverage < 1:
-            refuse("mechanism.confidence must be above 0 and below 1")
         for place in ("budgets", "margins"):
             for (measure, level, key), value in _entries(getattr(own, place)):
                 where = f"mechanism.{place}.{measure}"
@@ -145,7 +144,8 @@ class SupplementalDhcSettings(ProductSettings):
                     named = ", ".join(f'"{name}"' for name in MEASURES[measure].iterations)
                     refuse(f"{where}.{level}.{key!r}: it is counted by {named}")
                 if place == "budgets" and value:
-                    refuse_loss(Fraction(value), f'{where}.{level}."{key}"', refuse)
+                    with refusing(f'{where}.{level}."{key}"', refuse):
+                        checked_loss(Fraction(value))
                 if place == "margins":
                     with refusing(f'{where}.{level}."{key}"', refuse):
                         rho_for_margin(own.stability(measure), value, own.coverage)

@@ -6,6 +6,7 @@ Redundant spending on a spine: measurements of only children, who take their par
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict, replace
 from fractions import Fraction
 from itertools import chain
 
@@ -17,6 +18,7 @@ from ..census.declared_input import DeclaredInput
 from ..census.evidence import EvidenceTally
 from ..census.invariants import block_invariants
 from ..pages.document import Block
+from ..products.budget import Cost
 from ..products.plan import Plan
 from ..products.product import Caution, noted
 from ..runs.directory import RunDirectory
@@ -33,7 +35,7 @@ from .estimation.largest_solve import (
 from .ingest.earlier import held_answers
 from .ingest.ingest import refuse_large_deltas
 from .intervals.sizes import PosteriorSize, whether_intervals, why_no_margins
-from .measurement.charge import deciding_files, plan_of_run, universe_plan_of
+from .measurement.charge import deciding_files, plan_of_run, public_plan, universe_plan_of
 from .measurement.public_answers import checked_spines, spending_on_exact_answers
 from .published.read import check_measurements, refuse_missing_folder
 from .release.margins import has_margins
@@ -41,7 +43,6 @@ from .settings import TopdownSettings
 from .spine.build import spines_of
 from .spine.files import spine_of
 from .workload.idle import unmeasured_attributes
-from .workload.statement import exact_of, statement_of
 
 
 def redundant_spending(settings: TopdownSettings, universe: str, spine: Spine) -> tuple[str, ...]:
@@ -159,19 +160,32 @@ def fits_measurements(settings: TopdownSettings, _accepted: None) -> Iterator[Bl
     yield from ()
 
 
-def plan_of_estimate(run: RunDirectory, settings: TopdownSettings) -> Plan:
+def plan_of_estimate(settings: TopdownSettings, run: RunDirectory | None) -> Plan:
     """What the measurements that were read measure and guarantee, as far as settings and the spine
     say; nothing is drawn.
     """
+    if run is None:
+        return public_plan(settings)
     universes = [
         universe_plan_of(settings.budget_of(name), settings.schema_of(name), spine_of(run, name))
         for name in settings.run.universes
     ]
-    statement, exact = statement_of(settings), exact_of(settings)
-    return Plan.of_run(run, settings, universes, statement, exact, deciding_files(run, settings))
+    return public_plan(settings, universes).decided_by(run, deciding_files(run, settings))
 
 
-def plan_within_memory(run: RunDirectory, settings: TopdownSettings) -> Plan:
-    """The plan of a run; raises InputRefused where its estimates will not fit here."""
-    refuse_large_solves(settings)
-    return plan_of_run(run, settings)
+def plan_within_memory(settings: TopdownSettings, run: RunDirectory | None) -> Plan:
+    """The plan of a run, or by settings alone, which have no spine; raises InputRefused where its
+    estimates will not fit here.
+    """
+    if run is not None:
+        refuse_large_solves(settings)
+        return plan_of_run(run, settings)
+    plan = public_plan(settings)
+    return replace(plan, costs=tuple(with_size(settings, cost) for cost in plan.costs))
+
+
+def with_size(settings: TopdownSettings, cost: Cost) -> Cost:
+    """A cost with the largest solve of its universe, as far as it is known without input."""
+    return replace(
+        cost, further={"largest_solve": asdict(largest_solve(settings, cost.plan.universe))}
+    )

@@ -17,7 +17,7 @@ from ..census.queries import marginal_query, queries_are_nested
 from ..census.schema import Schema
 from ..noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
 from ..runs.names import did_you_mean, spelt_as
-from ..runs.settings import Refuse, refuse_delta, refuse_loss, refuse_shares, refusing, table_of
+from ..runs.settings import Refuse, refuse_shares, refusing, table_of
 from ..runs.stores import is_url
 from .workload.exact_loss import exact_rho, kept_rho
 from .workload.idle import refuse_idle_settings
@@ -245,10 +245,6 @@ def _refuse_budget(
             refuse(f"{where} needs either rho, or epsilon together with delta")
         if budget.delta is None:
             refuse(f"{where} needs delta, at which epsilon is reported")
-    for name in given:
-        refuse_loss(getattr(budget, name), f"{where}.{name}", refuse)
-    if budget.delta is not None:
-        refuse_delta(budget.delta, f"{where}.delta", refuse)
     for table, named in (("geolevels", budget.geolevels), ("queries", budget.queries)):
         for name in named:
             if name not in geolevels:

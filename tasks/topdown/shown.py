@@ -13,9 +13,8 @@ from ..products.acceptance import compared
 from ..products.plan import Plan
 from ..products.product import END, Caution, Shown
 from ..runs.directory import RunDirectory
-from .checks.accuracy.queries import records_by_block
-from .checks.accuracy.report import errors_in_brief
-from .checks.accuracy.run import accuracy_report, write_run_accuracy
+from .checks.accuracy.compared import records_by_block
+from .checks.accuracy.report import accuracy_report, errors_in_brief, write_run_accuracy
 from .release.margins import universes_without_margins
 from .release.report import report, solves_table
 from .settings import TopdownSettings

@@ -20,12 +20,11 @@ from ..census.census import Census
 from ..census.queries import marginal_query, spelt_like
 from ..census.schema import Schema
 from ..noise.mechanisms import DISCRETE_LAPLACE
-from ..products.searched import SearchedProduct
 from ..runs.directory import RunDirectory
 from ..runs.errors import InputRefused
-from .checks.accuracy.errors import ALL_ANSWERS, ALL_SIZES
-from .checks.accuracy.figures import AccuracyFigures, compute_figures
-from .checks.accuracy.levels import OF_THE_SPINE
+from ..study.trials import Figures, SearchedProduct
+from .checks.accuracy.compared import compute_figures
+from .checks.accuracy.subjects import OF_THE_SPINE
 from .checks.replicate import estimate, lay_out, measure, read_dataset, with_estimator, with_seed
 from .paths import state_totals_file
 from .settings import TopdownSettings
@@ -33,12 +32,8 @@ from .workload.costs import cost_of
 from .workload.exact_loss import exact_rho
 from .workload.sections import ESTIMATORS
 
-REDISTRICTING = "redistricting"
 OWN = "own"
 """The query strategy that leaves the shares as they are."""
-HEAD = ("universe", "quantity", "answer", "level", "on_spine", "size_class")
-"""Columns of the errors that say what they are of; all others are statistics."""
-
 
 STRATEGIES: Mapping[str, int] = {
     "uniform": 0,
@@ -50,63 +45,27 @@ STRATEGIES: Mapping[str, int] = {
 third and fourth are those of section 8.1 of [TopDown2022]."""
 
 
-@dataclass(frozen=True, eq=False)
-class TrialFigures:
-    """The accuracy figures of one replicate.
+def redistricting_share(criterion: pd.DataFrame, targets: Sequence[str]) -> float:
+    """The share of the entities of 500 people or more, over target levels, in which the largest
+    group's share is within 5 points; `criterion` is that of `AccuracyFigures`.
 
-    universe : the one that is searched for; others may have been released before it.
-    targets : levels of the fixed entities that the criterion is about: none is on the spine.
+    Raises InputRefused if there are no such entities.
     """
-
-    accuracy: AccuracyFigures
-    universe: str
-    targets: tuple[str, ...]
-
-    @property
-    def errors(self) -> pd.DataFrame:
-        """Statistics of the errors by universe, quantity, answer, level and size class.
-
-        The entities are those of the summary levels, which every spine shares: what is compared
-        are the same areas, whatever a spine's own geounits are.
-        """
-        errors = self.accuracy.errors
-        is_shared = ~errors["level"].str.endswith(OF_THE_SPINE)
-        return errors[is_shared & (errors["universe"] == self.universe)]
-
-    @property
-    def reported(self) -> pd.DataFrame:
-        """All statistics of each quantity and level, of all answers and sizes of areas together."""
-        errors = self.errors
-        errors = errors[(errors["answer"] == ALL_ANSWERS) & (errors["size_class"] == ALL_SIZES)]
-        statistics = [name for name in errors.columns if name not in HEAD]
-        return errors[["quantity", "level", *statistics]]
-
-    def named(self, name: str) -> float:
-        """`redistricting`: the share of the entities of 500 people or more, over all summary levels
-        that are no digits of the block's geocode, or no geolevels of a declared census, in which
-        the largest group's share is within 5
-        points. These entities are the same for every spine, whether or not one has them.
-
-        Raises InputRefused if there are no such entities, KeyError for another name.
-        """
-        if name != REDISTRICTING:
-            raise KeyError(name)
-        rows = self.accuracy.criterion
-        if rows.empty:
-            raise InputRefused(
-                "The schema has no race and ethnicity, or the census declares no groups under "
-                "census.redistricting; choose a criterion of kind error."
-            )
-        whole = rows["population"].iloc[0]
-        rows = rows[rows["level"].isin(self.targets) & (rows["population"] == whole)]
-        entities = rows["entities"].to_numpy()
-        if not entities.sum():
-            raise InputRefused(
-                "The data have no entity of 500 people or more at the levels "
-                f"{', '.join(self.targets)}, which the redistricting criterion is about; choose a "
-                "criterion of kind error."
-            )
-        return float(np.average(rows["share_within"].fillna(0).to_numpy(), weights=entities))
+    if criterion.empty:
+        raise InputRefused(
+            "The schema has no race and ethnicity, or the census declares no groups under "
+            "census.redistricting; choose a criterion of kind error."
+        )
+    whole = criterion["population"].iloc[0]
+    rows = criterion[criterion["level"].isin(targets) & (criterion["population"] == whole)]
+    entities = rows["entities"].to_numpy()
+    if not entities.sum():
+        raise InputRefused(
+            "The data have no entity of 500 people or more at the levels "
+            f"{', '.join(targets)}, which the redistricting criterion is about; choose a "
+            "criterion of kind error."
+        )
+    return float(np.average(rows["share_within"].fillna(0).to_numpy(), weights=entities))
 
 
 @dataclass(frozen=True)
@@ -238,19 +197,27 @@ class TopdownTrials(SearchedProduct):
 
     def replicate(
         self, layout: Path, settings: TopdownSettings, seed: int, folder: Path
-    ) -> TrialFigures:
-        """Measure and estimate under a seed, and compare with the truth."""
+    ) -> Figures:
+        """Measure and estimate under a seed, and compare with the truth.
+
+        The entities are those of the summary levels, which every spine shares: what is compared
+        are the same areas, whatever a spine's own geounits are.
+        """
         seeded = with_seed(settings, seed)
         measured = measure(RunDirectory(layout), seeded, folder / "measured")
         estimated = estimate(measured, seeded, folder / "estimated")
-        searched = seeded.run.universes[-1]
-        return TrialFigures(
-            compute_figures(estimated, seeded), searched, off_spine_levels(seeded.compiled_census)
+        found, targets = (
+            compute_figures(estimated, seeded),
+            off_spine_levels(seeded.compiled_census),
         )
+        is_shared = ~found.errors["level"].str.endswith(OF_THE_SPINE)
+        share = partial(redistricting_share, found.criterion, targets)
+        return Figures(found.errors[is_shared], share)
 
 
 def off_spine_levels(census: Census) -> tuple[str, ...]:
-    """Levels of tables whose entities are told by a column that is no geolevel's."""
+    """Levels of tables whose entities are told by a column that is no geolevel's: none is on the
+    spine, and they are the same whatever the spine is."""
     parts = census.code_parts
     levels = [one.name for one in census.summary_levels if parts[one.parts[-1]].column is not None]
     levels += [level for table in census.tables for level in table.levels]

@@ -10,17 +10,17 @@ from ...validation.trips.privacy_loss import check_privacy
 from ...validation.trips.run_checks import run_checks
 from ..pages.document import Block
 from ..pages.numbers import shown_delta, shown_epsilon
-from ..products import budget
 from ..products.budget import Cost
 from ..products.certificate import Facts
 from ..products.comparison import read_errors
-from ..products.product import Accuracy, Caution, Figures, Product
+from ..products.product import Accuracy, Caution, Checks, Figures, Product, Rules, Words
 from ..runs.directory import RunDirectory
 from .checks.accuracy import ACCURACY, FIGURES, KEYS, facts_of_run, write_accuracy
 from .checks.expected import settings_of_release
-from .ingest.files import plan_of, read_tree
-from .ingest.ingest import AcceptedTrips, check_input, costs, public_plan, refuse_delta_of
-from .measurement.charge import measurement_files, plan_of_run
+from .ingest.files import plan_of as tree_plan_of
+from .ingest.files import read_tree
+from .ingest.ingest import AcceptedTrips, check_input, refuse_delta_of
+from .measurement.charge import measurement_files, plan_of
 from .paths import leaves_file
 from .release.certificate import (
     conversion_sentence,
@@ -31,8 +31,7 @@ from .release.false_cells import false_cells
 from .release.report import report
 from .release.table import TABLE, n_trips
 from .settings import TripsSettings
-from .workload.costs import needed_budget, needed_split, universe_plan
-from .workload.exact_loss import curves_of
+from .workload.costs import universe_plan
 from .workload.plan import make_plan
 
 
@@ -44,17 +43,11 @@ def fits(settings: TripsSettings, accepted: AcceptedTrips) -> Iterator[Block]:
         yield from _cautions(settings, accepted.leaves.total)
 
 
-def costs_in_words(settings: TripsSettings) -> Iterator[Block]:
-    """The costs, and what another conversion would allow."""
-    yield from budget.costs_in_words(costs(settings))
-    yield from conversion_sentence(settings, public_plan(settings))
-
-
 def summary(run: RunDirectory, settings: TripsSettings) -> Iterator[Block]:
     """What is in the release, what it cost, and how many of its cells are expected to be false."""
-    plan = plan_of(run, settings)
+    plan = tree_plan_of(run, settings)
     universe = universe_plan(plan, settings.report_delta)
-    epsilon, delta = universe.epsilons()["tight"], Cost.of(universe, None).delta
+    epsilon, delta = universe.epsilons()["tight"], Cost(universe).delta
     n_rows = parquet.read_metadata(run.release / f"{TABLE}.parquet").num_rows
     yield (
         f"{plan.mechanism}: {n_rows:,} rows; epsilon {shown_epsilon(epsilon)} at "
@@ -66,10 +59,10 @@ def summary(run: RunDirectory, settings: TripsSettings) -> Iterator[Block]:
 
 def facts(run: RunDirectory, settings: TripsSettings) -> Facts:
     """What the certificate says of the release, checked or about to be."""
-    plan = plan_of(run, settings)
+    plan = tree_plan_of(run, settings)
     release = run.release if run.release.exists() else run.unchecked_release
     warning = delta_warning(settings, n_trips(release, plan.tree))
-    return facts_of(settings, plan, read_tree(run).total, warning)
+    return facts_of(settings, plan, read_tree(run).total, warning, plan_of(settings, run).curves())
 
 
 def _cautions(settings: TripsSettings, total: int | None) -> Iterator[Caution]:
@@ -79,24 +72,22 @@ def _cautions(settings: TripsSettings, total: int | None) -> Iterator[Caution]:
 
 
 TRIPS: Product = Product(
-    settings=TripsSettings,
-    costs=costs,
-    costs_in_words=costs_in_words,
-    check_input=check_input,
-    fits=fits,
-    needed=lambda settings, target, margin: needed_budget(public_plan(settings), target, margin),
-    needed_at_once=lambda settings, wanted: needed_split(public_plan(settings), wanted),
-    curves=lambda settings: curves_of(public_plan(settings), settings.contribution),
-    plan=plan_of_run,
-    measured=measurement_files,
-    check_plan=check_privacy,
-    checks=lambda run, settings: run_checks(run.root, run.unchecked_release),
-    facts=facts,
-    accuracy=Accuracy(
-        lambda run: read_errors(run, ACCURACY), write_accuracy, lambda run: [leaves_file(run)]
+    TripsSettings,
+    plan_of,
+    Rules(check_input, fits),
+    Checks(lambda run, settings: run_checks(run.root, run.unchecked_release), check_privacy),
+    Words(
+        budget=lambda settings, plan: conversion_sentence(settings),
+        certificate=facts,
+        report=report,
+        summary=summary,
     ),
-    document=report,
-    summary=summary,
-    figures=Figures(KEYS, FIGURES, facts_of_run),
-    of_release=settings_of_release,
+    Accuracy(
+        lambda run: read_errors(run, ACCURACY),
+        write_accuracy,
+        lambda run: [leaves_file(run)],
+        figures=Figures(KEYS, FIGURES, facts_of_run),
+        of_release=settings_of_release,
+    ),
+    measurement_files,
 )

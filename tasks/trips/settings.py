@@ -13,15 +13,15 @@ from ..runs.settings import (
     ExactFraction,
     FilePath,
     InputSettings,
+    Loss,
     Neighbors,
     PrivacySettings,
+    Probability,
     ProductSettings,
     Refuse,
     Section,
     exact_fraction,
-    refuse_delta,
     refuse_idle,
-    refuse_losses,
     refuse_shares,
     table_of,
 )
@@ -92,16 +92,16 @@ class TripsInput(InputSettings):
 class TripsPrivacy(PrivacySettings):
     """How much is spent on whom: rho, or epsilon and delta."""
 
-    epsilon: ExactFraction | None = Field(
+    epsilon: Loss | None = Field(
         default=None, title="epsilon", description="Budget, together with delta."
     )
-    delta: ExactFraction | None = Field(
+    delta: Probability | None = Field(
         default=None, title="delta", description="Below one over the number of persons."
     )
     conversion: Literal["simple", "tight"] = "simple"
     """How epsilon and delta become rho: Bun and Steinke's bound, or the smaller noise of Canonne,
     Kamath and Steinke's."""
-    rho: ExactFraction | None = Field(
+    rho: Loss | None = Field(
         default=None,
         title="rho",
         description="Budget of zero-concentrated privacy instead.",
@@ -276,9 +276,8 @@ class TripsSettings(ProductSettings):
 
     def _refuse_privacy(self, refuse: Refuse) -> None:
         privacy = self.privacy
-        if privacy.delta is not None:
-            refuse_delta(privacy.delta, "privacy.delta", refuse)
-        refuse_losses(privacy.epsilon, privacy.rho, refuse)
+        if privacy.epsilon is not None and privacy.rho is not None:
+            refuse("privacy gives both epsilon and rho; remove one of them")
         if privacy.epsilon is not None and privacy.delta is None:
             refuse("privacy.delta is missing; privacy.epsilon needs it")
         is_stability = self.mechanism.name == STABILITY_HISTOGRAM

@@ -14,22 +14,17 @@ from spineflow.flows import topdown
 from spineflow.flows.running import call_stages, prepare
 from spineflow.tasks.products.comparison import read_errors
 from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.topdown.checks.accuracy import pieces, subspines
-from spineflow.tasks.topdown.checks.accuracy.figures import (
-    AccuracyFigures,
+from spineflow.tasks.topdown.checks.accuracy import theory
+from spineflow.tasks.topdown.checks.accuracy.compared import (
+    Piece,
     compute_figures,
-    read_figures,
-)
-from spineflow.tasks.topdown.checks.accuracy.pieces import (
-    has_piece,
     has_totals,
     n_pieces,
-    piece_file,
-    sums_of_pieces,
+    query_errors,
     totals_file,
 )
-from spineflow.tasks.topdown.checks.accuracy.queries import sums_of_shards
-from spineflow.tasks.topdown.checks.accuracy.run import write_run_accuracy
+from spineflow.tasks.topdown.checks.accuracy.errors import AccuracyFigures, read_figures
+from spineflow.tasks.topdown.checks.accuracy.report import write_run_accuracy
 from spineflow.tasks.topdown.product import TOPDOWN
 from spineflow.tasks.topdown.settings import TopdownSettings
 
@@ -44,7 +39,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture
 def cut_into_subspines(monkeypatch: pytest.MonkeyPatch) -> None:
     """Subspines of some states, so that a small nation has several."""
-    monkeypatch.setattr(subspines, "BLOCKS_PER_SUBSPINE", 300)
+    monkeypatch.setattr(theory, "BLOCKS_PER_SUBSPINE", 300)
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +52,7 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> Compared:
         nation.write_nation(folder, Fraction(1, 1600))
         settings = TOPDOWN.load(folder / "settings.toml", ["release.tables=false"])
         run = prepare(settings, folder / "run")
-        patched.setattr(subspines, "BLOCKS_PER_SUBSPINE", 300)
+        patched.setattr(theory, "BLOCKS_PER_SUBSPINE", 300)
         with judged_once():
             # No comparison needs checks, a release, or what is guaranteed exactly.
             patched.setattr(topdown, "work_out_losses", lambda *_: [])
@@ -70,7 +65,7 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> Compared:
 def expected(compared: Compared) -> AccuracyFigures:
     """The figures of all its pieces."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(subspines, "BLOCKS_PER_SUBSPINE", 300)
+        patched.setattr(theory, "BLOCKS_PER_SUBSPINE", 300)
         return compute_figures(*compared)
 
 
@@ -90,7 +85,7 @@ def test_a_run_compares_every_piece_once(compared: Compared, cut_into_subspines:
     for universe in settings.run.universes:
         assert made[f"{universe} prediction"]["digests"]
         assert has_totals(run, universe)
-        assert all(has_piece(run, universe, number, 8) for number in range(8))
+        assert all(Piece(run, settings, universe, number, 8).kept for number in range(8))
 
 
 def test_figures_of_the_pieces_are_those_of_the_whole(
@@ -117,10 +112,10 @@ def test_what_pieces_have_found_is_not_compared_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     run, settings = compared
-    monkeypatch.setattr(pieces, "_tallies", None)
-    monkeypatch.setattr(pieces, "sums_of_shards", None)
+    monkeypatch.setattr(Piece, "subspines", None)
+    monkeypatch.setattr(Piece, "sums", None)
     same(compute_figures(run, settings), expected, rtol=0)
-    assert sums_of_pieces(run, settings, "units") == sums_of_shards(run, settings, "units")
+    pd.testing.assert_frame_equal(query_errors(run, settings), read_errors(run))
 
 
 def cut(path: Path) -> None:
@@ -139,11 +134,12 @@ def test_what_is_missing_or_unusable_is_compared_again(
     spoil: Callable[[Path], None],
 ) -> None:
     run, settings = compared
-    kept = [piece_file(run, "persons", 3, 8), totals_file(run, "persons")]
+    piece = Piece(run, settings, "persons", 3, 8)
+    kept = [piece.file, totals_file(run, "persons")]
     before = [path.read_text() for path in kept]
     for path in kept:
         spoil(path)
-    assert not has_piece(run, "persons", 3, 8) and not has_totals(run, "persons")
+    assert piece.kept is None and not has_totals(run, "persons")
     same(compute_figures(run, settings), expected, rtol=0)
     for path, text in zip(kept, before, strict=True):
         path.write_text(text)
@@ -159,7 +155,8 @@ def test_altered_estimates_are_compared_again(
     count = table["count"].to_numpy().copy()
     count[0] += 5
     pq.write_table(table.set_column(table.column_names.index("count"), "count", [count]), path)
-    assert not has_piece(run, "units", 0, 8) and has_piece(run, "persons", 0, 8)
+    assert Piece(run, settings, "units", 0, 8).kept is None
+    assert Piece(run, settings, "persons", 0, 8).kept is not None
     found = compute_figures(run, settings)
     assert has_totals(run, "units")
     path.write_bytes(bytes_before)

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from spineflow.tasks.topdown.checks.pieces import (
 )
 from spineflow.tasks.topdown.product import TOPDOWN
 from spineflow.tasks.topdown.settings import TopdownSettings
+from spineflow.validation.topdown.run_checks import CheckedRun
 
 from tests.flows.conformance.cases import Finished
 
@@ -69,9 +71,10 @@ def findings(made: Unchecked, tmp_path_factory: pytest.TempPathFactory) -> dict[
     found = {}
     with pytest.MonkeyPatch.context() as patched:
         cut_small(patched)
-        for piece in pieces_apart(run, made[1]):
-            write_findings(run, made[1], piece)
-            found[piece.name] = read_findings(run, piece, state_of_files(run))
+        for piece in pieces_apart(run):
+            write_findings(run, piece)
+            read = read_findings(run, piece, state_of_files(run))
+            found[piece.name] = read and asdict(read)
     assert found and None not in found.values()
     return found
 
@@ -84,21 +87,25 @@ def unchecked(
     run = RunDirectory(tmp_path / "run")
     shutil.copytree(made[0].root, run.root)
     state = state_of_files(run)
-    for piece in pieces_apart(run, made[1]):
+    for piece in pieces_apart(run):
         pieces.keep(findings_file(run, piece), state, findings[piece.name])
     return run, made[1]
 
 
 def test_a_small_run_has_no_pieces(made: Unchecked) -> None:
-    assert pieces_apart(*made) == []
+    assert pieces_apart(made[0]) == []
 
 
 def test_pieces_find_what_the_whole_does(
     made: Unchecked, unchecked: Unchecked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    names = {piece.name for piece in pieces_apart(*unchecked)}
+    names = {piece.name for piece in pieces_apart(unchecked[0])}
     assert {"persons-rows-0-of-1", "units-below-0-of-3", "tables-files-0-of-1"} <= names
-    monkeypatch.setattr(pieces, "checked_piece", None)  # All has been found already.
+    small = {piece.name for piece in pieces.checked_run(unchecked[0]).pieces(lambda _: 1)} - names
+    check = CheckedRun.check
+    monkeypatch.setattr(  # All but the plan has been found already.
+        CheckedRun, "check", lambda own, piece: check(own, piece) if piece.name in small else None
+    )
     in_pieces = outcomes_of_pieces(*unchecked)
     monkeypatch.undo()
     whole = outcomes_of_pieces(*made)
@@ -143,7 +150,7 @@ def test_what_is_altered_after_it_was_checked_is_seen(unchecked: Unchecked) -> N
     """Even where the file has its old times again: nothing that was found is used any more."""
     run, settings = unchecked
     before = {path: path.stat() for path in run.root.rglob("*") if path.is_file()}
-    every = pieces_apart(run, settings)
+    every = pieces_apart(run)
     for change in CHANGES:
         state = state_of_files(run)
         assert read_findings(run, every[0], state) is not None
@@ -151,7 +158,7 @@ def test_what_is_altered_after_it_was_checked_is_seen(unchecked: Unchecked) -> N
         os.utime(path, ns=(before[path].st_atime_ns, before[path].st_mtime_ns))
         found = [read_findings(run, piece, state_of_files(run)) for piece in every]
         assert found == [None] * len(every)
-        pieces.keep(findings_file(run, every[0]), state_of_files(run), [])
+        pieces.keep(findings_file(run, every[0]), state_of_files(run), {})
     findings_file(run, every[0]).unlink()
     with pytest.raises(CheckFailed):
         TOPDOWN.check_run(run, settings)
@@ -164,14 +171,14 @@ def test_what_is_altered_after_it_was_checked_is_seen(unchecked: Unchecked) -> N
 def test_findings_that_are_missing_or_cut_let_nothing_pass(unchecked: Unchecked) -> None:
     """A spoiled file fails whichever findings are there, if those of its piece are not."""
     run, settings = unchecked
-    every = pieces_apart(run, settings)
+    every = pieces_apart(run)
     other_person(run)
     for piece in every:
-        write_findings(run, settings, piece)
+        write_findings(run, piece)
     spoiled = [piece for piece in every if piece.name.startswith("persons-rows")]
     for spoil in (Path.unlink, lambda path: path.write_text(path.read_text()[:40])):
         for piece in spoiled:
-            write_findings(run, settings, piece)
+            write_findings(run, piece)
             spoil(findings_file(run, piece))
             assert read_findings(run, piece, state_of_files(run)) is None
         failed = [o for o in outcomes_of_pieces(run, settings) if not o.passed]
@@ -185,8 +192,8 @@ def test_planted_defects_fail_in_the_same_words(made: Unchecked, unchecked: Unch
     run, settings = unchecked
     for change in CHANGES:
         change(run)
-    for piece in pieces_apart(run, settings):
-        write_findings(run, settings, piece)
+    for piece in pieces_apart(run):
+        write_findings(run, piece)
     in_pieces = [(o.name, o.subject, o.detail) for o in outcomes_of_pieces(run, settings)]
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(pieces, "BLOCKS_PER_PIECE", 1 << 16)
@@ -201,13 +208,13 @@ def test_the_last_check_waits_for_all_pieces(unchecked: Unchecked) -> None:
         """Whether the tasks of the checks had nothing left to do, the last one last."""
         call_stages(run, settings, lambda *own: check_and_release(*own, {}, [], []), until="checks")
         tasks = [one for one in read(run) if isinstance(one, Task) and one.stage == "checks"]
-        own = tasks[-len(pieces_apart(run, settings)) - 1 :]
+        own = tasks[-len(pieces_apart(run)) - 1 :]
         assert own[-1].step == "check" and {one.name for one in own[:-1]} == {*own[-1].after}
         return [one.reused for one in own]
 
     *made, last = checked()
     assert all(made) and not last
-    findings_file(run, pieces_apart(run, settings)[0]).unlink()
+    findings_file(run, pieces_apart(run)[0]).unlink()
     assert checked() == [False] + [True] * (len(made) - 1) + [False]
     run.unchecked_release.rename(run.release)
     assert all(checked())

@@ -6,12 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
-from spineflow.flows import running
 from spineflow.flows.cli import main
 from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.ingest import generate as generated
-from spineflow.tasks.topdown.product import TOPDOWN
 from spineflow.tasks.topdown.settings import TopdownSettings
 
 from tests.tasks.topdown.abroad import write_census
@@ -62,37 +60,6 @@ def test_a_file_with_a_design_is_designed_checked_and_run(
         assert main(["run", "topdown", str(own), "--run-dir", str(run)]) == 0
         frozen.append((run / "settings.toml").read_text(encoding="utf-8"))
     assert not any("[design" in text for text in frozen)
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("in_process")
-@pytest.mark.soak(5)
-@pytest.mark.parametrize("mechanism", ["rho", "epsilon"])
-def test_pages_of_what_to_expect(country: Path, tmp_path: Path, mechanism: str):
-    """Before a run from the declaration, with simulated releases; after it from the release."""
-    text = COUNTRY
-    if mechanism == "epsilon":
-        for rho in ('"2"', '"1/10"'):
-            pure = f'mechanism = "discrete_laplace"\nepsilon = {rho}'
-            text = text.replace(f'rho = {rho}\ndelta = "1e-10"', pure)
-        assert "rho" not in text
-    file, page = country / "pages.toml", tmp_path / "forecast.html"
-    file.write_text(text, encoding="utf-8")
-    command = ["budget", "topdown", str(file), "--forecast", str(page)]
-    assert main([*command, "--replicates", "1"]) == 0
-    shown = page.read_text(encoding="utf-8")
-    for words in ("Margins of persons", "municipality", "school", "exact", "Simulated releases"):
-        assert words in shown
-    # An exact total above the areas cannot be held by estimates of every area by itself.
-    assert "expected error, full information" in shown and "area by area" not in shown
-    settings = TOPDOWN.load(file)
-    run = running.prepare(settings, tmp_path / "run")
-    running.run_stages(TOPDOWN, run, settings)
-    for path in run.confidential.rglob("*.parquet"):
-        path.unlink()
-    assert main(["report", str(run.root), "--expected", "1"]) == 0
-    expected = (run.report.parent / "expected_error.html").read_text(encoding="utf-8")
-    assert "municipality" in expected and "sex * age" in expected
 
 
 @pytest.fixture

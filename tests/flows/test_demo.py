@@ -14,7 +14,6 @@ import pytest
 import sdmx
 from spineflow.flows import demo as demo_module
 from spineflow.flows.cli import main
-from spineflow.flows.console import open_in_browser
 from spineflow.flows.demo import (
     DEMO_COUNTRY,
     DEMO_GRID,
@@ -77,9 +76,8 @@ def few_persons(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def without_exact_epsilons(monkeypatch: pytest.MonkeyPatch) -> None:
     """Exact epsilons, which `test_exact_curve` has of every preset, are not worked out."""
-    for module in ("costs", "exact_loss"):
-        own = f"spineflow.tasks.topdown.workload.{module}.exact_epsilon"
-        monkeypatch.setattr(own, lambda *_: None)
+    for name in ("topdown.workload.exact_loss.exact_epsilon", "products.budget.known_epsilon"):
+        monkeypatch.setattr(f"spineflow.tasks.{name}", lambda *_: None)
 
 
 @pytest.mark.slow
@@ -227,15 +225,6 @@ def located(
     return records[[universe["area"]]].merge(areas, on=universe["area"], validate="many_to_one")
 
 
-def test_without_a_desktop_the_page_to_open_is_named(monkeypatch, capsys) -> None:
-    for name in ("DISPLAY", "WAYLAND_DISPLAY"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr("sys.platform", "linux")
-    monkeypatch.setattr("webbrowser.open", lambda page: pytest.fail(page))
-    open_in_browser(Path("report.html"))
-    assert "open report.html in one" in capsys.readouterr().out
-
-
 @pytest.mark.slow
 @pytest.mark.usefixtures("judged_in_process")
 def test_categories_of_the_grid_sum_to_the_total_of_every_cell(tmp_path: Path) -> None:
@@ -263,12 +252,6 @@ def test_categories_of_the_grid_sum_to_the_total_of_every_cell(tmp_path: Path) -
     cells = "CRS3035RES1000mN" + north.astype(str) + "E" + east.astype(str)
     released = found["TOTAL"]["cell"]
     assert released[released > 0].to_dict() == cells.value_counts().to_dict()
-
-
-def test_a_country_abroad_is_of_topdown(capsys) -> None:
-    assert main(["demo", "trips", "--country"]) == 2
-    assert "--country" in capsys.readouterr().err
-    assert DEMO_COUNTRY.flow == "topdown"
 
 
 def first_lines(flow: str) -> list[str]:

@@ -85,38 +85,6 @@ def test_tenures_of_households_are_those_of_units(finished) -> None:
     assert found.to_dict() == of_units.groupby(by)["count"].sum().to_dict()
 
 
-def test_without_noise_the_rows_have_the_codes_of_the_input(finished) -> None:
-    """The columns of the Census Edited File, as `households.unit_columns` makes them."""
-    _, run, settings = finished
-    if not settings.privacy.infinite:
-        pytest.skip("the run has noise")
-    folder = Path(settings.input.paths()["units"]).parent
-    units = pd.read_parquet(folder / "units.parquet")
-    places = pd.read_csv(folder / "grfc.txt", sep="|", dtype=str).set_index("OIDTABBLK")
-    units = units.join(places, on="OIDTB").assign(QGQTYP=units["QGQTYP"].str.strip())
-    units["QGQTYP"] = units["QGQTYP"].replace("", "000")
-    is_home = (units["RTYPE"] == "2") & (units["FINAL_POP"] > 0)
-    ages = np.searchsorted([15, 25, 35, 45, 55, 60, 65, 75, 85], units["HHLDRAGE"], side="right")
-    due = {
-        **{name: units[name] for name in CODES},
-        "GQTYPE": units["QGQTYP"],
-        "VACS": units["VACS"],
-        # Which renter pays nothing is not told of households.
-        "TEN": units["TEN"].astype(str).replace("4", "3"),
-        "HHSIZE": np.minimum(units["FINAL_POP"], 7).where(is_home, 0),
-        "HHT2": units["HHT2"].astype(str).str.zfill(2),
-        "THHLDRAGE": ages,
-        "THHSPAN": units["HHSPAN"],
-        "THHRACE": np.minimum(units["HHRACE"], 7).astype(str).str.zfill(2),
-        **{f"T{name}": (units[name] > 0).astype(int) for name in ("P18", "P60", "P65", "P75")},
-        **{name: units[name] for name in ("HHT", "CPLT", "UPART", "MULTG", "PAOC", "PAC", "HHSEX")},
-    }
-    rows = pd.read_parquet(run.release / "mdf_units.parquet")
-    rows["TEN"] = rows["TEN"].replace("4", "3")
-    own = pd.DataFrame(due).astype(str)
-    assert own.value_counts().sort_index().equals(rows[list(due)].value_counts().sort_index())
-
-
 def test_checks_pass_and_no_pass_left_what_it_was_held_to(finished) -> None:
     _, run, _ = finished
     checks = json.loads((run.root / "validation/checks.json").read_text())

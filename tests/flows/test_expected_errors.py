@@ -53,7 +53,7 @@ def finished(
 def test_the_truth_of_the_simulation_is_the_release(finished, tmp_path: Path) -> None:
     product, run, settings = finished
     (tmp_path / "input").mkdir()
-    simulated = product.of_release(run, settings, tmp_path / "input")
+    simulated = product.accuracy.of_release(run, settings, tmp_path / "input")
     privacy = simulated.privacy.model_copy(update={"infinite": True})
     simulated = simulated.model_copy(update={"privacy": privacy})
     again = running.prepare(simulated, tmp_path / "again")

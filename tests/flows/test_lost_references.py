@@ -165,8 +165,8 @@ class Reference:
         if value is not None:
             self.change(next(folder.rglob(self.table)), value)
         asked = product(self.product)
-        assert asked.check_input is not None
-        return asked.check_input(asked.load(settings, ["input.confidential=false"]))
+        assert asked.rules is not None and asked.rules.check is not None
+        return asked.rules.check(asked.load(settings, ["input.confidential=false"]))
 
     def change(self, file: Path, value: str) -> None:
         """Write a value into the first row that has one."""

@@ -13,13 +13,10 @@ from spineflow.flows.cli import main
 from spineflow.tasks.ledger.store import open_ledger, reading
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.runs.settings_files import frozen_settings
-from spineflow.tasks.topdown.checks.expectations import expected_universe
 from spineflow.tasks.topdown.product import TOPDOWN
-from spineflow.tasks.topdown.settings import TopdownSettings
 
 from tests.flows.conformance.cases import ON_DEMAND
-from tests.whole_checks import run_checks
+from tests.validation.mutations import checked
 
 pytestmark = pytest.mark.slow
 
@@ -49,9 +46,7 @@ def test_fewer_answers_are_drawn_and_all_are_charged(finished: RunDirectory) -> 
 
 def failed_checks(run: RunDirectory) -> set[str]:
     """Names of the independent checks of persons that the run's files fail."""
-    settings = frozen_settings(TopdownSettings, run.settings)
-    expected = {"persons": expected_universe(settings, "persons")}
-    return {one.name for one in run_checks(run.root, expected) if not one.passed}
+    return {one.name for one in checked(run.root, run.release, "persons") if not one.passed}
 
 
 @pytest.mark.parametrize("geolevel", ["US", "Tract", "Block"])

@@ -12,12 +12,12 @@ from urllib.parse import unquote
 
 import pandas as pd
 import pytest
-from spineflow.flows.products import rewritten
+from spineflow.flows.products import restore
 from spineflow.flows.products_settings import ProductsSettings
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.settings_files import frozen_settings
 
-UNCHANGED = SimpleNamespace(rewritten=lambda *_: None, report=lambda *_: None)
+UNCHANGED = SimpleNamespace(words=SimpleNamespace(restore=lambda *_: None), report=lambda *_: None)
 """Stands for a product whose own reports stay as they are."""
 
 
@@ -92,10 +92,10 @@ def _check_report(run: RunDirectory, blocks: dict[str, int]) -> None:
         update={"input": units.input.model_copy(update={"confidential": True})}
     )
     chosen = settings.products.model_copy(update={"dhc_units": hidden})
-    rewritten(run, settings.model_copy(update={"products": chosen}))
+    restore(run, settings.model_copy(update={"products": chosen}))
     (first, *_) = _agreement_tables(run.report.read_text(encoding="utf-8"))
     assert list(first) == ["apart", "one population"]
-    rewritten(run, settings)  # Others read the run too.
+    restore(run, settings)  # Others read the run too.
 
 
 def _agreement_tables(page: str) -> list[pd.DataFrame]:

@@ -14,7 +14,7 @@ import pytest
 from spineflow.flows.cli import main
 from spineflow.tasks.census.histograms import read_histogram
 from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.topdown.checks.accuracy.figures import read_figures
+from spineflow.tasks.topdown.checks.accuracy.errors import read_figures
 from spineflow.tasks.topdown.paths import spine_folder
 
 from tests.block_estimates import read_block_estimates

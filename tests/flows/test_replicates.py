@@ -8,14 +8,13 @@ import pandas as pd
 import pytest
 from spineflow.flows.cli import main
 from spineflow.flows.registry import REPLICATED
-from spineflow.flows.replicates import mean_errors
 from spineflow.tasks.detailed_groups.ingest.generate import (
     generate_persons,
     generate_specification,
 )
 from spineflow.tasks.detailed_groups.workload.parameters import read_specification
-from spineflow.tasks.products.product import Figures
 from spineflow.tasks.products.registry import OF_ONE_INPUT, product
+from spineflow.tasks.study.trials import mean_errors
 
 from benchmarks.generated_trees import generate_tree
 from tests.flows.small_runs import settings_files
@@ -102,9 +101,7 @@ def test_confidential_input_is_refused(groups: Path, tmp_path: Path, capsys) -> 
 
 
 def test_means_are_taken_row_by_row() -> None:
-    figures = Figures(["level"], {"error": "error"}, lambda run, settings: {})
-    first = pd.DataFrame({"level": [1, 2], "error": [1, 5]})
-    second = pd.DataFrame({"level": [2, 1], "error": [7, None]})
-    found = mean_errors([first, second], figures).set_index("level")
+    both = pd.DataFrame({"level": [1, 2, 2, 1], "error": [1, 5, 7, None]})
+    found = mean_errors(both, ["level"], ["error"], ("std", "s.d.")).set_index("level")
     assert found["error"].to_dict() == {1: 1.0, 2: 6.0}
     assert found.loc[2, "error, s.d."] == pytest.approx(2**0.5)

@@ -203,8 +203,8 @@ def test_off_a_terminal_every_stage_that_has_ended_is_a_line_with_its_time(
             listener(stage, done, planned)
     first, second = capsys.readouterr().err.splitlines(keepends=True)
     assert STAGE_LINE.fullmatch(first) and STAGE_LINE.fullmatch(second)
-    assert re.search(r"'B' has ended: 1 task, \d+ s\.$", first)
-    assert re.search(r"'A' has ended: 2 tasks, \d+ s\.$", second)
+    assert re.search(r"B: 1 task, \d+ s\.$", first)
+    assert re.search(r"A: 2 tasks, \d+ s\.$", second)
 
 
 PATIENCE = 60

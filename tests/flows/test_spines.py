@@ -106,40 +106,6 @@ def test_every_spine_runs_end_to_end(
     assert report.read_text() == written
 
 
-@pytest.mark.soak(2)
-@pytest.mark.slow
-@pytest.mark.usefixtures("in_process", "uncompared")
-def test_tract_groups_can_be_added_to_a_preset(small_county: Path, tmp_path: Path, capsys) -> None:
-    settings = write_settings(tmp_path, small_county, preset="pl94_2020_us")
-    run = RunDirectory(tmp_path / "run")
-    arguments = ["run", "topdown", str(settings), "--run-dir", str(run.root)]
-    for override in (
-        'budget.persons.geolevels.Tract_Group="687/8198"',
-        'budget.persons.geolevels.Tract="687/8198"',
-        'budget.persons.queries.Tract_Group.total="1"',
-        'run.universes=["persons"]',
-        *BARE,
-    ):
-        arguments += ["--set", override]
-    assert main(arguments) == 0, capsys.readouterr().err
-    geounits = pd.read_parquet(spine_folder(run, "persons") / "geounits.parquet")
-    names = list(dict.fromkeys(geounits["geolevel"]))
-    assert names == ["US", "State", "County", "Tract_Group", "Tract", "Block_Group", "Block"]
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("in_process", "uncompared")
-def test_dhc_runs_without_school_districts(small_county: Path, tmp_path: Path, capsys) -> None:
-    columns = pd.read_csv(small_county / "grfc.txt", sep="|", dtype="str")
-    geography = tmp_path / "geography.txt"
-    columns.drop(columns="SDUNI").to_csv(geography, sep="|", index=False)
-    settings = write_settings(tmp_path, small_county, preset="dhc_equal", geography=geography)
-    run = ["run", "topdown", str(settings), "--run-dir", str(tmp_path / "run")]
-    changes = ('geography.categories=["block_group"]', 'run.universes=["units"]', *BARE)
-    options = [part for option in changes for part in ("--set", option)]
-    assert main([*run, *options]) == 0, capsys.readouterr().err
-
-
 def with_district(values: object) -> Callable[[pd.DataFrame], pd.DataFrame]:
     return lambda frame: frame.assign(SDUNI=values)
 

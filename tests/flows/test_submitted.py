@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -21,7 +20,7 @@ from spineflow.flows import entry
 from spineflow.flows.endings import explained
 from spineflow.flows.progress import BAR, end_picture, listening, run_id
 from spineflow.flows.registry import flow_of
-from spineflow.flows.running import call_stages, prepare, run_stages_here
+from spineflow.flows.running import prepare, run_stages_here
 from spineflow.flows.stages import Stages, finish
 from spineflow.flows.stages import stage as open_stage
 from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
@@ -108,20 +107,6 @@ def test_every_call_is_a_task_and_every_stage_has_a_bar(done: tuple[RunDirectory
         n_tasks = LEVELS if stage == "measure" else 1
         assert "·" not in line and f"| {n_tasks} of {n_tasks} |" in line
     assert "left of the run" not in bars
-
-
-def test_the_page_of_a_run_has_its_checks_and_its_certificate(
-    done: tuple[RunDirectory, Shown],
-) -> None:
-    run, shown = done
-    checks = json.loads((run.checks / "checks.json").read_text(encoding="utf-8"))["checks"]
-    assert len(shown.tables["checks"]) == len(checks) > 3
-    certificate = (run.release / "certificate.md").read_text(encoding="utf-8")
-    assert shown.texts["certificate"] == certificate
-    result = shown.texts["result"]
-    assert f"All {len(checks)} checks of the result passed." in result
-    assert f"- report: `{run.report}`\n- release: `{run.release}`" in result
-    assert "NOT PRIVATE" in result
 
 
 def test_a_settings_file_is_run_by_its_flow(
@@ -272,23 +257,6 @@ def test_what_is_in_the_background_is_entered_when_it_is_waited_for(
         told.clear()
         seen.clear()
     end_picture()
-
-
-def test_stages_in_this_process_end_where_they_are_asked_to(
-    settings: ProductSettings, tmp_path: Path
-) -> None:
-    """What is in the background by then is not called."""
-
-    def stages(run: RunDirectory, _settings: ProductSettings) -> None:
-        with open_stage("aside", background=True):
-            make_piece.submit(str(run.root), "aside")
-        submit_pieces(run, _settings)
-
-    for options in ({"until": "pieces"}, {"before": "las"}):
-        run = prepare(settings, tmp_path / str(*options))
-        call_stages(run, settings, stages, **options)
-        assert list(run.read_manifest()["stages"]) == ["pieces"]
-        assert sorted(path.stem for path in run.root.glob("estimates/*")) == PIECES
 
 
 def test_of_a_lost_worker_the_stages_that_were_under_way_are_named(

@@ -27,7 +27,6 @@ from spineflow.tasks.trips.estimation.estimate import estimate_once
 from spineflow.tasks.trips.ingest.files import plan_of, read_tree, read_truth, write_plan
 from spineflow.tasks.trips.ingest.generate import CountrySize, generate_country
 from spineflow.tasks.trips.ingest.ingest import ingest_input
-from spineflow.tasks.trips.measurement.charge import plan_of_run
 from spineflow.tasks.trips.measurement.files import read_cuts, read_nodes
 from spineflow.tasks.trips.paths import (
     estimates_files,
@@ -325,7 +324,7 @@ def test_the_ledger_has_the_curve_of_who_is_changed(
 ) -> None:
     run, settings = started(country, tmp_path, *overrides)
     ingest_input(run, settings)
-    (draw,) = plan_of_run(run, settings).universes
+    (draw,) = TRIPS.plan(settings, run).universes
     check_noise_of_curve(draw)
     check_exact_charge(
         lambda: TRIPS.charge_run(run, settings),
@@ -337,7 +336,7 @@ def test_the_ledger_has_the_curve_of_who_is_changed(
 def test_where_no_curve_is_known_rho_counts(country: Path, tmp_path: Path) -> None:
     run, settings = started(country, tmp_path, "mechanism.name=stability_histogram")
     ingest_input(run, settings)
-    (draw,) = plan_of_run(run, settings).universes
+    (draw,) = TRIPS.plan(settings, run).universes
     assert draw.curve is None
     TRIPS.charge_run(run, settings)
     (spent,) = summary(open_ledger(tmp_path / "ledger.db"), is_exact=True)["datasets"].values()

@@ -10,20 +10,17 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-import tomli_w
 from spineflow.flows import tune
 from spineflow.flows.cli import main
 from spineflow.flows.tune_settings import AnyTuneSettings
 from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.settings_files import load_settings
+from spineflow.tasks.study.search import Trial, TrialOutcome, loss_grid, settings_of
 from spineflow.tasks.topdown.trials import TopdownTrials
 from spineflow.tasks.topdown.workload.budget import Budget
 from spineflow.tasks.topdown.workload.exact_loss import exact_epsilon
-from spineflow.tasks.tune.grid import loss_grid
-from spineflow.tasks.tune.trials import Trial, TrialOutcome, settings_of
 
-from tests.flows.gallery import DECLARATIONS, write_schools
 from tests.flows.in_process import judged_once
 
 LOWEST, HIGHEST, STEP = Fraction(1, 10), Fraction(20), Fraction(3, 2)
@@ -123,40 +120,6 @@ def test_an_interrupted_search_keeps_its_replicates(searched, tmp_path: Path) ->
     assert total_of(run.root) == found
 
 
-@pytest.mark.soak(3)
-@pytest.mark.slow
-def test_geolevels_get_losses_of_their_own(prefect_server, tmp_path: Path) -> None:
-    """Of a declared census with three geolevels: each costs several trials."""
-    write_schools(tmp_path)
-    declared = next(tomllib.loads(text) for text in DECLARATIONS if "pupils" in text)
-    rest = {name: declared.pop(name) for name in ("census", "geography", "run", "budget")}
-    declared["input"]["confidential"] = False
-    declared["topdown"] = rest
-    declared["criterion"] = {
-        "universe": "pupils",
-        "kind": "error",
-        "quantity": "total",
-        "level": "school district",
-        "statistic": "predicted_standard_deviation",
-        "at_most": 2.0,
-    }
-    declared["search"] = {
-        "method": "geolevels",
-        "replicates": 1,
-        "lowest": "1",
-        "highest": "8",
-        "step": "8",
-    }
-    settings = tmp_path / "tune.toml"
-    settings.write_text(tomli_w.dumps(declared), encoding="utf-8")
-    assert main(["run", "tune", str(settings), "--run-dir", str(tmp_path / "run")]) == 0
-    found = tomllib.loads((tmp_path / "run/release/settings.toml").read_text(encoding="utf-8"))
-    shares = found["budget"]["pupils"]["geolevels"]
-    assert list(shares) == rest["census"]["geography"]["geolevels"]
-    assert sum(map(Fraction, shares.values())) == 1
-    assert len(set(shares.values())) > 1
-
-
 @pytest.mark.slow
 def test_a_criterion_out_of_reach_withholds_settings(
     prefect_server, smallest_county, tmp_path, capsys
@@ -167,25 +130,6 @@ def test_a_criterion_out_of_reach_withholds_settings(
     assert "raise search.highest" in capsys.readouterr().err
     assert not (run / "release").exists()
     assert (run / "report" / "report.html").exists()
-
-
-@pytest.mark.parametrize(
-    ("replaced", "said"),
-    [
-        ({"confidential": "true"}, "input.confidential = false"),
-        ({"step": '"1"'}, "search.step"),
-        ({"highest": '"1/20"'}, "search.lowest"),
-        ({"method": '"guess"'}, "search.method"),
-        ({"kind": '"errors"'}, "criterion.kind"),
-    ],
-)
-def test_searches_that_make_no_sense_are_refused(
-    tmp_path: Path, smallest_county: Path, replaced: dict, said: str, capsys
-) -> None:
-    settings = write_settings(tmp_path, smallest_county, **replaced)
-    assert main(["run", "tune", str(settings), "--run-dir", str(tmp_path / "run")]) == 2
-    assert said in capsys.readouterr().err
-    assert not (tmp_path / "run").exists()
 
 
 PERSONS_ALONE = '[topdown.run]\nuniverses = ["persons"]\n'

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Callable
-from copy import deepcopy
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ import pandas as pd
 import pytest
 import tomli_w
 from spineflow.flows.cli import main
-from spineflow.flows.searched import DETAILED_GROUPS, GROUP_SIZES, TRIPS, RunTrials
+from spineflow.flows.replicates import DETAILED_GROUPS, GROUP_SIZES, TRIPS, RunTrials
 from spineflow.flows.tune import PRODUCT as TUNE
 from spineflow.tasks.detailed_groups.ingest.generate import (
     generate_persons,
@@ -22,9 +21,8 @@ from spineflow.tasks.detailed_groups.ingest.generate import (
 )
 from spineflow.tasks.detailed_groups.workload.parameters import read_specification
 from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
-from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.study.search import loss_grid
 from spineflow.tasks.trips.ingest.generate import CountrySize, generate_country
-from spineflow.tasks.tune.grid import loss_grid
 
 from tests.flows.in_process import tasks_in_threads
 
@@ -176,25 +174,3 @@ def test_what_is_spent_can_be_scaled(
     assert searched.losses(richer, searched.universe) == double
     before, after = (searched.epsilon(one, searched.universe) for one in (variant, richer))
     assert after > before
-
-
-REFUSED = {
-    "confidential input": ({"input": {"confidential": True}}, "input.confidential = false"),
-    "no noise": ({"privacy": {"infinite": True}}, "remove privacy.infinite"),
-    "geolevels": ({"search": {"method": "geolevels"}}, "search.method must be one of fixed, total"),
-    "estimators": ({"search": {"estimators": ["topdown"]}}, "belong to topdown"),
-    "nothing to meet": ({"search": {"method": "total"}}, "criterion.at_most is missing"),
-    "a share of entities": ({"criterion": {"share": "1/2"}}, "criterion.share does nothing"),
-    "another quantity": ({"criterion": {"quantity": "persons"}}, "criterion.quantity"),
-    "another product's": ({"group-sizes": {}}, "unknown setting 'group-sizes'"),
-}
-
-
-@pytest.mark.parametrize("case", REFUSED)
-def test_searches_that_make_no_sense_are_refused(case: str, tmp_path: Path) -> None:
-    change, words = REFUSED[case]
-    tree = deepcopy(trips(tmp_path))
-    for section, table in change.items():
-        tree[section] = {**tree.get(section, {}), **table}
-    with pytest.raises(InputRefused, match=words):
-        TUNE.load(written(tmp_path, tree))

@@ -123,17 +123,6 @@ def test_parts_are_those_of_an_array_of_objects(index: object) -> None:
     assert found.tolist() == plain[index].tolist()
 
 
-def test_one_text_is_a_str_and_places_outside_are_refused() -> None:
-    texts = Texts(pa.array(WORDS))
-    assert (texts[-1], texts[np.int64(2)]) == ("ñandú", "ccc")
-    with pytest.raises(IndexError):
-        texts[6]
-    with pytest.raises(IndexError):
-        texts[np.array([6])]
-    with pytest.raises(IndexError):
-        texts[np.array([True])]
-
-
 def test_numpy_pandas_and_arrow_take_it_as_an_array() -> None:
     texts = Texts(pa.array(WORDS))
     assert np.asarray(texts).tolist() == WORDS

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pandas as pd
 import pyarrow as pa
 import pytest
-from spineflow.answers import ANSWERS, _joined
+from spineflow.answers import ANSWERS
 
 NO_SETTINGS = SimpleNamespace()
 
@@ -44,16 +44,6 @@ def test_counts_of_groups_are_by_sex_and_age_of_their_table() -> None:
     assert found["plb"].tolist() == ["1/1"] + ["1/2"] * 8 + ["1/3"] * 8
     labels = list(found["age"].cat.categories)
     assert labels.index("0-4") < labels.index("18-44") < labels.index("75+")
-
-
-def test_finer_tables_of_groups_have_finer_ages() -> None:
-    own = table_of(
-        [list(range(46))], region_id=["44"], iteration_code=["1001"], table=[3], total_only=[False]
-    )
-    found = ANSWERS["detailed-groups"].decode(NO_SETTINGS, "detailed_groups", own)
-    by_cell = found.set_index(["sex", "age"])["value"]
-    assert by_cell["male", "0-4"] == 0 and by_cell["male", "85+"] == 22
-    assert by_cell["female", "0-4"] == 23 and by_cell["female", "21"] == 23 + 6
 
 
 def test_counts_of_households_are_by_the_measured_categories_of_their_table() -> None:
@@ -115,15 +105,3 @@ def test_people_in_households_are_counted_by_measure_iteration_and_cell() -> Non
     estimates = pa.table({"level": ["State"], "region": ["44"], "estimate": [1.5]})
     decoded = ANSWERS["supplemental-dhc"].decode(NO_SETTINGS, "people_in_households", estimates)
     assert decoded.to_dict("records") == [{"region": "44", "estimate": 1.5}]
-
-
-def test_frames_stand_below_each_other_with_their_figures_last() -> None:
-    first = pd.DataFrame({"value": [1], "sex": pd.Categorical(["f"], ["f", "m"], ordered=True)})
-    second = pd.DataFrame({"value": [2, 3], "age": pd.Categorical(["b", "a"], ["a", "b"])})
-    found = _joined([first, second])
-    assert list(found.columns) == ["sex", "age", "value"]
-    assert found["value"].tolist() == [1, 2, 3]
-    assert found["sex"].tolist()[0] == "f" and found["sex"].isna().tolist() == [False, True, True]
-    assert found["age"].isna().tolist() == [True, False, False]
-    assert found["sex"].cat.ordered and not found["age"].cat.ordered
-    assert list(found["sex"].cat.categories) == ["f", "m"]

@@ -15,8 +15,9 @@ from spineflow.tasks.products.product import Product
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings import ProductSettings
-from spineflow.validation.outcome import Failures
+from spineflow.validation.outcome import Failures, Outcome
 from spineflow.validation.run_files import unusable_files_fail
+from spineflow.validation.topdown.run_checks import CheckedRun
 
 from tests.flows.in_process import judged_once
 
@@ -97,6 +98,16 @@ def corrupt_plan(root: Path, place: Place) -> Iterator[None]:
     file.write_bytes(before)
 
 
+def checked(
+    root: Path, release: Path, subject: str | None = None, size: int = 1 << 16, n: int = 1
+) -> list[Outcome]:
+    """Outcomes of the checks of a topdown run, or of a universe or the tables of one, in n pieces
+    of each kind and parts of so many blocks."""
+    run = CheckedRun(root, release, size)
+    pieces = [piece for piece in run.pieces(lambda _: n) if subject in (None, piece.subject)]
+    return run.outcomes([(piece, run.check(piece)) for piece in pieces])
+
+
 def finished(own: Product, folder: Path, settings: str, until: str) -> RunDirectory:
     """A run of a settings file's text, up to the step that is named."""
     (folder / "settings.toml").write_text(settings, encoding="utf-8")
@@ -110,16 +121,16 @@ def finished(own: Product, folder: Path, settings: str, until: str) -> RunDirect
 def noticed(own: Product, run: RunDirectory, settings: ProductSettings) -> set[str]:
     """Names of all that notice a corruption of a finished run."""
     assert own.checks is not None
-    found = {outcome.name for outcome in own.checks(run, settings) if not outcome.passed}
+    found = {outcome.name for outcome in own.checks.release(run, settings) if not outcome.passed}
     return found | _noticed_by_ledger(run, settings)
 
 
 def noticed_in_plan(own: Product, run: RunDirectory, settings: ProductSettings) -> set[str]:
     """As `noticed`, of a corruption of the plan, by the check that precedes the charge."""
-    assert own.check_plan is not None
+    assert own.checks is not None and own.checks.plan is not None
     failures = Failures()
     with unusable_files_fail(failures):
-        own.check_plan(run.root, failures)
+        own.checks.plan(run.root, failures)
     return ({PRIVACY} if failures.count else set()) | _noticed_by_ledger(run, settings)
 
 
@@ -139,7 +150,7 @@ def wanted_by(place: Place) -> str:
 def write_unlike(own: Product, run: RunDirectory, other: ProductSettings) -> None:
     """Write a plan that agrees with itself and with the files, but is of other settings."""
     assert own.plan is not None
-    write_plan(run, own.plan(run, other))
+    write_plan(run, own.plan(other, run))
 
 
 def assert_field_is_checked(

@@ -15,12 +15,8 @@ import pyarrow.csv
 
 from ..outcome import Failures
 from ..run_files import BLOCK_OF_TEXT, UnusableRunFile
-from .table_rows import (
-    TableRows,
-    Tabulated,
-    gathered,
-    pairs_of_rows,
-)
+from .table_rows import TableRows, gathered, pairs_of_rows
+from .tables import LevelTables
 
 _N_VARIABLES = {"P001": 71, "P002": 73, "P003": 71, "P004": 73, "P005": 10, "H001": 3}
 _SEGMENTS = {"00001": ("P001", "P002"), "00002": ("P003", "P004", "H001"), "00003": ("P005",)}
@@ -31,41 +27,42 @@ _TOTALS = {"POP100": "P0010001", "HU100": "H0010001"}
 _N_SEGMENT_FIELDS = 5
 
 
-def _folders(release: Tabulated) -> list[Path]:
+def _folders(tables: LevelTables) -> list[Path]:
     """The folder of each state, one for all of a release of one; raises UnusableRunFile where there
     are more or fewer."""
-    folder = release.directory / "pl94171"
+    folder = tables.release / "pl94171"
     found = [folder]
-    if len(release.states) != 1:
+    if len(tables.states) != 1:
         found = sorted(path for path in folder.iterdir() if path.is_dir())
-    if len(found) != len(release.states):
+    if len(found) != len(tables.states):
         raise UnusableRunFile("pl94171 does not have a folder for each state")
     return found
 
 
-def check_legacy_states(release: Tabulated, failures: Failures) -> None:
+def check_legacy_states(tables: LevelTables, failures: Failures) -> None:
     """Every state of the release has its files; raises UnusableRunFile for a missing one."""
-    found = {_state_of(_legacy_files(place, release.is_private)) for place in _folders(release)}
-    if found != set(release.states):
+    found = {
+        _state_of(_legacy_files(place, tables.declaration.is_private)) for place in _folders(tables)
+    }
+    if found != set(tables.states):
         failures.add("pl94171 does not have the states of the geography")
 
 
-def check_legacy(release: Tabulated, states: Sequence[str], failures: Failures) -> None:
+def check_legacy(tables: LevelTables, states: Sequence[str], failures: Failures) -> None:
     """The files of some of the states have the entities and the numbers of the tables.
 
     Raises UnusableRunFile for missing files, and Arrow's exceptions for files of other fields.
     """
     files = {}
-    for place in _folders(release):
-        of_place = _legacy_files(place, release.is_private)
+    for place in _folders(tables):
+        of_place = _legacy_files(place, tables.declaration.is_private)
         files[_state_of(of_place)] = of_place
     columns = {_HEADER: ["GEOID", *_TOTALS.values()]}
     columns |= {segment: _segment_variables(segment) for segment in _SEGMENTS}
     needed = list(dict.fromkeys(chain.from_iterable(columns.values())))
     with ExitStack() as stack:
         levels = [
-            stack.enter_context(TableRows(release.table(stem), needed))
-            for stem in release.place.levels
+            stack.enter_context(TableRows(tables.file(stem), needed)) for stem in tables.levels
         ]
         for state in sorted(set(states) & set(files)):
             of_state = {

@@ -1,18 +1,17 @@
 """Microdata: the released rows tabulate to the estimates of all areas, in both file formats.
 
-The layout comes as plain facts, and codes are decoded here, not with the code that wrote them. Both
-files are read in batches and in the order of their areas, beside the estimates of some ten thousand
-areas at a time.
+Codes are decoded here, not with the code that wrote them. Both files are read in batches and in the
+order of their areas, beside the estimates of some ten thousand areas at a time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -26,20 +25,14 @@ from ..run_files import (
     head_of_text,
     numbered,
     opened_text,
-    positions,
 )
-from .area_index import BLOCK_GEOCODE, AreaIndex, area_codes
-from .cells import Cells
-from .coded_rows import Rows
-from .conservation import LevelEstimates, added_up
-from .layout import Layout
-from .run_files import RunSpine, SpineLevel
-from .spine_parts import BLOCKS_PER_PART
+from .declaration import Cells
+from .estimates import LevelEstimates, added_up
+from .layout import SEPARATOR, Description, Layout, Rows
+from .spine import BLOCKS_PER_PART, RunSpine, SpineLevel
 from .table_rows import pairs_of_rows
 
-FACILITIES = "facilities"
-SEPARATOR = "\x1f"
-"""Between codes that are joined to one text."""
+MICRODATA = "microdata_tabulate_to_estimates"
 
 
 @dataclass(frozen=True)
@@ -73,16 +66,6 @@ class ReleasedRows:
     described: np.ndarray | None
     further: np.ndarray
 
-    @property
-    def counts(self) -> sparse.csr_array:
-        """Counts `(n_areas, n_cells)`."""
-        return counted(self.key, self.count, (len(self.further), self.n_cells))
-
-
-def counted(key: np.ndarray, count: np.ndarray, shape: tuple[int, int]) -> sparse.csr_array:
-    """Counts of this shape from those of the cells of areas."""
-    return sparse.csr_array(sparse.coo_array((count, np.divmod(key, shape[1])), shape=shape))
-
 
 EstimatesOf = Callable[[SpineLevel], LevelEstimates]
 """The estimates of a part of the last geolevel."""
@@ -91,10 +74,11 @@ EstimatesOf = Callable[[SpineLevel], LevelEstimates]
 def check_microdata(
     files: Microdata,
     spine: RunSpine,
+    level: SpineLevel,
     estimates_of: EstimatesOf,
     failures: Failures,
     *,
-    areas: pa.Table | None = None,
+    facilities: np.ndarray | None = None,
     areas_per_part: int = BLOCKS_PER_PART,
 ) -> Iterator[ReleasedRows]:
     """The rows of a universe, some areas after the others, which are those of the estimates.
@@ -102,57 +86,76 @@ def check_microdata(
     The columns and codes are those of the layout, the rows of each area and cell are as many as its
     estimate, rows follow the order of the areas' geocodes (as far as the parts in which they are
     checked tell), columns that follow from others agree with them, text and Parquet agree row by
-    row, and the stamp is there exactly if due. `areas` has what is public of areas by
-    `block_geocode`: the codes of declared geolevels, and the `facilities`, of which each area must
-    have as many further records where the layout has such.
+    row, and the stamp is there exactly if due. `level` has the areas by their codes, `facilities`
+    (n_areas,) says how many further records each must have where the layout has such.
 
     Raises UnusableRunFile for a missing file or other columns, and Arrow's exceptions for files
     that cannot be parsed.
     """
-    geocode = spine.ascending_geocode
-    further = np.zeros(len(geocode), dtype=np.int64)
-    if files.layout.further:
-        further = _facilities(geocode, areas, failures)
-    index = AreaIndex.of(area_codes(files.layout, geocode, areas))
-    for rows in _rows_in_parts(files, index, areas_per_part, failures):
-        level = last_level(spine, spine.by_geocode[rows.areas])
-        _compare(rows, estimates_of(level), level, failures)
-        if files.layout.further:
+    for rows in _rows_in_parts(files, level, areas_per_part, failures):
+        leaves = spine.leaves(rows.areas)
+        _compare(rows, estimates_of(leaves), leaves, failures)
+        if facilities is not None:
             failures.add_each(
-                rows.further != further[rows.areas],
-                partial(_lacks_facilities, geocode[rows.areas]),
+                rows.further != facilities[rows.areas],
+                "a block does not have its number of facility rows",
             )
         yield rows
 
 
-def last_level(spine: RunSpine, blocks: np.ndarray) -> SpineLevel:
-    """The geounits of the last geolevel that are these blocks, in their order."""
-    geounits = spine.ancestors[-1][blocks]
-    return spine.levels[-1].part(geounits, np.full(geounits.size, -1))
+def check_description(
+    description: Description,
+    rows: ReleasedRows,
+    cells: Cells,
+    counts: sparse.csr_array,
+    failures: Failures,
+) -> None:
+    """Compare rows with the records of the other universe, `(n_areas, n_cells)`: in every area and
+    answer by which they are matched, rows have the codes of its records, as often as these; which
+    row has which is free.
+    """
+    if rows.described is None:
+        raise ValueError("the rows have no columns that describe them")
+    area, cell = np.divmod(rows.key, rows.n_cells)
+    answer = description.row[cell]
+    otherwise = SEPARATOR.join(description.otherwise[name] for name in description.columns)
+    is_alone = answer < 0
+    failures.add_each(
+        is_alone & (rows.described != otherwise),
+        f"a row that no record of {description.universe} is matched with has its codes",
+    )
+    own = area, answer, rows.described, rows.count
+    found = _numbers(*(values[~is_alone] for values in own))
+    entries = sparse.coo_array(counts)
+    distinct, place = np.unique(entries.col, return_inverse=True)
+    codes = [
+        np.array(codes, dtype=object)[cells.rows(query)[distinct]]
+        for query, codes in description.columns.values()
+    ]
+    texts = np.array([SEPARATOR.join(own) for own in zip(*codes, strict=True)], dtype=object)
+    matched = cells.rows(description.query)[entries.col]
+    due = _numbers(entries.row, matched, texts[place.reshape(-1)], entries.data)
+    differs = found.subtract(due, fill_value=0)
+    failures.add_each(
+        (differs != 0).to_numpy(),
+        f"the rows of an area do not tell the records of {description.universe}",
+    )
 
 
-def _facilities(geocode: pa.StringArray, areas: pa.Table | None, failures: Failures) -> np.ndarray:
-    """Facilities of each of these areas."""
-    if areas is None or FACILITIES not in areas.column_names:
-        raise UnusableRunFile("the number of facilities of each block is not known")
-    count = areas[FACILITIES].to_numpy().astype(np.int64)
-    place = positions(areas[BLOCK_GEOCODE], geocode)
-    failures.add_each((place < 0) & (count > 0), lambda _: "a block with facilities is not known")
-    facilities = np.zeros(len(geocode), dtype=np.int64)
-    facilities[place[place >= 0]] = count[place >= 0]
-    return facilities
-
-
-def _lacks_facilities(geocode: pa.StringArray, i: int) -> str:
-    return f"block {geocode[i]} does not have its number of facility rows"
+def _numbers(
+    area: np.ndarray, answer: np.ndarray, text: np.ndarray, count: np.ndarray
+) -> pd.Series:
+    """Records by area, answer and codes."""
+    frame = pd.DataFrame({"area": area, "answer": answer, "text": text, "count": count})
+    return frame.groupby(["area", "answer", "text"])["count"].sum()
 
 
 def _rows_in_parts(
-    files: Microdata, index: AreaIndex, areas_per_part: int, failures: Failures
+    files: Microdata, level: SpineLevel, areas_per_part: int, failures: Failures
 ) -> Iterator[ReleasedRows]:
     """The rows of all areas, of so many at a time; rows out of their order are failures."""
     layout, cells = files.layout, files.cells
-    n_rows, described, n_areas = 0, _Described(layout), len(index.area)
+    n_rows, described, n_areas = 0, _Described(layout), level.n
 
     def part_at(number: int) -> _Part:
         first = number * areas_per_part
@@ -160,13 +163,20 @@ def _rows_in_parts(
         return _Part(number, areas, cells.n, described)
 
     part = part_at(0)
-    for batch in _agreeing_batches(files.stem, layout, files.is_private, failures):
+    for batch in agreeing_batches(
+        files.stem,
+        layout.names,
+        failures,
+        is_private=files.is_private,
+        has_quotes=layout.has_quotes,
+    ):
         read = Rows.decoded(batch, layout)
         for name, numbers in read.numbers.items():
-            _check_row_numbers(name, numbers, n_rows, failures)
+            due = np.arange(n_rows, n_rows + numbers.size)
+            failures.add_each(numbers != due, f"the {name} of a row is another number")
         n_rows += batch.num_rows
         cell, is_own = read.cells(layout, cells, failures)
-        area, text = index.areas(read.texts), described.numbers(batch)
+        area, text = layout.areas(read, level), described.numbers(batch)
         own_part = area // areas_per_part
         is_placed = own_part >= part.number
         failures.add_each(
@@ -269,35 +279,30 @@ def _compare(
     )
 
 
-def _check_row_numbers(name: str, numbers: np.ndarray, first: int, failures: Failures) -> None:
-    failures.add_each(
-        numbers != np.arange(first, first + numbers.size),
-        lambda i: f"the {name} of row {first + i} is another number",
-    )
-
-
-def _agreeing_batches(
+def agreeing_batches(
     stem: Path,
-    layout: Layout,
-    is_private: bool,
+    names: Sequence[str],
     failures: Failures,
+    *,
+    is_private: bool,
+    has_quotes: bool,
 ) -> Iterator[pa.RecordBatch]:
-    """Rows of a Parquet file of this layout, compared on the way with those of the text beside it;
-    texts are dictionaries."""
+    """Rows of a Parquet file of these columns, compared on the way with those of the text beside
+    it; texts are dictionaries."""
     parquet, text = stem.with_suffix(".parquet"), stem.with_suffix(".csv")
     for path in (parquet, text):
         if not path.is_file():
             raise UnusableRunFile(f"the file {path.name} of the release is missing")
     types = pq.read_schema(parquet).remove_metadata()
-    if types.names != layout.names:
-        raise UnusableRunFile(f"{parquet.name} has other columns than {', '.join(layout.names)}")
+    if types.names != list(names):
+        raise UnusableRunFile(f"{parquet.name} has other columns than {', '.join(names)}")
     head_of_text(text, types.names)
     for path in (parquet, text):
         check_stamp(path, is_private=is_private, failures=failures)
     # Texts as the file has them, each distinct one once, take half of the time.
     with (
         pq.ParquetFile(parquet, read_dictionary=types.names) as file,
-        opened_text(text, types, has_quotes=layout.has_quotes) as lines,
+        opened_text(text, types, has_quotes=has_quotes) as lines,
     ):
         batches = file.iter_batches(batch_size=ROWS_PER_BATCH)
         yield from _compared(batches, lines, stem.name, failures)
@@ -310,7 +315,6 @@ def _compared(
     failures: Failures,
 ) -> Iterator[pa.RecordBatch]:
     """All rows of `left`, after comparing them with those of `right`."""
-    n_compared = 0
     for one, other in pairs_of_rows(left, right):
         if one is None:
             failures.add(f"{name}.csv has too many rows")
@@ -323,10 +327,5 @@ def _compared(
                 values = one.column(column).cast(of_text.type)
                 if not values.equals(of_text):
                     differ = f"{name}.parquet and {name}.csv differ in {column}"
-                    _refuse_rows(pc.not_equal(values, of_text), differ, n_compared, failures)
-            n_compared += one.num_rows
+                    failures.add_each(pc.not_equal(values, of_text), differ)
         yield one
-
-
-def _refuse_rows(wrong: pa.Array, differ: str, first: int, failures: Failures) -> None:
-    failures.add_each(wrong, lambda i: f"{differ} of row {first + i}")

@@ -1,360 +1,417 @@
-"""All checks of a finished run, from its public files alone.
+"""All checks of a finished run, from `plan/plan.json`, its settings and its public files alone.
 
 Nothing here uses the code that built the spine, drew the noise, estimated or wrote microdata, and
-nothing here opens `confidential/`. The checks of a universe come in pieces, which can be made side
-by side: the top of the spine, shares of what is below, and the microdata.
-`universe_outcomes` puts together what they have found.
+nothing here opens `confidential/`. The checks come in pieces, which can be made side by side: of
+each universe the top of the spine, shares of what is below, and the microdata; of the tables whole
+files and shares of the states. `outcomes` puts together what they have found.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property
 from pathlib import Path
 
-import pyarrow as pa
+import numpy as np
 from scipy import sparse
 
 from ..outcome import Failures, Outcome
 from ..run_files import UnusableRunFile, unusable_files_fail
-from .cells import Cells
-from .conservation import (
+from .conditions import (
+    AGREE,
+    BOUNDS,
+    COMPLETE,
+    EXACT,
+    HELD,
+    RELATIONS,
+    ZEROS,
+    HeldLevels,
+)
+from .declaration import Budget, Cells, Declaration, PublicAreas
+from .estimates import (
     LevelEstimates,
     check_children_add_to_parents,
+    count_unknown,
     no_estimates,
     read_estimates,
 )
-from .constraints import COMPLETE, check_constraint_files, check_constraints, check_zeros
-from .declarations import HELD, ON_ROWS, RELATIONS
-from .declared import DeclaredSums
-from .demanded import check_demanded
-from .descriptions import check_description
-from .measured_noise import check_measured_noise
-from .microdata import Microdata, check_microdata, counted, last_level
-from .path_losses import LossesOnPaths, losses_of_part
-from .privacy_loss import CodedSums, check_measurements, check_shares
-from .run_files import (
-    ExpectedUniverse,
+from .layout import layout_of
+from .legacy import check_legacy, check_legacy_states
+from .measurements import LOSS, MEASURED, NOISE, check_demanded, check_measurements
+from .microdata import MICRODATA, Microdata, check_description, check_microdata
+from .privacy import ACCOUNTING, check_privacy
+from .spine import (
+    BLOCKS_PER_PART,
     RunSpine,
     SpineLevel,
-    count_blocks,
-    count_unknown,
-    read_spine,
-)
-from .spine_parts import (
-    BLOCKS_PER_PART,
     SpinePart,
+    check_shares,
+    check_spine,
+    count_blocks,
     cut_depth,
+    read_spine,
     spine_parts,
 )
-from .spine_structure import check_spine
+from .tables import (
+    COUNT,
+    MARGINS,
+    REPEAT,
+    SUFFIX,
+    LevelTables,
+    check_files,
+    check_margins,
+    check_named_table,
+    check_states,
+    margin_groups,
+    named_tables,
+)
 
-MICRODATA = "microdata_tabulate_to_estimates"
+ESTIMATES, CHILDREN = "estimates_are_counts", "children_add_to_parents"
+TREE, SHARES = "spine_is_a_tree", "shares_add_to_one"
 CHECKS: Mapping[str, str] = {
-    "spine_is_a_tree": "both spine files describe one tree of all blocks",
-    "estimates_are_counts": "positive integers in cells of the schema and geounits of the spine",
-    "children_add_to_parents": "in every cell of every geounit",
-    "constraints_are_complete": "every geounit carries each constraint of its geolevel once",
-    "equality_constraints_hold": "invariants are met exactly",
-    "bounds_hold": "lower and upper bounds are met by every geounit",
-    "structural_zeros_hold": "impossible cells are empty",
-    "shares_add_to_one": "on the path from the root to every block",
-    "measurements_are_complete": "every geounit with a share has each query exactly once",
-    "noise_is_what_its_loss_pays_for": "the variance of every measurement, and its values",
-    "measured_loss_is_the_budget": "each measurement's, and their sum on the path to every block",
-    MICRODATA: "Parquet and text rows agree and give the block estimates",
+    TREE: "both spine files describe one tree of all areas",
+    ESTIMATES: "positive integers in cells of the schema and geounits of the spine",
+    CHILDREN: "in every cell of every geounit",
+    COMPLETE: "every geounit carries each constraint of its geolevel once, with declared values",
+    EXACT: "invariants are met exactly",
+    BOUNDS: "lower and upper bounds are met by every geounit",
+    ZEROS: "impossible cells are empty",
+    SHARES: "on the path from the root to every area",
+    MEASURED: "every geounit with a share has each query exactly once",
+    NOISE: "the variance of every measurement, and its values",
+    LOSS: "each measurement's is the total times the shares of its geounit and query",
+    MICRODATA: "Parquet and text rows agree and give the estimates of areas",
+    HELD: "with those of the earlier releases, in every geounit",
+    RELATIONS: "linear relations are met by every geounit",
+    **dict.fromkeys(AGREE.values(), "records of both are possible together in every geounit"),
 }
-"""Each check's name, and what it found when it passed."""
+"""Each check of a universe by its name, and its detail where it passed."""
 
-OF_DECLARATIONS: Mapping[str, str] = {
-    HELD: "with those of the earlier releases, in every area",
-    RELATIONS: "linear relations are met by every area",
+OF_RELEASE: Mapping[str, str] = {
+    ACCOUNTING: "the plan is what settings, census and spines promise",
+    COUNT: "every variable of every entity of every level",
+    REPEAT: "the four files of each state, record by record",
+    MARGINS: "an interval for every cell of every table",
 }
-"""Further checks of what a census declares."""
+"""Checks of the release as a whole."""
+RELEASE = "release"
+
+TOP, BELOW, ROWS, FILES, STATES, NAMED = "top", "below", "rows", "files", "states", "named"
+PLAN, TABLES = "plan", "tables"
+OPTIONAL = {COMPLETE, EXACT, BOUNDS, ZEROS, HELD, RELATIONS, *AGREE.values()}
+"""Checks that a universe has only where it declares anything that they are made of."""
 
 
-def checks_of(expected: ExpectedUniverse) -> Mapping[str, str]:
-    """The checks that a universe has, as `CHECKS`; of one that is held to declarations, those that
-    have something to check.
-    """
-    if expected.declared is None:
-        return CHECKS
-    is_made = expected.declared.checked | {"structural_zeros_hold": bool(expected.structural_zeros)}
-    every = {**CHECKS, **OF_DECLARATIONS}
-    return {
-        name: text.replace("block", "area")
-        for name, text in every.items()
-        if is_made.get(name, True)
-    }
+@dataclass(frozen=True)
+class Piece:
+    """A share of the checks of a universe or, as `subject`, of the tables: `number` of `of`."""
+
+    kind: str
+    subject: str
+    number: int = 0
+    of: int = 1
+
+    @property
+    def name(self) -> str:
+        """Its name among the pieces of a run."""
+        return f"{self.subject}-{self.kind}-{self.number}-of-{self.of}"
 
 
 @dataclass
 class Findings:
-    """What pieces of the checks of a universe have found.
+    """What pieces of the checks have found.
 
-    failures : by check. unusable : of what no check could be made, and so fails all. losses : what
-    the measurements cost, summed along parts of paths. All are small.
+    made : the checks that there was something for. failures : by check. unusable : of what no check
+    could be made, and so fails all. All are small.
     """
 
-    failures: dict[str, Failures] = field(
-        default_factory=lambda: {name: Failures() for name in (*CHECKS, *OF_DECLARATIONS)}
-    )
+    made: list[str] = field(default_factory=list)
+    failures: dict[str, Failures] = field(default_factory=dict)
     unusable: Failures = field(default_factory=Failures)
-    losses: LossesOnPaths = field(default_factory=LossesOnPaths)
 
-    def add(self, further: Findings) -> None:
-        """Take in what the piece that follows has found."""
+    @classmethod
+    def of(cls, *checks: str) -> Findings:
+        """None yet, of some checks."""
+        return cls(list(checks), {name: Failures() for name in checks})
+
+    def add(self, further: Findings, *, is_repeated: bool = False) -> None:
+        """Take in what the piece that follows has found; what `is_repeated` is told once, as of a
+        file of tables that no piece can use."""
+        self.made = list(dict.fromkeys([*self.made, *further.made]))
         for name, found in further.failures.items():
-            self.failures[name].extend(found)
-        for text in further.unusable.texts:
-            if text not in self.unusable.texts:
-                self.unusable.add(text)
-        self.losses.add(further.losses)
+            own = self.failures.setdefault(name, Failures())
+            if not (is_repeated and found.texts == own.texts[: len(found.texts)]):
+                own.extend(found)
+        if further.unusable.count and not self.unusable.count:
+            self.unusable = further.unusable
+
+    def outcomes(self, subject: str, details: Mapping[str, str]) -> list[Outcome]:
+        """The outcome of each check that was made, in order."""
+        found = []
+        for name, detail in details.items():
+            failures = self.failures.get(name, Failures())
+            if name in self.made or failures.count:
+                failures.extend(self.unusable)
+                found.append(failures.outcome(name, subject, detail))
+        return found
 
 
 @dataclass(frozen=True)
 class CheckedRun:
-    """A run's files, and what is promised of them.
+    """A run whose release lies in a folder.
 
-    `expected` maps universes to what the settings promise: those that are checked, and those that
-    they must agree with. `areas` holds what is public of each area and not in the spine; see
-    `check_microdata`. Large spines are checked in parts of about `blocks_per_part` blocks, so that
-    memory is bounded but for some hundred bytes a geounit. `is_private` tells whether the microdata
-    must be without the stamp of a run that is not.
+    Large spines are checked in parts of about `blocks_per_part` blocks, so that memory is bounded
+    but for some hundred bytes a geounit.
     """
 
-    directory: Path
-    expected: Mapping[str, ExpectedUniverse]
+    root: Path
     release: Path
-    areas: pa.Table | None = None
-    is_private: bool = True
     blocks_per_part: int = BLOCKS_PER_PART
 
-    def spine(self, universe: str) -> RunSpine:
-        """The spine of a universe."""
-        return read_spine(self.directory, universe, self.expected[universe].geolevels)
+    @cached_property
+    def declaration(self) -> Declaration:
+        """The settings and the census; raises UnusableRunFile."""
+        return Declaration.read(self.root)
+
+    @cached_property
+    def tables(self) -> LevelTables:
+        """The tables of summary levels."""
+        return LevelTables(self.declaration, self.release)
+
+    def pieces(self, pieces_of: Callable[[Path], int]) -> list[Piece]:
+        """All pieces of the checks, in the order in which their findings are put together;
+        `pieces_of` is the number of pieces for a file with a row for every block.
+        """
+
+        def n_of(path: Path) -> int:
+            with unusable_files_fail():
+                return pieces_of(path)
+            return 1
+
+        draws_noise = "measured" not in self.declaration.settings
+        every = [Piece(PLAN, RELEASE)] if draws_noise else []
+        for universe in self.declaration.universes:
+            n = n_of(self.root / "spine" / universe / "blocks.parquet")
+            every.append(Piece(TOP, universe))
+            every += [Piece(BELOW, universe, number, n) for number in range(n)]
+            every.append(Piece(ROWS, universe))
+        if self.tables.names:
+            n = min(n_of(self.root / "spine" / "geography.parquet"), self.tables.n_states)
+            every.append(Piece(FILES, TABLES))
+            every += [Piece(STATES, TABLES, number, n) for number in range(n)]
+        if named_tables(self.declaration):
+            every.append(Piece(NAMED, TABLES))
+        if any((self.release / "tables").glob(f"*{SUFFIX}.*")):
+            every.append(Piece(MARGINS, TABLES))
+        return every
+
+    def check(self, piece: Piece) -> Findings:
+        """What a piece finds."""
+        if piece.subject in self.declaration.universes:
+            checked = CheckedUniverse(self, piece.subject)
+            if piece.kind == TOP:
+                return checked.check_top()
+            return checked.check_rows() if piece.kind == ROWS else checked.check_below(piece)
+        if piece.kind == PLAN:
+            found = Findings.of(ACCOUNTING)
+            with unusable_files_fail(found.failures[ACCOUNTING]):
+                check_privacy(self.root, found.failures[ACCOUNTING])
+        elif piece.kind == MARGINS:
+            found = Findings.of(MARGINS)
+            with unusable_files_fail(found.failures[MARGINS]):
+                groups = margin_groups(self.declaration, self.tables)
+                check_margins(self.release, groups, found.failures[MARGINS])
+        elif piece.kind == NAMED:
+            found = Findings.of(COUNT)
+            for table in named_tables(self.declaration):
+                with unusable_files_fail(found.failures[COUNT]):
+                    check_named_table(self.declaration, table, self.release, found.failures[COUNT])
+        else:
+            found = self._check_tables(piece)
+        return found
+
+    def _check_tables(self, piece: Piece) -> Findings:
+        tables = self.tables
+        found = Findings.of(COUNT, *([REPEAT] if tables.has_legacy else []))
+        count, repeat = found.failures[COUNT], found.failures.get(REPEAT)
+        with unusable_files_fail(count):
+            if piece.kind == FILES:
+                check_files(tables, count)
+            else:
+                check_states(tables, tables.share(piece.number, piece.of), count)
+        if repeat is not None:
+            with unusable_files_fail(repeat):
+                if piece.kind == FILES:
+                    check_legacy_states(tables, repeat)
+                else:
+                    check_legacy(tables, tables.share(piece.number, piece.of), repeat)
+        return found
+
+    def outcomes(self, findings: Sequence[tuple[Piece, Findings]]) -> list[Outcome]:
+        """The outcomes of all checks, from what all pieces have found."""
+        together = {name: Findings() for name in (*self.declaration.universes, RELEASE)}
+        for piece, found in findings:
+            subject = piece.subject if piece.subject in together else RELEASE
+            together[subject].add(found, is_repeated=subject == RELEASE)
+        return [
+            outcome
+            for name, found in together.items()
+            for outcome in found.outcomes(name, OF_RELEASE if name == RELEASE else CHECKS)
+        ]
 
 
-def check_top(run: CheckedRun, universe: str) -> Findings:
-    """Check a spine, and its upper geounits: all of them, where the spine is one part."""
-    found, expected = Findings(), run.expected[universe]
-    with unusable_files_fail(found.unusable):
-        spine = run.spine(universe)
-        check_spine(spine, found.failures["spine_is_a_tree"], with_digits=expected.has_digits)
-        check_shares(spine, found.failures["shares_add_to_one"])
-        if expected.declared is not None:
-            with unusable_files_fail(found.failures[COMPLETE]):
-                check_constraint_files(
-                    run.directory, universe, spine, expected.declared.constraints, found.failures
-                )
-        part = next(spine_parts(spine, run.blocks_per_part))
-        losses = _check_part(run, expected, spine, part, None, found.failures)
-        depth = cut_depth(spine, run.blocks_per_part)
-        for level in spine.levels[depth + 1 :] if depth else ():
-            _check_geocodes(run.directory, expected, level, found.failures)
-        if expected.total is not None:
-            found.losses = losses_of_part(spine, part, losses)
-    return found
+class CheckedUniverse:
+    """The checks of a universe of a run."""
 
+    def __init__(self, run: CheckedRun, universe: str) -> None:
+        self.run, self.universe = run, universe
+        self.found = Findings.of(*(name for name in CHECKS if name not in OPTIONAL))
+        self._failures = self.found.failures | {name: Failures() for name in OPTIONAL}
+        self.found.failures = self._failures
+        self._spines: dict[str, RunSpine] = {}
 
-def check_below(run: CheckedRun, universe: str, number: int, n_pieces: int) -> Findings:
-    """Check the geounits of the spine's other parts, of which the piece has its share."""
-    found, expected = Findings(), run.expected[universe]
-    with unusable_files_fail(found.unusable):
-        if count_blocks(run.directory, universe) <= run.blocks_per_part:
-            return found
-        spine = run.spine(universe)
-        depth = cut_depth(spine, run.blocks_per_part)
-        if not depth:
-            return found
-        at_cut = _estimates(run, expected.cells, spine.levels[depth])
-        for part in spine_parts(spine, run.blocks_per_part, share=(number, n_pieces)):
-            if part.depth:
-                losses = _check_part(run, expected, spine, part, at_cut, found.failures)
-                if expected.total is not None:
-                    found.losses.add(losses_of_part(spine, part, losses))
-    return found
+    @cached_property
+    def cells(self) -> Cells:
+        """Its cells."""
+        return self.run.declaration.cells(self.universe)
 
+    @cached_property
+    def budget(self) -> Budget:
+        """Its budget."""
+        return self.run.declaration.budget(self.universe)
 
-def check_rows(run: CheckedRun, universe: str) -> Findings:
-    """Check the microdata, row by row, and hold them to what is declared.
+    @cached_property
+    def spine(self) -> RunSpine:
+        """Its spine."""
+        return read_spine(self.run.root, self.universe, self.budget.levels)
 
-    What another universe must agree with is asked of its estimates, to which its own rows are held.
-    """
-    found, expected = Findings(), run.expected[universe]
-    failures = found.failures
-    with unusable_files_fail(found.unusable):
-        spine = run.spine(universe)
-        on_rows = () if expected.declared is None else ON_ROWS
-        with unusable_files_fail(*(failures[name] for name in (MICRODATA, *on_rows))):
-            _check_rows(run, expected, spine, failures)
-    return found
+    @cached_property
+    def held(self) -> HeldLevels:
+        """What its estimates are held to."""
+        held = HeldLevels(self.run.declaration, self.universe, self.spine, self._counts)
+        self.found.made += [name for name in CHECKS if name in held.checks]
+        return held
 
+    def check_top(self) -> Findings:
+        """Check the spine, and its upper geounits: all of them, where the spine is one part."""
+        failures, spine_of = self._failures, self.run.blocks_per_part
+        with unusable_files_fail(self.found.unusable):
+            spine, has_digits = self.spine, self.run.declaration.has_digits
+            check_spine(spine, failures[TREE], with_digits=has_digits)
+            check_shares(spine, failures[SHARES])
+            self._check_part(next(spine_parts(spine, spine_of)), None)
+            depth = cut_depth(spine, spine_of)
+            for number in range(depth + 1, len(spine.levels)) if depth else ():
+                self._check_strays(number)
+        return self.found
 
-def _check_rows(
-    run: CheckedRun,
-    expected: ExpectedUniverse,
-    spine: RunSpine,
-    failures: Mapping[str, Failures],
-) -> None:
-    cells, layout = expected.cells, expected.layout
-    if layout is None:
-        raise UnusableRunFile(f"the layout of the microdata of {cells.universe} is not known")
-    files = Microdata(run.release / f"mdf_{cells.universe}", layout, cells, run.is_private)
-    others, declared = _Others(run, spine), expected.declared
-    sums = None if declared is None else DeclaredSums(declared, cells, failures)
-    for rows in check_microdata(
-        files,
-        spine,
-        partial(_estimates, run, cells),
-        failures[MICRODATA],
-        areas=run.areas,
-        areas_per_part=run.blocks_per_part,
-    ):
-        counts_of = partial(others.counts, areas=rows.areas)
-        if sums is not None:
-            sums.add(rows, spine.ascending_geocode[rows.areas], counts_of)
-        if layout.described is not None:
-            other = layout.described.universe
-            check_description(
-                layout.described,
-                rows,
-                run.expected[other].cells,
-                counts_of(other),
-                failures[MICRODATA],
-            )
-    if sums is not None:
-        sums.finish()
+    def check_below(self, piece: Piece) -> Findings:
+        """Check the geounits of the spine's other parts, of which the piece has its share."""
+        size = self.run.blocks_per_part
+        with unusable_files_fail(self.found.unusable):
+            if count_blocks(self.run.root, self.universe) <= size:
+                return self.found
+            depth = cut_depth(self.spine, size)
+            if not depth:
+                return self.found
+            at_cut = self._estimates(self.spine.levels[depth])
+            for part in spine_parts(self.spine, size, share=(piece.number, piece.of)):
+                if part.depth:
+                    self._check_part(part, at_cut)
+        return self.found
 
+    def check_rows(self) -> Findings:
+        """Check the microdata, row by row, beside the estimates of their areas."""
+        failures = self._failures[MICRODATA]
+        with unusable_files_fail(self.found.unusable):
+            spine, declaration = self.spine, self.run.declaration
+            with unusable_files_fail(failures):
+                areas = PublicAreas(declaration, spine)
+                layout = layout_of(declaration, self.universe, areas)
+                stem = self.run.release / f"mdf_{self.universe}"
+                for rows in check_microdata(
+                    Microdata(stem, layout, self.cells, declaration.is_private),
+                    spine,
+                    layout.area_level(areas, spine),
+                    self._estimates,
+                    failures,
+                    facilities=areas.facilities() if layout.further else None,
+                    areas_per_part=self.run.blocks_per_part,
+                ):
+                    if layout.described is not None:
+                        other = layout.described.universe
+                        counts = self._counts(other, np.arange(rows.areas.start, rows.areas.stop))
+                        cells = declaration.cells(other)
+                        check_description(layout.described, rows, cells, counts, failures)
+        return self.found
 
-class _Others:
-    """Estimates of other universes that one must agree with, in the areas that it has."""
+    def _estimates(self, level: SpineLevel) -> LevelEstimates:
+        """The estimates of a part of a geolevel; what is wrong with them is recorded elsewhere."""
+        with unusable_files_fail():
+            return read_estimates(self.run.root, self.universe, level, self.cells.n, Failures())
+        return no_estimates(self.cells.n)
 
-    def __init__(self, run: CheckedRun, spine: RunSpine) -> None:
-        self._run, self._spine, self._spines = run, spine, dict[str, RunSpine]()
-
-    def counts(self, universe: str, areas: slice) -> sparse.csr_array:
-        """Counts `(n_areas, n_cells)` of some areas."""
+    def _counts(self, universe: str, areas: np.ndarray) -> sparse.csr_array:
+        """Counts `(n_areas, n_cells)` of another universe in some areas of this one's spine."""
+        declaration, cells = self.run.declaration, self.run.declaration.cells(universe)
         if universe not in self._spines:
-            self._spines[universe] = self._run.spine(universe)
-        spine, cells = self._spines[universe], self._run.expected[universe].cells
-        if not spine.ascending_geocode[areas].equals(self._spine.ascending_geocode[areas]):
-            raise UnusableRunFile(f"the areas of {universe} are not those of the other universes")
-        level = last_level(spine, spine.by_geocode[areas])
-        estimates = _estimates(self._run, cells, level)
-        return counted(estimates.key, estimates.count, (level.n, cells.n))
+            levels = declaration.budget(universe).levels
+            self._spines[universe] = read_spine(self.run.root, universe, levels)
+            if not self._spines[universe].area_geocode.equals(self.spine.area_geocode):
+                raise UnusableRunFile(f"{universe} has other areas than {self.universe}")
+        level = self._spines[universe].leaves(areas)
+        own = read_estimates(self.run.root, universe, level, cells.n, Failures())
+        return own.counts(level.n)
 
-
-def _estimates(run: CheckedRun, cells: Cells, level: SpineLevel) -> LevelEstimates:
-    """The estimates of a part of a geolevel; what is wrong with them is recorded elsewhere."""
-    with unusable_files_fail():
-        return read_estimates(run.directory, cells.universe, level, cells.n, Failures())
-    return no_estimates(cells.n)
-
-
-def universe_outcomes(run: CheckedRun, universe: str, findings: Findings) -> tuple[Outcome, ...]:
-    """The outcome of each check of a universe in their order, from what all pieces have found."""
-    failures = settled_failures(run, universe, findings)
-    return tuple(
-        failures[name].outcome(name, universe, passed)
-        for name, passed in checks_of(run.expected[universe]).items()
-    )
-
-
-def settled_failures(run: CheckedRun, universe: str, findings: Findings) -> dict[str, Failures]:
-    """What all pieces have found of a universe by check, with the losses on whole paths."""
-    expected, failures = run.expected[universe], findings.failures
-    for text in findings.unusable.texts:
-        for found in failures.values():
-            found.add(text)
-    if expected.total is not None and not findings.unusable.count:
-        with unusable_files_fail(failures["measured_loss_is_the_budget"]):
-            findings.losses.check(expected.total, failures["measured_loss_is_the_budget"])
-    return failures
-
-
-def _check_part(
-    run: CheckedRun,
-    expected: ExpectedUniverse,
-    spine: RunSpine,
-    part: SpinePart,
-    at_cut: LevelEstimates | None,
-    failures: Mapping[str, Failures],
-) -> list[CodedSums]:
-    """Check estimates, constraints and measurements of a part of the spine.
-
-    `at_cut` are the estimates of the geolevel of the cut, None for the part that has it and what is
-    above. Returns the privacy losses of the geounits that were checked, geolevel by geolevel.
-    """
-    losses = []
-    above: SpineLevel | None = None
-    estimates_above = no_estimates(expected.cells.n)
-    for level, geounits in zip(part.levels, part.geounits, strict=True):
-        if at_cut is not None and above is None:
-            above, estimates_above = level, at_cut.part(geounits)
-            continue
-        estimates, loss = _check_level(run.directory, expected, spine, level, failures)
-        if expected.on_demand:
-            completeness = failures["measurements_are_complete"]
-            with unusable_files_fail(completeness):
-                known = None if above is None else estimates_above
-                check_demanded(run.directory, expected, level, known, completeness)
-        if above is not None:
-            check_children_add_to_parents(
-                above, estimates_above, level, estimates, failures["children_add_to_parents"]
-            )
-        losses.append(loss)
-        above, estimates_above = level, estimates
-    return losses
-
-
-def _check_level(
-    run_directory: Path,
-    expected: ExpectedUniverse,
-    spine: RunSpine,
-    level: SpineLevel,
-    failures: Mapping[str, Failures],
-) -> tuple[LevelEstimates, CodedSums]:
-    """Check the files of a geolevel, or of a part of one; its estimates and its privacy losses."""
-    universe, n_cells = expected.cells.universe, expected.cells.n
-    completeness = failures["measurements_are_complete"]
-    loss_failures = failures["measured_loss_is_the_budget"]
-    estimates, loss = no_estimates(n_cells), CodedSums.zeros(level.n)
-    with unusable_files_fail(failures["estimates_are_counts"]):
-        estimates = read_estimates(
-            run_directory, universe, level, n_cells, failures["estimates_are_counts"]
-        )
-    check_zeros(expected, level, estimates, failures["structural_zeros_hold"])
-    if expected.constraints is not None:
-        with unusable_files_fail(failures["constraints_are_complete"]):
-            check_constraints(run_directory, expected, spine, level, estimates, failures)
-    with unusable_files_fail(completeness, loss_failures):
-        loss = check_measurements(run_directory, expected, level, completeness, loss_failures)
-    with unusable_files_fail(failures["noise_is_what_its_loss_pays_for"]):
-        check_measured_noise(
-            run_directory, expected, level, failures["noise_is_what_its_loss_pays_for"]
-        )
-    return estimates, loss
-
-
-def _check_geocodes(
-    run_directory: Path,
-    expected: ExpectedUniverse,
-    level: SpineLevel,
-    failures: Mapping[str, Failures],
-) -> None:
-    """No file of a geolevel that was read in parts has rows of geounits that are in no part."""
-    universe = expected.cells.universe
-    measured = run_directory / "measurements" / universe / level.name
-    for what, folder, name in (
-        ("estimates", run_directory / "estimates" / universe / level.name, "estimates_are_counts"),
-        ("measurements", measured / expected.measurements, "measurements_are_complete"),
-        ("constraints", measured / "constraints", "constraints_are_complete"),
-    )[: 2 if expected.constraints is None else 3]:
-        with unusable_files_fail(failures[name]):
-            n_unknown = count_unknown(folder, level)
-            if n_unknown:
-                failures[name].add(
-                    f"{what} of {level.name} have a geocode outside the spine", n_unknown
+    def _check_part(self, part: SpinePart, at_cut: LevelEstimates | None) -> None:
+        """Check estimates, constraints and measurements of a part of the spine; `at_cut` are the
+        estimates of the geolevel of the cut, None for the part that has it and what is above.
+        """
+        failures, root = self._failures, self.run.root
+        due: Sequence[Sequence[sparse.csr_array]] = ()
+        with unusable_files_fail(failures[COMPLETE], *(failures[name] for name in OPTIONAL)):
+            due = self.held.due(part)
+        above: tuple[SpineLevel, LevelEstimates] | None = None
+        for i, level in enumerate(part.levels):
+            if at_cut is not None and above is None:
+                above = level, at_cut.part(part.geounits[0])
+                continue
+            estimates = no_estimates(self.cells.n)
+            with unusable_files_fail(failures[ESTIMATES]):
+                estimates = read_estimates(
+                    root, self.universe, level, self.cells.n, failures[ESTIMATES]
                 )
+            with unusable_files_fail(failures[COMPLETE]):
+                if due:
+                    self.held.check_level(part, i, due[i], estimates, failures)
+            with unusable_files_fail(failures[MEASURED], failures[LOSS], failures[NOISE]):
+                check_measurements(root, self.cells, self.budget, level, failures)
+            if self.budget.on_demand:
+                with unusable_files_fail(failures[MEASURED]):
+                    known = self._possible if above is None else above[1]
+                    check_demanded(root, self.cells, self.budget, level, known, failures[MEASURED])
+            if above is not None:
+                check_children_add_to_parents(*above, level, estimates, failures[CHILDREN])
+            above = level, estimates
+
+    @property
+    def _possible(self) -> np.ndarray:
+        """Mask (n_cells,) of the cells that are no structural zeros."""
+        zeros = self.run.declaration.zeros(self.universe).values()
+        return ~np.any([np.zeros(self.cells.n, dtype=bool), *zeros], axis=0)
+
+    def _check_strays(self, number: int) -> None:
+        """No file of a geolevel that was read in parts has rows of geounits that are in no part."""
+        level, failures, root = self.spine.levels[number], self._failures, self.run.root
+        measured = root / "measurements" / self.universe / level.name / self.budget.measurements
+        for what, folder, name in (
+            ("estimates", root / "estimates" / self.universe / level.name, ESTIMATES),
+            ("measurements", measured, MEASURED),
+        ):
+            with unusable_files_fail(failures[name]):
+                if n_unknown := count_unknown(folder, level):
+                    text = f"{what} of {level.name} have a geocode outside the spine"
+                    failures[name].add(text, n_unknown)
+        with unusable_files_fail(failures[COMPLETE]):
+            self.held.check_strays(number, failures)

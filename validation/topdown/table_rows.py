@@ -1,77 +1,19 @@
-"""What the tables of a release count, and their rows, state by state in their order."""
+"""Rows of the tables of a release, state by state in their order, and of two files side by side."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from pathlib import Path
 
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ..run_files import UnusableRunFile, encoded, opened
-from .row_counts import Variable
 
 STATE = "STATE"
 ROWS_PER_BATCH = 1 << 13
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where codes of areas stand.
-
-    levels : by stem of a level's file, the parts of its geocodes, in the order of the records.
-    digits : characters of the block's geocode in a part, end exclusive. columns : columns of the
-    geography frame with the other parts. outside : the code of areas in no entity, by part.
-    microdata : columns of microdata with characters of the block's geocode, in their order.
-    """
-
-    levels: Mapping[str, tuple[str, ...]]
-    digits: Mapping[str, tuple[int, int]]
-    columns: Mapping[str, str]
-    outside: Mapping[str, str]
-    microdata: Mapping[str, tuple[int, int]]
-
-    @property
-    def finest(self) -> str:
-        """The level whose entities are blocks."""
-        return list(self.levels)[-1]
-
-
-@dataclass(frozen=True)
-class Tabulated:
-    """What to check of a release.
-
-    geography : the geography frame of the states that are checked here: block_geocode, and the
-    columns of `place`. Blocks of a state stand together.
-    states : the states of the release (FIPS codes), as its blocks have them.
-    has_group : whether geocodes of blocks have the digit of a group that their block's number does
-    not begin with.
-    universes : those whose microdata there are.
-    is_private : whether the files must be without the stamp of a run that is not.
-    variables : those of all tables, in their order.
-    """
-
-    directory: Path
-    geography: pd.DataFrame
-    states: tuple[str, ...]
-    has_group: bool
-    universes: tuple[str, ...]
-    is_private: bool
-    variables: tuple[Variable, ...]
-    place: Place
-
-    def table(self, stem: str) -> Path:
-        """The Parquet file of a summary level."""
-        return self.directory / "tables" / f"{stem}.parquet"
-
-    @property
-    def names(self) -> list[str]:
-        """Names of the variables."""
-        return [variable.name for variable in self.variables]
 
 
 def wide_batches(

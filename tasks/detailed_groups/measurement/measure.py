@@ -105,20 +105,10 @@ def plan_of_run(run: RunDirectory, settings: Settings) -> Plan:
         universes.append(replace(drawn, curve=curve_of_change(own, specification)))
     files = [path for path in parameters_folder(run).rglob("*") if path.is_file()]
     further = group_totals_file(run), invariants_file(run)
-    return Plan.of_run(
-        run,
-        settings,
-        universes,
-        statement_of(settings, parameters),
-        exact_of(settings),
-        decided_by=[
-            geography_file(run),
-            shards_file(run),
-            *files,
-            *(path for path in further if path.exists()),
-        ],
-        counts=truth_files(run),
-    )
+    plan = Plan.of(settings, (), statement_of(parameters), exact_of(settings), universes)
+    deciding = [geography_file(run), shards_file(run), *files]
+    deciding += [path for path in further if path.exists()]
+    return plan.decided_by(run, deciding, truth_files(run))
 
 
 def _measures(

@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-from ...ledger.accounting import BOUNDED, UNBOUNDED
-from ...ledger.exact_curve import known_epsilon
+from ...ledger.accounting import BOUNDED, SAFETAB_P, UNBOUNDED
 from ...ledger.plan import Measure, UniversePlan
 from ...noise.quantiles import margin
 from ...noise.sums import margin_of_sum
@@ -30,11 +29,10 @@ from ..workload.budgets import (
     level_budgets,
     margin_by_formula,
     refuse_missed_margins,
-    shown_percent,
     target_of,
 )
 from ..workload.exact_loss import exact_curve
-from ..workload.guarantee import bounded_epsilons, pass_plan
+from ..workload.guarantee import pass_plan
 from ..workload.parameters import MechanismParameters, Parameters, read_specification
 from ..workload.regions import COARSE, REGION_TYPES
 from ..workload.specification import Specification
@@ -170,7 +168,7 @@ def costs_of(
             own for item in figures for own in _measures(item, parameters, region_pass)
         )
         plan = replace(pass_plan(parameters, region_pass), measures=measures)
-        further: dict[str, Any] = {"universe": region_pass, "native": native_loss(plan)}
+        further: dict[str, Any] = {"native": native_loss(plan)}
         if explorer is not None:
             budgets, coverage = [item.budget for item in figures], parameters.first.wanted.coverage
             further["levels"] = level_reports(figures, parameters.first, explorer)
@@ -193,8 +191,7 @@ def costs_of(
                 for item in figures
             ]
         curve = exact_curve(parameters.of.values(), specification, region_pass, is_bounded=True)
-        exact = "inf" if plan.loss is None else known_epsilon(curve, plan.delta)
-        found[region_pass] = Cost(plan, BOUNDED, bounded_epsilons(plan), exact, further=further)
+        found[region_pass] = Cost(plan, curve, BOUNDED, SAFETAB_P, region_pass, further=further)
     return found
 
 
@@ -270,36 +267,6 @@ def needed_budgets(
                 else None
             )
     return found
-
-
-def needed(settings: Settings, target: str, margin: int) -> str:
-    """A sentence: the budget at which a level's counts have a margin of error.
-
-    `target` is a region type and an iteration level, as in TRACT:2, for households after a
-    tabulation, as in T3:TRACT:2. Raises InputRefused for a level that is not measured and a margin
-    that cannot be met.
-    """
-    parameters = parameters_of(settings)
-    specification = read_specification(settings.input.parameters)
-    levels = {}
-    for tabulation, own in parameters.tables():
-        name = "" if tabulation.of_persons else f"{tabulation.name.upper()}:"
-        for (region_type, number), budget in level_budgets(own, specification).items():
-            levels[f"{name}{region_type}:{number}"] = budget
-    if target not in levels:
-        raise InputRefused(f"--target {target}: name a measured level: {', '.join(levels)}.")
-    level, coverage = levels[target], parameters.first.wanted.coverage
-    with refused(f"--target {target}: "):
-        found = budget_for_margin(level, margin, coverage=coverage)
-    symbol = "epsilon" if level.is_pure else "rho"
-    near = "of the truth"
-    if isinstance(settings, DetailedGroupsSettings):
-        near += ", but for post-processing,"
-    return (
-        f"A count of {target} is within {margin} {near} with a probability of "
-        f"{shown_percent(coverage)} % at {symbol} {float(found):.6g} of the level (now "
-        f"{float(level.budget):.4g})"
-    )
 
 
 def native_loss(plan: UniversePlan) -> dict[str, str]:

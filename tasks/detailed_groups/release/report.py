@@ -14,11 +14,12 @@ import numpy as np
 import pandas as pd
 
 from ...noise.distributions import IntegerDistribution
-from ...pages.document import Document, Figure, Section, Table
+from ...pages.document import Document, Figure, Table
 from ...pages.figures import bar_chart
+from ...pages.numbers import shown_epsilon
 from ...products.comparison import errors_table
 from ...products.plan import Plan
-from ...products.reports import Overview, bars_panel, first_rows, report_document
+from ...products.reports import first_rows, report_document
 from ...runs.directory import RunDirectory
 from ..ingest.ingest import run_parameters, run_specification
 from ..postprocess.groups import mask_of
@@ -29,7 +30,7 @@ from ..workload.guarantee import bounded_epsilons, pass_plan
 from ..workload.parameters import MechanismParameters, Parameters
 from ..workload.regions import region_types
 from .budget import LevelFigures, level_figures, level_reports
-from .certificate import margins_section
+from .certificate import margins_table
 from .figures import populations_table, suppression_figures
 from .files import TIDY_FILES
 from .tables import TABLE_NAMES
@@ -59,89 +60,72 @@ def report(
 ) -> Document:
     """The report as a document; see the module's docstring."""
     parameters, specification = run_parameters(run, settings), run_specification(run)
-    figures = level_figures(parameters, specification)
-    own = parameters.first
-    sections = [guarantee_section(parameters)]
-    if figures:
-        sections += [
-            margins_section(figures, own.wanted.coverage),
-            suppression_section(figures, own),
-        ]
-        levels = level_reports(figures, own, settings.explorer)
-        sections.append(populations_section(levels))
-    sections.append(_shares(run, settings))
-    if settings.mechanism.coterminous:
-        sections.append(_coterminous(run, settings, own))
-    if accuracy is not None:
-        used = accuracy[accuracy["groups"] > 0]
-        sections.append(accuracy_section(used, _ACCURACY_COLUMNS))
-    shown = _implied(figures, own) if accuracy is None else _errors(accuracy)
-    front = Overview(
-        f"Detailed race and ethnicity groups of the dataset {settings.privacy.dataset}, by the "
-        "adaptive mechanism SafeTab-P",
-        (_budget(own), shown),
+    figures, own = level_figures(parameters, specification), parameters.first
+    suppressed, suppression = _suppression(figures, own)
+    levels = level_reports(figures, own, settings.explorer)
+    used = None if accuracy is None else accuracy[accuracy["groups"] > 0]
+    return report_document(
+        run,
+        settings,
+        plan,
+        "detailed_groups/templates/report.md.j2",
         counts=first_rows(run.release / TIDY_FILES["persons"], FIRST_COLUMNS),
+        percent=shown_percent(own.wanted.coverage),
+        loss="epsilon" if own.is_pure else "rho",
+        budget={} if own.infinite else _by_level(own.budgets),
+        implied={shown_level(item.region_type, item.level): float(item.margin) for item in figures},
+        passes=_passes(parameters),
+        margins=margins_table(figures),
+        suppressed=suppressed,
+        suppression=suppression,
+        populations=populations_table(levels) if levels else None,
+        tables=_tables(run, settings),
+        coterminous=_coterminous(run, settings, own),
+        errors=None if accuracy is None else _errors(accuracy),
+        accuracy=None if used is None else accuracy_table(used, _ACCURACY_COLUMNS),
     )
-    return report_document(run, settings, plan, front, sections)
 
 
-def guarantee_section(parameters: Parameters) -> Section:
-    """What the mechanism guarantees, pass by pass."""
+def _by_level(budgets: Mapping[tuple[str, int], Any]) -> dict[str, float]:
+    """Figures of population group levels by their names."""
+    return {shown_level(*level): float(budget) for level, budget in budgets.items()}
+
+
+def _passes(parameters: Parameters) -> Table:
+    """The guarantee of the mechanism, pass by pass."""
     rows = []
     for region_pass in parameters.passes:
         plan = pass_plan(parameters, region_pass)
-        tight = bounded_epsilons(plan)["tight"]
-        epsilon = tight if isinstance(tight, str) else f"{tight:.2f}"
-        rows.append((region_pass, plan.symbol, plan.stated_loss, plan.bounded_rho, epsilon))
-    headers = ("pass", "in", "adding or removing a person", "changing one: rho", "its epsilon")
-    return Section(
-        "What is guaranteed",
-        (
-            "Every group of the specification in every region was measured with noise, whether "
-            "anybody is in it or not. The budgets of the levels of a pass add up.",
-            Table(headers, tuple(rows), "its epsilon"),
-        ),
-    )
+        rows.append(
+            {
+                "pass": region_pass,
+                "in": plan.symbol,
+                "adding or removing a person": plan.stated_loss,
+                "changing one: rho": plan.bounded_rho,
+                "its epsilon": shown_epsilon(bounded_epsilons(plan)["tight"]),
+            }
+        )
+    return Table.of(rows, "its epsilon")
 
 
-def suppression_section(
+def _suppression(
     figures: tuple[LevelFigures, ...], parameters: MechanismParameters
-) -> Section:
-    """What suppression does to groups of every size, from the noise alone."""
+) -> tuple[float | None, Sequence[Figure]]:
+    """By how many percent groups of nobody are suppressed, and the probabilities of larger ones;
+    None where no group is."""
     levels: dict[tuple[IntegerDistribution, int], str] = {}
     for item in figures:
         if item.threshold is not None:
             label = f"budget {float(item.budget.budget):.4g}, up to {item.threshold}"
             levels.setdefault((item.budget.second_stage, item.threshold), label)
-    drawn = suppression_figures({label: key for key, label in levels.items()})
-    blocks: list[str | Table | Figure] = ["No group is suppressed by its size."]
-    if levels and parameters.zero_suppression_chance is not None:
-        chance = float(parameters.zero_suppression_chance) * 100
-        blocks = [
-            f"A sub-state group of nobody is suppressed with a probability of {chance:.6g} %, by "
-            "the threshold on its noisy total. Larger groups are suppressed with the "
-            "probabilities shown, and the counts of those that are released are too large on "
-            "average.",
-            *drawn,
-        ]
-    return Section("Suppression", tuple(blocks))
+    chance = parameters.zero_suppression_chance
+    if not levels or chance is None:
+        return None, ()
+    return 100 * float(chance), suppression_figures({own: key for key, own in levels.items()})
 
 
-def populations_section(levels: Sequence[Mapping[str, Any]]) -> Section:
-    """From which size of a group its tables are accurate, of levels as `level_reports` has them."""
-    return Section(
-        "Populations from which tables are accurate",
-        (
-            "A group of N persons has N / k of them in the average of the k cells of a table. From "
-            "the populations below on, the margin of a noisy count is so small a part of that, and "
-            "the margin of a sum of all cells so small a part of the whole. A table is given to "
-            "groups whose noisy total reaches what stands under 'given from'.",
-            populations_table(levels),
-        ),
-    )
-
-
-def _shares(run: RunDirectory, settings: DetailedGroupsSettings) -> Section:
+def _tables(run: RunDirectory, settings: DetailedGroupsSettings) -> tuple[Table, Figure]:
+    """The part of each level's groups that has each table, by the published noisy outcome."""
     budgets = run_parameters(run, settings).first.budgets
     rows, labels, shares = [], [], []
     for level, groups in zip(budgets, groups_to_release(run, settings), strict=True):
@@ -163,20 +147,16 @@ def _shares(run: RunDirectory, settings: DetailedGroupsSettings) -> Section:
         value_label="% of the level's groups",
     )
     headers = ("region type", "level", "groups", "suppressed", *TABLE_NAMES)
-    return Section(
-        "Groups at each table",
-        (
-            "By the published noisy outcome: the part of each level's groups that is suppressed, "
-            "that has a total only (T01001), and that has sex by age in 4, 9 or 23 bins.",
-            Table(headers, tuple(rows)),
-            Figure(chart, "Groups that are shown, and those of them with a table of sex by age."),
-        ),
-    )
+    caption = "Groups that are shown, and those of them with a table of sex by age."
+    return Table(headers, tuple(rows)), Figure(chart, caption)
 
 
 def _coterminous(
     run: RunDirectory, settings: DetailedGroupsSettings, parameters: MechanismParameters
-) -> Section:
+) -> Table | None:
+    """How many regions share their blocks with another; None where these are not looked for."""
+    if not settings.mechanism.coterminous:
+        return None
     rows = []
     for region_pass in parameters.passes:
         found = coterminous_of(run, settings, region_pass)
@@ -184,19 +164,7 @@ def _coterminous(
             (region_pass, kind.name, len(found.number[kind.name]))
             for kind in region_types(region_pass)
         ]
-    if settings.mechanism.units_are_invariant:
-        rule = "the same blocks that have a housing unit or a facility by declaration"
-    else:
-        rule = "the same blocks"
-    return Section(
-        "Coterminous regions",
-        (
-            f"Regions of several summary levels that cover {rule} show the counts of the first "
-            f"that is not suppressed, in the order {', '.join(settings.mechanism.summary_levels)}. "
-            "The numbers below are of regions that share their blocks with another.",
-            Table(("pass", "region type", "regions"), tuple(rows)),
-        ),
-    )
+    return Table(("pass", "region type", "regions"), tuple(rows))
 
 
 def shown_level(region_type: str, level: int) -> str:
@@ -206,57 +174,22 @@ def shown_level(region_type: str, level: int) -> str:
     return f"{name if kind == region_type else f'PR {name}'}, {level}"
 
 
-def _budget(parameters: MechanismParameters) -> Section:
-    levels = {} if parameters.infinite else parameters.budgets
-    loss = "epsilon" if parameters.is_pure else "rho"
-    return bars_panel(
-        "The budget",
-        "Loss of every population group level; the levels of a pass add up.",
-        [shown_level(*level) for level in levels],
-        {loss: [float(budget) for budget in levels.values()]},
-        value_label=loss,
-    )
-
-
-def _errors(accuracy: pd.DataFrame) -> Section:
+def _errors(accuracy: pd.DataFrame) -> dict[str, float]:
+    """Mean absolute errors of totals that are shown, by level."""
     used = accuracy[(accuracy["shown"] > 0) & accuracy["mean_absolute_error"].notna()]
-    labels, errors = mean_errors(used, "mean_absolute_error", "shown")
-    return bars_panel(
-        "How accurate it is",
-        "Mean absolute error of the total of a group that is shown, by population group level.",
-        labels,
-        {"error": errors},
-        value_label="mean absolute error (persons)",
-        nothing="No group is shown.",
-    )
+    return mean_errors(used, "mean_absolute_error", "shown")
 
 
-def _implied(figures: Sequence[LevelFigures], parameters: MechanismParameters) -> Section:
-    percent = shown_percent(parameters.wanted.coverage)
-    return bars_panel(
-        "What the budget implies",
-        f"Margin of error of a count: it is within this of the truth in {percent} of 100 cases.",
-        [shown_level(item.region_type, item.level) for item in figures],
-        {"margin": [float(item.margin) for item in figures]},
-        value_label=f"margin of error, {percent} % (persons)",
-    )
+def mean_errors(accuracy: pd.DataFrame, column: str, weight: str) -> dict[str, float]:
+    """Means of a column at each population group level, weighted by another."""
+    return {
+        shown_level(str(region_type), int(level)): float(
+            np.average(rows[column], weights=rows[weight])
+        )
+        for (region_type, level), rows in accuracy.groupby(["region_type", "level"], sort=False)
+    }
 
 
-def mean_errors(accuracy: pd.DataFrame, column: str, weight: str) -> tuple[list[str], list[float]]:
-    """Population group levels, and the means of a column at each, weighted by another."""
-    labels, errors = [], []
-    for (region_type, level), rows in accuracy.groupby(["region_type", "level"], sort=False):
-        labels.append(shown_level(str(region_type), int(level)))
-        errors.append(float(np.average(rows[column], weights=rows[weight])))
-    return labels, errors
-
-
-def accuracy_section(accuracy: pd.DataFrame, columns: dict[str, str]) -> Section:
+def accuracy_table(accuracy: pd.DataFrame, columns: dict[str, str]) -> Table:
     """The errors of every level and table; `columns` are figures with their headers."""
-    return Section(
-        "Accuracy",
-        (
-            "Differences between the release and the input, which is not confidential.",
-            errors_table(accuracy, _PLACES | columns, columns["mean_absolute_error"]),
-        ),
-    )
+    return errors_table(accuracy, _PLACES | columns, columns["mean_absolute_error"])

@@ -75,13 +75,9 @@ def bounded_epsilons(plan: UniversePlan) -> dict[str, float | str]:
     return plan.epsilons(SAFETAB_P)
 
 
-def statement_of(
-    settings: DetailedGroupsSettings | DetailedHouseholdsSettings, parameters: Parameters
-) -> Statement:
+def statement_of(parameters: Parameters) -> Statement:
     """The guarantee for one record, added or removed, by pass; of households under pure DP by
     tabulation."""
-    if not settings.is_private:
-        return Statement(settings.why_not_private, (), (), ())
     losses = tuple(pass_plan(parameters, name) for name in parameters.passes)
     together, are_disjoint = "", True
     if parameters.records == "persons":

@@ -20,14 +20,10 @@ from ...census.evidence import EvidenceTally
 from ...census.histograms import block_histogram
 from ...ledger.digests import InputDigest, PeopleDigests, input_digest
 from ...ledger.recognition import RecordColumn, people_digests
-from ...products.budget import Cost
 from ...runs.errors import InputRefused
 from ...tables.findings import InputCheck, RuleTally, UnreadableInput, refusal, unreadable_refused
 from ...tables.sources import input_files
-from ..paths import UNIVERSE
 from ..settings import GroupSizesSettings
-from ..workload.costs import cost_of
-from ..workload.exact_loss import exact_curve
 from ..workload.mechanisms import KEEP_ROWS, TOPDOWN
 from ..workload.plan import ImpossiblePlan, Plan, make_plan, merged_levels
 from ..workload.regions import RegionHierarchy
@@ -140,12 +136,6 @@ def public_hierarchy(settings: GroupSizesSettings) -> RegionHierarchy:
     if hierarchy is None:
         raise refusal(tally.findings())
     return hierarchy
-
-
-def costs(settings: GroupSizesSettings) -> dict[str, Cost]:
-    """What a run would cost, from the settings and the public hierarchy."""
-    plan = public_plan(settings)
-    return {UNIVERSE: cost_of(plan, exact_curve(plan))}
 
 
 def public_plan(settings: GroupSizesSettings) -> Plan:

@@ -1,28 +1,78 @@
-"""The plan of a group-sizes run: what it measures and is charged for."""
+"""The plan of group sizes: what they measure, guarantee and are charged for."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 
-from ...products.plan import Plan
+from ...ledger.accounting import BOUNDED, UNBOUNDED
+from ...products.budget import Cost
+from ...products.plan import ExactFact, Plan
+from ...products.statement import Statement
 from ...runs.directory import RunDirectory
 from ..ingest.files import read_plan
+from ..ingest.read import public_plan
 from ..paths import UNIVERSE, plan_file, regions_file
 from ..settings import GroupSizesSettings
-from ..workload.costs import universe_plan
+from ..workload.costs import needed_split, universe_plan
 from ..workload.exact_loss import exact_curve
-from ..workload.statement import exact_of, statement_of
+from ..workload.plan import Plan as MeasuredLevels
 
 
-def plan_of_run(run: RunDirectory, settings: GroupSizesSettings) -> Plan:
-    """The plan of a run."""
-    plan = read_plan(run)
-    return Plan.of_run(
-        run,
-        settings,
-        [replace(universe_plan(plan), curve=exact_curve(plan, is_bounded=True))],
-        statement_of(settings, plan),
-        exact_of(plan),
-        decided_by=[regions_file(run), plan_file(run)],
-        counts=[run.histogram(UNIVERSE)],
+def plan_of(settings: GroupSizesSettings, run: RunDirectory | None = None) -> Plan:
+    """The plan of a run, or by settings and the public hierarchy."""
+    measured = public_plan(settings) if run is None else read_plan(run)
+    question = "whether this one is in a group or in none"
+    if measured.bounded:
+        question = "whether this one is in one group rather than in another"
+    cost = Cost(
+        replace(universe_plan(measured), curve=exact_curve(measured, is_bounded=True)),
+        exact_curve(measured),
+        BOUNDED if measured.bounded else UNBOUNDED,
+        further={
+            "mechanism": measured.mechanism,
+            "vector": measured.vector,
+            "noise": measured.noise,
+            "calibration": measured.calibration,
+        },
     )
+    plan = Plan.of(
+        settings,
+        [cost],
+        statement_of(measured),
+        exact_of(measured),
+        question=question,
+        split=partial(needed_split, measured),
+    )
+    if run is None:
+        return plan
+    return plan.decided_by(run, [regions_file(run), plan_file(run)], [run.histogram(UNIVERSE)])
+
+
+def statement_of(plan: MeasuredLevels) -> Statement:
+    """The guarantee for one person, who joins, leaves or moves between groups."""
+    by = "" if plan.quantity == 1 else f", whose size changes by up to {plan.quantity:,}"
+    change = f"one person joins or leaves a group{by}"
+    if plan.bounded:
+        change = f"one person moves from a group to another{by and f'{by} in each'}"
+    alone = (
+        "Empty groups are counted, so that a person who is a group alone is protected too."
+        if plan.smallest_size == 0
+        else "Groups neither appear nor vanish: that a group exists is not protected, so that of a "
+        "person who is a group alone it is not protected that there is such a person."
+    )
+    return Statement(
+        None,
+        ("Protected is every person: of which size the person's group is.",),
+        (f"The guarantee compares two tables that differ in this: {change}. {alone}",),
+    )
+
+
+def exact_of(plan: MeasuredLevels) -> Iterator[ExactFact]:
+    """The declared facts that the release rests on."""
+    yield ExactFact("number of groups", f"there are {plan.groups:,} in all, released without noise")
+    if plan.exact_level is not None:
+        what = f"how many there are in every {plan.exact_level}, released without noise"
+        yield ExactFact("numbers of groups by region", what)
+    yield ExactFact("regions", "which regions there are")

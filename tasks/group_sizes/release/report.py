@@ -6,30 +6,22 @@ Errors against the input are shown for inputs that are not confidential, and onl
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from ....validation.group_sizes.run_checks import count_violations, released_counts
-from ...pages.document import NONE, Cell, Document, Figure, Section, Table
+from ...pages.document import Cell, Document, Figure, Table
 from ...pages.figures import line_chart
-from ...products.budget import noise_section
 from ...products.comparison import errors_table
 from ...products.plan import Plan
-from ...products.reports import (
-    Overview,
-    bars_panel,
-    budget_panel,
-    first_rows,
-    noise_panel,
-    report_document,
-)
+from ...products.reports import first_rows, report_document
 from ...runs.directory import RunDirectory
 from ..ingest.files import read_plan
 from ..settings import GroupSizesSettings
 from ..workload.costs import universe_plan
 from ..workload.plan import Plan as MeasuredLevels
-from .certificate import words_on_noise
 from .tables import GROUP_SIZES
 
 MOST_POINTS = 300
@@ -45,21 +37,28 @@ def report(
     run: RunDirectory, settings: GroupSizesSettings, plan: Plan, accuracy: pd.DataFrame | None
 ) -> Document:
     """The report as a document; see the module's docstring."""
-    measured, (universe,) = read_plan(run), plan.universes
-    sections = [_release(measured), noise_section(plan, *words_on_noise(measured))]
-    if accuracy is not None:
-        sections.append(_accuracy(accuracy))
-    implied = f"Noise in each value of the measured vector, {measured.vector.replace('_', ' ')}."
-    front = Overview(
-        f"Numbers of groups by size of the dataset {settings.privacy.dataset}, by the mechanism "
-        f"{measured.mechanism.replace('_', ' ')}",
-        (
-            budget_panel(universe, "Part of the loss that each level's measurements cost."),
-            noise_panel(universe, implied) if accuracy is None else _errors(accuracy),
-        ),
+    measured = read_plan(run)
+    guarantee = universe_plan(measured).guarantee
+    return report_document(
+        run,
+        settings,
+        plan,
+        "group_sizes/templates/report.md.j2",
         counts=first_rows(run.release / f"{GROUP_SIZES}.parquet"),
+        measured=measured,
+        facts={
+            "mechanism": measured.mechanism,
+            "loss": loss_text(measured),
+            "neighbouring datasets": NEIGHBORS[measured.bounded],
+            "rho of bounded zCDP that this implies": (
+                None if guarantee is None else f"{float(guarantee.bounded_rho):.4g}"
+            ),
+            "sizes": sizes_text(measured),
+            "groups (invariant, exact)": f"{measured.groups:,}",
+        },
+        violated=_violated(run),
+        **_accuracy(accuracy),
     )
-    return report_document(run, settings, plan, front, [*sections, _sums(run)])
 
 
 def size_ranges(smallest: int, largest: int) -> Iterator[tuple[int, int]]:
@@ -73,28 +72,6 @@ def size_ranges(smallest: int, largest: int) -> Iterator[tuple[int, int]]:
     while low <= largest:
         yield low, min(2 * low - 1, largest)
         low *= 2
-
-
-def _release(plan: MeasuredLevels) -> Section:
-    guarantee = universe_plan(plan).guarantee
-    rho = NONE if guarantee is None else f"{float(guarantee.bounded_rho):.4g}"
-    rows = (
-        ("mechanism", plan.mechanism),
-        *_loss_rows(plan),
-        ("neighbouring datasets", NEIGHBORS[plan.bounded]),
-        ("rho of bounded zCDP that this implies", rho),
-        ("sizes", sizes_text(plan)),
-        ("groups (invariant, exact)", f"{plan.groups:,}"),
-    )
-    exact = "in all" if plan.exact_level is None else f"in every {plan.exact_level}"
-    return Section(
-        "The release",
-        (
-            f"Number of groups of every size in every region. The number of groups {exact} is "
-            "public by declaration and stated exactly; everything else carries noise.",
-            Table(("what", "value"), rows),
-        ),
-    )
 
 
 def sizes_text(plan: MeasuredLevels) -> str:
@@ -111,16 +88,6 @@ def loss_text(plan: MeasuredLevels) -> str:
     return f"rho {plan.rho} (epsilon {tight:.4g} at delta 1e-10; simple conversion {simple:.4g})"
 
 
-def _loss_rows(plan: MeasuredLevels) -> tuple[tuple[str, str], ...]:
-    if plan.rho is None:
-        return (("epsilon", "infinite" if plan.epsilon is None else str(plan.epsilon)),)
-    tight, simple = universe_plan(plan).epsilons().values()
-    return (
-        ("rho of zCDP", str(plan.rho)),
-        ("epsilon at delta 1e-10, tight and simple", f"{tight:.4g}, {simple:.4g}"),
-    )
-
-
 def by_level(errors: pd.DataFrame) -> pd.DataFrame:
     """Errors by level, from those by level and size that a run keeps."""
     of_level = errors.groupby("level", sort=False)
@@ -129,7 +96,10 @@ def by_level(errors: pd.DataFrame) -> pd.DataFrame:
     return figures
 
 
-def _accuracy(accuracy: pd.DataFrame) -> Section:
+def _accuracy(accuracy: pd.DataFrame | None) -> dict[str, Any]:
+    """Errors by level, by size, and up to each size, for the template."""
+    if accuracy is None:
+        return {"errors": None}
     levels = list(dict.fromkeys(accuracy["level"]))
     columns = {
         "level": "level",
@@ -161,38 +131,22 @@ def _accuracy(accuracy: pd.DataFrame) -> Section:
         log_x=True,
         steps=True,
     )
-    return Section(
-        "Error",
-        (
-            "Distance between the release and the input in the L1 norm: |released - true|, summed "
-            "over a level's regions and sizes. The input is not confidential, so it may be "
-            "compared with the release.",
-            errors_table(by_level(accuracy), columns),
-            Table(("size", "groups", *(f"error: {name}" for name in levels)), tuple(by_size)),
-            Figure(chart, "Error of all sizes up to each one."),
-        ),
-    )
+    headers = ("size", "groups", *(f"error: {name}" for name in levels))
+    errors = by_level(accuracy)
+    return {
+        "errors": dict(zip(errors["level"], errors["error_per_region"], strict=True)),
+        "by_level": errors_table(errors, columns),
+        "by_size": Table(headers, tuple(by_size)),
+        "chart": Figure(chart, "Error of all sizes up to each one."),
+    }
 
 
-def _sums(run: RunDirectory) -> Section:
+def _violated(run: RunDirectory) -> Table:
+    """How many sums of the release are violated, of how many."""
     found = count_violations(run.root, released_counts(run.root, run.release))
+    n_levels = len(read_plan(run).levels)
     rows = (
         ("counts that are not the sum of those below", found.parents, found.n_parents),
-        (
-            "levels that do not add to the number of groups",
-            found.levels,
-            len(read_plan(run).levels),
-        ),
+        ("levels that do not add to the number of groups", found.levels, n_levels),
     )
-    return Section("Violated sums", (Table(("what", "violated", "of"), rows),))
-
-
-def _errors(accuracy: pd.DataFrame) -> Section:
-    errors = by_level(accuracy)
-    return bars_panel(
-        "How accurate it is",
-        "Distance between the released and the true sizes of a region, all sizes together.",
-        errors["level"].tolist(),
-        {"error": errors["error_per_region"].tolist()},
-        value_label="L1 error of a region, mean",
-    )
+    return Table(("what", "violated", "of"), rows)

@@ -6,18 +6,13 @@ from collections.abc import Mapping
 from fractions import Fraction
 
 from ...ledger.accounting import BOUNDED, PURE_DP, UNBOUNDED, ZCDP, Guarantee
-from ...ledger.exact_curve import PrivacyCurve
 from ...ledger.plan import Measure, UniversePlan
-from ...products.budget import Cost
-from ...products.plan import needed_loss
 from ...runs.errors import InputRefused
 from ...solvers.level_design import LevelErrors
 from ...solvers.level_split import RegularTree
 from ..paths import UNIVERSE
 from .mechanisms import (
     CHAINED_CUMULATIVE_GROUP_SIZES,
-    CUMULATIVE_GROUP_SIZES,
-    GROUP_SIZES,
     PROVEN,
     TOPDOWN,
 )
@@ -55,37 +50,6 @@ def universe_plan(plan: Plan) -> UniversePlan:
             for level in plan.levels
         ),
     )
-
-
-def cost_of(plan: Plan, curve: PrivacyCurve | None) -> Cost:
-    """What all levels cost, between the neighbours of the plan."""
-    further = {
-        "mechanism": plan.mechanism,
-        "vector": plan.vector,
-        "noise": plan.noise,
-        "calibration": plan.calibration,
-    }
-    neighbors = BOUNDED if plan.bounded else UNBOUNDED
-    return Cost.of(universe_plan(plan), curve, neighbors, further=further)
-
-
-def needed_budget(plan: Plan, target: str, margin: int) -> str:
-    """A sentence: the budget at which the measured counts of a level have a margin of error.
-
-    Counts are of the groups of any size, or, where cumulative vectors are measured, of those up to
-    any size. Raises InputRefused for a level that is not measured, and as `needed_loss`.
-    """
-    universe = universe_plan(plan)
-    levels = {own.level: own for own in universe.measures if own.share}
-    if target not in levels:
-        raise InputRefused(f"--target {target}: name a measured level: {', '.join(levels)}.")
-    what = {
-        GROUP_SIZES: "groups of any size in a region",
-        CUMULATIVE_GROUP_SIZES: "groups up to any size in a region",
-        CHAINED_CUMULATIVE_GROUP_SIZES: "groups before any place of the chain",
-    }[plan.vector]
-    what = f"The number of {what} of {target}"
-    return needed_loss(universe, levels[target], target, margin, what)
 
 
 def needed_split(plan: Plan, wanted: Mapping[str, int]) -> str | None:

@@ -23,8 +23,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from ...ledger.exact_curve import Counts, PrivacyCurve, known_curve
 from ...ledger.loss_laws import ChangedCount
 from ...noise.margins import distribution_of
-from ...products.privacy_curves import Curves
-from ..paths import UNIVERSE
 from .costs import universe_plan
 from .mechanisms import GROUP_SIZES
 from .plan import Plan
@@ -56,17 +54,6 @@ def exact_curve(plan: Plan, *, is_bounded: bool = False) -> PrivacyCurve | None:
     if universe_plan(plan).guarantee is None:
         return None
     return known_curve({}, [list(_alternatives(plan, is_bounded or plan.bounded))])
-
-
-def curves_of(plan: Plan) -> Curves | None:
-    """The curve and its rho between the plan's neighbours; None where nothing is guaranteed."""
-    guarantee = universe_plan(plan).guarantee
-    if guarantee is None:
-        return None
-    question = "whether this one is in a group or in none"
-    if plan.bounded:
-        question = "whether this one is in one group rather than in another"
-    return Curves({UNIVERSE: guarantee.own_rho}, {UNIVERSE: exact_curve(plan)}, question)
 
 
 def _alternatives(plan: Plan, is_bounded: bool) -> Iterator[Counts]:

@@ -19,7 +19,6 @@ from ...census.evidence import EvidenceTally
 from ...census.histograms import write_histogram
 from ...census.members import completed_files, completed_units, household_columns
 from ...ledger.identity import store_identity
-from ...products.budget import Cost
 from ...runs.directory import RunDirectory
 from ...tables.findings import (
     InputCheck,
@@ -31,11 +30,8 @@ from ...tables.findings import (
 from ...tables.sources import input_files
 from ..paths import UNIVERSE, areas_file
 from ..settings import SupplementalDhcSettings
-from ..workload.costs import cost_of
-from ..workload.plan import Plan
 from .areas import Areas, areas_of, write_areas
 from .counts import count_people
-from .files import plan_of
 from .households import TENURE, read_households
 
 MEMBERS_AGREE = "households_and_members_agree"
@@ -116,13 +112,3 @@ def public_areas(settings: SupplementalDhcSettings) -> Areas:
     with unreadable_refused():
         blocks = load_geography(input_files("geography", path, name), EvidenceTally())
     return areas_of(blocks.frame, settings.geography.levels, name)[0]
-
-
-def public_plan(settings: SupplementalDhcSettings) -> Plan:
-    """The plan by settings and public geography alone; raises InputRefused."""
-    return plan_of(settings, public_areas(settings))
-
-
-def costs(settings: SupplementalDhcSettings) -> dict[str, Cost]:
-    """What a run would cost."""
-    return {UNIVERSE: cost_of(public_plan(settings))}

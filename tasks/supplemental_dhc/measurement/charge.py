@@ -1,25 +1,52 @@
-"""The plan of a run of the supplemental tables: what it measures and is charged for."""
+"""The plan of the supplemental tables: what they measure, guarantee and are charged for."""
 
 from __future__ import annotations
 
-from ...products.plan import Plan
+from ...ledger.accounting import UNBOUNDED
+from ...products.budget import Cost
+from ...products.plan import ExactFact, Plan
+from ...products.statement import Statement
 from ...runs.directory import RunDirectory
-from ..ingest.files import plan_of, read_areas
+from ..ingest.files import plan_of as queries_of
+from ..ingest.files import read_areas
+from ..ingest.ingest import public_areas
 from ..paths import UNIVERSE, areas_file
 from ..settings import SupplementalDhcSettings
-from ..workload.costs import universe_plan
-from ..workload.statement import EXACT, statement_of
+from ..workload.costs import exact_curve, margin_at, universe_plan
+from ..workload.margins import CONFIDENCE
+
+EXACT = (ExactFact("areas", "which areas there are"),)
+"""The declared facts that the release rests on."""
+
+STATEMENT = Statement(
+    None,
+    ("Protected is every person: whether there is one, and who lives with whom.",),
+    (
+        "The guarantee compares two censuses that differ in this: one record of a person is there "
+        "or not, and with it up to two records of housing units come or go, a record that changes "
+        "being one that goes and one that comes. A person who moves or is changed is one who goes "
+        "and one who comes.",
+    ),
+)
+"""The guarantee for one person, who is counted or not."""
 
 
-def plan_of_run(run: RunDirectory, settings: SupplementalDhcSettings) -> Plan:
-    """The plan of a run."""
-    plan = plan_of(settings, read_areas(run))
-    return Plan.of_run(
-        run,
+def plan_of(settings: SupplementalDhcSettings, run: RunDirectory | None = None) -> Plan:
+    """The plan of a run, or by settings and public geography; margins are of 90 %."""
+    measured = queries_of(settings, public_areas(settings) if run is None else read_areas(run))
+    of_queries = [
+        {"rho": str(query.rho), "sensitivity": query.stability, "margin": margin_at(query)}
+        for query in measured.queries
+    ]
+    universe, curve = universe_plan(measured), exact_curve(measured)
+    plan = Plan.of(
         settings,
-        [universe_plan(plan)],
-        statement_of(settings, plan),
+        [Cost(universe, curve, UNBOUNDED, of_queries=of_queries)],
+        STATEMENT,
         EXACT,
-        decided_by=[areas_file(run)],
-        counts=[run.histogram(UNIVERSE)],
+        question="whether this one is in a household or nowhere",
+        coverage=CONFIDENCE,
     )
+    if run is None:
+        return plan
+    return plan.decided_by(run, [areas_file(run)], [run.histogram(UNIVERSE)])

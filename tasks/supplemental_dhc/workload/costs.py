@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
-
 from ...ledger.accounting import UNBOUNDED, ZCDP, Guarantee
 from ...ledger.exact_curve import PrivacyCurve, known_curve
 from ...ledger.loss_laws import ChangedCount
 from ...ledger.plan import Measure, UniversePlan
 from ...noise.margins import distribution_of
 from ...noise.mechanisms import DISCRETE_GAUSSIAN
-from ...products.budget import Cost
-from ...products.privacy_curves import Curves
-from ...runs.errors import InputRefused, refused
 from ..paths import UNIVERSE
-from .margins import margin_of, rho_for_margin
+from .margins import margin_of
 from .plan import Plan, Query
 
 
@@ -65,49 +60,6 @@ def exact_curve(plan: Plan, *, is_bounded: bool = False) -> PrivacyCurve | None:
     return known_curve(moved, [])
 
 
-def curves_of(plan: Plan) -> Curves | None:
-    """The curve and its rho between the plan's neighbours; None where nothing is guaranteed."""
-    if not plan.is_noisy:
-        return None
-    question = "whether this one is in a household or nowhere"
-    return Curves({UNIVERSE: plan.rho}, {UNIVERSE: exact_curve(plan)}, question)
-
-
-def cost_of(plan: Plan) -> Cost:
-    """What all queries cost; the margins of 90 % are those that set budgets."""
-    queries = [
-        {"rho": str(query.rho), "sensitivity": query.stability, "margin": margin_at(query)}
-        for query in plan.queries
-    ]
-    curve = exact_curve(plan)
-    return Cost.of(universe_plan(plan), curve, UNBOUNDED, of_queries=queries)
-
-
 def margin_at(query: Query) -> float | None:
     """The margin of error of 90 % of every count of a query; None without noise."""
     return None if query.noise is None else round(margin_of(query.noise.variance), 2)
-
-
-def needed_budget(plan: Plan, target: str, margin: int) -> str:
-    """A sentence: the rho with which the counts of a query have a margin of error of 90 %.
-
-    `target` is MEASURE:LEVEL:ITERATIONS, such as PH3:State:A-G. Raises InputRefused for a query
-    that is not measured.
-    """
-    queries = {f"{q.measure}:{q.level}:{q.iterations}": q for q in plan.queries}
-    if target not in queries:
-        first = ", ".join(list(queries)[:3])
-        raise InputRefused(f"--target {target}: name a measured query, such as {first}.")
-    query = queries[target]
-    with refused(f"--target {target}: "):
-        needed = rho_for_margin(query.stability, max(margin, 1))
-    total = plan.rho - query.rho + needed
-    return (
-        f"Counts of {target} are within {margin} of the truth, but for post-processing, with a "
-        f"probability of 90 % at rho {float(needed):.6g} (now {float(query.rho):.6g}); all queries "
-        f"then cost {_decimal(total)}"
-    )
-
-
-def _decimal(value: Fraction) -> str:
-    return f"{float(value):.6f}".rstrip("0")

@@ -24,8 +24,8 @@ from ...runs.files import write_page
 from ..measurement.public_answers import released_counts
 from ..settings import TopdownSettings
 from ..spine.files import spine_of
+from .accuracy.compared import compute_figures
 from .accuracy.errors import ALL_ANSWERS
-from .accuracy.figures import compute_figures
 from .replicate import estimate, linked, measure, with_seed
 
 SIMULATED = (

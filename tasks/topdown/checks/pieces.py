@@ -6,54 +6,27 @@ piece began; see `kept`. All of it is public.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from functools import reduce
+from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
-import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pydantic import TypeAdapter
 
 from ....validation.outcome import Outcome
-from ....validation.topdown.agreements import check_agreement
-from ....validation.topdown.area_index import BLOCK_GEOCODE
-from ....validation.topdown.margins import check_margins
-from ....validation.topdown.microdata import FACILITIES
 from ....validation.topdown.run_checks import (
+    BELOW,
+    TABLES,
+    TOP,
     CheckedRun,
     Findings,
-    check_below,
-    check_rows,
-    check_top,
-    universe_outcomes,
+    Piece,
 )
-from ....validation.topdown.table_rows import Tabulated
-from ....validation.topdown.tabulations import (
-    TableFailures,
-    check_files,
-    check_states,
-    no_failures,
-    table_outcomes,
-)
-from ...census.areas import code_columns
-from ...census.invariants import FACILITY_COLUMNS, read_geography
 from ...runs.directory import RunDirectory
 from ...runs.files import read_declared
-from ..paths import geography_file, invariants_file, spine_folder
-from ..release.margins import written_margins
-from ..release.tabulations.run import (
-    has_legacy,
-    tabulated_universes,
-)
-from ..release.tabulations.tables import States
+from ..paths import geography_file, spine_folder
 from ..settings import TopdownSettings
-from .declared import declared_universe, expected_agreements
-from .expectations import expected_universe
 from .kept import keep, kept, state_of
-from .tabulated import tabulated
 
 BLOCKS_PER_PIECE = 1 << 16
 MOST_PIECES = 8
@@ -62,51 +35,21 @@ LEAST_APART = 1 << 12
 """Size of the smallest piece that is worth a task of its own, which takes a tenth of a second; a
 state's are, a county's are not."""
 
-TOP, BELOW, ROWS, FILES, STATES, MARGINS = "top", "below", "rows", "files", "states", "margins"
-TABLES = "tables"
-
-_FINDINGS, _OF_TABLES = TypeAdapter(Findings), TypeAdapter(TableFailures)
-"""They read back what a piece has found."""
+_FINDINGS = TypeAdapter(Findings)
+"""It reads back what a piece has found."""
 
 _WEIGHTS = read_declared(Path(__file__).parent / "presets" / "weights.toml")
 """What pieces take beside each other, by kind and universe."""
 
 
-@dataclass(frozen=True)
-class Piece:
-    """A share of the checks of a universe or, as `subject`, of the tables: `number` of `of`."""
-
-    kind: str
-    subject: str
-    number: int = 0
-    of: int = 1
-
-    @property
-    def name(self) -> str:
-        """What names it among the pieces of a run."""
-        return f"{self.subject}-{self.kind}-{self.number}-of-{self.of}"
+def checked_run(run: RunDirectory) -> CheckedRun:
+    """The files of a run that are checked."""
+    return CheckedRun(run.root, run.unchecked_release)
 
 
-def pieces(run: RunDirectory, settings: TopdownSettings) -> list[Piece]:
-    """All pieces of the checks of a run, in the order in which their findings are put together."""
-    every = []
-    for universe in settings.run.universes:
-        n_pieces = _n_pieces(spine_folder(run, universe) / "blocks.parquet")
-        every.append(Piece(TOP, universe))
-        every += [Piece(BELOW, universe, number, n_pieces) for number in range(n_pieces)]
-        every.append(Piece(ROWS, universe))
-    if tabulated_universes(settings):
-        n_pieces = min(_n_pieces(geography_file(run)), len(States.read(run).fips))
-        every.append(Piece(FILES, TABLES))
-        every += [Piece(STATES, TABLES, number, n_pieces) for number in range(n_pieces)]
-    if written_margins(run, settings):
-        every.append(Piece(MARGINS, TABLES))
-    return every
-
-
-def pieces_apart(run: RunDirectory, settings: TopdownSettings) -> list[Piece]:
+def pieces_apart(run: RunDirectory) -> list[Piece]:
     """The pieces that are worth a task of their own, the longest first; none of a small run."""
-    sizes = {piece: _size(run, piece) for piece in pieces(run, settings)}
+    sizes = {piece: _size(run, piece) for piece in checked_run(run).pieces(_n_pieces)}
     apart = [piece for piece, size in sizes.items() if size >= LEAST_APART or piece.of > 1]
     return sorted(apart, key=sizes.__getitem__, reverse=True)
 
@@ -117,6 +60,8 @@ def _weight(kind: str, subject: str) -> float:
 
 
 def _size(run: RunDirectory, piece: Piece) -> float:
+    if piece.kind not in _WEIGHTS:
+        return 0.0
     universe = "persons" if piece.subject == TABLES else piece.subject
     blocks = spine_folder(run, universe) / "blocks.parquet"
     path = blocks if blocks.exists() else geography_file(run)
@@ -137,109 +82,27 @@ def state_of_files(run: RunDirectory) -> str:
     return state_of(run, _files(run))
 
 
-def write_findings(run: RunDirectory, settings: TopdownSettings, piece: Piece) -> Path:
+def write_findings(run: RunDirectory, piece: Piece) -> Path:
     """Check a piece and write what was found."""
     state = state_of_files(run)
-    keep(findings_file(run, piece), state, checked_piece(run, settings, piece))
+    keep(findings_file(run, piece), state, asdict(checked_run(run).check(piece)))
     return findings_file(run, piece)
 
 
-def read_findings(run: RunDirectory, piece: Piece, state: str) -> Mapping[str, Any] | None:
+def read_findings(run: RunDirectory, piece: Piece, state: str) -> Findings | None:
     """What was found when the files were in this state; None if nothing was, or it is unusable."""
-    return kept(findings_file(run, piece), state)
-
-
-def checked_piece(
-    run: RunDirectory, settings: TopdownSettings, piece: Piece, checked: CheckedRun | None = None
-) -> dict[str, Any]:
-    """What a piece finds, in values that JSON has; `checked` has what is promised of its universe,
-    where that is known already.
-    """
-    if piece.kind == MARGINS:
-        return {MARGINS: asdict(check_margins(run.unchecked_release))}
-    if piece.subject == TABLES:
-        failures = no_failures(has_legacy=has_legacy(settings))
-        if piece.kind == FILES:
-            check_files(_tabulated(run, settings, None), failures)
-        else:
-            check_states(_tabulated(run, settings, piece), failures)
-        return {name: asdict(found) for name, found in failures.items()}
-    checked = checked or checked_run(run, settings, (piece.subject,))
-    if piece.kind == TOP:
-        found = check_top(checked, piece.subject)
-    elif piece.kind == BELOW:
-        found = check_below(checked, piece.subject, piece.number, piece.of)
-    else:
-        found = check_rows(checked, piece.subject)
-    return asdict(found)
+    found = kept(findings_file(run, piece), state)
+    return None if found is None else _FINDINGS.validate_python(found)
 
 
 def outcomes_of_pieces(run: RunDirectory, settings: TopdownSettings) -> list[Outcome]:
     """The outcomes of all checks; what no piece has found yet, or not in this state, is checked."""
-    state, checked = state_of_files(run), checked_run(run, settings, settings.run.universes)
-    universes = {universe: Findings() for universe in settings.run.universes}
-    of_tables: list[TableFailures] = []
-    of_margins: list[Outcome] = []
-    for piece in pieces(run, settings):
-        found = read_findings(run, piece, state)
-        if found is None:
-            found = checked_piece(run, settings, piece, checked)
-        if piece.kind == MARGINS:
-            of_margins.append(Outcome(**found[MARGINS]))
-        elif piece.subject == TABLES:
-            of_tables.append(_OF_TABLES.validate_python(found))
-        else:
-            universes[piece.subject].add(_FINDINGS.validate_python(found))
-    agreeing = [check_agreement(expected) for expected in expected_agreements(run, settings)]
-    outcomes: list[Outcome] = []
-    for universe, findings in universes.items():
-        outcomes += universe_outcomes(checked, universe, findings)
-    if of_tables:
-        of_files, *of_states = of_tables
-        outcomes += table_outcomes(of_files, of_states)
-    return [*outcomes, *agreeing, *of_margins]
-
-
-def checked_run(
-    run: RunDirectory, settings: TopdownSettings, universes: Sequence[str]
-) -> CheckedRun:
-    """Universes' files, and what is promised of them and of those that they must agree with."""
-    if not settings.compiled_census.area_rules.promises_need_areas:
-        expected = {universe: expected_universe(settings, universe) for universe in universes}
-        layouts = [one.layout for one in expected.values() if one.layout is not None]
-        areas = _facilities(run) if any(layout.further for layout in layouts) else None
-    else:
-        frame = read_geography(geography_file(run))
-        expected = {
-            name: declared_universe(run, settings, name, frame) for name in settings.run.universes
-        }
-        geolevels = code_columns(settings.compiled_census.geolevels, frame.columns)
-        areas = pa.Table.from_pandas(frame[[BLOCK_GEOCODE, *geolevels]], preserve_index=False)
-    return CheckedRun(run.root, expected, run.unchecked_release, areas, settings.is_private)
-
-
-def _facilities(run: RunDirectory) -> pa.Table:
-    invariants = pq.read_table(invariants_file(run), columns=[BLOCK_GEOCODE, *FACILITY_COLUMNS])
-    total = reduce(pc.add, map(invariants.column, FACILITY_COLUMNS))
-    return pa.table({BLOCK_GEOCODE: invariants[BLOCK_GEOCODE], FACILITIES: total})
-
-
-def _tabulated(run: RunDirectory, settings: TopdownSettings, piece: Piece | None) -> Tabulated:
-    """What to check of the tables, with the geography of a piece's states alone, none without."""
-    states = States.read(run)
-    own = () if piece is None else states.group(piece.number, piece.of)
-    state = pc.utf8_slice_codeunits(pc.field("block_geocode"), 0, 2)
-    codes = pq.read_table(geography_file(run), columns=["block_geocode"])["block_geocode"]
-    group, first_digit = (pc.utf8_slice_codeunits(codes, i, i + 1) for i in (11, 12))
-    return tabulated(
-        run.unchecked_release,
-        pq.read_table(
-            geography_file(run), filters=state.isin(pa.array(own, codes.type))
-        ).to_pandas(),
-        [settings.schema_of(name) for name in tabulated_universes(settings)],
-        is_private=settings.is_private,
-        states=states.fips,
-        has_group=bool(pc.any(pc.not_equal(group, first_digit), min_count=0).as_py()),
+    state, checked = state_of_files(run), checked_run(run)
+    return checked.outcomes(
+        [
+            (piece, read_findings(run, piece, state) or checked.check(piece))
+            for piece in checked.pieces(_n_pieces)
+        ]
     )
 
 
@@ -251,6 +114,7 @@ def _n_pieces(path: Path) -> int:
 
 def _files(run: RunDirectory) -> Iterator[Path]:
     """The public files that checks read."""
+    yield from (path for path in (run.settings, run.root / "plan" / "plan.json") if path.exists())
     yield from (run.root / "spine").glob("*.*")
     for pattern in ("geounits.parquet", "blocks.parquet"):
         yield from (run.root / "spine").glob(f"*/{pattern}")

@@ -9,7 +9,7 @@ to what it builds on, so that one replicate can be estimated in several ways:
     layout = lay_out(dataset, settings, folder / "layout")
     measured = measure(layout, with_seed(settings, 1), folder / "measured")
     run = estimate(measured, settings, folder / "estimated")
-    errors(run, settings)
+    query_errors(run, settings)
 
 `study` does this for several settings and many seeds.
 """
@@ -39,7 +39,7 @@ from ..spine.build import write_universe_spine
 from ..spine.files import spine_of
 from ..spine.shards import shards_by_geolevel, shards_of
 from ..workload.sections import ESTIMATORS, Estimator
-from .accuracy.queries import errors_of_universe
+from .accuracy.compared import query_errors
 
 
 def with_seed(settings: TopdownSettings, seed: int) -> TopdownSettings:
@@ -149,17 +149,6 @@ def estimate(measured: RunDirectory, settings: TopdownSettings, folder: Path) ->
     return run
 
 
-def errors(run: RunDirectory, settings: TopdownSettings) -> pd.DataFrame:
-    """Errors of a replicate by universe, geolevel and query, with the columns of
-    `tasks.topdown.checks.accuracy.queries.rows_of_sums`."""
-    rows = (
-        row
-        for universe in settings.run.universes
-        for row in errors_of_universe(run, settings, universe)
-    )
-    return pd.DataFrame(rows)
-
-
 Figures = Callable[[RunDirectory, TopdownSettings], pd.DataFrame]
 
 
@@ -167,7 +156,7 @@ def study(
     choices: Mapping[str, TopdownSettings],
     seeds: Iterable[int],
     folder: Path,
-    figures: Figures = errors,
+    figures: Figures = query_errors,
 ) -> Iterator[pd.DataFrame]:
     """Figures of one replicate of each choice of settings, for seed after seed.
 

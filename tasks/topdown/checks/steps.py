@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from ....validation.outcome import CHECKS_FILE
+from ....validation.topdown.run_checks import Piece
 from ...runs.directory import RunDirectory
 from ...runs.handles import Made, found, made
 from ...runs.steps import step
 from ..settings import TopdownSettings
-from .pieces import Piece, findings_file, read_findings, state_of_files, write_findings
+from .pieces import findings_file, read_findings, state_of_files, write_findings
 
 
 @step("check piece", TopdownSettings, run_name="check {subject} {kind} {number}")
@@ -20,4 +21,4 @@ def check_piece(
         return found(run.checks / CHECKS_FILE)
     if read_findings(run, piece, state_of_files(run)) is not None:
         return found(findings_file(run, piece))
-    return made(write_findings(run, settings, piece))
+    return made(write_findings(run, piece))

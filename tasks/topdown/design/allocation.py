@@ -2,6 +2,17 @@
 
 An allocation is p (L, Q), not negative, of sum 1: geolevel l has the share P_l, the sum of its row,
 and its query q the share p_lq / P_l.
+
+Under the discrete Gaussian mechanism a geounit is measured with the shares of one or more geolevels
+and the query shares of its own, for the bypass gives a parent with one child the share of the
+child. With an allocation p (L, Q), of whose row l the sum is P_l, those of geolevel l with the
+shares of the geolevels T have the precision
+
+    v_q = rho p_lq (sum of P_j over j in T) / P_l,
+
+which is rho p_lq but for geounits that a bypass has given the shares of other geolevels. Variances
+follow from the information of the kinds, which is linear in the precisions; the recursion and its
+derivatives are those of `geography.variance`.
 """
 
 from __future__ import annotations
@@ -10,9 +21,19 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import compress
 
 import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
+
+from ....geography.classes import ClassedAreas, ClassedSpine
+from ....geography.levels import Spine
+from ....geography.variance import Covariances
+
+PRIOR = 1e-7
+"""Information about every coordinate of a block, relative to a precision of 1.
+
+What nothing measures would have an infinite variance; this makes no variance larger."""
 
 
 class LimitsContradict(ValueError):
@@ -114,3 +135,128 @@ def allocation_of(
             for name, share in geolevel_shares.items()
         ]
     )
+
+
+@dataclass(frozen=True, eq=False)
+class Kinds:
+    """The kinds in which geounits are measured; see the module's docstring.
+
+    depth : (t,) geolevel of each. shares : (t, L) 0/1, the geolevels whose shares it has.
+    """
+
+    depth: np.ndarray
+    shares: np.ndarray
+
+    def precision(self, p: np.ndarray) -> np.ndarray:
+        """(t, Q) of an allocation (L, Q), for rho = 1."""
+        of_geolevel = p.sum(axis=1)
+        return p[self.depth] * self._times(of_geolevel)[:, None]
+
+    def by_allocation(self, p: np.ndarray, by_precision: np.ndarray) -> np.ndarray:
+        """Derivatives (..., L, Q) by an allocation from those (..., t, Q) by the precisions."""
+        of_geolevel = p.sum(axis=1)
+        times = self._times(of_geolevel)
+        found = np.zeros((*by_precision.shape[:-2], *p.shape))
+        for kind, depth in enumerate(self.depth):
+            slope = by_precision[..., kind, :]
+            found[..., depth, :] += times[kind] * slope
+            along = slope @ p[depth] / of_geolevel[depth]
+            found += along[..., None, None] * self.shares[kind][:, None]
+            found[..., depth, :] -= times[kind] * along[..., None]
+        return found
+
+    def _times(self, of_geolevel: np.ndarray) -> np.ndarray:
+        """(t,) what a kind has to spend, as a multiple of what its geolevel has."""
+        own = of_geolevel[self.depth]
+        return np.divide(self.shares @ of_geolevel, own, out=np.zeros_like(own), where=own > 0)
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """Areas, and the sums over core cells that are asked of them, (z, n)."""
+
+    areas: ClassedAreas
+    core: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class MeasuredSpine:
+    """The classes of a spine's geounits, and the kinds in which they are measured."""
+
+    kinds: Kinds
+    classed: ClassedSpine
+
+    @classmethod
+    def build(
+        cls,
+        spine: Spine,
+        geolevel_shares: Mapping[str, Fraction],
+        cells: np.ndarray,
+        *,
+        known: Mapping[str, np.ndarray] | None = None,
+    ) -> MeasuredSpine:
+        """The classes of a spine under the discrete Gaussian mechanism.
+
+        Args:
+            geolevel_shares: those that the spine was built with.
+            cells, known: as of `ClassedSpine.build`, the cells being core cells.
+
+        Raises ValueError if the spine's shares are not those that the bypass leaves.
+        """
+        kinds, of_level = _kinds(spine, geolevel_shares)
+        return cls(kinds, ClassedSpine.build(spine, of_level, cells, known=known))
+
+    def summed_variances(
+        self, grams: np.ndarray, precision: np.ndarray, asked: Sequence[Asked]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Variances by component, summed over rows of `core` and over areas, and their derivatives.
+
+        Args:
+            grams: (Q, S, n, n) Gram matrices of the queries on all core cells.
+            precision: (kinds, Q) inverse variance of every kind's answers to every query.
+
+        Returns `(asked, S)` and `(asked, S, kinds, Q)`.
+
+        Example: one block of one cell, measured with precision 4, has the variance 1/4, and its
+        derivative is -1/16.
+        """
+        counted = self.classed.information
+        information = np.tensordot(counted @ precision, grams, axes=1)
+        covariances = Covariances.of(self.classed, information, prior=PRIOR)
+        values, derivatives = [], []
+        for one in asked:
+            value, of_information = covariances.slopes(one.areas, one.core)
+            by_kind = counted.T @ of_information.reshape(len(of_information), -1)
+            by_kind = by_kind.reshape(-1, *of_information.shape[1:])
+            values.append(value)
+            derivatives.append(np.einsum("tsij,qsij->stq", by_kind, grams, optimize=True))
+        return np.array(values), np.array(derivatives)
+
+
+def _kinds(spine: Spine, geolevel_shares: Mapping[str, Fraction]) -> tuple[Kinds, list[np.ndarray]]:
+    """The kinds, and by geolevel the kind of each geounit, -1 for none."""
+    shares = [geolevel_shares[name] for name in spine.names]
+    masks = [np.full(len(level), 1 << depth) for depth, level in enumerate(spine.geolevels)]
+    # A geolevel without a share is not bypassed, but not measured.
+    if any(
+        share and level.bypassed.any() for share, level in zip(shares, spine.geolevels, strict=True)
+    ):
+        for depth in range(len(spine.geolevels) - 1, 0, -1):
+            parent = spine.geolevels[depth].parent
+            single = np.bincount(parent, minlength=len(masks[depth - 1]))[parent] == 1
+            masks[depth - 1][parent[single]] |= masks[depth][single]
+            masks[depth][single] = 0
+    depths, rows, of_level = list[int](), list[np.ndarray](), []
+    for depth, (level, mask) in enumerate(zip(spine.geolevels, masks, strict=True)):
+        pairs = np.unique(np.stack([mask, level.plb_share_code]), axis=1).T.tolist()
+        kind = np.full(len(level), -1)
+        for bits, share in pairs:
+            own = [bits >> place & 1 for place in range(len(shares))]
+            if level.plb_shares[share] != sum(compress(shares, own), Fraction(0)):
+                raise ValueError(f"shares of {level.name} are not those that a bypass leaves")
+            if bits:
+                kind[mask == bits] = len(rows)
+                depths.append(depth)
+                rows.append(np.array(own, dtype=np.float64))
+        of_level.append(kind)
+    return Kinds(np.array(depths), np.array(rows)), of_level

@@ -1,9 +1,7 @@
 """The designed split beside others: releases of each by every estimator, on public data.
 
-<run>/design/dataset/                  the input, read once
-             designs.json              the designs, with their certificates
-             <allocation>/settings.toml, layout-<k>/
-             replicates/<allocation>-<seed>.csv
+<run>/design/designs.json              the designs, with their certificates
+             trials.json               by allocation and estimator, the name of the trial
 
 The allocations are the one that the settings have (`as set`), the designed one, and one that gives
 all geolevels, and all queries of a geolevel, the same share. Under each seed, estimators get the
@@ -14,12 +12,9 @@ are those of the areas that every spine shares, never of a spine's own geounits.
 from __future__ import annotations
 
 import json
-import os
-import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from fractions import Fraction
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
 import pandas as pd
@@ -29,11 +24,8 @@ from ...products.acceptance import released
 from ...products.reports import bars_panel, provenance, stage_seconds, stages_section, time_panel
 from ...runs.directory import RunDirectory
 from ...runs.files import NOT_PRIVATE, write_page, write_text
-from ...runs.settings_files import dump_settings, frozen_settings
-from ..checks.accuracy.errors import ALL_ANSWERS, ALL_SIZES
-from ..checks.accuracy.figures import compute_figures
-from ..checks.accuracy.levels import OF_THE_SPINE
-from ..checks.replicate import estimate, lay_out, measure, with_estimator, with_seed
+from ...study.trials import KEYS, errors_of, write_trial
+from ..checks.replicate import with_estimator
 from ..settings import TopdownSettings
 from .design import Design, designed_settings, designs_json, designs_of, settings_text
 from .settings import ComparisonSettings
@@ -42,9 +34,7 @@ AS_SET, DESIGNED, UNIFORM = "as set", "designed", "uniform"
 ALLOCATIONS = (AS_SET, DESIGNED, UNIFORM)
 DESIGNED_FOR = "full information"
 """The estimator whose variances a design minimises."""
-BLOCKS = "block_by_block"
 STATISTICS = ("mean_absolute_error", "root_mean_square_error", "bias")
-KEYS = ("universe", "quantity", "level")
 CHOICE = ("allocation", "estimator")
 TIDY, SETTINGS = "comparison.csv", "settings.toml"
 STAMP = f"{NOT_PRIVATE}: compared on data that may be disclosed; for choosing settings only"
@@ -72,67 +62,35 @@ def allocations(
     return {AS_SET: as_set, DESIGNED: designed, UNIFORM: uniform}
 
 
-def dataset_folder(run: RunDirectory) -> Path:
-    """The input, as it was read."""
-    return run.root / "design" / "dataset"
-
-
-def allocation_folder(run: RunDirectory, allocation: str) -> Path:
-    """Where an allocation's settings and spines are."""
-    return run.root / "design" / allocation.replace(" ", "_")
-
-
 def designs_file(run: RunDirectory) -> Path:
-    """The designs and their certificates; written after all settings."""
+    """The designs and their certificates."""
     return run.root / "design" / "designs.json"
 
 
-def replicate_file(run: RunDirectory, allocation: str, seed: int) -> Path:
-    """The errors of the releases of an allocation under a seed."""
-    name = f"{allocation.replace(' ', '_')}-{seed}.csv"
-    return run.root / "design" / "replicates" / name
+def trials_file(run: RunDirectory) -> Path:
+    """The trials; written after all settings."""
+    return run.root / "design" / "trials.json"
+
+
+def trials_of(run: RunDirectory) -> Mapping[str, Mapping[str, str]]:
+    """The name of the trial of every estimator, by allocation."""
+    found: Mapping[str, Mapping[str, str]] = json.loads(trials_file(run).read_text("utf-8"))
+    return found
 
 
 def write_designs(run: RunDirectory, settings: ComparisonSettings) -> None:
-    """Design every universe that has a section for it, and write the settings of all allocations.
+    """Design every universe that has a section for it, and write the settings of all trials.
 
     Reads the geography and declared invariants alone.
     """
     designs = designs_of(settings)
-    for name, own in allocations(settings, designs).items():
-        text = settings_text(settings, designs) if name == DESIGNED else dump_settings(own)
-        write_text(allocation_folder(run, name) / SETTINGS, text)
+    trials = {
+        name: {own: write_trial(run, with_estimator(made, own)) for own in settings.estimators}
+        for name, made in allocations(settings, designs).items()
+    }
     write_text(designs_file(run), designs_json(designs))
-
-
-def prepare_allocation(run: RunDirectory, settings: ComparisonSettings, allocation: str) -> None:
-    """Build the spines and constraints of an allocation: one for the estimators that share
-    measurements, one for `block_by_block`."""
-    folder = allocation_folder(run, allocation)
-    unfinished, layouts = folder / "layouts-unfinished", folder / "layouts"
-    shutil.rmtree(unfinished, ignore_errors=True)
-    own = _settings_of(run, allocation)
-    for name in _kinds(settings.estimators):
-        lay_out(RunDirectory(dataset_folder(run)), with_estimator(own, name), unfinished / name)
-    os.rename(unfinished, layouts)
-
-
-def run_replicate(
-    run: RunDirectory, settings: ComparisonSettings, allocation: str, seed: int
-) -> None:
-    """Release an allocation under a seed by every estimator, and keep the errors alone."""
-    own, frames = _settings_of(run, allocation), []
-    layouts = allocation_folder(run, allocation) / "layouts"
-    with TemporaryDirectory(dir=run.root) as temporary:
-        for kind, names in _kinds(settings.estimators).items():
-            seeded = with_seed(with_estimator(own, kind), seed)
-            measured = measure(RunDirectory(layouts / kind), seeded, Path(temporary, kind))
-            for name in names:
-                chosen = with_estimator(seeded, name)
-                estimated = estimate(measured, chosen, Path(temporary, f"{name}-estimated"))
-                frames.append(_figures(estimated, chosen).assign(estimator=name))
-    errors = pd.concat(frames).assign(allocation=allocation, seed=seed)
-    write_text(replicate_file(run, allocation, seed), errors.to_csv(index=False))
+    write_text(designs_file(run).with_name(SETTINGS), settings_text(settings, designs))
+    write_text(trials_file(run), json.dumps(trials, indent=2))
 
 
 def compared(replicates: pd.DataFrame) -> pd.DataFrame:
@@ -165,10 +123,14 @@ def compared(replicates: pd.DataFrame) -> pd.DataFrame:
 def release(run: RunDirectory, settings: ComparisonSettings) -> None:
     """Write the designed settings and the tidy file of the comparison to the release."""
     seeds = range(1, settings.comparison.replicates + 1)
-    files = [replicate_file(run, name, seed) for seed in seeds for name in ALLOCATIONS]
-    tidy = compared(pd.concat([pd.read_csv(file) for file in files]))
+    errors = [
+        errors_of(run, trial, seeds).assign(allocation=allocation, estimator=estimator)
+        for allocation, trials in trials_of(run).items()
+        for estimator, trial in trials.items()
+    ]
+    tidy = compared(pd.concat(errors))
     write_text(run.unchecked_release / TIDY, tidy.to_csv(index=False))
-    text = (allocation_folder(run, DESIGNED) / SETTINGS).read_text(encoding="utf-8")
+    text = designs_file(run).with_name(SETTINGS).read_text(encoding="utf-8")
     write_text(run.unchecked_release / SETTINGS, text)
     released(run)
 
@@ -277,23 +239,3 @@ def _rows(part: pd.DataFrame) -> list[tuple[str, ...]]:
 
 def _shown(mean: float, error: float) -> str:
     return NONE if mean != mean else f"{mean:,.4g} ± {error:.2g}"
-
-
-def _figures(run: RunDirectory, settings: TopdownSettings) -> pd.DataFrame:
-    """universe, quantity, level and `STATISTICS` of a release, over all answers and areas."""
-    errors = compute_figures(run, settings).errors
-    chosen = (errors["answer"] == ALL_ANSWERS) & (errors["size_class"] == ALL_SIZES)
-    chosen &= ~errors["level"].str.endswith(OF_THE_SPINE)
-    return errors.loc[chosen, [*KEYS, *STATISTICS]]
-
-
-def _kinds(estimators: Sequence[str]) -> dict[str, list[str]]:
-    """Estimators by the one whose measurements they take."""
-    kinds: dict[str, list[str]] = {}
-    for name in estimators:
-        kinds.setdefault(name if name == BLOCKS else "topdown", []).append(name)
-    return kinds
-
-
-def _settings_of(run: RunDirectory, allocation: str) -> TopdownSettings:
-    return frozen_settings(TopdownSettings, allocation_folder(run, allocation) / SETTINGS)

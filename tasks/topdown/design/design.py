@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from ...census.queries import normalize_query_name
+from ...pages.document import Section, Table
 from ...pages.numbers import shown_delta
 from ...runs.errors import InputRefused
 from ...runs.settings_files import dump_settings
@@ -22,8 +23,7 @@ from ..settings import TopdownSettings
 from ..spine.build import PublicTables
 from ..workload.budget import Budget
 from ..workload.exact_loss import exact_epsilon, kept_rho
-from .allocation import LimitsContradict, allocation_of, as_fractions, shares_of
-from .kinds import PRIOR
+from .allocation import PRIOR, LimitsContradict, allocation_of, as_fractions, shares_of
 from .problem import PARTS, UniverseProblem
 from .program import certified, optimum
 from .settings import DesignSettings, UniverseDesign
@@ -111,6 +111,37 @@ class Design:
         return (
             f"no other split of {budget} has a largest ratio to the wanted margins that is "
             f"smaller by more than {_percent(1 - math.sqrt(1 - self.gap))}"
+        )
+
+    @property
+    def section(self) -> Section:
+        """Margins of every target before and after, shares of the geolevels, the certificate."""
+        headers = ("target", "query", "level or areas", "areas", "wanted", "now", "designed")
+        targets = [dict(zip(headers, vars(own).values(), strict=True)) for own in self.targets]
+        shares = []
+        for name, share in self.budget.geolevel_shares.items():
+            queries = sorted(self.budget.query_shares[name].items(), key=lambda item: -item[1])
+            before = float(self.before.geolevel_shares[name])
+            row = {
+                "geolevel": name,
+                "share now": f"{before:.2%}",
+                "designed": f"{float(share):.2%}",
+            }
+            row["largest queries"] = ", ".join(f"{q} {float(part):.0%}" for q, part in queries[:3])
+            shares.append(row)
+        guaranteed = () if self.guarantee is None else (f"Guaranteed: {self.guarantee.in_words}.",)
+        return Section(
+            self.universe,
+            (
+                f"rho {float(self.before.total):.4g}, designed {float(self.budget.total):.4g}",
+                Table.of(targets),
+                Table.of(shares),
+                "Margins of 95 %, root mean square, of best linear unbiased estimates from all "
+                "noisy answers; releases have no negative counts, and differ.",
+                f"Certain: {self.certificate}.",
+                *guaranteed,
+                f"The margins of now would need a rho of {self.rho_for_now:.4g} at these shares.",
+            ),
         )
 
     def as_json(self) -> dict[str, object]:

@@ -19,15 +19,14 @@ from ...pages.document import Details, Document, Figure, Section, Table
 from ...pages.figures import bar_chart
 from ...runs.directory import RunDirectory
 from ...runs.files import NOT_PRIVATE
+from ..checks.accuracy.compared import compute_figures
 from ..checks.accuracy.errors import ALL_ANSWERS, ALL_SIZES
-from ..checks.accuracy.figures import compute_figures
 from ..checks.expected import KEYS, figure_tables, mean_figures
 from ..checks.replicate import possible_estimators, study, with_estimator
 from ..settings import TopdownSettings
 from ..spine.build import PublicTables
 from .design import EXACT, NORMAL_95, UNDETERMINED, margin_of
-from .facts import PublicFacts
-from .problem import UniverseProblem
+from .problem import PublicFacts, UniverseProblem
 from .settings import Target, UniverseDesign
 
 FULL, BLOCKS = "full_information", "block_by_block"

@@ -38,8 +38,7 @@ import numpy as np
 from scipy import sparse
 from scipy.optimize import linprog
 
-from .allocation import LimitsContradict
-from .kinds import Kinds
+from .allocation import Kinds, LimitsContradict
 
 SMALLEST = 1e-9
 """Loss that an entry of an allocation has at least while it is searched for."""

@@ -18,9 +18,19 @@ from pydantic import Field
 
 from ...census.queries import marginal_query
 from ...runs.names import Label, did_you_mean
-from ...runs.settings import ExactFraction, FilePath, Refuse, Section, refusing, without_section
+from ...runs.settings import (
+    ExactFraction,
+    FilePath,
+    ProductSettings,
+    Refuse,
+    Section,
+    refusing,
+    without_section,
+)
+from ...study.trials import Figures, SearchedProduct
 from ..checks.replicate import possible_estimators, with_estimator
 from ..settings import TopdownSettings
+from ..trials import TRIALS
 from ..workload.sections import ESTIMATORS, Estimator, Universe
 
 
@@ -181,6 +191,25 @@ class ComparisonSettings(DesignSettings):
     """Settings of a design, for the flow that also compares the designed budget with others."""
 
     PRODUCT: ClassVar[str] = "design"
+    SEARCHED: ClassVar[SearchedProduct] = TRIALS
+
+    @property
+    def reading(self) -> TopdownSettings:
+        """Settings that read the input."""
+        return self.topdown
+
+    def value_of(self, figures: Figures) -> None:
+        """Nothing is to be met."""
+
+    @property
+    def parts(self) -> dict[str, ProductSettings]:
+        """The settings whose budget is designed."""
+        return {"topdown": self.topdown}
+
+    @property
+    def draws_noise(self) -> bool:
+        """No ledger records what is drawn: the data may be disclosed."""
+        return False
 
     @property
     def estimators(self) -> tuple[Estimator, ...]:

@@ -2,11 +2,10 @@
 
 Estimates up and down a run's spine as a file, for the tasks that write pieces of its margins.
 
-Two files a universe, below `intervals/` of the run: `posterior.json` says of every array what it
-is, and `posterior.bin` has them one after the other, each from a multiple of 64 bytes on, so that
-they are used as they are mapped. All of it follows from what is public. The bounds of the geounits
-stand there too, so that constraints are not read again. The means of the steps are left out:
-margins ask for those of geounits from everything alone. What reads them finds no number.
+Two files a universe, `intervals/<universe>/posterior.json` and `.bin` below the run. All of it
+follows from what is public. The bounds of the geounits stand there too, so that constraints are not
+read again. The means of the steps are left out: margins ask for those of geounits from everything
+alone. What reads them finds no number.
 """
 
 from __future__ import annotations
@@ -24,9 +23,9 @@ from scipy import sparse
 from ....geography.levels import Spine
 from ...answers.noisy import read_measurements
 from ...census.queries import MarginalQuery
+from ...runs.arrays import files_of, keep, kept
 from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused
-from ...runs.files import replacing, write_text
 from ..estimation.estimate import ShardInput, by_query
 from ..estimation.full_information import measured_algebra
 from ..estimation.linear_estimates import LinearEstimates
@@ -279,26 +278,14 @@ def _answers_of(given: ShardInput) -> Callable[[], dict[str, QueryMeasurement]]:
     return answers
 
 
-ALIGNED = 64
 FORMAT = 3
 """Of what is kept; what a run has in another one is made again."""
 _STEPS = ("variance", "diffuse")
 _ALL = ("mean", *_STEPS)
 
-Place = Mapping[str, Any]
-"""What an array is, and where in the file."""
-
 
 def keep_posterior(run: RunDirectory, universe: str, found: RunPosterior) -> Path:
     """Write the estimates of a universe; the file that is written last."""
-    arrays: list[tuple[int, np.ndarray]] = []
-
-    def place(array: np.ndarray) -> Place:
-        before = arrays[-1][0] + arrays[-1][1].nbytes if arrays else 0
-        at = -(-before // ALIGNED) * ALIGNED
-        arrays.append((at, np.ascontiguousarray(array)))
-        return {"kind": array.dtype.str, "shape": array.shape, "at": at}
-
     posterior = found.posterior
     facts = {
         "format": FORMAT,
@@ -312,19 +299,12 @@ def keep_posterior(run: RunDirectory, universe: str, found: RunPosterior) -> Pat
         "bounds": [(bound.lower, bound.upper, bound.total) for bound in found.bounds],
         "type_of_cell": found.of_run.type_of_cell,
     }
-    description, content = _files(run, universe)
-    text = json.dumps(facts, default=place)
-    with replacing(content) as part, part.open("wb") as file:
-        for at, array in arrays:
-            file.seek(at)
-            file.write(array.data if array.size else b"")
-    write_text(description, text)
-    return description
+    return keep(_stem(run, universe), facts)
 
 
 def has_posterior(run: RunDirectory, universe: str) -> bool:
     """Whether the estimates of a universe stand, in the format of today."""
-    description, content = _files(run, universe)
+    description, content = files_of(_stem(run, universe))
     if not (description.exists() and content.exists()):
         return False
     try:
@@ -335,13 +315,7 @@ def has_posterior(run: RunDirectory, universe: str) -> bool:
 
 def posterior_of(run: RunDirectory, settings: TopdownSettings, universe: str) -> RunPosterior:
     """The estimates of a universe that are kept, mapped where they stand."""
-    description, content = _files(run, universe)
-    bytes_of = np.memmap(content, dtype=np.uint8, mode="r") if content.stat().st_size else None
-
-    def found(of: dict[str, Any]) -> Any:
-        return _array(bytes_of, of) if of.keys() == {"kind", "shape", "at"} else of
-
-    facts = json.loads(description.read_bytes(), object_hook=found)
+    facts = kept(_stem(run, universe))
     bounds = tuple(LevelBounds(*of) for of in facts["bounds"])
     spine = spine_of(run, universe)
     levels = RunLevels.of_bounds(settings, universe, spine, bounds, facts["type_of_cell"])
@@ -360,7 +334,7 @@ def posterior_of(run: RunDirectory, settings: TopdownSettings, universe: str) ->
 
 def drop_posterior(run: RunDirectory, universe: str) -> None:
     """Remove the estimates of a universe, which nobody needs any more."""
-    for path in _files(run, universe):
+    for path in files_of(_stem(run, universe)):
         path.unlink(missing_ok=True)
 
 
@@ -388,13 +362,5 @@ def _group(
     return Group(rows, cells, LinearEstimates(mean, variance, diffuse))
 
 
-def _array(content: np.ndarray | None, place: Place) -> np.ndarray:
-    kind, shape = np.dtype(place["kind"]), tuple(place["shape"])
-    if content is None or 0 in shape:
-        return np.zeros(shape, kind)
-    return np.ndarray(shape, kind, content, place["at"])
-
-
-def _files(run: RunDirectory, universe: str) -> tuple[Path, Path]:
-    folder = run.root / "intervals" / universe
-    return folder / "posterior.json", folder / "posterior.bin"
+def _stem(run: RunDirectory, universe: str) -> Path:
+    return run.root / "intervals" / universe / "posterior"

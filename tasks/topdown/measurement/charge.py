@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ....geography.levels import Geolevel, Spine
-from ....validation.topdown.shares import unbalanced_paths
+from ....validation.topdown.spine import unbalanced_paths
 from ...census.queries import marginal_query
 from ...census.schema import Schema
 from ...ledger.plan import Measure, UniversePlan
@@ -31,8 +32,9 @@ from ..settings import TopdownSettings
 from ..spine.files import ARRAYS, BLOCKS, GEOUNITS, spine_of
 from ..spine.shards import SHARDS, Shard, shards_of
 from ..workload.budget import Budget
-from ..workload.costs import check_budget, universe_plan
+from ..workload.costs import check_budget, cost_of, universe_plan
 from ..workload.exact_loss import exact_curve, exact_epsilon, paths_of
+from ..workload.privacy_curve import curves_of_run
 from ..workload.statement import exact_of, statement_of
 from .measure import part_of
 from .public_answers import refuse_unheld_invariants
@@ -72,14 +74,20 @@ def plan_of_run(run: RunDirectory, settings: TopdownSettings) -> Plan:
         check_cuts_of_spine(spine, shards_of(run, universe), universe)
         refuse_larger_epsilon(settings, universe, spine)
         universes.append(universe_plan_of(budget, settings.schema_of(universe), spine))
-    return Plan.of_run(
-        run,
+    plan = public_plan(settings, universes)
+    counts = [run.histogram(universe) for universe in settings.run.universes]
+    return plan.decided_by(run, deciding_files(run, settings), counts)
+
+
+def public_plan(settings: TopdownSettings, universes: Sequence[UniversePlan] | None = None) -> Plan:
+    """The plan by settings alone, where no geounit is bypassed; `universes` are those of spines."""
+    return Plan.of(
         settings,
-        universes,
+        [cost_of(settings, universe) for universe in settings.run.universes],
         statement_of(settings),
         exact_of(settings),
-        decided_by=deciding_files(run, settings),
-        counts=[run.histogram(universe) for universe in settings.run.universes],
+        universes,
+        curves=partial(curves_of_run, settings),
     )
 
 

@@ -225,14 +225,6 @@ def universes_without_margins(run: RunDirectory, settings: TopdownSettings) -> d
     return {universe: why for universe, why in found.items() if why is not None}
 
 
-def written_margins(run: RunDirectory, settings: TopdownSettings) -> list[Path]:
-    """The margins that the run has beside its unchecked tables; none where they are not asked for,
-    or their spine was too large."""
-    if not has_margins(settings) or not are_written(run, settings):
-        return []
-    return margin_files(run, settings)
-
-
 @dataclass(frozen=True)
 class MarginPiece:
     """A piece of the margins: the figures of a universe for the report, or some files of margins.

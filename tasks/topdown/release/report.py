@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -19,11 +19,11 @@ import pyarrow.parquet as pq
 
 from ...census.queries import TOTAL, marginal_query
 from ...census.schema import Schema
-from ...pages.document import NONE, Block, Cell, Details, Document, Figure, Link, Section, Table
-from ...pages.figures import bar_chart
+from ...pages.document import NONE, Block, Cell, Document, Link, Table
 from ...pages.numbers import shown_delta, shown_epsilon, shown_rho
+from ...pages.template import bars
 from ...products.plan import Plan
-from ...products.reports import MOST_COUNTS, Overview, report_document
+from ...products.reports import MOST_COUNTS, report_document
 from ...runs.directory import RunDirectory
 from ..measurement.public_answers import released_counts
 from ..settings import TopdownSettings
@@ -44,77 +44,86 @@ def report(
     truth: Mapping[str, pd.Series] | None = None,
 ) -> Document:
     """The report as a document; see the module's docstring."""
-    sections = [_release(run, settings)]
-    guarantee = exact_figures(run, settings, losses_of(run, settings))
-    if guarantee:
-        sections.append(Section("What the noise guarantees exactly", guarantee))
-    if accuracy is not None:
-        sections.append(_accuracy(accuracy))
-    sections.append(_noise(settings))
-    sections += margin_sections(run, settings)
-    sections += [spine_section(run, settings, universe) for universe in settings.run.universes]
-    front = overview(run, settings, accuracy)
-    drawn = map_section(run, settings, truth)
-    if drawn is not None:
-        front = replace(front, panels=(*front.panels, drawn))
-    return report_document(run, settings, plan, front, [*sections, _solves(run)])
-
-
-def margin_sections(run: RunDirectory, settings: TopdownSettings) -> Iterator[Section]:
-    """What margins tell of every universe, or why it has none though they are asked for."""
-    for universe in settings.run.universes:
-        summary, why = read_margin_summary(run, universe), read_why_none(run, universe)
-        if summary is not None:
-            yield margin_section(universe, summary)
-        elif why is not None:
-            yield Section(f"Margins of {universe}", (f"There are none: {why}.",))
-
-
-def _release(run: RunDirectory, settings: TopdownSettings) -> Section:
-    rows = [
-        (
-            cost.plan.universe,
-            pq.read_metadata(run.release / f"mdf_{cost.plan.universe}.parquet").num_rows,
-            shown_epsilon(cost.epsilons["tight"]),
-            shown_delta(cost.delta),
-            shown_rho(cost.plan.bounded_rho),
-        )
-        for cost in (cost_of(settings, universe) for universe in settings.run.universes)
-    ]
-    return Section(
-        "The release",
-        (
-            f"Microdata that reproduce the {settings.area_word} estimates row by row. What is "
-            "exact is listed below; everything else carries noise.",
-            Table(("universe", "rows", "epsilon", "delta", "rho"), tuple(rows), "epsilon"),
-        ),
+    links = []
+    if accuracy is not None and (run.report.parent / ACCURACY_PAGE).exists():
+        links.append(Link("Accuracy in full", ACCURACY_PAGE))
+    universes = settings.run.universes
+    return report_document(
+        run,
+        settings,
+        plan,
+        "topdown/templates/report.md.j2",
+        counts=tuple(of_root(run, settings, universe) for universe in universes),
+        links=links,
+        budget=list(_budget(settings)),
+        implied=list(_implied(settings)),
+        errors=None if accuracy is None else list(_errors(accuracy)),
+        drawn=map_section(run, settings, truth),
+        released=_released(run, settings),
+        figures=exact_figures(run, settings, losses_of(run, settings)),
+        accuracy=None if accuracy is None else list(_accuracy(accuracy)),
+        noise=list(_noise(settings)),
+        margins=margins_of(run, settings),
+        spines=[spine_section(run, settings, universe) for universe in universes],
+        solves=solves_table(run),
     )
 
 
-def _accuracy(accuracy: pd.DataFrame) -> Section:
-    blocks: list[str | Table] = [
-        "Mean absolute error of an answer, by geolevel of the spine. The input is not "
-        "confidential, so it may be compared with the release."
-    ]
+def margins_of(run: RunDirectory, settings: TopdownSettings) -> dict[str, Any]:
+    """The tables of every universe's margins, or why it has none though they are asked for."""
+    found = {}
+    for universe in settings.run.universes:
+        summary, why = read_margin_summary(run, universe), read_why_none(run, universe)
+        if summary is not None:
+            found[universe] = margin_tables(summary)
+        elif why is not None:
+            found[universe] = {"why": why}
+    return found
+
+
+def margin_tables(summary: MarginSummary) -> dict[str, Any]:
+    """Where a release lies in the intervals of its measurements, and what moved it."""
+    return {
+        "why": None,
+        "level": MARGIN_LEVEL,
+        "agreement": _agreement(summary),
+        "classes": None if summary.classes.empty else _classes(summary),
+    }
+
+
+def _released(run: RunDirectory, settings: TopdownSettings) -> Table:
+    """The rows of every universe, and their cost."""
+    rows = []
+    for universe in settings.run.universes:
+        cost, file = cost_of(settings, universe), run.release / f"mdf_{universe}.parquet"
+        rows.append(
+            {
+                "universe": universe,
+                "rows": pq.read_metadata(file).num_rows,
+                "epsilon": shown_epsilon(cost.epsilons["tight"]),
+                "delta": shown_delta(cost.delta),
+                "rho": shown_rho(cost.plan.bounded_rho),
+            }
+        )
+    return Table.of(rows, "epsilon")
+
+
+def _accuracy(accuracy: pd.DataFrame) -> Iterator[Table]:
+    """Mean absolute errors of every universe's answers by geolevel."""
     for universe, errors in accuracy.groupby("universe", sort=False):
         answers = zip(errors["geolevel"], errors["query"], strict=True)
         figures = dict(zip(answers, errors["mean_absolute_error"].tolist(), strict=True))
-        blocks.append(_by_geolevel(str(universe), figures))
-    return Section("Accuracy", tuple(blocks))
+        yield _by_geolevel(str(universe), figures)
 
 
-def _noise(settings: TopdownSettings) -> Section:
-    blocks: list[str | Table] = [
-        "Standard deviation of the noise in each answer, before geounits were bypassed; a dash "
-        "where a query is not asked."
-    ]
+def _noise(settings: TopdownSettings) -> Iterator[Table]:
+    """Standard deviations of the noise in every universe's answers by geolevel."""
     for universe in settings.run.universes:
         figures = {
             (own.level, own.query): float(f"{own.deviation:.3g}")
             for own in cost_of(settings, universe).plan.measures
         }
-        blocks.append(_by_geolevel(universe, figures))
-    return Section("Noise", tuple(blocks))
+        yield _by_geolevel(universe, figures)
 
 
 def _by_geolevel(universe: str, figures: Mapping[tuple[str, str], float]) -> Table:
@@ -162,47 +171,8 @@ def solves_table(run: RunDirectory) -> Table:
     return Table(headers, rows, "relaxed")
 
 
-def _solves(run: RunDirectory) -> Section:
-    return Section(
-        "How the estimates were found",
-        (
-            "Every least-squares and rounding problem, by how it ended. An optimal solve found the "
-            "best fit to the noisy answers. One that ended at its limit stopped after the most "
-            "iterations that it may take; no fit is better than its own by a larger share than "
-            "the gap. A relaxed solve had to give up agreement with an earlier pass. Sums, bounds "
-            "and invariants hold in any case, within the residual, in records.",
-            solves_table(run),
-        ),
-    )
-
-
 ACCURACY_PAGE = "accuracy.html"
 """The public report of accuracy, beside the run's report where the input is public."""
-
-
-def overview(
-    run: RunDirectory, settings: TopdownSettings, accuracy: pd.DataFrame | None
-) -> Overview:
-    """The front page; `accuracy` is given for inputs that are not confidential."""
-    what = "TopDown release"
-    if not settings.draws_noise:
-        what = "Release from the published noisy measurements"
-    if accuracy is None:
-        shown = Section("What the budget implies", tuple(_implied(settings)))
-    else:
-        shown = Section("How accurate it is", tuple(_errors(accuracy)))
-    links = []
-    if accuracy is not None and (run.report.parent / ACCURACY_PAGE).exists():
-        links.append(Link("Accuracy in full", ACCURACY_PAGE))
-    return Overview(
-        f"{what} of the dataset {settings.privacy.dataset}: "
-        f"{' and '.join(settings.run.universes)}, on the "
-        f"{settings.geography.spine} spine, by the estimator "
-        f"{settings.in_words(settings.run.estimator)}",
-        (Section("The budget", tuple(_budget(settings))), shown),
-        tuple(links),
-        tuple(of_root(run, settings, universe) for universe in settings.run.universes),
-    )
 
 
 def _budget(settings: TopdownSettings) -> Iterator[Block]:
@@ -214,7 +184,7 @@ def _budget(settings: TopdownSettings) -> Iterator[Block]:
         of = "no noise" if budget.infinite else f"{loss} {float(budget.total):.4g}"
         words = f"{universe}: {of}, by geolevel, before geounits were bypassed."
         title, label = f"Budget of {universe}", "% of the loss"
-        yield _bars(title, words, {universe: percent}, value_label=label)
+        yield bars(title, words, {universe: percent}, label)
 
 
 def _errors(accuracy: pd.DataFrame) -> Iterator[Block]:
@@ -227,7 +197,7 @@ def _errors(accuracy: pd.DataFrame) -> Iterator[Block]:
         figures = by_query[query].set_index("geolevel")["mean_absolute_error"].to_dict()
         words = f"{universe}: error of {query} at each geolevel of the spine."
         label = "mean absolute error of an answer"
-        yield _bars(f"Error of {universe}", words, {query: figures}, value_label=label)
+        yield bars(f"Error of {universe}", words, {query: figures}, label)
 
 
 def _implied(settings: TopdownSettings) -> Iterator[Block]:
@@ -239,16 +209,7 @@ def _implied(settings: TopdownSettings) -> Iterator[Block]:
         rows = {own.level: own.deviation for own in measures if own.query == query}
         words = f"{universe}: noise in a measured answer of {query} at each geolevel."
         label = "standard deviation of the noise"
-        yield _bars(f"Noise of {universe}", words, {query: rows}, value_label=label)
-
-
-def _bars(
-    title: str, words: str, series: Mapping[str, Mapping[str, float]], *, value_label: str
-) -> Figure:
-    """Bars by geolevel, one for each of some series of figures, all at the same geolevels."""
-    levels = [name.replace("_", " ") for name in next(iter(series.values()))]
-    values = {name: list(figures.values()) for name, figures in series.items()}
-    return Figure(bar_chart(levels, values, title=title, value_label=value_label), words)
+        yield bars(f"Noise of {universe}", words, {query: rows}, label)
 
 
 def of_root(run: RunDirectory, settings: TopdownSettings, universe: str) -> Table:
@@ -271,25 +232,6 @@ def _with_few_levels(schema: Schema) -> Iterator[str]:
         if left < 0:
             return
         yield name
-
-
-def margin_section(universe: str, summary: MarginSummary) -> Section:
-    """Tables of a universe's margins."""
-    blocks: list[str | Table | Details] = [
-        "The noisy measurements alone, before counts were made whole, non-negative and consistent, "
-        "give every answer an unbiased estimate with a known error. An interval around it holds "
-        f"the truth with a probability of {MARGIN_LEVEL:.0%} at least. Where the release lies in "
-        "the intervals of answers that are not known exactly:",
-        _agreement(summary),
-    ]
-    if not summary.classes.empty:
-        blocks += [
-            "Counts cannot fall below zero, so that noise adds records where nobody of a kind "
-            "lives, and takes them elsewhere. It shows where many areas are added up: areas of "
-            "about the same released number of records, taken together as one.",
-            Details("Released counts of areas by size, and their intervals", (_classes(summary),)),
-        ]
-    return Section(f"Margins of {universe}", tuple(blocks))
 
 
 def _agreement(summary: MarginSummary) -> Table:

@@ -9,9 +9,7 @@ A margin is the smallest m such that the noise lies within -m and m with a proba
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
-from typing import Any
 
 from ...census.influence import Norms
 from ...census.schema import Schema
@@ -27,37 +25,25 @@ from ...ledger.accounting import (
     check_fraction,
 )
 from ...ledger.plan import REPORT_DELTA, Measure, UniversePlan
-from ...noise.margins import distribution_of, loss_for_margin
+from ...noise.margins import distribution_of
 from ...noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
 from ...noise.quantiles import is_too_wide
-from ...products.budget import Cost
+from ...products.budget import Cost, Epsilons
 from ...runs.errors import InputRefused
-from ...runs.names import did_you_mean
 from ..settings import TopdownSettings
 from .budget import Budget
-from .exact_loss import change_of_attribute, change_of_block, exact_epsilon, exact_parts, share_of
+from .exact_loss import change_of_attribute, change_of_block, exact_curve, exact_parts, share_of
 
 
-def costs(settings: TopdownSettings) -> dict[str, Cost]:
-    """What a run would cost, by universe."""
-    universes = settings.run.universes
-    # The transforms that exact epsilons take hold no lock: universes are told side by side.
-    with ThreadPoolExecutor() as pool:
-        found = pool.map(lambda universe: cost_of(settings, universe, is_exact=True), universes)
-        return dict(zip(universes, found, strict=True))
-
-
-def cost_of(settings: TopdownSettings, universe: str, *, is_exact: bool = False) -> Cost:
+def cost_of(settings: TopdownSettings, universe: str) -> Cost:
     """`cost_of_budget` of a universe."""
-    budget, schema = settings.budget_of(universe), settings.schema_of(universe)
-    return cost_of_budget(budget, schema, is_exact=is_exact)
+    return cost_of_budget(settings.budget_of(universe), settings.schema_of(universe))
 
 
-def cost_of_budget(budget: Budget, schema: Schema, *, is_exact: bool = False) -> Cost:
-    """What a budget costs where no geounit is bypassed.
+def cost_of_budget(budget: Budget, schema: Schema) -> Cost:
+    """What a budget costs where no geounit is bypassed, one record of the universe being changed.
 
-    If `is_exact`, with the exact epsilons of one record, of each attribute and of the block within
-    a geounit, which take seconds; None where only those by rho are known.
+    The exact epsilons of each attribute and of the block within a geounit take seconds.
     """
     plan, delta = universe_plan(budget, tuple(measures_of(budget))), reported_delta(budget)
     attributes = {
@@ -68,25 +54,21 @@ def cost_of_budget(budget: Budget, schema: Schema, *, is_exact: bool = False) ->
         name: plan.epsilons(block_within_share(budget, name))["tight"]
         for name in list(budget.geolevel_shares)[:-1]
     }
-    exact: float | str | None = "inf" if budget.infinite else None
-    further: dict[str, Any] = {}
-    if is_exact and not budget.infinite:
-        exact, parts = exact_epsilon(budget, delta), exact_parts(budget, schema, delta)
-        further = {
-            "attributes_exact": dict(parts.attributes),
-            "block_within_exact": dict(parts.block_within),
-        }
-    elif is_exact:
-        further = {"attributes_exact": attributes, "block_within_exact": within}
+
+    def parts() -> tuple[Epsilons, Epsilons]:
+        if budget.infinite:
+            return attributes, within
+        found = exact_parts(budget, schema, delta)
+        return found.attributes, found.block_within
+
     return Cost(
         plan,
+        exact_curve(budget),
         guarantee_of(budget).neighbors,
-        plan.epsilons(),
-        exact,
-        attributes,
-        within,
-        further,
-        [
+        attributes=attributes,
+        block_within=within,
+        exact_parts=parts,
+        of_queries=[
             {
                 "geolevel_share": str(budget.geolevel_shares[own.level]),
                 "query_share": str(budget.query_shares[own.level][own.query]),
@@ -212,11 +194,6 @@ def _check_shares(shares: Mapping[str, Fraction], what: str) -> None:
         raise InputRefused(f"{what} add to {total}; change them so that they add to exactly 1")
 
 
-UNIT = Fraction(1, 1000)
-"""What a total that is worked out is a multiple of."""
-LARGEST_TOTAL = Fraction(10**6)
-
-
 def refuse_wide_noise(budget: Budget) -> None:
     """Raise ValueError for noise that is too wide for its margins to be worked out."""
     for geolevel, shares in {} if budget.infinite else budget.query_shares.items():
@@ -228,32 +205,3 @@ def refuse_wide_noise(budget: Budget) -> None:
                     f"{geolevel} has a standard deviation of {float(noise.parameter) ** 0.5:,.0f}: "
                     "too wide for a margin of error; spend more, or ask fewer queries"
                 )
-
-
-def total_for_margin(budget: Budget, geolevel: str, query: str, target: int) -> Fraction:
-    """The smallest total, to three decimals, at which a query's margin is at most `target`.
-
-    The shares stay as they are. Raises ValueError for a query that is not asked at the geolevel,
-    for a negative target, and for one that needs more than 10^6.
-    """
-    share = budget.query_shares.get(geolevel, {}).get(query, Fraction(0))
-    if share == 0:
-        raise ValueError(_not_asked(budget, geolevel, query))
-    noise = budget.noise(budget.geolevel_shares[geolevel], share)
-    total = loss_for_margin(noise, budget.total, target, UNIT)
-    if total > LARGEST_TOTAL:
-        raise ValueError(f"a margin of {target} needs a total of more than {LARGEST_TOTAL}")
-    return total
-
-
-def _not_asked(budget: Budget, geolevel: str, query: str) -> str:
-    """What is wrong with a query that is not asked at a geolevel, and what is near it."""
-    geolevels = list(budget.query_shares)
-    if geolevel not in geolevels:
-        return (
-            f"{geolevel!r} is no geolevel of this budget{did_you_mean(geolevel, geolevels)}; there "
-            f"are {', '.join(geolevels)}"
-        )
-    asked = [name for name, share in budget.query_shares[geolevel].items() if share]
-    hint = did_you_mean(query, asked)
-    return f"{query!r} is not asked at {geolevel!r}{hint}; there are {', '.join(asked)}"

@@ -29,6 +29,8 @@ from ...runs.settings import (
     ExactFraction,
     FilePath,
     InputSettings,
+    Loss,
+    Probability,
     ProductSettings,
     Refuse,
     ReleaseSettings,
@@ -87,13 +89,10 @@ class CensusTables(InputSettings):
 
     def with_absolute_paths(self, absolute: Callable[[str], str]) -> Self:
         """These settings with `absolute` applied to every path."""
-        paths = {
-            name: path if name in self.awaited else absolute(path)
-            for name, path in self.paths().items()
-        }
-        if self.geometry is not None:
-            paths["geometry"] = absolute(self.geometry)
-        return type(self).model_validate({"confidential": self.confidential, **paths})
+        found = super().with_absolute_paths(absolute)
+        if self.geometry is None:
+            return found
+        return found.model_copy(update={"geometry": absolute(self.geometry)})
 
 
 def refuse_tables(
@@ -293,11 +292,11 @@ class BudgetSettings(Section):
     """The budget of one universe; see `tasks.topdown.workload.budget`."""
 
     mechanism: Literal["discrete_gaussian", "discrete_laplace"] = DISCRETE_GAUSSIAN
-    rho: ExactFraction | None = Field(
+    rho: Loss | None = Field(
         default=None, title="rho", description="Budget, as a fraction such as 1/2."
     )
-    epsilon: ExactFraction | None = None
-    delta: ExactFraction | None = None
+    epsilon: Loss | None = None
+    delta: Probability | None = None
     accounting: Literal["exact"] | None = None
     """exact: rho follows from epsilon and delta by the exact curve of the noise, once the settings
     are resolved. Left out, by the simple bound."""

@@ -13,7 +13,7 @@ from ...ledger.accounting import compose
 from ...products.plan import ExactFact
 from ...products.statement import Statement
 from ..settings import TopdownSettings
-from .costs import guarantee_of, universe_plan
+from .costs import guarantee_of
 from .declared_statements import declared_statements
 from .protected_tables import per_person, protected_tables
 
@@ -43,7 +43,7 @@ def statement_of(settings: TopdownSettings) -> Statement:
         None,
         tuple(_protected(settings, universe) for universe in universes),
         tuple(_change(settings, universe) for universe in universes),
-        tuple(map(universe_plan, budgets)),
+        (),
         together,
     )
 

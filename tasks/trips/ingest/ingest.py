@@ -14,7 +14,6 @@ from ...ledger.charging import random_choice_source
 from ...ledger.digests import InputDigest, PeopleDigests, input_digest, unnamed_digest
 from ...ledger.identity import store_identity
 from ...ledger.recognition import RecordColumn, people_digests, raw_value
-from ...products.budget import Cost
 from ...runs.directory import RunDirectory
 from ...runs.settings import refuse_large_delta
 from ...tables.findings import (
@@ -28,8 +27,6 @@ from ...tables.findings import (
 from ...tables.readers import areas_file
 from ..paths import UNIVERSE
 from ..settings import TripsInput, TripsSettings
-from ..workload.costs import cost_of
-from ..workload.exact_loss import exact_curve
 from ..workload.hierarchy import Hierarchy
 from ..workload.plan import Plan, make_plan
 from ..workload.tree import Tree, column_tree, od_tree
@@ -76,13 +73,6 @@ def check_input(settings: TripsSettings) -> InputCheck[AcceptedTrips]:
     outcomes = (readable("files", True), *evidence.outcomes())
     findings = evidence.findings(outcomes)
     return InputCheck(outcomes, findings, None if findings else accepted)
-
-
-def costs(settings: TripsSettings) -> dict[str, Cost]:
-    """What a run would cost."""
-    plan, delta = public_plan(settings), settings.report_delta
-    curve = exact_curve(plan, settings.contribution)
-    return {UNIVERSE: cost_of(plan, delta, curve)}
 
 
 def public_plan(settings: TripsSettings) -> Plan:

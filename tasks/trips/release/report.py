@@ -5,36 +5,21 @@ Accuracy against the input is shown for inputs that are not confidential, and on
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 
 import pandas as pd
 
-from ...pages.document import NONE, Document, Figure, Section, Table
+from ...pages.document import Document, Figure, Table
 from ...pages.figures import line_chart
-from ...products.budget import noise_section
 from ...products.comparison import errors_table
 from ...products.plan import Plan
-from ...products.reports import (
-    Overview,
-    bars_panel,
-    budget_panel,
-    first_rows,
-    noise_panel,
-    report_document,
-)
+from ...products.reports import first_rows, report_document
 from ...runs.directory import RunDirectory
 from ..ingest.files import plan_of, read_tree
 from ..settings import RHO_FROM_EPSILON, TripsSettings
-from ..workload.costs import universe_plan
-from ..workload.mechanisms import FULL_INFORMATION
 from ..workload.plan import Plan as TreePlan
-from .certificate import (
-    METHODS,
-    conversion_sentence,
-    cost_table,
-    delta_warning,
-    words_on_noise,
-)
+from .certificate import cost_table, delta_warning, noise_saved
 from .error_bound import BETA, BOUND_OF, error_bounds
 from .false_cells import false_cells
 from .table import TABLE, n_released, n_trips
@@ -44,73 +29,50 @@ def report(
     run: RunDirectory, settings: TripsSettings, plan: Plan, accuracy: pd.DataFrame | None
 ) -> Document:
     """The report as a document."""
-    own, (universe,) = plan_of(run, settings), plan.universes
-    sections = [_release(run, settings, own), _levels(run, own, read_tree(run).total)]
-    if accuracy is not None:
-        sections.append(_accuracy(accuracy))
-    sections.append(noise_section(plan, words_on_noise(own)))
-    by_epsilon = _by_epsilon(settings, own)
-    if by_epsilon is not None:
-        sections.append(by_epsilon)
-    front = Overview(
-        f"Trips of the dataset {settings.privacy.dataset}, by the mechanism {own.mechanism}",
-        (
-            _budget(own),
-            noise_panel(universe, "Noise in each measured count, by level of the tree.")
-            if accuracy is None
-            else _errors(accuracy),
-        ),
+    own = plan_of(run, settings)
+    bounds = error_bounds(own, read_tree(run).total)
+    return report_document(
+        run,
+        settings,
+        plan,
+        "trips/templates/report.md.j2",
         counts=first_rows(run.release / f"{TABLE}.parquet"),
+        own=own,
+        warning=delta_warning(settings, n_trips(run.release, own.tree)),
+        cost=cost_table(settings, own),
+        less=noise_saved(settings),
+        false_cells=false_cells(run, own).sentence,
+        confidence=f"{1 - BETA:g}",
+        bound_of=None if bounds is None else BOUND_OF[own.mechanism],
+        levels=_levels(run, own, bounds),
+        by_epsilon=_by_epsilon(settings, own),
+        errors=None
+        if accuracy is None
+        else {
+            f"level {level}": error
+            for level, error in zip(accuracy["level"], accuracy["mean_absolute_error"], strict=True)
+        },
+        accuracy=None if accuracy is None else _accuracy(accuracy),
     )
-    return report_document(run, settings, plan, front, sections)
 
 
-def _release(run: RunDirectory, settings: TripsSettings, plan: TreePlan) -> Section:
-    warning = delta_warning(settings, n_trips(run.release, plan.tree))
-    blocks: list[str | Table] = [
-        f"Made {METHODS[plan.mechanism]}.",
-        cost_table(settings, plan),
-        *conversion_sentence(settings, plan),
-    ]
-    if warning is not None:
-        blocks.append(f"Warning: {warning}.")
-    expected = false_cells(run, plan).sentence
-    blocks.append(f"{expected[:1].upper()}{expected[1:]}, by their noisy counts alone.")
-    if plan.mechanism == FULL_INFORMATION:
-        blocks.append(
-            "Every node of the tree was measured, so that the combined estimates are best linear "
-            "unbiased before they are brought to counts."
-            if plan.measures_all
-            else "A first pass decided by noisy counts which nodes are measured, so that the "
-            "combined estimates have a selection bias, which confidential/ keeps by level."
-        )
-    return Section("The release", tuple(blocks))
-
-
-def _levels(run: RunDirectory, plan: TreePlan, total: int | None) -> Section:
-    bounds, released, tree = error_bounds(plan, total), n_released(run.release), plan.tree
-    rows = tuple(
-        (
-            level,
-            tree.level_name(level),
-            tree.n_nodes(level),
-            released[level],
-            NONE if bounds is None else bounds[level],
-        )
+def _levels(run: RunDirectory, plan: TreePlan, bounds: Sequence[float] | None) -> Table:
+    """Areas, nodes, released counts and error bounds of every level of the tree."""
+    released, tree = n_released(run.release), plan.tree
+    rows = [
+        {
+            "level": level,
+            "areas": tree.level_name(level),
+            "nodes": tree.n_nodes(level),
+            "released": released[level],
+            "error bound": None if bounds is None else bounds[level],
+        }
         for level in range(tree.depth + 1)
-    )
-    texts = ["Every level of the tree: how many counts there could be and how many are not zero."]
-    if bounds is not None:
-        texts.append(
-            f"With probability {1 - BETA:g} no count of a level is further from the truth than the "
-            f"bound, {BOUND_OF[plan.mechanism]} of InfTDA with its constants; typical errors are "
-            "far smaller."
-        )
-    headers = ("level", "areas", "nodes", "released", "error bound")
-    return Section("Levels", (*texts, Table(headers, rows, "error bound")))
+    ]
+    return Table.of(rows, "error bound")
 
 
-def _accuracy(accuracy: pd.DataFrame) -> Section:
+def _accuracy(accuracy: pd.DataFrame) -> tuple[Table | Figure, ...]:
     columns = {
         "level": "level",
         "areas": "areas",
@@ -128,15 +90,8 @@ def _accuracy(accuracy: pd.DataFrame) -> Section:
         for name, text in columns.items()
         if name in accuracy and accuracy[name].notna().all()
     }
-    return Section(
-        "Accuracy",
-        (
-            "Errors by level, over the nodes that have trips in the input or in the release. The "
-            "input is not confidential, so it may be compared with the release.",
-            errors_table(accuracy, known, columns["mean_absolute_error"]),
-            *_error_charts(accuracy),
-        ),
-    )
+    table = errors_table(accuracy, known, columns["mean_absolute_error"])
+    return table, *_error_charts(accuracy)
 
 
 def _error_charts(accuracy: pd.DataFrame) -> tuple[Figure, ...]:
@@ -166,7 +121,7 @@ def _error_charts(accuracy: pd.DataFrame) -> tuple[Figure, ...]:
     )
 
 
-def _by_epsilon(settings: TripsSettings, plan: TreePlan) -> Section | None:
+def _by_epsilon(settings: TripsSettings, plan: TreePlan) -> Figure | None:
     """Margins of error against epsilon, from the noise alone; None where noise is not by zCDP."""
     if plan.budget is None or plan.guarantee is None:
         return None
@@ -191,28 +146,4 @@ def _by_epsilon(settings: TripsSettings, plan: TreePlan) -> Section | None:
         log_x=True,
         log_y=True,
     )
-    return Section(
-        "Error against epsilon",
-        (
-            "What these shares would buy at another epsilon: 1.96 standard deviations of the noise "
-            "in a count, before counts are brought together.",
-            Figure(chart, "Margin of error of measured counts, by level, against epsilon."),
-        ),
-    )
-
-
-def _budget(plan: TreePlan) -> Section:
-    if plan.budget is None:
-        return Section("The budget", ("All of the loss is spent on the cells that have trips.",))
-    words = "Part of the loss that each level of the tree costs, from its root to the cells."
-    return budget_panel(universe_plan(plan), words)
-
-
-def _errors(accuracy: pd.DataFrame) -> Section:
-    return bars_panel(
-        "How accurate it is",
-        "Mean absolute error of a count, over the nodes that have trips in truth or release.",
-        [f"level {level}" for level in accuracy["level"]],
-        {"error": accuracy["mean_absolute_error"].tolist()},
-        value_label="mean absolute error (trips)",
-    )
+    return Figure(chart, "Margin of error of measured counts, by level, against epsilon.")

@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fractions import Fraction
 
-from ...ledger.exact_curve import PrivacyCurve
 from ...ledger.plan import REPORT_DELTA, Measure, UniversePlan
-from ...products.budget import Cost
-from ...products.plan import needed_loss
 from ...runs.errors import InputRefused
 from ...solvers.level_design import LevelErrors
 from ...solvers.level_split import RegularTree
@@ -16,16 +13,6 @@ from ..paths import UNIVERSE, level_folder
 from .budget import mean_fanouts
 from .mechanisms import FULL_INFORMATION
 from .plan import Plan
-
-
-def cost_of(plan: Plan, delta: Fraction, curve: PrivacyCurve | None) -> Cost:
-    """What all levels cost, epsilon of a rho being that at `delta`.
-
-    `block_within` is what protects a trip's leaf from somebody who knows its node at a level.
-    """
-    further = {} if plan.histogram is None else {"threshold": plan.histogram.threshold}
-    within = within_areas(plan, delta)
-    return Cost.of(universe_plan(plan, delta), curve, block_within=within, further=further)
 
 
 def universe_plan(plan: Plan, delta: Fraction = REPORT_DELTA) -> UniversePlan:
@@ -68,18 +55,6 @@ def within_areas(plan: Plan, delta: Fraction) -> dict[str, float | str]:
         )["tight"]
         for level in plan.levels[:-1]
     }
-
-
-def needed_budget(plan: Plan, target: str, margin: int) -> str:
-    """A sentence: the budget at which a measured level's counts have a margin of error.
-
-    `target` is the number of a level or its name. Raises InputRefused for another level, a plan
-    without noise, and a margin that cannot be met.
-    """
-    level, universe = level_of(plan, target), universe_plan(plan)
-    what = f"A count of level {level} ({plan.tree.level_name(level)})"
-    measure = universe.measures[plan.levels.index(level)]
-    return needed_loss(universe, measure, target, margin, what)
 
 
 def needed_split(plan: Plan, wanted: Mapping[str, int]) -> str | None:

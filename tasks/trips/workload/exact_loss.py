@@ -31,8 +31,6 @@ from dataclasses import replace
 from ...ledger.exact_curve import MOST_COMBINATIONS, Counts, PrivacyCurve, known_curve
 from ...ledger.loss_laws import ChangedCount
 from ...noise.margins import distribution_of
-from ...products.privacy_curves import Curves
-from ..paths import UNIVERSE
 from .neighbors import Contribution, largest_leaf_counts
 from .plan import Plan
 
@@ -63,17 +61,6 @@ def curve_of_change(plan: Plan, contribution: Contribution) -> PrivacyCurve | No
     if not contribution.is_bounded:
         contribution = replace(contribution, is_bounded=True, is_exact=False)
     return exact_curve(plan, contribution)
-
-
-def curves_of(plan: Plan, contribution: Contribution) -> Curves | None:
-    """The curve and its rho; None without noise, and for the stability histogram."""
-    if plan.guarantee is None or plan.budget is None:
-        return None
-    question = "whether this one's trips are there or not"
-    if contribution.is_bounded:
-        question = "whether this one's trips are as suspected rather than others"
-    curve = exact_curve(plan, contribution)
-    return Curves({UNIVERSE: plan.guarantee.own_rho}, {UNIVERSE: curve}, question)
 
 
 def _is_spread(plan: Plan, contribution: Contribution, level: int) -> bool:

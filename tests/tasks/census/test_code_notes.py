@@ -80,11 +80,6 @@ def test_codes_of_a_condition_that_have_lost_zeros_are_told_from_others(tmp_path
     )
 
 
-def test_codes_that_have_lost_zeros_are_no_others(tmp_path: Path) -> None:
-    with pytest.raises(InputRefused, match="declare its codes, of which 01 and 1 are two"):
-        notes(tmp_path)
-
-
 def test_digits_bring_lost_zeros_back(tmp_path: Path) -> None:
     found = notes(tmp_path, "digits = { role = 2 }")
     assert found == [
@@ -98,12 +93,6 @@ def test_a_catch_all_that_takes_nobody_is_named(tmp_path: Path) -> None:
     assert notes(tmp_path, "digits = { role = 2 }", rows) == [
         "people: no record falls to the rule of role without columns."
     ]
-
-
-def test_nobody_at_all_is_named(tmp_path: Path) -> None:
-    assert "people: no record belongs to people; check its codes." in notes(
-        tmp_path, rows=["1,p,1,1,fr"]
-    )
 
 
 def test_digits_of_a_column_that_nobody_reads_are_refused(tmp_path: Path) -> None:

@@ -157,19 +157,6 @@ def test_a_computed_column_that_is_joined_without_a_bound_is_refused() -> None:
         changed(SIZES, "dwellings", computed_from=named).settings()
 
 
-def test_columns_that_are_not_computed_are_joined_as_before() -> None:
-    named = {"people": {"records": 2, "columns": ["size"]}}
-    country = changed(SIZES, "dwellings", computed_from=named, attributes=["size", "kind"])
-    country = changed(country, "persons", through=TO_HOMES, attributes=["kind_of_home"])
-    kinds = {
-        "kind": {"column": "kind", **LEVELS},
-        "kind_of_home": {"column": "homes.kind", **LEVELS},
-    }
-    attributes = country.attributes | kinds
-    country = Country(country.universes, attributes, country.columns, country.computed)
-    assert paid(country, "persons") == (1, 2)
-
-
 TOLD = Country(
     {
         "dwellings": {
@@ -249,11 +236,6 @@ def test_a_person_in_two_tables_changes_six_firms(tmp_path: Path) -> None:
         assert read is not None
         found.append(read["firms"])
     assert census.norms("firms", *found) == (12, 72)
-
-
-def test_tables_without_persons_are_charged_one_by_one() -> None:
-    country = Country(FIRMS.universes, FIRMS.attributes, FIRMS.columns)
-    assert paid(country, "firms") == (4, 8)
 
 
 def test_a_persons_number_bounds_the_records_of_a_row() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,7 +10,6 @@ from threading import Event
 
 import numpy as np
 import pandas as pd
-import pyarrow.parquet as pq
 import pytest
 from spineflow.tasks.census import cef_tables, evidence, histograms, invariants
 from spineflow.tasks.census.cef_2020 import PERSONS, UNITS, cef_schema
@@ -24,7 +21,6 @@ from spineflow.tasks.census.invariants import inhabitable
 from spineflow.tasks.census.partitions import check_whole
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.tables import columns, readers
-from spineflow.tasks.tables.findings import write_findings
 from spineflow.tasks.topdown.ingest.generate import generate_county
 from spineflow.validation.outcome import Outcome
 
@@ -281,15 +277,6 @@ def test_every_further_failed_rule_is_counted(tables):
         result.accepted()
 
 
-def test_findings_are_written_with_counts(tables):
-    set_person("CENRACE", "64")(tables)
-    path = tables.directory / "findings.json"
-    write_findings(path, check(tables).findings)
-    [finding] = json.loads(path.read_text())
-    assert finding["count"] == 2
-    assert finding["column"] == "CENRACE"
-
-
 def test_a_valid_county_passes_every_rule(county):
     result = check_inputs(persons=county.persons, units=county.units, geography=county.geography)
     assert result.findings == ()
@@ -414,28 +401,6 @@ def test_layouts_agree(layout, gzipped, tmp_path, expected):
     )
 
 
-@pytest.mark.usefixtures("rules_only")
-@pytest.mark.parametrize("table", ["persons", "units", "geography"])
-def test_fsspec_urls(table, county, expected):
-    fsspec = pytest.importorskip("fsspec")
-    paths = {
-        "persons": county.persons,
-        "units": county.units,
-        "geography": county.geography,
-    }
-    memory = fsspec.filesystem("memory")
-    memory.pipe("/county/table", paths[table].read_bytes())
-    paths[table] = "memory://county/table"
-    assert_same(check_inputs(**paths).accepted(), expected)
-
-
-@pytest.mark.usefixtures("rules_only")
-def test_order_of_rows_does_not_matter(tables, expected):
-    for name in ("persons", "units", "geography"):
-        setattr(tables, name, getattr(tables, name).sample(frac=1, random_state=3))
-    assert_same(check_inputs(**tables.write()).accepted(), expected)
-
-
 @pytest.mark.slow
 @pytest.mark.usefixtures("rules_only")
 @pytest.mark.parametrize("mafid", ["{}", "U{}"])
@@ -468,34 +433,6 @@ def test_batches_do_not_matter(mafid, tables, monkeypatch):
         4,
         2,
     ]
-
-
-@pytest.mark.slow
-@needs_shared
-def test_fixed_width_county_equals_the_county_cut_out_of_the_state(tmp_path):
-    data = SHARED / "data"
-    fixed = data / "ri2010_bristol_fixed_width"
-    county = check_inputs(
-        persons=fixed / "CEF20_PER.txt.gz",
-        units=fixed / "CEF20_UNIT.txt.gz",
-        geography=fixed / "GRFC.txt",
-    ).accepted()
-    lines = (data / "ri2010" / "grfc.txt").read_text().splitlines()
-    blocks = [line for line in lines[1:] if line.split("|")[2] == "001"]
-    (tmp_path / "grfc.txt.gz").write_bytes(gzip.compress("\n".join([lines[0], *blocks]).encode()))
-    in_county = [("OIDTB", "in", {line.split("|")[0] for line in blocks})]
-    units = pq.read_table(data / "ri2010" / "units.parquet", filters=in_county)
-    pq.write_table(units, tmp_path / "units.parquet")
-    of_units = [("MAFID", "in", set(units["MAFID"].to_pylist()))]
-    persons = pq.read_table(data / "ri2010" / "persons.parquet", filters=of_units)
-    pq.write_table(persons, tmp_path / "persons.parquet")
-    cut_out = check_inputs(
-        persons=tmp_path / "persons.parquet",
-        units=tmp_path / "units.parquet",
-        geography=tmp_path / "grfc.txt.gz",
-    ).accepted()
-    assert_same(county, cut_out)
-    assert county.state_totals == {"44": 49_875}
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -35,16 +36,16 @@ def tables(section: Section) -> list[Table]:
 
 def test_a_budget_for_a_margin_is_told_of_a_measured_level(groups_input: Path) -> None:
     settings = load(groups_input)
-    assert DETAILED_GROUPS.needed is not None
-    told = DETAILED_GROUPS.needed(settings, "COUNTY:1", 30)
-    assert told.startswith("A count of COUNTY:1 is within 30 of the truth")
+    every = list(DETAILED_GROUPS.needed(settings, {"COUNTY:1": 30}))
+    (told,) = [sentence for sentence in every if "stage 2" in sentence]
+    assert told.startswith("An answer to level 1, stage 2 at COUNTY is within 30 of the truth")
     assert "with a probability of 95 % at rho " in told
-    budget = float(told.partition(" at rho ")[2].split(" ")[0])
+    total, now = map(float, re.findall(r"rho (\S+) and these shares \(now (\S+)\)", told)[0])
     wanted = parameters_of(load(groups_input, "mechanism.margins.COUNTY.1=30"))
-    # It is told to three decimals, and chosen to more digits.
+    budget = total / now * float(parameters_of(settings).first.budgets["COUNTY", 1])
     assert budget == pytest.approx(float(wanted.first.budgets["COUNTY", 1]), rel=0.02)
-    with pytest.raises(InputRefused, match="--target COUNTY:9: name a measured level: USA:1"):
-        DETAILED_GROUPS.needed(settings, "COUNTY:9", 30)
+    with pytest.raises(InputRefused, match="--target COUNTY:9: name a measured level"):
+        list(DETAILED_GROUPS.needed(settings, {"COUNTY:9": 30}))
 
 
 def test_curves_are_of_every_pass(groups_input: Path) -> None:
@@ -80,7 +81,7 @@ def test_settings_that_change_nothing_are_refused(
 @pytest.mark.usefixtures("judged_once")
 def test_true_counts_are_written_beside_replicates(groups_input: Path, tmp_path: Path) -> None:
     settings = load(groups_input)
-    paths = DETAILED_GROUPS.write_truth(settings, tmp_path)
+    paths = DETAILED_GROUPS.accuracy.write_truth(settings, tmp_path)
     assert [path.name for path in paths] == ["t1.csv", "t2.csv"]
     lines = paths[0].read_text().splitlines()
     assert lines[0] == "REGION_ID|REGION_TYPE|ITERATION_CODE|COUNT"
@@ -99,11 +100,10 @@ def households(tmp_path_factory: pytest.TempPathFactory):
 
 def test_a_budget_for_a_margin_is_told_of_a_tabulation_and_level(households) -> None:
     settings = households()
-    assert DETAILED_HOUSEHOLDS.needed is not None
-    told = DETAILED_HOUSEHOLDS.needed(settings, "T3:COUNTY:1", 20)
-    assert told.startswith("A count of T3:COUNTY:1 is within 20 of the truth with a probability")
-    with pytest.raises(InputRefused, match="--target T9:COUNTY:1: name a measured level: T3:"):
-        DETAILED_HOUSEHOLDS.needed(settings, "T9:COUNTY:1", 20)
+    (told,) = DETAILED_HOUSEHOLDS.needed(settings, {"T3:COUNTY:1": 20})
+    assert told.startswith("An answer to t3, level 1 at COUNTY is within 20 of the truth")
+    with pytest.raises(InputRefused, match="--target T9:COUNTY:1: name a measured level"):
+        list(DETAILED_HOUSEHOLDS.needed(settings, {"T9:COUNTY:1": 20}))
     assert DETAILED_HOUSEHOLDS.curves(settings) is not None
     assert DETAILED_HOUSEHOLDS.curves(households(*INFINITE)) is None
 

@@ -28,8 +28,6 @@ from spineflow.tasks.evidence.workload.tables import PublishedTable
 from spineflow.tasks.pages.document import Document, Table
 from spineflow.tasks.runs.directory import RunDirectory
 
-from .conftest import METHODS
-
 Compared = tuple[RunDirectory, EvidenceSettings]
 LEVELS = {"sex": ["female", "male"], "age": ["a", "b", "c"], "kind": ["x", "y", "z"]}
 KEYS = ["level", "measure", "group"]
@@ -201,32 +199,6 @@ def test_tables_are_read_as_they_were_written(compared: Compared, tmp_path: Path
         ["all", "hits", "all", 0.5],
         ["a", "b", "c", 1.0, 0.0, 2.0],
     ]
-
-
-def test_the_table_of_figures_has_every_figure_once(compared: Compared) -> None:
-    run, settings = compared
-    table = read_evidence(run)
-    own = table[~table["method"].isin(["baseline", "ceiling"])]
-    assert list(dict.fromkeys(own["method"])) == list(METHODS)
-    for draw in draws_of(settings):
-        label = settings.methods[draw.method].strengths[draw.strength]
-        of_draw = own[
-            (own["method"] == draw.method)
-            & (own["strength"] == label)
-            & (own["draw"] == draw.number)
-        ]
-        kept = []
-        for what in ("accuracy", *settings.evidence.attacks):
-            file = figures_file(run, draw, what)
-            kept += read_figures(file) if file.exists() else []
-        kept = [row for row in kept if not str(row[1]).startswith("baseline of ")]
-        assert len(of_draw) == len(kept) > 10
-        assert of_draw["value"].to_numpy() == pytest.approx([row[3] for row in kept], nan_ok=True)
-        bounded = [row for row in kept if len(row) > 4]
-        assert of_draw["low"].notna().sum() == len(bounded)
-    errors = own[(own["measure"] == "mean absolute error") & (own["group"] == "all")]
-    of_sections = errors[errors["level"] == "section"].groupby("method")["value"].mean()
-    assert of_sections["as_is"] == 0 and (of_sections.drop(["as_is", "without_cells"]) > 0).all()
 
 
 def test_baselines_and_ceilings_stand_beside_every_attack(compared: Compared) -> None:

@@ -14,8 +14,6 @@ from spineflow.tasks.noise.draws import Noise
 from spineflow.tasks.noise.margins import COVERAGE, _exponent, distribution_of, loss_for_margin
 from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
 from spineflow.tasks.noise.quantiles import margin
-from spineflow.tasks.noise.randomness import SystemRandom
-from spineflow.tasks.noise.sampler import discrete_gaussian
 from spineflow.tasks.noise.sums import (
     ERROR,
     coverage_of_sum,
@@ -89,21 +87,6 @@ def test_sums_of_wide_gaussians_are_nearly_normal(n: int) -> None:
     assert found == pytest.approx(1.959964 * sigma * math.sqrt(n), abs=1)
 
 
-def test_draws_are_within_the_margin_as_often_as_it_says() -> None:
-    """So often that a margin for noise a tenth narrower or wider would be noticed."""
-    n, size, variance = 8, 40_000, Fraction(5, 2)
-    sums = discrete_gaussian(variance, n * size, SystemRandom()).reshape(size, n).sum(axis=1)
-    distribution = IntegerDistribution(1 / (2 * variance), 2)
-    for m in (3, 6, 9, margin_of_sum(distribution, n, NINETY_FIVE)):
-        within = float((abs(sums) <= m).mean())
-        due = coverage_of_sum(distribution, n, m)
-        allowed = 5 * math.sqrt(due * (1 - due) / size)
-        assert abs(within - due) < allowed
-        for factor in (Fraction(9, 10), Fraction(11, 10)):
-            other = IntegerDistribution(1 / (2 * variance * factor**2), 2)
-            assert abs(coverage_of_sum(other, n, m) - within) > allowed
-
-
 @settings(max_examples=30, deadline=None)
 @given(distributions, st.integers(1, 8))
 def test_positive_parts_are_those_of_the_convolution(distribution, n: int) -> None:
@@ -139,15 +122,6 @@ def test_sums_of_cut_counts_are_within_their_margin(distribution, true, coverage
     whole = sum(true)
     assert total[max(0, whole - m) : whole + m + 1].sum() >= float(coverage) - 1e-9
     assert m >= margin_of_sum(distribution, len(true), Fraction(coverage))
-
-
-def test_margins_of_cut_sums_are_needed() -> None:
-    """Of 46 empty cells, the sum is not within the margin of its noise."""
-    distribution, n = IntegerDistribution(Fraction(1, 50), 2), 46
-    of_parts = positive_parts(distribution, n)
-    assert of_parts[: margin_of_sum(distribution, n, NINETY_FIVE) + 1].sum() < 0.5
-    due = margin_of_cut_sum(distribution, n, NINETY_FIVE)
-    assert of_parts[: due + 1].sum() >= 0.95 > of_parts[: due - 2].sum() - 0.03
 
 
 def test_no_draws_are_refused() -> None:

@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from fractions import Fraction
 from pathlib import Path
 
-from spineflow.tasks.group_sizes.release import certificate as group_sizes
+from spineflow.tasks.group_sizes.measurement import charge as sizes
 from spineflow.tasks.group_sizes.settings import GroupSizesSettings
-from spineflow.tasks.group_sizes.workload import statement as sizes
+from spineflow.tasks.group_sizes.workload.costs import universe_plan as sizes_plan
 from spineflow.tasks.group_sizes.workload.plan import make_plan
-from spineflow.tasks.pages.document import Document, to_markdown
+from spineflow.tasks.products.budget import Cost
 from spineflow.tasks.products.certificate import Facts
-from spineflow.tasks.products.plan import ExactFact
-from spineflow.tasks.products.statement import Statement, guarantee_section
+from spineflow.tasks.products.plan import Plan
 from spineflow.tasks.runs.settings_files import load_settings
 
-
-def said(facts: Facts, statement: Statement, exact: Iterable[ExactFact]) -> str:
-    exact_facts = [f"{item.subject}: {item.fact}" for item in exact]
-    section = guarantee_section(statement, facts.figures, facts.warnings)
-    text = to_markdown(Document("", (facts.made, facts.public, *exact_facts), (section,)))
-    return " ".join(text.split())
+from tests.certificates import certificate_text
 
 
 def sizes_text(folder: Path, *overrides: str, **plan) -> str:
@@ -37,8 +30,11 @@ def sizes_text(folder: Path, *overrides: str, **plan) -> str:
         groups=1234,
         **{"sizes": (1, 20), "epsilon": settings.epsilon} | plan,
     )
-    facts = group_sizes.facts_of(settings, made)
-    return said(facts, sizes.statement_of(settings, made), sizes.exact_of(made))
+    facts = Facts("group_sizes/templates/certificate.md.j2", {"measured": made})
+    cost = Cost(sizes_plan(made))
+    return certificate_text(
+        settings, Plan.of(settings, [cost], sizes.statement_of(made), sizes.exact_of(made)), facts
+    )
 
 
 def test_plans_cost_what_their_certificates_say(tmp_path: Path) -> None:

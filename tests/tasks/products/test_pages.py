@@ -7,10 +7,8 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from spineflow.tasks.group_sizes.ingest.files import read_plan
 from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
 from spineflow.tasks.group_sizes.product import GROUP_SIZES
-from spineflow.tasks.group_sizes.workload.statement import statement_of
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.ledger.summary import summary
 from spineflow.tasks.products.acceptance import released
@@ -33,7 +31,10 @@ def runs(run_groups, tmp_path_factory):
     for name in PARTS:
         run, settings = run_groups(file, parent.root / name)
         GROUP_SIZES.check_run(run, settings)
-        plan, facts = GROUP_SIZES.plan_of(run, settings), GROUP_SIZES.facts(run, settings)
+        plan, facts = (
+            GROUP_SIZES.plan_of(run, settings),
+            GROUP_SIZES.facts(run, settings),
+        )
         released(run, partial(write_certificate, run, settings, plan, facts))
     return parent, settings
 
@@ -64,7 +65,8 @@ def test_products_together_have_one(runs) -> None:
     folder = parent.root / "release"
     folder.mkdir()
     stated = {
-        name: statement_of(settings, read_plan(RunDirectory(parent.root / name))) for name in PARTS
+        name: GROUP_SIZES.plan(settings, RunDirectory(parent.root / name)).statement
+        for name in PARTS
     }
     write_products_certificate(parent, settings, stated, folder)
     text = read(folder)

@@ -8,9 +8,11 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from spineflow.tasks.pages.document import Block, Document, Section
+from spineflow.tasks.ledger.plan import Measure, UniversePlan
+from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN
+from spineflow.tasks.pages.document import Block, Document
 from spineflow.tasks.products.plan import Plan
-from spineflow.tasks.products.reports import Overview, first_rows, report_document
+from spineflow.tasks.products.reports import first_rows, report_document
 from spineflow.tasks.products.statement import Statement
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.settings import ProductSettings
@@ -54,10 +56,9 @@ def document(run: RunDirectory, counts: tuple[Block, ...] = ()) -> Document:
     settings = Settings.model_validate(
         {"privacy": {"dataset": "somewhere", "ledger": "l.db"}, "input": {}}
     )
-    budget = Section("The budget", ("bars",))
-    overview = Overview("Trips", (budget,), counts=counts)
-    plan = Plan("trips", "somewhere", (), Statement("there is no noise", (), (), ()), ())
-    return report_document(run, settings, plan, overview, [Section("Own", ("words",))])
+    measured = UniversePlan("persons", DISCRETE_GAUSSIAN, None, None, (Measure("a", None),))
+    plan = Plan("trips", "somewhere", (measured,), Statement("there is no noise", (), (), ()), ())
+    return report_document(run, settings, plan, counts=counts)
 
 
 def test_the_verdict_counts_the_checks(run: RunDirectory) -> None:
@@ -88,4 +89,4 @@ def test_the_first_released_counts_come_first_unless_the_release_is_withheld(
     assert table in front.panels[0].blocks
     write_checks(run, True, False)
     front = document(run, first_rows(file)).front
-    assert front is not None and front.panels[0].title == "The budget"
+    assert front is not None and front.panels[0].title == "What the budget implies"

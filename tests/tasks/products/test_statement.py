@@ -19,18 +19,29 @@ from spineflow.tasks.ledger.accounting import (
 from spineflow.tasks.ledger.plan import REPORT_DELTA
 from spineflow.tasks.pages.document import Document, to_html, to_markdown
 from spineflow.tasks.pages.numbers import shown_bound, shown_delta, shown_epsilon
+from spineflow.tasks.pages.template import parts_of
 from spineflow.tasks.products.statement import (
     Statement,
     UniversePlan,
     combined,
-    guarantee_section,
     in_one_sentence,
+    losses_table,
 )
 
 
-def text_of(*losses: UniversePlan, warnings: tuple[str, ...] = (), **further) -> str:
-    section = guarantee_section(statement(*losses, **further), warnings=warnings)
-    return to_markdown(Document("", (), (section,)))
+def guarantee(stated: Statement) -> Document:
+    """The part of a certificate on what is guaranteed."""
+    _, _, (section,) = parts_of(
+        "products/templates/guarantee.md.j2",
+        statement=stated,
+        sentence=in_one_sentence(stated),
+        losses_table=losses_table,
+    )
+    return Document("", (), (section,))
+
+
+def text_of(*losses: UniversePlan, **further) -> str:
+    return to_markdown(guarantee(statement(*losses, **further)))
 
 
 @given(st.fractions(min_value=Fraction(1, 10**30), max_value=1, max_denominator=10**30))
@@ -64,8 +75,7 @@ def test_an_own_delta_is_told_and_added_to_that_of_the_conversion() -> None:
 
 @pytest.mark.parametrize("render", [to_html, to_markdown])
 def test_no_guarantee_is_said_in_one_sentence(render) -> None:
-    section = guarantee_section(Statement("noise was switched off", (), (), ()))
-    text = render(Document("", (), (section,)))
+    text = render(guarantee(Statement("noise was switched off", (), (), ())))
     assert "Nothing is guaranteed: noise was switched off." in text
     assert "rho" not in text and "epsilon" not in text.replace("epsilon (", "")
 

@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 from scipy.special import ndtr, ndtri
-from spineflow.tasks.pages.document import Document, to_markdown
 from spineflow.tasks.products.certificate import Facts
 from spineflow.tasks.products.presets import PRESETS
-from spineflow.tasks.products.statement import guarantee_section
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import load_settings
+from spineflow.tasks.topdown.measurement.charge import public_plan
 from spineflow.tasks.topdown.release.certificate import facts_of, facts_of_run
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.spine.build import refuse_no_spine
 from spineflow.tasks.topdown.workload.privacy_curve import scope_of_figures
-from spineflow.tasks.topdown.workload.statement import exact_of, statement_of
+
+from tests.certificates import certificate_text
 
 TABLES = """\
 [input]
@@ -48,16 +48,8 @@ def without(settings: TopdownSettings, geolevel: str) -> TopdownSettings:
 
 
 def said(settings: TopdownSettings, facts: Facts) -> str:
-    """What the certificate says of guarantee, exact facts and readers, as text."""
-    exact = [f"{item.subject}: {item.fact}" for item in exact_of(settings)]
-    text = to_markdown(
-        Document(
-            "",
-            (facts.made, facts.public, *exact),
-            (guarantee_section(statement_of(settings), facts.figures),),
-        )
-    )
-    return " ".join(text.split())
+    """The text of a certificate of these settings."""
+    return certificate_text(settings, public_plan(settings), facts)
 
 
 def text_of(settings: TopdownSettings) -> str:

@@ -14,7 +14,6 @@ import tomli_w
 from pydantic import ValidationError
 from spineflow.flows.cli import main
 from spineflow.flows.form import form_of
-from spineflow.tasks.group_sizes.settings import GroupSizesSettings
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.names import below, is_file_name
@@ -167,32 +166,11 @@ def test_names_that_are_shown_are_printable(kind: str) -> None:
         assert "is no name that pages can show" in refusal(TopdownSettings, SHOWN[kind](name)), name
 
 
-def test_regions_levels_are_names_of_files() -> None:
-    given = {
-        "input": {"persons": "p", "units": "u", "geography": "g"},
-        "geography": {"levels": ["US", "../../x"]},
-        "privacy": {"dataset": "d", "epsilon": "1"},
-    }
-    assert "is no name that files can have" in refusal(GroupSizesSettings, given)
-
-
 def test_names_of_any_script_are_names_of_files(tmp_path: Path) -> None:
     for name in GOOD:
         assert is_file_name(name), name
         (tmp_path / f"{name}.parquet").touch()
     assert not any(is_file_name(name) for name in BAD)
-
-
-@pytest.mark.parametrize("name", GOOD)
-def test_a_universe_may_be_called_so(name: str) -> None:
-    own = towns.settings(
-        input={"residents": "residents.csv", "areas": "areas.csv"}, privacy={"dataset": "town"}
-    )
-    own["census"]["universes"] = {name: own["census"]["universes"]["residents"]}
-    own["census"]["tables"][0]["universe"] = name
-    own["budget"] = {name: own["budget"]["residents"]}
-    own["run"] = {"universes": [name]}
-    assert load_settings(TopdownSettings, own, presets=PRESETS).run.universes == (name,)
 
 
 def test_forms_give_no_other_names() -> None:

@@ -129,7 +129,7 @@ kind = "nothing"
 @pytest.mark.parametrize(
     ("lines", "told"),
     [
-        ("[methods.m]\nkind = 'rounding'\nbases = []", r"bases needs at least one entry"),
+        ("[methods.m]\nkind = 'rounding'\nbases = []", r"bases needs 1 or more entries"),
         ("[methods.m]\nkind = 'rounding'\nbases = [1]", r"bases\.0 must be 2 or more"),
         (
             "[methods.m]\nkind = 'rounding'\nbases = ['x']",
@@ -164,7 +164,7 @@ def test_names_that_are_none_are_told(tmp_path: Path, old: str, new: str, told: 
     ("method", "line", "told"),
     [
         ('kind = "rounding"\nbases = [1]', 3, "methods.m.bases.0 must be 2 or more."),
-        ('kind = "rounding"\nbases = []', 3, "methods.m.bases needs at least one entry."),
+        ('kind = "rounding"\nbases = []', 3, "methods.m.bases needs 1 or more entries."),
         (
             'kind = "rounding"\nbase = [3]',
             3,
@@ -174,8 +174,8 @@ def test_names_that_are_none_are_told(tmp_path: Path, old: str, new: str, told: 
         (
             'kind = "round"',
             2,
-            "methods.m.kind must be 'nothing', 'rounding', 'coarsening', 'suppression', "
-            "'swapping', 'cell_keys' or 'differential_privacy'.",
+            "methods.m.kind must be one of 'nothing', 'rounding', 'coarsening', 'suppression', "
+            "'swapping', 'cell_keys', 'differential_privacy'.",
         ),
         (
             "bases = [3]",

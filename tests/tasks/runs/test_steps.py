@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import inspect
 from pathlib import Path
 
-import cloudpickle
 import pytest
 from prefect.client.schemas.objects import TaskRun
 from prefect.states import Failed, State
@@ -86,13 +84,6 @@ def test_what_runs_out_of_memory_is_named_with_a_remedy(root: Path) -> None:
     )
 
 
-def test_steps_tell_what_they_made(root: Path) -> None:
-    artifact = write.fn(str(root), "a.txt")
-    digest = hashlib.sha256(b"a.txt").hexdigest()
-    assert artifact == Artifact("a.txt", digest, artifact.seconds, False, (("letters", 5),))
-    assert artifact.seconds >= 0
-
-
 def test_what_is_there_is_reused(root: Path) -> None:
     first = write.fn(str(root), "a.txt")
     state = write.fn(str(root), "a.txt")
@@ -123,12 +114,6 @@ def test_tasks_take_the_root_and_the_keys() -> None:
     assert list(inspect.signature(write.fn).parameters) == ["run_root", "name"]
     assert write.task_run_name == "write-{name}"
     assert write.name == "write" and write.__doc__ == "Write a file that names itself."
-
-
-def test_tasks_travel_to_other_processes(root: Path) -> None:
-    copy = cloudpickle.loads(cloudpickle.dumps(write))
-    assert copy.fn(str(root), "a.txt").path == "a.txt"
-    assert list(inspect.signature(copy.fn).parameters) == ["run_root", "name"]
 
 
 @pytest.mark.parametrize(("task", "retries"), [(write, 6), (refuse, 6), (fail, 0)])

@@ -102,12 +102,6 @@ def test_what_stores_say_stays_unsaid(error: Exception, kind: type, words: str) 
     assert said.value.__suppress_context__
 
 
-def test_answers_pass() -> None:
-    for answer in (FileNotFoundError, FileExistsError, IsADirectoryError):
-        with pytest.raises(answer), store_errors("s3://bucket/a", "the table"):
-            raise answer
-
-
 def test_a_store_that_breaks_off_while_it_is_read() -> None:
     fsspec = pytest.importorskip("fsspec")
     fsspec.filesystem("memory").pipe("/stores/table", b"abc")

@@ -19,7 +19,7 @@ from spineflow.tasks.solvers.level_design import (
     rounded_up,
     scaled_above,
 )
-from spineflow.tasks.solvers.level_split import NORMAL_95, RegularTree, best_split
+from spineflow.tasks.solvers.level_split import NORMAL_95, RegularTree
 
 NAMES = {0: "nation", 1: "region", 2: "town"}
 UNITS = {0: 1.0, 1: 2.0, 2: 3.0}
@@ -104,19 +104,6 @@ def test_levels_alone_have_the_closed_form() -> None:
         )
 
 
-def test_a_tree_of_two_independent_levels_has_the_closed_form_too() -> None:
-    """Fitted to the one above, with so many children that nothing is shared."""
-    errors = LevelErrors(
-        NAMES, UNITS, RegularTree((1e6, 1e6), is_root_exact=False, is_combined=False), 1, "rho"
-    )
-    found = best_split(errors.tree, UNITS, [{0: 4.0, 1: 1.0, 2: 2.0}])
-    parts = np.sqrt([4.0, 2.0, 6.0])
-    assert [float(found.shares[level]) for level in range(3)] == pytest.approx(
-        parts / parts.sum(), abs=2e-3
-    )
-    assert found.total <= found.bound * 1.0001
-
-
 @pytest.mark.parametrize("errors", [TREE, *ALONE.values()], ids=["tree", "rho", "epsilon"])
 @pytest.mark.parametrize("objective", ["largest_ratio", "weighted_sum"])
 def test_floors_hold_exactly(errors: LevelErrors, objective: str) -> None:
@@ -161,20 +148,6 @@ def test_shares_are_parts_or_floors(parts: list[float], floors: list[float]) -> 
         assert part * scales[0] <= found[level] * (1 + 1e-9)
 
 
-def test_words() -> None:
-    found = design_levels(TREE, design("smallest_budget", town={"margin": 8}), Fraction(1), EVEN)
-    assert found.certificate.startswith(
-        "no split meets these margins with a budget that is smaller"
-    )
-    assert found.as_json()["rho"] == {"now": "1", "designed": str(found.total)}
-    bound = design_levels(ALONE[2], design(town={}), Fraction(1), EVEN)
-    assert bound.certificate.endswith("of the levels' own measurements")
-    assert bound.as_json()["is_bound"]
-    # A Laplace distribution has its 95 % margin at log(20) scales, a normal one at 1.96 deviations.
-    assert ALONE[2].margin_factor * math.sqrt(2) == pytest.approx(math.log(20))
-    assert TREE.margin_factor == NORMAL_95
-
-
 @pytest.mark.parametrize(
     ("own", "sentence"),
     [
@@ -197,34 +170,6 @@ def test_unknown_and_undetermined_levels_are_refused() -> None:
     starved = {0: Fraction(0), 1: Fraction(0), 2: Fraction(1)}
     with pytest.raises(InputRefused, match="region has no margin, and the shares"):
         design_levels(ALONE[1], design(region={}), Fraction(1), starved)
-
-
-def mean_variances(numbers: list[int], precisions: list[float]) -> list[float]:
-    """Of least squares on a root whose children have so many children each: mean by level."""
-    n = len(numbers)
-    leaves = np.repeat(np.eye(n), numbers, axis=1)
-    levels = [np.ones((1, sum(numbers))), leaves, np.eye(sum(numbers))]
-    information = sum(x * level.T @ level for x, level in zip(precisions, levels, strict=True))
-    covariance = np.linalg.inv(information)
-    return [float(np.diag(level @ covariance @ level.T).mean()) for level in levels]
-
-
-def test_a_tree_of_mean_fanouts_stands_for_an_uneven_one() -> None:
-    """Five counties of 11 to 141 tracts, as in Rhode Island: what is designed for holds to 1 %.
-
-    A level of which nothing is wanted, and that is hardly measured, is farther off.
-    """
-    numbers, units = [11, 39, 23, 141, 30], {0: 0.5, 1: 0.5, 2: 0.5}
-    tree = RegularTree((5.0, sum(numbers) / 5), False)
-    errors = LevelErrors(NAMES, units, tree, 1, "rho")
-    wanted = design("smallest_budget", nation={"margin": 30}, town={"margin": 8})
-    found = design_levels(errors, wanted, Fraction(1, 2), EVEN)
-    precisions = [float(found.total * found.shares[level]) / units[level] for level in range(3)]
-    uneven = [NORMAL_95 * math.sqrt(v) for v in mean_variances(numbers, precisions)]
-    even = errors.variances(found.shares, float(found.total))
-    for level in (0, 2):
-        assert uneven[level] == pytest.approx(NORMAL_95 * math.sqrt(even[level]), rel=0.01)
-    assert uneven[1] == pytest.approx(NORMAL_95 * math.sqrt(even[1]), rel=0.15)
 
 
 def test_the_smallest_budget_gives_the_margins_and_one_of_0_is_refused() -> None:

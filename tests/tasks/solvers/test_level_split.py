@@ -125,18 +125,6 @@ def test_the_smallest_split_is_certified_and_nothing_is_below_its_bound(seed: in
         assert needed >= split.bound * (1 - 1e-9)
 
 
-@pytest.mark.slow
-def test_the_optimum_of_a_grid_is_found() -> None:
-    tree, units = RegularTree((6.0, 9.0), False), {0: 1.0, 1: 2.0, 2: 3.0}
-    wanted = ratios({0: 10.0, 2: 40.0})
-    grid = [(i, j, 300 - i - j) for i in range(1, 299) for j in range(1, 300 - i)]
-    best = min(
-        largest(tree, units, wanted, {k: Fraction(n, 300) for k, n in enumerate(shares)})
-        for shares in grid
-    )
-    assert best_split(tree, units, wanted).total == pytest.approx(best, rel=0.01)
-
-
 def test_levels_alone_get_what_they_need() -> None:
     """A single level that must be precise has all but what the others cannot do without."""
     split = best_split(RegularTree((2.0,), True), {1: 4.0}, ratios({1: 8.0}))

@@ -5,8 +5,6 @@ from __future__ import annotations
 import html
 import json
 import re
-import shutil
-import subprocess
 from pathlib import Path
 
 import pandas as pd
@@ -16,8 +14,7 @@ import pytest
 from spineflow.tasks.census.cef_tables import check_inputs
 from spineflow.tasks.group_sizes.ingest.tables import count_sizes
 from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.files import NOT_PRIVATE
-from spineflow.tasks.tables.findings import FileRead, InputCheck, RuleTally, write_input_outcomes
+from spineflow.tasks.tables.findings import RuleTally, write_input_outcomes
 from spineflow.tasks.topdown.ingest.generate import generate_county
 from spineflow.validation.group_sizes.input_rules import size_rules
 from spineflow.validation.trips.input_rules import LARGEST_COUNT, RULES
@@ -104,55 +101,6 @@ def test_pages_need_nothing_from_elsewhere(run: RunDirectory) -> None:
         text = page.read_text(encoding="utf-8")
         assert "http" not in text
         assert "<script" not in text
-
-
-def test_files_are_listed_with_their_rows_where_these_are_public(
-    run: RunDirectory, tmp_path: Path
-) -> None:
-    row = r"persons\.\w+</td><td.*?>text separated by pipes, UTF-8</td>"
-    page = public_pages(run)["index.html"]
-    assert re.search(f"{row}</tr>", page)
-    counted = RunDirectory(tmp_path / "run")
-    files = (FileRead("persons.psv", "text separated by pipes, UTF-8", 1234),)
-    check = InputCheck((), (), None, files)
-    write_input_outcomes(counted, check, with_counts=True, stamp=None)
-    page = public_pages(counted)["index.html"]
-    assert re.search(f'{row}<td class="number">1,234</td>', page)
-
-
-def test_pages_of_a_run_that_is_not_private_say_so(run: RunDirectory, tmp_path: Path) -> None:
-    stamped = RunDirectory(tmp_path / "run")
-    stamp = f"{NOT_PRIVATE}: noise was switched off"
-    write_input_outcomes(stamped, InputCheck((), (), None), with_counts=True, stamp=stamp)
-    for page in stamped.root.rglob("data_docs/*.html"):
-        assert stamp in page.read_text(encoding="utf-8")
-    for page in run.root.rglob("data_docs/*.html"):
-        assert NOT_PRIVATE not in page.read_text(encoding="utf-8")
-
-
-def test_the_pages_open_in_a_browser(run: RunDirectory, tmp_path: Path) -> None:
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
-    if chromium is None:
-        pytest.skip("needs chromium")
-    for page, words in (
-        ("index.html", "Tables of the input"),
-        ("persons.html", "2 of 6 rules are not met."),
-    ):
-        shown = subprocess.run(
-            [
-                chromium,
-                "--headless",
-                "--no-sandbox",
-                "--disable-gpu",
-                f"--user-data-dir={tmp_path / 'profile'}",
-                "--dump-dom",
-                (run.checks / "data_docs" / page).as_uri(),
-            ],
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
-        assert words in shown.stdout, shown.stderr
 
 
 SIZES = size_rules(1, 3)[1]

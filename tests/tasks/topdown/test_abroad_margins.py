@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.pages.document import Document, to_html
+from spineflow.tasks.pages.template import parts_of
 from spineflow.tasks.products.product import Caution
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
@@ -20,14 +21,14 @@ from spineflow.tasks.topdown.release.margins import (
     are_kept,
     are_written,
     keep_posteriors,
+    margin_files,
     pieces_apart,
     read_margin_summary,
     universes_without_margins,
     write_margins,
     write_piece,
-    written_margins,
 )
-from spineflow.tasks.topdown.release.report import margin_sections
+from spineflow.tasks.topdown.release.report import margins_of
 
 from tests.tasks.topdown.abroad import write_census
 from tests.tasks.topdown.declared import load, run_declared
@@ -70,7 +71,7 @@ def test_margins_are_made_of_every_universe_that_can_have_them(finished):
     assert [path.name for path in tables.glob("*_margins.*")] != []
     assert {path.stem for path in tables.glob("*_margins.*")} == {"Flächen_margins"}
     assert are_written(run, settings)
-    assert {path.stem for path in written_margins(run, settings)} == {"Flächen_margins"}
+    assert {path.stem for path in margin_files(run, settings)} == {"Flächen_margins"}
     assert read_margin_summary(run, "dwellings") is not None
 
 
@@ -82,13 +83,16 @@ def test_what_has_no_margins_is_named_with_why_and_a_remedy(finished, tmp_path):
         assert words in why
     copied = type(run)(shutil.copytree(run.root, tmp_path / "run"))
     copied.unchecked_release.rename(copied.release)
-    told = [block for block in TOPDOWN.summary(copied, settings) if isinstance(block, Caution)]
+    told = [
+        block for block in TOPDOWN.words.summary(copied, settings) if isinstance(block, Caution)
+    ]
     assert [str(block) for block in told] == [f"{why}."]
-    page = to_html(Document("Report", (), tuple(margin_sections(copied, settings))))
+    margins = margins_of(copied, settings)
+    _, _, sections = parts_of("topdown/templates/margins.md.j2", margins=margins)
+    page = to_html(Document("Report", (), tuple(sections)))
     assert "Margins of dwellings" in page and "There are none: tables of people have no" in page
     facts = TOPDOWN.facts(copied, settings)
-    (section,) = [one for one in facts.sections if one.title == "Tables without margins"]
-    assert section.blocks == (f"{why}.",)
+    assert facts.context["without_margins"] == (why,)
 
 
 def test_intervals_that_do_not_fit_are_refused_before_any_answer_is_read(finished, monkeypatch):
@@ -121,5 +125,5 @@ def test_pieces_leave_out_what_the_whole_does(
     for piece in several:
         write_piece(run, settings, piece)
     assert are_written(run, settings)
-    assert {path.stem for path in written_margins(run, settings)} == {"Flächen_margins"}
+    assert {path.stem for path in margin_files(run, settings)} == {"Flächen_margins"}
     assert list(universes_without_margins(run, settings)) == ["people"]

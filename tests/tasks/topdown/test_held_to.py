@@ -223,7 +223,7 @@ def test_a_release_that_breaks_its_word_fails_the_check(folder: Path, tmp_path: 
     answers.loc[3, "count"] += 1
     answers.to_parquet(path)
     failed = [outcome.name for outcome in outcomes_of_pieces(run, settings) if not outcome.passed]
-    assert failed == ["held_answers_agree"]
+    assert "held_answers_agree" in failed and "privacy_accounting" in failed
 
 
 def test_intervals_take_held_answers_for_no_facts(folder: Path, tmp_path: Path) -> None:

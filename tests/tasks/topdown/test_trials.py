@@ -9,19 +9,17 @@ from pathlib import Path
 
 import pytest
 import tomli_w
-from spineflow.flows.tune_settings import TopdownTuneSettings
+from spineflow.flows.tune_settings import AnyTuneSettings
 from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import load_settings
-from spineflow.tasks.topdown.ingest.generate import generate_country, generate_county
+from spineflow.tasks.study.settings import Criterion
+from spineflow.tasks.topdown.ingest.generate import generate_country
 from spineflow.tasks.topdown.measurement.public_answers import area_counts
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.trials import STRATEGIES, TRIALS, strategy_shares
 from spineflow.tasks.topdown.workload.exact_loss import exact_epsilon
-from spineflow.tasks.topdown.workload.sections import ESTIMATORS
-from spineflow.tasks.tune.criterion import value_of
-from spineflow.tasks.tune.settings import Criterion
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 COUNTRY = (REPOSITORY / "flows" / "demos" / "country.toml").read_text(encoding="utf-8")
@@ -39,10 +37,10 @@ preset = "pl94_2020_us"
 """
 
 
-def settings_of(folder: Path, county: Path, further: str = "") -> TopdownTuneSettings:
+def settings_of(folder: Path, county: Path, further: str = "") -> AnyTuneSettings:
     file = folder / "tune.toml"
     file.write_text(SETTINGS.format(county=county) + further)
-    return load_settings(TopdownTuneSettings, file, presets=PRESETS)
+    return load_settings(AnyTuneSettings, file, presets=PRESETS)
 
 
 def test_choices_cross_estimators_bypass_and_strategies(tmp_path: Path, county: Path) -> None:
@@ -78,35 +76,7 @@ def test_an_unknown_choice_is_refused(tmp_path: Path, county: Path) -> None:
         settings_of(tmp_path, county, '[search]\nstrategies = ["best"]\n')
 
 
-@pytest.mark.soak(5)
-def test_every_choice_is_judged_on_the_same_entities(tmp_path: Path) -> None:
-    """All estimators, bypass on and off, and two spines; block by block among them."""
-    county = tmp_path / "county"
-    county.mkdir()
-    generate_county(county, persons=2000, seed=3)
-    text = "[variants.optimized]\n[variants.conventional]\ngeography = { spine = 'conventional' }\n"
-    text += f"[search]\nestimators = {list(ESTIMATORS)}\nbypass = [true, false]\n"
-    settings = settings_of(tmp_path, county, text)
-    dataset, entities, values = tmp_path / "dataset", {}, {}
-    for number, (name, choice) in enumerate(settings.choices.items()):
-        losses = TRIALS.losses(choice, "persons")
-        doubled = {geolevel: 2 * loss for geolevel, loss in losses.items()}
-        tried = TRIALS.with_losses(TRIALS.measuring_only(choice, "persons"), "persons", doubled)
-        assert TRIALS.losses(tried, "persons") == doubled
-        TRIALS.read_input(tried, dataset)
-        layout = tmp_path / f"layout-{number}"
-        TRIALS.lay_out(dataset, tried, layout)
-        figures = TRIALS.replicate(layout, tried, 1, tmp_path / f"run-{number}")
-        keys = ["quantity", "answer", "level", "size_class", "entities", "pairs"]
-        entities[name] = frozenset(figures.errors[keys].itertuples(index=False, name=None))
-        values[name] = figures.named("redistricting")
-        assert {"bias", "absolute_q95", "false_zeros"} <= set(figures.reported)
-    assert len(entities) == 12
-    assert len(set(entities.values())) == 1
-    assert all(0 <= value <= 1 for value in values.values()) and len(set(values.values())) > 1
-
-
-def declared(folder: Path, **changes: dict) -> TopdownTuneSettings:
+def declared(folder: Path, **changes: dict) -> AnyTuneSettings:
     """A search on the generated country abroad, for its persons."""
     tree = tomllib.loads(COUNTRY)
     tree["census"].update(changes.get("census", {}))
@@ -120,7 +90,7 @@ def declared(folder: Path, **changes: dict) -> TopdownTuneSettings:
     }
     tree |= {name: change for name, change in changes.items() if name != "census"}
     (folder / "tune.toml").write_text(tomli_w.dumps(tree))
-    return load_settings(TopdownTuneSettings, folder / "tune.toml", presets=PRESETS)
+    return load_settings(AnyTuneSettings, folder / "tune.toml", presets=PRESETS)
 
 
 @pytest.mark.soak(5)
@@ -147,11 +117,11 @@ def test_choices_of_a_declared_census_are_judged_on_the_same_entities(tmp_path: 
         figures = TRIALS.replicate(layout, tried, 1, tmp_path / f"run-{number}")
         keys = ["quantity", "answer", "level", "size_class", "entities", "pairs"]
         entities[name] = frozenset(figures.errors[keys].itertuples(index=False, name=None))
-        values[name] = value_of(figures, settings.criterion)
-        assert 0 <= figures.named("redistricting") <= 1
+        values[name] = settings.criterion.value_of(figures)
+        assert 0 <= figures.redistricting() <= 1
         statistic = {"statistic": "predicted_standard_deviation"}
         asked = Criterion(**(settings.criterion.model_dump() | statistic))
-        implied[name] = value_of(figures, asked)
+        implied[name] = asked.value_of(figures)
     assert len(entities) == 8 and len(set(entities.values())) == 1
     assert len(set(values.values())) > 4
     first, *_ = implied
@@ -179,7 +149,7 @@ def test_a_universe_is_tried_with_those_whose_releases_it_is_held_to(tmp_path: P
     TRIALS.read_input(tried, tmp_path / "dataset")
     TRIALS.lay_out(tmp_path / "dataset", tried, tmp_path / "layout")
     figures = TRIALS.replicate(tmp_path / "layout", tried, 1, tmp_path / "run")
-    assert set(figures.errors["universe"]) == {"persons"}
+    assert set(figures.errors["universe"]) == {"persons", "dwellings"}
     released, n_areas = RunDirectory(tmp_path / "run" / "estimated"), 384
     persons, dwellings = (
         area_counts(released, tried, name, n_areas) for name in ("persons", "dwellings")

@@ -16,13 +16,13 @@ import pytest
 from spineflow.tasks.pages.document import Document, Section, Table
 from spineflow.tasks.products.budget import noise_table
 from spineflow.tasks.products.comparison import read_errors
+from spineflow.tasks.products.product import Words
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.trips.checks.accuracy import ACCURACY
 from spineflow.tasks.trips.checks.expected import settings_of_release
 from spineflow.tasks.trips.estimation.top_down import ROOT, MeasuredTree, step_down
 from spineflow.tasks.trips.ingest.files import plan_of, read_truth
-from spineflow.tasks.trips.measurement.charge import plan_of_run
 from spineflow.tasks.trips.measurement.files import read_cuts
 from spineflow.tasks.trips.paths import (
     estimates_files,
@@ -155,7 +155,7 @@ def tables(section: Section) -> list[Table]:
 
 def document_of(run, settings, *, is_shown: bool = True) -> Document:
     accuracy = read_errors(run, ACCURACY) if is_shown else None
-    return reports.report(run, settings, plan_of_run(run, settings), accuracy)
+    return reports.report(run, settings, TRIPS.plan_of(run, settings), accuracy)
 
 
 def test_the_report_shows_errors_where_they_may_be_seen(finished: Finished) -> None:
@@ -253,7 +253,7 @@ def test_a_report_shows_errors_of_public_input_alone(finished: Finished, tmp_pat
     )
     assert "<h2>Accuracy</h2>" not in TRIPS.report(own, hidden).read_text(encoding="utf-8")
     before = own.report.stat().st_mtime_ns
-    assert replace(TRIPS, document=None, plan=None).report(own, settings) == own.report
+    assert replace(TRIPS, words=Words(), plan=None).report(own, settings) == own.report
     assert own.report.stat().st_mtime_ns == before
 
 
@@ -269,33 +269,31 @@ def test_a_budget_for_a_margin_is_that_of_its_noise(finished: Finished) -> None:
     """The margin of the noise that the run has, asked for, needs no more than the run spends."""
     run, settings = finished()
     plan = plan_of(run, settings)
-    assert TRIPS.needed is not None and plan.guarantee is not None
+    assert plan.guarantee is not None
     sigma = math.sqrt(float(plan.noise[4]))
     rho = float(plan.guarantee.parameter)
     for margin, is_less in ((math.ceil(1.96 * sigma) + 1, True), (int(1.96 * sigma) - 1, False)):
-        told = TRIPS.needed(settings, "4", margin)
-        assert f"A count of level 4 ({plan.tree.level_name(4)})" in told
+        (told,) = TRIPS.needed(settings, {plan.tree.level_name(4): margin})
+        assert f"An answer to counts at {plan.tree.level_name(4)} is within {margin} " in told
         needed = float(re.search(r"rho ([0-9.e-]+)", told)[1])
         assert (needed < rho) == is_less
-        assert told == TRIPS.needed(settings, plan.tree.level_name(4), margin)
-    with pytest.raises(InputRefused, match="--target 9: name a measured level: 1 "):
-        TRIPS.needed(settings, "9", 10)
+        assert [told] == list(TRIPS.needed(settings, {"level_04": margin}))
+    with pytest.raises(InputRefused, match="--target 9: name a measured level"):
+        list(TRIPS.needed(settings, {"9": 10}))
 
 
 @pytest.mark.usefixtures("judged_once")
 def test_what_is_checked_before_a_run_fits_or_is_cautioned(finished: Finished) -> None:
     run, settings = finished()
-    assert TRIPS.check_input is not None and TRIPS.fits is not None
-    accepted = TRIPS.check_input(settings).accepted()
+    accepted = TRIPS.rules.check(settings).accepted()
     assert accepted.leaves.total == trips()["n"].sum()
-    assert list(TRIPS.fits(settings, accepted)) == []
+    assert list(TRIPS.rules.fits(settings, accepted)) == []
     wide = settings.model_copy(
         update={"privacy": settings.privacy.model_copy(update={"delta": Fraction(1, 100)})}
     )
-    (caution,) = TRIPS.fits(wide, accepted)
+    (caution,) = TRIPS.rules.fits(wide, accepted)
     assert "privacy.delta = 1/100 is not below one over the number of persons" in caution
-    assert TRIPS.costs_in_words is not None
-    cost, noise, *_ = TRIPS.costs_in_words(settings)
+    cost, noise, *_ = next(iter(TRIPS.costs_in_words(settings))).blocks
     assert isinstance(cost, str) and isinstance(noise, Table)
     assert [row[2] for row in noise.rows] == [3, 9, 24, 64]
     plan = plan_of(run, settings)
@@ -307,16 +305,14 @@ def test_a_certificate_tells_levels_noise_and_what_another_conversion_allows(
     finished: Finished,
 ) -> None:
     run, settings = finished()
-    assert TRIPS.facts is not None
-    (levels,) = TRIPS.facts(run, settings).sections
-    (table,) = tables(levels)
+    table = TRIPS.facts(run, settings).context["levels"]
     plan = plan_of(run, settings)
     assert table.rows == tuple((level, plan.tree.level_name(level)) for level in range(5))
     table = noise_table(universe_plan(plan))
     assert [row[3] for row in table.rows] == ["1/4"] * 4
     rho, other = settings.rho, settings.other_rho
     assert rho is not None and other is not None and other > rho
-    (sentence,) = conversion_sentence(settings, plan)
+    (sentence,) = conversion_sentence(settings)
     assert f"with {100 * (1 - math.sqrt(rho / other)):.0f} % less noise" in sentence
     quiet, own = finished("privacy.infinite=true")
     table = noise_table(universe_plan(plan_of(quiet, own)))

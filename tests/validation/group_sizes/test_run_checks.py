@@ -12,7 +12,15 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
+from spineflow.tasks.group_sizes.workload.mechanisms import (
+    CHAINED_CUMULATIVE_GROUP_SIZES,
+    CUMULATIVE_GROUP_SIZES,
+    GROUP_SIZES,
+    sensitivity,
+    squared_sensitivity,
+)
 from spineflow.tasks.products.registry import product
+from spineflow.validation.group_sizes.privacy_loss import _moved
 from spineflow.validation.group_sizes.run_checks import CHECKS, run_checks
 from spineflow.validation.plan import sha256
 
@@ -302,3 +310,18 @@ def test_public_numbers_of_further_or_unknown_counties_are_found(exact: Path) ->
     assert "exact_groups.parquet cannot be read" in str(failed(exact))
     change_settings(exact, 'level = "county"', 'level = "town"')
     assert "is not a level of the hierarchy" in str(failed(exact))
+
+
+@pytest.mark.parametrize(
+    "vector", [GROUP_SIZES, CUMULATIVE_GROUP_SIZES, CHAINED_CUMULATIVE_GROUP_SIZES]
+)
+@pytest.mark.parametrize("is_bounded", [True, False])
+def test_sensitivities_are_recomputed_alike(vector: str, is_bounded: bool) -> None:
+    for quantity, n_regions in ((1, 1), (1, 5), (3, 5)):
+        settings = {
+            "mechanism": {"calibration": "proven", "largest_quantity": quantity},
+            "privacy": {"neighbors": "bounded" if is_bounded else "unbounded"},
+        }
+        for power, own in ((1, sensitivity), (2, squared_sensitivity)):
+            expected = own(vector, n_regions, bounded=is_bounded, quantity=quantity)
+            assert _moved(settings, vector, n_regions, power) == expected

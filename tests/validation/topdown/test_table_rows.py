@@ -1,24 +1,19 @@
-"""Rows of tables state by state, and rows of microdata counted for the tables."""
+"""Rows of tables state by state."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from spineflow.validation.run_files import UnusableRunFile
 from spineflow.validation.topdown import table_rows
-from spineflow.validation.topdown.row_counts import Variable, count_rows
 from spineflow.validation.topdown.table_rows import (
     TableRows,
     gathered,
     have_same_rows,
 )
-
-PLACE = {"ST": (0, 2), "COU": (2, 5), "BLK": (5, 16)}
 
 
 def table_file(folder: Path, states: list[str], row_group_size: int) -> Path:
@@ -62,61 +57,3 @@ def test_batches_are_gathered_and_compared_wherever_they_are_cut():
     assert not have_same_rows(iter(shorter), iter(small))
     changed = pa.table({"number": [*range(19_999), 0]}).to_batches()
     assert not have_same_rows(iter(small), iter(changed))
-
-
-@pytest.fixture
-def microdata(tmp_path) -> tuple[Path, pd.DataFrame, list[str]]:
-    rng = np.random.default_rng(4)
-    blocks = [f"{s:02d}{c:03d}{b:011d}" for s in (1, 2, 4) for c in (1, 3) for b in range(0, 30, 2)]
-    geocode = np.sort(rng.choice(blocks, 4000))
-    frame = pd.DataFrame(
-        {name: [code[start:stop] for code in geocode] for name, (start, stop) in PLACE.items()}
-    )
-    frame["RACE"] = rng.choice(["01", "02", "10"], len(frame))
-    frame["AGE"] = rng.choice(["1", "2"], len(frame))
-    path = tmp_path / "mdf.parquet"
-    pq.write_table(pa.Table.from_pandas(frame), path, row_group_size=500)
-    return path, frame, blocks
-
-
-def variable(number: int, **codes: set[str]) -> Variable:
-    return Variable(f"V{number}", "persons", {n: frozenset(c) for n, c in codes.items()})
-
-
-@pytest.mark.slow
-def test_rows_are_counted_by_block_and_variable(microdata):
-    path, frame, blocks = microdata
-    variables = {
-        2: variable(2),
-        3: variable(3, RACE={"01", "10"}),
-        5: variable(5, RACE={"02"}, AGE={"2"}),
-        6: variable(6, AGE=set()),
-    }
-    for states in (["01"], ["02", "04"], ["01", "02", "04"]):
-        own = np.array([block for block in blocks if block[:2] in states])[::-1]
-        counts = np.zeros((len(own), 8), dtype=np.int64)
-        counted = count_rows(path, PLACE, variables, own)
-        for start in range(0, len(own), 7):
-            here = slice(start, min(start + 7, len(own)))
-            counted.add_to(counts[here], here)
-        geocode = frame["ST"] + frame["COU"] + frame["BLK"]
-        for row, block in enumerate(own):
-            rows = frame[geocode == block]
-            for number, one in variables.items():
-                is_told = np.ones(len(rows), dtype=bool)
-                for name, codes in one.codes.items():
-                    is_told &= rows[name].isin(codes)
-                assert counts[row, number] == is_told.sum()
-        assert not counts[:, [0, 1, 4, 7]].any()
-
-
-def test_blocks_and_codes_that_are_not_known_are_refused(microdata):
-    path, frame, blocks = microdata
-    seen = (frame["ST"] + frame["COU"] + frame["BLK"]).iloc[0]
-    others = np.array([block for block in blocks if block != seen])
-    with pytest.raises(UnusableRunFile, match="does not have"):
-        count_rows(path, PLACE, {0: variable(0)}, others)
-    frame.loc[3, "COU"] = "1"
-    pq.write_table(pa.Table.from_pandas(frame), path)
-    with pytest.raises(UnusableRunFile, match="does not have"):
-        count_rows(path, PLACE, {0: variable(0)}, np.array(blocks))

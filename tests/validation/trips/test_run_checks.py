@@ -233,6 +233,9 @@ def test_a_plan_of_other_settings_is_seen(root: Path, before: str, after: str) -
 def test_runs_of_other_settings_pass(tmp_path: Path, overrides: tuple[str, ...]) -> None:
     run, settings = tabulated(tmp_path, *overrides)
     assert noticed(OWN, run, settings) == set()
+    if "inftda_full_information" in overrides[0]:
+        change_rows(next(run.root.glob(MEASURED)), lambda t: t.slice(1))
+        assert "measurements_are_complete" in noticed(OWN, run, settings)
 
 
 @pytest.mark.parametrize("trips", [1, 3, 40])

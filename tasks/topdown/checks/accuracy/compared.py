@@ -1,24 +1,34 @@
-"""A universe of a run, read to be compared with the truth: whole, or subspine by subspine.
+"""The comparison of a run with the truth: whole, or in pieces that workers make side by side.
 
-Everything read here is confidential, for the histograms are. Memory is that of a subspine's
+Everything read here is confidential, for the histograms are. A piece has some subspines of a
+universe's spine, and a share of its shards. What it has found is kept in the confidential folder,
+with the state of the files that it read; see `kept`. What the budget implies for a subspine depends
+on the others: that is worked out beforehand, from what is public. Memory is that of a subspine's
 histograms and of one quantity's answers for its blocks, beside the spine and what its blocks can
 have.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
+from scipy import sparse
 
 from .....geography.levels import Spine
-from ....census.histograms import sum_histogram
+from ....answers.estimates import read_estimates
+from ....census.histograms import read_histogram, sum_histogram
 from ....census.invariants import read_geography
+from ....census.queries import incidence, marginal_query
 from ....runs.directory import RunDirectory
 from ...estimation.public_facts import known_totals, possible_types
+from ...measurement.measure import shard_histograms
 from ...measurement.public_answers import (
     HOUSING_UNITS,
     frame_multiples,
@@ -26,23 +36,76 @@ from ...measurement.public_answers import (
     released_counts,
     units_of_run,
 )
-from ...paths import geography_file
+from ...paths import geography_file, invariants_file, spine_folder
 from ...release.tabulations.levels import COLUMNS
 from ...settings import TopdownSettings
 from ...spine.files import spine_of
+from ...spine.shards import shards_of
 from ...workload.implied_types import structural_zeros
-from .levels import entity_levels, levels_of_subspine
-from .quantities import Quantity, quantities_of
-from .subspines import Subspine, Totals, n_subspines, prediction_of, subspine_of, totals_of
-from .tallies import Compared, Tallies
-from .theory import Prediction
+from ..kept import keep, kept, state_of
+from .errors import (
+    FOLDER,
+    AccuracyFigures,
+    Columns,
+    criterion_of,
+    error_rows,
+    joined,
+    largest_groups,
+    tally,
+)
+from .subjects import (
+    EntityLevel,
+    Quantity,
+    answer_matrix,
+    entity_levels,
+    levels_of_subspine,
+    own_geolevels,
+    own_level,
+    quantities_of,
+    redistricting_groups,
+)
+from .theory import (
+    Prediction,
+    Subspine,
+    Totals,
+    n_subspines,
+    prediction_of,
+    subspine_of,
+    totals_of,
+)
 
 ROWS_AT_ONCE = 1 << 18
 """Areas whose possible types are worked out at a time."""
+MOST_PIECES = 8
+"""Pieces of one universe: each reads what is common to all of them, which is seconds for a
+nation."""
+QUERY = ["geolevel", "query"]
+"""Columns that say what sums of a universe's errors are of."""
+
+
+def has_truth(run: RunDirectory, settings: TopdownSettings) -> bool:
+    """Whether the confidential histograms are still there to compare with."""
+    return all(run.histogram(universe).exists() for universe in settings.run.universes)
+
+
+def records_by_block(run: RunDirectory, settings: TopdownSettings) -> dict[str, pd.Series] | None:
+    """True number of records of every block by universe, by block geocode; confidential.
+
+    None for a run without geometry, whose report has no map, and where the histograms are gone.
+    """
+    if settings.input.geometry is None or not has_truth(run, settings):
+        return None
+    found = {}
+    for universe in settings.run.universes:
+        blocks = spine_of(run, universe).block_geocode
+        n_cells = settings.schema_of(universe).n_cells
+        counts = read_histogram(run.histogram(universe), blocks, n_cells=n_cells)
+        found[universe] = pd.Series(np.asarray(counts.sum(axis=1)).ravel(), index=blocks)
+    return found
 
 
 def quantities_asked(settings: TopdownSettings, universe: str) -> tuple[Quantity, ...]:
-    """What the accuracy of a universe's release is measured on."""
+    """The quantities by which the accuracy of a universe's release is measured."""
     queries, census = settings.budget_of(universe).queries, settings.compiled_census
     return quantities_of(settings.schema_of(universe), census, queries)
 
@@ -53,20 +116,215 @@ def n_compared(settings: TopdownSettings, spine: Spine) -> int:
     return n_subspines(spine) if settings.compiled_census.summary_levels else 1
 
 
-def tallies_of_subspines(
-    run: RunDirectory,
-    settings: TopdownSettings,
-    whole: PredictedUniverse,
-    numbers: Iterable[int],
-    totals: Totals,
-) -> Iterator[Tallies]:
-    """Compare some subspines of a universe with the truth; `totals` are `totals_of_universe`."""
-    quantities = quantities_asked(settings, whole.universe)
-    for number in numbers:
-        # Not named, so that its memory is free before the next is read.
-        yield Tallies.of(
-            _compared(run, settings, whole, number, totals), quantities, settings.compiled_census
+def n_pieces(run: RunDirectory, settings: TopdownSettings, universe: str) -> int:
+    """In how many pieces a universe is compared; one if its spine is not cut into subspines."""
+    return min(MOST_PIECES, n_compared(settings, spine_of(run, universe)))
+
+
+def universes_in_pieces(run: RunDirectory, settings: TopdownSettings) -> dict[str, int]:
+    """The number of pieces of the universes that have several."""
+    numbers = {own: n_pieces(run, settings, own) for own in settings.run.universes}
+    return {universe: n for universe, n in numbers.items() if n > 1}
+
+
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """Piece `number` of `of` of the comparison of a universe."""
+
+    run: RunDirectory
+    settings: TopdownSettings
+    universe: str
+    number: int = 0
+    of: int = 1
+
+    @property
+    def file(self) -> Path:
+        """Where it is kept what the piece has found."""
+        return _folder(self.run) / f"{self.universe}-{self.number}-of-{self.of}.json"
+
+    @property
+    def kept(self) -> Mapping[str, Any] | None:
+        """What `write` has written, if it still holds."""
+        return kept(self.file, self._state)
+
+    def write(self) -> Path:
+        """Compare the piece with the truth."""
+        keep(self.file, self._state, {"subspines": [*self.subspines()], "sums": self.sums()})
+        return self.file
+
+    def subspines(self) -> Iterator[Subspines]:
+        """The errors of the piece's subspines, one after the other."""
+        run, settings, universe = self.run, self.settings, self.universe
+        whole = PredictedUniverse.read(run, settings, universe)
+        n = n_compared(settings, whole.spine)
+        known = kept(totals_file(run, universe), _state_of_spine(run, universe))
+        totals: Totals = (
+            totals_of_universe(settings, whole)
+            if known is None
+            else {int(component): np.array(own) for component, own in known.items()}
         )
+        for number in range(n * self.number // self.of, n * (self.number + 1) // self.of):
+            yield _errors_of_subspine(run, settings, whole, number, totals)
+
+    def sums(self) -> dict[str, list[Any]]:
+        """The errors of the piece's shards by `QUERY`, over all answers: absolute and signed added
+        up, and the largest."""
+        run, universe = self.run, self.universe
+        spine, schema = spine_of(run, universe), self.settings.schema_of(universe)
+        names = _names(self.settings, universe, spine)
+        queries = {name: marginal_query(schema, name) for name in names}
+        shards, rows = shards_of(run, universe), []
+        first, end = (len(shards) * place // self.of for place in (self.number, self.number + 1))
+        for shard in shards[first:end]:
+            truth = shard_histograms(run, universe, spine, shard, schema.n_cells)
+            estimate = read_estimates(
+                [run.estimates(universe, shard.geolevel, shard.name)],
+                spine.geolevel(shard.geolevel).geocode[shard.start : shard.stop],
+                schema.n_cells,
+            )
+            difference = sparse.csr_array(estimate - truth)
+            for name, query in queries.items():
+                error = (difference @ query.matrix.T).data
+                absolute = np.abs(error)
+                sums = int(absolute.sum()), int(error.sum()), int(absolute.max(initial=0))
+                rows.append((shard.geolevel, name, *sums))
+        frame = pd.DataFrame(rows, columns=[*QUERY, "absolute", "signed", "largest"])
+        return _added(frame).to_dict("list")
+
+    @property
+    def _state(self) -> str:
+        estimates = (self.run.root / "estimates" / self.universe).rglob("*.parquet")
+        files = [self.run.histogram(self.universe), *estimates]
+        return state_of(self.run, [*_files_of_spine(self.run, self.universe), *files])
+
+
+Subspines = Mapping[str, Any]
+"""Of a subspine: `levels`, by name the geolevels whose geounits their entities are; `errors`, by
+quantity and level a tally; `groups`, by population and level `largest_groups`."""
+
+
+def pieces_of(run: RunDirectory, settings: TopdownSettings, universe: str) -> list[Piece]:
+    """All pieces of a universe."""
+    of = n_pieces(run, settings, universe)
+    return [Piece(run, settings, universe, number, of) for number in range(of)]
+
+
+def compute_figures(run: RunDirectory, settings: TopdownSettings) -> AccuracyFigures:
+    """Compare the estimates of every universe with the truth, but for what pieces have found."""
+    errors: list[dict[str, Any]] = []
+    criterion: list[dict[str, Any]] = []
+    for universe in settings.run.universes:
+        parts = list[Subspines]()
+        for piece in pieces_of(run, settings, universe):
+            found = piece.kept
+            parts += piece.subspines() if found is None else found["subspines"]
+        own = own_geolevels(spine_of(run, universe))
+        for quantity in quantities_asked(settings, universe):
+            answers = [answer.label for answer in quantity.answers]
+            for at, tallied in _by_level(parts, "errors", quantity.name, own):
+                head = {"universe": universe, "quantity": quantity.name} | at
+                errors += error_rows(tallied, head, answers)
+        for population in parts[0]["groups"]:
+            for at, largest in _by_level(parts, "groups", population, own):
+                criterion.append({"population": population} | at | criterion_of(largest))
+    return AccuracyFigures(pd.DataFrame(errors), pd.DataFrame(criterion))
+
+
+def query_errors(run: RunDirectory, settings: TopdownSettings) -> pd.DataFrame:
+    """The errors of every universe's queries, but for what pieces have found; a row for each
+    geolevel and query.
+
+    Columns: universe, geolevel, query, geounits, answers (answers per geounit),
+    mean_absolute_error (per answer), mean_error, largest_error.
+    """
+    rows = []
+    for universe in settings.run.universes:
+        pieces = pieces_of(run, settings, universe)
+        found = [piece.sums() if (own := piece.kept) is None else own["sums"] for piece in pieces]
+        sums = _added(pd.concat(map(pd.DataFrame, found))).set_index(QUERY)
+        spine, schema = spine_of(run, universe), settings.schema_of(universe)
+        for level in spine.geolevels:
+            for name in _names(settings, universe, spine):
+                n_answers = marginal_query(schema, name).n_rows
+                absolute, signed, largest = map(int, sums.loc[(level.name, name)])
+                n = len(level) * n_answers
+                head = (universe, level.name, name, len(level), n_answers)
+                rows.append((*head, absolute / n, signed / n, largest))
+    figures = ["mean_absolute_error", "mean_error", "largest_error"]
+    return pd.DataFrame(rows, columns=["universe", *QUERY, "geounits", "answers", *figures])
+
+
+def _added(sums: pd.DataFrame) -> pd.DataFrame:
+    kinds = {"absolute": "sum", "signed": "sum", "largest": "max"}
+    return sums.groupby(QUERY, sort=False).agg(kinds).reset_index()
+
+
+def _names(settings: TopdownSettings, universe: str, spine: Spine) -> list[str]:
+    asked = settings.budget_of(universe).query_shares[spine.names[-1]]
+    return list(dict.fromkeys(("total", *asked)))
+
+
+def totals_file(run: RunDirectory, universe: str) -> Path:
+    """Where it is kept what the predictions of a universe's subspines need of each other."""
+    return _folder(run) / f"{universe}-covariances.json"
+
+
+def has_totals(run: RunDirectory, universe: str) -> bool:
+    """Whether `write_totals` has written what still holds."""
+    return kept(totals_file(run, universe), _state_of_spine(run, universe)) is not None
+
+
+def write_totals(run: RunDirectory, settings: TopdownSettings, universe: str) -> Path:
+    """Work out what the predictions of a universe's subspines need of each other."""
+    state = _state_of_spine(run, universe)
+    totals = totals_of_universe(settings, PredictedUniverse.read(run, settings, universe))
+    keep(totals_file(run, universe), state, totals)
+    return totals_file(run, universe)
+
+
+def _folder(run: RunDirectory) -> Path:
+    return run.confidential / FOLDER / "pieces"
+
+
+def _state_of_spine(run: RunDirectory, universe: str) -> str:
+    return state_of(run, _files_of_spine(run, universe))
+
+
+def _files_of_spine(run: RunDirectory, universe: str) -> list[Path]:
+    tables = spine_folder(run, universe).glob("*.parquet")
+    files = [run.settings, geography_file(run), invariants_file(run), *tables]
+    return [path for path in files if path.exists()]  # Replicates have no settings of their own.
+
+
+def _by_level(
+    parts: Sequence[Subspines], kind: str, subject: str, own: Sequence[str]
+) -> Iterator[tuple[dict[str, Any], Columns]]:
+    """The levels that have entities, with the errors or largest groups of a subject there.
+
+    `own` are the geolevels that may have levels of their own: those whose geounits are the entities
+    of no other level everywhere. Where they are in one subspine, the level has the rows of the
+    other there.
+    """
+    own_levels = {own_level(geolevel): geolevel for geolevel in own}
+    of_all = {
+        name: frozenset.intersection(*(frozenset(part["levels"][name]) for part in parts))
+        for name in parts[0]["levels"]
+        if name not in own_levels
+    }
+    matched = frozenset(chain(*of_all.values()))
+    levels = {name: bool(geolevels) for name, geolevels in of_all.items()}
+    levels |= {name: True for name, geolevel in own_levels.items() if geolevel not in matched}
+    for name, on_spine in levels.items():
+        found = []
+        for part in parts:
+            source = name
+            if name not in part["levels"]:
+                geolevel = own_levels[name]
+                source = next(x for x, same in part["levels"].items() if geolevel in same)
+            if source in part[kind][subject]:
+                found.append(part[kind][subject][source])
+        if found:
+            yield {"level": name, "on_spine": on_spine}, joined(found)
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +335,7 @@ class PredictedUniverse:
     rows: np.ndarray
     """(n_blocks,) the row of each block in the file of the geography."""
     type_is_possible: np.ndarray
-    """(n_blocks, n_types); see `Compared`."""
+    """(n_blocks, n_types): the types of cells that a block can have; that of a housing unit."""
     prediction: Prediction
 
     @property
@@ -127,39 +385,70 @@ def totals_of_universe(settings: TopdownSettings, whole: PredictedUniverse) -> T
     return totals_of(whole.prediction, whole.prediction.components(asked))
 
 
-def _compared(
+def _errors_of_subspine(
     run: RunDirectory,
     settings: TopdownSettings,
     whole: PredictedUniverse,
     number: int,
     totals: Totals,
-) -> Compared:
+) -> Subspines:
+    """Compare a subspine with the truth; `totals` are `totals_of_universe`."""
     universe, census = whole.universe, settings.compiled_census
     is_cut = n_compared(settings, whole.spine) > 1
     subspine = subspine_of(whole.spine, number) if is_cut else Subspine.whole(whole.spine)
     schema, n_blocks = settings.schema_of(universe), subspine.spine.n_blocks
-    truth = sum_histogram(
-        run.histogram(universe),
-        subspine.spine.block_geocode,
-        np.arange(n_blocks),
-        n_groups=n_blocks,
-        n_cells=schema.n_cells,
-        among_others=n_blocks < whole.spine.n_blocks,
-    )
-    if census.summary_levels:
-        geography = _geography(run, whole.rows[subspine.blocks])
-        levels = levels_of_subspine(subspine.spine, geography, whole.spine)
-    else:
-        levels = entity_levels(subspine.spine, read_geography(geography_file(run)), census)
-    return Compared(
-        schema,
-        truth,
+    counts = (
+        sum_histogram(
+            run.histogram(universe),
+            subspine.spine.block_geocode,
+            np.arange(n_blocks),
+            n_groups=n_blocks,
+            n_cells=schema.n_cells,
+            among_others=n_blocks < whole.spine.n_blocks,
+        ),
         released_counts(run, universe, whole.spine.geolevels[-1], schema.n_cells, subspine.blocks),
-        levels,
-        whole.type_is_possible[subspine.blocks],
-        whole.prediction.type_of_cell,
-        prediction_of(whole.prediction, subspine, number, totals),
     )
+    levels = _levels(run, settings, whole, subspine)
+    with_entities = [level for level in levels if level.n_entities]
+    prediction = prediction_of(whole.prediction, subspine, number, totals)
+    possible = whole.type_is_possible[subspine.blocks].astype(np.int64)
+    of_types = incidence(prediction.type_of_cell, possible.shape[1])
+    records = np.asarray(counts[0].sum(axis=1)).reshape(-1, 1)
+    errors: dict[str, dict[str, Columns]] = {}
+    groups: dict[str, dict[str, Columns]] = {}
+    for quantity in quantities_asked(settings, universe):
+        matrix = answer_matrix(quantity.answers, schema)
+        truth, released = ((own @ matrix).toarray() for own in counts)
+        may_be = possible @ ((of_types @ matrix).toarray() > 0) > 0
+        errors[quantity.name] = {
+            level.name: tally(
+                level.sums(truth),
+                level.sums(released),
+                prediction.variances(level, quantity.answers),
+                level.sums(may_be.astype(np.int64)) > 0,
+                level.sums(records)[:, 0],
+            )
+            for level in with_entities
+        }
+    for population, answers in redistricting_groups(schema, census).items():
+        matrix = answer_matrix(answers, schema)
+        truth, released = ((own @ matrix).toarray() for own in counts)
+        groups[population] = {
+            level.name: largest_groups(level.sums(truth), level.sums(released))
+            for level in with_entities
+        }
+    of_levels = {level.name: sorted(level.geolevels) for level in levels}
+    return {"levels": of_levels, "errors": errors, "groups": groups}
+
+
+def _levels(
+    run: RunDirectory, settings: TopdownSettings, whole: PredictedUniverse, subspine: Subspine
+) -> tuple[EntityLevel, ...]:
+    if not settings.compiled_census.summary_levels:
+        geography = read_geography(geography_file(run))
+        return entity_levels(subspine.spine, geography, settings.compiled_census)
+    geography = _geography(run, whole.rows[subspine.blocks])
+    return levels_of_subspine(subspine.spine, geography, whole.spine)
 
 
 def _geography(run: RunDirectory, rows: np.ndarray) -> pd.DataFrame:

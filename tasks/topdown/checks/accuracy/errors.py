@@ -1,17 +1,25 @@
-"""Statistics of the errors of a release, and the redistricting criterion.
+"""Errors of a release as one long table, their statistics, and the redistricting criterion.
 
 An error is a released count less the true one. Statistics run over pairs of an entity and an
 answer; pairs whose count is known to be zero by what is declared (a type of group quarters without
-facility) are left out.
+facility) are left out. A tally has a row for each answer, size class and error, with sums over the
+pairs that have it: tallies of the parts of a country are put one below the other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
+from ....runs.directory import RunDirectory
+from ....runs.stamps import has_frames, read_frames, write_frames
+
+FOLDER = "accuracy"
+"""Folder of all that follows from the truth, in the confidential folder of a run."""
 SIZE_LIMITS = (1, 10, 100, 500, 1_000, 5_000, 10_000, 100_000)
 """Where size classes begin, after the class of size 0."""
 ALL_SIZES = "all"
@@ -21,6 +29,11 @@ ABSOLUTE_QUANTILES = (0.5, 0.9, 0.95, 0.99)
 ERROR_QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 ABSOLUTE_THRESHOLDS = (1, 5, 10, 50)
 PERCENT_THRESHOLDS = (5, 10)
+
+Columns = Mapping[str, np.ndarray]
+"""A table by its columns `(n_rows,)`."""
+KEYS = ("answer", "size_class", "error")
+"""Columns of a tally that say what its sums are of."""
 
 CRITERION_SIZE = 500
 CRITERION_POINTS = 5
@@ -41,66 +54,113 @@ def size_class_names() -> tuple[str, ...]:
     return (*names, f"{limits[-1]:,} and more")
 
 
-def size_classes(size: np.ndarray) -> np.ndarray:
-    """(n,) number of each entity's size class."""
-    return np.searchsorted(SIZE_LIMITS, size, side="right")
-
-
 @dataclass(frozen=True, eq=False)
-class Pairs:
-    """Pairs of an entity and an answer, (n,) each."""
+class AccuracyFigures:
+    """The figures of one run."""
 
-    truth: np.ndarray
-    released: np.ndarray
-    predicted_variance: np.ndarray
+    errors: pd.DataFrame
+    """universe, quantity, answer, level, on_spine, size_class, entities, then `figures_of`. The
+    answer is one of the quantity's, or "all" of them together, and only these have rows for each
+    size class beside "all"."""
+    criterion: pd.DataFrame
+    """population, level, on_spine, then `criterion_of`."""
 
-    def where(self, mask: np.ndarray | tuple[np.ndarray, int]) -> Pairs:
-        """Those of a mask, or of positions."""
-        return Pairs(self.truth[mask], self.released[mask], self.predicted_variance[mask])
+    @property
+    def together(self) -> pd.DataFrame:
+        """The errors of all answers and sizes of areas together."""
+        errors = self.errors
+        return errors[(errors["answer"] == ALL_ANSWERS) & (errors["size_class"] == ALL_SIZES)]
 
 
-@dataclass(frozen=True, eq=False)
-class Tally:
-    """What the figures of some pairs are made of; those of more pairs are made of several.
+def write_figures(run: RunDirectory, figures: AccuracyFigures) -> None:
+    """Store the figures in the confidential folder."""
+    write_frames(run.confidential / FOLDER, figures)
 
-    The errors are told by how many pairs have each.
+
+def read_figures(run: RunDirectory) -> AccuracyFigures | None:
+    """What `write_figures` wrote, None if it is gone."""
+    folder = run.confidential / FOLDER
+    return read_frames(folder, AccuracyFigures) if has_frames(folder, AccuracyFigures) else None
+
+
+def joined(tables: Sequence[Columns]) -> Columns:
+    """The rows of tables with the same columns, as one; tables may have lists in place of arrays.
+
+    >>> joined([{"n": [1, 2]}, {"n": [3]}])
+    {'n': array([1, 2, 3])}
     """
+    return {name: np.concatenate([table[name] for table in tables]) for name in tables[0]}
 
-    errors: np.ndarray
-    """(n,) the distinct errors, ascending."""
-    counts: np.ndarray
-    """(n,) how many pairs have them."""
-    n_with_any: int
-    """Pairs whose true count is not 0."""
-    percent: float
-    """Absolute errors of these in percent of the true count, added up."""
-    beyond_percent: tuple[int, ...]
-    false_zeros: int
-    false_positives: int
-    variance: float
-    """Predicted variances, added up."""
 
-    @classmethod
-    def of(cls, pairs: Pairs) -> Tally:
-        """Of pairs."""
-        errors, counts = np.unique(pairs.released - pairs.truth, return_counts=True)
-        has_any = pairs.truth > 0
-        truth, released = pairs.truth[has_any], pairs.released[has_any]
-        percent = 100 * np.abs(released - truth) / truth
-        return cls(
-            errors,
-            counts,
-            len(truth),
-            float(percent.sum()),
-            tuple(int((percent > limit).sum()) for limit in PERCENT_THRESHOLDS),
-            int((released == 0).sum()),
-            int((pairs.released[~has_any] > 0).sum()),
-            float(pairs.predicted_variance.sum()),
+def tally(
+    truth: np.ndarray,
+    released: np.ndarray,
+    variance: np.ndarray,
+    is_pair: np.ndarray,
+    size: np.ndarray,
+) -> Columns:
+    """The errors of entities.
+
+    Args:
+        truth, released, variance: `(n_entities, n_answers)` counts, and predicted variances.
+        is_pair: `(n_entities, n_answers)` bool, which of them may be other than 0.
+        size: `(n_entities,)` true number of records.
+
+    Returns `KEYS`, answers and size classes by their numbers, and sums: entities (in the row of the
+    first answer that they have a pair of), pairs, with_any (whose true count is not 0), percent
+    (absolute errors of these), beyond_5_percent and beyond_10_percent, false_zeros,
+    false_positives, variance.
+    """
+    classes, first = np.searchsorted(SIZE_LIMITS, size, side="right"), is_pair.argmax(axis=1)
+    found = []
+    for answer in range(truth.shape[1]):
+        rows = np.flatnonzero(is_pair[:, answer])
+        true, own = truth[rows, answer], released[rows, answer]
+        has_any, percent = true > 0, np.zeros(len(rows))
+        np.divide(100 * np.abs(own - true), true, where=has_any, out=percent)
+        sums = {
+            "entities": first[rows] == answer,
+            "pairs": np.ones(len(rows)),
+            "with_any": has_any,
+            "percent": percent,
+            **{f"beyond_{limit}_percent": percent > limit for limit in PERCENT_THRESHOLDS},
+            "false_zeros": has_any & (own == 0),
+            "false_positives": ~has_any & (own > 0),
+            "variance": variance[rows, answer],
+        }
+        errors, of_error = np.unique(own - true, return_inverse=True)
+        key = classes[rows] * max(len(errors), 1) + of_error
+        keys, where = np.unique(key, return_inverse=True)
+        size_class, error = np.divmod(keys, max(len(errors), 1))
+        columns = np.full(len(keys), answer), size_class, errors[error]
+        found.append(
+            dict(zip(KEYS, columns, strict=True))
+            | {name: np.bincount(where, own, len(keys)) for name, own in sums.items()}
         )
+    return joined(found)
 
 
-def figures_of(tallies: Sequence[Tally]) -> dict[str, float]:
-    """Statistics of all pairs of some tallies; NaN where no pair gives one.
+def error_rows(
+    tallied: Columns, head: Mapping[str, Any], answers: Sequence[str]
+) -> Iterator[dict[str, Any]]:
+    """The rows of `AccuracyFigures.errors` of a quantity at a level, each of which begins with
+    `head`, from a tally of all its pairs; `answers` are the labels of its answers."""
+    chosen = [(ALL_ANSWERS, ALL_SIZES, np.ones(len(tallied["pairs"]), dtype=bool))]
+    for number, name in enumerate(size_class_names()):
+        chosen.append((ALL_ANSWERS, name, tallied["size_class"] == number))
+    if len(answers) > 1:
+        for number, label in enumerate(answers):
+            chosen.append((label, ALL_SIZES, tallied["answer"] == number))
+    for answer, size_class, is_own in chosen:
+        if is_own.any():
+            rows = {name: column[is_own] for name, column in tallied.items()}
+            entities = int(rows["entities" if answer == ALL_ANSWERS else "pairs"].sum())
+            row = {"answer": answer, "size_class": size_class, "entities": entities}
+            yield {**head, **row, **figures_of(rows)}
+
+
+def figures_of(tallied: Columns) -> dict[str, float]:
+    """Statistics of all pairs of a tally; NaN where no pair gives one.
 
     pairs : how many there are.
     mean_absolute_error, root_mean_square_error, bias : in counts; bias is the mean error.
@@ -113,65 +173,54 @@ def figures_of(tallies: Sequence[Tally]) -> dict[str, float]:
     false_zeros : share of the true counts above 0 that are released as 0.
     false_positives : share of the true counts of 0 that are released as more.
     """
-    errors, where = np.unique(np.concatenate([own.errors for own in tallies]), return_inverse=True)
-    counts = np.bincount(
-        where, np.concatenate([own.counts for own in tallies]), minlength=len(errors)
-    ).astype(np.int64)
-    n, n_with_any = int(counts.sum()), sum(own.n_with_any for own in tallies)
-    absolute, where = np.unique(np.abs(errors), return_inverse=True)
-    of_absolute = np.bincount(where, counts, minlength=len(absolute)).astype(np.int64)
-    variance = sum(own.variance for own in tallies)
+    errors, counts = _counted(tallied["error"], tallied["pairs"])
+    absolute, of_absolute = _counted(np.abs(errors), counts)
+    sums = {name: float(own.sum()) for name, own in tallied.items() if name not in KEYS}
+    n, n_with_any = int(counts.sum()), int(sums["with_any"])
     squares = float((counts * errors.astype(np.float64) ** 2).sum())
     figures = {
         "pairs": n,
         "mean_absolute_error": _share(int((of_absolute * absolute).sum()), n),
         "root_mean_square_error": float(np.sqrt(_share(squares, n))),
-        "predicted_standard_deviation": float(np.sqrt(_share(variance, n))),
+        "predicted_standard_deviation": float(np.sqrt(_share(sums["variance"], n))),
         "bias": _share(int((counts * errors).sum()), n),
-        "mean_absolute_percent_error": _share(sum(own.percent for own in tallies), n_with_any),
+        "mean_absolute_percent_error": _share(sums["percent"], n_with_any),
         "largest": float(absolute[-1]) if n else np.nan,
     }
     figures |= _quantiles("absolute", absolute, of_absolute, ABSOLUTE_QUANTILES)
     figures |= _quantiles("error", errors, counts, ERROR_QUANTILES)
     for limit in ABSOLUTE_THRESHOLDS:
         figures[f"beyond_{limit}"] = _share(int(of_absolute[absolute > limit].sum()), n)
-    for i, limit in enumerate(PERCENT_THRESHOLDS):
-        beyond = sum(own.beyond_percent[i] for own in tallies)
-        figures[f"beyond_{limit}_percent"] = _share(beyond, n_with_any)
-    figures["false_zeros"] = _share(sum(own.false_zeros for own in tallies), n_with_any)
-    positives = sum(own.false_positives for own in tallies)
-    figures["false_positives"] = _share(positives, n - n_with_any)
-    return figures
+    for name in (*(f"beyond_{limit}_percent" for limit in PERCENT_THRESHOLDS), "false_zeros"):
+        figures[name] = _share(sums[name], n_with_any)
+    return figures | {"false_positives": _share(sums["false_positives"], n - n_with_any)}
 
 
-@dataclass(frozen=True, eq=False)
-class LargestGroups:
-    """Of entities whose true population is large: by how many points the share of the group that
-    is truly largest is missed, and whether that is within the criterion, `(n,)` each."""
+def largest_groups(truth: np.ndarray, released: np.ndarray) -> Columns:
+    """How the share of the group that is truly largest is met in every entity of `CRITERION_SIZE`
+    people or more, from counts `(n_entities, n_groups)` of groups that partition the population.
 
-    points: np.ndarray
-    is_within: np.ndarray
-
-    @classmethod
-    def of(cls, truth: np.ndarray, released: np.ndarray) -> LargestGroups:
-        """From counts `(n_entities, n_groups)` of groups that partition the population."""
-        population = truth.sum(axis=1)
-        is_large = population >= CRITERION_SIZE
-        truth, released, population = truth[is_large], released[is_large], population[is_large]
-        row, largest = np.arange(len(truth)), truth.argmax(axis=1)
-        of_largest, of_truth = released[row, largest], truth[row, largest]
-        released_population = released.sum(axis=1)
-        # Crosswise products keep the comparison in integers.
-        difference = np.abs(of_largest * population - of_truth * released_population)
-        whole = released_population * population
-        is_within = (100 * difference <= CRITERION_POINTS * whole) & (released_population > 0)
-        points = np.full(len(truth), np.inf)
-        np.divide(100 * difference, whole, out=points, where=whole > 0)
-        return cls(points, is_within)
+    Returns points, by how many percentage points it is missed, and is_within, whether that is
+    within the criterion.
+    """
+    population = truth.sum(axis=1)
+    is_large = population >= CRITERION_SIZE
+    truth, released, population = truth[is_large], released[is_large], population[is_large]
+    row, largest = np.arange(len(truth)), truth.argmax(axis=1)
+    of_largest, of_truth = released[row, largest], truth[row, largest]
+    released_population = released.sum(axis=1)
+    # Crosswise products keep the comparison in integers.
+    difference = np.abs(of_largest * population - of_truth * released_population)
+    whole = released_population * population
+    is_within = (100 * difference <= CRITERION_POINTS * whole) & (released_population > 0)
+    points = np.full(len(truth), np.inf)
+    np.divide(100 * difference, whole, out=points, where=whole > 0)
+    return {"points": points, "is_within": is_within}
 
 
-def criterion_of(parts: Sequence[LargestGroups]) -> dict[str, float | bool]:
-    """Whether the largest group's share of a population is accurate enough for redistricting.
+def criterion_of(largest: Columns) -> dict[str, float | bool]:
+    """Whether the largest group's share of a population is accurate enough for redistricting,
+    from `largest_groups` of all its entities.
 
     Over entities whose true population is 500 or more, the released share of the group that is
     truly largest must be within 5 percentage points of its true share for 95 percent of them. An
@@ -181,8 +230,7 @@ def criterion_of(parts: Sequence[LargestGroups]) -> dict[str, float | bool]:
         entities (of that size), share_within (NaN without any), difference_q95 (the points within
         which 95 percent of them are), met (true without any).
     """
-    points = np.concatenate([part.points for part in parts])
-    is_within = np.concatenate([part.is_within for part in parts])
+    points, is_within = largest["points"], largest["is_within"]
     share_within = _share(int(is_within.sum()), len(is_within))
     return {
         "entities": len(points),
@@ -196,6 +244,12 @@ def criterion_of(parts: Sequence[LargestGroups]) -> dict[str, float | bool]:
 
 def _share(total: float, n: int) -> float:
     return float(total / n) if n else np.nan
+
+
+def _counted(values: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The distinct values, ascending, and how many times they stand in all."""
+    distinct, where = np.unique(values, return_inverse=True)
+    return distinct, np.bincount(where, counts, minlength=len(distinct)).astype(np.int64)
 
 
 def _quantiles(

@@ -1,33 +1,51 @@
-"""The accuracy report: the figures of one run, or of several side by side, as one HTML file."""
+"""The accuracy report: the figures of one run, or of several side by side, as one HTML file.
+
+The figures and their report go to the confidential folder. The report is copied to where the UI and
+the public look only for inputs that are not confidential.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from types import SimpleNamespace
-from typing import Any
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
-from ....pages.document import NONE, Block, Details, Document, Figure, Section, Table
+from ....census.census import Census
+from ....pages.document import Block, Details, Document, Figure, Section, Table
 from ....pages.figures import bar_chart, box_chart, line_chart
 from ....pages.numbers import shown_epsilon
+from ....products.comparison import (
+    COMPARISON,
+    errors_or_refused,
+    errors_table,
+    labels_of,
+    write_compared,
+    write_errors,
+)
 from ....runs.directory import RunDirectory
+from ....runs.errors import InputRefused
 from ...estimation.full_information import algebra_of
 from ...settings import TopdownSettings
 from ...workload.costs import cost_of
+from .compared import compute_figures, has_truth, query_errors
 from .errors import (
     ABSOLUTE_QUANTILES,
     ABSOLUTE_THRESHOLDS,
     ALL_ANSWERS,
     ALL_SIZES,
     ERROR_QUANTILES,
+    FOLDER,
     PERCENT_THRESHOLDS,
     SIZE_LIMITS,
+    AccuracyFigures,
+    read_figures,
     size_class_names,
+    write_figures,
 )
-from .figures import AccuracyFigures, read_figures
 from .theory import MOST_CORE
 
 CONFIDENTIAL = "CONFIDENTIAL: tells how the release differs from the truth; do not publish"
@@ -52,14 +70,17 @@ class ComparedRun:
 
 
 def accuracy_document(runs: Sequence[ComparedRun]) -> Document:
-    """The report of one run, or of several in the order given."""
+    """The report of one run, or of several in the order given; a run that is named twice counts
+    once."""
+    runs = [*{run.label: run for run in runs}.values()]
     confidential = [CONFIDENTIAL] * any(run.settings.input.confidential for run in runs)
     stamps = dict.fromkeys([*confidential, *filter(None, (run.settings.stamp for run in runs))])
     title = f"Accuracy of {runs[0].label}" if len(runs) == 1 else "Accuracy of runs side by side"
-    errors = _labelled(runs, [run.figures.errors for run in runs])
-    of_quantity: dict[tuple[str, str], list[Row]] = {}
-    for row in errors:
-        of_quantity.setdefault((row.universe, row.quantity), []).append(row)
+    errors = _shown([run.figures.errors.assign(run=run.label) for run in runs])
+    of_quantity: dict[tuple[str, str], pd.DataFrame] = {
+        (str(own["universe"].iloc[0]), str(own["quantity"].iloc[0])): own
+        for _, own in errors.groupby(["universe", "quantity"], sort=False)
+    }
     settings = runs[0].settings
     areas = f"{settings.area_word}s".capitalize()
     exact = f"totals, what no {settings.area_word} can have, and structural zeros"
@@ -81,7 +102,9 @@ def accuracy_document(runs: Sequence[ComparedRun]) -> Document:
         ),
         (
             _runs(runs),
-            *_criterion(settings, _labelled(runs, [run.figures.criterion for run in runs])),
+            *_criterion(
+                settings, _shown([run.figures.criterion.assign(run=run.label) for run in runs])
+            ),
             *(
                 _quantity(own, _title(*quantity, list(of_quantity)), meanings.get(quantity[1], ""))
                 for quantity, own in of_quantity.items()
@@ -91,11 +114,10 @@ def accuracy_document(runs: Sequence[ComparedRun]) -> Document:
     )
 
 
-def _not_implied(settings: TopdownSettings, errors: Sequence[Row]) -> Iterator[str]:
+def _not_implied(settings: TopdownSettings, errors: pd.DataFrame) -> Iterator[str]:
     """For every universe none of whose standard deviations is worked out, why that is."""
-    implied = {row.universe for row in errors if not np.isnan(row.predicted_standard_deviation)}
-    for universe in dict.fromkeys(row.universe for row in errors):
-        if universe not in implied:
+    for universe, implied in errors.groupby("universe", sort=False)[IMPLIED]:
+        if implied.isna().all():
             algebra = algebra_of(settings, universe, with_zeros=False)
             names = [settings.schema_of(universe).attributes[a] for a in algebra.core]
             named = f", here {len(algebra.cell_type):,} of {', '.join(names)}"
@@ -107,21 +129,14 @@ def _not_implied(settings: TopdownSettings, errors: Sequence[Row]) -> Iterator[s
             )
 
 
-def accuracy_table(figures: AccuracyFigures) -> Table:
-    """The errors of every quantity at every level, of all its answers together."""
-    rows = _whole(_together(_rows(figures.errors)))
-    shown = tuple((row.quantity, *_main_row(row)) for row in rows)
-    return Table(("quantity", "level", "on spine", "entities", *_MAIN), shown)
-
-
 BRIEF = {
     "quantity": "quantity",
     "level": "level",
     "entities": "entities",
-    "mean |error|": "mean absolute error",
-    "implied s.d.": "implied by the noise",
+    "mean_absolute_error": "mean absolute error",
+    "predicted_standard_deviation": "implied by the noise",
 }
-"""Columns of the accuracy report that a run's page shows, and what it calls them."""
+"""Columns of the errors that a run's page shows, and their headers."""
 
 
 def errors_of_totals(run: RunDirectory, settings: TopdownSettings) -> Table | None:
@@ -134,40 +149,53 @@ def errors_of_totals(run: RunDirectory, settings: TopdownSettings) -> Table | No
 
 
 def errors_in_brief(run: RunDirectory, settings: TopdownSettings) -> Table | None:
-    """The columns of the accuracy report that a page shows; None for confidential input."""
+    """The errors that a page shows; None for confidential input."""
     figures = None if settings.input.confidential else read_figures(run)
-    if figures is None:
-        return None
-    table = accuracy_table(figures)
-    kept = [table.headers.index(name) for name in BRIEF]
-    rows = tuple(tuple(row[place] for place in kept) for row in table.rows)
-    return Table(tuple(BRIEF.values()), rows)
+    return None if figures is None else errors_table(figures.together, BRIEF)
 
 
-Row = Any
-"""A row of a frame, with the frame's columns."""
+IMPLIED = "predicted_standard_deviation"
+_HEAD = {"level": "level", "on_spine": "on spine", "entities": "entities"}
+_MAIN = {
+    "mean_absolute_error": "mean |error|",
+    "mean_absolute_percent_error": "mean %",
+    "bias": "bias",
+    "root_mean_square_error": "r.m.s.",
+    IMPLIED: "implied s.d.",
+}
+_SPREAD = {
+    "level": "level",
+    **{f"absolute_q{round(100 * q):02d}": f"{100 * q:g}%" for q in ABSOLUTE_QUANTILES},
+    "largest": "largest",
+    **{f"beyond_{limit}": f"% over {limit}" for limit in ABSOLUTE_THRESHOLDS},
+    **{f"beyond_{limit}_percent": f"% over {limit}%" for limit in PERCENT_THRESHOLDS},
+}
+_FALSE = {
+    "level": "level",
+    "pairs": "counts",
+    "false_zeros": "false zeros, %",
+    "false_positives": "false positives, %",
+}
+_CRITERION = {
+    **_HEAD,
+    "share_within": "% within 5 points",
+    "difference_q95": "95%: points",
+    "met": "criterion",
+}
+_DECIDING = ("mean |error|", "95%", "criterion", "false zeros, %")
+"""The column of each kind of table that a reader looks for first."""
 
 
-def _rows(frame: pd.DataFrame) -> list[Row]:
-    names = frame.columns.tolist()
-    values = frame.to_numpy().tolist()  # In a fifth of the time of `itertuples`.
-    return [SimpleNamespace(**dict(zip(names, own, strict=True))) for own in values]
-
-
-def _labelled(runs: Sequence[ComparedRun], frames: Sequence[pd.DataFrame]) -> list[Row]:
-    """The rows of all runs with the column `run`, those of the first run first."""
-    labelled = zip(runs, frames, strict=True)
-    return [row for run, frame in labelled for row in _rows(frame.assign(run=run.label))]
-
-
-def _together(errors: Sequence[Row]) -> list[Row]:
-    """Those of all answers together."""
-    return [row for row in errors if row.answer == ALL_ANSWERS]
-
-
-def _whole(errors: Sequence[Row]) -> list[Row]:
-    """Those of entities of all sizes."""
-    return [row for row in errors if row.size_class == ALL_SIZES]
+def _shown(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """The rows of all runs, those of the first run first, in percent and words."""
+    rows = pd.concat(frames, ignore_index=True)
+    if rows.empty:
+        return rows
+    for name in rows:
+        if name.startswith(("beyond_", "false_", "share_")):
+            rows[name] *= 100
+    words = {"on_spine": {True: "yes", False: "no"}, "met": {True: "met", False: "MISSED"}}
+    return rows.assign(**{name: rows[name].map(own) for name, own in words.items() if name in rows})
 
 
 def _runs(runs: Sequence[ComparedRun]) -> Section:
@@ -188,8 +216,8 @@ def _runs(runs: Sequence[ComparedRun]) -> Section:
     return Section("What is compared", tuple(blocks))
 
 
-def _criterion(settings: TopdownSettings, shares: Sequence[Row]) -> list[Section]:
-    if not shares:
+def _criterion(settings: TopdownSettings, shares: pd.DataFrame) -> list[Section]:
+    if shares.empty:
         return []
     criterion = settings.compiled_census.redistricting
     if criterion is None:
@@ -199,27 +227,9 @@ def _criterion(settings: TopdownSettings, shares: Sequence[Row]) -> list[Section
         f"The share of the {group} must be within 5 percentage points of its true share "
         "for 95% of the entities with a population of 500 or more."
     ]
-    shares = [row for row in shares if row.entities > 0]
-    populations = list(dict.fromkeys(row.population for row in shares))
-    for population in populations:
-        rows = [row for row in shares if row.population == population]
-        headers = ("level", "on spine", "entities", "% within 5 points", "95%: points", "criterion")
-        blocks += [
-            f"{population.capitalize()}:",
-            _table(
-                rows,
-                headers,
-                lambda row: (
-                    row.level,
-                    _yes(row.on_spine),
-                    int(row.entities),
-                    _figure(100 * row.share_within),
-                    _figure(row.difference_q95),
-                    "met" if row.met else "MISSED",
-                ),
-            ),
-        ]
-        if population == populations[0]:
+    for population, rows in shares[shares["entities"] > 0].groupby("population", sort=False):
+        blocks += [f"{str(population).capitalize()}:", _table(rows, _CRITERION)]
+        if len(blocks) == 3:
             blocks += _bars(
                 rows,
                 {"difference_q95": ""},
@@ -239,167 +249,85 @@ def _title(universe: str, quantity: str, quantities: Sequence[tuple[str, str]]) 
     return quantity if alike == 1 else f"{universe}: {quantity}"
 
 
-def _quantity(errors: Sequence[Row], quantity: str, meaning: str) -> Section:
+def _quantity(errors: pd.DataFrame, quantity: str, meaning: str) -> Section:
     """Tables and charts of one quantity."""
-    together = _together(errors)
-    whole = _whole(together)
-    unit = _UNITS.get(errors[0].universe, errors[0].universe)
+    together = errors[errors["answer"] == ALL_ANSWERS]
+    is_whole = together["size_class"] == ALL_SIZES
+    whole = together[is_whole]
+    universe = errors["universe"].iloc[0]
+    unit = _UNITS.get(universe, universe)
     series = {"root_mean_square_error": ""}
-    if len(_labels(errors)) == 1:
-        series = {
-            "root_mean_square_error": "released",
-            "predicted_standard_deviation": "implied by the budget",
-        }
-    blocks: list[Block] = [
+    if errors["run"].nunique() == 1:
+        series = {"root_mean_square_error": "released", IMPLIED: "implied by the budget"}
+    by_size = {"level": "level", "size_class": "size", "entities": "entities", **_MAIN}
+    details = {f"By size class: entities of so many {unit}": (together[~is_whole], by_size)}
+    by_answer = errors[errors["answer"] != ALL_ANSWERS]
+    if len(by_answer):
+        by_count = {"level": "level", "answer": "count", "entities": "entities", **_MAIN}
+        details["Count by count"] = by_answer, by_count
+    blocks: tuple[Block, ...] = (
         meaning,
-        _table(whole, ("level", "on spine", "entities", *_MAIN), _main_row),
+        _table(whole, _HEAD | _MAIN),
         *_bars(whole, series, unit, f"Root mean square error by level: {quantity}"),
         "How the errors are spread: quantiles of the absolute error, and the share of counts "
         "whose error is larger than a threshold, in counts or in percent of the true count.",
-        _table(whole, ("level", *_SPREAD), _spread_row),
+        _table(whole, _SPREAD),
         *_boxes(whole, unit, quantity),
         "False zeros are true counts above 0 that are released as 0; false positives are true "
         "counts of 0 that are released as more.",
-        _table(
-            whole,
-            ("level", "counts", "false zeros, %", "false positives, %"),
-            lambda row: (
-                row.level,
-                int(row.pairs),
-                _figure(100 * row.false_zeros),
-                _figure(100 * row.false_positives),
-            ),
-        ),
+        _table(whole, _FALSE),
         *_lines(together, unit, quantity),
-    ]
-    blocks += _details(errors, [row for row in together if row.size_class != ALL_SIZES], unit)
-    return Section(quantity[0].upper() + quantity[1:], tuple(blocks))
-
-
-def _details(errors: Sequence[Row], sized: Sequence[Row], unit: str) -> Iterator[Details]:
-    """Folded tables: the rows by size class, and where there are several answers, each of them."""
-    by_size = _table(
-        sized,
-        ("level", "size", "entities", *_MAIN),
-        lambda row: (row.level, row.size_class, int(row.entities), *_main(row)),
+        *(Details(words, (_table(*own),)) for words, own in details.items()),
     )
-    yield Details(f"By size class: entities of so many {unit}", (by_size,))
-    by_answer = [row for row in errors if row.answer != ALL_ANSWERS]
-    if by_answer:
-        counts = _table(
-            by_answer,
-            ("level", "count", "entities", *_MAIN),
-            lambda row: (row.level, row.answer, int(row.entities), *_main(row)),
-        )
-        yield Details("Count by count", (counts,))
+    return Section(quantity[0].upper() + quantity[1:], blocks)
 
 
-_MAIN = ("mean |error|", "mean %", "bias", "r.m.s.", "implied s.d.")
-_SPREAD = (
-    *(f"{100 * q:g}%" for q in ABSOLUTE_QUANTILES),
-    "largest",
-    *(f"% over {limit}" for limit in ABSOLUTE_THRESHOLDS),
-    *(f"% over {limit}%" for limit in PERCENT_THRESHOLDS),
-)
+def _table(rows: pd.DataFrame, columns: Mapping[str, str]) -> Table:
+    """A row for each, of columns under headers; with several runs their labels, rows of one kind
+    together."""
+    deciding = next((header for header in columns.values() if header in _DECIDING), None)
+    if rows["run"].nunique() > 1:
+        keys = [key for key in ("size_class", "answer", "level") if key in rows]
+        rows = rows.iloc[np.lexsort([pd.factorize(rows[key])[0] for key in keys])]
+        columns = {"level": "level", "run": "run", **columns}
+    return errors_table(rows, columns, deciding)
 
 
-_DECIDING = ("mean |error|", "95%", "criterion", "false zeros, %")
-"""The column of each kind of table that a reader looks for first."""
-
-Cells = tuple[float | str, ...]
-
-
-def _main(row: Row) -> Cells:
-    return (
-        _figure(row.mean_absolute_error),
-        _figure(row.mean_absolute_percent_error),
-        _figure(row.bias),
-        _figure(row.root_mean_square_error),
-        _figure(row.predicted_standard_deviation),
-    )
-
-
-def _main_row(row: Row) -> Cells:
-    return (row.level, _yes(row.on_spine), int(row.entities), *_main(row))
-
-
-def _spread_row(row: Row) -> Cells:
-    quantiles = [getattr(row, f"absolute_q{round(100 * q):02d}") for q in ABSOLUTE_QUANTILES]
-    beyond = [getattr(row, f"beyond_{limit}") for limit in ABSOLUTE_THRESHOLDS]
-    beyond += [getattr(row, f"beyond_{limit}_percent") for limit in PERCENT_THRESHOLDS]
-    return (
-        row.level,
-        *map(_figure, quantiles),
-        _figure(row.largest),
-        *(_figure(100 * share) for share in beyond),
-    )
-
-
-def _labels(rows: Sequence[Row]) -> list[str]:
-    """Labels of the runs that some rows are of."""
-    return list(dict.fromkeys(row.run for row in rows))
-
-
-def _table(
-    rows: Sequence[Row], headers: tuple[str, ...], cells: Callable[[Row], Sequence[float | str]]
-) -> Table:
-    """A row for each; with several runs their labels, rows of one kind together."""
-    deciding = next((h for h in headers if h in _DECIDING), None)
-    if len(_labels(rows)) <= 1:
-        return Table(headers, tuple(tuple(cells(row)) for row in rows), deciding)
-    keys = [key for key in ("level", "answer", "size_class") if hasattr(rows[0], key)]
-    order = {key: list(dict.fromkeys(getattr(row, key) for row in rows)) for key in keys}
-    ordered = sorted(rows, key=lambda row: [order[key].index(getattr(row, key)) for key in keys])
-    shown = tuple((first, row.run, *rest) for row in ordered for first, *rest in [cells(row)])
-    return Table((headers[0], "run", *headers[1:]), shown, deciding)
-
-
-def _bars(rows: Sequence[Row], columns: Mapping[str, str], label: str, title: str) -> list[Figure]:
+def _bars(rows: pd.DataFrame, columns: Mapping[str, str], label: str, title: str) -> list[Figure]:
     """Bars by level: for one run those of `columns` by their names, for several the first's."""
-    groups, series = _by_level(rows, columns)
-    if not groups:
+    if rows["run"].nunique() > 1:
+        values = _wide(rows, [*columns][0])
+    else:
+        values = rows.set_index("level")[list(columns)].rename(columns=columns)
+    values = values[np.isfinite(values).all(axis=1)]
+    if values.empty:
         return []
-    svg = bar_chart([_SHORT.get(g, g) for g in groups], series, title=title, value_label=label)
+    series = {str(name): own.tolist() for name, own in values.items()}
+    svg = bar_chart(_short(values.index), series, title=title, value_label=label)
     return [Figure(svg, f"{title}.")]
 
 
-def _by_level(
-    rows: Sequence[Row], columns: Mapping[str, str]
-) -> tuple[list[str], dict[str, list[float]]]:
-    """Levels at which every series has a finite value, and the values."""
-    column, *_ = columns
-    runs = _labels(rows)
-    found: dict[str, dict[str, float]] = {}
-    for row in rows:
-        own = {name: getattr(row, column) for column, name in columns.items()}
-        found.setdefault(row.level, {}).update(
-            own if len(runs) == 1 else {row.run: getattr(row, column)}
-        )
-    names = list(columns.values()) if len(runs) == 1 else runs
-    levels = [
-        level
-        for level, values in found.items()
-        if all(np.isfinite(values.get(name, np.nan)) for name in names)
-    ]
-    return levels, {name: [found[level][name] for level in levels] for name in names}
+def _wide(rows: pd.DataFrame, column: str) -> pd.DataFrame:
+    """A column by level and run, in their order."""
+    wide = rows.pivot(index="level", columns="run", values=column)
+    return wide.loc[rows["level"].unique(), rows["run"].unique()]
 
 
-def _boxes(whole: Sequence[Row], unit: str, quantity: str) -> list[Figure]:
+def _short(levels: Iterable[str]) -> list[str]:
+    return [_SHORT.get(level, level) for level in levels]
+
+
+def _boxes(whole: pd.DataFrame, unit: str, quantity: str) -> list[Figure]:
     names = [f"error_q{round(100 * q):02d}" for q in ERROR_QUANTILES]
-    runs = _labels(whole)
-    at = {(row.level, row.run): [getattr(row, name) for name in names] for row in whole}
-    levels = dict.fromkeys(row.level for row in whole)
-    common = [level for level in levels if all((level, run) in at for run in runs)]
-    if not common:
+    common = _wide(whole, "pairs").dropna().index
+    if common.empty:
         return []
-    series = {run: [at[level, run] for level in common] for run in runs}
+    series = {
+        str(run): own.set_index("level").loc[common, names].to_numpy().tolist()
+        for run, own in whole.groupby("run", sort=False)
+    }
     title = f"Errors by level: {quantity}"
-    svg = box_chart(
-        [_SHORT.get(level, level) for level in common],
-        series,
-        title=title,
-        value_label=f"error ({unit})",
-    )
+    svg = box_chart(_short(common), series, title=title, value_label=f"error ({unit})")
     caption = (
         f"{title}. The box holds the middle half of the errors, the line the middle 90%, the mark "
         "is the median."
@@ -410,27 +338,26 @@ def _boxes(whole: Sequence[Row], unit: str, quantity: str) -> list[Figure]:
 _LINES = ("block", "block group", "tract", "place", "county subdivision")
 
 
-def _lines(together: Sequence[Row], unit: str, quantity: str) -> list[Figure]:
+def _lines(together: pd.DataFrame, unit: str, quantity: str) -> list[Figure]:
     """Root mean square error against size class, one line a level; of several runs, blocks only."""
-    several = len(_labels(together)) > 1
+    several = together["run"].nunique() > 1
     start = dict(zip(size_class_names()[1:], SIZE_LIMITS, strict=True))
-    rows = [row for row in together if row.size_class in start]
-    shown = _LINES
-    if not any(row.level in shown for row in rows):
-        shown = tuple(dict.fromkeys(row.level for row in rows))[::-1]
-    rows = [row for row in rows if row.level in (shown[:1] if several else shown)]
-    lines: dict[str, list[Row]] = {}
-    for row in rows:
-        lines.setdefault(row.run if several else row.level, []).append(row)
-    series = {}
-    for name, line in lines.items():
-        line = [row for row in line if row.root_mean_square_error > 0]
-        if len(line) > 1:
-            sizes = [start[row.size_class] for row in line]
-            series[name] = (sizes, [row.root_mean_square_error for row in line])
+    rows = together[together["size_class"].isin(list(start))]
+    is_usual = rows["level"].isin(_LINES).any()
+    shown = _LINES if is_usual else tuple(dict.fromkeys(rows["level"]))[::-1]
+    rows = rows[rows["level"].isin(shown[:1] if several else shown)]
+    rows = rows[rows["root_mean_square_error"] > 0]
+    series = {
+        str(name): (
+            [start[size] for size in line["size_class"]],
+            line["root_mean_square_error"].tolist(),
+        )
+        for name, line in rows.groupby("run" if several else "level", sort=False)
+        if len(line) > 1
+    }
     if not series:
         return []
-    of = f"{shown[0]}s" if several and any(row.level in _LINES for row in rows) else "entities"
+    of = f"{shown[0]}s" if several and is_usual else "entities"
     title = f"Root mean square error of {of} by size: {quantity}"
     svg = line_chart(
         series,
@@ -443,11 +370,69 @@ def _lines(together: Sequence[Row], unit: str, quantity: str) -> list[Figure]:
     return [Figure(svg, f"{title}.")]
 
 
-def _figure(value: float) -> float | str:
-    if np.isnan(value):
-        return NONE
-    return float(value) if np.isfinite(value) else "infinite"
+REPORT = "accuracy.html"
 
 
-def _yes(value: bool) -> str:
-    return "yes" if value else "no"
+def accuracy_report(run: RunDirectory) -> Path:
+    """Where the report of a run lies."""
+    return run.confidential / FOLDER / REPORT
+
+
+def write_run_accuracy(run: RunDirectory, settings: TopdownSettings) -> Path | None:
+    """Compare a run with the truth and write figures and report; returns the report.
+
+    None, and nothing is done, where the confidential histograms are gone.
+    """
+    if not has_truth(run, settings):
+        return None
+    errors = query_errors(run, settings)
+    write_errors(run, pa.Table.from_pandas(errors, preserve_index=False))
+    figures = compute_figures(run, settings)
+    write_figures(run, figures)
+    compared = [ComparedRun(run.root.name, settings, figures)]
+    return _write(compared, run, REPORT)
+
+
+def write_comparison(runs: Sequence[tuple[RunDirectory, TopdownSettings]]) -> Path:
+    """Write the report of several runs side by side into the first one; returns its path.
+
+    Raises InputRefused for a run whose truth and figures are both gone, and for runs of censuses
+    that declare different things.
+    """
+    first = runs[0][1].compiled_census
+    for run, settings in runs[1:]:
+        if not _are_alike(first, settings.compiled_census):
+            raise InputRefused(
+                f"{run.root} is a run of another census than {runs[0][0].root}, whose quantities "
+                "and levels it does not have; compare runs of one census."
+            )
+    labels = labels_of([run for run, _ in runs])
+    compared = [
+        ComparedRun(label, settings, _figures(run, settings))
+        for label, (run, settings) in zip(labels, runs, strict=True)
+    ]
+    return _write(compared, runs[0][0], COMPARISON)
+
+
+def _are_alike(first: Census, other: Census) -> bool:
+    """Whether two censuses have the same geolevels and schemas."""
+    if first.geolevels != other.geolevels or first.layout != other.layout:
+        return False
+    first_schemas, other_schemas = (
+        {name: universe.schema for name, universe in census.universes.items()}
+        for census in (first, other)
+    )
+    return first_schemas == other_schemas
+
+
+def _write(compared: Sequence[ComparedRun], run: RunDirectory, name: str) -> Path:
+    document, path = accuracy_document(compared), run.confidential / FOLDER / name
+    return write_compared(document, path, run, [one.settings for one in compared])
+
+
+def _figures(run: RunDirectory, settings: TopdownSettings) -> AccuracyFigures:
+    if has_truth(run, settings):
+        figures = compute_figures(run, settings)
+        write_figures(run, figures)
+        return figures
+    return errors_or_refused(run, read_figures(run))

@@ -11,9 +11,8 @@ from ....runs.directory import RunDirectory
 from ....runs.handles import Made, found, made
 from ....runs.steps import step
 from ...settings import TopdownSettings
-from .pieces import has_piece, has_totals, piece_file, totals_file, write_piece, write_totals
-from .queries import has_truth
-from .run import write_run_accuracy
+from .compared import Piece, has_totals, has_truth, totals_file, write_totals
+from .report import write_run_accuracy
 
 
 @step("predict errors", TopdownSettings, run_name="predict errors of {universe}")
@@ -32,10 +31,11 @@ def compare_piece(
     """Compare a piece of a large run with the truth, for `compare_with_truth`."""
     if not has_truth(run, settings):
         return found(run.confidential)
-    if has_piece(run, universe, number, of):
-        return found(piece_file(run, universe, number, of))
-    compared(run, settings, lambda: write_piece(run, settings, universe, number, of))
-    return made(piece_file(run, universe, number, of))
+    piece = Piece(run, settings, universe, number, of)
+    if piece.kept is not None:
+        return found(piece.file)
+    compared(run, settings, piece.write)
+    return made(piece.file)
 
 
 @step("accuracy", TopdownSettings, run_name="accuracy")

@@ -38,7 +38,7 @@ def test_errors_and_facts_of_a_run_are_those_of_its_release(finished) -> None:
     assert facts == {"definition": "zcdp", "total": f"{float(parameters.total):.6g}"}
     shown = replace(DETAILED_HOUSEHOLDS).compared(run, settings)
     assert shown.facts["dataset"] == "people"
-    document, plan = DETAILED_HOUSEHOLDS.document, plan_of_run(run, settings)
+    document, plan = DETAILED_HOUSEHOLDS.words.report, plan_of_run(run, settings)
     assert document is not None
     with_errors, without = (document(run, settings, plan, own) for own in (errors, None))
     titles = [[section.title for section in page.sections] for page in (with_errors, without)]

@@ -17,18 +17,14 @@ from spineflow.tasks.detailed_groups.measurement.stages import (
     measure_tables,
     measure_totals,
     tables_by_totals,
-    true_counts,
 )
 from spineflow.tasks.detailed_groups.workload.parameters import NEVER, MechanismParameters
 from spineflow.tasks.detailed_groups.workload.tabulations import (
-    AGE_BINS,
     N_CELLS,
     SEX_BY_AGE,
     cells_of_table,
 )
-from spineflow.tasks.noise.distributions import IntegerDistribution
 from spineflow.tasks.noise.draws import UnchargedNoise
-from spineflow.tasks.noise.margins import distribution_of
 from spineflow.tasks.noise.randomness import SeededRandom
 
 STABILITY = 9
@@ -74,15 +70,6 @@ def test_noise_of_the_production_budgets(loss: str, expected: float) -> None:
     gaussian = StageNoise(Fraction(loss), 9, is_pure=False)
     assert float(gaussian.noise.parameter) == pytest.approx(expected, 1e-4)
     assert StageNoise(Fraction(loss), 9, is_pure=True).noise.parameter == 9 / Fraction(loss)
-
-
-def test_distributions_have_the_parameters_of_the_noise() -> None:
-    gaussian = StageNoise(Fraction("0.0072"), 9, is_pure=False)
-    assert distribution_of(gaussian.noise) == IntegerDistribution(Fraction(1, 1250), 2)
-    laplace = StageNoise(Fraction("0.45"), 9, is_pure=True)
-    assert distribution_of(laplace.noise) == IntegerDistribution(Fraction(1, 20), 1)
-    with pytest.raises(ValueError, match="without noise"):
-        _ = StageNoise(None, 9, is_pure=False).noise
 
 
 def measured_by(groups, totals, thresholds, noise, draws) -> MeasuredCounts:
@@ -224,17 +211,3 @@ def test_without_noise_counts_are_exact() -> None:
         np.add.at(expected, cells_of_table(table), dense[position])
         assert own.tolist() == expected.tolist()
     assert (noise.stage_2.variance, noise.stage_2.plb) == (0.0, "inf")
-
-
-def test_marginals_of_every_table_are_the_totals() -> None:
-    groups = random_groups()
-    n = groups.is_total_only.size
-    totals = true_counts(groups, np.zeros(n, dtype=np.int8)).values
-    for table in AGE_BINS:
-        counts = true_counts(groups, np.full(n, table, dtype=np.int8))
-        assert counts.values.reshape(n, -1).sum(axis=1).tolist() == totals.tolist()
-
-
-def test_noise_takes_exact_fractions_only() -> None:
-    with pytest.raises(TypeError):
-        StageNoise(0.1, 9, is_pure=False).draw(1, UnchargedNoise(SeededRandom(1)))

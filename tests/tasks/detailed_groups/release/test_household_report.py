@@ -33,7 +33,7 @@ def test_the_statement_is_covered_by_the_charge(
 ) -> None:
     settings = settings_of(tmp_path, definition=definition, run_us=passes[0], run_pr=passes[1])
     parameters = parameters_of(settings)
-    statement = statement_of(settings, parameters)
+    statement = statement_of(parameters)
     drawn = [tabulation_plan(parameters, name).promised.bounded_rho for name in parameters.of]
     assert charged(statement).parameter == sum(drawn)
     assert combined(statement).guarantee.parameter == parameters.total

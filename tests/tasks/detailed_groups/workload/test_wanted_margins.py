@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from spineflow.flows.searched import DETAILED_GROUPS
+from spineflow.flows.replicates import DETAILED_GROUPS
 from spineflow.tasks.detailed_groups.ingest.ingest import parameters_of
 from spineflow.tasks.detailed_groups.release.budget import refuse_idle_settings
 from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
 from spineflow.tasks.detailed_groups.workload.budgets import (
     LevelBudget,
-    budgets_for_margins,
     least_budget,
     level_budgets,
     refuse_missed_margins,
 )
 from spineflow.tasks.detailed_groups.workload.parameters import (
-    WantedMargins,
     read_parameters,
     read_specification,
 )
@@ -64,23 +61,6 @@ def test_the_least_budget_meets_the_margin_and_less_does_not(
     assert margin(level.with_budget(found).second_stage, asked) <= due
     less = found * (1 - Fraction(1, 10**4))
     assert margin(level.with_budget(less).second_stage, asked) > due
-
-
-def test_margins_of_the_paper(shared) -> None:
-    """The margins of Table 7 of [SafeTabP2025] need less than its formula spends on them."""
-    folder = str(shared / "data" / "safetab" / "spec_2020")
-    plain = read_parameters(folder, {})
-    due = {
-        level: {"0.008": 50, "0.159": 11}.get(str(float(budget)), 3)
-        for level, budget in plain.budgets.items()
-    }
-    parameters = replace(plain, wanted=WantedMargins(by_level=due))
-    found = budgets_for_margins(parameters, read_specification(folder))
-    assert set(found) == set(due)
-    assert all(found[level] < budget for level, budget in plain.budgets.items())
-    refuse_missed_margins(parameters, read_specification(folder))
-    total = sum(found[level] for level in plain.budgets_of("us"))
-    assert total == Fraction("3.67341295")
 
 
 def test_a_level_of_totals_alone_has_no_first_stage(groups_input: Path) -> None:
@@ -195,7 +175,7 @@ def test_settings_that_hold_others_settle_them_too(
         ("margins.TRACT", "margins.WARD", "mechanism.margins.WARD must be one of USA"),
         ("2 = 7", "3 = 7", "with the levels 1 and 2"),
         ("2 = 7", "2 = -7", "mechanism.margins.TRACT.2"),
-        ('"9/10"', '"1"', "mechanism.confidence must be above 0 and below 1"),
+        ('"9/10"', '"1"', "mechanism.confidence is 1; it must be positive and below 1"),
         ("confidence", "run_pr = false\nconfidence", None),
     ],
 )

@@ -15,7 +15,7 @@ from spineflow.tasks.evidence.attacks.systems import UNBOUNDED, TableSystem, sys
 from spineflow.tasks.evidence.attacks.weighing import chance_of, most_likely
 from spineflow.tasks.evidence.methods import rounding
 from spineflow.tasks.evidence.methods.cell_keys import perturbed
-from spineflow.tasks.evidence.settings import CellKeys, Nothing, Rounding
+from spineflow.tasks.evidence.settings import CellKeys, Rounding
 from spineflow.tasks.evidence.workload.tables import PublishedTable
 
 from tests.tasks.evidence.attacks.blocks import histograms, totals_of
@@ -43,11 +43,6 @@ def test_chances_are_those_with_which_counts_are_published(
         for told in range(count + 8):
             share = often[values == told].sum() / 40_000
             assert chance(np.array([count]), told)[0] == pytest.approx(share, abs=0.012)
-
-
-def test_methods_that_draw_no_counts_have_no_chances() -> None:
-    assert chance_of(Nothing(kind="nothing"), 0) is None
-    assert chance_of(Rounding(kind="rounding", how="nearest"), 0) is None
 
 
 @pytest.mark.parametrize(("method", "strength"), [(ROUNDING, 1), (CELL_KEYS, 0)])
@@ -161,10 +156,3 @@ def test_common_kinds_show_nothing_and_partial_knowledge_errs() -> None:
     half = np.arange(3_000) < 1_500
     found = linked(kind[half], place[half], kind[~half], after[~half])
     assert 0 < graded(found, (partner >= 0)[half])[PRECISION].value < 0.3
-
-
-def test_an_empty_release_links_nobody() -> None:
-    nothing = np.zeros(0, dtype=int)
-    found = linked(np.arange(3), np.arange(3), nothing, nothing)
-    assert not found.is_linked.any()
-    assert not found.is_moved.any()

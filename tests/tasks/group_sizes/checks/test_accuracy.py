@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from spineflow.tasks.group_sizes.checks.accuracy import write_accuracy
 from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
-from spineflow.tasks.group_sizes.measurement.charge import plan_of_run
+from spineflow.tasks.group_sizes.measurement.charge import plan_of
 from spineflow.tasks.group_sizes.product import GROUP_SIZES
 from spineflow.tasks.group_sizes.release.report import report
 from spineflow.tasks.pages.document import to_markdown
@@ -46,8 +46,8 @@ def test_reports_show_errors_of_public_data_alone(released) -> None:
     run, settings, _ = released
     write_accuracy(run, settings)
     accuracy = read_errors(run)
-    with_error = to_markdown(report(run, settings, plan_of_run(run, settings), accuracy))
-    without = to_markdown(report(run, settings, plan_of_run(run, settings), None))
+    with_error = to_markdown(report(run, settings, plan_of(settings, run), accuracy))
+    without = to_markdown(report(run, settings, plan_of(settings, run), None))
     assert "## Error" in with_error
     assert "| 8 to 15 |" in with_error
     assert "## Error" not in without
@@ -81,7 +81,7 @@ def test_runs_that_are_not_private_are_stamped(
     assert not settings.is_private
     GROUP_SIZES.check_run(run, settings)
     acceptance.released(run)
-    document = report(run, settings, plan_of_run(run, settings), None)
+    document = report(run, settings, plan_of(settings, run), None)
     assert document.stamp.startswith("NOT PRIVATE")
     assert stamp in document.stamp
     assert not (tmp_path / "ledger.db").exists()
@@ -97,12 +97,3 @@ def test_a_check_that_fails_withholds_the_release(run_groups, tmp_path: Path) ->
     with pytest.raises(CheckFailed, match="The check 'validity' of groups failed"):
         GROUP_SIZES.check_run(run, settings)
     assert not run.release.exists()
-
-
-def test_the_truth_may_be_deleted(released) -> None:
-    run, _, _ = released
-    accuracy = GROUP_SIZES.accuracy
-    assert accuracy is not None and accuracy.is_possible(run)
-    shutil.rmtree(run.confidential)
-    assert not accuracy.is_possible(run)
-    assert read_errors(run) is None

@@ -12,9 +12,9 @@ from spineflow.tasks.group_sizes.checks.expected import settings_of_release
 from spineflow.tasks.group_sizes.ingest.files import exact_groups, read_plan, read_regions
 from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
 from spineflow.tasks.group_sizes.ingest.read import check_groups
+from spineflow.tasks.group_sizes.measurement.charge import exact_of
 from spineflow.tasks.group_sizes.paths import exact_groups_file
 from spineflow.tasks.group_sizes.product import GROUP_SIZES
-from spineflow.tasks.group_sizes.workload.statement import exact_of
 from spineflow.tasks.products.acceptance import released
 
 
@@ -72,8 +72,8 @@ def test_a_release_is_the_input_of_runs_that_expect_its_errors(
 
 def test_the_noise_of_every_level_is_shown_once_the_plan_is_made(finished) -> None:
     run, settings, _ = finished
-    assert not list(GROUP_SIZES.shown(run, settings, []))
-    (shown,) = GROUP_SIZES.shown(run, settings, ["ledger"])
+    assert not list(GROUP_SIZES.words.shown(run, settings, []))
+    (shown,) = GROUP_SIZES.words.shown(run, settings, ["ledger"])
     assert shown.key == "noise-groups"
     assert [row[0] for row in shown.content.rows] == ["nation", "state", "county"]
     facts = facts_of_run(run, settings)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 import pytest
 from spineflow.tasks.group_sizes.ingest.generate import (
     OUTLIERS,
@@ -59,10 +58,3 @@ def test_taxi_like_dataset_has_the_sizes_of_the_paper() -> None:
     trips = (dataset.sizes["size"] * dataset.sizes["count"]).sum()
     assert 23e6 < trips < 26e6
     assert dataset.sizes["size"].max() <= 13_282
-
-
-def test_seeds_repeat_and_differ() -> None:
-    small = {"groups": 2000, "counties": 20, "states": 4, "largest": 50}
-    one, two, other = (census_like(**small, seed=seed) for seed in (1, 1, 2))
-    pd.testing.assert_frame_equal(one.sizes, two.sizes)
-    assert not one.sizes.equals(other.sizes)

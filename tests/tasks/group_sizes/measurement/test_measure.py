@@ -14,12 +14,12 @@ from spineflow.tasks.group_sizes.estimation.estimate import estimate_run, estima
 from spineflow.tasks.group_sizes.ingest.files import read_plan, read_regions, true_counts
 from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
 from spineflow.tasks.group_sizes.ingest.ingest import ingest_groups
-from spineflow.tasks.group_sizes.measurement.charge import plan_of_run
+from spineflow.tasks.group_sizes.measurement.charge import plan_of
 from spineflow.tasks.group_sizes.measurement.measure import measure_level
 from spineflow.tasks.group_sizes.paths import UNIVERSE, plan_file
 from spineflow.tasks.group_sizes.product import GROUP_SIZES
 from spineflow.tasks.group_sizes.settings import GroupSizesSettings
-from spineflow.tasks.group_sizes.workload.costs import cost_of, universe_plan
+from spineflow.tasks.group_sizes.workload.costs import universe_plan
 from spineflow.tasks.group_sizes.workload.exact_loss import exact_curve
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.ledger.summary import summary
@@ -93,7 +93,7 @@ def test_the_ledger_is_charged_rho_between_the_neighbours_meant(
 def test_the_ledger_has_the_curve_of_who_moves(tmp_path: Path, loss: str, neighbors: str) -> None:
     settings = settings_of(tmp_path, f"privacy.neighbors={neighbors}", loss=loss)
     run = ingested(tmp_path, settings)
-    (draw,) = plan_of_run(run, settings).universes
+    (draw,) = plan_of(settings, run).universes
     check_noise_of_curve(draw)
     check_exact_charge(
         lambda: GROUP_SIZES.charge_run(run, settings),
@@ -200,7 +200,7 @@ def test_without_noise_nothing_is_charged(tmp_path: Path) -> None:
     assert table["value"][0].as_py()[-1] == 900
     path = run.dpqueries(UNIVERSE, "nation")
     assert pq.read_metadata(path).metadata[b"spineflow"] == b"NOT PRIVATE"
-    cost = cost_of(read_plan(run), None).as_json()
+    cost = GROUP_SIZES.plan(settings, run).costs[0].as_json()
     assert (cost["rho"], cost["epsilon"]["tight"]) == ("inf", "inf")
     with pytest.raises(ValueError, match="guarantees nothing"):
         universe_plan(read_plan(run)).promised  # noqa: B018
@@ -208,7 +208,7 @@ def test_without_noise_nothing_is_charged(tmp_path: Path) -> None:
 
 def test_costs_say_what_every_level_is_measured_with(tmp_path: Path) -> None:
     settings = settings_of(tmp_path, "mechanism.name=chain_dp")
-    cost = cost_of(read_plan(ingested(tmp_path, settings)), None).as_json()
+    cost = GROUP_SIZES.plan(settings, ingested(tmp_path, settings)).costs[0].as_json()
     assert cost["neighbors"] == "unbounded"
     assert cost["rho"] == "2"
     assert [(q["geolevel"], q["moved"], q["scale"]) for q in cost["queries"]] == [

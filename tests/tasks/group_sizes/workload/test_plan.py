@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from spineflow.geography.hierarchy import AreaLevel
-from spineflow.tasks.group_sizes.workload.costs import needed_budget, needed_split
+from spineflow.tasks.group_sizes.workload.costs import needed_split
 from spineflow.tasks.group_sizes.workload.mechanisms import VECTOR_OF
 from spineflow.tasks.group_sizes.workload.plan import ImpossiblePlan, Plan, make_plan
 from spineflow.tasks.group_sizes.workload.regions import RegionHierarchy
@@ -188,21 +188,3 @@ def test_where_there_is_no_split() -> None:
     assert needed_split(plan("cumulative_dp", rho=None), {"nation": 5, "county": 20}) is None
     with pytest.raises(InputRefused, match="name one of nation, state, county"):
         needed_split(plan("cumulative_dp"), {"tract": 5, "county": 20})
-
-
-def test_a_budget_that_is_told_is_enough_for_its_margin() -> None:
-    told = needed_budget(plan("cumulative_dp"), "county", 20)
-    assert told.startswith("The number of groups up to any size in a region of county is within 20")
-    (total,) = re.findall(r"at rho (\S+) and these shares \(now 0\.5\)", told)
-    values = np.arange(-600, 601)
-    for loss, is_enough in ((Fraction(total), True), (Fraction(total) * 999 / 1000, False)):
-        sigma_squared = plan("cumulative_dp", rho=loss).levels[-1].sigma_squared
-        weights = np.exp(-(values**2) / (2 * float(sigma_squared)))
-        within = weights[np.abs(values) <= 20].sum() / weights.sum()
-        assert bool(within >= 0.95) is is_enough
-
-
-def test_levels_that_are_not_measured_have_no_budget() -> None:
-    own = plan("cumulative_dp", n_regions=(1, 1, 9))
-    with pytest.raises(InputRefused, match="name a measured level: nation, county"):
-        needed_budget(own, "state", 20)

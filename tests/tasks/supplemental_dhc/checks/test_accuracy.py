@@ -10,13 +10,11 @@ import pandas as pd
 import pytest
 from spineflow.flows.running import call_stages, prepare
 from spineflow.tasks.pages.document import Table
-from spineflow.tasks.products.budget import costs_in_words
 from spineflow.tasks.products.comparison import read_errors
 from spineflow.tasks.products.registry import product
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.supplemental_dhc.ingest.files import read_plan
 from spineflow.tasks.supplemental_dhc.release.report import loss_text
-from spineflow.tasks.supplemental_dhc.workload.costs import curves_of
 from spineflow.tasks.topdown.ingest.generate import FEWEST_PERSONS, generate_county
 from spineflow.tasks.topdown.ingest.generate_households import rehouse
 
@@ -87,24 +85,23 @@ def test_costs_and_what_was_released_are_told(run: RunDirectory) -> None:
     own = product("supplemental-dhc")
     settings = own.load(run.root.parent / "settings.toml")
     rows = pd.read_parquet(run.release / "supplemental_dhc.parquet")
-    first, second = own.summary(run, settings)
+    first, second = own.words.summary(run, settings)
     assert str(first).startswith(f"{len(rows):,} rows of PH1 to PH8; ")
     plan = read_plan(run)
     for level, number in plan.levels.items():
         assert f"{number:,} {level}" in str(first)
         regions = rows[rows["level"] == level]["region"].nunique()
         assert regions <= number
-    words, table = costs_in_words(own.costs(settings))
+    (section,) = own.costs_in_words(settings)
+    words, table = section.blocks
     assert f"rho {plan.rho} " in str(words) and loss_text(plan) in str(second)
     assert isinstance(table, Table) and len(table.rows) == len(plan.queries)
-    assert not list(own.shown(run, settings, []))
-    (shown,) = own.shown(run, settings, ["ledger"])
+    assert not list(own.words.shown(run, settings, []))
+    (shown,) = own.words.shown(run, settings, ["ledger"])
     assert shown.content == table and shown.key == "noise-people-in-households"
-    curves = curves_of(plan)
+    curves = own.plan(settings, run).curves()
     assert curves is not None and list(curves.rhos.values()) == [plan.rho]
-    assert own.figures is not None
-    facts = own.figures.facts(run, settings)
+    facts = own.accuracy.figures.facts(run, settings)
     assert facts["levels"] == ", ".join(plan.levels) and facts["loss"] == loss_text(plan)
     without = replace(plan, queries=tuple(replace(q, sigma_squared=None) for q in plan.queries))
-    assert curves_of(without) is None
     assert loss_text(without) == "nothing is guaranteed, since there is no noise"

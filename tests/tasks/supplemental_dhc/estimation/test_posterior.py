@@ -12,7 +12,6 @@ from scipy.stats import truncnorm
 from spineflow.tasks.supplemental_dhc.estimation.estimate import at_least_one
 from spineflow.tasks.supplemental_dhc.estimation.posterior import (
     LEVEL,
-    Estimate,
     average_estimate,
     count_posterior,
 )
@@ -51,11 +50,6 @@ def test_a_posterior_is_the_likelihood_on_what_is_possible(noisy: int, variance:
     shorter = np.convolve(weight, np.ones(max(width, 1)), "valid")
     assert width == 0 or shorter.max() < LEVEL + 1e-9
     assert found.low <= found.value + 1 and found.value <= found.high + 1
-
-
-def test_noise_next_to_nothing_leaves_the_count() -> None:
-    assert count_posterior(17, 1e-6).estimate() == Estimate(17.0, 17.0, 17.0)
-    assert count_posterior(-4, 1e-3).estimate() == Estimate(0.0, 0.0, 0.0)
 
 
 def sampled(

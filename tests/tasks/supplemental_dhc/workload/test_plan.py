@@ -16,7 +16,6 @@ from spineflow.tasks.supplemental_dhc.settings import SupplementalDhcSettings
 from spineflow.tasks.supplemental_dhc.workload.costs import (
     exact_curve,
     margin_at,
-    needed_budget,
     universe_plan,
 )
 from spineflow.tasks.supplemental_dhc.workload.margins import margin_of, rho_for_margin
@@ -182,11 +181,3 @@ def test_truncation_of_what_is_not_measured_does_nothing() -> None:
     mechanism = {"truncation": {"PH3": 4}, "budgets": {"PH2": {"US": {"*": "1"}}}}
     with pytest.raises(InputRefused, match="truncation.PH3 does nothing"):
         settings_of(mechanism=mechanism, geography={"levels": ["US"]})
-
-
-def test_a_target_tells_its_budget(tmp_path: Path) -> None:
-    plan = preset_plan("us")
-    assert "0.662976" in needed_budget(plan, "PH3:State:A-G", 20)
-    assert "now 0.662976" in needed_budget(plan, "PH3:State:A-G", 30)
-    with pytest.raises(InputRefused, match="name a measured query"):
-        needed_budget(plan, "PH3:State", 20)

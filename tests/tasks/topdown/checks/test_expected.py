@@ -9,7 +9,7 @@ from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import load_settings
-from spineflow.tasks.topdown.checks.accuracy.figures import compute_figures
+from spineflow.tasks.topdown.checks.accuracy.compared import compute_figures
 from spineflow.tasks.topdown.checks.expected import expected_errors, write_expected
 from spineflow.tasks.topdown.checks.replicate import (
     estimate,

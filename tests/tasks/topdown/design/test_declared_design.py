@@ -12,7 +12,7 @@ import tomli_w
 from spineflow.flows.cli import main
 from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.settings_files import load_settings
-from spineflow.tasks.topdown.checks.accuracy.figures import compute_figures
+from spineflow.tasks.topdown.checks.accuracy.compared import compute_figures
 from spineflow.tasks.topdown.checks.replicate import (
     estimate,
     lay_out,
@@ -158,16 +158,6 @@ def test_small_limits_are_held_exactly(country: Path, capsys, case: str) -> None
     assert sum(map(Fraction, design["geolevels"].values())) == 1
 
 
-@pytest.mark.slow
-def test_small_limits_on_all_geolevels_but_one_leave_it_the_rest(country: Path, capsys) -> None:
-    limits = "".join(
-        f'[design.persons.limits.{name}]\ngeolevel = "{name}"\nat_most = "1/100000"\n'
-        for name in ("country", "region", "municipality")
-    )
-    design = designed(written(country, "many", COUNTRY + TARGETS + limits), capsys)["persons"]
-    assert Fraction(design["geolevels"]["section"]) >= 1 - Fraction(3, 100_000)
-
-
 REFUSED = {
     "exact": ('a = { query = "total", level = "region" }', "known exactly, whatever is measured"),
     "finer": (
@@ -178,16 +168,6 @@ REFUSED = {
     "2020": (
         'a = { query = "total", level = "region", smallest_housing_units = 3 }',
         "smallest_housing_units is of the census of 2020",
-    ),
-    "nothing of a geolevel": (
-        'a = { query = "total", level = "municipality" }\n[design.persons.limits.l]\n'
-        'geolevel = "section"\nat_most = 0',
-        "take it out of budget.persons.geolevels",
-    ),
-    "everything": (
-        'a = { query = "total", level = "municipality" }\n[design.persons.limits.l]\n'
-        'query = "total"\nat_least = 1',
-        "leaves nothing for the rest",
     ),
 }
 
@@ -203,10 +183,3 @@ def test_what_cannot_be_designed_is_refused(country: Path, capsys, case: str) ->
     capsys.readouterr()
     assert main(["design", "topdown", str(file)]) == 2
     assert sentence in capsys.readouterr().err
-
-
-def test_a_geolevel_of_the_spine_may_be_named_by_its_own_name(country: Path, capsys) -> None:
-    targets = TARGETS.replace('"municipality"', '"Municipality of the spine"')
-    found = designed(written(country, "spelt", COUNTRY + targets), capsys)["persons"]
-    same = designed(written(country, "plain", COUNTRY + TARGETS), capsys)["persons"]
-    assert [t["now"] for t in found["targets"]] == [t["now"] for t in same["targets"]]

@@ -13,9 +13,8 @@ from spineflow.flows.cli import main
 from spineflow.tasks.census.invariants import inhabitable
 from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.products.presets import PRESETS
-from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import load_settings
-from spineflow.tasks.topdown.checks.accuracy.levels import entity_levels
+from spineflow.tasks.topdown.checks.accuracy.subjects import entity_levels
 from spineflow.tasks.topdown.checks.replicate import (
     lay_out,
     measure,
@@ -24,7 +23,6 @@ from spineflow.tasks.topdown.checks.replicate import (
     with_seed,
 )
 from spineflow.tasks.topdown.design.allocation import allocation_of
-from spineflow.tasks.topdown.design.facts import PublicFacts
 from spineflow.tasks.topdown.design.problem import UniverseProblem
 from spineflow.tasks.topdown.design.settings import DesignSettings
 from spineflow.tasks.topdown.ingest.generate import generate_county
@@ -151,32 +149,6 @@ towns = { query = "cenrace", level = "county subdivision", margin = "7.5" }
     assert "however it is split" in design["certificate"]
 
 
-@pytest.mark.soak
-def test_limits_are_held_by_what_is_written(county: Path, capsys) -> None:
-    limits = """\
-[design.persons]
-objective = "weighted_sum"
-tolerance = "1/1000"
-[design.persons.targets]
-tracts = { query = "total", level = "tract", weight = 3 }
-blocks = { query = "hispanic * cenrace", level = "block" }
-[design.persons.limits]
-blocks = { geolevel = "Block", at_least = "1/5" }
-detail = { query = "detailed", at_least = "1/10", at_most = "1/5" }
-"""
-    design = designed(county, capsys, "limits", limits)["persons"]
-    shares = {
-        (geolevel, query): Fraction(share) * Fraction(design["geolevels"][geolevel])
-        for geolevel, queries in design["queries"].items()
-        for query, share in queries.items()
-    }
-    assert sum(shares.values()) == 1
-    assert sum(s for (geolevel, _), s in shares.items() if geolevel == "Block") >= Fraction(1, 5)
-    detailed = sum(s for (_, query), s in shares.items() if query == "detailed")
-    assert Fraction(1, 10) <= detailed <= Fraction(1, 5)
-    assert "weighted sum of variances" in design["certificate"]
-
-
 def test_persons_are_not_read_and_areas_may_be_any(county: Path, capsys) -> None:
     blocks = pd.read_csv(county / "grfc.txt", sep="|", dtype=str)
     parts = ("TABBLKST", "TABBLKCOU", "TABTRACTCE", "TABBLKGRPCE", "TABBLK")
@@ -200,14 +172,11 @@ large = { query = "total", level = "place", smallest_housing_units = 50 }
 
 REFUSED = {
     "tract or place": ('a = { query = "total", level = "trakt" }', "did you mean 'tract'"),
-    "query": ('a = { query = "totl", level = "tract" }', "unknown query 'totl'"),
-    "neither": ('a = { query = "total" }', "needs either level or areas"),
     "exact": ('a = { query = "total", level = "state" }', "known exactly"),
     "nowhere": (
         'a = { query = "total", level = "tract", smallest_housing_units = 9999999 }',
         "no area with 9,999,999 housing units",
     ),
-    "weight": ('a = { query = "total", level = "tract", weight = 2 }', "weight does nothing"),
     "fine": (
         'a = { query = "total", level = "tract" }\n[design.persons.limits]\n'
         'l = { geolevel = "Block", at_least = "3/5" }\nm = { query = "total", at_least = "3/5" }\n'
@@ -228,20 +197,6 @@ def test_what_cannot_be_designed_is_refused_in_one_sentence(
     out, error = capsys.readouterr()
     assert sentence in error and error.count("\n") == 1 and not out
     assert not (county / "refused-designed.toml").exists()
-
-
-def test_geounits_of_the_spine_may_be_named_as_such_whatever_they_are_called_else(
-    county: Path,
-) -> None:
-    path = written(county, "spelt", f"{HEAD}{TARGETS}")
-    settings = load_settings(DesignSettings, path, presets=PRESETS).resolved()
-    facts = PublicFacts.of(settings, "persons", public_tables(settings))
-    for name in ("block", "block of the spine", "Block_of_the spine"):
-        assert sorted(facts.area_of(name, "design")) == list(range(facts.spine.n_blocks)), name
-    tracts = facts.area_of("tract of the spine", "design")
-    assert (tracts == facts.spine.ancestors("Tract")).all()
-    with pytest.raises(InputRefused, match="did you mean 'block'"):
-        facts.area_of("blok", "design")
 
 
 EXACT = """\

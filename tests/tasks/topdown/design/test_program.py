@@ -8,8 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from scipy.optimize import minimize
-from spineflow.tasks.topdown.design.allocation import ShareLimit, as_fractions
-from spineflow.tasks.topdown.design.kinds import Asked
+from spineflow.tasks.topdown.design.allocation import Asked, ShareLimit, as_fractions
 from spineflow.tasks.topdown.design.program import (
     LimitsContradict,
     Program,

@@ -7,15 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from spineflow.tasks.census.queries import marginal_query
-from spineflow.tasks.topdown.design.allocation import allocation_of, as_fractions, shares_of
-from spineflow.tasks.topdown.design.kinds import Asked
+from spineflow.tasks.topdown.design.allocation import Asked, allocation_of, as_fractions, shares_of
 from spineflow.tasks.topdown.intervals.answers import ProductAnswers
 
 from tests.tasks.topdown.design.small_program import (
     NAMES,
     QUERIES,
     SCHEMA,
-    TYPE_OF_CELL,
     Small,
     random_allocation,
     small,
@@ -83,18 +81,6 @@ def test_derivatives_are_those_of_finite_differences(name: str, seed: int) -> No
         assert np.abs(difference - by_allocation[(..., *place)]).max() < 1e-4 * scale
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_variances_fall_in_proportion_to_the_budget(name: str) -> None:
-    case, p = small(3, **CASES[name]), random_allocation(3)
-    asked, _ = asked_of(case, 3)
-    precision = case.kinds.precision(p)
-    values, slopes = case.measured.summed_variances(case.grams, precision, asked)
-    along = (slopes * precision).sum(axis=(2, 3))
-    assert np.abs(along + values).max() < 1e-4 * values.max()
-    twice, _ = case.measured.summed_variances(case.grams, 2 * precision, asked)
-    assert twice == pytest.approx(values / 2, rel=1e-4, abs=1e-8)
-
-
 def test_geounits_of_equal_structure_are_one_class() -> None:
     """However many blocks a county of equal blocks has, they are one class, and so are counties."""
     case = small(4)
@@ -107,13 +93,6 @@ def test_geounits_of_equal_structure_are_one_class() -> None:
     is_only = np.bincount(case.spine.geolevels[-2].parent)[case.spine.geolevels[-2].parent] == 1
     alike = set(zip(n_children.tolist(), is_only.tolist(), strict=True))
     assert len(classed.rungs[1]) == len(alike) < len(n_children)
-
-
-def test_what_no_geounit_can_have_is_left_out() -> None:
-    assert TYPE_OF_CELL.max() == 7
-    case = small(1)
-    cells = case.type_is_possible[:, case.algebra.cell_type] & case.algebra.is_possible
-    assert set(map(tuple, case.measured.classed.cells)) == set(map(tuple, cells))
 
 
 @given(seed=st.integers(0, 10_000), denominator=st.sampled_from([101, 4096, 100_000]))

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from spineflow.flows.cli import main
 from spineflow.tasks.products.presets import PRESETS
+from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.estimation import largest_solve as module
@@ -153,7 +154,7 @@ def test_a_run_that_began_elsewhere_is_refused_before_its_charge(
     monkeypatch.setattr(module, "memory_of_machine", lambda: 1)
     assert TOPDOWN.plan is not None
     with pytest.raises(InputRefused, match="this machine has"):
-        TOPDOWN.plan(None, settings)
+        TOPDOWN.plan(settings, RunDirectory(tmp_path))
 
 
 @pytest.mark.parametrize("preset", ["pl94_2020_us", "dhc_persons_2020_us"])

@@ -5,14 +5,11 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
-from spineflow.tasks.pages.document import Document, to_html
 from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.settings_files import load_settings
-from spineflow.tasks.topdown.checks.accuracy.queries import records_by_block
 from spineflow.tasks.topdown.checks.replicate import (
     estimate,
     lay_out,
@@ -25,24 +22,22 @@ from spineflow.tasks.topdown.ingest.generate import generate_county
 from spineflow.tasks.topdown.intervals.report import write_run_intervals
 from spineflow.tasks.topdown.intervals.run_posterior import has_posterior
 from spineflow.tasks.topdown.release import margins
-from spineflow.tasks.topdown.release.map_section import map_section
 from spineflow.tasks.topdown.release.margins import (
     are_kept,
     are_written,
     has_margins,
     keep_posteriors,
     pieces_apart,
-    read_margin_summary,
     restore_figures,
     write_margins,
     write_piece,
 )
 from spineflow.tasks.topdown.release.microdata import write_universe
-from spineflow.tasks.topdown.release.report import margin_section
 from spineflow.tasks.topdown.release.tabulations.levels import SUMMARY_LEVELS
 from spineflow.tasks.topdown.release.tabulations.run import tables_of_run
 from spineflow.tasks.topdown.settings import TopdownSettings
-from spineflow.validation.topdown.margins import check_margins
+from spineflow.validation.outcome import Failures
+from spineflow.validation.topdown.tables import check_margins
 
 from tests.seeds import covering
 from tests.tasks.topdown.declared import load, run_declared
@@ -126,11 +121,12 @@ def test_margins_that_are_wrong_fail_their_check(released, tmp_path: Path, edit,
     shutil.copytree(run.unchecked_release / "tables", tmp_path / "tables")
     path = tmp_path / "tables" / "140_tract_margins.parquet"
     edit(pd.read_parquet(path)).to_parquet(path, index=False)
-    outcome = check_margins(tmp_path)
-    assert outcome.passed == (not told) and told in outcome.detail
+    seen, missing = Failures(), Failures()
+    check_margins(tmp_path, [], seen)
+    assert bool(seen.count) == bool(told) and told in " ".join(seen.texts)
     (tmp_path / "tables" / "050_county_margins.csv").unlink()
-    assert not check_margins(tmp_path).passed
-    assert not check_margins(tmp_path / "tables").passed
+    check_margins(tmp_path, [["050_county"]], missing)
+    assert missing.count > seen.count
 
 
 @pytest.mark.slow
@@ -159,25 +155,6 @@ def test_margins_are_the_intervals_that_the_command_writes(released, tmp_path: P
         nursing = table[table["hhgq"] == settings.schema_of("persons").labels("hhgq")[3]]
         expected = nursing["bounded_upper"].reindex(margins.index, fill_value=0)
         assert (margins["P0050005_UPPER"] == expected).all()
-
-
-def test_the_report_says_where_the_release_lies(released):
-    run, settings = released
-    summary = read_margin_summary(run, "persons")
-    agreement = summary.agreement.set_index(["geolevel", "query"])
-    shares = agreement[["below", "inside", "above"]].sum(axis=1)
-    assert np.allclose(shares, 1.0)
-    assert agreement.loc[("Block", "cenrace"), ["above", "negative"]].gt(0).all()
-    assert ("County", "total") not in agreement.index or settings.geography.spine != "conventional"
-    classes = summary.classes
-    assert set(classes["attribute"]) == {"hhgq", "votingage", "hispanic", "cenrace"}
-    released_total = classes.groupby(["attribute", "class"])["released"].sum()
-    blocks = pd.read_parquet(run.unchecked_release / "tables" / "750_block.parquet")["P0010001"]
-    assert released_total["votingage", 10] == blocks[blocks.between(10, 99)].sum()
-    section = margin_section("persons", summary)
-    page = to_html(Document("Report", (), (section,)))
-    assert "Margins of persons" in page and "10 to 99" in page
-    assert read_margin_summary(run, "cats") is None
 
 
 @pytest.mark.slow
@@ -230,43 +207,6 @@ def test_declared_tables_have_margins(country):
         assert (margins["lower"] <= margins["upper"]).all() and (margins["lower"] >= 0).all()
         inside = table["count"].between(margins["lower"], margins["upper"])
         assert inside.mean() > 0.7
-
-
-def test_maps_of_a_declared_census(country, tmp_path: Path):
-    """Geometry has the codes of tables, or plain ones that tell areas apart; a district lies across
-    municipalities, and is outlined."""
-    geopandas = pytest.importorskip("geopandas")
-    shapely = pytest.importorskip("shapely")
-    run, settings = country
-    run = RunDirectory(shutil.copytree(run.root, tmp_path / "run"))
-    run.unchecked_release.rename(run.release)
-    areas = pd.read_csv(settings.input.paths()["areas"], dtype=str)
-    shapes = Path(settings.input.geometry)
-    shutil.rmtree(shapes, ignore_errors=True)
-    shapes.mkdir()
-
-    def layer(name: str, codes: list[str]) -> None:
-        boxes = [shapely.box(i, 0, i + 1, 1) for i in range(len(codes))]
-        frame = geopandas.GeoDataFrame({"code": codes, "geometry": boxes}, crs=4326)
-        frame.to_parquet(shapes / f"{name}.parquet")
-
-    def drawn(truth):
-        (figure,) = map_section(run, settings, truth).blocks
-        return figure if isinstance(figure, str) else (figure.caption, figure.svg)
-
-    truth = records_by_block(run, settings)
-    table = pd.read_parquet(run.release / "tables" / "TOTAL.parquet")
-    layer("municipality", table["code"].tolist())
-    layer("school", sorted({code for code in areas["school"] if code != "none"}))
-    caption, svg = drawn(truth)
-    assert caption.startswith("Error of the number of dwellings by municipality; the input is not")
-    assert "schools, off the spine" in svg
-    caption, _ = drawn(None)
-    assert caption.startswith("Noise by municipality: half the width")
-    layer("section", areas["section"].tolist())
-    caption, svg = drawn({"dwellings": truth["dwellings"] + 3})
-    assert caption.startswith("Error of the number of dwellings by section") and ">-3" in svg
-    assert drawn(None) == "Without margins there is nothing to show on a map."
 
 
 def written(run: RunDirectory) -> dict[str, bytes]:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from spineflow.tasks.census.cef_2020 import PERSONS, UNITS
+from spineflow.tasks.census.cef_2020 import PERSONS
 from spineflow.tasks.census.schema import Schema
 from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.settings_files import load_settings
@@ -155,24 +155,6 @@ def test_tracts_take_the_shares_of_geolevels_that_they_replace() -> None:
     assert sum(shares.values()) == 1
     redistricting = {"State": Fraction(1, 2), "Tract": Fraction(1, 4), "Block": Fraction(1, 4)}
     assert on_aian_spine(redistricting) == redistricting
-
-
-def test_population_is_told_by_every_query() -> None:
-    gaussian = budget("discrete_gaussian", {"Block": "1"}, {"total": "1/2", "votingage": "1/2"})
-    assert total_shares(gaussian, PERSONS, is_part=False) == {"Block": pytest.approx(3 / 4)}
-    laplace = budget("discrete_laplace", {"Block": "1"}, {"total": "1/2", "votingage": "1/2"})
-    assert total_shares(laplace, PERSONS, is_part=False) == {
-        "Block": pytest.approx((1 / 4 + 1 / 8) ** 0.5)
-    }
-
-
-@pytest.mark.parametrize(
-    "mechanism, expected", [("discrete_gaussian", 2.0), ("discrete_laplace", 2**0.5)]
-)
-def test_vacant_units_tell_as_much_as_occupied_ones(mechanism: str, expected: float) -> None:
-    """Two answers of variance v whose sum is known: the variance of each is v / 2."""
-    units = budget(mechanism, {"Block": "1"}, {"detailed": "1"})
-    assert total_shares(units, UNITS, is_part=True) == {"Block": pytest.approx(expected)}
 
 
 def test_tracts_of_the_comparison_ask_as_the_geolevels_that_they_replace() -> None:

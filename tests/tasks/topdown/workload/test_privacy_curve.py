@@ -19,7 +19,6 @@ from spineflow.tasks.products.privacy_curves import (
     trade_offs,
 )
 from spineflow.tasks.topdown.workload.budget import Budget
-from spineflow.tasks.topdown.workload.costs import total_for_margin
 from spineflow.tasks.topdown.workload.exact_loss import exact_curve
 from spineflow.tasks.topdown.workload.privacy_curve import OTHERS, QUESTION, privacy_curve
 
@@ -129,21 +128,3 @@ def test_margins_are_the_first_that_cover(mechanism: str, total: str) -> None:
             parameter = budget.noise_parameter(*shares)
             assert coverage(budget, parameter, found) >= 0.95
             assert found == 0 or coverage(budget, parameter, found - 1) < 0.95
-
-
-@pytest.mark.parametrize("mechanism", [DISCRETE_GAUSSIAN, DISCRETE_LAPLACE])
-@pytest.mark.parametrize("target", [0, 1, 3, 10, 200])
-def test_the_total_for_a_margin_is_the_smallest(mechanism: str, target: int) -> None:
-    budget = budget_of(mechanism, "1")
-    total = total_for_margin(budget, "State", "detailed", target)
-    shares = (Fraction(3, 4), Fraction(2, 3))
-    assert margin_of(Measure("", replace(budget, total=total).noise(*shares))) <= target
-    below = total - Fraction(1, 1000)
-    assert (
-        below <= 0 or margin_of(Measure("", replace(budget, total=below).noise(*shares))) > target
-    )
-
-
-def test_queries_that_are_not_asked_have_no_margin() -> None:
-    with pytest.raises(ValueError, match="not asked"):
-        total_for_margin(budget_of(DISCRETE_GAUSSIAN, "1"), "Block", "detailed", 3)

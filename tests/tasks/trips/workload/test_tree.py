@@ -179,14 +179,6 @@ def test_noise_of_the_paper() -> None:
     assert {budget.sigma_squared(level) for level in range(1, 5)} == {tree.depth / rho}
 
 
-def test_unbounded_neighbours_measure_the_root() -> None:
-    tree, contribution = country_of_shares(), Contribution(is_bounded=False)
-    assert measured_levels(tree, contribution) == (0, 1, 2, 3, 4)
-    assert measured_levels(tree, Contribution()) == (1, 2, 3, 4)
-    shares = uniform_shares(range(5))
-    assert level_budget(tree, contribution, Fraction(1), shares).sigma_squared(0) == Fraction(5, 2)
-
-
 def test_unsound_shares_are_refused() -> None:
     tree = country_of_shares()
     for shares in ({1: Fraction(1, 2)}, {1: Fraction(3, 2), 2: Fraction(-1, 2)}):
@@ -243,14 +235,6 @@ def test_a_split_that_is_told_can_be_set_and_needs_no_more(name: str, tmp_path: 
     assert again.endswith(f"the shares of now need {total}")
     now = float(told.rpartition(" ")[2])
     assert float(total) < now
-
-
-def test_combining_all_levels_needs_less(tmp_path: Path) -> None:
-    def total(name: str) -> float:
-        told = needed_split(plan_of(tmp_path, f"mechanism.name={name}"), WANTED)
-        return float(re.search(r"at rho (\S+) ", told).group(1))
-
-    assert total("inftda_full_information") < total("inftda")
 
 
 def test_where_there_is_no_split(tmp_path: Path) -> None:

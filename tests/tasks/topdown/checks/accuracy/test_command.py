@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
 from spineflow.flows.cli import main
-from spineflow.tasks.runs.directory import RunDirectory
 
 
 @pytest.fixture(scope="module")
@@ -37,15 +35,6 @@ def test_several_runs_are_compared_in_confidence(finished, capsys) -> None:
     text = path.read_text()
     assert "CONFIDENTIAL" in text and "<td>one</td>" in text and "<td>two</td>" in text
     assert not one.report.parent.exists() and not two.report.parent.exists()
-
-
-@pytest.mark.soak(2)
-@pytest.mark.slow
-def test_public_comparison_is_shown(public_run, tmp_path: Path, capsys) -> None:
-    run = RunDirectory(Path(shutil.copytree(public_run[0].root, tmp_path / "run")))
-    run.release.mkdir()
-    assert main(["report", str(run.root), str(run.root)]) == 0
-    assert capsys.readouterr().out == f"comparison: {run.report.parent / 'comparison.html'}\n"
 
 
 def test_unfinished_runs_and_other_products_are_refused(finished, capsys) -> None:

@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.topdown.checks.accuracy.figures import compute_figures
-from spineflow.tasks.topdown.checks.accuracy.run import write_comparison, write_run_accuracy
+from spineflow.tasks.topdown.checks.accuracy.compared import compute_figures
+from spineflow.tasks.topdown.checks.accuracy.report import write_comparison, write_run_accuracy
 from spineflow.tasks.topdown.ingest.generate import generate_country
 from spineflow.tasks.topdown.settings import TopdownSettings
 

@@ -6,11 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 from spineflow.tasks.pages.document import to_markdown
-from spineflow.tasks.topdown.checks.accuracy.figures import (
-    compute_figures,
-    read_figures,
-    write_figures,
-)
+from spineflow.tasks.topdown.checks.accuracy.compared import compute_figures
+from spineflow.tasks.topdown.checks.accuracy.errors import read_figures, write_figures
 from spineflow.tasks.topdown.checks.accuracy.report import ComparedRun, accuracy_document
 from spineflow.tasks.topdown.paths import geography_file, invariants_file
 

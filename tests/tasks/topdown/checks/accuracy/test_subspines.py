@@ -5,17 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from spineflow.geography.levels import Geolevel, Spine
-from spineflow.tasks.topdown.checks.accuracy import subspines
-from spineflow.tasks.topdown.checks.accuracy.errors import (
-    ABSOLUTE_QUANTILES,
-    ERROR_QUANTILES,
-    LargestGroups,
-    Pairs,
-    Tally,
-    criterion_of,
-    figures_of,
-)
-from spineflow.tasks.topdown.checks.accuracy.subspines import (
+from spineflow.tasks.topdown.checks.accuracy import theory
+from spineflow.tasks.topdown.checks.accuracy.theory import (
     Subspine,
     n_subspines,
     states_of,
@@ -27,7 +18,7 @@ from tests.geography.test_covariances import LevelPrecision, covariances_of, var
 
 def every_state_apart(spine: Spine, monkeypatch: pytest.MonkeyPatch) -> list[Subspine]:
     """The subspines of a spine of which each has one state."""
-    monkeypatch.setattr(subspines, "BLOCKS_PER_SUBSPINE", 1)
+    monkeypatch.setattr(theory, "BLOCKS_PER_SUBSPINE", 1)
     return [subspine_of(spine, number) for number in range(n_subspines(spine))]
 
 
@@ -123,40 +114,3 @@ def test_blocks_of_a_subspine_keep_their_paths(monkeypatch: pytest.MonkeyPatch) 
 def test_a_small_spine_is_not_cut() -> None:
     spine = nation(6)
     assert n_subspines(spine) == 1 and subspine_of(spine, 0).spine is spine
-
-
-def random_pairs(rng: np.random.Generator, n: int) -> Pairs:
-    truth = rng.integers(0, 30, size=n)
-    released = np.maximum(truth + rng.integers(-9, 10, size=n), 0)
-    return Pairs(truth, released, rng.random(n))
-
-
-def test_figures_of_parts_are_those_of_all_pairs() -> None:
-    rng = np.random.default_rng(7)
-    parts = [random_pairs(rng, n) for n in (0, 1, 40, 777)]
-    joined = Pairs(
-        *(
-            np.concatenate([getattr(part, name) for part in parts])
-            for name in ("truth", "released", "predicted_variance")
-        )
-    )
-    found = figures_of([Tally.of(part) for part in parts])
-    assert found == pytest.approx(figures_of([Tally.of(joined)]), rel=1e-12)
-    error = joined.released - joined.truth
-    for name, values, quantiles in (
-        ("absolute", np.abs(error), ABSOLUTE_QUANTILES),
-        ("error", error, ERROR_QUANTILES),
-    ):
-        for quantile in quantiles:
-            key = f"{name}_q{round(100 * quantile):02d}"
-            assert found[key] == pytest.approx(np.quantile(values, quantile))
-    assert found["mean_absolute_error"] == pytest.approx(np.abs(error).mean())
-    assert found["root_mean_square_error"] == pytest.approx(np.sqrt((error**2).mean()))
-
-
-def test_criterion_of_parts_is_that_of_all_entities() -> None:
-    rng = np.random.default_rng(8)
-    truth = rng.integers(0, 900, size=(60, 3))
-    released = np.maximum(truth + rng.integers(-60, 60, size=truth.shape), 0)
-    parts = [LargestGroups.of(truth[i::4], released[i::4]) for i in range(4)]
-    assert criterion_of(parts) == criterion_of([LargestGroups.of(truth, released)])

@@ -10,8 +10,11 @@ from spineflow.geography.levels import Geolevel, Spine
 from spineflow.tasks.census.cef_2020 import UNITS, cef_schema
 from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE, noise_variance
-from spineflow.tasks.topdown.checks.accuracy.levels import EntityLevel
-from spineflow.tasks.topdown.checks.accuracy.quantities import answer_matrix, quantities_of
+from spineflow.tasks.topdown.checks.accuracy.subjects import (
+    EntityLevel,
+    answer_matrix,
+    quantities_of,
+)
 from spineflow.tasks.topdown.checks.accuracy.theory import Prediction
 from spineflow.tasks.topdown.workload.budget import Budget
 

@@ -86,22 +86,6 @@ def test_input_tables_tabulate_to_the_published_counts(shared: Path, tmp_path: P
         assert getattr(again, name).read_bytes() == getattr(tables, name).read_bytes()
 
 
-@pytest.mark.slow
-def test_batches_do_not_change_the_counts(exact, folder, tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(
-        "spineflow.tasks.topdown.release.tabulations.published.PERSONS_PER_BATCH", 300
-    )
-    blocks = published_blocks(read_published(folder))
-    tables = write_input_tables(blocks, tmp_path)
-    result = check_inputs(
-        persons=tables.persons, units=tables.units, geography=tables.geography
-    ).accepted()
-    cube = result.histograms["persons"].toarray().reshape(len(blocks.hhgq), 8, -1)
-    assert (cube.sum(axis=2) == blocks.hhgq).all()
-    maf = pd.read_parquet(tables.units)["MAFID"]
-    assert maf.tolist() == list(range(1, len(maf) + 1))
-
-
 def test_what_records_cannot_say_is_put_right_and_counted(tmp_path: Path) -> None:
     """Households without an occupied unit, and minors in a nursing facility."""
     persons = np.zeros((3, PUBLISHED_PERSONS.n_cells), dtype=np.int64)

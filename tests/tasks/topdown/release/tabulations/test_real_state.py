@@ -9,7 +9,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.topdown.checks.accuracy.figures import read_figures
+from spineflow.tasks.topdown.checks.accuracy.errors import read_figures
 from spineflow.tasks.topdown.release.tabulations.published import published_blocks, read_published
 
 pytestmark = pytest.mark.slow

@@ -11,17 +11,12 @@ from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.paths import geography_file
 from spineflow.tasks.topdown.release.microdata import write_universe
 from spineflow.tasks.topdown.release.tabulations import run as tabulations_run
-from spineflow.tasks.topdown.release.tabulations import tables
-from spineflow.tasks.topdown.release.tabulations import tables as estimated_tabulations
-from spineflow.tasks.topdown.release.tabulations.levels import SUMMARY_LEVELS
 from spineflow.tasks.topdown.release.tabulations.run import (
     has_legacy,
     tables_of_run,
     tabulated_universes,
 )
 from spineflow.tasks.topdown.release.tabulations.tables import (
-    States,
-    state_tabulations,
     write_tables,
 )
 from spineflow.tasks.topdown.settings import TopdownSettings
@@ -128,35 +123,6 @@ def test_pieces_give_the_files_of_the_whole(
     (run.unchecked_release / "tables" / "050_county.csv").unlink()
     assert standing(run, settings, "area tables") is None
     assert standing(run, settings, "block tables") is not None
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("rows_per_batch", [7, 1 << 14])
-def test_stretches_of_blocks_give_the_tables_of_the_whole(
-    estimated, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows_per_batch: int
-) -> None:
-    """With the counties in the place of states: row groups do not end where a county does."""
-    run, settings = estimated
-    monkeypatch.setattr(tables, "ROWS_PER_BATCH", rows_per_batch)
-    within_counties = [level for level in SUMMARY_LEVELS.values() if "COUNTY" in level.parts]
-    whole = tabulate(
-        run.unchecked_release, read_geography(geography_file(run)), settings.run.universes
-    )
-    write_tables([whole], tmp_path / "whole", levels=within_counties)
-    monkeypatch.setattr(estimated_tabulations, "_STATE", (0, 5))
-    counties = States.read(run)
-    assert len(counties.fips) == 2 and sum(counties.n_blocks) == len(whole.geography)
-    parts = state_tabulations(run, settings, settings.run.universes, counties.fips)
-    write_tables(parts, tmp_path / "parts", levels=within_counties)
-    assert contents(tmp_path / "parts") == contents(tmp_path / "whole")
-
-
-def test_groups_of_states_have_every_state_once() -> None:
-    states = States(("01", "02", "04", "05", "06"), (50, 10, 20, 5, 100), False)
-    for n in range(1, 8):
-        groups = [states.group(number, n) for number in range(n)]
-        assert tuple(fips for group in groups for fips in group) == states.fips
-    assert states.group(0, 2) == ("01", "02", "04", "05")
 
 
 def test_tables_and_legacy_files_by_default(run: RunDirectory, tmp_path: Path) -> None:

@@ -71,12 +71,6 @@ def test_run_that_is_not_private_is_stamped(exact, written, tmp_path: Path) -> N
             assert pq.read_schema(private).metadata is None
 
 
-def test_batches_do_not_change_the_rows(exact) -> None:
-    table = exact.tabulation.level(SUMMARY_LEVELS["150"])
-    ((_, whole),) = table.batches(len(table.entities))
-    assert (np.vstack([rows for _, rows in table.batches(7)]) == whole).all()
-
-
 def test_variables_of_smaller_schemas() -> None:
     assert tables_of(PERSONS) == ("P1", "P2", "P3", "P4", "P5")
     assert tables_of(UNITS) == ("H1",)

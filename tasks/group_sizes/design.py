@@ -1,0 +1,53 @@
+"""The best shares of a group-sizes budget over levels, as settings that are ready to run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..runs.errors import InputRefused
+from ..runs.settings import Refuse, without_section
+from ..solvers.level_design import DesignedLevels, LevelDesign, design_levels
+from .ingest.read import public_plan
+from .settings import GroupSizesSettings
+from .workload.costs import level_errors, shares_by_name, shares_now
+from .workload.mechanisms import PUBLISHED
+
+
+class GroupSizesDesignSettings(GroupSizesSettings):
+    """A settings file of group-sizes with a section [design]."""
+
+    ASIDE = frozenset()
+
+    design: LevelDesign
+
+    def refuse_what_does_not_fit(self, refuse: Refuse) -> None:
+        """Refuse what the product and the design cannot have, and noise that protects nobody."""
+        super().refuse_what_does_not_fit(refuse)
+        self.design.refuse_what_does_not_fit(refuse)
+        if self.privacy.infinite:
+            refuse("privacy.infinite leaves no noise to design; remove it, or the section design")
+        if self.mechanism.calibration == PUBLISHED:
+            refuse("a design needs mechanism.calibration = 'proven'")
+
+
+def designed(settings: GroupSizesDesignSettings) -> tuple[DesignedLevels, GroupSizesSettings]:
+    """The best shares for a design, and the settings with them; reads the public hierarchy alone.
+
+    Raises InputRefused as `design_levels`, and for a hierarchy with a single level to measure.
+    """
+    own = without_section(GroupSizesSettings, settings)
+    plan = public_plan(own)
+    errors = level_errors(plan)
+    if len(errors.names) == 1 or plan.loss is None:
+        raise InputRefused(
+            "design: there is nothing to share, because all levels have the same regions; ask "
+            "'spineflow budget group-sizes --target LEVEL=MARGIN' for the budget of one."
+        )
+    found = design_levels(errors, settings.design, plan.loss, shares_now(plan))
+    update: dict[str, Any] = {
+        "mechanism": own.mechanism.model_copy(
+            update={"levels": shares_by_name(plan, found.shares), "name": plan.mechanism}
+        ),
+        "privacy": own.privacy.model_copy(update={errors.symbol: found.total}),
+    }
+    return found, own.model_copy(update=update)

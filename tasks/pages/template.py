@@ -1,0 +1,124 @@
+"""Documents from templates: prose as Markdown with Jinja, tables and figures in their places.
+
+A template's first heading is the title of the document, `##` begins a section, and `###` a panel
+of the front page; paragraphs are parted by empty lines. A value that is a
+block, or several, stands as such where the template prints it. Templates lie in folders `templates`
+of their rooms, and are named by their place below `tasks/`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, pass_context
+from jinja2.runtime import Context
+
+from .document import Block, Cell, Details, Figure, Section, Table
+from .figures import bar_chart
+from .numbers import shown_bound, shown_delta, shown_epsilon, shown_rho
+
+MARK = "\x00"
+"""Stands before and after the number of a block in rendered text."""
+
+PLACED = "_placed"
+"""Where a template's context has the blocks that it has printed."""
+
+
+def parts_of(template: str, **context: Any) -> tuple[str, list[Section], list[Section]]:
+    """The title, the panels and the sections of a template; the first section is what stands before
+    any other, and has no title. A section without blocks is left out.
+    """
+    placed: list[Block] = []
+    text = _templates().get_template(template).render(**context, **{PLACED: placed})
+    title, parts = "", [("", Section("", ()))]
+    for paragraph in text.split("\n\n"):
+        words = " ".join(paragraph.split())
+        level, _, rest = words.partition(" ")
+        if level == "#":
+            title = rest
+        elif level in ("##", "###"):
+            parts.append((level, Section(rest, ())))
+        elif words:
+            block = placed[int(words.strip(MARK))] if words.startswith(MARK) else words
+            mark, section = parts[-1]
+            parts[-1] = (mark, Section(section.title, (*section.blocks, block)))
+    panels = [own for mark, own in parts if mark == "###" and own.blocks]
+    sections = [own for mark, own in parts[1:] if mark == "##" and own.blocks]
+    return title, panels, [parts[0][1], *sections]
+
+
+def table(rows: Iterable[Mapping[str, Any]], deciding: str | None = None) -> Table | None:
+    """A table of cells by header, as `Table.of`; nothing without rows."""
+    listed: list[Mapping[str, Any]] = list(rows)
+    return Table.of(listed, deciding) if listed else None
+
+
+def values(rows: Mapping[str, Cell | None]) -> Table | None:
+    """A table of values by what they are of."""
+    return table({"what": name, "value": value} for name, value in rows.items())
+
+
+def bars(
+    title: str,
+    words: str,
+    series: Mapping[str, Mapping[str, float]],
+    label: str,
+    nothing: str = "No noise was drawn.",
+) -> Figure | str:
+    """Bars by group, one for each of some series of figures of the same groups, with words on what
+    they are; or `nothing`, where there are none.
+    """
+    groups = [group.replace("_", " ") for group in next(iter(series.values()), ())]
+    if not groups:
+        return nothing
+    values = {name: list(figures.values()) for name, figures in series.items()}
+    return Figure(
+        bar_chart(groups, values, title=title, value_label=label), " ".join(words.split())
+    )
+
+
+@cache
+def _templates() -> Environment:
+    """The templates of all rooms, with what they may call."""
+    templates = Environment(
+        loader=FileSystemLoader(Path(__file__).parents[1]),
+        autoescape=False,  # A document is escaped where it is written as HTML.
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_place,
+    )
+    templates.globals |= {
+        "table": table,
+        "values": values,
+        "bars": bars,
+        "details": lambda summary, *blocks: Details(summary, blocks),
+    }
+    shown: dict[str, Callable[[Any], str]] = {
+        "epsilon": shown_epsilon,
+        "bound": shown_bound,
+        "delta": shown_delta,
+        "rho": shown_rho,
+        "words": lambda name: name.replace("_", " "),
+        "number": lambda value: f"{value:,}",
+        "short": lambda value: f"{float(value):.4g}",
+    }
+    templates.filters |= shown
+    return templates
+
+
+@pass_context
+def _place(context: Context, value: Any) -> Any:
+    """Print a block as a paragraph of its own that stands for it, and nothing of None."""
+    if value is None:
+        return ""
+    if isinstance(value, Table | Figure | Details):
+        placed = context[PLACED]
+        placed.append(value)
+        return f"\n\n{MARK}{len(placed) - 1}{MARK}\n\n"
+    if isinstance(value, list | tuple):
+        return "".join(f"\n\n{_place(context, one)}\n\n" for one in value)
+    return value

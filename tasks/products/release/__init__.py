@@ -1,1 +1,0 @@
-"""The end of every run: checks, the release, the report."""

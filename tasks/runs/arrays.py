@@ -1,0 +1,72 @@
+"""Numbers, texts and arrays that tasks leave for each other: two files, whose arrays are mapped.
+
+`<stem>.json` has everything but the arrays and says of each of these what it is; `<stem>.bin` has
+them one after the other, each from a multiple of 64 bytes on, so that they are used as they are
+mapped. The first is written last. Nothing is kept as a pickle: whoever reads one runs what its
+writer wants.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .files import replacing, write_text
+
+_ALIGNED = 64
+_PLACE = {"kind", "shape", "at"}
+"""What an array is, and where in the file."""
+
+
+def keep(stem: Path, facts: object) -> Path:
+    """Keep what JSON has, with arrays and functions without arguments that give further facts.
+
+    Functions are called as their turn comes, and what they give is not held. Returns the file that
+    is written last.
+    """
+    description, content = files_of(stem)
+    with replacing(content) as part, part.open("wb") as file:
+
+        def placed(value: Any) -> Any:
+            if isinstance(value, np.generic):
+                return value.item()
+            if callable(value):
+                return value()
+            at = -(-file.tell() // _ALIGNED) * _ALIGNED
+            file.seek(at)
+            file.write(np.ascontiguousarray(value).data if value.size else b"")
+            return {"kind": value.dtype.str, "shape": value.shape, "at": at}
+
+        text = json.dumps(facts, default=placed)
+    write_text(description, text)
+    return description
+
+
+def kept(stem: Path) -> Any:
+    """What `keep` kept, with mapped arrays; mappings that are no arrays' are dictionaries."""
+    description, content = files_of(stem)
+    mapped = np.memmap(content, dtype=np.uint8, mode="r") if content.stat().st_size else None
+
+    def found(of: dict[str, Any]) -> Any:
+        return _array(mapped, of) if of.keys() == _PLACE else of
+
+    return json.loads(description.read_bytes(), object_hook=found)
+
+
+def files_of(stem: Path) -> tuple[Path, Path]:
+    """The two files, the one that is written last first."""
+    return stem.with_name(f"{stem.name}.json"), stem.with_name(f"{stem.name}.bin")
+
+
+def _array(content: np.ndarray | None, place: Mapping[str, Any]) -> np.ndarray:
+    """An array of the file; of bytes, so that none of objects is made, and whole or refused."""
+    kind, shape, at = np.dtype(place["kind"]), tuple(place["shape"]), place["at"]
+    if content is None or 0 in shape:
+        return np.zeros(shape, kind)
+    size = kind.itemsize * math.prod(shape)
+    return np.asarray(content[at : at + size]).view(kind).reshape(shape)

@@ -1,0 +1,1 @@
+"""Studies: settings released again and again under many seeds, on data that may be known."""

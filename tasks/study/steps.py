@@ -1,0 +1,29 @@
+"""The steps of a study: reading the input, preparing a trial, running a replicate."""
+
+from __future__ import annotations
+
+from ..products.registry import settings_of
+from ..runs.directory import RunDirectory
+from ..runs.handles import Made, made, once
+from ..runs.steps import step
+from .trials import Study, dataset, layout_of, prepare_trial, replicate_path, run_replicate
+
+
+@step("read tuning data", settings_of, run_name="read tuning data")
+def read_tuning_data(run: RunDirectory, settings: Study) -> Made:
+    """Read the input that all trials share."""
+    settings.SEARCHED.read_input(settings.reading, dataset(run))
+    return made(dataset(run))
+
+
+@step("prepare trial", settings_of, run_name="prepare-{trial}")
+def prepare(run: RunDirectory, settings: Study, trial: str) -> Made:
+    """Make what the replicates of a trial share: its spine and constraints."""
+    prepare_trial(run, settings.SEARCHED, trial)
+    return made(layout_of(run, trial))
+
+
+@step("replicate", settings_of, run_name="replicate-{trial}-{seed}")
+def replicate(run: RunDirectory, settings: Study, trial: str, seed: int) -> Made:
+    """Measure, estimate and judge one replicate of a trial."""
+    return once(replicate_path(run, trial, seed), run_replicate, run, settings, trial, seed)

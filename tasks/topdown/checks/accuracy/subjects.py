@@ -1,0 +1,245 @@
+"""Subjects of the accuracy report: the geographic entities, and the counts that its readers use.
+
+Entities are those of the summary levels of the redistricting tables, and the geounits of every
+geolevel of the spine that is not one of those. Blocks that can hold nobody take no part; they are
+on no spine, and nothing about them is uncertain. Each answer counts the cells of a schema whose
+attributes take some levels; a quantity is a group of answers that are reported together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain, product
+
+import numpy as np
+import pandas as pd
+from scipy import sparse
+
+from .....geography.levels import Spine
+from ....census.areas import entities
+from ....census.cef_2020 import CENSUS
+from ....census.census import Census
+from ....census.declarations import GroupDeclaration, QuantityDeclaration
+from ....census.queries import TOTAL, incidence, label_parts, marginal_query, tells
+from ....census.schema import Schema
+from ...release.tabulations.levels import SUMMARY_LEVELS, entities_of
+
+OF_THE_SPINE = " of the spine"
+"""Ends the names of levels whose entities are a spine's own geounits."""
+
+
+@dataclass(frozen=True, eq=False)
+class EntityLevel:
+    """Entities of one kind, each a set of the spine's blocks."""
+
+    name: str
+    geolevels: frozenset[str]
+    """The geolevels of the spine whose geounits they are."""
+    entity: np.ndarray
+    """(n_blocks,) integers: each block's entity, in the order of the spine's blocks; -1 for
+    none."""
+    n_entities: int
+
+    def sums(self, values: np.ndarray) -> np.ndarray:
+        """(n_entities, n) sums of the blocks' `values` (n_blocks, n)."""
+        return self._incidence @ values
+
+    @cached_property
+    def _incidence(self) -> sparse.csr_array:
+        return incidence(self.entity, self.n_entities)
+
+
+def own_level(geolevel: str) -> str:
+    """The name of the level whose entities are the geounits of a geolevel, where these are the
+    entities of no other level.
+
+    >>> own_level("Block_Group")
+    'block group of the spine'
+    """
+    return geolevel.replace("_", " ").lower() + OF_THE_SPINE
+
+
+def own_geolevels(spine: Spine) -> list[str]:
+    """The geolevels of which a spine has more than one geounit, the only ones with own levels."""
+    return [level.name for level in spine.geolevels if len(level) > 1]
+
+
+def entity_levels(
+    spine: Spine, geography: pd.DataFrame, census: Census = CENSUS
+) -> tuple[EntityLevel, ...]:
+    """All levels, from large to small entities within each of the two kinds.
+
+    They are the summary levels of a census, or else its geolevels and the columns of areas that its
+    tables are by; and the geounits of the spine that are none of these. `geography` is the
+    geography frame of the spine's blocks, in the order of its rows.
+    """
+    if census.summary_levels:
+        frame = geography.iloc[spine.block_row].reset_index(drop=True)
+        return tuple(level for level in levels_of_subspine(spine, frame, spine) if level.n_entities)
+    columns = [level for table in census.tables for level in table.levels]
+    named = [name for name in (*census.geolevels, *columns) if name in geography.columns]
+    found = {}
+    for name in dict.fromkeys([census.geolevels[0], *named]):
+        number, codes = entities(geography, census.geolevels, name)
+        found[name] = number[spine.block_row], len(codes)
+    return _levels(found, spine, spine)
+
+
+def levels_of_subspine(
+    spine: Spine, geography: pd.DataFrame, whole: Spine
+) -> tuple[EntityLevel, ...]:
+    """The summary levels of a subspine of a `whole` spine, as `entity_levels` has them of a spine,
+    and levels without entities in it. `geography` has the rows of its blocks in their order."""
+    found = {}
+    for level in SUMMARY_LEVELS.values():
+        entity = entities_of(geography, level).block_entity.astype(np.int32)
+        found[level.name] = entity, int(entity.max(initial=-1)) + 1
+    return _levels(found, spine, whole)
+
+
+def _levels(
+    found: Mapping[str, tuple[np.ndarray, int]], spine: Spine, whole: Spine
+) -> tuple[EntityLevel, ...]:
+    """Levels by name, with each block's entity and the number of entities; then the own levels of
+    those geolevels of the whole spine whose geounits are the entities of none of these."""
+    geounits = {name: spine.ancestors(name) for name in spine.names}
+    levels = []
+    for name, (entity, n_entities) in found.items():
+        same = (own for own, geounit in geounits.items() if _is_same_partition(entity, geounit))
+        levels.append(EntityLevel(name, frozenset(same), entity, n_entities))
+    matched = set(chain(*(level.geolevels for level in levels)))
+    for name in own_geolevels(whole):
+        if name not in matched:
+            n_entities = len(spine.geolevel(name))
+            levels.append(
+                EntityLevel(own_level(name), frozenset([name]), geounits[name], n_entities)
+            )
+    return tuple(levels)
+
+
+def _is_same_partition(first: np.ndarray, second: np.ndarray) -> bool:
+    """Whether two numberings put the same blocks together, and leave none out."""
+    if (first < 0).any():
+        return False
+    partner = np.full(int(first.max(initial=-1)) + 1, -1, dtype=np.int64)
+    partner[first] = second
+    if (partner[first] != second).any():
+        return False
+    own = partner[partner >= 0]
+    return len(own) == np.count_nonzero(np.bincount(own, minlength=1))
+
+
+MOST_ANSWERS = 100
+"""Most answers of a measured query that is reported of where no quantities are declared."""
+
+Where = Mapping[str, Sequence[int]]
+"""Levels that each attribute may take; attributes left out may take any."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One count: its label, and the cells it counts."""
+
+    label: str
+    where: Where
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """Answers of one universe that are reported together."""
+
+    name: str
+    answers: tuple[Answer, ...]
+    meaning: str = ""
+
+
+def answer_matrix(answers: Sequence[Answer], schema: Schema) -> sparse.csr_array:
+    """The 0/1 matrix that turns histograms into answers, shape `(n_cells, n_answers)`."""
+    cells = [np.flatnonzero(schema.cells_where(answer.where)) for answer in answers]
+    column = np.repeat(np.arange(len(cells)), [own.size for own in cells])
+    ones = np.ones(column.size, dtype=np.int64)
+    return sparse.csr_array((ones, (np.concatenate(cells), column)), (schema.n_cells, len(cells)))
+
+
+def quantities_of(
+    schema: Schema, census: Census = CENSUS, queries: Sequence[str] = ()
+) -> tuple[Quantity, ...]:
+    """The declared quantities that a schema tells.
+
+    Of a census that declares none, the total and those of the `queries` that have few answers.
+    """
+    return tuple(
+        Quantity(declared.name, _answers(declared, schema), declared.meaning)
+        for declared in census.quantities or _of_queries(schema, (TOTAL, *queries))
+        if declared.universe == schema.universe and tells(schema, (*declared.where, *declared.by))
+    )
+
+
+def redistricting_groups(schema: Schema, census: Census = CENSUS) -> dict[str, tuple[Answer, ...]]:
+    """The groups that partition a population, by population, for the redistricting criterion.
+
+    Empty if the census declares none, or the schema tells none of them.
+    """
+    declared = census.redistricting
+    if declared is None or declared.universe != schema.universe:
+        return {}
+    groups = declared.groups
+    needed = {name for g in groups for name in (*g.where, *((g.each,) if g.each else ()))}
+    if not tells(schema, needed):
+        return {}
+    found = {}
+    for population, where in declared.populations.items():
+        if tells(schema, where):
+            chosen = schema.positions(where)
+            answers = (answer for group in groups for answer in _of_group(group, chosen, schema))
+            found[population] = tuple(answers)
+    return found
+
+
+def _of_queries(schema: Schema, queries: Sequence[str]) -> Iterator[QuantityDeclaration]:
+    """Quantities of the answers to those queries that have few, each told by what it keeps."""
+    for query in (marginal_query(schema, name) for name in dict.fromkeys(queries)):
+        if query.n_rows <= MOST_ANSWERS:
+            by = tuple(part for part, _, _ in label_parts(schema, query.name))
+            # A query's name may be longer than names that are declared.
+            yield QuantityDeclaration.model_construct(
+                name=query.name, universe=schema.universe, by=by
+            )
+
+
+def _answers(declared: QuantityDeclaration, schema: Schema) -> tuple[Answer, ...]:
+    """The answers of a quantity: one, or one for each combination of levels."""
+    where = schema.positions(declared.where)
+    if not declared.by:
+        return (Answer(declared.label, where),)
+    axes = []
+    for name in declared.by:
+        wanted = schema.spelt_out(name, declared.where.get(name, schema.grouping(name).levels))
+        axes.append([(name, level) for level in wanted])
+    answers = []
+    for chosen in product(*axes):
+        of_levels = schema.positions({name: (level,) for name, level in chosen})
+        label = ", ".join(str(level) for _, level in chosen)
+        answers.append(Answer(label, _both(where, of_levels)))
+    return tuple(answers)
+
+
+def _of_group(group: GroupDeclaration, population: Where, schema: Schema) -> Iterator[Answer]:
+    where = _both(population, schema.positions(group.where))
+    if group.each is None:
+        yield Answer(group.label, where)
+        return
+    for level in schema.grouping(group.each).levels:
+        of_level = schema.positions({group.each: (level,)})
+        yield Answer(level, _both(where, of_level))
+
+
+def _both(first: Where, second: Where) -> Where:
+    """The levels that two conditions both allow."""
+    found = dict(first)
+    for attribute, levels in second.items():
+        allowed = found.get(attribute, levels)
+        found[attribute] = tuple(level for level in levels if level in allowed)
+    return found

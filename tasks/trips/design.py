@@ -1,0 +1,68 @@
+"""The best shares of a trips budget over levels, as settings that are ready to run."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+from ..runs.errors import InputRefused
+from ..runs.settings import Refuse, without_section
+from ..solvers.level_design import DesignedLevels, LevelDesign, design_levels
+from .ingest.ingest import public_plan
+from .settings import TripsSettings
+from .workload.costs import level_errors, level_of
+from .workload.plan import Plan
+
+
+class TripsDesignSettings(TripsSettings):
+    """A settings file of trips with a section [design]; targets are numbers or names of levels."""
+
+    ASIDE = frozenset()
+
+    design: LevelDesign
+
+    def refuse_what_does_not_fit(self, refuse: Refuse) -> None:
+        """Refuse what the product and the design cannot have, and noise that protects nobody."""
+        super().refuse_what_does_not_fit(refuse)
+        self.design.refuse_what_does_not_fit(refuse)
+        if self.privacy.infinite:
+            refuse("privacy.infinite leaves no noise to design; remove it, or the section design")
+
+
+def designed(settings: TripsDesignSettings) -> tuple[DesignedLevels, TripsSettings]:
+    """The best shares for a design, and the settings with them; reads the public areas alone.
+
+    Raises InputRefused as `design_levels`, and for mechanisms that share no budget among levels.
+    """
+    own = without_section(TripsSettings, settings)
+    plan = public_plan(own)
+    errors, budget = level_errors(plan), plan.budget
+    if errors is None or budget is None or budget.rho is None:
+        raise InputRefused(
+            f"design: {plan.mechanism} shares no budget among levels here; choose inftda, or "
+            "inftda_full_information, for a tree of two measured levels or more."
+        )
+    found = design_levels(errors, _by_name(plan, settings.design), budget.rho, budget.shares)
+    mechanism = {
+        "shares": tuple(found.shares[level] for level in plan.levels),
+        "share_ratio": Fraction(1),
+    }
+    update: dict[str, Any] = {"mechanism": own.mechanism.model_copy(update=mechanism)}
+    if settings.design.objective == "smallest_budget":
+        # A delta stays for what is shown; the rho is no longer that of an epsilon.
+        spent = {"rho": found.total, "epsilon": None, "conversion": "simple"}
+        update["privacy"] = own.privacy.model_copy(update=spent)
+    return found, own.model_copy(update=update)
+
+
+def _by_name(plan: Plan, design: LevelDesign) -> LevelDesign:
+    """The design with levels by their names; raises InputRefused for one that is named twice."""
+
+    def named(given: dict[str, Any]) -> dict[str, Any]:
+        found = {plan.tree.level_name(level_of(plan, what, "design")): what for what in given}
+        if len(found) < len(given):
+            raise InputRefused("design: a level stands twice, by its number and by its name.")
+        return {name: given[what] for name, what in found.items()}
+
+    update = {"targets": named(design.targets), "at_least": named(design.at_least)}
+    return design.model_copy(update=update)

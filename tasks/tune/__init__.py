@@ -1,1 +1,0 @@
-"""Tuning: which budget, spine and estimator meet a criterion, found on data that may be known."""

@@ -1,0 +1,161 @@
+"""Trials: their names, their folders, and what is kept of their replicates."""
+
+from __future__ import annotations
+
+import json
+import math
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+from spineflow.flows.running import prepare as prepare_run
+from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.settings_files import frozen_settings
+from spineflow.tasks.study import steps
+from spineflow.tasks.study.search import Trial, new_trial, settings_of
+from spineflow.tasks.study.settings import TuneSettings
+from spineflow.tasks.study.trials import (
+    dataset,
+    errors_of,
+    mean_errors,
+    prepare_trial,
+    replicate_path,
+    run_replicate,
+    values_of,
+)
+from spineflow.tasks.topdown.settings import TopdownSettings
+
+from tests.flows.in_process import judged_once
+
+HALVES = {"country": Fraction(1, 2), "region": Fraction(1, 2), "section": Fraction(1)}
+
+
+def test_a_trial_spends_its_losses_and_shifts_its_weights(town_search: TuneSettings) -> None:
+    """Shares 1/4, 1/4, 1/2 of which the last is doubled become 1/6, 1/6, 2/3."""
+    weights = {"sex * age": Fraction(2)}
+    budget = settings_of(town_search, Trial("", "as it is", HALVES, weights)).budget_of("residents")
+    assert budget.total == 2
+    assert budget.geolevel_shares == {name: loss / 2 for name, loss in HALVES.items()}
+    assert list(budget.query_shares["region"].values()) == [
+        *(Fraction(1, 6), Fraction(1, 6), Fraction(2, 3)),
+    ]
+    plain = settings_of(town_search, Trial("", "as it is", HALVES)).budget_of("residents")
+    assert list(plain.query_shares["region"].values()) == [
+        *(Fraction(1, 4), Fraction(1, 4), Fraction(1, 2)),
+    ]
+
+
+def test_equal_settings_are_one_trial_whatever_the_variant_is_called(
+    run: RunDirectory, town_search: TuneSettings
+) -> None:
+    trials = [
+        new_trial(run, town_search, variant, losses, {})
+        for variant, losses in (
+            ("as it is", HALVES),
+            ("sections first", HALVES),
+            ("as it is", HALVES | {"region": Fraction(1)}),
+        )
+    ]
+    first, renamed, other = (trial.name for trial in trials)
+    assert first == renamed != other
+    assert len(first) == 12 and set(first) <= set("0123456789abcdef")
+    assert [trial.variant for trial in trials] == ["as it is", "sections first", "as it is"]
+    assert trials[2].losses["region"] == 1
+    assert {path.name for path in (run.root / "trials").iterdir()} == {first, other}
+    kept = frozen_settings(TopdownSettings, run.root / "trials" / other / "settings.toml")
+    assert kept.budget_of("residents").total == Fraction(5, 2)
+    assert kept.run.universes == ("residents",)
+
+
+@pytest.fixture(scope="module")
+def searched(
+    town_search: TuneSettings, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[RunDirectory, Trial, list[Path]]:
+    """A run with a trial of two replicates."""
+    run = RunDirectory(tmp_path_factory.mktemp("search"))
+    with judged_once():
+        town_search.SEARCHED.read_input(town_search.reading, dataset(run))
+    losses = {"country": Fraction(1), "region": Fraction(1), "section": Fraction(2)}
+    trial = new_trial(run, town_search, "as it is", losses, {})
+    prepare_trial(run, town_search.SEARCHED, trial.name)
+    paths = [run_replicate(run, town_search, trial.name, seed) for seed in (1, 2)]
+    return run, trial, paths
+
+
+def test_of_a_replicate_its_figures_alone_are_kept(searched) -> None:
+    run, trial, paths = searched
+    folder = run.root / "trials" / trial.name
+    assert paths == [folder / "1.json", folder / "2.json"]
+    assert {path.name for path in folder.iterdir()} == {
+        *("settings.toml", "layout", "1.json", "2.json"),
+    }
+    for path in paths:
+        kept = json.loads(path.read_text())
+        rows = {(row["quantity"], row["level"]): row for row in kept["errors"]}
+        assert kept["value"] == rows["total", "section"]["mean_absolute_error"]
+        # Sections are measured with a standard deviation below 1 and estimated among others.
+        assert 0 < kept["value"] < 3
+
+
+def test_a_replicate_is_drawn_from_its_seed(searched, town_search: TuneSettings) -> None:
+    run, trial, paths = searched
+    first, second = (path.read_text() for path in paths)
+    assert first != second
+    paths[0].unlink()
+    assert run_replicate(run, town_search, trial.name, 1).read_text() == first
+
+
+def test_what_is_prepared_stays_and_what_was_interrupted_is_made_anew(
+    searched, town_search: TuneSettings
+) -> None:
+    run, trial, _ = searched
+    folder = run.root / "trials" / trial.name
+    made = {path: path.stat().st_mtime_ns for path in (folder / "layout").rglob("*")}
+    prepare_trial(run, town_search.SEARCHED, trial.name)
+    assert {path: path.stat().st_mtime_ns for path in (folder / "layout").rglob("*")} == made
+    (folder / "layout").rename(folder / "layout-unfinished")
+    (folder / "layout-unfinished" / "left over").touch()
+    prepare_trial(run, town_search.SEARCHED, trial.name)
+    assert {path.relative_to(folder) for path in made} == {
+        path.relative_to(folder) for path in (folder / "layout").rglob("*")
+    }
+    assert not (folder / "layout-unfinished").exists()
+
+
+def write_replicate(run: RunDirectory, seed: int, value: float, **errors: float | None) -> None:
+    path = replicate_path(run, "abc", seed)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    rows = [{"level": level, "mae": own} for level, own in errors.items()]
+    path.write_text(json.dumps({"value": value, "errors": rows}))
+
+
+def test_means_and_standard_errors_are_over_the_replicates(run: RunDirectory) -> None:
+    """Of 1, 2, 6 the mean is 3 and the variance 7; a level counts in those that have it."""
+    write_replicate(run, 1, 1.0, tract=1.0, block=10.0)
+    write_replicate(run, 2, 2.0, tract=2.0, block=None)
+    write_replicate(run, 3, 6.0, tract=6.0)
+    mean, error = values_of(run, "abc", (1, 2, 3))
+    assert (mean, error) == (3.0, pytest.approx(math.sqrt(7 / 3)))
+    means = mean_errors(errors_of(run, "abc", (1, 2, 3)), ["level"], ["mae"])
+    assert means["level"].tolist() == ["tract", "block"]
+    assert means["mae"].tolist() == [3.0, 10.0]
+    assert means["mae, s.e."].iloc[0] == pytest.approx(math.sqrt(7 / 3))
+    assert np.isnan(means["mae, s.e."].iloc[1])
+
+
+def test_steps_find_what_earlier_attempts_have_made(
+    town_search: TuneSettings, tmp_path: Path
+) -> None:
+    run = prepare_run(town_search, tmp_path / "run")
+    root = str(run.root)
+    with judged_once():
+        assert steps.read_tuning_data.fn(root).path == "dataset"
+    losses = {"country": Fraction(1), "region": Fraction(1), "section": Fraction(2)}
+    trial = new_trial(run, town_search, "as it is", losses, {}).name
+    assert steps.prepare.fn(root, trial).path == f"trials/{trial}/layout"
+    first = steps.replicate.fn(root, trial, 7)
+    again = steps.replicate.fn(root, trial, 7).data
+    assert first.path == again.path == f"trials/{trial}/7.json"
+    assert (first.reused, again.reused) == (False, True)
+    assert json.loads((run.root / first.path).read_text())["value"] > 0

@@ -1,0 +1,261 @@
+"""The plan of a run, worked out again from its settings, its census and the spines' files.
+
+One changed record leaves a cell and enters another, so that it moves the answers to any query by 2
+in the L1 norm, and by 2 in the squared L2 norm: seen here by moving a record between the cells of
+every pair of rows. A person's change may change several records, where the census says so: as many
+as the declared numbers allow of those that are read from one table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ..outcome import Failures
+from ..plan import (
+    GAUSSIAN,
+    LAPLACE,
+    REPORT_DELTA,
+    Guarantee,
+    Measure,
+    Plan,
+    check_plan,
+    guaranteed,
+    measured,
+    read_plan,
+)
+from ..run_files import parse_fraction, read_table
+from .declaration import TOTAL, Cells, Declaration, listed
+
+ACCOUNTING = "privacy_accounting"
+
+
+def check_privacy(root: Path, failures: Failures) -> None:
+    """The plan is what settings, census and spines promise; to be called before noise is drawn.
+
+    Raises UnusableRunFile for a plan of another form, or files that cannot be read.
+    """
+    declaration, found = Declaration.read(root), read_plan(root)
+    for universe in declaration.universes:
+        own, budget = declaration.settings["budget"][universe], declaration.budget(universe)
+        every = {"geolevels": own["geolevels"], **budget.queries}
+        for name, shares in every.items():
+            if shares and sum(map(Fraction, shares.values())) != 1:
+                failures.add(f"the shares of {name} of {universe} do not add to 1")
+    guarantees = tuple(_guarantees(declaration, found, failures))
+    wanted = Plan(
+        "topdown",
+        declaration.settings["privacy"]["dataset"],
+        tuple(_measures(declaration)),
+        guarantees,
+        guarantees,
+        tuple(exact_subjects(declaration)),
+        frozenset(_deciding_files(declaration)),
+        tuple(f"confidential/histograms/{n}.parquet" for n in declaration.universes),
+    )
+    check_plan(root, wanted, declaration.settings, failures)
+
+
+def _deciding_files(declaration: Declaration) -> Iterator[str]:
+    """Names of the public files that decide what is drawn."""
+    yield from ("settings.toml", "spine/geography.parquet", "spine/invariants.parquet")
+    yield "spine/state_totals.json"
+    for name in declaration.universes:
+        files = ("geounits.parquet", "blocks.parquet", "spine.arrow", "shards.parquet")
+        # A run whose spines an earlier version built has no `spine.arrow`.
+        there = (file for file in files if (declaration.root / "spine" / name / file).exists())
+        yield from (f"spine/{name}/{file}" for file in there)
+    held = [own for name in declaration.universes for own in declaration.declared(name, "held_to")]
+    if any("release" in own for own in held):
+        yield "spine/held.parquet"
+
+
+def _measures(declaration: Declaration) -> Iterator[Measure]:
+    """Every query of every geolevel, for each share that geounits have."""
+    for universe in declaration.universes:
+        cells, budget = declaration.cells(universe), declaration.budget(universe)
+        file = declaration.root / "spine" / universe / "geounits.parquet"
+        table = read_table(file, ["geolevel", "plb_share"])
+        for level in budget.levels:
+            own = table.filter(pc.equal(table["geolevel"], level))
+            counts = pc.value_counts(own["plb_share"].cast(pa.string())).to_pylist()
+            for query, query_share in budget.queries[level].items():
+                n_rows = cells.n_rows(query)
+                for row in counts:
+                    share = parse_fraction(row["values"]) * query_share
+                    if share:
+                        yield measured(
+                            universe,
+                            level,
+                            query,
+                            areas=row["counts"],
+                            answers=n_rows * row["counts"],
+                            share=share,
+                            loss=None if budget.total is None else budget.total * share,
+                            moved=moved_by_a_record(cells, query),
+                            mechanism=LAPLACE if budget.is_pure else GAUSSIAN,
+                            part=f"{level}/{query}",
+                        )
+
+
+def moved_by_a_record(cells: Cells, query: str) -> int:
+    """How far one changed record moves a query's answers in all areas: the sum of the squares of
+    the changes, which is that of their sizes, where it leaves the first cell for the last one of
+    another area.
+    """
+    rows = [0, 0]
+    for _, own in cells.parts(query):
+        rows = [
+            row * len(own.labels) + own.groups[at] for row, at in zip(rows, (0, -1), strict=True)
+        ]
+    changes = [((0, rows[0]), -1), ((1, rows[1]), 1)]
+    moved: dict[tuple[int, int], int] = {}
+    for answer, change in changes:
+        moved[answer] = moved.get(answer, 0) + change
+    return sum(abs(change) for change in moved.values())
+
+
+def _guarantees(declaration: Declaration, plan: Plan, failures: Failures) -> Iterator[Guarantee]:
+    """The guarantee of each universe, with the factors for several records that the plan has, which
+    must cover what the census says of one change.
+    """
+    planned = {own.universe: own for own in plan.guarantees}
+    for universe in declaration.universes:
+        budget, own = declaration.budget(universe), planned.get(universe)
+        if budget.total is None or own is None:
+            continue
+        found = guaranteed(
+            universe,
+            own.change,
+            budget.total,
+            is_pure=budget.is_pure,
+            bounded_factor=own.bounded_factor,
+            stated_factor=own.stated_factor,
+            mechanism=LAPLACE if budget.is_pure else GAUSSIAN,
+            epsilon_delta=REPORT_DELTA if budget.delta is None else budget.delta,
+        )
+        of_one = budget.total**2 / 2 if budget.is_pure else budget.total
+        rhos = found.charged_rho / of_one, found.stated_rho / of_one
+        least, is_all = least_factors(declaration, universe, is_pure=budget.is_pure)
+        if rhos != least and (is_all or rhos[0] < least[0] or rhos[1] < least[1]):
+            failures.add(f"the guarantee of {universe} is not that of what one change may change")
+        yield found
+
+
+def least_factors(
+    declaration: Declaration, universe: str, *, is_pure: bool
+) -> tuple[tuple[Fraction, Fraction], bool]:
+    """Rho of the largest change that is charged, and of any, over that of one record, as far as
+    they follow from what a universe declares of its own tables; whether nothing else may add to it.
+    """
+    own, census = declaration.universe(universe), declaration.census
+    persons = census.get("contributions", {})
+    most = own.get("largest_count", 1)
+    if own["table"] in persons:
+        most = persons[own["table"]]["records_per_person"]
+    numbers = [(most, False, True)]
+    occupants, steps = own.get("occupants", {}).values(), listed(own.get("through") or [])
+    numbers += [
+        (2 * one.get("records_per_key", 1), False, True)
+        for one in occupants
+        if (one["table"], one["column"]) != (own["table"], one["key"])
+    ]
+    records: int | None = 1
+    for step in steps:
+        further = step.get("records_per_row")
+        records = None if records is None or further is None else records * further
+        numbers += [] if records is None else [(records, False, True)]
+    computed = own.get("computed_from", {})
+    for one in computed.values():
+        if not steps and not occupants:
+            is_charged = one.get("charged", True)
+            numbers.append((one["records"], one.get("opposite", False), is_charged))
+
+    def factor(number: int, opposite: bool) -> int:
+        half = number // 2 if opposite and not is_pure else 0
+        return half**2 + (number - half) ** 2
+
+    charged = max(factor(number, opposite) for number, opposite, is_own in numbers if is_own)
+    stated = max(factor(number, opposite) for number, opposite, _ in numbers)
+    beside = [one for name, one in census["universes"].items() if name != universe]
+    others = persons or census.get("members") or occupants or (computed and steps)
+    others = others or any("records_per_row" in step for step in steps)
+    others = others or any(
+        one.get("computed_from") and (steps or one["table"] == own["table"]) for one in beside
+    )
+    return (Fraction(charged), Fraction(stated)), not others
+
+
+def exact_subjects(declaration: Declaration) -> Iterator[str]:
+    """Subjects of everything that leaves without noise: sentences of the census, and every fact
+    that none of them has."""
+    told: set[str] = set()
+    for sentence in declaration.census.get("certificate", ()):
+        if sentence["about"] == "exact" and sentence["universe"] in declaration.universes:
+            there = {*declaration.cells(sentence["universe"]).labels}
+            there |= _held_invariants(declaration, sentence["universe"])
+            if there.issuperset(sentence.get("holds", ())):
+                if there.isdisjoint(sentence.get("lacks", ())):
+                    told |= {*sentence.get("tells", ())}
+                    yield sentence.get("name", "")
+    answers: dict[str, str] = {}
+    for key, subject in _exact_answers(declaration):
+        answers.setdefault(key, subject)
+    facts = [*answers.items(), *_further_facts(declaration), ("areas", "areas")]
+    yield from (subject for key, subject in facts if key not in told)
+
+
+def _held_invariants(declaration: Declaration, universe: str) -> set[str]:
+    last, levels = declaration.geolevels[-1], declaration.budget(universe).levels
+    return {
+        _name(own, f"{own.get('query', TOTAL)} at {own['geolevel']}")
+        for own in declaration.declared(universe, "invariants")
+        if own["geolevel"] == last
+        or (not declaration.areas_alone and ("above" not in own or own["geolevel"] in levels))
+    }
+
+
+def _exact_answers(declaration: Declaration) -> Iterator[tuple[str, str]]:
+    """Answers about records that leave exactly, as `total of persons at State`, and subjects."""
+    last, census = declaration.geolevels[-1], declaration.census["universes"]
+    for universe in declaration.universes:
+        for own in declaration.declared(universe, "invariants"):
+            query, geolevel = own.get("query", TOTAL), own["geolevel"]
+            if geolevel == last or not declaration.areas_alone:
+                name = _name(own, f"{query} at {geolevel}")
+                yield f"{query} of {universe} at {geolevel}", f"{universe}: {name}"
+    # Spines need the addresses, whatever is run.
+    for universe in census if declaration.has_digits else declaration.universes:
+        for own in declaration.declared(universe, "bounds"):
+            key = f"{own.get('by', TOTAL)} of {own['per']} at {last}"
+            yield key, f"{universe}: {key}"
+        further = census[universe].get("microdata", {}).get("further")
+        if further is not None and universe in declaration.universes:
+            key = f"{TOTAL} of {further['universe']} at {last}"
+            yield key, f"{universe}: {key}"
+
+
+def _further_facts(declaration: Declaration) -> Iterator[tuple[str, str]]:
+    """What is said of every accepted input: a key where sentences may tell it, and a subject."""
+    for universe in declaration.universes:
+        for own in declaration.declared(universe, "bounds"):
+            name = _name(own, f"{own.get('query', TOTAL)} per {own['per']}")
+            yield f"bound {name} of {universe} per {own['per']}", f"{universe}: {name}"
+        names = [
+            _name(own, f"{own.get('query', TOTAL)} of {own.get('release', own.get('universe'))}")
+            for own in declaration.declared(universe, "held_to")
+        ]
+        names += [own["name"] for own in declaration.declared(universe, "relations")]
+        if declaration.settings["run"]["coherent"]:
+            agree = declaration.declared(universe, "agree")
+            names += [own["name"] for own in agree if own.get("kind", "presence") != "presence"]
+        yield from (("", f"{universe}: {name}") for name in [*names, *declaration.zeros(universe)])
+
+
+def _name(own: Mapping[str, Any], otherwise: str) -> str:
+    return own.get("name", otherwise)
