@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from spineflow.tasks.detailed_groups.release.noise_comparison import compare_noise
-from spineflow.tasks.detailed_groups.workload.explorer import LevelBudget
+from spineflow.tasks.detailed_groups.release.figures import compare_noise
+from spineflow.tasks.detailed_groups.workload.budgets import LevelBudget
 from spineflow.tasks.noise.margins import COVERAGE
 
 LEVELS = {

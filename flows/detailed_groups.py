@@ -10,18 +10,20 @@ hand each other names and digests.
 
 from __future__ import annotations
 
-from prefect import Task
-
 from ..tasks.detailed_groups.ingest.ingest import run_parameters
-from ..tasks.detailed_groups.ingest.steps import count, ingest
-from ..tasks.detailed_groups.measurement.charge import has_stage_1
-from ..tasks.detailed_groups.measurement.steps import measure_tables, measure_totals
+from ..tasks.detailed_groups.measurement.measure import has_stage_1
 from ..tasks.detailed_groups.paths import read_shards
 from ..tasks.detailed_groups.postprocess.run import stages_of
-from ..tasks.detailed_groups.postprocess.steps import STEPS
 from ..tasks.detailed_groups.product import DETAILED_GROUPS
-from ..tasks.detailed_groups.release.steps import write_tables
 from ..tasks.detailed_groups.settings import DetailedGroupsSettings
+from ..tasks.detailed_groups.steps import (
+    count,
+    ingest,
+    measure_tables,
+    measure_totals,
+    process,
+    write_tables,
+)
 from ..tasks.runs.directory import RunDirectory
 from .entry import CHARGED_FIRST, flow_of_product
 from .stages import Future, charge, finish, release, stage
@@ -30,7 +32,7 @@ from .stages import Future, charge, finish, release, stage
 def stages(run: RunDirectory, settings: DetailedGroupsSettings) -> None:
     """Submit the stages of a run."""
     root = str(run.root)
-    charged = count_and_charge(run, ingest, count)
+    charged = count_and_charge(run)
     shards = {shard: (shard.region_type, shard.level, shard.name) for shard in read_shards(run)}
     with stage("stage 1"):
         totals = {
@@ -39,8 +41,9 @@ def stages(run: RunDirectory, settings: DetailedGroupsSettings) -> None:
             if has_stage_1(run, shard)
         }
     with stage("stage 2"):
+        (name,) = settings.TABULATIONS
         tables = [
-            measure_tables.submit(root, *keys, wait_for=[totals.get(shard, charged)])
+            measure_tables.submit(root, name, *keys, wait_for=[totals.get(shard, charged)])
             for shard, keys in shards.items()
         ]
     finish()
@@ -48,14 +51,16 @@ def stages(run: RunDirectory, settings: DetailedGroupsSettings) -> None:
     before = dict.fromkeys(passes, tables)
     for name in stages_of(settings):
         with stage(name):
-            before = {own: [STEPS[name].submit(root, own, wait_for=before[own])] for own in passes}
+            before = {
+                own: [process.submit(root, name, own, wait_for=before[own])] for own in passes
+            }
     with stage("files"):
         made = [future for own in before.values() for future in own]
         written = write_tables.submit(root, wait_for=made)
     release(root, wait_for=[written])
 
 
-def count_and_charge(run: RunDirectory, ingest: Task[..., None], count: Task[..., None]) -> Future:
+def count_and_charge(run: RunDirectory) -> Future:
     """Submit the stages before any noise: ingest, counts of every level, the charge."""
     root = str(run.root)
     with stage("ingest"):

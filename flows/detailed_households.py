@@ -8,13 +8,11 @@ The tables of a group are as detailed as a finished run of detailed groups has c
 
 from __future__ import annotations
 
-from ..tasks.detailed_groups.ingest.household_ingest import run_parameters
-from ..tasks.detailed_groups.ingest.steps import count_households, ingest_households
-from ..tasks.detailed_groups.measurement.households import measured_shards
-from ..tasks.detailed_groups.measurement.steps import measure_households
+from ..tasks.detailed_groups.ingest.ingest import run_parameters
+from ..tasks.detailed_groups.measurement.measure import measured_shards
 from ..tasks.detailed_groups.product import DETAILED_HOUSEHOLDS
-from ..tasks.detailed_groups.release.steps import write_household_tables
 from ..tasks.detailed_groups.settings import DetailedHouseholdsSettings
+from ..tasks.detailed_groups.steps import measure_tables, write_tables
 from ..tasks.runs.directory import RunDirectory
 from .detailed_groups import count_and_charge
 from .entry import CHARGED_FIRST, flow_of_product
@@ -24,16 +22,16 @@ from .stages import release, stage
 def stages(run: RunDirectory, settings: DetailedHouseholdsSettings) -> None:
     """Submit the stages of a run."""
     root = str(run.root)
-    charged = count_and_charge(run, ingest_households, count_households)
+    charged = count_and_charge(run)
     with stage("measurements"):
         measured = [
-            measure_households.submit(
+            measure_tables.submit(
                 root, name, shard.region_type, shard.level, shard.name, wait_for=[charged]
             )
             for name, shard in measured_shards(run, run_parameters(run, settings))
         ]
     with stage("files"):
-        written = write_household_tables.submit(root, wait_for=measured)
+        written = write_tables.submit(root, wait_for=measured)
     release(root, wait_for=[written])
 
 

@@ -16,8 +16,8 @@ from typing import Annotated, Any
 import pandas as pd
 from cyclopts import Parameter
 
-from ..tasks.detailed_groups.checks.accuracy import with_all_tables
 from ..tasks.detailed_groups.ingest.ingest import parameters_of
+from ..tasks.detailed_groups.release.accuracy import with_all_tables
 from ..tasks.detailed_groups.settings import DetailedGroupsSettings
 from ..tasks.group_sizes.settings import GroupSizesSettings
 from ..tasks.products.comparison import Compared
@@ -162,7 +162,7 @@ def _spending_on_all_levels(settings: Any, losses: Mapping[str, Fraction]) -> An
 
 def _budgets(settings: DetailedGroupsSettings) -> dict[str, Fraction]:
     """Budget of every measured level of population groups, such as TRACT:2."""
-    budgets = parameters_of(settings).budgets
+    budgets = parameters_of(settings).first.budgets
     return {f"{region_type}:{level}": budget for (region_type, level), budget in budgets.items()}
 
 

@@ -20,9 +20,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from spineflow.tasks.answers.noisy import DPQUERY_SUFFIX
 from spineflow.tasks.census.queries import label_parts
-from spineflow.tasks.detailed_groups.paths import household_folder, measured_folder, read_shards
-from spineflow.tasks.detailed_groups.workload.iterations import AGE_BINS
-from spineflow.tasks.detailed_groups.workload.tabulations import HOUSEHOLD_TABULATIONS
+from spineflow.tasks.detailed_groups.paths import measured_folder, read_shards
+from spineflow.tasks.detailed_groups.workload.tabulations import AGE_BINS, HOUSEHOLD_TABULATIONS
 from spineflow.tasks.group_sizes.ingest.files import read_plan
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
@@ -279,9 +278,8 @@ def _groups_places(run: RunDirectory, universe: str, kind: Kind) -> Places:
         table = "population_groups" if is_of_persons else "detailed_households"
         raise InputRefused(f"{what} have no estimates beside their release; read table('{table}').")
     levels = dict.fromkeys((shard.region_type, shard.level) for shard in read_shards(run))
-    if is_of_persons:
-        return _there((level[0], measured_folder(run, *level)) for level in levels)
-    return _there((level[0], household_folder(run, universe, *level)) for level in levels)
+    name = "p" if is_of_persons else universe
+    return _there((level[0], measured_folder(run, name, *level)) for level in levels)
 
 
 def _groups_decoded(settings: Any, universe: str, table: pa.Table) -> pd.DataFrame:
@@ -309,9 +307,9 @@ def _households_decoded(settings: Any, universe: str, table: pa.Table) -> pd.Dat
     kind = table["table"].to_numpy()[row]
     code = np.zeros(len(row), dtype=np.int64)
     for number in range(len(tabulation.names)):
-        measured = np.array([category.code for category in tabulation.measured(number)])
-        code[kind == number] = measured[place[kind == number]]
-    categories = _labelled([category.name for category in tabulation.categories], code)
+        of_table = kind == number
+        code[of_table] = tabulation.labels_of_cells(number)[place[of_table]]
+    categories = _labelled([*map(str, tabulation.labels["category"])], code)
     keys = ("region_id", "iteration_code", "table")
     return _values(table, row, value, dict(zip(keys, keys, strict=True)), {"category": categories})
 

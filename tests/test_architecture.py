@@ -59,7 +59,7 @@ STAGES = (
     {"checks"},
     {"design", "trials", "protected"},
     {"fits", "shown"},
-    {"product"},
+    {"product", "steps"},
 )
 """The folders and modules of a product; each imports from its own set and those before it."""
 

@@ -21,10 +21,9 @@ from pathlib import Path
 from ..runs.directory import RunDirectory
 from ..runs.files import read_record, write_text
 from .workload.regions import REGION_TYPES
+from .workload.tabulations import TABULATIONS
 
-MEASURED = "detailed_groups"
 STAGE_1 = "detailed_groups_stage_1"
-HOUSEHOLDS = "detailed_households"
 
 
 @dataclass(frozen=True)
@@ -63,30 +62,19 @@ def counts_file(run: RunDirectory, region_type: str, level: int) -> Path:
     return run.confidential / "detailed_groups" / region_type / f"{level}.parquet"
 
 
-def measured_folder(run: RunDirectory, region_type: str, level: int) -> Path:
-    """The released noisy counts of a level, one file a shard."""
-    return _folder(run, MEASURED, region_type, level)
+def measured_folder(run: RunDirectory, name: str, region_type: str, level: int) -> Path:
+    """The released noisy counts of a tabulation and level, one file a shard."""
+    return _folder(run, TABULATIONS[name].folder, region_type, level)
 
 
-def measured_file(run: RunDirectory, shard: Shard) -> Path:
-    """The noisy counts of a shard: one row for each of its groups."""
-    folder = measured_folder(run, shard.region_type, shard.level)
-    return folder / f"{shard.name}.parquet"
+def measured_file(run: RunDirectory, name: str, shard: Shard) -> Path:
+    """The noisy counts of a tabulation and shard: one row for each of its measured groups."""
+    return measured_folder(run, name, shard.region_type, shard.level) / f"{shard.name}.parquet"
 
 
 def stage_1_file(run: RunDirectory, shard: Shard) -> Path:
     """The noisy totals that chose the tables of a shard's groups."""
     return _folder(run, STAGE_1, shard.region_type, shard.level) / f"{shard.name}.parquet"
-
-
-def household_folder(run: RunDirectory, name: str, region_type: str, level: int) -> Path:
-    """The released noisy counts of households of a tabulation and level, one file a shard."""
-    return _folder(run, f"{HOUSEHOLDS}/{name}", region_type, level)
-
-
-def household_file(run: RunDirectory, name: str, shard: Shard) -> Path:
-    """The noisy counts of households of a tabulation and shard: one row for each of its groups."""
-    return household_folder(run, name, shard.region_type, shard.level) / f"{shard.name}.parquet"
 
 
 def group_totals_file(run: RunDirectory) -> Path:
@@ -107,6 +95,12 @@ def write_shards(run: RunDirectory, shards: Iterable[Shard]) -> None:
 def read_shards(run: RunDirectory) -> list[Shard]:
     """The shards of a run, highest summary level first."""
     return [Shard(**item) for item in read_record(shards_file(run))]
+
+
+def shards_of(run: RunDirectory, region_type: str, level: int) -> list[Shard]:
+    """The shards of a level."""
+    key = (region_type, level)
+    return [shard for shard in read_shards(run) if (shard.region_type, shard.level) == key]
 
 
 def truth_files(run: RunDirectory) -> list[Path]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, ClassVar, Literal, Self
 
@@ -20,13 +21,17 @@ from ..runs.settings import (
     refuse_idle,
     table_of,
 )
-from .workload.iterations import LEVELS
-from .workload.mechanism import CONFIG_FILE, OF_PERSONS, ConfigKeys, WantedMargins, thresholds_key
-from .workload.parameters import read_parameters, read_specification
+from .workload.budgets import budgets_for_margins
+from .workload.parameters import (
+    CONFIG_FILE,
+    WantedMargins,
+    read_parameters,
+    read_specification,
+    thresholds_key,
+)
 from .workload.regions import REGION_TYPES
-from .workload.specification import SPECIFICATION_FILES
-from .workload.tabulations import HOUSEHOLD_TABULATIONS
-from .workload.wanted_margins import budgets_for_margins
+from .workload.specification import LEVELS, SPECIFICATION_FILES
+from .workload.tabulations import HOUSEHOLD_TABULATIONS, OF_PERSONS, ConfigKeys
 
 RELATIVE_ERRORS = (Fraction(1, 20), Fraction(1, 10))
 CENSUS_TABLES = ("persons", "units", "geography")
@@ -152,9 +157,9 @@ class SharedMechanism(Section):
     states: tuple[str, ...] | None = None
 
     @property
-    def coverage(self) -> Fraction:
-        """The probability with which margins of error hold."""
-        return COVERAGE if self.confidence is None else self.confidence
+    def wanted(self) -> WantedMargins:
+        """The margins that are wanted, and the probability with which all of them hold."""
+        return WantedMargins(COVERAGE if self.confidence is None else self.confidence)
 
 
 class MechanismSettings(SharedMechanism):
@@ -181,10 +186,8 @@ class MechanismSettings(SharedMechanism):
     def wanted(self) -> WantedMargins:
         """The margins that are wanted, and the probability with which all of them hold."""
         levels = (self.margins or {}).items()
-        return WantedMargins(
-            self.coverage,
-            {(kind, int(level)): due for kind, own in levels for level, due in own.items()},
-        )
+        due = {(kind, int(level)): margin for kind, own in levels for level, margin in own.items()}
+        return replace(super().wanted, by_level=due)
 
     @property
     def config(self) -> dict[str, Any]:
@@ -254,6 +257,7 @@ class DetailedHouseholdsSettings(ProductSettings):
     """All settings of a detailed-households run."""
 
     PRODUCT: ClassVar[str] = "detailed-households"
+    TABULATIONS: ClassVar[tuple[str, ...]] = ("t3", "t4")
 
     input: HouseholdsInput
     mechanism: HouseholdMechanismSettings = HouseholdMechanismSettings()
@@ -273,6 +277,7 @@ class DetailedGroupsSettings(ProductSettings):
     """All settings of a detailed-groups run."""
 
     PRODUCT: ClassVar[str] = "detailed-groups"
+    TABULATIONS: ClassVar[tuple[str, ...]] = ("p",)
 
     input: GroupsInput
     mechanism: MechanismSettings = MechanismSettings()

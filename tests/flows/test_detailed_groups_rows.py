@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 from spineflow.tasks.detailed_groups.ingest.generate import generate_persons
 from spineflow.tasks.detailed_groups.ingest.ingest import ingest_input, run_parameters, tabulate
-from spineflow.tasks.detailed_groups.measurement.charge import has_stage_1
 from spineflow.tasks.detailed_groups.measurement.measure import (
+    has_stage_1,
     measure_tables_once,
     measure_totals_once,
 )
@@ -179,12 +179,13 @@ def released(folder: Path, parameters: Path, data: Path, *overrides: str):
         run, product="detailed-groups", settings_text=dump_settings(settings), stamp=settings.stamp
     )
     ingest_input(run, settings)
-    for level in run_parameters(run, settings).budgets:
+    for level in run_parameters(run, settings).first.budgets:
         tabulate(run, *level)
+    DETAILED_GROUPS.charge_run(run, settings)
     for shard in read_shards(run):
         if has_stage_1(run, shard):
             measure_totals_once(run, settings, shard)
-        measure_tables_once(run, settings, shard)
+        measure_tables_once(run, settings, "p", shard)
     for region_pass in run_parameters(run, settings).passes:
         for stage in stages_of(settings):
             postprocess(run, settings, region_pass, stage)

@@ -1,26 +1,251 @@
-"""True counts of population groups, on their support: confidential, one file a level.
+"""Persons or householders as arrays, and the true counts of population groups: confidential.
 
-A level's file has a row for each cell of the finest table that is not zero: `region` and
-`iteration` (positions in the region domain and in the iteration universe), `cell`, `count`, sorted
-in that order, so that the counts of some regions are read without the rest.
+Persons are counted by joins on distinct combinations of race and ethnicity codes: what a
+combination leads to is worked out once. A person is kept as a few small integers until the end of
+the file, so that memory grows by some twenty bytes a person.
+
+The file of a level's counts has a row for each cell of the finest table that is not zero: `region`
+and `iteration` (positions in the region domain and in the iteration universe), `cell`, `count`,
+sorted in that order, so that the counts of some regions are read without the rest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from ....geography.hierarchy import first_rows
+from ....validation.detailed_groups.input_rules import (
+    ETHNICITY_COLUMN,
+    NO_CODE,
+    RACE_COLUMNS,
+    unknown_code,
+)
+from ...census.cef_2020 import recode_of
+from ...census.evidence import EvidenceTally
 from ...runs.files import replacing
 from ...runs.stamps import stamp_at, stamped, write_parquet
-from ..workload.iterations import FINEST_TABLE, N_CELLS
-from ..workload.mapping import IterationUniverse, iterations_of
+from ...tables.columns import CodedColumn
 from ..workload.regions import NO_REGION
-from .persons import CountedPersons
+from ..workload.specification import NONE, IterationUniverse, iterations_of
+from ..workload.tabulations import FINEST_TABLE, N_CELLS, finest_cell
+
+ATTRIBUTES = ("sex", "age", "cenrace")
+RECODES = {name: recode_of("persons", name) for name in ATTRIBUTES}
+ATTRIBUTE_COLUMNS = tuple(recode.columns[0] for recode in RECODES.values())
+
+N_AGES, N_CENRACES = 116, 63
+
+
+@dataclass(frozen=True)
+class PersonBatch:
+    """Some persons; arrays have shape (n,).
+
+    `block` is a position in the geography frame, `sex` 0 or 1, `age` in years, `cenrace` CENRACE
+    less one. `race_codes`, of shape (n, 8), and `ethnicity_code` are numbers of codes, `NONE` for
+    none. Where households are counted, `household` is the cell of that whose householder a person
+    is, `NONE` for others.
+    """
+
+    block: np.ndarray
+    sex: np.ndarray
+    age: np.ndarray
+    cenrace: np.ndarray
+    race_codes: np.ndarray
+    ethnicity_code: np.ndarray
+    household: np.ndarray | None = None
+
+
+@dataclass(frozen=True)
+class CountedPersons:
+    """Persons, or householders, by area, combination of codes and cell; confidential.
+
+    `race_codes`, of shape (n_combinations, max_race_codes), ascending with `NONE` last, and
+    `ethnicity_code` are the distinct combinations. `area`, `combination`, `cell` (of the finest
+    table, or of households) and `count` are the rows that are not zero, sorted by area, then
+    combination, then cell.
+    """
+
+    race_codes: np.ndarray
+    ethnicity_code: np.ndarray
+    area: np.ndarray
+    combination: np.ndarray
+    cell: np.ndarray
+    count: np.ndarray
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Persons by block, age and CENRACE less one, not zero; see `IDENTITY_COLUMNS`."""
+
+    block: np.ndarray
+    age: np.ndarray
+    cenrace: np.ndarray
+    count: np.ndarray
+
+
+def person_evidence(
+    columns: Mapping[str, CodedColumn],
+    codes: Mapping[str, int],
+    evidence: EvidenceTally,
+    *,
+    file: int = 0,
+) -> None:
+    """Add the columns that both layouts have to the evidence, of the file at this position."""
+
+    def is_unknown(value: str | None) -> bool:
+        return _is_code(value) and value not in codes
+
+    for name in (*ATTRIBUTE_COLUMNS, *RACE_COLUMNS, ETHNICITY_COLUMN):
+        evidence.add("persons", name, columns[name].counts(), file=file)
+    for name in (*RACE_COLUMNS, ETHNICITY_COLUMN):
+        mask = columns[name].lookup(is_unknown, bool)
+        evidence.add_mask("cross_table", unknown_code(name), mask, file=file)
+    has_code = [columns[name].lookup(_is_code, bool) for name in RACE_COLUMNS]
+    after_none = np.zeros(has_code[0].size, dtype=bool)
+    for before, after in zip(has_code[1:], has_code[2:], strict=False):
+        after_none |= after & ~before
+    evidence.add_mask("cross_table", "race_code_after_none", after_none, file=file)
+
+
+def coded_persons(
+    columns: Mapping[str, CodedColumn],
+    block: np.ndarray,
+    codes: Mapping[str, int],
+    household: np.ndarray | None = None,
+) -> PersonBatch:
+    """The persons of a batch whose block, attributes, first race and ethnicity are known.
+
+    `household` is that of `PersonBatch`.
+    """
+
+    def code_of(value: str | None) -> int:
+        return NONE if value is None else codes.get(value, NONE)
+
+    levels = {name: recode.evaluate(columns, 0) for name, recode in RECODES.items()}
+    race_codes = np.stack(
+        [columns[name].lookup(code_of, np.int16) for name in RACE_COLUMNS], axis=1
+    )
+    ethnicity_code = columns[ETHNICITY_COLUMN].lookup(code_of, np.int16)
+    is_known = (block >= 0) & (race_codes[:, 0] != NONE) & (ethnicity_code != NONE)
+    for level in levels.values():
+        is_known &= level >= 0
+    rows = slice(None) if is_known.all() else is_known
+    return PersonBatch(
+        block[rows],
+        **{name: level[rows] for name, level in levels.items()},
+        race_codes=race_codes[rows],
+        ethnicity_code=ethnicity_code[rows],
+        household=None if household is None else household[rows],
+    )
+
+
+@dataclass
+class PersonTally:
+    """Gathers batches of persons; only the first `max_race_codes` race codes count.
+
+    Of batches with households, householders are counted, and everybody is known by.
+    `area_of_block` gives the area of every block of the geography frame.
+    """
+
+    area_of_block: np.ndarray
+    max_race_codes: int
+    _combinations: list[np.ndarray] = field(default_factory=list)
+    _persons: list[tuple[np.ndarray, ...]] = field(default_factory=list)
+
+    def add(self, batch: PersonBatch) -> None:
+        """Add a batch."""
+        columns = [batch.race_codes[:, i] for i in range(self.max_race_codes)]
+        columns.append(batch.ethnicity_code)
+        first, combination = distinct_rows(columns)
+        distinct = np.stack([column[first] for column in columns], axis=1)
+        distinct[:, :-1] = _as_sets(distinct[:, :-1])
+        cell = batch.household
+        if cell is None:
+            cell = finest_cell(batch.sex.astype(np.int8), batch.age)
+        self._persons.append(
+            (
+                batch.block.astype(np.int32),
+                (combination + sum(map(len, self._combinations))).astype(np.int32),
+                cell.astype(np.int8),
+                batch.age.astype(np.int8),
+                batch.cenrace.astype(np.int8),
+            )
+        )
+        self._combinations.append(distinct)
+
+    def finish(self) -> tuple[CountedPersons, Identity]:
+        """Sum what was added; the tally is empty afterwards."""
+        block, combination, cell, age, cenrace = (
+            np.concatenate(parts) for parts in zip(*self._persons, strict=True)
+        )
+        self._persons.clear()
+        found = np.concatenate(self._combinations)
+        self._combinations.clear()
+        first, position = distinct_rows(list(found.T))
+        # A key of area, combination and cell sorts as the rows do.
+        own = slice(None) if cell.min() >= 0 else cell >= 0
+        key = self.area_of_block[block[own]].astype(np.int64) << 38
+        key |= position[combination[own]].astype(np.int64) << 6
+        key |= cell[own]
+        key, count = _counted(key)
+        counted = CountedPersons(
+            race_codes=found[first][:, :-1],
+            ethnicity_code=found[first][:, -1],
+            area=(key >> 38).astype(np.int32),
+            combination=(key >> 6 & (1 << 32) - 1).astype(np.int32),
+            cell=(key & (1 << 6) - 1).astype(np.int8),
+            count=count,
+        )
+        key = (block.astype(np.int64) * N_AGES + age) * N_CENRACES + cenrace
+        key, count = _counted(key)
+        block, rest = np.divmod(key, N_AGES * N_CENRACES)
+        return counted, Identity(block, *np.divmod(rest, N_CENRACES), count)
+
+
+def distinct_rows(columns: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """Where each distinct row of some integer columns first occurs, and each row's distinct one.
+
+    >>> distinct_rows([np.array([1, 1, 0]), np.array([5, 5, 5])])[1].tolist()
+    [0, 0, 1]
+    """
+    code = np.zeros(columns[0].size, dtype=np.int64)
+    n_codes = 1
+    for column in columns:
+        low, high = int(column.min()), int(column.max())
+        if low < high:
+            combined = code * (high - low + 1) + (column.astype(np.int64) - low)
+            code, values = pd.factorize(combined)
+            n_codes = len(values)
+    return first_rows(code, n_codes), code
+
+
+def _as_sets(race_codes: np.ndarray) -> np.ndarray:
+    """Each row's codes once, ascending, `NONE` last."""
+    largest = np.iinfo(race_codes.dtype).max
+    codes = np.sort(np.where(race_codes == NONE, largest, race_codes), axis=1)
+    codes[:, 1:][codes[:, 1:] == codes[:, :-1]] = largest
+    codes.sort(axis=1)
+    codes[codes == largest] = NONE
+    return codes
+
+
+def _counted(key: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Distinct keys in ascending order, and how often each occurs; `key` is sorted in place."""
+    key.sort()
+    start = np.flatnonzero(np.diff(key, prepend=-1))
+    return key[start], np.diff(start, append=key.size)
+
+
+def _is_code(value: str | None) -> bool:
+    return value is not None and value != NO_CODE
+
 
 CELLS = N_CELLS[FINEST_TABLE]
 ROWS_AT_A_TIME = 1 << 20

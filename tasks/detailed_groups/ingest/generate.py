@@ -17,11 +17,10 @@ import pyarrow.parquet as pq
 
 from ....validation.detailed_groups.input_rules import NO_CODE
 from ...tables.layouts import delimited_text
-from ..workload.iterations import LEVELS
-from ..workload.mechanism import CONFIG_FILE, OF_PERSONS, ConfigKeys, thresholds_key
+from ..workload.parameters import CONFIG_FILE, thresholds_key
 from ..workload.regions import NO_AIANNH, NO_PLACE, PUERTO_RICO, REGION_TYPES
-from ..workload.specification import CODES_FILE, ETHNICITY_FILE, MAPPING_FILE, RACE_FILE
-from ..workload.tabulations import HOUSEHOLD_TABULATIONS
+from ..workload.specification import CODES_FILE, ETHNICITY_FILE, LEVELS, MAPPING_FILE, RACE_FILE
+from ..workload.tabulations import HOUSEHOLD_TABULATIONS, OF_PERSONS, ConfigKeys
 from .production_files import GEOGRAPHY_FILE, PERSONS_FILE
 
 BLANK_CODE = "    "

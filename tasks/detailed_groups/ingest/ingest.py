@@ -1,12 +1,20 @@
-"""Ingest of a detailed-groups run: public geography and parameters, confidential counts."""
+"""Ingest of a run: public geography, parameters and totals, confidential persons or householders.
+
+The tables of households are chosen by the noisy totals of a finished detailed-groups run: those of
+its release. What it suppressed has none, and whatever coterminous regions were lent is there. They
+are public, and so is what they choose. Kept are the groups of the regions and iterations that a run
+measures. Names of regions, if the settings give a file of them, are public and kept with the run.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from ...census.cef_2020 import IDENTITY_COLUMNS
 from ...census.histograms import block_levels
@@ -17,52 +25,69 @@ from ...ledger.recognition import people_digests
 from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused
 from ...runs.files import while_unchanged
-from ...runs.stamps import write_frame
+from ...runs.settings_files import settings_of_finished
+from ...runs.stamps import write_frame, write_parquet
 from ...tables.findings import InputCheck, accepted_input
+from ...tables.sources import InputFile, read_public_text
 from ..paths import (
     Shard,
     counts_file,
     geography_file,
+    group_totals_file,
     invariants_file,
     parameters_folder,
     persons_file,
     write_shards,
 )
 from ..settings import DetailedGroupsSettings, DetailedHouseholdsSettings
-from ..workload.mapping import IterationUniverse, iteration_universe
-from ..workload.mechanism import MechanismParameters
 from ..workload.parameters import (
+    Parameters,
+    choose_table,
     copy_parameters,
     parameters_digest,
     read_parameters,
     read_specification,
 )
 from ..workload.regions import REGION_TYPES, RegionDomain, areas_of, region_domain
-from ..workload.specification import MAPPING_FILE, Specification
+from ..workload.specification import (
+    MAPPING_FILE,
+    IterationUniverse,
+    Specification,
+    iteration_universe,
+)
+from ..workload.tabulations import KEY, NOT_MEASURED, TABULATIONS
 from .counts import count_groups, read_persons, write_counts, write_persons
 from .inputs import AcceptedGroups, check_groups_input
-from .region_names import read_names, write_run_names
+
+Settings = DetailedGroupsSettings | DetailedHouseholdsSettings
 
 GROUPS_PER_SHARD = 1 << 19
 PARAMETERS = "parameters"
 """Name of the parameters' digest in the manifest."""
 
 
-def parameters_of(settings: DetailedGroupsSettings, directory: str = "") -> MechanismParameters:
-    """The mechanism's parameters of some settings, from their own folder or from a copy of it.
+def parameters_of(settings: Settings, directory: str = "") -> Parameters:
+    """The parameters of every tabulation, from the settings' own folder or from a copy of it.
 
     Raises InputRefused with one sentence about the first fault.
     """
-    return read_parameters(
-        directory or settings.input.parameters,
-        settings.mechanism.config,
-        settings.mechanism.wanted,
-        infinite=settings.privacy.infinite,
+    own, folder = settings.mechanism, directory or settings.input.parameters
+    return Parameters(
+        {
+            name: read_parameters(
+                folder,
+                own.config,
+                own.wanted,
+                infinite=settings.privacy.infinite,
+                keys=TABULATIONS[name].keys,
+            )
+            for name in settings.TABULATIONS
+        }
     )
 
 
-def run_parameters(run: RunDirectory, settings: DetailedGroupsSettings) -> MechanismParameters:
-    """The mechanism's parameters of a run that has ingested its input."""
+def run_parameters(run: RunDirectory, settings: Settings) -> Parameters:
+    """The parameters of a run that has ingested its input."""
     return parameters_of(settings, str(parameters_folder(run)))
 
 
@@ -102,54 +127,82 @@ def public_digests(run: RunDirectory) -> dict[str, str]:
     return whole_digests(run) | {PARAMETERS: parameters_digest(parameters_folder(run))}
 
 
-def check_input_of(
-    settings: DetailedGroupsSettings, scratch: Path | None = None
-) -> InputCheck[AcceptedGroups]:
-    """Read and check the input that the settings name; messages show its file names.
+def check_input_of(settings: Settings, scratch: Path | None = None) -> InputCheck[AcceptedGroups]:
+    """Read and check the input that the settings name, the finished run unless it is still to come;
+    messages show its file names.
 
-    `scratch` is the folder for temporary files of confidential rows.
+    `scratch` is the folder for temporary files of confidential rows. Raises InputRefused.
     """
     specification = read_specification(settings.input.parameters)
+    if isinstance(settings, DetailedHouseholdsSettings) and not settings.input.awaited:
+        read_group_totals(settings, specification)
+    return _checked(settings, specification, scratch)
+
+
+def _checked(
+    settings: Settings, specification: Specification, scratch: Path | None
+) -> InputCheck[AcceptedGroups]:
     names_of(settings)
     parameters = parameters_of(settings)
-    return check_groups_input(settings.input.tables, specification, parameters, scratch)
+    of_households = parameters.records == "households"
+    return check_groups_input(
+        settings.input.tables, specification, parameters.first, scratch, of_households=of_households
+    )
 
 
-def names_of(
-    settings: DetailedGroupsSettings | DetailedHouseholdsSettings,
-) -> dict[tuple[str, str], str]:
+def names_of(settings: Settings) -> dict[tuple[str, str], str]:
     """The names of regions that the settings give; raises InputRefused for a file out of form."""
     address = settings.input.region_names
     return {} if address is None else read_names(address)
 
 
-def kept_input(
-    run: RunDirectory,
-    settings: DetailedGroupsSettings | DetailedHouseholdsSettings,
-    check: InputCheck[AcceptedGroups],
-) -> AcceptedGroups:
-    """Write what is the same for persons and householders: outcomes of rules, digests, records in
-    confidence, parameters, names and geography. Raises as `ingest_input`."""
+def ingest_input(run: RunDirectory, settings: Settings) -> None:
+    """Write parameters, geography and shards, and in confidence the persons or householders.
+
+    Keyed digests of the people are stored too, unless the run is not private. Raises InputRefused
+    for input that breaks a rule; its counts are then in `confidential/findings.json`, and for
+    input that is not confidential in the message too. Raises it also for a finished run of groups
+    that cannot be used, and for a pass of which it has no group.
+    """
+    specification = read_specification(settings.input.parameters)
+    totals = None
+    if isinstance(settings, DetailedHouseholdsSettings):
+        totals = read_group_totals(settings, specification)
+    check = _checked(settings, specification, run.confidential)
     result = accepted_input(run, settings, check)
     store_identity(run, settings, lambda key: input_digests(result, key))
     write_persons(persons_file(run), result.persons)
     copy_parameters(settings.input.parameters, parameters_folder(run))
     write_run_names(run, names_of(settings))
     write_frame(geography_file(run), result.blocks)
-    return result
-
-
-def ingest_input(run: RunDirectory, settings: DetailedGroupsSettings) -> None:
-    """Write parameters, geography and shards, and in confidence the persons.
-
-    Keyed digests of the people are stored too, unless the run is not private. Raises InputRefused
-    for input that breaks a rule; its counts are then in `confidential/findings.json`, and for
-    input that is not confidential in the message too.
-    """
-    result = kept_input(run, settings, check_input_of(settings, run.confidential))
-    if settings.mechanism.units_are_invariant:
+    if isinstance(settings, DetailedGroupsSettings) and settings.mechanism.units_are_invariant:
         write_invariants(invariants_file(run), result.invariants)
-    write_shards(run, shards(run, run_parameters(run, settings).budgets))
+    parameters = run_parameters(run, settings)
+    cut = shards(run, parameters.levels())
+    write_shards(run, cut if totals is None else _with_totals(run, parameters, totals, cut))
+
+
+def _with_totals(
+    run: RunDirectory, parameters: Parameters, totals: pd.DataFrame, cut: Iterable[Shard]
+) -> Iterator[Shard]:
+    """Keep the totals of the groups that are measured; the shards of which any group has one."""
+    levels = parameters.levels()
+    regions = {region_type: run_regions(run, region_type) for region_type, _ in levels}
+    universes = {level: run_universe(run, *level) for level in levels}
+    chosen = measured_totals(totals, regions, universes)
+    measured = {REGION_TYPES[name].region_pass for name in chosen["region_type"].unique()}
+    for region_pass in parameters.passes:
+        if region_pass not in measured:
+            raise InputRefused(
+                f"input.groups has no group of the pass run_{region_pass} in these regions; name a "
+                f"run that has them, or set run_{region_pass} to false."
+            )
+    write_totals(run, chosen)
+    for shard in cut:
+        universe = universes[shard.region_type, shard.level]
+        table = chosen_tables(chosen, shard, regions[shard.region_type], universe, ())
+        if (table != NOT_MEASURED).any():
+            yield shard
 
 
 def shards(run: RunDirectory, levels: Iterable[tuple[str, int]]) -> Iterator[Shard]:
@@ -186,3 +239,144 @@ def input_digests(result: AcceptedGroups, key: bytes) -> dict[str, InputDigest]:
 @while_unchanged(geography_file, at_most=2)
 def _areas(run: RunDirectory) -> pd.DataFrame:
     return areas_of(read_geography(geography_file(run)))[1]
+
+
+T1 = "t1.csv"
+
+
+def read_group_totals(
+    settings: DetailedHouseholdsSettings, specification: Specification
+) -> pd.DataFrame:
+    """The totals of the finished run that the settings name: columns `KEY` and `count`.
+
+    Raises InputRefused for what is no finished detailed-groups run, one of other people or of
+    another specification, and one that is not private beside a run that is.
+    """
+    run = RunDirectory(Path(settings.input.groups))
+    earlier = settings_of_finished(DetailedGroupsSettings, run, "input.groups", T1)
+    if earlier.privacy.dataset != settings.privacy.dataset:
+        raise InputRefused(
+            f"input.groups is of the dataset {earlier.privacy.dataset}; name a run of "
+            f"{settings.privacy.dataset}."
+        )
+    if settings.is_private and not earlier.is_private:
+        raise InputRefused(
+            "input.groups: the run is stamped NOT PRIVATE, so that whatever it chooses protects "
+            "nobody; name a release whose noise protects."
+        )
+    known = read_specification(str(parameters_folder(run)))
+    if _content(known) != _content(specification):
+        raise InputRefused(
+            "input.groups is a run with another specification of groups; name one with that of "
+            "input.parameters."
+        )
+    totals = pd.read_csv(run.release / T1, sep="|", dtype=str, comment="#")
+    totals.columns = [name.lower() for name in totals.columns]
+    return totals.astype({"count": np.int64})
+
+
+def _content(specification: Specification) -> tuple[object, ...]:
+    pairs = set(specification.pairs)
+    return dict(specification.names), dict(specification.iterations), pairs
+
+
+def measured_totals(
+    totals: pd.DataFrame,
+    regions: Mapping[str, RegionDomain],
+    universes: Mapping[tuple[str, int], IterationUniverse],
+) -> pd.DataFrame:
+    """The totals of groups that a run measures, level by level, in the order of its groups.
+
+    `universes` are by region type and level, `regions` by region type.
+    """
+    parts = []
+    for (region_type, _), universe in universes.items():
+        own = totals[totals["region_type"] == region_type]
+        own = own[own["region_id"].isin(set(regions[region_type].ids))]
+        own = own[own["iteration_code"].isin(set(universe.codes))]
+        parts.append(own.sort_values(["region_id", "iteration_code"]))
+    return pd.concat(parts, ignore_index=True) if parts else totals[:0]
+
+
+def write_totals(run: RunDirectory, totals: pd.DataFrame) -> None:
+    """Keep the totals with the run's public geography."""
+    columns = {name: pa.array(totals[name].tolist(), pa.string()) for name in KEY}
+    table = pa.table({**columns, "count": pa.array(totals["count"].to_numpy(), pa.int64())})
+    write_parquet(group_totals_file(run), table)
+
+
+@while_unchanged(group_totals_file, at_most=2)
+def run_totals(run: RunDirectory) -> pd.DataFrame:
+    """The totals that are kept with a run."""
+    return pq.read_table(group_totals_file(run)).to_pandas()
+
+
+def chosen_tables(
+    totals: pd.DataFrame,
+    shard: Shard,
+    regions: RegionDomain,
+    universe: IterationUniverse,
+    thresholds: tuple[int, ...],
+) -> np.ndarray:
+    """The table of each group of a shard, `NOT_MEASURED` without a total; int8, region by region.
+
+    A group's table is the number of thresholds that its noisy total of persons reaches.
+    """
+    own = totals[totals["region_type"] == shard.region_type]
+    ids = pd.Index(regions.ids[shard.start : shard.stop])
+    region = ids.get_indexer(own["region_id"])
+    iteration = pd.Index(universe.codes).get_indexer(own["iteration_code"])
+    here = (region >= 0) & (iteration >= 0)
+    table = np.full((shard.stop - shard.start) * len(universe), NOT_MEASURED, dtype=np.int8)
+    position = region[here] * len(universe) + iteration[here]
+    table[position] = choose_table(own["count"].to_numpy()[here], thresholds)
+    return table
+
+
+NAME_COLUMNS = ("REGION_TYPE", "REGION_ID", "REGION_NAME")
+RUN_FILE = "region_names.parquet"
+
+
+def read_names(address: str) -> dict[tuple[str, str], str]:
+    """The names in a file, by region type and id.
+
+    Raises InputRefused for other columns, an unknown region type, or a region that is named twice
+    or not at all.
+    """
+    file = InputFile("region_names", address, address.rpartition("/")[2])
+    lines = read_public_text(file).splitlines()
+    if not lines or lines[0].split("|") != list(NAME_COLUMNS):
+        raise InputRefused(
+            f"{file.name}: the first line must be {'|'.join(NAME_COLUMNS)}; correct the columns."
+        )
+    names: dict[tuple[str, str], str] = {}
+    for number, line in enumerate(lines[1:], start=2):
+        fields = line.split("|")
+        if len(fields) != len(NAME_COLUMNS) or fields[0] not in REGION_TYPES or not all(fields):
+            raise InputRefused(
+                f"{file.name}: line {number} must have a region type ({', '.join(REGION_TYPES)}), "
+                "an id and a name; correct it."
+            )
+        if (fields[0], fields[1]) in names:
+            raise InputRefused(
+                f"{file.name}: line {number} names {fields[0]} {fields[1]} again; keep one name."
+            )
+        names[fields[0], fields[1]] = fields[2]
+    return names
+
+
+def write_run_names(run: RunDirectory, names: Mapping[tuple[str, str], str]) -> None:
+    """Keep the names with the run's public geography."""
+    rows = [(*region, name) for region, name in names.items()]
+    columns = zip(*rows, strict=True) if rows else ((), (), ())
+    arrays = [pa.array(list(column), pa.string()) for column in columns]
+    write_parquet(run.root / "spine" / RUN_FILE, pa.table(arrays, names=list(NAME_COLUMNS)))
+
+
+def read_run_names(run: RunDirectory) -> dict[tuple[str, str], str]:
+    """The names kept with a run; empty if it was given none."""
+    path = run.root / "spine" / RUN_FILE
+    if not path.exists():
+        return {}
+    kinds, ids, names = (pq.read_table(path)[name].to_pylist() for name in NAME_COLUMNS)
+    return {(kind, own): name for kind, own, name in zip(kinds, ids, names, strict=True)}

@@ -20,13 +20,12 @@ from ...census.evidence import EvidenceTally
 from ...ledger.recognition import RecordColumn
 from ...tables.findings import Finding, InputCheck, UnreadableInput
 from ...tables.sources import InputFile, input_files
-from ..workload.mapping import code_positions
-from ..workload.mechanism import MechanismParameters
+from ..workload.parameters import MechanismParameters
 from ..workload.regions import areas_of
-from ..workload.specification import Specification
+from ..workload.specification import Specification, code_positions
 from . import census_tables, production_files
-from .households import household_cells
-from .persons import CountedPersons, Identity, PersonBatch, PersonTally
+from .census_tables import household_cells
+from .counts import CountedPersons, Identity, PersonBatch, PersonTally
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from ...tables.layouts import Field, TableLayout
 from ...tables.readers import Selection, read_batches
 from ...tables.sources import InputFile, TextStream, open_binary
 from ..settings import DATA_FILES
-from .persons import PersonBatch, coded_persons, person_evidence
+from .counts import PersonBatch, coded_persons, person_evidence
 
 PERSONS_FILE, GEOGRAPHY_FILE = DATA_FILES
 

@@ -16,13 +16,11 @@ import numpy as np
 import pandas as pd
 
 from ...runs.files import replacing
-from ..workload.iterations import AGE_BINS, FINEST_TABLE, N_SEXES, OLDEST_AGE, cells_of_table
-from ..workload.mapping import iteration_universe
-from ..workload.mechanism import MechanismParameters
+from ..workload.parameters import MechanismParameters
 from ..workload.regions import COARSE, DETAILED, PR, REGION_TYPES, region_domain
-from ..workload.specification import Specification
-from .counts import CELLS, count_groups
-from .persons import CountedPersons
+from ..workload.specification import Specification, iteration_universe
+from ..workload.tabulations import AGE_BINS, FINEST_TABLE, N_SEXES, OLDEST_AGE, cells_of_table
+from .counts import CELLS, CountedPersons, count_groups
 
 ALL_AGES = "*"
 

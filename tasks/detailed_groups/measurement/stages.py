@@ -18,8 +18,11 @@ from ...ledger.plan import Measure
 from ...noise.draws import Noise, NoiseDraws
 from ...noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
 from ..ingest.counts import GroupCounts
-from ..workload.mechanism import MechanismParameters, choose_table
+from ..workload.parameters import MechanismParameters, choose_table
 from ..workload.tabulations import NOT_MEASURED, SEX_BY_AGE, Tabulation
+
+Level = tuple[str, int]
+"""Region type and iteration level of a population group level."""
 
 
 @dataclass(frozen=True)
@@ -67,14 +70,17 @@ class StageNoise:
 
     def draw(self, size: int, draws: NoiseDraws) -> np.ndarray:
         """Independent draws, shape (size,), int64."""
-        if self.loss is None:
+        if self.loss is None or size == 0:
             return np.zeros(size, dtype=np.int64)
         return draws.draw(self.part, self.noise, size)
 
 
 @dataclass(frozen=True)
 class LevelNoise:
-    """The noise of a population group level: of groups by a total only, and of the two stages."""
+    """The noise of a population group level: of groups by a total only, and of the two stages.
+
+    Where tables are chosen by totals that are known before, all is `stage_2`.
+    """
 
     total_only: StageNoise
     stage_1: StageNoise
@@ -82,23 +88,26 @@ class LevelNoise:
 
     @property
     def stages(self) -> tuple[StageNoise, ...]:
-        """All three."""
-        return self.total_only, self.stage_1, self.stage_2
+        """All three, or the only one."""
+        return tuple(dict.fromkeys((self.total_only, self.stage_1, self.stage_2)))
 
 
 def level_noise(
-    parameters: MechanismParameters, budget: Fraction, stability: int, *, level: str = ""
+    parameters: MechanismParameters, tabulation: Tabulation, level: Level, stability: int
 ) -> LevelNoise:
     """Noise of a level, charged under its name; none where it is switched off."""
+    name = "/".join(map(str, level))
 
-    def noise(stage: str, share: Fraction) -> StageNoise:
-        loss = None if parameters.infinite else budget * share
-        return StageNoise(loss, stability, parameters.is_pure, f"{level}/{stage}")
+    def noise(part: str, share: Fraction) -> StageNoise:
+        loss = None if parameters.infinite else parameters.budgets[level] * share
+        return StageNoise(loss, stability, parameters.is_pure, part)
 
+    if not tabulation.of_persons:
+        one = noise(f"{tabulation.name}/{name}", Fraction(1))
+        return LevelNoise(one, one, one)
     gamma = parameters.stage_1_fraction
-    return LevelNoise(
-        noise("total only", Fraction(1)), noise("stage 1", gamma), noise("stage 2", 1 - gamma)
-    )
+    shares = {"total only": Fraction(1), "stage 1": gamma, "stage 2": 1 - gamma}
+    return LevelNoise(*(noise(f"{name}/{stage}", share) for stage, share in shares.items()))
 
 
 @dataclass(frozen=True)
@@ -147,38 +156,33 @@ def measure_totals(groups: ShardGroups, noise: StageNoise, draws: NoiseDraws) ->
     return totals + noise.draw(totals.size, draws)
 
 
-def measure_tables(
-    groups: ShardGroups,
-    noisy_totals: np.ndarray,
-    thresholds: tuple[int, ...],
-    noise: LevelNoise,
-    draws: NoiseDraws,
-) -> MeasuredCounts:
-    """Stage 2: the table of each group that its noisy total chose, or its total only.
+def tables_by_totals(
+    groups: ShardGroups, noisy_totals: np.ndarray, thresholds: tuple[int, ...]
+) -> np.ndarray:
+    """The table of each group that its noisy total chose, or its total only; (n_groups,), int8.
 
-    `noisy_totals` are the outcome of `measure_totals`. All cells get noise, empty ones too.
+    `noisy_totals` are the outcome of `measure_totals`.
     """
     table = np.zeros(groups.is_total_only.size, dtype=np.int8)
     table[~groups.is_total_only] = choose_table(noisy_totals, thresholds)
-    true = true_counts(groups, table)
-    is_total_only = np.repeat(groups.is_total_only, np.diff(true.offsets))
-    n_total_only = int(is_total_only.sum())
-    drawn = np.empty(true.values.size, dtype=np.int64)
-    drawn[is_total_only] = noise.total_only.draw(n_total_only, draws)
-    drawn[~is_total_only] = noise.stage_2.draw(drawn.size - n_total_only, draws)
-    return MeasuredCounts(table, true.values + drawn, true.offsets)
+    return table
 
 
-def measure_known_tables(
+def measure_tables(
     groups: ShardGroups,
     table: np.ndarray,
     tabulation: Tabulation,
-    noise: StageNoise,
+    noise: LevelNoise,
     draws: NoiseDraws,
 ) -> MeasuredCounts:
-    """The given table of each group with noise in all cells; `NOT_MEASURED` groups have none."""
+    """The table of each group with noise in all cells, empty ones too; `NOT_MEASURED` groups have
+    none."""
     true = true_counts(groups, table, tabulation)
-    return MeasuredCounts(table, true.values + noise.draw(true.values.size, draws), true.offsets)
+    is_total_only = np.repeat(groups.is_total_only, np.diff(true.offsets))
+    drawn = np.empty(true.values.size, dtype=np.int64)
+    for mask, stage in ((is_total_only, noise.total_only), (~is_total_only, noise.stage_2)):
+        drawn[mask] = stage.draw(int(mask.sum()), draws)
+    return MeasuredCounts(table, true.values + drawn, true.offsets)
 
 
 def true_counts(

@@ -1,4 +1,9 @@
-"""The postprocessing of a run: its files, thresholds and coterminous sets, from what is public."""
+"""The postprocessing of a run, from what is public: its files, thresholds and coterminous sets, and
+what is spent twice.
+
+A nation that is one state, a state that is one county: both are measured, with independent noise,
+and both measurements are paid for.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +16,13 @@ import pyarrow as pa
 from ...census.invariants import inhabitable, read_geography, read_invariants
 from ...runs.directory import RunDirectory
 from ..ingest.ingest import run_parameters, run_specification
-from ..paths import MEASURED, geography_file, invariants_file
+from ..paths import geography_file, invariants_file
 from ..settings import DetailedGroupsSettings
-from ..workload.mapping import alone_counterparts
-from ..workload.mechanism import MechanismParameters
+from ..workload.budgets import level_budgets
+from ..workload.parameters import MechanismParameters
 from ..workload.regions import is_in_pass, region_ids, region_types
-from ..workload.wanted_margins import level_budgets
+from ..workload.specification import alone_counterparts
+from ..workload.tabulations import SEX_BY_AGE
 from .coterminous import CoterminousSets, coterminous_sets
 from .stages import (
     ALONE,
@@ -29,9 +35,10 @@ from .stages import (
     change_levels,
     donate_between_levels,
     levels_after,
+    suppress,
     suppress_alone,
+    threshold_of,
 )
-from .suppression import suppress, threshold_of
 
 
 def stages_of(settings: DetailedGroupsSettings) -> tuple[str, ...]:
@@ -46,8 +53,8 @@ def stages_of(settings: DetailedGroupsSettings) -> tuple[str, ...]:
 def pass_files(run: RunDirectory, parameters: MechanismParameters, region_pass: str) -> PassFiles:
     """Where a pass of a run keeps its measurements and what is derived from them."""
     return PassFiles(
-        measured=run.root / "measurements" / MEASURED / region_pass,
-        derived=run.root / "estimates" / MEASURED / region_pass,
+        measured=run.root / "measurements" / SEX_BY_AGE.folder / region_pass,
+        derived=run.root / "estimates" / SEX_BY_AGE.folder / region_pass,
         levels=tuple(parameters.budgets_of(region_pass)),
     )
 
@@ -97,7 +104,7 @@ def postprocess(
     run: RunDirectory, settings: DetailedGroupsSettings, region_pass: str, stage: str
 ) -> None:
     """Run one stage of a pass, from the files of the one before it."""
-    parameters = run_parameters(run, settings)
+    parameters = run_parameters(run, settings).first
     files = pass_files(run, parameters, region_pass)
     if stage == SUPPRESSED:
         thresholds = thresholds_of(run, parameters)
@@ -124,7 +131,65 @@ def postprocess(
 
 def groups_to_release(run: RunDirectory, settings: DetailedGroupsSettings) -> Iterator[pa.Table]:
     """The groups of every level of every pass after the last stage, suppressed ones included."""
-    parameters, last = run_parameters(run, settings), stages_of(settings)[-1]
+    parameters, last = run_parameters(run, settings).first, stages_of(settings)[-1]
     for region_pass in parameters.passes:
         for _, groups in levels_after(pass_files(run, parameters, region_pass), last):
             yield groups
+
+
+def redundant_spending(
+    settings: DetailedGroupsSettings,
+    parameters: MechanismParameters,
+    blocks: pd.DataFrame,
+    invariants: pd.DataFrame | None = None,
+) -> tuple[str, ...]:
+    """A sentence for each measured level all regions of which another region type has too.
+
+    Each says which levels these are, what the later one costs, and the setting that ends it.
+    Regions are compared as the coterminous ones are, the region types in the order of
+    `mechanism.summary_levels`. Levels that repeat some regions and not all are left out: what they
+    cost is spent on the others as well.
+
+    Args:
+        blocks: the blocks of the states that are tabulated, as `AcceptedGroups.blocks`.
+        invariants: their housing units and facilities, row by row, where these are declared
+            invariant.
+    """
+    symbol = "epsilon" if parameters.is_pure else "rho"
+    sentences = []
+    for region_pass in parameters.passes:
+        regions, sets = regions_of_pass(blocks, invariants, region_pass)
+        order = [name for name in settings.mechanism.summary_levels if name in regions]
+        budgets = parameters.budgets_of(region_pass)
+        for (region_type, level), budget in budgets.items():
+            own = sets.number.get(region_type, {})
+            n_regions = len(pd.unique(pd.Series(regions[region_type]).dropna()))
+            before = order[: order.index(region_type)]
+            repeated = {
+                name: set(own.values()) & set(sets.number.get(name, {}).values())
+                for name in before
+                if (name, level) in budgets
+            }
+            found = [name for name, numbers in repeated.items() if len(numbers) == n_regions]
+            if not n_regions or not found:
+                continue
+            key = f"mechanism.budgets.{region_type}.{level}"
+            fate = (
+                f"and takes its counts, so that its own measurements, for {symbol} {budget}, are "
+                "discarded wherever those are shown"
+                if settings.mechanism.coterminous
+                else f"and is measured again for {symbol} {budget}, with other noise"
+            )
+            sentences.append(
+                f"{region_type} at level {level} covers the same blocks as {found[0]}, {fate}: "
+                f'{key} = "0" saves it'
+            )
+    return tuple(sentences)
+
+
+def redundant_spending_of_run(
+    run: RunDirectory, settings: DetailedGroupsSettings
+) -> tuple[str, ...]:
+    """`redundant_spending` of a run that has ingested its input."""
+    parameters = run_parameters(run, settings).first
+    return redundant_spending(settings, parameters, *public_blocks(run, settings))

@@ -1,74 +1,52 @@
-"""What a detailed-groups run would cost, and what it buys, before anything is measured.
+"""What a run would cost, and what it buys, before anything is measured.
 
 Beside it stand the settings that do nothing beside the parameters of `config.json`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
 from ...ledger.accounting import BOUNDED, SAFETAB_P, UNBOUNDED
-from ...ledger.exact_curve import PrivacyCurve
 from ...ledger.plan import Measure, UniversePlan
 from ...noise.quantiles import margin
+from ...noise.sums import margin_of_sum
 from ...products.budget import Cost
 from ...products.privacy_curves import Curves
 from ...runs.errors import InputRefused, refused
-from ..ingest.ingest import parameters_of
-from ..postprocess.suppression import threshold_of
-from ..settings import DetailedGroupsSettings, ExplorerSettings
-from ..workload.exact_loss import exact_curve
-from ..workload.explorer import (
+from ..ingest.ingest import Settings, parameters_of
+from ..postprocess.stages import threshold_of
+from ..settings import DetailedGroupsSettings, DetailedHouseholdsSettings, ExplorerSettings
+from ..workload.budgets import (
     LevelBudget,
     budget_by_formula,
     budget_for_margin,
     budget_for_threshold,
+    level_budgets,
     margin_by_formula,
+    refuse_missed_margins,
     target_of,
 )
-from ..workload.guarantee import universe_plan
-from ..workload.mechanism import MechanismParameters
-from ..workload.parameters import read_specification
+from ..workload.exact_loss import exact_curve
+from ..workload.guarantee import pass_plan
+from ..workload.parameters import MechanismParameters, Parameters, read_specification
 from ..workload.regions import COARSE, REGION_TYPES
 from ..workload.specification import Specification
-from ..workload.wanted_margins import level_budgets, refuse_missed_margins
-from .noise_comparison import compare_noise
-from .relative_errors import table_populations
+from ..workload.tabulations import Tabulation
+from .figures import compare_noise, table_populations
 
 
 @dataclass(frozen=True)
-class LevelMargin:
-    """The budget of a population group level, and the margin that it buys.
+class LevelFigures:
+    """The budget of a population group level of a tabulation, and what it buys.
 
-    margin : the smallest m with P(|X| <= m) >= the coverage that is asked for, X being the noise of
-        the second stage.
-    """
-
-    region_type: str
-    level: int
-    budget: LevelBudget
-    margin: int
-
-    def told(self, coverage: Fraction) -> dict[str, Any]:
-        """All of it, as `spineflow budget --json` prints it."""
-        return {
-            "region_type": self.region_type,
-            "level": self.level,
-            "budget": str(self.budget.budget),
-            "stability": self.budget.stability,
-            "confidence": str(coverage),
-            "margin": self.margin,
-        }
-
-
-@dataclass(frozen=True)
-class LevelFigures(LevelMargin):
-    """What the budget of a population group level buys.
-
+    thresholds : of the totals that choose tables.
+    coverage : the probability with which margins hold.
+    margin : the smallest m with P(|X| <= m) >= the coverage, X being the noise of released counts.
     margin_total_only : the margin for groups that are measured by a total only.
     wanted : the margin that the settings want; None for none.
     margin_by_formula : floor(1.96 sigma) of [SafeTabP2025], None under pure DP.
@@ -76,44 +54,70 @@ class LevelFigures(LevelMargin):
     threshold : the largest total that is suppressed, None where none is.
     """
 
+    tabulation: Tabulation
+    region_type: str
+    level: int
+    budget: LevelBudget
+    thresholds: tuple[int, ...]
+    coverage: Fraction
+    margin: int
     margin_total_only: int
     wanted: int | None
     margin_by_formula: int | None
     margin_target: int | None
     threshold: int | None
 
+    @property
+    def margins_of_totals(self) -> tuple[int, ...]:
+        """The margins of the sums of all counts of each table."""
+        noise, n_cells = self.budget.second_stage, self.tabulation.n_cells.tolist()
+        return tuple(margin_of_sum(noise, n, self.coverage) for n in n_cells)
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """What `spineflow budget --json` prints of any level."""
+        return {
+            "region_type": self.region_type,
+            "level": self.level,
+            "budget": str(self.budget.budget),
+            "stability": self.budget.stability,
+            "confidence": str(self.coverage),
+            "margin": self.margin,
+        }
+
 
 def level_figures(
-    parameters: MechanismParameters, specification: Specification, region_pass: str | None = None
+    parameters: Parameters, specification: Specification, region_pass: str | None = None
 ) -> tuple[LevelFigures, ...]:
-    """Margins of error and thresholds of every measured level, of one pass if it is named; none
-    without noise.
+    """Margins of error and thresholds of every measured level of every tabulation, of one pass if
+    it is named; none without noise.
 
     Raises InputRefused for a budget so small that its noise is too wide to tell them.
     """
-    if parameters.infinite:
-        return ()
-    budgets = level_budgets(parameters, specification, region_pass)
-    chance, wanted = parameters.zero_suppression_chance, parameters.wanted
     figures = []
-    for (region_type, level), budget in budgets.items():
-        noise = budget.second_stage
-        with refused_budget(f"{region_type}, level {level}", budget):
-            if budget.stage_1_fraction:
-                margin(budget.first_stage, wanted.coverage)  # The report compares it as well.
-            figures.append(
-                LevelFigures(
-                    region_type,
-                    level,
-                    budget,
-                    margin=margin(noise, wanted.coverage),
-                    margin_total_only=margin(budget.total_only, wanted.coverage),
-                    wanted=wanted.by_level.get((region_type, level)),
-                    margin_by_formula=None if budget.is_pure else margin_by_formula(noise),
-                    margin_target=target_of(budget),
-                    threshold=threshold_of(region_type, noise, chance),
+    for tabulation, own in () if parameters.infinite else parameters.tables():
+        coverage = own.wanted.coverage
+        named = "" if tabulation.of_persons else f"{tabulation.name}, "
+        for level, budget in level_budgets(own, specification, region_pass).items():
+            noise = budget.second_stage
+            with refused_budget(f"{named}{level[0]}, level {level[1]}", budget):
+                if budget.stage_1_fraction:
+                    margin(budget.first_stage, coverage)  # The report compares it as well.
+                figures.append(
+                    LevelFigures(
+                        tabulation,
+                        *level,
+                        budget,
+                        own.thresholds[level],
+                        coverage,
+                        margin=margin(noise, coverage),
+                        margin_total_only=margin(budget.total_only, coverage),
+                        wanted=own.wanted.by_level.get(level),
+                        margin_by_formula=None if budget.is_pure else margin_by_formula(noise),
+                        margin_target=target_of(budget),
+                        threshold=threshold_of(level[0], noise, own.zero_suppression_chance),
+                    )
                 )
-            )
     return tuple(figures)
 
 
@@ -124,7 +128,7 @@ def refused_budget(what: str, level: LevelBudget) -> AbstractContextManager[None
     )
 
 
-def refuse_settings(settings: DetailedGroupsSettings) -> None:
+def refuse_settings(settings: Settings) -> None:
     """Refuse parameters or a specification that contradict themselves, before input is read.
 
     Budgets that miss a wanted margin are refused too, and those whose noise is too wide for its
@@ -133,64 +137,77 @@ def refuse_settings(settings: DetailedGroupsSettings) -> None:
     parameters = parameters_of(settings)
     specification = read_specification(settings.input.parameters)
     refuse_idle_settings(settings, parameters)
-    if not parameters.infinite:
-        refuse_missed_margins(parameters, specification)
+    for own in () if parameters.infinite else parameters.of.values():
+        refuse_missed_margins(own, specification)
     figures = level_figures(parameters, specification)
-    level_reports(figures, parameters, settings.explorer)
+    if isinstance(settings, DetailedGroupsSettings):
+        level_reports(figures, parameters.first, settings.explorer)
 
 
-def costs(settings: DetailedGroupsSettings) -> dict[str, Cost]:
-    """What a run would cost, and what it buys, by pass: with the other noise's guarantee at the
-    same margins.
+def costs(settings: Settings) -> dict[str, Cost]:
+    """What a run would cost, and what it buys, by pass: of persons with the other noise's guarantee
+    at the same margins.
     """
     specification = read_specification(settings.input.parameters)
-    return costs_of(parameters_of(settings), specification, settings.explorer)
+    explorer = settings.explorer if isinstance(settings, DetailedGroupsSettings) else None
+    return costs_of(parameters_of(settings), specification, explorer)
 
 
 def costs_of(
-    parameters: MechanismParameters, specification: Specification, explorer: ExplorerSettings
+    parameters: Parameters, specification: Specification, explorer: ExplorerSettings | None
 ) -> dict[str, Cost]:
-    """What a run with these parameters would cost, and what it buys, by pass."""
+    """What a run with these parameters would cost, and what it buys, by pass: of one record changed
+    (Theorem 2 of [SafeTabP2025]), `native` of one added or removed.
+
+    `levels` are what the budgets of levels buy: of persons with what the `explorer` asks for.
+    """
     found = {}
     for region_pass in parameters.passes:
-        compared: list[dict[str, Any]] = []
-        if not parameters.infinite:
-            levels = level_budgets(parameters, specification, region_pass).values()
-            compared = list(compare_noise(levels, parameters.wanted.coverage))
         figures = level_figures(parameters, specification, region_pass)
-        measures = [own for item in figures for own in _measures(item, parameters, region_pass)]
-        found[region_pass] = cost_of_pass(
-            region_pass,
-            replace(universe_plan(parameters, region_pass), measures=tuple(measures)),
-            exact_curve([parameters], specification, region_pass, is_bounded=True),
-            levels=level_reports(figures, parameters, explorer),
-            noise_comparison=compared,
+        measures = tuple(
+            own for item in figures for own in _measures(item, parameters, region_pass)
         )
+        plan = replace(pass_plan(parameters, region_pass), measures=measures)
+        further: dict[str, Any] = {"native": native_loss(plan)}
+        if explorer is not None:
+            budgets, coverage = [item.budget for item in figures], parameters.first.wanted.coverage
+            further["levels"] = level_reports(figures, parameters.first, explorer)
+            compared = compare_noise(budgets, coverage) if figures else ()
+            further["noise_comparison"] = list(compared)
+        else:
+            further["tabulations"] = {
+                name: "inf" if own.infinite else str(own.total_of(region_pass))
+                for name, own in parameters.of.items()
+            }
+            further["levels"] = [
+                {
+                    "tabulation": item.tabulation.name,
+                    **item.told,
+                    "margins_of_totals": dict(
+                        zip(item.tabulation.names, item.margins_of_totals, strict=True)
+                    ),
+                    "table_thresholds": list(item.thresholds),
+                }
+                for item in figures
+            ]
+        curve = exact_curve(parameters.of.values(), specification, region_pass, is_bounded=True)
+        found[region_pass] = Cost(plan, curve, BOUNDED, SAFETAB_P, region_pass, further=further)
     return found
 
 
-def curves_of(parameters: MechanismParameters, specification: Specification) -> Curves | None:
-    """By pass, in words, the curve of one person added or removed, and its rho; None without
-    noise.
-    """
-    plans = {name: universe_plan(parameters, name) for name in parameters.passes}
-    return curves_of_passes(plans, [parameters], specification)
-
-
-def curves_of_passes(
-    plans: Mapping[str, UniversePlan],
-    measured: Collection[MechanismParameters],
-    specification: Specification,
-) -> Curves | None:
+def curves_of(parameters: Parameters, specification: Specification) -> Curves | None:
     """By pass, in words, the curve of one record added or removed, and its rho; None without
     noise.
     """
-    if any(own.infinite for own in measured):
+    if parameters.infinite:
         return None
+    plans = {name: pass_plan(parameters, name) for name in parameters.passes}
     return Curves(
         {plan.universe: plan.promised.own_rho for plan in plans.values()},
         {
-            plan.universe: exact_curve(measured, specification, name, is_bounded=False)
+            plan.universe: exact_curve(
+                parameters.of.values(), specification, name, is_bounded=False
+            )
             for name, plan in plans.items()
         },
         "whether this one's record is there or not",
@@ -200,27 +217,25 @@ def curves_of_passes(
 def level_reports(
     figures: Iterable[LevelFigures], parameters: MechanismParameters, explorer: ExplorerSettings
 ) -> list[dict[str, Any]]:
-    """What the budgets of levels buy, as `spineflow budget --json` prints it: margins of error,
-    the suppression threshold, the populations from which tables are accurate and, where the
+    """What the budgets of levels of persons buy, as `spineflow budget --json` prints it: margins of
+    error, the suppression threshold, the populations from which tables are accurate and, where the
     settings name a target, the budget that meets it.
     """
-    coverage = parameters.wanted.coverage
     return [
         {
-            **item.told(coverage),
+            **item.told,
             "margin_wanted": item.wanted,
             "margin_total_only": item.margin_total_only,
             "margin_by_formula": item.margin_by_formula,
             "margin_target": item.margin_target,
             "suppression_threshold": item.threshold,
-            "table_thresholds": list(thresholds),
+            "table_thresholds": list(item.thresholds),
             "tables": table_populations(
-                item.budget, thresholds, explorer.shown_relative_errors, coverage
+                item.budget, item.thresholds, explorer.shown_relative_errors, item.coverage
             ),
             "needed_budget": needed_budgets(item.budget, item.region_type, explorer, parameters),
         }
         for item in figures
-        for thresholds in [parameters.thresholds[item.region_type, item.level]]
     ]
 
 
@@ -254,25 +269,18 @@ def needed_budgets(
     return found
 
 
-def cost_of_pass(
-    region_pass: str, plan: UniversePlan, curve: PrivacyCurve | None, **figures: Any
-) -> Cost:
-    """What a pass costs, of one record changed (Theorem 2 of [SafeTabP2025]), with figures of its
-    own; the native loss of the plan is that of one record added or removed.
-    """
-    further = {"native": native_loss(plan), **figures}
-    return Cost(plan, curve, BOUNDED, SAFETAB_P, region_pass, further=further)
-
-
 def native_loss(plan: UniversePlan) -> dict[str, str]:
     """The loss of one record added or removed."""
     return {"neighbors": UNBOUNDED, plan.symbol: plan.stated_loss}
 
 
-def _measures(
-    item: LevelFigures, parameters: MechanismParameters, region_pass: str
-) -> Iterator[Measure]:
+def _measures(item: LevelFigures, parameters: Parameters, region_pass: str) -> Iterator[Measure]:
     budget, total = item.budget, parameters.total_of(region_pass)
+    if not item.tabulation.of_persons:
+        name = item.tabulation.name
+        part, query = f"{name}/{item.region_type}/{item.level}", f"{name}, level {item.level}"
+        yield budget.measure(part, total, Fraction(1), item.region_type, query)
+        return
     gamma = budget.stage_1_fraction
     parts = (("total only", Fraction(1)), ("stage 1", gamma), ("stage 2", 1 - gamma))
     for name, share in parts if gamma else parts[:1]:
@@ -281,7 +289,7 @@ def _measures(
         yield budget.measure(part, total, share, item.region_type, query)
 
 
-def refuse_idle_settings(settings: DetailedGroupsSettings, parameters: MechanismParameters) -> None:
+def refuse_idle_settings(settings: Settings, parameters: Parameters) -> None:
     """Refuse settings of the file that change nothing of what is measured or shown.
 
     Raises InputRefused for budgets, margins and thresholds of a pass that is not run, margins and
@@ -290,35 +298,33 @@ def refuse_idle_settings(settings: DetailedGroupsSettings, parameters: Mechanism
     suppressed, and coterminous geographies or suppression of 'alone' groups of a single region
     type.
     """
-    own = settings.mechanism
-    measured = parameters.budgets
-    tables: dict[str, Mapping[str, Iterable[str]]] = {
-        "budgets": own.budgets,
-        "margins": own.margins or {},
-        "thresholds": own.thresholds,
-    }
-    for key, region_types in tables.items():
-        refuse_idle_levels(f"mechanism.{key}", region_types, parameters)
-    for region_type, number in parameters.wanted.by_level:
-        if (region_type, number) not in measured:
+    if settings.mechanism.states is not None and not parameters.first.run_us:
+        refuse_idle("mechanism.states", "run_us = true")
+    if isinstance(settings, DetailedHouseholdsSettings):
+        for key in ("budgets", "thresholds"):
+            for name, of_types in getattr(settings.mechanism, key).items():
+                where, own = f"mechanism.{key}.{name}", parameters.of[name]
+                refuse_idle_levels(where, of_types, own, need_budgets=key == "thresholds")
+        return
+    mechanism, own = settings.mechanism, parameters.first
+    refuse_idle_levels("mechanism.budgets", mechanism.budgets, own)
+    refuse_idle_levels("mechanism.margins", mechanism.margins or {}, own)
+    for region_type, number in own.wanted.by_level:
+        if (region_type, number) not in own.budgets:
             refuse_idle(
                 f"mechanism.margins.{region_type}.{number}", f"a budget of {region_type} above 0"
             )
-    refuse_idle_levels("mechanism.thresholds", own.thresholds, parameters, need_budgets=True)
-    if own.states is not None and not parameters.run_us:
-        refuse_idle("mechanism.states", "run_us = true")
-    types = {region_type for region_type, _ in measured}
+    refuse_idle_levels("mechanism.thresholds", mechanism.thresholds, own, need_budgets=True)
+    types = {region_type for region_type, _ in own.budgets}
     has_coarse = any(REGION_TYPES[name].granularity == COARSE for name in types)
-    if own.zero_suppression_chance and not has_coarse:
+    if mechanism.zero_suppression_chance and not has_coarse:
         refuse_idle("mechanism.zero_suppression_chance", "a budget of a level below the state")
-    if settings.explorer.threshold is not None and not (
-        parameters.zero_suppression_chance and has_coarse
-    ):
+    if settings.explorer.threshold is not None and not (own.zero_suppression_chance and has_coarse):
         refuse_idle(
             "explorer.threshold",
             "suppression: a zero_suppression_chance above 0, and levels below the state",
         )
-    if own.coterminous and len(types) == 1:
+    if mechanism.coterminous and len(types) == 1:
         refuse_idle("mechanism.coterminous", "budgets of two region types")
 
 

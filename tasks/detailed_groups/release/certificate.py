@@ -8,20 +8,21 @@ from ...pages.document import Table
 from ...pages.template import table
 from ...products.certificate import Facts
 from ..settings import DetailedGroupsSettings
-from ..workload.mechanism import MechanismParameters
+from ..workload.budgets import shown_percent
+from ..workload.parameters import Parameters
 from ..workload.specification import Specification
-from ..workload.wanted_margins import shown_percent
 from .budget import LevelFigures, curves_of, level_figures
 
 
 def facts_of(
-    settings: DetailedGroupsSettings, parameters: MechanismParameters, specification: Specification
+    settings: DetailedGroupsSettings, parameters: Parameters, specification: Specification
 ) -> Facts:
     """Facts of the certificate; without noise there are no margins."""
     figures = level_figures(parameters, specification) if settings.is_private else ()
+    own = parameters.first
     context = {
-        "parameters": parameters,
-        "percent": shown_percent(parameters.wanted.coverage),
+        "parameters": own,
+        "percent": shown_percent(own.wanted.coverage),
         "margins": margins_table(figures),
     }
     curves = curves_of(parameters, specification)

@@ -1,8 +1,10 @@
-"""The files of a release: t1.csv and t2.csv in the production layout, and one tidy Parquet file.
+"""The files of a release: text in the production layout, and one tidy Parquet file.
 
-The text files have a header, `|` between columns, no quotes, and leading zeros. Groups are taken in
-the order in which they come, in parts, so that memory is that of one part. The files appear when
-all parts are written, t1.csv last.
+Of persons t1.csv has the totals and t2.csv sex by age, beside population_groups.parquet; of
+households t3.csv has types and t4.csv tenures, beside detailed_households.parquet. The text files
+have a header, `|` between columns, no quotes, and leading zeros. Groups are taken in the order in
+which they come, in parts, so that memory is that of one part. The files appear when all parts are
+written, the tidy one last.
 
 A run that is not private is stamped: the text files begin with the line `# NOT PRIVATE` and the
 Parquet metadata has the key `spineflow` with that value.
@@ -11,9 +13,11 @@ Parquet metadata has the key `spineflow` with that value.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import BinaryIO
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
@@ -21,55 +25,90 @@ import pyarrow.parquet as pq
 from ...runs.directory import RunDirectory
 from ...runs.files import NOT_PRIVATE, replacing
 from ...runs.stamps import stamp
-from ..ingest.ingest import run_parameters, run_specification
-from ..ingest.region_names import read_run_names
-from ..postprocess.groups import released
+from ..ingest.ingest import Settings, read_run_names, run_parameters, run_specification
+from ..paths import measured_folder
+from ..postprocess.groups import MEASURED, read_groups, released
 from ..postprocess.run import groups_to_release
 from ..settings import DetailedGroupsSettings
-from .count_margins import CountNoise, count_noise_of
-from .tables import TIDY, GroupNames, count_rows, t1_rows, t2_rows, tidy_rows
+from ..workload.budgets import level_budgets
+from ..workload.parameters import Parameters
+from ..workload.tabulations import TABULATIONS, Tabulation
+from .tables import CountNoise, GroupNames, count_rows, text_rows, tidy_rows, tidy_schema
 
-T1, T2, TIDY_FILE = "t1.csv", "t2.csv", "population_groups.parquet"
-
-T1_COLUMNS = ("REGION_ID", "REGION_TYPE", "ITERATION_CODE", "COUNT")
-T2_COLUMNS = ("REGION_ID", "REGION_TYPE", "ITERATION_CODE", "AGESTART", "AGEEND", "SEX", "COUNT")
+TIDY_FILES = {
+    "persons": "population_groups.parquet",
+    "households": "detailed_households.parquet",
+}
+"""The tidy file of a release by what is counted."""
 
 GROUPS_PER_PART = 1 << 18
+_KEY = ("REGION_ID", "REGION_TYPE", "ITERATION_CODE")
 _TEXT = pa.csv.WriteOptions(include_header=False, delimiter="|", quoting_style="none")
+
+
+def write_run_release(run: RunDirectory, settings: Settings) -> None:
+    """Write the release's files where they are checked before they are released."""
+    parameters, specification = run_parameters(run, settings), run_specification(run)
+    tables: list[tuple[Tabulation, Iterable[pa.Table], CountNoise]] = []
+    for name, own in parameters.of.items():
+        parts = (groups for _, _, groups in measured_groups(run, parameters, name))
+        if isinstance(settings, DetailedGroupsSettings):
+            parts = (released(groups) for groups in groups_to_release(run, settings))
+        levels = None if own.infinite else level_budgets(own, specification)
+        noise = CountNoise(levels, own.wanted.coverage, not own.allow_negative_counts)
+        tables.append((TABULATIONS[name], parts, noise))
+    write_release(run.unchecked_release, tables, names_of(run), is_private=settings.is_private)
 
 
 def write_release(
     folder: Path,
-    parts: Iterable[pa.Table],
+    tables: Sequence[tuple[Tabulation, Iterable[pa.Table], CountNoise]],
     names: GroupNames,
-    noise: CountNoise,
     *,
     is_private: bool = True,
 ) -> None:
-    """Write `t1.csv`, `t2.csv` and `population_groups.parquet` into a folder.
+    """Write the files of some tabulations of the same records into a folder.
 
     Args:
-        parts: groups with the columns `COUNTED`; those that are suppressed are left out.
+        tables: of each tabulation the groups that are released, in parts with the columns
+            `MEASURED` and of persons `measured_at`, and the noise of their counts.
         names: names of the iterations of all groups, and of regions.
-        noise: noise of the counts of every level.
     """
-    schema = TIDY.with_metadata(stamp(is_private=is_private))
+    first = tables[0][0]
+    schema = tidy_schema(first).with_metadata(stamp(is_private=is_private))
     with (
-        replacing(folder / T1) as t1_part,
-        replacing(folder / T2) as t2_part,
-        replacing(folder / TIDY_FILE) as tidy_part,
-        t1_part.open("wb") as t1,
-        t2_part.open("wb") as t2,
-        pq.ParquetWriter(tidy_part, schema, compression="zstd", compression_level=1) as tidy,
+        replacing(folder / TIDY_FILES[first.records]) as path,
+        pq.ParquetWriter(path, schema, compression="zstd", compression_level=1) as tidy,
     ):
-        begin_text(t1, T1_COLUMNS, is_private=is_private)
-        begin_text(t2, T2_COLUMNS, is_private=is_private)
-        for part in parts:
-            for groups in slices(released(part)):
-                rows = count_rows(groups)
-                append_rows(t1, t1_rows(groups, rows))
-                append_rows(t2, t2_rows(groups, rows))
-                tidy.write_table(tidy_rows(groups, rows, names, noise))
+        for tabulation, parts, noise in tables:
+            with ExitStack() as stack:
+                texts = {}
+                for name, columns in tabulation.texts.items():
+                    part = stack.enter_context(replacing(folder / f"{name}.csv"))
+                    texts[name] = stack.enter_context(part.open("wb"))
+                    header = (*_KEY, *columns, "COUNT")
+                    begin_text(texts[name], header, is_private=is_private)
+                for groups in (own for part in parts for own in slices(part)):
+                    rows = count_rows(groups, tabulation, are_cut=noise.are_cut)
+                    for name, columns in tabulation.texts.items():
+                        mask = np.ones(rows.label.size, dtype=bool)
+                        if tabulation.of_persons:
+                            # Totals have a file of their own.
+                            mask = (rows.label == 0) == (not columns)
+                        append_rows(texts[name], text_rows(groups, rows, columns, mask))
+                    tidy.write_table(tidy_rows(groups, tabulation, rows, names, noise))
+
+
+def measured_groups(
+    run: RunDirectory, parameters: Parameters, name: str
+) -> Iterator[tuple[str, int, pa.Table]]:
+    """Region type, level and measured groups, columns `MEASURED`, of every level of a tabulation
+    that has any.
+    """
+    for level in parameters.of[name].budgets:
+        files = sorted(measured_folder(run, name, *level).glob("*.parquet"))
+        if files:
+            yield *level, read_groups(files, MEASURED)
 
 
 def slices(groups: pa.Table) -> Iterator[pa.Table]:
@@ -97,15 +136,4 @@ def names_of(run: RunDirectory) -> GroupNames:
         iteration_name={code: item.name for code, item in iterations.items()},
         iteration_level={code: item.level for code, item in iterations.items()},
         region_name=read_run_names(run),
-    )
-
-
-def write_run_release(run: RunDirectory, settings: DetailedGroupsSettings) -> None:
-    """Write the release's files where they are checked before they are released."""
-    write_release(
-        run.unchecked_release,
-        groups_to_release(run, settings),
-        names_of(run),
-        count_noise_of(run, run_parameters(run, settings), settings.mechanism.coverage),
-        is_private=settings.is_private,
     )

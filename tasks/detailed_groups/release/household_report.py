@@ -11,13 +11,13 @@ from ...products.certificate import Facts
 from ...products.plan import Plan
 from ...products.reports import first_rows, report_document
 from ...runs.directory import RunDirectory
-from ..ingest.household_ingest import run_parameters
-from ..ingest.ingest import run_specification
+from ..ingest.ingest import run_parameters, run_specification
 from ..settings import DetailedHouseholdsSettings
-from ..workload.households import HouseholdParameters, household_plan
-from ..workload.wanted_margins import shown_percent
-from .household_budget import HouseholdFigures, curves_of, household_figures
-from .household_files import TIDY_FILE, measured_groups
+from ..workload.budgets import shown_percent
+from ..workload.guarantee import pass_plan
+from ..workload.parameters import Parameters
+from .budget import LevelFigures, curves_of, level_figures
+from .files import TIDY_FILES, measured_groups
 from .report import accuracy_table, mean_errors, shown_level
 
 FIRST_COLUMNS = ("region_name", "iteration_name", "category", "margin", "count")
@@ -33,29 +33,17 @@ _ACCURACY_COLUMNS = {
 
 def facts_of_run(run: RunDirectory, settings: DetailedHouseholdsSettings) -> Facts:
     """What the certificate of a run says, the margins of its noise among it."""
-    parameters = run_parameters(run, settings)
-    figures = figures_of_run(run, settings) if settings.is_private else ()
+    parameters, specification = run_parameters(run, settings), run_specification(run)
+    figures = level_figures(parameters, specification) if settings.is_private else ()
     context = {
-        "percent": shown_percent(settings.mechanism.coverage),
+        "percent": shown_percent(settings.mechanism.wanted.coverage),
         "margins": margins_table(figures),
     }
-    curves = curves_of(parameters, run_specification(run))
+    curves = curves_of(parameters, specification)
     return Facts("detailed_groups/templates/household_certificate.md.j2", context, curves)
 
 
-def figures_of_run(
-    run: RunDirectory, settings: DetailedHouseholdsSettings
-) -> tuple[HouseholdFigures, ...]:
-    """What the budgets of a run's levels buy; none without noise."""
-    parameters, specification = run_parameters(run, settings), run_specification(run)
-    return tuple(
-        figures
-        for name in parameters.passes
-        for figures in household_figures(parameters, specification, name, settings)
-    )
-
-
-def margins_table(figures: tuple[HouseholdFigures, ...]) -> Table | None:
+def margins_table(figures: tuple[LevelFigures, ...]) -> Table | None:
     """Margins of error and thresholds of levels; None without noise."""
     rows: list[dict[str, Cell | None]] = [
         {
@@ -83,7 +71,8 @@ def report(
 
     Errors are given, and shown, for input that is not confidential alone.
     """
-    parameters, figures = run_parameters(run, settings), figures_of_run(run, settings)
+    parameters = run_parameters(run, settings)
+    figures = level_figures(parameters, run_specification(run))
     shown = None if accuracy is None else accuracy_table(accuracy, _ACCURACY_COLUMNS)
     errors = None
     if accuracy is not None:
@@ -93,8 +82,8 @@ def report(
         settings,
         plan,
         "detailed_groups/templates/household_report.md.j2",
-        counts=first_rows(run.release / TIDY_FILE, FIRST_COLUMNS),
-        percent=shown_percent(settings.mechanism.coverage),
+        counts=first_rows(run.release / TIDY_FILES["households"], FIRST_COLUMNS),
+        percent=shown_percent(settings.mechanism.wanted.coverage),
         loss="epsilon" if parameters.is_pure else "rho",
         budget=_budget(parameters),
         implied=margins_by_level(figures),
@@ -106,11 +95,11 @@ def report(
     )
 
 
-def _passes(parameters: HouseholdParameters) -> Table:
+def _passes(parameters: Parameters) -> Table:
     """The guarantee of both tabulations, pass by pass."""
     rows = []
     for region_pass in parameters.passes:
-        plan = household_plan(parameters, region_pass)
+        plan = pass_plan(parameters, region_pass)
         own = (str(table.total_of(region_pass)) for table in parameters.of.values())
         losses = ("inf" if parameters.infinite else loss for loss in own)
         rows.append((region_pass, plan.symbol, *losses, plan.stated_loss, plan.bounded_rho))
@@ -118,7 +107,7 @@ def _passes(parameters: HouseholdParameters) -> Table:
     return Table(headers, tuple(rows), "both")
 
 
-def _budget(parameters: HouseholdParameters) -> dict[str, dict[str, float]]:
+def _budget(parameters: Parameters) -> dict[str, dict[str, float]]:
     """The loss of every level, by tabulation."""
     loss = "epsilon" if parameters.is_pure else "rho"
     levels = () if parameters.infinite else parameters.levels()
@@ -130,7 +119,7 @@ def _budget(parameters: HouseholdParameters) -> dict[str, dict[str, float]]:
     }
 
 
-def margins_by_level(figures: tuple[HouseholdFigures, ...]) -> dict[str, dict[str, float]]:
+def margins_by_level(figures: tuple[LevelFigures, ...]) -> dict[str, dict[str, float]]:
     """Margins of error of both tabulations by level; 0 where one has none."""
     levels = dict.fromkeys((shown_level(own.region_type, own.level) for own in figures), 0.0)
     series: dict[str, dict[str, float]] = {}
@@ -140,7 +129,7 @@ def margins_by_level(figures: tuple[HouseholdFigures, ...]) -> dict[str, dict[st
     return series
 
 
-def _tables(run: RunDirectory, parameters: HouseholdParameters) -> Table:
+def _tables(run: RunDirectory, parameters: Parameters) -> Table:
     """How many groups have a table, and which."""
     rows = []
     for tabulation, _ in parameters.tables():

@@ -25,15 +25,14 @@ from ..ingest.ingest import run_parameters, run_specification
 from ..postprocess.groups import mask_of
 from ..postprocess.run import coterminous_of, groups_to_release
 from ..settings import DetailedGroupsSettings
-from ..workload.guarantee import bounded_epsilons, universe_plan
-from ..workload.mechanism import MechanismParameters
+from ..workload.budgets import shown_percent
+from ..workload.guarantee import bounded_epsilons, pass_plan
+from ..workload.parameters import MechanismParameters, Parameters
 from ..workload.regions import region_types
-from ..workload.wanted_margins import shown_percent
 from .budget import LevelFigures, level_figures, level_reports
 from .certificate import margins_table
-from .files import TIDY_FILE
-from .relative_errors import populations_table
-from .suppression_curves import suppression_figures
+from .figures import populations_table, suppression_figures
+from .files import TIDY_FILES
 from .tables import TABLE_NAMES
 
 FIRST_COLUMNS = ("region_name", "iteration_name", "sex", "age_start", "age_end", "margin", "count")
@@ -61,27 +60,27 @@ def report(
 ) -> Document:
     """The report as a document; see the module's docstring."""
     parameters, specification = run_parameters(run, settings), run_specification(run)
-    figures, percent = level_figures(parameters, specification), parameters.wanted.coverage
-    suppressed, suppression = _suppression(figures, parameters)
-    levels = level_reports(figures, parameters, settings.explorer)
+    figures, own = level_figures(parameters, specification), parameters.first
+    suppressed, suppression = _suppression(figures, own)
+    levels = level_reports(figures, own, settings.explorer)
     used = None if accuracy is None else accuracy[accuracy["groups"] > 0]
     return report_document(
         run,
         settings,
         plan,
         "detailed_groups/templates/report.md.j2",
-        counts=first_rows(run.release / TIDY_FILE, FIRST_COLUMNS),
-        percent=shown_percent(percent),
-        loss="epsilon" if parameters.is_pure else "rho",
-        budget={} if parameters.infinite else _by_level(parameters.budgets),
-        implied={shown_level(own.region_type, own.level): float(own.margin) for own in figures},
+        counts=first_rows(run.release / TIDY_FILES["persons"], FIRST_COLUMNS),
+        percent=shown_percent(own.wanted.coverage),
+        loss="epsilon" if own.is_pure else "rho",
+        budget={} if own.infinite else _by_level(own.budgets),
+        implied={shown_level(item.region_type, item.level): float(item.margin) for item in figures},
         passes=_passes(parameters),
         margins=margins_table(figures),
         suppressed=suppressed,
         suppression=suppression,
         populations=populations_table(levels) if levels else None,
         tables=_tables(run, settings),
-        coterminous=_coterminous(run, settings, parameters),
+        coterminous=_coterminous(run, settings, own),
         errors=None if accuracy is None else _errors(accuracy),
         accuracy=None if used is None else accuracy_table(used, _ACCURACY_COLUMNS),
     )
@@ -92,11 +91,11 @@ def _by_level(budgets: Mapping[tuple[str, int], Any]) -> dict[str, float]:
     return {shown_level(*level): float(budget) for level, budget in budgets.items()}
 
 
-def _passes(parameters: MechanismParameters) -> Table:
+def _passes(parameters: Parameters) -> Table:
     """The guarantee of the mechanism, pass by pass."""
     rows = []
     for region_pass in parameters.passes:
-        plan = universe_plan(parameters, region_pass)
+        plan = pass_plan(parameters, region_pass)
         rows.append(
             {
                 "pass": region_pass,
@@ -127,7 +126,7 @@ def _suppression(
 
 def _tables(run: RunDirectory, settings: DetailedGroupsSettings) -> tuple[Table, Figure]:
     """The part of each level's groups that has each table, by the published noisy outcome."""
-    budgets = run_parameters(run, settings).budgets
+    budgets = run_parameters(run, settings).first.budgets
     rows, labels, shares = [], [], []
     for level, groups in zip(budgets, groups_to_release(run, settings), strict=True):
         n = groups.num_rows

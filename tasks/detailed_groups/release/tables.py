@@ -1,32 +1,30 @@
-"""The rows of tables T01001 and T02001 to T02003, as columns.
+"""The rows of released tables, as columns: whose counts they are, and how exact.
 
-Every released group has its total (T01001). The groups with cells also have rows of sex by age, in
-the table that the mechanism chose for them, and a marginal of each sex.
-
+Every row is the sum of consecutive counts of its group. Of persons every released group has its
+total (T01001), and the groups with cells also rows of sex by age, in the table that the mechanism
+chose for them, and a marginal of each sex. Of households a group's table shows some categories.
 Regions are named as far as their codes tell.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 import pyarrow as pa
 
 from ...census.cef_2020 import state_of
+from ...noise.sums import margin_of_cut_sum, margin_of_sum
 from ...tables.columns import coded_texts
 from ..postprocess.groups import CODE, codes_of, counts_of, mask_of
-from ..workload.iterations import AGE_BINS, OLDEST_AGE
-from ..workload.tabulations import KEY, SEX_BY_AGE
-from .count_margins import CountNoise
+from ..workload.budgets import LevelBudget
+from ..workload.tabulations import KEY, SEX_BY_AGE, Tabulation
 
 TABLE_NAMES = SEX_BY_AGE.names
-"""Table of each statistics level; every group has the first."""
-
-ALL_AGES = -1
-TOTAL, MALE, FEMALE = 0, 1, 2
-SEXES = ("total", "male", "female")
+"""Tables of persons; every group has the first."""
 
 NAMED = (
     ("region_type", CODE),
@@ -48,19 +46,76 @@ COUNTED = (
 that the noise stays within with the probability that was asked for, and `margin_if_cut` one that
 holds whatever counts below 0 became 0 before they were added."""
 
-TIDY = pa.schema(
-    [
-        *NAMED,
-        ("table", CODE),
-        ("sex", CODE),
-        ("age_start", pa.int16()),
-        ("age_end", pa.int16()),
-        *COUNTED,
-        ("measured_at", CODE),
-    ]
-)
-"""Columns of the tidy file: ages are null for marginals, and `measured_at` is the region type whose
-measurement the count is (another than the group's own in a coterminous region)."""
+LABELS = {
+    "sex": CODE,
+    "age_start": pa.int16(),
+    "age_end": pa.int16(),
+    "category_code": pa.int8(),
+    "category": CODE,
+}
+"""Columns that tell the rows of a group apart: ages are null for marginals, and `category_code` is
+that of the text files."""
+
+
+def tidy_schema(tabulation: Tabulation) -> pa.Schema:
+    """Columns of the tidy file of a tabulation.
+
+    Of persons `measured_at` is the region type whose measurement the count is (another than the
+    group's own in a coterminous region).
+    """
+    labels = [(name, LABELS[name]) for name in tabulation.labels]
+    further = [("measured_at", CODE)] if tabulation.of_persons else []
+    return pa.schema([*NAMED, ("table", CODE), *labels, *COUNTED, *further])
+
+
+@dataclass(frozen=True)
+class CountNoise:
+    """The noise of a run's released counts.
+
+    levels : by region type and iteration level, the budget that buys the noise of its counts; None
+        for no noise.
+    coverage : the probability with which a margin holds.
+    are_cut : negative counts became 0 before they were added.
+    """
+
+    levels: Mapping[tuple[str, int], LevelBudget] | None
+    coverage: Fraction
+    are_cut: bool = False
+
+    def margins(
+        self,
+        measured_at: tuple[np.ndarray, Sequence[str]],
+        level: np.ndarray,
+        total_only: np.ndarray,
+        n_cells: np.ndarray,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The margin of the noise in each of some counts, and the one that holds for the released
+        count whatever was cut; each of shape (n,), int32.
+
+        `measured_at` has the region type whose measurement a count is, as positions in a list,
+        `level` the iteration level, `total_only` whether the group is measured by a total only, and
+        `n_cells` the number of noisy counts that were added.
+        """
+        place, names = measured_at
+        parts = place, level, total_only.astype(int), n_cells
+        sizes = tuple(int(part.max()) + 1 for part in parts)
+        # There are few kinds of counts, and many counts of each.
+        kind = np.ravel_multi_index(parts, sizes)
+        known = np.zeros((math.prod(sizes), 2), dtype=np.int32)
+        for own in np.flatnonzero(np.bincount(kind)):
+            at, of_level, only, n = map(int, np.unravel_index(own, sizes))
+            known[own] = self._margins(names[at], of_level, n, is_total_only=bool(only))
+        return known[kind, 0], known[kind, 1]
+
+    def _margins(
+        self, region_type: str, level: int, n: int, *, is_total_only: bool
+    ) -> tuple[int, int]:
+        if self.levels is None:
+            return 0, 0
+        budget = self.levels[region_type, level]
+        noise = budget.total_only if is_total_only else budget.second_stage
+        own = margin_of_sum(noise, n, self.coverage)
+        return own, margin_of_cut_sum(noise, n, self.coverage) if self.are_cut else own
 
 
 @dataclass(frozen=True)
@@ -85,141 +140,92 @@ class GroupNames:
 class CountRows:
     """One row for each released count; arrays of shape (n_rows,).
 
-    `group` is the position of the count's group; `sex` is `TOTAL`, `MALE` or `FEMALE`; ages run
-    from `age_start` to `age_end`, both included, and are `ALL_AGES` for a marginal; `n_cells` is
-    the number of noisy counts that `count` is the sum of.
+    `group` is the position of the count's group, `label` that of the row among the labels of its
+    tabulation, 0 being the total, and `n_cells` the number of noisy counts that `count` sums.
     """
 
     group: np.ndarray
-    sex: np.ndarray
-    age_start: np.ndarray
-    age_end: np.ndarray
+    label: np.ndarray
     count: np.ndarray
     n_cells: np.ndarray
 
 
-def count_rows(groups: pa.Table) -> CountRows:
-    """All rows of some released groups, group after group.
+def count_rows(groups: pa.Table, tabulation: Tabulation, *, are_cut: bool = False) -> CountRows:
+    """All rows of some released groups, group after group, each in the order of its table's rows.
 
-    `groups` has the columns `COUNTED`, none suppressed. A group with 4, 9 or 23 ages has its
-    total, then for men and then for women the marginal followed by the ages: 11, 21 or 49 rows.
+    `groups` has the columns `MEASURED`. With `are_cut` negative counts become 0 before they are
+    summed.
     """
-    table = groups["table"].to_numpy()
-    n_bins = np.array([len(AGE_BINS.get(t, ())) for t in range(len(TABLE_NAMES))])
-    n_rows = np.where(table > 0, 3 + 2 * n_bins[table], 1)
-    first = np.cumsum(n_rows) - n_rows
-    rows = CountRows(
-        group=np.repeat(np.arange(table.size), n_rows),
-        sex=np.zeros(n_rows.sum(), dtype=np.int8),
-        age_start=np.full(n_rows.sum(), ALL_AGES, dtype=np.int16),
-        age_end=np.full(n_rows.sum(), ALL_AGES, dtype=np.int16),
-        count=np.empty(n_rows.sum(), dtype=np.int64),
-        n_cells=np.ones(n_rows.sum(), dtype=np.int16),
-    )
-    rows.count[first] = groups["total"].to_numpy()
+    table = groups["table"].to_numpy().astype(np.int64)
     counts, offsets = counts_of(groups)
-    marginals = np.stack([groups[sex].fill_null(0).to_numpy() for sex in SEXES[1:]], axis=1)
-    for statistics_level, bins in AGE_BINS.items():
-        members = np.flatnonzero(table == statistics_level)
-        if not members.size:
-            continue
-        cells = counts[offsets[members][:, None] + np.arange(2 * len(bins))]
-        cells = cells.reshape(-1, 2, len(bins))
-        with_marginals = np.concatenate([marginals[members][:, :, None], cells], axis=2)
-        where = first[members][:, None] + 1 + np.arange(2 * (len(bins) + 1))
-        rows.count[where] = with_marginals.reshape(members.size, -1)
-        rows.sex[where] = np.repeat([MALE, FEMALE], len(bins) + 1)
-        rows.age_start[where] = np.tile([ALL_AGES, *bins], 2)
-        rows.age_end[where] = np.tile([ALL_AGES, *(b - 1 for b in bins[1:]), OLDEST_AGE], 2)
-        rows.n_cells[where] = np.tile([len(bins), *[1] * len(bins)], 2)
-        rows.n_cells[first[members]] = 2 * len(bins)
-    return rows
+    sums = np.concatenate([[0], np.cumsum(np.maximum(counts, 0) if are_cut else counts)])
+    n_of_table = np.array([len(own) for own in tabulation.rows])
+    n_rows = n_of_table[table]
+    first_of_table = np.cumsum(n_of_table) - n_of_table
+    group = np.repeat(np.arange(table.size), n_rows)
+    within = np.arange(group.size) - np.repeat(np.cumsum(n_rows) - n_rows, n_rows)
+    row = np.concatenate(tabulation.rows)[first_of_table[table[group]] + within]
+    label, start, stop = row.T
+    at = offsets[group]
+    return CountRows(group, label, sums[at + stop] - sums[at + start], stop - start)
 
 
-def t1_rows(groups: pa.Table, rows: CountRows) -> pa.Table:
-    """Rows of the production program's file t1: REGION_ID, REGION_TYPE, ITERATION_CODE, COUNT."""
-    own = rows.sex == TOTAL
-    keys = production_keys(groups, rows.group[own])
-    return pa.table({**keys, "COUNT": pa.array(rows.count[own])})
-
-
-def t2_rows(groups: pa.Table, rows: CountRows) -> pa.Table:
-    """Rows of its file t2: the keys, AGESTART, AGEEND (`*` for a marginal), SEX (1, 2), COUNT."""
-    own = rows.sex != TOTAL
-    ages = ["*", *map(str, range(OLDEST_AGE + 1))]
-    return pa.table(
-        {
-            **production_keys(groups, rows.group[own]),
-            "AGESTART": coded_texts(rows.age_start[own] - ALL_AGES, ages),
-            "AGEEND": coded_texts(rows.age_end[own] - ALL_AGES, ages),
-            "SEX": coded_texts(rows.sex[own], ["", "1", "2"]),
-            "COUNT": pa.array(rows.count[own]),
-        }
-    )
-
-
-def tidy_rows(groups: pa.Table, rows: CountRows, names: GroupNames, noise: CountNoise) -> pa.Table:
-    """One row for each released count with names and margins, columns `TIDY`."""
-    table = groups["table"].to_numpy()[rows.group]
-    table = np.where(rows.sex == TOTAL, 0, table)
-    ages = {
-        name: pa.array(values, pa.int16(), mask=values == ALL_AGES)
-        for name, values in (("age_start", rows.age_start), ("age_end", rows.age_end))
-    }
-    counted = count_columns(
-        groups, rows.group, rows.count, rows.n_cells, names, noise, measured_at="measured_at"
-    )
-    return pa.table(
-        {
-            **counted,
-            "measured_at": groups["measured_at"].take(rows.group),
-            "table": coded_texts(table, list(TABLE_NAMES)),
-            "sex": coded_texts(rows.sex, list(SEXES)),
-            **ages,
-        }
-    ).select(TIDY.names)
-
-
-def count_columns(
+def text_rows(
     groups: pa.Table,
-    group: np.ndarray,
-    count: np.ndarray,
-    n_cells: np.ndarray,
-    names: GroupNames,
-    noise: CountNoise,
-    *,
-    measured_at: str,
-) -> dict[str, pa.Array]:
-    """The columns of tidy files that tell whose counts `count` are and how exact they are.
-
-    `group` (n,) is the position of each one's group, `n_cells` (n,) how many noisy counts it sums;
-    `measured_at` names the column with the region type whose measurement it is.
+    rows: CountRows,
+    columns: Mapping[str, Sequence[str]],
+    mask: np.ndarray | slice,
+) -> pa.Table:
+    """Some rows as the production program's files have them: REGION_ID, REGION_TYPE,
+    ITERATION_CODE, the columns of labels, COUNT.
     """
-    columns = {name: groups[name].take(group) for name in KEY}
-    columns["region_name"] = named_regions(groups, names).take(group)
+    group, label = rows.group[mask], rows.label[mask]
+    return pa.table(
+        {
+            **{name.upper(): groups[name].take(group) for name in _TEXT_KEY},
+            **{name: coded_texts(label, list(texts)) for name, texts in columns.items()},
+            "COUNT": pa.array(rows.count[mask]),
+        }
+    )
+
+
+_TEXT_KEY = ("region_id", "region_type", "iteration_code")
+
+
+def tidy_rows(
+    groups: pa.Table, tabulation: Tabulation, rows: CountRows, names: GroupNames, noise: CountNoise
+) -> pa.Table:
+    """One row for each released count with names and margins, columns `tidy_schema`."""
+    group, schema = rows.group, tidy_schema(tabulation)
+    table = groups["table"].to_numpy()[group]
+    if tabulation.of_persons:
+        table = np.where(rows.label == 0, 0, table)
+    measured_at = "measured_at" if tabulation.of_persons else "region_type"
     iteration, codes = codes_of(groups, "iteration_code")
     called = coded_texts(iteration, [names.iteration_name[code] for code in codes])
     level = np.array([names.iteration_level[code] for code in codes], dtype=np.int8)
     level_of_row = level[iteration][group]
     place, places = codes_of(groups, measured_at)
     margin, margin_if_cut = noise.margins(
-        (place[group], places), level_of_row, mask_of(groups, "total_only")[group], n_cells
+        (place[group], places), level_of_row, mask_of(groups, "total_only")[group], rows.n_cells
     )
-    return {
-        **columns,
+    columns = {
+        **{name: groups[name].take(group) for name in (*KEY, measured_at)},
+        "region_name": named_regions(groups, names).take(group),
         "iteration_name": called.take(group),
         "iteration_level": pa.array(level_of_row),
-        "count": pa.array(count),
-        "variance": pa.array(groups["variance"].to_numpy()[group] * n_cells),
+        "table": coded_texts(table, list(tabulation.names)),
+        "count": pa.array(rows.count),
+        "variance": pa.array(groups["variance"].to_numpy()[group] * rows.n_cells),
         "margin": pa.array(margin),
         "margin_if_cut": pa.array(margin_if_cut),
     }
-
-
-def production_keys(groups: pa.Table, group: np.ndarray) -> dict[str, pa.ChunkedArray]:
-    """The first columns of the production program's files, given each row's group (n,)."""
-    columns = ("region_id", "region_type", "iteration_code")
-    return {name.upper(): groups[name].take(group) for name in columns}
+    for name, values in tabulation.labels.items():
+        if LABELS[name] == CODE:
+            columns[name] = coded_texts(rows.label, [*map(str, values)])
+        else:
+            columns[name] = pa.array(list(values), LABELS[name]).take(pa.array(rows.label))
+    return pa.table(columns).select(schema.names)
 
 
 def named_regions(groups: pa.Table, names: GroupNames) -> pa.DictionaryArray:

@@ -29,12 +29,10 @@ from itertools import product
 
 from ...ledger.exact_curve import MOST_COMBINATIONS, PrivacyCurve, known_curve
 from ...ledger.loss_laws import ChangedCount
-from .explorer import LevelBudget
-from .mapping import exact_stability, iteration_universe
-from .mechanism import MechanismParameters
+from .budgets import LevelBudget, level_budgets
+from .parameters import MechanismParameters
 from .regions import REGION_TYPES
-from .specification import Specification
-from .wanted_margins import level_budgets
+from .specification import Specification, exact_stability, iteration_universe
 
 
 def exact_curve(

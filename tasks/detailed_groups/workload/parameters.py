@@ -1,34 +1,327 @@
-"""The parameters directory: `config.json` and the four specification files, read once per run.
+"""Parameters of the adaptive mechanism: `config.json` and the four specification files.
 
-A run keeps a copy of the files in its directory, so that every step works with the same ones.
+Decimals are read as exact fractions. What is out of range is refused, the budgets too, which the
+production program leaves unchecked. A run keeps a copy of the files in its directory, so that every
+step works with the same ones.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from ...noise.margins import COVERAGE
 from ...runs.errors import InputRefused, refused
 from ...runs.files import sha256_of_file, write_text
 from ...tables.sources import InputFile, is_url, read_public_text
-from .mechanism import (
-    CONFIG_FILE,
-    NOTHING_WANTED,
-    OF_PERSONS,
-    ConfigKeys,
-    MechanismParameters,
-    WantedMargins,
-    mechanism_parameters,
-    read_config,
-)
+from .regions import PR, PUERTO_RICO, REGION_TYPES, US, region_types
 from .specification import (
+    LEVELS,
     SPECIFICATION_FILES,
     Specification,
     SpecificationError,
     parse_specification,
 )
+from .tabulations import OF_PERSONS, TABULATIONS, ConfigKeys, Tabulation
+
+CONFIG_FILE = "config.json"
+ZCDP, PURE_DP = "zcdp", "puredp"
+DEFINITIONS = (ZCDP, PURE_DP)
+READERS = ("csv", "cef")
+MOST_RACE_CODES = 8
+STATES = frozenset(f"{n:02d}" for n in range(1, 57)) - {"03", "07", "14", "43", "52"}
+"""FIPS codes that the pass of the United States may have."""
+
+SMALLEST_BUDGET, LARGEST_BUDGET = Fraction("1e-12"), Fraction("1e12")
+NEVER = 2**63 - 1
+"""A threshold that no noisy total reaches."""
+
+
+@dataclass(frozen=True)
+class WantedMargins:
+    """Margins of error that the noise of released counts is to have.
+
+    coverage : the probability with which every margin holds, wanted or not.
+    by_level : the wanted margin of some levels, by region type and iteration level.
+    """
+
+    coverage: Fraction = COVERAGE
+    by_level: Mapping[tuple[str, int], int] = field(default_factory=dict)
+
+
+NOTHING_WANTED = WantedMargins()
+
+
+@dataclass(frozen=True)
+class MechanismParameters:
+    """What the mechanism is run with.
+
+    definition : `zcdp` (discrete Gaussian) or `puredp` (two-sided geometric).
+    max_race_codes : race codes of a person that count, from QRACE1 on.
+    stage_1_fraction : gamma, the part of a level's budget that chooses each group's table; 0 where
+        tables are chosen by totals that are known before.
+    budgets : rho, or epsilon if pure, of the levels that are measured, by region type and level,
+        highest summary level first; none is zero.
+    thresholds : of the noisy total, by the same: from each on, the next larger table.
+    zero_suppression_chance : probability that a group of nobody is suppressed; None for none.
+    states : FIPS codes of the United States pass; empty if it is not run.
+    wanted : margins that the budgets were set for.
+    infinite : whether noise is switched off; budgets then tell nothing but which levels are
+        measured.
+    """
+
+    definition: str
+    max_race_codes: int
+    stage_1_fraction: Fraction
+    budgets: Mapping[tuple[str, int], Fraction]
+    thresholds: Mapping[tuple[str, int], tuple[int, ...]]
+    zero_suppression_chance: Fraction | None
+    allow_negative_counts: bool
+    run_us: bool
+    run_pr: bool
+    states: tuple[str, ...]
+    wanted: WantedMargins = NOTHING_WANTED
+    infinite: bool = False
+
+    @property
+    def is_pure(self) -> bool:
+        """Whether the guarantee is pure epsilon-DP."""
+        return self.definition == PURE_DP
+
+    @property
+    def passes(self) -> tuple[str, ...]:
+        """The passes that are run."""
+        return tuple(name for name, runs in ((US, self.run_us), (PR, self.run_pr)) if runs)
+
+    def states_of(self, region_pass: str) -> tuple[str, ...]:
+        """FIPS codes of the states of a pass."""
+        return self.states if region_pass == US else (PUERTO_RICO,)
+
+    def budgets_of(self, region_pass: str) -> dict[tuple[str, int], Fraction]:
+        """The budgets of the measured levels of a pass."""
+        return {
+            level: budget
+            for level, budget in self.budgets.items()
+            if REGION_TYPES[level[0]].region_pass == region_pass
+        }
+
+    def total_of(self, region_pass: str) -> Fraction:
+        """The budget of a pass: of adding or removing one person there."""
+        return sum(self.budgets_of(region_pass).values(), Fraction(0))
+
+    @property
+    def total(self) -> Fraction:
+        """The budget of adding or removing one record, which is in one pass."""
+        return max((self.total_of(name) for name in self.passes), default=Fraction(0))
+
+
+def choose_table(noisy_total: np.ndarray, thresholds: tuple[int, ...]) -> np.ndarray:
+    """Table of each group: the number of thresholds that its noisy total reaches; int8."""
+    bounds = np.array(thresholds, dtype=np.int64)
+    return np.searchsorted(bounds, noisy_total, side="right").astype(np.int8)
+
+
+def read_config(text: str) -> dict[str, Any]:
+    """The keys of a `config.json`, decimals as exact fractions.
+
+    Raises SpecificationError for text that is not a JSON object, a key that stands twice, or NaN.
+    """
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        keys = [key for key, _ in pairs]
+        for key in keys:
+            if keys.count(key) > 1:
+                raise SpecificationError(f"{CONFIG_FILE}: the key {key!r} stands twice; keep one")
+        return dict(pairs)
+
+    def constant(text: str) -> float:
+        if text != "Infinity":
+            raise SpecificationError(f"{CONFIG_FILE}: {text} is no number to use; correct it")
+        return math.inf
+
+    try:
+        config = json.loads(
+            text, parse_float=Fraction, parse_constant=constant, object_pairs_hook=once
+        )
+    except json.JSONDecodeError as error:
+        raise SpecificationError(
+            f"{CONFIG_FILE}: line {error.lineno} is not valid JSON ({error.msg}); correct it"
+        ) from None
+    except RecursionError:
+        raise SpecificationError(
+            f"{CONFIG_FILE}: values stand too deep within each other"
+        ) from None
+    if not isinstance(config, dict):
+        raise SpecificationError(f"{CONFIG_FILE}: the file must hold one JSON object; correct it")
+    return config
+
+
+def thresholds_key(region_type: str, level: int) -> str:
+    """The key of a level's thresholds in `thresholds_p` of `config.json`."""
+    return f"({region_type}, {level})"
+
+
+def mechanism_parameters(
+    config: Mapping[str, Any],
+    name: str = CONFIG_FILE,
+    wanted: WantedMargins = NOTHING_WANTED,
+    *,
+    infinite: bool = False,
+    keys: ConfigKeys = OF_PERSONS,
+) -> MechanismParameters:
+    """Check the keys of a configuration and gather the mechanism's parameters of a tabulation.
+
+    `name` stands first in messages. Under `infinite` every budget above zero counts as 1 and is
+    used for nothing but to tell which levels are measured; `Infinity` is allowed then.
+
+    Raises SpecificationError for a missing key, a value of another kind or out of range, budgets
+    that are negative, thresholds that are not so many in ascending order, states unknown or twice,
+    or if nothing would be measured.
+    """
+    check = _Checker(config, name)
+    run_us, run_pr = check.truth("run_us"), check.truth("run_pr")
+    if not (run_us or run_pr):
+        raise SpecificationError(f"{name}: run_us and run_pr are both false; set one to true")
+    check.one_of("reader", READERS)
+    definition = check.one_of("privacy_defn", DEFINITIONS)
+    kinds = [
+        kind for name, runs in ((US, run_us), (PR, run_pr)) if runs for kind in region_types(name)
+    ]
+    budgets = {
+        (kind.name, level): check.budget(keys.budget(kind.name, level), infinite=infinite)
+        for kind in kinds
+        for level in LEVELS
+    }
+    if not any(budgets.values()):
+        raise SpecificationError(f"{name}: every budget is 0; give one level a budget at least")
+    return MechanismParameters(
+        definition=definition,
+        max_race_codes=check.race_codes("max_race_codes"),
+        stage_1_fraction=check.between("privacy_budget_p_stage_1_fraction")
+        if keys.has_first_stage
+        else Fraction(0),
+        budgets={level: budget for level, budget in budgets.items() if budget},
+        thresholds={
+            level: check.thresholds(key, keys)
+            for level, budget in budgets.items()
+            for key in [thresholds_key(*level)]
+            if budget or check.has_thresholds(key, keys)
+        },
+        zero_suppression_chance=check.between("zero_suppression_chance", with_zero=True)
+        if keys.has_first_stage and "zero_suppression_chance" in config
+        else None,
+        allow_negative_counts=check.truth("allow_negative_counts"),
+        run_us=run_us,
+        run_pr=run_pr,
+        states=check.states("state_filter_us") if run_us else (),
+        wanted=wanted,
+        infinite=infinite,
+    )
+
+
+@dataclass(frozen=True)
+class _Checker:
+    """Takes single values out of a configuration, or refuses them."""
+
+    config: Mapping[str, Any]
+    name: str
+
+    def value(self, key: str) -> Any:
+        if key not in self.config:
+            raise SpecificationError(f"{self.name}: the key {key!r} is missing; add it")
+        return self.config[key]
+
+    def refuse(self, key: str, must: str) -> SpecificationError:
+        return SpecificationError(f"{self.name}: {key} must be {must}; correct it")
+
+    def truth(self, key: str) -> bool:
+        if not isinstance(self.value(key), bool):
+            raise self.refuse(key, "true or false")
+        return self.config[key]
+
+    def one_of(self, key: str, allowed: tuple[str, ...]) -> str:
+        if self.value(key) not in allowed:
+            raise self.refuse(key, " or ".join(map(repr, allowed)))
+        return self.config[key]
+
+    def number(self, key: str) -> Fraction | None:
+        """The exact number of a key, None for Infinity."""
+        value = self.value(key)
+        if value == math.inf:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int | Fraction):
+            raise self.refuse(key, "a number")
+        return Fraction(value)
+
+    def between(self, key: str, *, with_zero: bool = False) -> Fraction:
+        number = self.number(key)
+        if number is None or not (0 < number < 1 or (with_zero and number == 0)):
+            raise self.refuse(key, f"{'at least' if with_zero else 'above'} 0 and below 1")
+        return number
+
+    def budget(self, key: str, *, infinite: bool) -> Fraction:
+        number = self.number(key)
+        if number is None:
+            if infinite:
+                return Fraction(1)
+            raise self.refuse(key, "finite; set infinite = true in [privacy] to test without noise")
+        if number < 0:
+            raise SpecificationError(f"{self.name}: {key} is negative; give 0 or more")
+        if number and not SMALLEST_BUDGET <= number <= LARGEST_BUDGET:
+            raise self.refuse(key, "0, or from 1e-12 to 1e12")
+        return Fraction(bool(number)) if infinite else number
+
+    def race_codes(self, key: str) -> int:
+        value = self.value(key)
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, int)
+            or not 1 <= value <= MOST_RACE_CODES
+        ):
+            raise self.refuse(key, f"a whole number from 1 to {MOST_RACE_CODES}")
+        return value
+
+    def has_thresholds(self, key: str, keys: ConfigKeys) -> bool:
+        """Whether a level has thresholds; one that is not measured needs none."""
+        found = self.value(keys.thresholds)
+        return not isinstance(found, Mapping) or key in found
+
+    def thresholds(self, key: str, keys: ConfigKeys) -> tuple[int, ...]:
+        found, n = self.value(keys.thresholds), keys.n_thresholds
+        if not isinstance(found, Mapping):
+            raise self.refuse(keys.thresholds, "an object of lists")
+        if key not in found:
+            raise SpecificationError(f"{self.name}: {keys.thresholds} lacks {key!r}; add it")
+        values, where = found[key], f"{keys.thresholds} {key!r}"
+        if not isinstance(values, list | tuple) or len(values) != n:
+            raise self.refuse(where, f"a list of {n} number{'s' if n > 1 else ''}")
+        numbers = [_Checker({where: value}, self.name).number(where) for value in values]
+        # A noisy total is whole, so that it reaches a threshold if it reaches the next whole one.
+        bounds = [NEVER if number is None else math.ceil(number) for number in numbers]
+        ordered = [math.inf if number is None else number for number in numbers]
+        if any(low > high for low, high in zip(ordered, ordered[1:], strict=False)):
+            raise self.refuse(where, "in ascending order")
+        return tuple(max(-NEVER, min(NEVER, bound)) for bound in bounds)
+
+    def states(self, key: str) -> tuple[str, ...]:
+        values = self.value(key)
+        if not isinstance(values, list | tuple) or not values:
+            raise self.refuse(key, "a list of state codes, at least one")
+        unknown = [value for value in values if not (isinstance(value, str) and value in STATES)]
+        if unknown:
+            raise self.refuse(key, f"a list of FIPS codes of states; {unknown[0]!r} is none")
+        if len(set(values)) != len(values):
+            raise self.refuse(key, "a list that names each state once")
+        return tuple(values)
+
 
 SETTINGS_SECTION = "[mechanism]"
 
@@ -100,3 +393,60 @@ def _has_config(directory: str) -> bool:
 
 def _read(directory: str, name: str) -> str:
     return read_public_text(InputFile("parameters", f"{directory.rstrip('/')}/{name}", name))
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """What a run is measured with, by name of a tabulation: one of persons, or two of households.
+
+    All have the same passes, states, race codes and kind of noise.
+    """
+
+    of: Mapping[str, MechanismParameters]
+
+    @property
+    def first(self) -> MechanismParameters:
+        """The parameters of the first tabulation, for what all have."""
+        return next(iter(self.of.values()))
+
+    @property
+    def records(self) -> str:
+        """What is counted: persons or households."""
+        return TABULATIONS[next(iter(self.of))].records
+
+    @property
+    def is_pure(self) -> bool:
+        """Whether the guarantee is pure epsilon-DP."""
+        return self.first.is_pure
+
+    @property
+    def infinite(self) -> bool:
+        """Whether noise is switched off."""
+        return self.first.infinite
+
+    @property
+    def passes(self) -> tuple[str, ...]:
+        """The passes that are run."""
+        return self.first.passes
+
+    def tables(self) -> Iterator[tuple[Tabulation, MechanismParameters]]:
+        """The tabulations with their parameters."""
+        for name, own in self.of.items():
+            yield TABULATIONS[name], own
+
+    def levels(self) -> tuple[tuple[str, int], ...]:
+        """Region types and iteration levels that any tabulation measures, in their order."""
+        measured = {level for own in self.of.values() for level in own.budgets}
+        every = ((region_type, level) for region_type in REGION_TYPES for level in LEVELS)
+        return tuple(level for level in every if level in measured)
+
+    def total_of(self, region_pass: str) -> Fraction:
+        """The budget of all tabulations in a pass: of adding or removing one record there."""
+        return sum((own.total_of(region_pass) for own in self.of.values()), Fraction(0))
+
+    @property
+    def total(self) -> Fraction:
+        """The larger budget of all passes: no record is in two of them, and one that moves between
+        them costs one removal and one addition, as one that moves within a pass.
+        """
+        return max((self.total_of(name) for name in self.passes), default=Fraction(0))

@@ -85,7 +85,7 @@ def test_confidential_files_are_not_measured_out() -> None:
         "spineflow.tasks.topdown.ingest.steps",
         "spineflow.tasks.topdown.measurement.steps",
         "spineflow.tasks.topdown.checks.accuracy.steps",
-        "spineflow.tasks.detailed_groups.measurement.steps",
+        "spineflow.tasks.detailed_groups.steps",
         "spineflow.tasks.supplemental_dhc.ingest.steps",
         "spineflow.tasks.supplemental_dhc.measurement.steps",
         "spineflow.tasks.products.steps",

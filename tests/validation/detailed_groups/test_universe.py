@@ -14,8 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from spineflow.tasks.detailed_groups.ingest.ingest import run_regions, run_universe
 from spineflow.tasks.detailed_groups.postprocess.coterminous import coterminous_sets
-from spineflow.tasks.detailed_groups.workload.mapping import alone_counterparts
-from spineflow.tasks.detailed_groups.workload.specification import Specification
+from spineflow.tasks.detailed_groups.workload.specification import Specification, alone_counterparts
 from spineflow.tasks.noise.distributions import IntegerDistribution
 from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
 from spineflow.tasks.noise.mechanisms import noise_variance as exact_variance

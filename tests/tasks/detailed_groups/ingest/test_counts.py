@@ -12,22 +12,22 @@ import pytest
 from spineflow.tasks.detailed_groups.ingest import counts
 from spineflow.tasks.detailed_groups.ingest.counts import (
     GroupCounts,
+    PersonBatch,
+    PersonTally,
     count_groups,
     read_counts,
     read_persons,
     write_counts,
     write_persons,
 )
-from spineflow.tasks.detailed_groups.ingest.persons import PersonBatch, PersonTally
-from spineflow.tasks.detailed_groups.workload.iterations import finest_cell
-from spineflow.tasks.detailed_groups.workload.mapping import (
+from spineflow.tasks.detailed_groups.workload.parameters import read_specification
+from spineflow.tasks.detailed_groups.workload.regions import NO_REGION
+from spineflow.tasks.detailed_groups.workload.specification import (
     NONE,
     code_positions,
     iteration_universe,
 )
-from spineflow.tasks.detailed_groups.workload.parameters import read_specification
-from spineflow.tasks.detailed_groups.workload.regions import NO_REGION
-from spineflow.tasks.detailed_groups.workload.tabulations import N_FINEST
+from spineflow.tasks.detailed_groups.workload.tabulations import N_FINEST, finest_cell
 
 N_AREAS = 12
 

@@ -13,8 +13,8 @@ from spineflow.tasks.detailed_groups.ingest import inputs
 from spineflow.tasks.detailed_groups.ingest.generate import generate_persons, generate_specification
 from spineflow.tasks.detailed_groups.ingest.ingest import input_digests
 from spineflow.tasks.detailed_groups.ingest.inputs import AcceptedGroups, check_groups_input
-from spineflow.tasks.detailed_groups.workload.mapping import NONE, code_positions
 from spineflow.tasks.detailed_groups.workload.parameters import read_parameters, read_specification
+from spineflow.tasks.detailed_groups.workload.specification import NONE, code_positions
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.tables.findings import InputCheck
 

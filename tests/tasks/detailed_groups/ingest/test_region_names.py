@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from spineflow.tasks.detailed_groups.ingest.region_names import (
+from spineflow.tasks.detailed_groups.ingest.ingest import (
     read_names,
     read_run_names,
     write_run_names,

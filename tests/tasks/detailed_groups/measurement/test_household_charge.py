@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from fractions import Fraction
 
 import pytest
 from spineflow.flows.running import call_stages, prepare
-from spineflow.tasks.detailed_groups.checks.accuracy import facts_of_households
-from spineflow.tasks.detailed_groups.ingest import household_ingest
-from spineflow.tasks.detailed_groups.measurement.households import plan_of_run
+from spineflow.tasks.detailed_groups.ingest.ingest import run_parameters
+from spineflow.tasks.detailed_groups.measurement.measure import plan_of_run
 from spineflow.tasks.detailed_groups.product import DETAILED_HOUSEHOLDS
+from spineflow.tasks.detailed_groups.release.accuracy import facts_of_run
 from spineflow.tasks.products.comparison import read_errors
 
 from tests.flows.household_input import write_detailed_households
@@ -30,33 +29,12 @@ def finished(tmp_path_factory: pytest.TempPathFactory):
     return run, settings
 
 
-def test_both_tabulations_are_drawn_and_add_up_to_the_total(finished) -> None:
-    run, settings = finished
-    parameters = household_ingest.run_parameters(run, settings)
-    plan = plan_of_run(run, settings)
-    losses = {draw.universe: draw.promised.parameter for draw in plan.universes}
-    assert len(losses) == len(parameters.of) == 2
-    assert sum(losses.values(), Fraction(0)) == parameters.total
-    assert [own.total for own in parameters.of.values()] == list(losses.values())
-    assert {draw.promised.neighbors for draw in plan.universes} == {"unbounded_one_of_several"}
-    assert all(name.startswith("confidential/") for name in plan.counts)
-
-
-def test_without_noise_nothing_is_charged(finished, monkeypatch: pytest.MonkeyPatch) -> None:
-    run, settings = finished
-    infinite = settings.model_copy(
-        update={"privacy": settings.privacy.model_copy(update={"infinite": True})}
-    )
-    universes = plan_of_run(run, infinite).universes
-    assert len(universes) == 2 and not any(own.guarantee or own.measures for own in universes)
-
-
 def test_errors_and_facts_of_a_run_are_those_of_its_release(finished) -> None:
     run, settings = finished
     errors = read_errors(run)
     assert errors is not None and len(errors)
-    parameters = household_ingest.run_parameters(run, settings)
-    facts = facts_of_households(run, settings)
+    parameters = run_parameters(run, settings)
+    facts = facts_of_run(run, settings)
     assert facts == {"definition": "zcdp", "total": f"{float(parameters.total):.6g}"}
     shown = replace(DETAILED_HOUSEHOLDS).compared(run, settings)
     assert shown.facts["dataset"] == "people"

@@ -8,22 +8,22 @@ from itertools import combinations, product
 
 import numpy as np
 import pytest
-from spineflow.tasks.detailed_groups.ingest.counts import count_groups
-from spineflow.tasks.detailed_groups.ingest.persons import CountedPersons
+from spineflow.tasks.detailed_groups.ingest.counts import CountedPersons, count_groups
 from spineflow.tasks.detailed_groups.measurement.stages import (
+    LevelNoise,
     ShardGroups,
     StageNoise,
-    measure_known_tables,
+    measure_tables,
     true_counts,
 )
-from spineflow.tasks.detailed_groups.workload.iterations import CharacteristicIteration
-from spineflow.tasks.detailed_groups.workload.mapping import (
+from spineflow.tasks.detailed_groups.workload.specification import (
     NONE,
+    CharacteristicIteration,
+    Specification,
     exact_stability,
     iteration_universe,
     stability,
 )
-from spineflow.tasks.detailed_groups.workload.specification import Specification
 from spineflow.tasks.detailed_groups.workload.tabulations import (
     HOUSEHOLD_TABULATIONS,
     N_FINEST,
@@ -79,7 +79,7 @@ def counts_of(households, table: np.ndarray, name: str) -> np.ndarray:
     )
     (counts,) = count_groups(persons, REGION_OF_AREA, UNIVERSE)
     groups = ShardGroups(0, N_AREAS, np.zeros(len(UNIVERSE), dtype=bool), counts)
-    return true_counts(groups, table, HOUSEHOLD_TABULATIONS[name].tabulation).values
+    return true_counts(groups, table, HOUSEHOLD_TABULATIONS[name]).values
 
 
 def chosen(name: str) -> np.ndarray:
@@ -138,14 +138,15 @@ def test_the_noise_has_its_variance_and_no_other(is_pure: bool) -> None:
     more is told apart, and groups without a table have none.
     """
     name, s, budget = "t3", 9, Fraction("0.142869")
-    tabulation = HOUSEHOLD_TABULATIONS[name].tabulation
+    tabulation = HOUSEHOLD_TABULATIONS[name]
     n_regions = 6000
     table = np.tile(chosen(name), n_regions // N_AREAS)
     counts = next(iter(count_groups(_one_household(), REGION_OF_AREA, UNIVERSE)))
     groups = ShardGroups(0, n_regions, np.zeros(len(UNIVERSE), dtype=bool), counts)
     noise = StageNoise(budget, s, is_pure, "t3/TRACT/2")
     draws = UnchargedNoise(SeededRandom(4, "households"))
-    measured = measure_known_tables(groups, table, tabulation, noise, draws)
+    of_level = LevelNoise(noise, noise, noise)
+    measured = measure_tables(groups, table, tabulation, of_level, draws)
     drawn = measured.values - true_counts(groups, table, tabulation).values
     assert drawn.size == tabulation.n_cells[table[table >= 0]].sum() > 60_000
     rate = float(budget) / s

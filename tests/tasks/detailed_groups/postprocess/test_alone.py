@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from spineflow.tasks.detailed_groups.postprocess.stages import add_marginals, suppress_alone
-from spineflow.tasks.detailed_groups.postprocess.suppression import suppress
-from spineflow.tasks.detailed_groups.workload.iterations import AGE_BINS
+from spineflow.tasks.detailed_groups.postprocess.stages import (
+    add_marginals,
+    suppress,
+    suppress_alone,
+)
+from spineflow.tasks.detailed_groups.workload.tabulations import AGE_BINS
 
 COUNTERPARTS = {"1001": "1002", "1003": "1004", "1009": "1005", "1005": "1008"}
 

@@ -13,8 +13,7 @@ from spineflow.tasks.detailed_groups.postprocess.coterminous import (
     coterminous_sets,
     donate,
 )
-from spineflow.tasks.detailed_groups.postprocess.stages import add_marginals
-from spineflow.tasks.detailed_groups.postprocess.suppression import suppress
+from spineflow.tasks.detailed_groups.postprocess.stages import add_marginals, suppress
 
 TYPES = ("STATE", "COUNTY", "PLACE", "AIANNH")
 ORDER = ("USA", "STATE", "COUNTY", "TRACT", "PLACE", "AIANNH")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 from spineflow.tasks.detailed_groups.postprocess.groups import COUNTED, SCREENED
-from spineflow.tasks.detailed_groups.postprocess.stages import add_marginals
-from spineflow.tasks.detailed_groups.postprocess.suppression import suppress
+from spineflow.tasks.detailed_groups.postprocess.stages import add_marginals, suppress
 
 
 @pytest.mark.parametrize("allow_negative_counts", [True, False])

@@ -7,10 +7,8 @@ from types import SimpleNamespace
 
 import pandas as pd
 import pytest
-from spineflow.tasks.detailed_groups.postprocess.redundant import redundant_spending
-from spineflow.tasks.detailed_groups.workload.mechanism import (
-    MechanismParameters,
-)
+from spineflow.tasks.detailed_groups.postprocess.run import redundant_spending
+from spineflow.tasks.detailed_groups.workload.parameters import MechanismParameters
 from spineflow.tasks.detailed_groups.workload.regions import REGION_TYPES
 
 BUDGETS = (("USA", 1), ("STATE", 1), ("COUNTY", 1), ("COUNTY", 2), ("TRACT", 1))

@@ -24,9 +24,9 @@ from spineflow.tasks.detailed_groups.postprocess.stages import (
     change_levels,
     donate_between_levels,
     levels_after,
+    suppress,
     suppress_alone,
 )
-from spineflow.tasks.detailed_groups.postprocess.suppression import suppress
 
 TYPES = ("USA", "STATE", "COUNTY", "TRACT", "PLACE", "AIANNH")
 LEVELS = tuple((name, 2) for name in TYPES)

@@ -8,7 +8,11 @@ from fractions import Fraction
 import pytest
 from spineflow.tasks.detailed_groups.release.budget import costs_of, level_figures
 from spineflow.tasks.detailed_groups.settings import ExplorerSettings
-from spineflow.tasks.detailed_groups.workload.parameters import read_parameters, read_specification
+from spineflow.tasks.detailed_groups.workload.parameters import (
+    Parameters,
+    read_parameters,
+    read_specification,
+)
 from spineflow.tasks.products.budget import as_json
 from spineflow.tasks.runs.errors import InputRefused
 
@@ -21,7 +25,7 @@ def production(shared) -> str:
 
 
 def report(folder: str, explorer: ExplorerSettings = NOTHING, *, infinite=False, **overrides):
-    parameters = read_parameters(folder, overrides, infinite=infinite)
+    parameters = Parameters({"p": read_parameters(folder, overrides, infinite=infinite)})
     return as_json(costs_of(parameters, read_specification(folder), explorer))
 
 
@@ -70,4 +74,4 @@ def test_noise_that_is_too_wide_is_refused(groups_input) -> None:
     folder = str(groups_input / "params")
     tiny = read_parameters(folder, {"privacy_budget_p_level_2_tract": Fraction(1, 10**11)})
     with pytest.raises(InputRefused, match="budget of TRACT, level 2, .* too wide"):
-        level_figures(tiny, read_specification(folder), "us")
+        level_figures(Parameters({"p": tiny}), read_specification(folder), "us")

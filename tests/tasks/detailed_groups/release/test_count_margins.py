@@ -10,12 +10,12 @@ from pathlib import Path
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-from spineflow.tasks.detailed_groups.ingest.ingest import run_parameters
+from spineflow.tasks.detailed_groups.ingest.ingest import run_parameters, run_specification
 from spineflow.tasks.detailed_groups.postprocess.run import postprocess, stages_of
 from spineflow.tasks.detailed_groups.product import DETAILED_GROUPS
-from spineflow.tasks.detailed_groups.release.count_margins import count_noise_of
 from spineflow.tasks.detailed_groups.release.files import write_run_release
 from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
+from spineflow.tasks.detailed_groups.workload.budgets import level_budgets
 from spineflow.tasks.noise.distributions import IntegerDistribution
 from spineflow.tasks.noise.sums import coverage_of_sum
 from spineflow.tasks.runs.directory import RunDirectory
@@ -88,7 +88,7 @@ def test_errors_are_within_the_margins_as_often_as_they_say(
     rows, run = noisy
     true, _ = tidy(measured_groups, tmp_path / "true", *AS_MEASURED, *NO_NOISE)
     settings = frozen_settings(DetailedGroupsSettings, run.settings)
-    noise = count_noise_of(run, run_parameters(run, settings), settings.mechanism.coverage)
+    levels = level_budgets(run_parameters(run, settings).first, run_specification(run))
     # The total of a group is in T01001 whatever its table is: that of its other rows.
     table = rows.groupby(KEY[:3], observed=True)["table"].transform(lambda own: max(own))
     rows = rows.assign(own_table=table)
@@ -106,7 +106,7 @@ def test_errors_are_within_the_margins_as_often_as_they_say(
             if not len(members):
                 continue
             n = N_CELLS[own_table] if name == "sums" else 1
-            one = noise.levels[region_type, level].second_stage
+            one = levels[region_type, level].second_stage
             m = int(members["margin"].iloc[0])
             due += len(members) * coverage_of_sum(one, n, m)
             wider = IntegerDistribution(one.c / Fraction(121, 100), one.power)

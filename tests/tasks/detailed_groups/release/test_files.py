@@ -11,13 +11,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from spineflow.tasks.detailed_groups.postprocess.groups import MEASURED
-from spineflow.tasks.detailed_groups.postprocess.stages import add_marginals
-from spineflow.tasks.detailed_groups.postprocess.suppression import suppress
-from spineflow.tasks.detailed_groups.release.count_margins import CountNoise
-from spineflow.tasks.detailed_groups.release.files import T1, T2, TIDY_FILE, write_release
-from spineflow.tasks.detailed_groups.release.tables import TIDY, GroupNames, name_of_codes
-from spineflow.tasks.detailed_groups.workload.explorer import LevelBudget
+from spineflow.tasks.detailed_groups.postprocess.groups import MEASURED, released
+from spineflow.tasks.detailed_groups.postprocess.stages import add_marginals, suppress
+from spineflow.tasks.detailed_groups.release.files import TIDY_FILES, write_release
+from spineflow.tasks.detailed_groups.release.tables import (
+    CountNoise,
+    GroupNames,
+    name_of_codes,
+    tidy_schema,
+)
+from spineflow.tasks.detailed_groups.workload.budgets import LevelBudget
+from spineflow.tasks.detailed_groups.workload.tabulations import SEX_BY_AGE
 from spineflow.tasks.noise.quantiles import margin
 from spineflow.tasks.noise.sums import margin_of_sum
 from spineflow.tasks.runs.files import NOT_PRIVATE
@@ -33,6 +37,15 @@ NOISE = CountNoise(
     Fraction(9, 10),
 )
 NAMES = GroupNames({"1001": "Albanian alone", "0002": "European alone"}, {"1001": 2, "0002": 1}, {})
+
+
+T1, T2, TIDY_FILE = "t1.csv", "t2.csv", TIDY_FILES["persons"]
+
+
+def write(folder: Path, parts, noise: CountNoise = NOISE, *, is_private: bool = True) -> None:
+    """The release of what is not suppressed of some groups."""
+    tables = [(SEX_BY_AGE, map(released, parts), noise)]
+    write_release(folder, tables, NAMES, is_private=is_private)
 
 
 def groups_of(seed: int, n: int = 60) -> pa.Table:
@@ -86,7 +99,7 @@ def read_text(path: Path) -> list[tuple]:
 @pytest.mark.parametrize("seed", range(4))
 def test_rows_of_the_text_files(tmp_path: Path, seed: int) -> None:
     parts = [groups_of(seed), groups_of(seed + 10)]
-    write_release(tmp_path, iter(parts), NAMES, NOISE)
+    write(tmp_path, parts)
     t1, t2 = (sum(rows, []) for rows in zip(*map(rows_by_loops, parts), strict=True))
     header1, *found1 = read_text(tmp_path / T1)
     header2, *found2 = read_text(tmp_path / T2)
@@ -100,10 +113,10 @@ def test_rows_of_the_text_files(tmp_path: Path, seed: int) -> None:
 @pytest.mark.parametrize("seed", range(2))
 def test_tidy_file_says_the_same_and_names_it(tmp_path: Path, seed: int) -> None:
     groups = groups_of(seed)
-    write_release(tmp_path, [groups], NAMES, NOISE)
+    write(tmp_path, [groups])
     with pq.ParquetFile(tmp_path / TIDY_FILE) as file:
         tidy = file.read()
-        assert file.schema_arrow.names == TIDY.names
+        assert file.schema_arrow.names == tidy_schema(SEX_BY_AGE).names
     shown = lambda age: "*" if age is None else str(age)  # noqa: E731
     key = ("region_id", "region_type", "iteration_code")
     sex = {"male": "1", "female": "2"}
@@ -129,7 +142,7 @@ def test_tidy_file_says_the_same_and_names_it(tmp_path: Path, seed: int) -> None
 def test_variance_of_a_sum_and_tables(tmp_path: Path) -> None:
     groups = groups_of(3)
     large = groups.filter(pa.array(groups["table"].to_numpy() == 3)).slice(0, 1)
-    write_release(tmp_path, [large], NAMES, NOISE)
+    write(tmp_path, [large])
     tidy = pq.read_table(tmp_path / TIDY_FILE).to_pylist()
     noise = large["variance"].to_pylist()[0]
     assert len(tidy) == 49
@@ -152,7 +165,7 @@ def test_margins_are_those_of_the_region_that_was_measured(tmp_path: Path) -> No
         "measured_at",
         pa.array(["STATE"] * totals.num_rows).dictionary_encode(),
     )
-    write_release(tmp_path, [lent], NAMES, NOISE)
+    write(tmp_path, [lent])
     only = [g["total_only"] for g in lent.to_pylist() if not g["is_suppressed"]]
     tidy = pq.read_table(tmp_path / TIDY_FILE).to_pylist()
     assert set(only) == {True, False}
@@ -167,7 +180,7 @@ def test_sums_of_cut_counts_have_a_wider_margin(tmp_path: Path) -> None:
     groups = groups_of(2)
     for are_cut in (False, True):
         noise = dataclasses.replace(NOISE, are_cut=are_cut)
-        write_release(tmp_path, [groups], NAMES, noise)
+        write(tmp_path, [groups], noise)
         tidy = pq.read_table(tmp_path / TIDY_FILE).to_pandas()
         is_sum = (tidy["variance"] > 20) & tidy["age_start"].isna()
         assert is_sum.any() and not is_sum.all()
@@ -178,18 +191,18 @@ def test_sums_of_cut_counts_have_a_wider_margin(tmp_path: Path) -> None:
 
 
 def test_without_noise_margins_are_zero(tmp_path: Path) -> None:
-    write_release(tmp_path, [groups_of(1)], NAMES, CountNoise(None, Fraction(9, 10)))
+    write(tmp_path, [groups_of(1)], CountNoise(None, Fraction(9, 10)))
     assert set(pq.read_table(tmp_path / TIDY_FILE)["margin"].to_pylist()) == {0}
 
 
 def test_nothing_released(tmp_path: Path) -> None:
-    write_release(tmp_path, [], NAMES, NOISE)
+    write(tmp_path, [])
     assert len(read_text(tmp_path / T1)) == len(read_text(tmp_path / T2)) == 1
     assert pq.read_table(tmp_path / TIDY_FILE).num_rows == 0
 
 
 def test_stamp(tmp_path: Path) -> None:
-    write_release(tmp_path, [groups_of(1)], NAMES, NOISE, is_private=False)
+    write(tmp_path, [groups_of(1)], is_private=False)
     for name in (T1, T2):
         assert (tmp_path / name).read_text().startswith(f"# {NOT_PRIVATE}\nREGION_ID|")
     metadata = pq.read_schema(tmp_path / TIDY_FILE).metadata
@@ -202,7 +215,7 @@ def test_files_appear_whole_or_not_at_all(tmp_path: Path) -> None:
         raise OSError("lost")
 
     with pytest.raises(OSError, match="lost"):
-        write_release(tmp_path, parts(), NAMES, NOISE)
+        write(tmp_path, parts())
     assert list(tmp_path.iterdir()) == []
 
 

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 from spineflow.tasks.detailed_groups.ingest.generate import generate_specification
-from spineflow.tasks.detailed_groups.ingest.household_ingest import parameters_of
+from spineflow.tasks.detailed_groups.ingest.ingest import parameters_of
 from spineflow.tasks.detailed_groups.settings import DetailedHouseholdsSettings
-from spineflow.tasks.detailed_groups.workload.household_statement import statement_of
-from spineflow.tasks.detailed_groups.workload.households import tabulation_plan
+from spineflow.tasks.detailed_groups.workload.guarantee import statement_of, tabulation_plan
 from spineflow.tasks.products.statement import charged, combined
 
 
@@ -34,7 +33,7 @@ def test_the_statement_is_covered_by_the_charge(
 ) -> None:
     settings = settings_of(tmp_path, definition=definition, run_us=passes[0], run_pr=passes[1])
     parameters = parameters_of(settings)
-    statement = statement_of(settings, parameters)
+    statement = statement_of(parameters)
     drawn = [tabulation_plan(parameters, name).promised.bounded_rho for name in parameters.of]
     assert charged(statement).parameter == sum(drawn)
     assert combined(statement).guarantee.parameter == parameters.total

@@ -6,11 +6,8 @@ import math
 from fractions import Fraction
 
 import pytest
-from spineflow.tasks.detailed_groups.release.noise_comparison import (
-    compare_noise,
-    narrowest,
-)
-from spineflow.tasks.detailed_groups.workload.explorer import LevelBudget
+from spineflow.tasks.detailed_groups.release.figures import compare_noise, narrowest
+from spineflow.tasks.detailed_groups.workload.budgets import LevelBudget
 from spineflow.tasks.noise.quantiles import margin
 
 COVERAGE, GAMMA = Fraction(95, 100), Fraction(1, 10)

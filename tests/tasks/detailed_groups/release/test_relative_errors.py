@@ -7,11 +7,9 @@ from fractions import Fraction
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from spineflow.tasks.detailed_groups.release.relative_errors import (
-    table_populations,
-)
+from spineflow.tasks.detailed_groups.release.figures import table_populations
 from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
-from spineflow.tasks.detailed_groups.workload.explorer import LevelBudget
+from spineflow.tasks.detailed_groups.workload.budgets import LevelBudget
 from spineflow.tasks.noise.sums import coverage_of_sum
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import load_settings

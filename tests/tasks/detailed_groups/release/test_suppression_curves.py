@@ -7,10 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from spineflow.tasks.detailed_groups.release.suppression_curves import (
-    released_bias,
-    suppression_probability,
-)
+from spineflow.tasks.detailed_groups.release.figures import released_bias, suppression_probability
 from spineflow.tasks.noise.distributions import IntegerDistribution
 
 SIZES = np.array([0, 1, 40, 93, 94, 150, 186])

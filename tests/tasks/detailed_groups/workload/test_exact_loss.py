@@ -13,13 +13,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from spineflow.tasks.detailed_groups.measurement.stages import StageNoise, level_noise
 from spineflow.tasks.detailed_groups.workload.exact_loss import curve_of_change, exact_curve
-from spineflow.tasks.detailed_groups.workload.guarantee import universe_plan
-from spineflow.tasks.detailed_groups.workload.mapping import iteration_universe, stability
-from spineflow.tasks.detailed_groups.workload.mechanism import (
+from spineflow.tasks.detailed_groups.workload.guarantee import pass_plan
+from spineflow.tasks.detailed_groups.workload.parameters import (
     MechanismParameters,
+    Parameters,
+    read_parameters,
+    read_specification,
 )
-from spineflow.tasks.detailed_groups.workload.parameters import read_parameters, read_specification
-from spineflow.tasks.detailed_groups.workload.specification import Specification
+from spineflow.tasks.detailed_groups.workload.specification import (
+    Specification,
+    iteration_universe,
+    stability,
+)
+from spineflow.tasks.detailed_groups.workload.tabulations import SEX_BY_AGE
 from spineflow.tasks.ledger.accounting import epsilon_tight
 from spineflow.tasks.ledger.loss_laws import ChangedCount
 from spineflow.tasks.ledger.spending import SpentDraw
@@ -70,7 +76,7 @@ def moved(specification: Specification, own: MechanismParameters, levels=LEVELS)
     for races, ethnicity in everybody(specification, MOST_CODES):
         stages: list[StageNoise] = []
         for level in levels:
-            noise = level_noise(own, own.budgets[level], groups)
+            noise = level_noise(own, SEX_BY_AGE, level, groups)
             for code in brute_force(specification, races, ethnicity):
                 is_total_only = specification.iterations[code].detailed_only
                 stages += [noise.total_only] if is_total_only else [noise.stage_1, noise.stage_2]
@@ -151,7 +157,7 @@ def test_the_ledger_counts_who_goes_from_any_pass_to_any(
         assert worst <= upper
         if detailed_only is not None:
             assert upper <= worst + Decimal("2e-12")
-    assert SpentDraw(universe_plan(both).promised, curve).known == curve
+    assert SpentDraw(pass_plan(Parameters({"p": both})).promised, curve).known == curve
 
 
 def two_races(detailed_only: bool | None) -> Specification:

@@ -7,8 +7,8 @@ from fractions import Fraction
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from spineflow.tasks.detailed_groups.postprocess.suppression import threshold_of
-from spineflow.tasks.detailed_groups.workload.explorer import (
+from spineflow.tasks.detailed_groups.postprocess.stages import threshold_of
+from spineflow.tasks.detailed_groups.workload.budgets import (
     LevelBudget,
     budget_by_formula,
     budget_for_margin,

@@ -9,27 +9,28 @@ import numpy as np
 import pytest
 from spineflow.tasks.detailed_groups.ingest.generate import generate_specification
 from spineflow.tasks.detailed_groups.settings import DetailedHouseholdsSettings
+from spineflow.tasks.detailed_groups.workload.budgets import level_budgets, noise_parameter
 from spineflow.tasks.detailed_groups.workload.exact_loss import curve_of_change, exact_curve
-from spineflow.tasks.detailed_groups.workload.explorer import noise_parameter
-from spineflow.tasks.detailed_groups.workload.households import (
-    HouseholdParameters,
-    household_plan,
-    tabulation_plan,
+from spineflow.tasks.detailed_groups.workload.guarantee import pass_plan, tabulation_plan
+from spineflow.tasks.detailed_groups.workload.parameters import (
+    DEFAULTS,
+    Parameters,
+    mechanism_parameters,
+    read_specification,
+    thresholds_key,
 )
-from spineflow.tasks.detailed_groups.workload.mechanism import mechanism_parameters, thresholds_key
-from spineflow.tasks.detailed_groups.workload.parameters import DEFAULTS, read_specification
 from spineflow.tasks.detailed_groups.workload.regions import REGION_TYPES
 from spineflow.tasks.detailed_groups.workload.specification import SpecificationError
 from spineflow.tasks.detailed_groups.workload.tabulations import (
     HOUSEHOLD_TABULATIONS,
+    N_FINEST,
     NOT_MEASURED,
     SEX_BY_AGE,
 )
-from spineflow.tasks.detailed_groups.workload.wanted_margins import level_budgets
 from spineflow.tasks.noise.quantiles import margin
 from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.settings_files import load_settings
-from spineflow.validation.detailed_groups.tables import TENURES, TYPES
+from spineflow.validation.detailed_groups.tables import PERSONS, TENURES, TYPES
 
 STATE_TYPES = ("USA", "STATE", "PR-STATE")
 
@@ -70,8 +71,8 @@ def config_of_2020() -> dict[str, object]:
 
 
 @pytest.fixture(scope="module")
-def parameters() -> HouseholdParameters:
-    return HouseholdParameters(
+def parameters() -> Parameters:
+    return Parameters(
         {
             name: mechanism_parameters(config_of_2020(), keys=tabulation.keys)
             for name, tabulation in HOUSEHOLD_TABULATIONS.items()
@@ -87,7 +88,7 @@ def specification(tmp_path_factory: pytest.TempPathFactory):
     return read_specification(str(folder))
 
 
-def test_the_losses_are_those_of_2020(parameters: HouseholdParameters) -> None:
+def test_the_losses_are_those_of_2020(parameters: Parameters) -> None:
     assert list(parameters.of) == ["t3", "t4"]
     for own in parameters.of.values():
         assert own.total_of("us") == Fraction("4.447651")
@@ -104,7 +105,7 @@ def test_the_losses_are_those_of_2020(parameters: HouseholdParameters) -> None:
 
 @pytest.mark.parametrize("region_pass", ["us", "pr"])
 def test_the_presets_are_the_production_runs_of_2020(
-    region_pass: str, parameters: HouseholdParameters, tmp_path: Path
+    region_pass: str, parameters: Parameters, tmp_path: Path
 ) -> None:
     source = tmp_path / "settings.toml"
     source.write_text(
@@ -126,9 +127,7 @@ def test_the_presets_are_the_production_runs_of_2020(
         assert set(own.thresholds) >= set(own.budgets)
 
 
-def test_variances_and_margins_are_those_of_2020(
-    parameters: HouseholdParameters, specification
-) -> None:
+def test_variances_and_margins_are_those_of_2020(parameters: Parameters, specification) -> None:
     due = {Fraction("0.006915"): 50, Fraction("1.9208"): 3, Fraction("0.142869"): 11}
     seen = set()
     for own in parameters.of.values():
@@ -152,15 +151,13 @@ def test_thresholds_are_as_many_as_the_tables_need() -> None:
     mechanism_parameters(swapped, keys=type_keys)
 
 
-def test_curves_have_the_rho_that_is_charged(
-    parameters: HouseholdParameters, specification
-) -> None:
+def test_curves_have_the_rho_that_is_charged(parameters: Parameters, specification) -> None:
     for region_pass in parameters.passes:
         for is_bounded in (False, True):
             tables = parameters.of.values()
             curve = exact_curve(tables, specification, region_pass, is_bounded=is_bounded)
             assert curve.rho == (1 + is_bounded) * parameters.total_of(region_pass)
-            assert household_plan(parameters, region_pass).loss == parameters.total_of(region_pass)
+            assert pass_plan(parameters, region_pass).loss == parameters.total_of(region_pass)
     for name, own in parameters.of.items():
         curve = curve_of_change(own, specification)
         assert curve.rho == tabulation_plan(parameters, name).promised.bounded_rho
@@ -181,17 +178,23 @@ PRODUCTION = {
 @pytest.mark.parametrize("name", HOUSEHOLD_TABULATIONS)
 def test_cells_and_sums_are_those_of_the_production_program(name: str) -> None:
     own, known = HOUSEHOLD_TABULATIONS[name], {"t3": TYPES, "t4": TENURES}[name]
-    tabulation = own.tabulation
+    positions = np.unravel_index(np.arange(N_FINEST), (5, 3))[name == "t4"]
     for table, cells in PRODUCTION[name].items():
-        measured = [category.code for category in own.measured(table)]
+        measured = own.labels_of_cells(table).tolist()
         assert measured == sorted(set(cells.values()))
-        assert tabulation.n_cells[table] == len(measured)
-        for cell, position in enumerate(own.positions.tolist()):
-            assert measured[tabulation.cell_of[table, cell]] == cells[position + 1]
-        sums = {code: np.flatnonzero(own.cells_in(table, code)) for code in own.shown[table]}
-        assert {code: (own[0], own[-1] + 1) for code, own in sums.items()} == known.rows[table]
-    assert [len(shown) - 1 for shown in own.shown] == ([0, 2, 6, 8] if name == "t3" else [0, 3])
+        assert own.n_cells[table] == len(measured)
+        for cell, position in enumerate(positions.tolist()):
+            assert measured[own.cell_of[table, cell]] == cells[position + 1]
+        rows = {label: (start, stop) for label, start, stop in own.rows[table].tolist()}
+        assert rows == known.rows[table]
+    assert [len(rows) - 1 for rows in own.rows] == ([0, 2, 6, 8] if name == "t3" else [0, 3])
     assert own.names == known.tables
+
+
+def test_rows_of_persons_are_those_of_the_checks() -> None:
+    """Both are derived from the first ages of the bins, and neither from the other."""
+    for rows, known in zip(SEX_BY_AGE.rows, PERSONS.rows, strict=True):
+        assert [tuple(row) for row in rows[:, 1:].tolist()] == list(known.values())
 
 
 def test_groups_that_are_not_measured_have_no_counts() -> None:

@@ -10,24 +10,24 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from spineflow.tasks.detailed_groups.ingest.counts import count_groups
-from spineflow.tasks.detailed_groups.ingest.persons import CountedPersons
+from spineflow.tasks.detailed_groups.ingest.counts import CountedPersons, count_groups
 from spineflow.tasks.detailed_groups.measurement.stages import LevelNoise, level_noise
-from spineflow.tasks.detailed_groups.workload.guarantee import universe_plan
-from spineflow.tasks.detailed_groups.workload.iterations import N_CELLS, cells_of_table
-from spineflow.tasks.detailed_groups.workload.mapping import (
+from spineflow.tasks.detailed_groups.workload.budgets import budgets_for_margins
+from spineflow.tasks.detailed_groups.workload.guarantee import pass_plan
+from spineflow.tasks.detailed_groups.workload.parameters import (
+    MechanismParameters,
+    Parameters,
+    WantedMargins,
+)
+from spineflow.tasks.detailed_groups.workload.specification import (
     NONE,
     IterationUniverse,
+    Specification,
     exact_stability,
     iteration_universe,
     stability,
 )
-from spineflow.tasks.detailed_groups.workload.mechanism import (
-    MechanismParameters,
-    WantedMargins,
-)
-from spineflow.tasks.detailed_groups.workload.specification import Specification
-from spineflow.tasks.detailed_groups.workload.wanted_margins import budgets_for_margins
+from spineflow.tasks.detailed_groups.workload.tabulations import N_CELLS, SEX_BY_AGE, cells_of_table
 
 from tests.tasks.detailed_groups.workload.test_mapping import everybody, specifications
 
@@ -128,13 +128,13 @@ def test_nobody_loses_more_than_is_charged(
         universe = iteration_universe(specification, "detailed", level)
         groups = stability(universe, MOST_CODES)
         is_exact &= groups == exact_stability(universe, MOST_CODES)
-        noise = level_noise(parameters, parameters.budgets[region_type, level], groups)
+        noise = level_noise(parameters, SEX_BY_AGE, (region_type, level), groups)
         found = {person: counts(person, universe, at[region_type]) for person in people}
         for person in people:
             added[person] += loss(universe, noise, found[person], {})
         for one, two in changed:
             changed[one, two] += loss(universe, noise, found[one], found[two])
-    guarantee = universe_plan(parameters).promised
+    guarantee = pass_plan(Parameters({"p": parameters})).promised
     assert max(added.values()) <= guarantee.parameter == parameters.total
     if is_exact:
         assert max(added.values()) == guarantee.parameter

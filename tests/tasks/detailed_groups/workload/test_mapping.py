@@ -7,10 +7,11 @@ from itertools import combinations_with_replacement
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from spineflow.tasks.detailed_groups.workload.iterations import CharacteristicIteration
-from spineflow.tasks.detailed_groups.workload.mapping import (
+from spineflow.tasks.detailed_groups.workload.specification import (
     NONE,
+    CharacteristicIteration,
     IterationUniverse,
+    Specification,
     alone_counterparts,
     exact_stability,
     iteration_universe,
@@ -18,7 +19,6 @@ from spineflow.tasks.detailed_groups.workload.mapping import (
     production_stability,
     stability,
 )
-from spineflow.tasks.detailed_groups.workload.specification import Specification
 
 ALONE, COMBINATION, ETHNICITY = True, False, None
 KINDS = (ALONE, COMBINATION, ETHNICITY)

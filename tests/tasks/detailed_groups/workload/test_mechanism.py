@@ -9,17 +9,16 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from spineflow.tasks.detailed_groups.workload.iterations import LEVELS
-from spineflow.tasks.detailed_groups.workload.mechanism import (
+from spineflow.tasks.detailed_groups.workload.parameters import (
     NEVER,
-    OF_PERSONS,
     choose_table,
     mechanism_parameters,
     read_config,
     thresholds_key,
 )
 from spineflow.tasks.detailed_groups.workload.regions import REGION_TYPES
-from spineflow.tasks.detailed_groups.workload.specification import SpecificationError
+from spineflow.tasks.detailed_groups.workload.specification import LEVELS, SpecificationError
+from spineflow.tasks.detailed_groups.workload.tabulations import OF_PERSONS
 
 BUDGETS = {OF_PERSONS.budget(name, level): 0.1 for name in REGION_TYPES for level in LEVELS}
 THRESHOLDS = {

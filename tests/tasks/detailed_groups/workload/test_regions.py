@@ -4,12 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
-from spineflow.tasks.detailed_groups.workload.iterations import (
-    AGE_BINS,
-    N_CELLS,
-    cells_of_table,
-    finest_cell,
-)
 from spineflow.tasks.detailed_groups.workload.regions import (
     BLOCK_COLUMNS,
     NO_REGION,
@@ -17,6 +11,12 @@ from spineflow.tasks.detailed_groups.workload.regions import (
     areas_of,
     region_domain,
     region_types,
+)
+from spineflow.tasks.detailed_groups.workload.tabulations import (
+    AGE_BINS,
+    N_CELLS,
+    cells_of_table,
+    finest_cell,
 )
 
 BLOCKS = pd.DataFrame(

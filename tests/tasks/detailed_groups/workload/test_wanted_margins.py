@@ -13,12 +13,15 @@ from spineflow.flows.replicates import DETAILED_GROUPS
 from spineflow.tasks.detailed_groups.ingest.ingest import parameters_of
 from spineflow.tasks.detailed_groups.release.budget import refuse_idle_settings
 from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
-from spineflow.tasks.detailed_groups.workload.explorer import LevelBudget
-from spineflow.tasks.detailed_groups.workload.parameters import read_parameters, read_specification
-from spineflow.tasks.detailed_groups.workload.wanted_margins import (
+from spineflow.tasks.detailed_groups.workload.budgets import (
+    LevelBudget,
     least_budget,
     level_budgets,
     refuse_missed_margins,
+)
+from spineflow.tasks.detailed_groups.workload.parameters import (
+    read_parameters,
+    read_specification,
 )
 from spineflow.tasks.noise.quantiles import margin
 from spineflow.tasks.products.registry import known, product
@@ -85,7 +88,7 @@ def test_settings_hold_the_budgets_from_then_on(
     text = TEXT.replace("confidence", f'definition = "{definition}"\nconfidence')
     settings = load(tmp_path, groups_input, text)
     before = read_parameters(str(groups_input / "params"), {})
-    after = parameters_of(settings)
+    after = parameters_of(settings).first
     for key, budget in after.budgets.items():
         due = after.wanted.by_level.get(key)
         if due is None:
@@ -113,7 +116,7 @@ def test_margins_alone_need_no_budget_in_the_configuration(
     file = tmp_path / "settings.toml"
     again = load_settings(DetailedGroupsSettings, file, presets=tmp_path).resolved()
     assert again.mechanism.budgets == settings.mechanism.budgets
-    assert parameters_of(again).budgets == parameters_of(settings).budgets
+    assert parameters_of(again).first.budgets == parameters_of(settings).first.budgets
 
 
 def test_a_budget_that_misses_its_margin_is_refused(tmp_path: Path, groups_input: Path) -> None:
@@ -122,7 +125,7 @@ def test_a_budget_that_misses_its_margin_is_refused(tmp_path: Path, groups_input
     specification = read_specification(given.input.parameters)
     for budget, sentence in ((least, None), (least * Fraction(99, 100), str(least))):
         text = TEXT + f'[mechanism.budgets.TRACT]\n2 = "{budget}"\n'
-        parameters = parameters_of(load(tmp_path, groups_input, text))
+        parameters = parameters_of(load(tmp_path, groups_input, text)).first
         assert parameters.budgets["TRACT", 2] == budget
         if sentence is None:
             refuse_missed_margins(parameters, specification)
@@ -161,7 +164,9 @@ def test_settings_that_hold_others_settle_them_too(
     assert settings.mechanism.budgets == due
     if kind == "tune":
         moved = DETAILED_GROUPS.with_losses(settings, "persons", {"TRACT:2": Fraction(1, 1000)})
-        refuse_missed_margins(parameters_of(moved), read_specification(moved.input.parameters))
+        refuse_missed_margins(
+            parameters_of(moved).first, read_specification(moved.input.parameters)
+        )
 
 
 @pytest.mark.parametrize(

@@ -17,15 +17,14 @@ import pyarrow as pa
 from ...products.comparison import write_errors
 from ...runs.directory import RunDirectory
 from ..ingest.counts import read_counts
-from ..ingest.household_ingest import run_parameters as household_parameters
-from ..ingest.ingest import run_parameters, run_regions, run_universe
+from ..ingest.ingest import Settings, run_parameters, run_regions, run_universe
 from ..measurement.stages import MeasuredCounts, ShardGroups, true_counts
 from ..paths import counts_file
 from ..postprocess.groups import code_positions, counts_of, mask_of
 from ..postprocess.run import groups_to_release, stages_of
-from ..release.household_files import measured_groups
-from ..settings import DetailedGroupsSettings, DetailedHouseholdsSettings
-from ..workload.tabulations import NOT_MEASURED, SEX_BY_AGE, HouseholdTabulation, Tabulation
+from ..settings import DetailedGroupsSettings
+from ..workload.tabulations import NOT_MEASURED, TABULATIONS, Tabulation
+from .files import measured_groups
 
 KEYS = ("region_type", "level", "table")
 FIGURES = {
@@ -50,26 +49,21 @@ ALL_TABLES = "all"
 """The table of errors over all tables of a level."""
 
 
-def write_accuracy(run: RunDirectory, settings: DetailedGroupsSettings) -> None:
-    """Write the errors of every level to the confidential folder of the run."""
-    budgets, rows = run_parameters(run, settings).budgets, []
-    for (region_type, level), groups in zip(budgets, groups_to_release(run, settings), strict=True):
-        if groups.num_rows:
-            where = {"region_type": region_type, "level": level}
-            position, truth = _truth_of(run, region_type, level, groups)
-            rows += [where | row for row in level_errors(groups, position, truth)]
-    write_errors(run, pa.Table.from_pylist(rows))
-
-
-def write_household_accuracy(run: RunDirectory, settings: DetailedHouseholdsSettings) -> None:
-    """Write the errors of a run of households by tabulation and level, in confidence."""
-    parameters, rows = household_parameters(run, settings), []
-    for tabulation, _ in parameters.tables():
-        for region_type, level, groups in measured_groups(run, parameters, tabulation.name):
-            where = {"tabulation": tabulation.name, "region_type": region_type, "level": level}
-            position, truth = _truth_of(run, region_type, level, groups)
-            errors = table_errors(groups, position, truth, tabulation)
-            rows += [where | row for row in errors]
+def write_accuracy(run: RunDirectory, settings: Settings) -> None:
+    """Write the errors of every tabulation and level to the confidential folder of the run."""
+    parameters = run_parameters(run, settings)
+    rows: list[dict[str, object]] = []
+    for name, own in parameters.of.items():
+        parts, where = measured_groups(run, parameters, name), {"tabulation": name}
+        if isinstance(settings, DetailedGroupsSettings):
+            shown = zip(own.budgets, groups_to_release(run, settings), strict=True)
+            parts, where = ((*level, groups) for level, groups in shown), {}
+        for region_type, level, groups in parts:
+            if groups.num_rows:
+                position, truth = _truth_of(run, region_type, level, groups)
+                errors = level_errors(groups, position, truth, TABULATIONS[name])
+                of_level = {**where, "region_type": region_type, "level": level}
+                rows += [of_level | row for row in errors]
     write_errors(run, pa.Table.from_pylist(rows))
 
 
@@ -88,34 +82,37 @@ def _truth_of(
 
 
 def level_errors(
-    groups: pa.Table, position: np.ndarray, truth: ShardGroups
+    groups: pa.Table, position: np.ndarray, truth: ShardGroups, tabulation: Tabulation
 ) -> Iterator[dict[str, object]]:
     """Errors of one level by the table that its groups have.
 
     Args:
-        groups: columns `COUNTED`, suppressed groups included.
+        groups: columns `COUNTED`, suppressed groups included; of households `MEASURED`.
         position: of each group among all regions and iterations of `truth`.
         truth: the level's confidential counts.
 
-    Yields for each table: `groups`, `shown`; mean absolute error, mean error and 95th percentile
-    of the absolute error of shown totals; mean absolute error of shown cells;
-    `somebody_suppressed` (groups of somebody that are not shown) with the mean size of those
-    groups; and `nobody_shown`.
+    Yields for each table: `groups`; mean absolute error and mean error of totals, and mean absolute
+    error of cells, of those that are shown. Of persons also `shown`, the 95th percentile of the
+    absolute error of totals, `somebody_suppressed` (groups of somebody that are not shown) with the
+    mean size of those groups, and `nobody_shown`; of households tables of no group are left out.
     """
     table = groups["table"].to_numpy()
-    true = _chosen_truth(groups, position, truth, SEX_BY_AGE)
+    true = _chosen_truth(groups, position, truth, tabulation)
     sums = np.concatenate([[0], np.cumsum(true.values)])
     true_total = (sums[true.offsets[1:]] - sums[true.offsets[:-1]])[position]
-    is_shown = ~mask_of(groups, "is_suppressed")
-    total = groups["total"].fill_null(0).to_numpy()
-    for number, name in enumerate(SEX_BY_AGE.names):
+    (counts, offsets), are_shown = counts_of(groups), np.ones(groups.num_rows, dtype=bool)
+    if tabulation.of_persons:
+        are_shown = ~mask_of(groups, "is_suppressed")
+    sums = np.concatenate([[0], np.cumsum(counts)])
+    total = sums[offsets[1:]] - sums[offsets[:-1]]
+    for number, name in enumerate(tabulation.names):
         own = table == number
-        shown, hidden = own & is_shown, own & ~is_shown
+        shown, hidden = own & are_shown, own & ~are_shown
         error = (total - true_total)[shown]
-        n_cells = SEX_BY_AGE.n_cells[number]
+        n_cells = int(tabulation.n_cells[number])
         cell_error = _cell_errors(groups, np.flatnonzero(shown), position, true, n_cells)
         lost = true_total[hidden & (true_total > 0)]
-        yield {
+        found: dict[str, object] = {
             "table": name,
             "groups": int(own.sum()),
             "shown": int(shown.sum()),
@@ -127,28 +124,10 @@ def level_errors(
             "mean_size_suppressed": _mean(lost),
             "nobody_shown": int((shown & (true_total == 0)).sum()),
         }
-
-
-def table_errors(
-    groups: pa.Table, position: np.ndarray, truth: ShardGroups, tabulation: HouseholdTabulation
-) -> Iterator[dict[str, object]]:
-    """Errors of a level's measured groups of households, by the table that they have; `position`
-    and `truth` as of `level_errors`.
-    """
-    table, tables = groups["table"].to_numpy(), tabulation.tabulation
-    true = _chosen_truth(groups, position, truth, tables)
-    for number, name in enumerate(tables.names):
-        own = np.flatnonzero(table == number)
-        if own.size:
-            error = _cell_errors(groups, own, position, true, tables.n_cells[number])
-            of_total = error.sum(axis=1)
-            yield {
-                "table": name,
-                "groups": own.size,
-                "mean_absolute_error": _mean(np.abs(of_total)),
-                "mean_error": _mean(of_total),
-                "mean_absolute_cell_error": _mean(np.abs(error)),
-            }
+        if tabulation.of_persons:
+            yield found
+        elif own.any():
+            yield {key: found[key] for key in ("table", *HOUSEHOLD_FIGURES)}
 
 
 def _chosen_truth(
@@ -173,23 +152,16 @@ def _mean(values: np.ndarray) -> float | None:
     return float(values.mean()) if values.size else None
 
 
-def facts_of_run(run: RunDirectory, settings: DetailedGroupsSettings) -> dict[str, str]:
+def facts_of_run(run: RunDirectory, settings: Settings) -> dict[str, str]:
     """What a run is, in words."""
     parameters = run_parameters(run, settings)
-    return {
-        "definition": parameters.definition,
-        "total": f"{float(parameters.total):.6g}",
-        "postprocessing": ", ".join(stages_of(settings)),
-    }
-
-
-def facts_of_households(run: RunDirectory, settings: DetailedHouseholdsSettings) -> dict[str, str]:
-    """What a run of households is, in words."""
-    parameters = household_parameters(run, settings)
-    return {
+    found = {
         "definition": parameters.first.definition,
         "total": f"{float(parameters.total):.6g}",
     }
+    if isinstance(settings, DetailedGroupsSettings):
+        found["postprocessing"] = ", ".join(stages_of(settings))
+    return found
 
 
 def with_all_tables(errors: pd.DataFrame) -> pd.DataFrame:

@@ -10,19 +10,19 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from spineflow.tasks.detailed_groups.checks.accuracy import (
-    FIGURES,
-    level_errors,
-    with_all_tables,
-    write_accuracy,
-)
 from spineflow.tasks.detailed_groups.ingest.counts import GroupCounts
 from spineflow.tasks.detailed_groups.measurement.stages import ShardGroups
 from spineflow.tasks.detailed_groups.paths import truth_files
 from spineflow.tasks.detailed_groups.postprocess.groups import MEASURED
 from spineflow.tasks.detailed_groups.postprocess.run import postprocess, stages_of
-from spineflow.tasks.detailed_groups.postprocess.stages import add_marginals
-from spineflow.tasks.detailed_groups.postprocess.suppression import suppress
+from spineflow.tasks.detailed_groups.postprocess.stages import add_marginals, suppress
+from spineflow.tasks.detailed_groups.release.accuracy import (
+    FIGURES,
+    level_errors,
+    with_all_tables,
+    write_accuracy,
+)
+from spineflow.tasks.detailed_groups.workload.tabulations import SEX_BY_AGE
 from spineflow.tasks.products.comparison import read_errors
 from spineflow.tasks.runs.directory import RunDirectory
 
@@ -97,7 +97,9 @@ def test_errors_of_a_small_level() -> None:
     order, none = np.array([2, 0, 3, 1]), np.zeros(2, dtype=bool)
     rows = {
         row["table"]: row
-        for row in level_errors(groups.take(order), order, ShardGroups(0, 2, none, truth))
+        for row in level_errors(
+            groups.take(order), order, ShardGroups(0, 2, none, truth), SEX_BY_AGE
+        )
     }
     total = rows["T01001"]
     assert (total["groups"], total["shown"]) == (3, 2)

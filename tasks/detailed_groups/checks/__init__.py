@@ -1,1 +1,0 @@
-"""Checks of a detailed-groups release, and its error, which is confidential."""

@@ -1,0 +1,115 @@
+"""The steps of runs over detailed groups, of persons and of households."""
+
+from __future__ import annotations
+
+from ..ledger.identity import refuse_changed_input
+from ..products.registry import settings_of
+from ..runs.directory import RunDirectory
+from ..runs.handles import Made, found, made, once
+from ..runs.steps import step
+from .ingest.ingest import (
+    Settings,
+    ingest_input,
+    public_digests,
+    refuse_edited_parameters,
+    run_parameters,
+    tabulate,
+)
+from .measurement.measure import measure_tables_once, measure_totals_once
+from .paths import (
+    Shard,
+    counts_file,
+    measured_file,
+    shards_file,
+    shards_of,
+    stage_1_file,
+)
+from .postprocess.run import pass_files, postprocess
+from .release.files import TIDY_FILES, write_run_release
+from .settings import DetailedGroupsSettings
+
+
+@step("ingest detailed groups", settings_of, run_name="ingest")
+def ingest(run: RunDirectory, settings: Settings) -> Made:
+    """Check parameters and tables; write what is public, and persons or householders in
+    confidence. What is there already must still be what was read.
+    """
+    path = shards_file(run)
+    if path.exists():
+        refuse_changed_input(run, settings)
+        refuse_edited_parameters(run)
+        return found(path, public_digests(run))
+    ingest_input(run, settings)
+    return made(path, public_digests(run))
+
+
+@step("count groups", settings_of, run_name="count-{region_type}-{level}")
+def count(run: RunDirectory, settings: Settings, region_type: str, level: int) -> Made:
+    """Count the records of every group of a level, in confidence, unless all are measured."""
+    path, parameters = counts_file(run, region_type, level), run_parameters(run, settings)
+    measured = (
+        measured_file(run, name, shard)
+        for name, own in parameters.of.items()
+        if (region_type, level) in own.budgets
+        for shard in shards_of(run, region_type, level)
+    )
+    if path.exists() or all(file.exists() for file in measured):
+        return found(path)
+    tabulate(run, region_type, level)
+    return made(path)
+
+
+@step(
+    "stage 1",
+    DetailedGroupsSettings,
+    run_name="stage-1-{region_type}-{level}-{shard}",
+    retried=False,
+)
+def measure_totals(
+    run: RunDirectory, settings: DetailedGroupsSettings, region_type: str, level: int, shard: str
+) -> Made:
+    """Publish the noisy totals that choose a shard's tables; they are never drawn again."""
+    part = _shard(run, region_type, level, shard)
+    return once(stage_1_file(run, part), measure_totals_once, run, settings, part)
+
+
+@step(
+    "measure tables",
+    settings_of,
+    run_name="measure-{tables}-{region_type}-{level}-{shard}",
+    retried=False,
+)
+def measure_tables(
+    run: RunDirectory, settings: Settings, tables: str, region_type: str, level: int, shard: str
+) -> Made:
+    """Publish a shard's noisy counts of a tabulation; they are never drawn again."""
+    part = _shard(run, region_type, level, shard)
+    path = measured_file(run, tables, part)
+    return once(path, measure_tables_once, run, settings, tables, part)
+
+
+@step("postprocess groups", DetailedGroupsSettings, run_name="{stage}-{region_pass}")
+def process(
+    run: RunDirectory, settings: DetailedGroupsSettings, stage: str, region_pass: str
+) -> Made:
+    """Take the groups of a pass through a stage of `stages_of`, from those after the one before."""
+    files = pass_files(run, run_parameters(run, settings).first, region_pass)
+    folder = files.derived / stage
+    if files.are_there(stage):
+        return found(folder)
+    postprocess(run, settings, region_pass, stage)
+    return made(folder)
+
+
+@step("write groups", settings_of, run_name="write groups")
+def write_tables(run: RunDirectory, settings: Settings) -> Made:
+    """Write the files of the release, unless they are there; they are released once checked."""
+    tidy = TIDY_FILES[run_parameters(run, settings).records]
+    if run.release.exists() or (run.unchecked_release / tidy).exists():
+        return found(run.unchecked_release)
+    write_run_release(run, settings)
+    return made(run.unchecked_release)
+
+
+def _shard(run: RunDirectory, region_type: str, level: int, name: str) -> Shard:
+    return next(own for own in shards_of(run, region_type, level) if own.name == name)
