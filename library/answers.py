@@ -23,12 +23,12 @@ from spineflow.tasks.census.queries import label_parts
 from spineflow.tasks.detailed_groups.paths import household_folder, measured_folder, read_shards
 from spineflow.tasks.detailed_groups.workload.iterations import AGE_BINS
 from spineflow.tasks.detailed_groups.workload.tabulations import HOUSEHOLD_TABULATIONS
-from spineflow.tasks.group_sizes.ingest.files import read_plan
+from spineflow.tasks.group_sizes.ingest.read import read_plan
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.names import did_you_mean, factors_of
-from spineflow.tasks.supplemental_dhc.ingest.files import read_plan as read_supplemental_plan
-from spineflow.tasks.supplemental_dhc.workload.measures import ITERATIONS, MEASURES
+from spineflow.tasks.supplemental_dhc.ingest.ingest import read_plan as read_supplemental_plan
+from spineflow.tasks.supplemental_dhc.measures import ITERATIONS, MEASURES
 
 FIGURES = ("value", "variance", "plb")
 """Columns of every measurement: the noisy count, the variance of its noise, and what it cost."""
