@@ -18,15 +18,14 @@ from fractions import Fraction
 import numpy as np
 from spineflow.tasks.detailed_groups.workload import exact_loss as detailed_groups
 from spineflow.tasks.detailed_groups.workload.parameters import read_parameters, read_specification
-from spineflow.tasks.group_sizes.workload import exact_loss as group_sizes
-from spineflow.tasks.group_sizes.workload.plan import make_plan
+from spineflow.tasks.group_sizes import costs as group_sizes
+from spineflow.tasks.group_sizes.plan import make_plan
 from spineflow.tasks.ledger.accounting import epsilon_tight
 from spineflow.tasks.ledger.exact_curve import PrivacyCurve
+from spineflow.tasks.trips import costs as trips
+from spineflow.tasks.trips.plan import make_plan as make_trips_plan
 from spineflow.tasks.trips.settings import TripsSettings
-from spineflow.tasks.trips.workload import exact_loss as trips
-from spineflow.tasks.trips.workload.hierarchy import hierarchy_of_links
-from spineflow.tasks.trips.workload.plan import make_plan as make_trips_plan
-from spineflow.tasks.trips.workload.tree import od_tree
+from spineflow.tasks.trips.tree import hierarchy_of_links, od_tree
 
 from benchmarks.exact_epsilons import bounds
 

@@ -22,13 +22,13 @@ from fractions import Fraction
 from pathlib import Path
 
 import pandas as pd
-from spineflow.tasks.group_sizes.estimation.relaxed import TIME_LIMIT
+from spineflow.tasks.group_sizes.estimation.estimate import TIME_LIMIT
 from spineflow.tasks.group_sizes.ingest.generate import (
     GROUP_QUARTERS_SHARE,
     census_like,
     taxi_like,
 )
-from spineflow.tasks.group_sizes.workload.mechanisms import PROVEN
+from spineflow.tasks.group_sizes.plan import PROVEN
 from spineflow.tasks.noise.randomness import SeededRandom
 from spineflow.tasks.pages.document import Table
 

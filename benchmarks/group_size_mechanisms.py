@@ -30,19 +30,16 @@ from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
-from spineflow.tasks.group_sizes.estimation.estimate import estimate_plan
-from spineflow.tasks.group_sizes.estimation.relaxed import TIME_LIMIT
+from spineflow.tasks.group_sizes.estimation.estimate import TIME_LIMIT, estimate_plan
 from spineflow.tasks.group_sizes.ingest.generate import (
     GroupDataset,
     census_like,
     taxi_like,
 )
-from spineflow.tasks.group_sizes.ingest.hierarchy import hierarchy_of_rows
-from spineflow.tasks.group_sizes.measurement.measure import true_vector
+from spineflow.tasks.group_sizes.ingest.regions import RegionHierarchy, hierarchy_of_rows
+from spineflow.tasks.group_sizes.measurement import true_vector
+from spineflow.tasks.group_sizes.plan import PROVEN, PUBLISHED, RELAXED, LevelPlan, Plan, make_plan
 from spineflow.tasks.group_sizes.release.tables import write_tables
-from spineflow.tasks.group_sizes.workload.mechanisms import PROVEN, PUBLISHED, RELAXED
-from spineflow.tasks.group_sizes.workload.plan import LevelPlan, Plan, make_plan
-from spineflow.tasks.group_sizes.workload.regions import RegionHierarchy
 from spineflow.tasks.noise.draws import UnchargedNoise
 from spineflow.tasks.noise.randomness import SeededRandom, SystemRandom
 from spineflow.tasks.products.measurement import with_noise

@@ -19,10 +19,10 @@ import numpy as np
 from spineflow.tasks.noise.randomness import SystemRandom
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.solvers.level_split import NORMAL_95
+from spineflow.tasks.trips.costs import needed_split
+from spineflow.tasks.trips.plan import make_plan
 from spineflow.tasks.trips.settings import TripsSettings
-from spineflow.tasks.trips.workload.costs import needed_split
-from spineflow.tasks.trips.workload.plan import make_plan
-from spineflow.tasks.trips.workload.truth import TrueTree
+from spineflow.tasks.trips.tree import TrueTree
 
 from benchmarks.generated_trees import generate_tree
 from benchmarks.trips_replicates import replicate, true_tree

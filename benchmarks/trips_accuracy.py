@@ -83,9 +83,9 @@ def studies(
 ) -> Iterator[tuple[str, dict[str, np.ndarray], float]]:
     """Mean errors of each variant by name, and its seconds a replicate."""
     from spineflow.tasks.noise.randomness import SystemRandom
-    from spineflow.tasks.trips.release.error_bound import error_bounds
+    from spineflow.tasks.trips.plan import make_plan
+    from spineflow.tasks.trips.release.errors import error_bounds
     from spineflow.tasks.trips.settings import TripsSettings
-    from spineflow.tasks.trips.workload.plan import make_plan
 
     from benchmarks.trips_replicates import replicate_errors, true_tree
 

@@ -18,7 +18,7 @@ from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.trips.checks.accuracy import level_errors
 from spineflow.tasks.trips.ingest.files import plan_of, read_truth
 from spineflow.tasks.trips.product import TRIPS as PRODUCT
-from spineflow.tasks.trips.release.false_cells import false_cells
+from spineflow.tasks.trips.release.errors import false_cells
 from spineflow.tasks.trips.release.table import released_level
 
 from benchmarks.public_persons import TRIPS

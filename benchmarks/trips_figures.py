@@ -26,9 +26,9 @@ from spineflow.tasks.noise.randomness import SystemRandom
 from spineflow.tasks.pages.document import Table
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.trips.ingest.generate import CountrySize, generate_country
-from spineflow.tasks.trips.release.error_bound import BOUND_OF, error_bounds
+from spineflow.tasks.trips.plan import make_plan
+from spineflow.tasks.trips.release.errors import BOUND_OF, error_bounds
 from spineflow.tasks.trips.settings import TripsSettings
-from spineflow.tasks.trips.workload.plan import make_plan
 
 from benchmarks.figure_rows import (
     KEYS,

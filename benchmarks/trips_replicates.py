@@ -9,7 +9,7 @@ import numpy as np
 from spineflow.tasks.noise.draws import UnchargedNoise
 from spineflow.tasks.noise.randomness import RandomSource
 from spineflow.tasks.trips.checks.accuracy import level_errors
-from spineflow.tasks.trips.estimation.top_down import (
+from spineflow.tasks.trips.estimation.estimate import (
     ROOT,
     MeasuredTree,
     integer_pass,
@@ -17,10 +17,10 @@ from spineflow.tasks.trips.estimation.top_down import (
     step_down,
 )
 from spineflow.tasks.trips.ingest.ingest import check_input
-from spineflow.tasks.trips.measurement.measure import all_nodes, with_noise
+from spineflow.tasks.trips.measurement import all_nodes, with_noise
+from spineflow.tasks.trips.plan import Plan
 from spineflow.tasks.trips.settings import TripsMechanism, TripsSettings
-from spineflow.tasks.trips.workload.plan import Plan
-from spineflow.tasks.trips.workload.truth import NodeCounts, TrueTree, summed
+from spineflow.tasks.trips.tree import NodeCounts, TrueTree, summed
 
 
 def true_tree(settings: TripsSettings) -> TrueTree:

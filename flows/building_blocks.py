@@ -12,13 +12,13 @@ from ..tasks.ledger.accounting import PURE_DP as PURE_DP
 from ..tasks.ledger.accounting import UNBOUNDED as UNBOUNDED
 from ..tasks.ledger.accounting import ZCDP as ZCDP
 from ..tasks.ledger.accounting import Guarantee as Guarantee
-from ..tasks.ledger.digests import input_digest as input_digest
 from ..tasks.ledger.exact_curve import known_curve as known_curve
 from ..tasks.ledger.identity import ingested_once as ingested_once
 from ..tasks.ledger.identity import store_identity as store_identity
 from ..tasks.ledger.loss_laws import ChangedCount as ChangedCount
 from ..tasks.ledger.plan import Measure as Measure
 from ..tasks.ledger.plan import UniversePlan as UniversePlan
+from ..tasks.ledger.recognition import input_digest as input_digest
 from ..tasks.noise.draws import Noise as Noise
 from ..tasks.noise.margins import distribution_of as distribution_of
 from ..tasks.noise.mechanisms import DISCRETE_GAUSSIAN as DISCRETE_GAUSSIAN

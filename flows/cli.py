@@ -13,9 +13,9 @@ from typing import Annotated, Literal
 from cyclopts import App, CycloptsError, Group, Parameter, UnknownCommandError
 from cyclopts.validators import MutuallyExclusive
 
-from ..tasks.ledger.listed import forget_ledger, listed_ledgers
+from ..tasks.ledger.caps import summary
+from ..tasks.ledger.identity import forget_ledger, listed_ledgers
 from ..tasks.ledger.store import open_ledger, refuse_unreachable
-from ..tasks.ledger.summary import summary
 from ..tasks.products.new_charge import new_charge
 from ..tasks.products.product import refuse_missing_runner
 from ..tasks.products.registry import product

@@ -12,16 +12,12 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from ..tasks.evidence.attacks.rebuilding import NAME as RECONSTRUCTION
-from ..tasks.evidence.attacks.steps import attack, rebuild
 from ..tasks.evidence.attacks.tried import pieces_of
-from ..tasks.evidence.ingest.steps import read_people
-from ..tasks.evidence.methods.files import draws_of
-from ..tasks.evidence.methods.steps import publish_tables
+from ..tasks.evidence.methods.publish import draws_of
 from ..tasks.evidence.product import rewritten, summary
 from ..tasks.evidence.release.page import page
-from ..tasks.evidence.release.steps import write_page
-from ..tasks.evidence.settings import DifferentialPrivacy, EvidenceSettings
-from ..tasks.evidence.workload.protected import ProtectedCensus
+from ..tasks.evidence.settings import DifferentialPrivacy, EvidenceSettings, ProtectedCensus
+from ..tasks.evidence.steps import attack, publish_tables, read_people, rebuild, write_page
 from ..tasks.products.product import Product, Rules, Words
 from ..tasks.products.registry import check_input_of, fits_of, product
 from ..tasks.runs.directory import RunDirectory

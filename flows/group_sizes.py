@@ -7,13 +7,10 @@ All data travel through the run directory; tasks hand each other names and diges
 
 from __future__ import annotations
 
-from ..tasks.group_sizes.estimation.steps import estimate
-from ..tasks.group_sizes.ingest.files import read_plan
-from ..tasks.group_sizes.ingest.steps import ingest
-from ..tasks.group_sizes.measurement.steps import measure
+from ..tasks.group_sizes.ingest.read import read_plan
 from ..tasks.group_sizes.product import GROUP_SIZES
-from ..tasks.group_sizes.release.steps import tabulate
 from ..tasks.group_sizes.settings import GroupSizesSettings
+from ..tasks.group_sizes.steps import estimate, ingest, measure, tabulate
 from ..tasks.runs.directory import RunDirectory
 from .entry import CHARGED_FIRST, flow_of_product
 from .stages import charge, finish, release, stage

@@ -11,8 +11,8 @@ from typing import TypeVar
 
 from ..tasks.ledger.caps import Caps, EpsilonCap, set_caps
 from ..tasks.ledger.claims import move, published_files
+from ..tasks.ledger.identity import forget_ledger, list_ledger
 from ..tasks.ledger.joining import join
-from ..tasks.ledger.listed import forget_ledger, list_ledger
 from ..tasks.ledger.store import Ledger, open_ledger
 from ..tasks.products.registry import product
 from ..tasks.runs.charged_files import digest_of

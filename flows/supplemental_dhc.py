@@ -8,13 +8,10 @@ All data travel through the run directory; tasks hand each other names and diges
 from __future__ import annotations
 
 from ..tasks.runs.directory import RunDirectory
-from ..tasks.supplemental_dhc.estimation.steps import estimate
-from ..tasks.supplemental_dhc.ingest.files import read_plan
-from ..tasks.supplemental_dhc.ingest.steps import ingest
-from ..tasks.supplemental_dhc.measurement.steps import measure
+from ..tasks.supplemental_dhc.ingest.ingest import read_plan
 from ..tasks.supplemental_dhc.product import SUPPLEMENTAL
-from ..tasks.supplemental_dhc.release.steps import tabulate
 from ..tasks.supplemental_dhc.settings import SupplementalDhcSettings
+from ..tasks.supplemental_dhc.steps import estimate, ingest, measure, tabulate
 from .entry import CHARGED_FIRST, flow_of_product
 from .stages import charge, finish, release, stage
 

@@ -13,16 +13,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ..tasks.runs.directory import ONLY_SHARD, RunDirectory
-from ..tasks.trips.estimation.steps import combine, estimate
 from ..tasks.trips.ingest.files import plan_of
-from ..tasks.trips.ingest.steps import ingest
-from ..tasks.trips.measurement.files import read_cuts
-from ..tasks.trips.measurement.steps import cut, measure
-from ..tasks.trips.paths import level_folder
+from ..tasks.trips.measurement import read_cuts
+from ..tasks.trips.mechanisms import FULL_INFORMATION
+from ..tasks.trips.plan import level_folder
 from ..tasks.trips.product import TRIPS
-from ..tasks.trips.release.steps import write_table
 from ..tasks.trips.settings import TripsSettings
-from ..tasks.trips.workload.mechanisms import FULL_INFORMATION
+from ..tasks.trips.steps import combine, cut, estimate, ingest, measure, write_table
 from .entry import CHARGED_FIRST, flow_of_product
 from .stages import Future, charge, finish, release, stage
 

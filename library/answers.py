@@ -22,12 +22,12 @@ from spineflow.tasks.answers.noisy import DPQUERY_SUFFIX
 from spineflow.tasks.census.queries import label_parts
 from spineflow.tasks.detailed_groups.paths import measured_folder, read_shards
 from spineflow.tasks.detailed_groups.workload.tabulations import AGE_BINS, HOUSEHOLD_TABULATIONS
-from spineflow.tasks.group_sizes.ingest.files import read_plan
+from spineflow.tasks.group_sizes.ingest.read import read_plan
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.names import did_you_mean, factors_of
-from spineflow.tasks.supplemental_dhc.ingest.files import read_plan as read_supplemental_plan
-from spineflow.tasks.supplemental_dhc.workload.measures import ITERATIONS, MEASURES
+from spineflow.tasks.supplemental_dhc.ingest.ingest import read_plan as read_supplemental_plan
+from spineflow.tasks.supplemental_dhc.measures import ITERATIONS, MEASURES
 
 FIGURES = ("value", "variance", "plb")
 """Columns of every measurement: the noisy count, the variance of its noise, and what it cost."""

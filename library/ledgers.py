@@ -6,8 +6,8 @@ from fractions import Fraction
 from pathlib import Path
 
 import pandas as pd
+from spineflow.tasks.ledger.caps import summary
 from spineflow.tasks.ledger.store import open_ledger
-from spineflow.tasks.ledger.summary import summary
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings import exact_fraction
 

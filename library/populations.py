@@ -26,6 +26,6 @@ def people_in_households(
 
     Example: `spineflow.people_in_households("run/release", ["County"])`.
     """
-    from spineflow.tasks.supplemental_dhc.estimation.population import rows_of_population  # 0.6 s
+    from spineflow.tasks.supplemental_dhc.estimation import rows_of_population  # 0.6 s
 
     return rows_of_population(Path(release), levels).to_pandas()

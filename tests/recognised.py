@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spineflow.tasks.ledger.digests import ENOUGH_WEAK, InputDigest
+from spineflow.tasks.ledger.recognition import ENOUGH_WEAK, InputDigest
 
 
 def recognises(known: InputDigest, asked: InputDigest) -> bool:

@@ -20,8 +20,8 @@ from jsonschema import validate
 from scipy import stats
 from spineflow.flows import registry as flows
 from spineflow.flows.running import call_stages, prepare
+from spineflow.tasks.ledger.caps import summary
 from spineflow.tasks.ledger.store import open_ledger
-from spineflow.tasks.ledger.summary import summary
 from spineflow.tasks.noise.draws import UnchargedNoise
 from spineflow.tasks.noise.randomness import SeededRandom
 from spineflow.tasks.products import registry

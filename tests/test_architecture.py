@@ -47,10 +47,10 @@ ROOMS = (
 """The rooms of `tasks` that products share; each imports only from those before it."""
 
 STAGES = (
-    {"settings", "paths", "workload"},
+    {"settings", "paths", "workload", "tree", "mechanisms", "measures", "plan", "costs"},
     {"ingest"},
     {"spine"},
-    {"measurement"},
+    {"measurement", "charge"},
     {"published"},
     {"methods"},
     {"attacks"},
@@ -326,6 +326,12 @@ def test_every_folder_of_sources_is_a_package() -> None:
             assert (path.parent / "__init__.py").exists(), path
 
 
+def of_stage(stage: str) -> list[Path]:
+    """The modules of a stage in all products: those of its folder, or the one of its name."""
+    tasks = REPOSITORY / "tasks"
+    return [*tasks.glob(f"*/{stage}/**/*.py"), *tasks.glob(f"*/{stage}.py")]
+
+
 def test_noise_comes_from_no_ordinary_generator() -> None:
     """The seeded source for tests is the one exception."""
     forbidden = (
@@ -335,8 +341,7 @@ def test_noise_comes_from_no_ordinary_generator() -> None:
         "standard_normal",
         "np.random.normal",
     )
-    drawing = [*(REPOSITORY / "tasks").glob("*/measurement"), REPOSITORY / "tasks" / "noise"]
-    for path in (path for folder in drawing for path in folder.rglob("*.py")):
+    for path in (*of_stage("measurement"), *(REPOSITORY / "tasks" / "noise").rglob("*.py")):
         text = path.read_text(encoding="utf-8")
         assert not any(word in text for word in forbidden), f"{path} draws from {forbidden}"
 
@@ -374,8 +379,7 @@ def test_no_code_is_read_from_files() -> None:
 def test_release_stages_never_name_the_confidential_folder() -> None:
     """Estimation, postprocessing and release read measurements, invariants and geography only."""
     for stage in ("estimation", "postprocess", "release", "checks", "spine"):
-        folders = (REPOSITORY / "tasks").glob(f"*/{stage}")
-        for path in (path for folder in folders for path in folder.rglob("*.py")):
+        for path in of_stage(stage):
             if "accuracy" in (path.stem, path.parent.name):
                 continue
             nodes = ast.walk(parsed(path))

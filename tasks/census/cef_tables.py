@@ -25,8 +25,7 @@ from scipy import sparse
 
 from ...validation.census.input_rules import NURSING_FACILITY, applicable_rules
 from ...validation.expectations import readable
-from ..ledger.digests import InputDigest, block_counts_digest
-from ..ledger.recognition import RecordColumn, people_digests
+from ..ledger.recognition import InputDigest, RecordColumn, block_counts_digest, people_digests
 from ..runs.stamps import write_frame
 from ..tables.columns import CodedColumn, GrowingColumn, KeyColumn, KeyIndex, is_blank_key, zeros
 from ..tables.findings import Finding, InputCheck, UnreadableInput, refusal

@@ -20,8 +20,7 @@ from scipy import sparse
 from ...geography.declared import declared_units
 from ...validation.expectations import readable
 from ...validation.rules import count_violations
-from ..ledger.digests import InputDigest, input_digest
-from ..ledger.recognition import RecordColumn, people_digests
+from ..ledger.recognition import InputDigest, RecordColumn, input_digest, people_digests
 from ..runs.stamps import write_frame
 from ..tables.findings import Finding, InputCheck, UnreadableInput
 from ..tables.sources import InputFile, input_files, refuse_shared

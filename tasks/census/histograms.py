@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from scipy import sparse
 
 from ...geography.texts import TextIndex
-from ..ledger.digests import DIGITS_BELOW_COUNTY
+from ..ledger.recognition import DIGITS_BELOW_COUNTY
 from ..runs.files import replacing
 from ..runs.stamps import stamp_at, stamped
 from ..tables.columns import GrowingArray

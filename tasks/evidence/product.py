@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from ..pages.document import Block
 from ..runs.directory import RunDirectory
-from .methods.files import draws_of
-from .paths import evidence_file
+from .ingest import evidence_file
+from .methods.publish import draws_of
 from .release.figures import read_evidence
 from .release.page import restore_figures, strengths_table
 from .settings import EvidenceSettings

@@ -1,4 +1,7 @@
-"""Settings of a comparison of protection methods: a census with its tables, methods, attacks.
+"""Settings of a comparison of protection methods, and what it asks of the product.
+
+A comparison knows nothing of the product but a `ProtectedCensus`, which a flow names in
+`EvidenceSettings.CENSUS`. Its settings are a census with its tables, methods and attacks:
 
 [input]                          # as for topdown; confidential = false
 [privacy]
@@ -14,16 +17,20 @@ rates = ["0.02", "0.10"]
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Protocol
 
+import numpy as np
 from pydantic import Field
+from scipy import sparse
 
 from ..census.attribute_declarations import Where
 from ..census.declarations import TableDeclaration
+from ..census.partitions import People
 from ..census.queries import marginal_query
+from ..census.schema import Schema
 from ..runs.files import read_declared
 from ..runs.names import FileName, did_you_mean
 from ..runs.settings import (
@@ -37,8 +44,50 @@ from ..runs.settings import (
     refuse_within,
     refusing,
 )
-from .workload.perturbation import Perturbation
-from .workload.protected import ProtectedCensus
+from .perturbation import Perturbation
+
+
+class ProtectedCensus(Protocol):
+    """A census whose people can be listed, and released under differential privacy.
+
+    `settings` are of the product's model. An instance goes to the workers as what its class is, so
+    it is made at the top of a module.
+    """
+
+    @property
+    def settings(self) -> type[ProductSettings]:
+        """Model of the product's settings."""
+
+    def schema(self, settings: Any, universe: str) -> Schema:
+        """The schema of a universe; raises KeyError for a universe that there is not."""
+
+    def tables(self, settings: Any) -> Sequence[TableDeclaration]:
+        """The tables that the census declares."""
+
+    def levels(self, settings: Any) -> Sequence[str]:
+        """The levels whose entities are known: geolevels, and columns that tables are by."""
+
+    def read(self, settings: Any, universe: str, folder: Path) -> People:
+        """Read and check the input, keep it in a folder for `release`, and list the people."""
+
+    def entities(self, settings: Any, folder: Path, level: str) -> tuple[np.ndarray, Sequence[str]]:
+        """Each area's entity of one of the `levels`, -1 for none, and the entities' codes."""
+
+    def spending(self, settings: Any, universe: str, rho: Fraction | None, estimator: Any) -> Any:
+        """Settings of a run of one universe that spends rho, by default its own."""
+
+    def keep(
+        self, settings: Any, universe: str, people: People, dataset: Path, folder: Path
+    ) -> None:
+        """Keep in a new folder, for `release`, what another has, with other people of a universe in
+        the same areas, as many in each.
+        """
+
+    def release(
+        self, settings: Any, universe: str, dataset: Path, seed: int, folder: Path
+    ) -> sparse.csr_array:
+        """Released counts `(n_areas, n_cells)` of a run under a seed, in an empty folder."""
+
 
 Reading = Literal["reads as allowed", "reads as forbidden", "unclear"]
 """What is reported of a method under the order DAO 216-26 of June 2026; no verdict of ours."""
@@ -401,6 +450,6 @@ class EvidenceSettings(ProductSettings):
 
 
 OFFERED: Mapping[str, Mapping[str, Any]] = read_declared(
-    Path(__file__).parent / "workload" / "presets" / "offered.toml"
+    Path(__file__).parent / "presets" / "offered.toml"
 )
 """Each in the range of parameters that offices use."""

@@ -7,10 +7,10 @@ from typing import Any
 from ..runs.errors import InputRefused
 from ..runs.settings import Refuse, without_section
 from ..solvers.level_design import DesignedLevels, LevelDesign, design_levels
+from .costs import level_errors, shares_by_name, shares_now
 from .ingest.read import public_plan
+from .plan import PUBLISHED
 from .settings import GroupSizesSettings
-from .workload.costs import level_errors, shares_by_name, shares_now
-from .workload.mechanisms import PUBLISHED
 
 
 class GroupSizesDesignSettings(GroupSizesSettings):

@@ -12,13 +12,12 @@ from ..products.plan import Plan
 from ..products.product import Accuracy, Checks, Figures, Product, Rules, Words
 from ..runs.directory import RunDirectory
 from .checks.accuracy import FIGURES, KEYS, facts_of_run, write_accuracy
-from .checks.expected import settings_of_release
-from .ingest.files import read_plan
-from .ingest.read import GroupInput, check_groups
+from .ingest.read import GroupInput, check_groups, read_plan
 from .ingest.read import plan_of as levels_of
-from .measurement.charge import plan_of
-from .paths import UNIVERSE
+from .measurement import plan_of
+from .plan import UNIVERSE
 from .release.report import NEIGHBORS, by_level, loss_text, report, sizes_text
+from .release.tables import settings_of_release
 from .settings import GroupSizesSettings
 
 

@@ -23,7 +23,7 @@ from ..runs.settings import (
     refuse_shares,
     table_of,
 )
-from .workload.mechanisms import GROUP_SIZES, KEEP_ROWS, PROVEN, PUBLISHED, VECTOR_OF
+from .plan import GROUP_SIZES, KEEP_ROWS, PROVEN, PUBLISHED, VECTOR_OF
 
 
 class GroupTables(InputSettings):

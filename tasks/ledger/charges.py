@@ -27,10 +27,9 @@ from fractions import Fraction
 from ..runs.errors import BudgetRefused
 from .accounting import BOUNDED, ONE_OF_SEVERAL
 from .caps import check_caps
-from .curves import written
-from .digests import ENOUGH_WEAK, InputDigest
 from .plan import UniversePlan
-from .spending import SpentDraw
+from .recognition import ENOUGH_WEAK, InputDigest
+from .spending import SpentDraw, curve_text
 from .store import Ledger, holds, reading, writing
 
 OF_GUARANTEE = ("definition", "parameter", "neighbors", "delta", "bounded_factor", "bounded_rho")
@@ -306,5 +305,5 @@ def _enter_curve(connection: sqlite3.Connection, run_id: str, draw: UniversePlan
     if draw.curve is not None:
         connection.execute(
             "INSERT OR IGNORE INTO curves VALUES (?, ?, ?)",
-            [run_id, draw.universe, written(draw.curve)],
+            [run_id, draw.universe, curve_text(draw.curve)],
         )

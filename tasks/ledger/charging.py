@@ -40,10 +40,9 @@ from .claims import (
     redrawn,
     replaced,
 )
-from .digests import InputDigest, file_digest
-from .identity import refuse_known_elsewhere, unasked_ledgers
-from .listed import list_held, list_ledger
+from .identity import list_held, list_ledger, refuse_known_elsewhere, unasked_ledgers
 from .plan import UniversePlan
+from .recognition import InputDigest, file_digest
 from .store import Ledger, holds, ledger_at, open_ledger, reading
 
 

@@ -23,9 +23,9 @@ from pathlib import Path
 
 from ..runs.errors import BudgetRefused, InputRefused
 from .caps import caps_of, enter_caps
-from .key import add_keys, read_key
 from .store import (
     Ledger,
+    add_keys,
     bring_up_retired,
     connected,
     has_joined,
@@ -34,6 +34,7 @@ from .store import (
     joined_to,
     ledger_at,
     open_ledger,
+    read_key,
     reading,
     retire,
     writing,

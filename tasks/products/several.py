@@ -7,8 +7,8 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from ..ledger.caps import summary
 from ..ledger.store import open_ledger
-from ..ledger.summary import summary
 from ..pages.document import Document, FrontPage, Link, Section
 from ..pages.numbers import shown_delta, shown_epsilon
 from ..pages.template import parts_of

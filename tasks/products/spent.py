@@ -7,9 +7,9 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from ..ledger.caps import summary
 from ..ledger.claims import uncharged
 from ..ledger.store import open_ledger
-from ..ledger.summary import summary
 from ..pages.document import Table
 from ..pages.numbers import shown_bound, shown_delta, shown_epsilon, shown_rho
 from ..runs.errors import BudgetRefused

@@ -11,10 +11,9 @@ from ..products.comparison import read_errors
 from ..products.product import Accuracy, Checks, Figures, Product, Rules, Words
 from ..runs.directory import RunDirectory
 from .checks.accuracy import FIGURES, KEYS, facts_of_run, write_accuracy
-from .ingest.files import read_plan
-from .ingest.ingest import check_households
-from .measurement.charge import plan_of
-from .paths import UNIVERSE
+from .ingest.ingest import check_households, read_plan
+from .measurement import plan_of
+from .plan import UNIVERSE
 from .release.report import NEIGHBORS, loss_text, report
 from .release.tables import SUPPLEMENTAL_DHC
 from .settings import SupplementalDhcSettings

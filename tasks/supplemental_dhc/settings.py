@@ -22,8 +22,7 @@ from ..runs.settings import (
     refusing,
     table_of,
 )
-from .workload.margins import CONFIDENCE, rho_for_margin
-from .workload.measures import MEASURES, TRUNCATION, stability_of
+from .measures import CONFIDENCE, MEASURES, TRUNCATION, rho_for_margin, stability_of
 
 MOST_PERSONS = 1000
 """tau at most: nobody lives in a larger household."""

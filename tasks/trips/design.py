@@ -8,10 +8,10 @@ from typing import Any
 from ..runs.errors import InputRefused
 from ..runs.settings import Refuse, without_section
 from ..solvers.level_design import DesignedLevels, LevelDesign, design_levels
+from .costs import level_errors, level_of
 from .ingest.ingest import public_plan
+from .plan import Plan
 from .settings import TripsSettings
-from .workload.costs import level_errors, level_of
-from .workload.plan import Plan
 
 
 class TripsDesignSettings(TripsSettings):

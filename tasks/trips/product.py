@@ -15,24 +15,22 @@ from ..products.certificate import Facts
 from ..products.comparison import read_errors
 from ..products.product import Accuracy, Caution, Checks, Figures, Product, Rules, Words
 from ..runs.directory import RunDirectory
+from .charge import measurement_files, plan_of
 from .checks.accuracy import ACCURACY, FIGURES, KEYS, facts_of_run, write_accuracy
-from .checks.expected import settings_of_release
+from .costs import universe_plan
 from .ingest.files import plan_of as tree_plan_of
 from .ingest.files import read_tree
 from .ingest.ingest import AcceptedTrips, check_input, refuse_delta_of
-from .measurement.charge import measurement_files, plan_of
-from .paths import leaves_file
+from .plan import leaves_file, make_plan
 from .release.certificate import (
     conversion_sentence,
     delta_warning,
     facts_of,
 )
-from .release.false_cells import false_cells
+from .release.errors import false_cells
 from .release.report import report
-from .release.table import TABLE, n_trips
+from .release.table import TABLE, n_trips, settings_of_release
 from .settings import TripsSettings
-from .workload.costs import universe_plan
-from .workload.plan import make_plan
 
 
 def fits(settings: TripsSettings, accepted: AcceptedTrips) -> Iterator[Block]:

@@ -25,13 +25,13 @@ from ..runs.settings import (
     refuse_shares,
     table_of,
 )
-from .workload.mechanisms import (
+from .mechanisms import (
     FULL_INFORMATION,
     GAUSSIAN_LEAVES,
     STABILITY_HISTOGRAM,
     TDA_CHEBYSHEV,
+    Contribution,
 )
-from .workload.neighbors import Contribution
 
 SHARE_RULES = ("uniform", "geometric", "optimised")
 

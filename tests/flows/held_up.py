@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import psutil
+from spineflow.tasks.ledger.caps import summary
 from spineflow.tasks.ledger.store import open_ledger
-from spineflow.tasks.ledger.summary import summary
 from spineflow.tasks.runs.directory import RunDirectory
 
 from tests.conftest import PrefectServer

@@ -137,7 +137,7 @@ def out_of_memory(world: World) -> str:
     """A task asks for more memory than there is."""
     then = (
         "import numpy\n"
-        "import spineflow.tasks.group_sizes.estimation.steps as steps\n"
+        "import spineflow.tasks.group_sizes.steps as steps\n"
         "steps.estimate_run = lambda *_: numpy.ones(1 << 50)"
     )
     return Ongoing(world, then=then).ended(held="Memory ran out in estimate")

@@ -23,8 +23,8 @@ from spineflow.flows.demo import (
     write_demo,
 )
 from spineflow.tasks.detailed_groups.ingest.generate import generate_persons
+from spineflow.tasks.ledger.caps import summary
 from spineflow.tasks.ledger.store import open_ledger
-from spineflow.tasks.ledger.summary import summary
 from spineflow.tasks.topdown.ingest.generate import generate_county
 from spineflow.tasks.topdown.ingest.generate_grid import generate_grid
 from spineflow.tasks.trips.ingest.generate import CountrySize

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from spineflow.flows.cli import main
+from spineflow.tasks.ledger.caps import summary
 from spineflow.tasks.ledger.store import open_ledger
-from spineflow.tasks.ledger.summary import summary
 from spineflow.tasks.runs.directory import RunDirectory
 
 

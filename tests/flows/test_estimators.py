@@ -11,11 +11,10 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from spineflow.flows.running import prepare, run_stages, run_stages_here
-from spineflow.tasks.ledger.curves import composed, written
+from spineflow.tasks.ledger.caps import summary
 from spineflow.tasks.ledger.plan import REPORT_DELTA
-from spineflow.tasks.ledger.spending import spending_of
+from spineflow.tasks.ledger.spending import composed, curve_text, spending_of
 from spineflow.tasks.ledger.store import open_ledger, reading
-from spineflow.tasks.ledger.summary import summary
 from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.settings_files import frozen_settings, load_settings
@@ -192,7 +191,7 @@ def test_the_rho_of_an_epsilon_is_frozen_charged_and_certified(
         exact_curve(settings.budget_of(universe), paths_of(read_spine(spine_folder(run, universe))))
         for universe in settings.run.universes
     ]
-    assert [written(draw.curve) for draw in spending.draws] == list(map(written, curves))
+    assert [curve_text(draw.curve) for draw in spending.draws] == list(map(curve_text, curves))
     exact = spent["epsilon"]["exact"]
     assert exact == composed(curves).epsilon_upper(REPORT_DELTA) < spent["epsilon"]["tight"]
     text = (run.release / "certificate.md").read_text(encoding="utf-8")

@@ -11,8 +11,8 @@ from spineflow.flows.cli import main
 from spineflow.flows.running import prepare
 from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
 from spineflow.tasks.group_sizes.product import GROUP_SIZES as PRODUCT
+from spineflow.tasks.ledger.caps import summary
 from spineflow.tasks.ledger.store import open_ledger
-from spineflow.tasks.ledger.summary import summary
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.trips.ingest.generate import CountrySize, generate_country
 

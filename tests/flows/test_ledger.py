@@ -10,8 +10,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from spineflow.flows.cli import main
+from spineflow.tasks.ledger.caps import summary
 from spineflow.tasks.ledger.store import open_ledger
-from spineflow.tasks.ledger.summary import summary
 from spineflow.tasks.runs.directory import DERIVED, RunDirectory
 from spineflow.tasks.topdown.ingest.generate import generate_county
 from spineflow.tasks.topdown.ingest.generate_households import rehouse

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from spineflow.flows.cli import main
 from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
+from spineflow.tasks.ledger.caps import summary
 from spineflow.tasks.ledger.store import open_ledger
-from spineflow.tasks.ledger.summary import summary
 from spineflow.tasks.trips.ingest.generate import CountrySize, generate_country
 
 pytestmark = pytest.mark.slow

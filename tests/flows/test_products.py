@@ -10,8 +10,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from spineflow.flows.cli import main
+from spineflow.tasks.ledger.caps import summary
 from spineflow.tasks.ledger.store import open_ledger
-from spineflow.tasks.ledger.summary import summary
 from spineflow.tasks.runs.directory import RunDirectory
 
 from tests.flows.household_input import write_households

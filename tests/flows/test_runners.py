@@ -14,9 +14,8 @@ import pytest
 from spineflow.flows.cli import main
 from spineflow.flows.demo import DEMOS
 from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
-from spineflow.tasks.ledger.caps import Caps, set_caps
+from spineflow.tasks.ledger.caps import Caps, set_caps, summary
 from spineflow.tasks.ledger.store import open_ledger
-from spineflow.tasks.ledger.summary import summary
 from spineflow.tasks.runs.directory import RunDirectory, remove_derived
 from spineflow.tasks.runs.work import read, tasks_of
 from spineflow.tasks.topdown.ingest.generate import FEWEST_PERSONS, generate_county

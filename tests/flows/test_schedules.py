@@ -23,8 +23,7 @@ from spineflow.flows.cli import main
 from spineflow.flows.running import call_stages
 from spineflow.tasks.ledger import charges, charging, claims, store
 from spineflow.tasks.ledger.claims import Claim
-from spineflow.tasks.ledger.key import LedgerKey, Mark
-from spineflow.tasks.ledger.store import Ledger
+from spineflow.tasks.ledger.store import Ledger, LedgerKey, Mark
 from spineflow.tasks.products.registry import OF_ONE_INPUT, product
 from spineflow.tasks.runs import damage, steps
 from spineflow.tasks.runs.directory import RunDirectory

@@ -9,8 +9,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from spineflow.flows.cli import main
+from spineflow.tasks.ledger.caps import summary
 from spineflow.tasks.ledger.store import open_ledger
-from spineflow.tasks.ledger.summary import summary
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.topdown.ingest.generate import FEWEST_PERSONS, generate_county
 from spineflow.tasks.topdown.paths import spine_folder

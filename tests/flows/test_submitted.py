@@ -23,8 +23,8 @@ from spineflow.flows.registry import flow_of
 from spineflow.flows.running import prepare, run_stages_here
 from spineflow.flows.stages import Stages, finish
 from spineflow.flows.stages import stage as open_stage
+from spineflow.tasks.group_sizes import steps as measuring
 from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
-from spineflow.tasks.group_sizes.measurement import steps as measuring
 from spineflow.tasks.group_sizes.settings import GroupSizesSettings
 from spineflow.tasks.products.product import Product
 from spineflow.tasks.products.registry import product

@@ -16,8 +16,8 @@ from prefect.task_runners import ThreadPoolTaskRunner
 from spineflow.flows import running
 from spineflow.flows.cli import main
 from spineflow.flows.running import prepare
+from spineflow.tasks.ledger.caps import summary
 from spineflow.tasks.ledger.store import open_ledger
-from spineflow.tasks.ledger.summary import summary
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.topdown.ingest.generate import FEWEST_PERSONS, generate_county
 from spineflow.tasks.topdown.paths import spine_folder

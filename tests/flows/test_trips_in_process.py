@@ -17,28 +17,23 @@ import pyarrow.parquet as pq
 import pytest
 from spineflow.flows.running import call_stages
 from spineflow.flows.trips import tree_to_table
+from spineflow.tasks.ledger.caps import summary
 from spineflow.tasks.ledger.store import open_ledger
-from spineflow.tasks.ledger.summary import summary
 from spineflow.tasks.runs.directory import RunDirectory, start_run
 from spineflow.tasks.runs.errors import BudgetRefused, InputRefused, SpineflowError
 from spineflow.tasks.runs.files import NOT_PRIVATE
 from spineflow.tasks.runs.settings_files import dump_settings, load_settings
+from spineflow.tasks.trips import plan as workload_budget
+from spineflow.tasks.trips.costs import curve_of_change
 from spineflow.tasks.trips.estimation.estimate import estimate_once
 from spineflow.tasks.trips.ingest.files import plan_of, read_tree, read_truth, write_plan
 from spineflow.tasks.trips.ingest.generate import CountrySize, generate_country
 from spineflow.tasks.trips.ingest.ingest import ingest_input
-from spineflow.tasks.trips.measurement.files import read_cuts, read_nodes
-from spineflow.tasks.trips.paths import (
-    estimates_files,
-    measured_file,
-    plan_file,
-    tree_file,
-)
+from spineflow.tasks.trips.measurement import read_cuts, read_nodes
+from spineflow.tasks.trips.plan import estimates_files, measured_file, plan_file, tree_file
 from spineflow.tasks.trips.product import TRIPS
 from spineflow.tasks.trips.release.table import released_level
 from spineflow.tasks.trips.settings import TripsSettings
-from spineflow.tasks.trips.workload import budget as workload_budget
-from spineflow.tasks.trips.workload.exact_loss import curve_of_change
 
 from tests.flows.in_process import judged_once
 from tests.tasks.ledger.exact_charges import check_exact_charge, check_noise_of_curve

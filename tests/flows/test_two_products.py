@@ -12,8 +12,8 @@ import pytest
 from spineflow.flows.cli import main
 from spineflow.flows.console import print_summary
 from spineflow.flows.results import result_page
+from spineflow.tasks.ledger.caps import summary
 from spineflow.tasks.ledger.store import open_ledger
-from spineflow.tasks.ledger.summary import summary
 from spineflow.tasks.pages.document import to_markdown
 from spineflow.tasks.products.registry import product
 from spineflow.tasks.products.spent import composed_sentence

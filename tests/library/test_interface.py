@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 import spineflow
 from spineflow.flows.cli import app, main
-from spineflow.tasks.supplemental_dhc.ingest.population import RACE
+from spineflow.tasks.supplemental_dhc.ingest.households import RACE
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "library.md"
 

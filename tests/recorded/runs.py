@@ -21,8 +21,8 @@ from spineflow.tasks.detailed_groups.ingest.generate import (
     give_detailed_codes,
 )
 from spineflow.tasks.detailed_groups.workload.parameters import read_specification
+from spineflow.tasks.group_sizes import plan as of_groups
 from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
-from spineflow.tasks.group_sizes.workload import mechanisms as of_groups
 from spineflow.tasks.products.registry import product
 from spineflow.tasks.topdown.ingest.generate import (
     FEWEST_PERSONS,
@@ -30,9 +30,9 @@ from spineflow.tasks.topdown.ingest.generate import (
     generate_county,
 )
 from spineflow.tasks.topdown.ingest.generate_households import rehouse
+from spineflow.tasks.trips import mechanisms as of_trips
 from spineflow.tasks.trips.ingest.generate import CountrySize
 from spineflow.tasks.trips.ingest.generate import generate_country as generate_trips
-from spineflow.tasks.trips.workload import mechanisms as of_trips
 
 from tests.flows.gallery import DECLARATIONS, GALLERY
 from tests.flows.in_process import stages_in_process, tasks_in_threads, uncompared

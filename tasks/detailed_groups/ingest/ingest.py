@@ -19,9 +19,8 @@ import pyarrow.parquet as pq
 from ...census.cef_2020 import IDENTITY_COLUMNS
 from ...census.histograms import block_levels
 from ...census.invariants import read_geography, write_invariants
-from ...ledger.digests import InputDigest, input_digest
 from ...ledger.identity import store_identity, whole_digests
-from ...ledger.recognition import people_digests
+from ...ledger.recognition import InputDigest, input_digest, people_digests
 from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused
 from ...runs.files import while_unchanged

@@ -26,11 +26,11 @@ from ...ledger.accounting import epsilon_tight
 from ..methods.accuracy import ALL
 from ..methods.publish import generator_of
 from ..settings import DifferentialPrivacy, Swapping
-from ..workload.tables import AskedTable
+from ..tables import AskedTable
+from .likelihood import chance_of
 from .membership import GaussianTradeoff, Rate, clopper_pearson, measured_test, optimal_statistic
-from .reidentification import composition, guessed
+from .rebuilding import composition, guessed
 from .release import Release, Row
-from .weighing import chance_of
 
 NAME = "membership"
 FALSE_POSITIVE_RATE = 0.01

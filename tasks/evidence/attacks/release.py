@@ -8,11 +8,10 @@ from functools import cached_property
 
 import numpy as np
 
+from ..ingest import Draw
 from ..methods.publish import generator_of
-from ..paths import Draw
 from ..settings import Comparison, Method
-from ..workload.population import Population
-from ..workload.tables import AskedTable, Places, Tables
+from ..tables import AskedTable, Places, Population, Tables
 from .systems import UNBOUNDED, TableSystem, system_of_tables
 
 Row = tuple[str, str, str, float] | tuple[str, str, str, float, float, float]

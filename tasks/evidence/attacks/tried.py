@@ -15,19 +15,18 @@ import numpy as np
 from ...census.queries import marginal_query
 from ...runs.directory import RunDirectory
 from ...runs.files import replacing
-from ..ingest.population import population_of, sizes_of_levels
-from ..methods.files import read_tables, tables_of_others, write_figures
-from ..paths import Draw, figures_file, piece_file, tables_file
+from ..ingest import Draw, figures_file, piece_file, population_of, sizes_of_levels, tables_file
+from ..methods.publish import read_tables, tables_of_others, write_figures
 from ..settings import EvidenceSettings
-from . import canaries, combining, rebuilding, singling
+from . import canaries, differencing, membership, rebuilding
 from .rebuilding import Rebuilt
 from .reconstruction import Reconstruction
 from .release import Release, Row
 
 ATTACKS: Mapping[str, Callable[[Release], Iterable[Row]]] = {
-    combining.DIFFERENCING: combining.difference,
-    combining.AVERAGING: combining.average,
-    singling.SWAPS: singling.detect_swaps,
+    differencing.DIFFERENCING: differencing.difference,
+    differencing.AVERAGING: differencing.average,
+    membership.SWAPS: membership.detect_swaps,
     canaries.NAME: canaries.tell_records,
 }
 """All but the reconstruction, whose pieces are graded."""

@@ -11,8 +11,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from ...census.queries import incidence
-from ..workload.population import Population, ancestors
-from ..workload.tables import AskedTable, Tables
+from ..tables import AskedTable, Population, Tables, ancestors
 
 Figure = tuple[str, str, str, float]
 """Level, measure, group, value."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ...census.queries import incidence
-from ..workload.tables import PublishedTable
+from ..tables import PublishedTable
 
 
 def ranges(counts: np.ndarray, threshold: int) -> PublishedTable:

@@ -13,8 +13,8 @@ import pandas as pd
 
 from ...runs.directory import RunDirectory
 from ...runs.files import replacing
-from ..methods.files import ACCURACY, draws_of, read_figures
-from ..paths import evidence_file, figures_file
+from ..ingest import evidence_file, figures_file
+from ..methods.publish import ACCURACY, draws_of, read_figures
 from ..settings import EvidenceSettings
 
 COLUMNS = ("method", "strength", "draw", "level", "measure", "group", "value", "low", "high")

@@ -16,9 +16,9 @@ from ...products.acceptance import released
 from ...products.reports import provenance, stage_seconds, stages_section, time_panel
 from ...runs.directory import RunDirectory
 from ...runs.files import NOT_PRIVATE, replacing
+from ..ingest import evidence_file
 from ..methods.accuracy import ALL, FAR_OFF, READ, SHARES
-from ..methods.files import draws_of
-from ..paths import evidence_file
+from ..methods.publish import draws_of
 from ..settings import EvidenceSettings
 from .figures import BASELINE, CEILING, read_evidence
 from .pictures import column_name, first_that_differs, in_words, pictures, with_range

@@ -12,7 +12,7 @@ import pyarrow as pa
 from ...products.comparison import write_errors
 from ...runs.directory import RunDirectory
 from ..estimation.estimate import estimated_counts
-from ..ingest.files import read_plan, read_regions, true_counts
+from ..ingest.read import read_plan, read_regions, true_counts
 from ..release.report import loss_text
 from ..settings import GroupSizesSettings
 

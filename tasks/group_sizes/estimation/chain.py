@@ -20,7 +20,7 @@ from collections.abc import Sequence
 import numpy as np
 from numba import njit
 
-from ..workload.regions import RegionHierarchy
+from ..ingest.regions import RegionHierarchy
 
 LARGEST_SUM = 1 << 60
 """Weights times values stay below this, so that sums over blocks fit 64 bits."""

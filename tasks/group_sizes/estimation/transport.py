@@ -35,7 +35,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from ..workload.regions import RegionHierarchy
+from ..ingest.regions import RegionHierarchy
 
 LARGEST_COST = 1 << 60
 """Costs times nodes stay below this."""

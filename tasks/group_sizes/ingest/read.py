@@ -8,6 +8,8 @@ from fractions import Fraction
 from pathlib import Path, PurePosixPath
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 from scipy import sparse
 
 from ....validation.expectations import readable
@@ -17,17 +19,48 @@ from ...census.cef_2020 import UNITS
 from ...census.cef_tables import IngestResult, check_inputs, load_geography
 from ...census.counting import RawColumns
 from ...census.evidence import EvidenceTally
-from ...census.histograms import block_histogram
-from ...ledger.digests import InputDigest, PeopleDigests, input_digest
-from ...ledger.recognition import RecordColumn, people_digests
+from ...census.histograms import block_histogram, read_histogram, write_histogram
+from ...ledger.identity import store_identity
+from ...ledger.recognition import (
+    InputDigest,
+    PeopleDigests,
+    RecordColumn,
+    input_digest,
+    people_digests,
+)
+from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused
-from ...tables.findings import InputCheck, RuleTally, UnreadableInput, refusal, unreadable_refused
+from ...runs.files import read_values, while_unchanged, write_values
+from ...runs.stamps import write_parquet
+from ...tables.findings import (
+    InputCheck,
+    RuleTally,
+    UnreadableInput,
+    accepted_input,
+    refusal,
+    unreadable_refused,
+)
 from ...tables.sources import input_files
+from ..plan import (
+    KEEP_ROWS,
+    TOPDOWN,
+    UNIVERSE,
+    ImpossiblePlan,
+    Plan,
+    exact_groups_file,
+    make_plan,
+    merged_levels,
+    plan_file,
+    regions_file,
+)
 from ..settings import GroupSizesSettings
-from ..workload.mechanisms import KEEP_ROWS, TOPDOWN
-from ..workload.plan import ImpossiblePlan, Plan, make_plan, merged_levels
-from ..workload.regions import RegionHierarchy
-from .hierarchy import hierarchy_of_geography, read_hierarchy
+from .regions import (
+    RegionHierarchy,
+    hierarchy_of_geography,
+    read_hierarchy,
+    sorted_hierarchy,
+    write_hierarchy,
+)
 from .tables import count_records, count_sizes, read_numbers
 
 
@@ -301,3 +334,58 @@ def _check_census(settings: GroupSizesSettings, scratch: Path | None) -> InputCh
     findings = tally.findings(outcomes)
     accepted = None if findings else GroupInput(hierarchy, counts, result)
     return InputCheck(outcomes, findings, accepted, check.files)
+
+
+@while_unchanged(regions_file, at_most=1)
+def read_regions(run: RunDirectory) -> RegionHierarchy:
+    """The hierarchy of a run, which is not to be changed."""
+    rows = pq.read_table(regions_file(run)).to_pandas()
+    return sorted_hierarchy(rows, list(dict.fromkeys(rows["level"])))
+
+
+def read_plan(run: RunDirectory) -> Plan:
+    """The plan of a run; one of version 0.1.0 has fewer keys."""
+    return read_values(plan_file(run), Plan)
+
+
+def write_exact_groups(run: RunDirectory, regions: np.ndarray, groups: np.ndarray) -> None:
+    """Write the public numbers of groups of the regions of a level."""
+    table = pa.table({"region": pa.array(regions, pa.string()), "groups": pa.array(groups)})
+    write_parquet(exact_groups_file(run), table)
+
+
+def exact_groups(run: RunDirectory, plan: Plan, hierarchy: RegionHierarchy) -> np.ndarray | None:
+    """The public numbers of groups in the order of the regions; None if only the total is."""
+    if plan.exact_level is None:
+        return None
+    table = pq.read_table(exact_groups_file(run)).to_pandas().set_index("region")
+    level = hierarchy.levels[hierarchy.names.index(plan.exact_level)]
+    return table["groups"].reindex(level.codes).to_numpy(dtype=np.int64)
+
+
+def true_counts(run: RunDirectory, hierarchy: RegionHierarchy, plan: Plan) -> list[np.ndarray]:
+    """Confidential counts (n, n_sizes) of every level, root first."""
+    finest = read_histogram(
+        run.histogram(UNIVERSE), hierarchy.levels[-1].codes, n_cells=plan.n_sizes
+    )
+    return hierarchy.sum_up(finest.toarray())
+
+
+def ingest_groups(run: RunDirectory, settings: GroupSizesSettings) -> None:
+    """Write the public hierarchy and plan, and the confidential counts of a run.
+
+    The plan comes last: where it is, all is. Raises InputRefused for input that breaks a rule; its
+    counts are then in `confidential/findings.json`, and for input that is not confidential in the
+    message too.
+    """
+    accepted = accepted_input(run, settings, check_groups(settings, run.confidential))
+    plan = plan_of(settings, accepted.hierarchy, int(accepted.counts.sum()))
+    store_identity(run, settings, accepted.digests)
+    finest = accepted.hierarchy.levels[-1].codes
+    write_histogram(run.histogram(UNIVERSE), accepted.counts, finest)
+    write_hierarchy(regions_file(run), accepted.hierarchy)
+    if plan.exact_level is not None:
+        depth = accepted.hierarchy.names.index(plan.exact_level)
+        groups = accepted.hierarchy.sum_up(accepted.counts.sum(axis=1))[depth]
+        write_exact_groups(run, accepted.hierarchy.levels[depth].codes, groups)
+    write_values(plan_file(run), plan)

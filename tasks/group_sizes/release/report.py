@@ -18,10 +18,10 @@ from ...products.comparison import errors_table
 from ...products.plan import Plan
 from ...products.reports import first_rows, report_document
 from ...runs.directory import RunDirectory
-from ..ingest.files import read_plan
+from ..costs import universe_plan
+from ..ingest.read import read_plan
+from ..plan import Plan as MeasuredLevels
 from ..settings import GroupSizesSettings
-from ..workload.costs import universe_plan
-from ..workload.plan import Plan as MeasuredLevels
 from .tables import GROUP_SIZES
 
 MOST_POINTS = 300

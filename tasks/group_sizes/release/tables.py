@@ -3,6 +3,11 @@
 `group_sizes` (level, region, size, count) has a row for every size of every region, also where the
 count is 0; `group_totals` (level, region, groups) adds them up. Both as Parquet and as
 comma-delimited text with a header. A run that is not private is stamped as microdata are.
+
+A release of group sizes as the truth of a simulation: what errors it can be expected to have.
+
+The mechanism is public. Run again on the released numbers of groups, with fresh noise, it is off by
+about as much as the release itself is. Nothing confidential is read, and nothing spent.
 """
 
 from __future__ import annotations
@@ -12,10 +17,16 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
+import pyarrow.parquet as pq
 
+from ...runs.directory import RunDirectory
 from ...runs.stamps import RowsForm, write_rows
-from ..workload.regions import RegionHierarchy
+from ..ingest.read import exact_level, read_regions
+from ..ingest.regions import RegionHierarchy
+from ..plan import regions_file
+from ..settings import GeographySettings, GroupSizesSettings, GroupTables, Invariants
 
 GROUP_SIZES = "group_sizes"
 GROUP_TOTALS = "group_totals"
@@ -82,4 +93,27 @@ def _sizes(
             pa.array(counts.reshape(-1)),
         ],
         schema=SIZES_SCHEMA,
+    )
+
+
+def settings_of_release(
+    run: RunDirectory, settings: GroupSizesSettings, folder: Path
+) -> GroupSizesSettings:
+    """Settings of the same mechanism on a finished run's release, whose tables go to a folder."""
+    hierarchy = read_regions(run)
+    released = pq.read_table(run.release / "group_sizes.parquet")
+    finest = released.filter(pc.equal(released["level"], hierarchy.names[-1]))
+    sizes, regions = folder / "sizes.parquet", folder / "regions.parquet"
+    pq.write_table(finest.select(["region", "size", "count"]), sizes)
+    pq.write_table(pq.read_table(regions_file(run)), regions)
+    mechanism = {"smallest_size": settings.smallest_size}
+    level = exact_level(settings, hierarchy)
+    exact = None if level == hierarchy.names[0] else level
+    return settings.model_copy(
+        update={
+            "input": GroupTables(sizes=str(sizes), regions=str(regions), confidential=False),
+            "geography": GeographySettings(),
+            "invariants": Invariants(groups=True, level=exact),
+            "mechanism": settings.mechanism.model_copy(update=mechanism),
+        }
     )

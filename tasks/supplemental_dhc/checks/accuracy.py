@@ -13,12 +13,11 @@ import pyarrow as pa
 
 from ...products.comparison import write_errors
 from ...runs.directory import RunDirectory
-from ..estimation.estimate import values_of_level
-from ..ingest.files import read_areas, read_plan, true_counts
+from ..estimation import ROWS, values_of_level
+from ..ingest.ingest import read_areas, read_plan, true_counts
 from ..release.report import loss_text
 from ..release.tables import released_rows
 from ..settings import SupplementalDhcSettings
-from ..workload.rows import ROWS
 
 KEYS = ("table", "level", "iteration")
 FIGURES = {

@@ -2,23 +2,43 @@
 
 Of persons there stays what the cells need; of units, the columns that the Census Edited File has of
 households. Every count reads them through `cells_of` and `truncated`.
+
+Households of a released population, in which every person in a household has the number of a
+unit: read from the files `population_persons` and `population_units`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+from scipy import sparse
 
 from ....geography.hierarchy import ranks_within
 from ...census.cef_tables import UNIT_KEY
-from ...census.households import ADULT, HOUSEHOLDER, OWN_CHILDREN, RELATIVES, Members
+from ...census.census import preset_census
+from ...census.histograms import HistogramSum
+from ...census.households import ADULT, HOUSEHOLDER, OWN_CHILDREN, RELATIVES, Members, unit_columns
 from ...census.members import read_units
+from ...runs.errors import InputRefused
 from ...tables.columns import canonical_keys
+from ...tables.layouts import RACE_COLUMN
 from ...tables.sources import InputFile
-from ..workload.measures import EVERYBODY, ITERATIONS, MEASURES, ORIGINS, PERSONS, RACES
+from ..measures import (
+    EVERYBODY,
+    ITERATIONS,
+    MEASURES,
+    N_COLUMNS,
+    ORIGINS,
+    PERSONS,
+    RACES,
+    columns_of,
+)
 
 NOWHERE = -1
 """The cell of a record outside the universe, and the iteration of one that is in none."""
@@ -200,3 +220,138 @@ def iteration_of(key: str, race: np.ndarray, hispanic: np.ndarray) -> np.ndarray
 def is_of_persons(measure: str) -> bool:
     """Whether a measure counts persons."""
     return MEASURES[measure].counted == PERSONS
+
+
+def count_people(
+    households: Households,
+    members: Members,
+    area_of_unit: np.ndarray,
+    taus: Mapping[str, int],
+    n_areas: int,
+) -> sparse.csr_array:
+    """True counts `(n_areas, N_COLUMNS)`, after truncation.
+
+    Args:
+        households, members: of `read_households`.
+        area_of_unit: area of every unit, `(n_units,)`.
+        taus: of every measure of persons, the most that count of a household.
+    """
+    order = orders(households, members)
+    total = HistogramSum(n_areas, N_COLUMNS)
+    for name in MEASURES:
+        for unit, column in columns_of_records(name, households, members, order, taus):
+            total.add(area_of_unit[unit], column, np.ones(len(unit), dtype=np.int64))
+    return total.total()
+
+
+def columns_of_records(
+    name: str, households: Households, members: Members, order: np.ndarray, taus: Mapping[str, int]
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Unit and column of all that a measure counts, `(n,)` each, by key of its iterations.
+
+    Of a household's members in the universe the first tau in `order` stay, before anything else.
+    """
+    measure = MEASURES[name]
+    cell = cells_of(name, households, members)
+    record = np.flatnonzero(cell >= 0)
+    unit, race, hispanic = record, households.race, households.hispanic
+    if is_of_persons(name):
+        record = record[truncated(members.unit[record], order[record], taus[name])]
+        unit = members.unit[record]
+        race, hispanic = race[unit], hispanic[unit]
+        if measure.is_by_person:
+            race, hispanic = members.race[record], members.hispanic[record]
+    else:
+        race, hispanic = race[unit], hispanic[unit]
+    for key in measure.iterations:
+        iteration = iteration_of(key, race, hispanic)
+        is_in = iteration >= 0
+        first = columns_of(name, key).start
+        yield unit[is_in], first + iteration[is_in] * measure.n_cells + cell[record[is_in]]
+
+
+PERSONS_FILE, UNITS_FILE = "population_persons.parquet", "population_units.parquet"
+CENSUS = "dhc_persons_2020"
+"""The census whose labels persons have."""
+RELATED, RACE = "relgq", RACE_COLUMN.lower()
+TENURE_CODES = {
+    "owned with a mortgage": 1,
+    "owned free and clear": 2,
+    "rented": 3,
+    "rented or without payment": 3,
+    "occupied without payment": 4,
+}
+"""TEN by the labels of tenure."""
+OTHERS = 36
+"""The last RELSHIP in households."""
+
+
+def read_population(folder: Path) -> tuple[Households, Members, pd.Series]:
+    """Occupied units, their members, and the blocks of these units by their geocodes.
+
+    What a household is follows from its members; tenure is the unit's. Raises InputRefused for
+    files that are not there, that have other labels, or whose members and units do not fit.
+    """
+    units = _read(folder / UNITS_FILE, ("geocode", "unit", "tenure", "size"))
+    persons = _read(
+        folder / PERSONS_FILE, ("geocode", "unit", "relationship", "sex", "age", "hispanic", RACE)
+    )
+    units = units[units["tenure"].notna()].reset_index(drop=True)
+    persons = persons[persons["unit"].notna()]
+    index = pd.MultiIndex.from_arrays([units["geocode"], units["unit"].astype(np.int64)])
+    keys = pd.MultiIndex.from_arrays([persons["geocode"], persons["unit"].astype(np.int64)])
+    unit = index.get_indexer(keys) if index.is_unique else np.array([-1])
+    size = np.bincount(unit[unit >= 0], minlength=len(units))
+    if (unit < 0).any() or not np.array_equal(size, units["size"].to_numpy()):
+        raise InputRefused(
+            f"{folder}: persons and occupied units do not fit; name the release of a run whose "
+            "persons and households agree."
+        )
+    codes = person_codes()
+    found = [
+        _coded(persons[name], codes[name], folder / PERSONS_FILE)
+        for name in ("relationship", "age", "sex", "hispanic", RACE)
+    ]
+    members = Members(unit, *found)
+    made = unit_columns(members, len(units))
+    households = Households(
+        _coded(units["tenure"], TENURE_CODES, folder / UNITS_FILE),
+        kind=made["HHT"],
+        detailed_kind=made["HHT2"],
+        couple=made["CPLT"],
+        race=made["HHRACE"],
+        hispanic=made["HHSPAN"],
+        key=np.arange(len(units), dtype=np.uint64),
+    )
+    return households, members, units["geocode"]
+
+
+def person_codes() -> Mapping[str, Mapping[str, int]]:
+    """The codes of the Census Edited File by label, of everything that households need."""
+    schema = preset_census(CENSUS).schema(PERSONS)
+    # A householder alone and one who is not are the first two levels.
+    related = schema.labels(RELATED)
+    relationships = {related[0]: HOUSEHOLDER, "householder": HOUSEHOLDER}
+    last = OTHERS - HOUSEHOLDER + 1
+    numbered = enumerate(related[1 : last + 1], start=HOUSEHOLDER)
+    relationships |= {label: code for code, label in numbered}
+    found = {"relationship": relationships, "age": {x: int(x) for x in schema.labels("age")}}
+    for name in ("sex", "hispanic", RACE):
+        found[name] = {label: n for n, label in enumerate(schema.labels(name), start=1)}
+    return found
+
+
+def _coded(labels: pd.Series, codes: Mapping[str, int], file: Path) -> np.ndarray:
+    found = labels.astype(str).map(codes)
+    if found.isna().any():
+        raise InputRefused(f"{file}: {labels.name} has labels that are not of the 2020 Census.")
+    return found.to_numpy(dtype=np.int64)
+
+
+def _read(path: Path, columns: Sequence[str]) -> pd.DataFrame:
+    try:
+        return pq.read_table(path, columns=list(columns)).to_pandas()
+    except FileNotFoundError:
+        raise InputRefused(f"{path}: there is no such file; name a release's folder.") from None
+    except (pa.ArrowException, OSError):
+        raise InputRefused(f"{path}: this is no file of a population.") from None

@@ -1,13 +1,20 @@
-"""Ingest of a run of the supplemental tables: its input is read, checked, and turned into counts by
-area in the run directory.
+"""Ingest of a run of the supplemental tables: public areas, and counts of people by area.
+
+An area is all blocks in the same regions of every level. The input is read, checked, and turned
+into counts by area in the run directory.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 from scipy import sparse
 
 from ....validation.outcome import Outcome
@@ -16,10 +23,13 @@ from ...census.cef_2020 import UNITS
 from ...census.cef_tables import UNIT_KEY, IngestResult, check_inputs, load_geography, table_files
 from ...census.counting import in_areas
 from ...census.evidence import EvidenceTally
-from ...census.histograms import write_histogram
+from ...census.histograms import read_histogram, write_histogram
+from ...census.invariants import GEOCODE_DIGITS, codes_of_level
 from ...census.members import completed_files, completed_units, household_columns
 from ...ledger.identity import store_identity
 from ...runs.directory import RunDirectory
+from ...runs.settings_files import frozen_settings
+from ...runs.stamps import write_parquet
 from ...tables.findings import (
     InputCheck,
     RuleTally,
@@ -28,11 +38,115 @@ from ...tables.findings import (
     unreadable_refused,
 )
 from ...tables.sources import input_files
-from ..paths import UNIVERSE, areas_file
+from ..measures import N_COLUMNS
+from ..plan import UNIVERSE, Plan, areas_file, make_plan
 from ..settings import SupplementalDhcSettings
-from .areas import Areas, areas_of, write_areas
-from .counts import count_people
-from .households import TENURE, read_households
+from .households import TENURE, count_people, read_households
+
+
+@dataclass(frozen=True, eq=False)
+class Areas:
+    """The regions of areas, by level in the order of the settings.
+
+    regions : codes of the regions of every level, ascending.
+    region_of_area : by level, the position of every area's region, `(n_areas,)`; -1 for
+        none.
+    """
+
+    regions: dict[str, np.ndarray]
+    region_of_area: dict[str, np.ndarray]
+
+    def __len__(self) -> int:
+        return len(next(iter(self.region_of_area.values())))
+
+    @property
+    def names(self) -> np.ndarray:
+        """Names of the areas in files, ascending."""
+        return np.array([f"{number:08d}" for number in range(len(self))], dtype=object)
+
+    @property
+    def n_regions(self) -> dict[str, int]:
+        """The number of regions of every level."""
+        return {name: len(own) for name, own in self.regions.items()}
+
+    def summed(self, level: str, counts: np.ndarray) -> np.ndarray:
+        """Counts of the regions of a level `(n_regions, n)`, from those of areas `(n_areas, n)`."""
+        region = self.region_of_area[level]
+        is_inside = region >= 0
+        found = np.zeros((len(self.regions[level]), counts.shape[1]), dtype=np.int64)
+        np.add.at(found, region[is_inside], counts[is_inside])
+        return found
+
+
+def areas_of(
+    geography: pd.DataFrame, levels: Sequence[str], file: str = "geography"
+) -> tuple[Areas, np.ndarray]:
+    """The areas of a geography frame, and the area of every block.
+
+    Codes of a column that stand in several states are told apart by the state's code and a hyphen
+    before them. Raises InputRefused as `codes_of_level`.
+    """
+    state = codes_of_level(geography, "State")
+    columns: dict[str, pd.Series] = {}
+    for name in levels:
+        code = codes_of_level(geography, name, file)
+        if name not in GEOCODE_DIGITS:
+            is_blank = geography[name].isna() | (code.str.strip() == "")
+            states = pd.DataFrame({"code": code, "state": state})[~is_blank].drop_duplicates()
+            if states["code"].duplicated().any():
+                code = state + "-" + code
+            code = code.mask(is_blank, None)
+        columns[name] = code
+    frame = pd.DataFrame(columns).astype(object).fillna("")
+    area = frame.groupby(list(levels)).ngroup().to_numpy(np.int64)
+    distinct = frame.drop_duplicates().sort_values(list(levels))
+    return areas_of_rows(distinct.mask(distinct == "", None)), area
+
+
+def write_areas(path: Path, areas: Areas) -> None:
+    """Write one row an area, with its regions by level; null where it lies in none."""
+    columns = {
+        name: pa.array([*areas.regions[name], None], pa.string()).take(
+            pa.array(region % (len(areas.regions[name]) + 1))
+        )
+        for name, region in areas.region_of_area.items()
+    }
+    write_parquet(path, pa.table(columns))
+
+
+def areas_of_rows(distinct: pd.DataFrame) -> Areas:
+    """The areas of one row an area, with its regions by level; blank where it lies in none."""
+    regions, of_area = {}, {}
+    for name in distinct:
+        # What lies in none has the code -1.
+        codes, found = pd.factorize(distinct[name], sort=True)
+        regions[str(name)] = np.asarray(found, dtype=object)
+        of_area[str(name)] = codes.astype(np.int64)
+    return Areas(regions, of_area)
+
+
+def read_areas(run: RunDirectory) -> Areas:
+    """The areas of a run."""
+    return areas_of_rows(pq.read_table(areas_file(run)).to_pandas().astype(object))
+
+
+def read_plan(run: RunDirectory) -> Plan:
+    """The plan of a run, by its settings and areas."""
+    return plan_of(frozen_settings(SupplementalDhcSettings, run.settings), read_areas(run))
+
+
+def plan_of(settings: SupplementalDhcSettings, areas: Areas) -> Plan:
+    """The plan by settings and areas."""
+    return make_plan(
+        settings.rhos, settings.mechanism.taus, areas.n_regions, infinite=settings.privacy.infinite
+    )
+
+
+def true_counts(run: RunDirectory, areas: Areas, level: str) -> np.ndarray:
+    """Confidential counts `(n_regions, N_COLUMNS)` of the regions of a level, after truncation."""
+    found = read_histogram(run.histogram(UNIVERSE), areas.names, n_cells=N_COLUMNS)
+    return areas.summed(level, found.toarray())
+
 
 MEMBERS_AGREE = "households_and_members_agree"
 COMPLETED = "units_with_members.parquet"

@@ -12,11 +12,11 @@ from ...products.comparison import errors_table
 from ...products.plan import Plan
 from ...products.reports import first_rows, report_document
 from ...runs.directory import RunDirectory
-from ..ingest.files import read_plan
+from ..estimation import TITLES
+from ..ingest.ingest import read_plan
+from ..plan import Plan as MeasuredQueries
+from ..plan import universe_plan
 from ..settings import SupplementalDhcSettings
-from ..workload.costs import universe_plan
-from ..workload.plan import Plan as MeasuredQueries
-from ..workload.rows import TITLES
 from .tables import SUPPLEMENTAL_DHC
 
 NEIGHBORS = "one person joins or leaves, with up to two records of units"

@@ -8,10 +8,9 @@ import pyarrow.parquet as pq
 
 from ...runs.directory import RunDirectory
 from ...runs.stamps import write_rows
-from ..estimation.estimate import SCHEMA
-from ..ingest.files import read_plan
-from ..paths import UNIVERSE
-from ..workload.rows import TITLES
+from ..estimation import SCHEMA, TITLES
+from ..ingest.ingest import read_plan
+from ..plan import UNIVERSE
 
 SUPPLEMENTAL_DHC = "supplemental_dhc"
 """The file's name, without its ending."""

@@ -9,8 +9,8 @@ from dataclasses import replace
 
 from ...census.influence import Reach
 from ...ledger.accounting import compose
-from ...ledger.curves import composed
 from ...ledger.exact_curve import NotWorkedOut, PrivacyCurve
+from ...ledger.spending import composed
 from ...pages.document import Figure
 from ...products.privacy_curves import CurvePoints, Curves, delta_chart
 from ..settings import TopdownSettings

@@ -19,13 +19,13 @@ from ...products.comparison import write_errors
 from ...runs.directory import RunDirectory
 from ..estimation.estimate import measured_tree
 from ..ingest.files import plan_of, read_truth
+from ..mechanisms import FULL_INFORMATION
+from ..plan import Plan
 from ..release.certificate import cost_table
-from ..release.error_bound import proposition_1, theorem_4
+from ..release.errors import proposition_1, theorem_4
 from ..release.table import released_level
 from ..settings import TripsSettings
-from ..workload.mechanisms import FULL_INFORMATION
-from ..workload.plan import Plan
-from ..workload.truth import NodeCounts, TrueTree
+from ..tree import NodeCounts, TrueTree
 
 ACCURACY = "trips_accuracy.parquet"
 """Errors of a run, in its confidential folder."""

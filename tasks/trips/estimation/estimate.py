@@ -1,4 +1,20 @@
-"""Estimating a trips run, level by level, from published measurements and the public tree.
+"""Estimates of a trips run, level by level, from published measurements and the public tree.
+
+**Best linear unbiased estimates** on a tree of measured nodes take two passes. Every node's count
+is the sum of its children's, and every measured node has one noisy count, of variance s_l at level
+l. Upwards, the estimate from a node's own subtree weighs its own count against the sum of its
+children's estimates by the inverse of their variances:
+
+    v_u = 1 / (1 / s_l + 1 / sum v_c),   x_u = v_u (z_u / s_l + sum x_c / sum v_c),
+
+a node whose children were not measured having v = s_l and x = z. Downwards, what the rest of the
+tree knows better about a parent is shared among its children in proportion to their variances:
+
+    xhat_c = x_c + (v_c / sum v_c) (xhat_u - sum x_c).
+
+The result is the weighted least-squares solution with additive counts, so it is best linear
+unbiased if what was measured did not depend on the noise. Where earlier noisy counts decided it,
+it is the same solution on the measured subtree, and a selection bias remains.
 
 A top-down mechanism projects each parent's noisy children onto its count and keeps what is
 positive. The full-information mechanism combines the measurements of all levels first; where the
@@ -7,15 +23,186 @@ tree is too large to be measured whole, a first top-down pass selects what is me
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
 from ...runs.directory import ONLY_SHARD, RunDirectory
 from ..ingest.files import plan_of, read_tree
-from ..measurement.files import read_cuts, read_nodes, write_estimates
-from ..measurement.measure import parents_of, parents_of_shard, passed_down
-from ..paths import estimates_file, measured_file
-from ..settings import TripsSettings
-from ..workload.plan import Plan
-from ..workload.truth import NodeCounts
-from .top_down import ROOT, MeasuredTree, integer_pass, only_children, step_down
+from ..measurement import (
+    parents_of,
+    parents_of_shard,
+    passed_down,
+    read_cuts,
+    read_nodes,
+    write_estimates,
+)
+from ..mechanisms import CHEBYSHEV, FULL_INFORMATION, TDA_CHEBYSHEV, TDA_L2
+from ..plan import Plan, estimates_file, measured_file
+from ..settings import TripsMechanism, TripsSettings
+from ..tree import NodeCounts, Tree
+from .projection import chebyshev_by_highs, chebyshev_projection, euclidean_projection
+
+
+@dataclass(frozen=True, eq=False)
+class MeasuredLevel:
+    """Nodes of one level below some parents of the level above, family by family.
+
+    Family j has the nodes `offsets[j]` to `offsets[j + 1]`, whose parent stands at `parent[j]`
+    in the level above; `parent` ascends. `values` (n,) are the noisy counts, all of `variance`;
+    a root that is exact has variance 0, one that was not measured infinite variance.
+    """
+
+    values: np.ndarray
+    variance: float
+    parent: np.ndarray
+    offsets: np.ndarray
+
+    @property
+    def family(self) -> np.ndarray:
+        """The number of every node's family, (n,)."""
+        return np.repeat(np.arange(self.parent.size), np.diff(self.offsets))
+
+
+def tree_least_squares(levels: Sequence[MeasuredLevel]) -> list[np.ndarray]:
+    """Estimates of the nodes of every level, root first, each `(n,)` float64."""
+    estimates = [level.values.astype(np.float64) for level in levels]
+    variances = [np.full(level.values.size, level.variance) for level in levels]
+    sums = []
+    for depth in range(len(levels) - 1, 0, -1):
+        level, own = levels[depth], levels[depth - 1].variance
+        family, n = level.family, level.parent.size
+        total = np.bincount(family, estimates[depth], n)
+        variance = np.bincount(family, variances[depth], n)
+        sums.append((total, variance))
+        weight = 1.0 if np.isinf(own) else own / (own + variance)
+        estimates[depth - 1][level.parent] += weight * (total - estimates[depth - 1][level.parent])
+        variances[depth - 1][level.parent] = weight * variance
+    for depth, (total, variance) in enumerate(reversed(sums), start=1):
+        level = levels[depth]
+        surplus = (estimates[depth - 1][level.parent] - total) / variance
+        estimates[depth] += variances[depth] * surplus[level.family]
+    return estimates
+
+
+COUNTS_FOR_NOTHING = 1e9
+"""Variance of a repeated measurement over that of the first."""
+
+ROOT = np.zeros(1, dtype=np.int64)
+"""The key of the root, as the one node of its level."""
+
+
+def project(
+    values: np.ndarray, offsets: np.ndarray, totals: np.ndarray, mechanism: TripsMechanism
+) -> np.ndarray:
+    """The projection that a mechanism's settings name, on every segment."""
+    if mechanism.name == TDA_CHEBYSHEV:
+        return chebyshev_by_highs(values, offsets, totals)
+    smallest_first = mechanism.remove_small_values == "first"
+    is_euclidean = mechanism.name == TDA_L2 or (
+        mechanism.name == FULL_INFORMATION and mechanism.projection != CHEBYSHEV
+    )
+    chosen = euclidean_projection if is_euclidean else chebyshev_projection
+    return chosen(values, offsets, totals, smallest_first=smallest_first)
+
+
+def only_children(tree: Tree, level: int, parents: NodeCounts) -> NodeCounts:
+    """The nodes of a level of only children, with their parents' counts."""
+    keys, _ = tree.children(level - 1, parents.keys)
+    return NodeCounts(keys, parents.counts)
+
+
+def step_down(
+    tree: Tree, level: int, parents: NodeCounts, noisy: NodeCounts, mechanism: TripsMechanism
+) -> NodeCounts:
+    """The positive nodes of a level, from its noisy counts and the counts of the parents.
+
+    Raises ValueError if the noisy counts are not those of all children of the parents.
+    """
+    keys, offsets = tree.children(level - 1, parents.keys)
+    _refuse_other_nodes(level, keys, noisy.keys)
+    return NodeCounts(keys, project(noisy.counts, offsets, parents.counts, mechanism)).positive
+
+
+@dataclass(frozen=True, eq=False)
+class MeasuredTree:
+    """All measured nodes of a tree, level by level from the root, in the order of the tree.
+
+    `keys[l]` (n_l,) are the nodes of level l, and `levels[l]` holds their noisy counts.
+    """
+
+    tree: Tree
+    keys: list[np.ndarray]
+    levels: list[MeasuredLevel]
+
+    @classmethod
+    def rooted(cls, tree: Tree, count: int, variance: float) -> MeasuredTree:
+        """The root alone; a variance of 0 makes it exact."""
+        no_parent = np.zeros(0, dtype=np.int64)
+        return cls(tree, [ROOT], [MeasuredLevel(np.array([count]), variance, no_parent, ROOT)])
+
+    def add_level(self, parents: np.ndarray, noisy: NodeCounts, variance: float) -> None:
+        """Add the noisy counts of all children of some nodes of the last level.
+
+        Raises ValueError if they are not those children.
+        """
+        level = len(self.levels)
+        keys, offsets = self.tree.children(level - 1, parents)
+        _refuse_other_nodes(level, keys, noisy.keys)
+        places = self._places(parents)
+        self.keys.append(keys)
+        self.levels.append(MeasuredLevel(noisy.counts, variance, places, offsets))
+
+    def add_inferred(self, parents: np.ndarray) -> None:
+        """Add the only children of some nodes of the last level, which were not measured.
+
+        They repeat their parents' counts with a variance that makes them count for nothing.
+        """
+        keys, _ = self.tree.children(len(self.levels) - 1, parents)
+        above = self.levels[-1]
+        repeated = NodeCounts(keys, above.values[self._places(parents)])
+        self.add_level(parents, repeated, COUNTS_FOR_NOTHING * (above.variance or 1.0))
+
+    def _places(self, nodes: np.ndarray) -> np.ndarray:
+        """Where some nodes of the last level stand in it."""
+        order = np.argsort(self.keys[-1], kind="stable")
+        return order[np.searchsorted(self.keys[-1], nodes, sorter=order)]
+
+    def combined(self) -> list[np.ndarray]:
+        """Least-squares estimates of the nodes of every level."""
+        return tree_least_squares(self.levels)
+
+
+def integer_pass(
+    measured: MeasuredTree, mechanism: TripsMechanism
+) -> Iterator[tuple[int, NodeCounts]]:
+    """The positive nodes of every level, by projecting the combined estimates from the top.
+
+    Nodes above the leaves whose children were not measured were found empty by the pass that
+    selected what is measured, and stay so: there is nothing to tell their trips apart by.
+    """
+    estimates = measured.combined()
+    counts = np.maximum(0, np.rint(estimates[0]).astype(np.int64))
+    yield 0, NodeCounts(ROOT, counts).positive
+    for level in range(1, measured.tree.depth + 1):
+        own = measured.levels[level]
+        may_be_positive = np.ones(own.values.size, dtype=bool)
+        if level < measured.tree.depth:
+            may_be_positive[:] = False
+            may_be_positive[measured.levels[level + 1].parent] = True
+        family = own.family[may_be_positive]
+        offsets = np.searchsorted(family, np.arange(own.parent.size + 1))
+        rounded = np.rint(estimates[level][may_be_positive]).astype(np.int64)
+        totals = counts[own.parent]
+        counts = np.zeros(own.values.size, dtype=np.int64)
+        counts[may_be_positive] = project(rounded, offsets, totals, mechanism)
+        yield level, NodeCounts(measured.keys[level], counts).positive
+
+
+def _refuse_other_nodes(level: int, wanted: np.ndarray, found: np.ndarray) -> None:
+    if not np.array_equal(wanted, found):
+        raise ValueError(f"the measurements of level {level} are of other nodes than asked for")
 
 
 def estimate_once(run: RunDirectory, settings: TripsSettings, level: int, shard: str) -> None:

@@ -23,12 +23,9 @@ from ....geography.hierarchy import AreaLevel
 from ...runs.directory import RunDirectory
 from ...runs.files import read_record, read_values, while_unchanged, write_record, write_values
 from ...runs.stamps import write_parquet
-from ..paths import areas_file, leaves_file, plan_file, tree_file
+from ..plan import Plan, TreelessPlan, areas_file, leaves_file, make_plan, plan_file, tree_file
 from ..settings import TripsSettings
-from ..workload.hierarchy import Hierarchy
-from ..workload.plan import Plan, TreelessPlan, make_plan
-from ..workload.tree import Tree
-from ..workload.truth import NodeCounts, TrueTree
+from ..tree import Hierarchy, NodeCounts, Tree, TrueTree
 
 COUNT = "count"
 

@@ -11,9 +11,16 @@ from scipy import sparse
 from ....validation.expectations import readable
 from ....validation.trips.input_rules import RULES, place_rule
 from ...ledger.charging import random_choice_source
-from ...ledger.digests import InputDigest, PeopleDigests, input_digest, unnamed_digest
 from ...ledger.identity import store_identity
-from ...ledger.recognition import RecordColumn, people_digests, raw_value
+from ...ledger.recognition import (
+    InputDigest,
+    PeopleDigests,
+    RecordColumn,
+    input_digest,
+    people_digests,
+    raw_value,
+    unnamed_digest,
+)
 from ...runs.directory import RunDirectory
 from ...runs.settings import refuse_large_delta
 from ...tables.findings import (
@@ -25,17 +32,12 @@ from ...tables.findings import (
     unreadable_refused,
 )
 from ...tables.readers import areas_file
-from ..paths import UNIVERSE
+from ..plan import UNIVERSE, Plan, make_plan
 from ..settings import TripsInput, TripsSettings
-from ..workload.hierarchy import Hierarchy
-from ..workload.plan import Plan, make_plan
-from ..workload.tree import Tree, column_tree, od_tree
-from ..workload.truth import NodeCounts
-from .areas import area_levels, column_levels, hierarchy_of_areas
+from ..tree import Hierarchy, NodeCounts, Tree, column_tree, od_tree
+from .areas import area_levels, column_levels, hierarchy_of_areas, observed_levels
 from .files import ReleaseColumn, RunTree, write_leaves, write_plan, write_tree
-from .observed import observed_levels
-from .persons import check_contributions
-from .tables import PlaceColumn, count_leaves, trips_file
+from .tables import PlaceColumn, check_contributions, count_leaves, trips_file
 
 ORIGIN, DESTINATION = "origin", "destination"
 

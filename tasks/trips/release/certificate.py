@@ -12,10 +12,9 @@ from ...pages.template import parts_of, table
 from ...products.budget import Cost
 from ...products.certificate import Facts
 from ...products.privacy_curves import Curves
-from ..paths import UNIVERSE
+from ..costs import universe_plan, within_areas
+from ..plan import UNIVERSE, Plan
 from ..settings import TripsSettings
-from ..workload.costs import universe_plan, within_areas
-from ..workload.plan import Plan
 from .table import RANGE_QUERIES
 
 

@@ -17,11 +17,10 @@ from ...products.plan import Plan
 from ...products.reports import first_rows, report_document
 from ...runs.directory import RunDirectory
 from ..ingest.files import plan_of, read_tree
+from ..plan import Plan as TreePlan
 from ..settings import RHO_FROM_EPSILON, TripsSettings
-from ..workload.plan import Plan as TreePlan
 from .certificate import cost_table, delta_warning, noise_saved
-from .error_bound import BETA, BOUND_OF, error_bounds
-from .false_cells import false_cells
+from .errors import BETA, BOUND_OF, error_bounds, false_cells
 from .table import TABLE, n_released, n_trips
 
 

@@ -5,6 +5,11 @@
 
 Rows are in the order of the areas. Range queries are sums of the released rows, so they agree
 with the table by construction; for a mechanism on the leaves alone they are all there is above.
+
+A release of trips as the truth of a simulation: what errors it can be expected to have.
+
+The mechanism is public. Run again on the released counts, with fresh noise, it is off by about as
+much as the release itself is. Nothing confidential is read, and nothing spent.
 """
 
 from __future__ import annotations
@@ -19,13 +24,14 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from ...runs.directory import RunDirectory
+from ...runs.errors import InputRefused
 from ...runs.files import NOT_PRIVATE, replacing
 from ...runs.stamps import stamp
 from ..ingest.files import RunTree, read_tree
-from ..measurement.files import ROWS_PER_GROUP, node_columns, node_keys, read_nodes
-from ..paths import estimates_files
-from ..workload.tree import Tree
-from ..workload.truth import NodeCounts, summed
+from ..measurement import ROWS_PER_GROUP, node_columns, node_keys, read_nodes
+from ..plan import estimates_files
+from ..settings import TripsSettings
+from ..tree import NodeCounts, Tree, summed
 
 TABLE = "trips"
 RANGE_QUERIES = "range_queries.parquet"
@@ -117,3 +123,25 @@ def _write(stem: Path, tables: Sequence[pa.Table], is_private: bool) -> None:
         with pacsv.CSVWriter(sink, tables[0].schema) as lines:
             for table in tables:
                 lines.write_table(table)
+
+
+def settings_of_release(run: RunDirectory, settings: TripsSettings, folder: Path) -> TripsSettings:
+    """Settings of the same mechanism on a finished run's release.
+
+    Raises InputRefused where the values in the input are the areas: a release lacks those without
+    a count.
+    """
+    if settings.input.areas is None:
+        raise InputRefused(
+            f"{run.root}: its areas are the values in its input, which a release need not have; "
+            "errors can be expected where input.areas lists them."
+        )
+    which = "trips" if settings.input.trips is not None else "table"
+    own = {which: str(run.release / "trips.parquet"), "count": "count", "person": None}
+    privacy = {"excess_trips": "refused"}
+    return settings.model_copy(
+        update={
+            "input": settings.input.model_copy(update={**own, "confidential": False}),
+            "privacy": settings.privacy.model_copy(update=privacy),
+        }
+    )

@@ -23,8 +23,8 @@ from spineflow.tasks.dissemination.deployment_record import deployment_record, t
 from spineflow.tasks.dissemination.finished import finished_release
 from spineflow.tasks.dissemination.office import Office
 from spineflow.tasks.dissemination.self_assessment import self_assessment
+from spineflow.tasks.ledger.caps import summary
 from spineflow.tasks.ledger.store import open_ledger
-from spineflow.tasks.ledger.summary import summary
 from spineflow.tasks.pages.document import to_markdown
 from spineflow.tasks.pages.numbers import shown_bound, shown_delta, shown_epsilon
 from spineflow.tasks.runs.damage import record_anew

@@ -18,9 +18,8 @@ from pathlib import Path
 
 import pytest
 from spineflow.flows.cli import main
-from spineflow.tasks.ledger.caps import Caps, set_caps
+from spineflow.tasks.ledger.caps import Caps, set_caps, summary
 from spineflow.tasks.ledger.store import open_ledger
-from spineflow.tasks.ledger.summary import summary
 from spineflow.tasks.runs.directory import RunDirectory, remove_derived
 
 from tests.flows.commands import NO_CAP, STAGE_LINE, Command

@@ -12,8 +12,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from spineflow.flows.cli import main
+from spineflow.tasks.ledger.caps import summary
 from spineflow.tasks.ledger.store import open_ledger
-from spineflow.tasks.ledger.summary import summary
 
 from tests.flows.conformance.cases import CASES, PRODUCTS
 

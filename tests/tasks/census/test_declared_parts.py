@@ -17,7 +17,7 @@ from spineflow.tasks.census.partitions import (
     keep_before,
     parts_of,
 )
-from spineflow.tasks.ledger.digests import InputDigest
+from spineflow.tasks.ledger.recognition import InputDigest
 from spineflow.tasks.tables.findings import InputCheck
 from spineflow.tasks.topdown.ingest.ingest import reading_of
 from spineflow.tasks.topdown.product import TOPDOWN

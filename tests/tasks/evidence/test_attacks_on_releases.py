@@ -13,8 +13,8 @@ from spineflow.tasks.evidence.attacks.canaries import Canaries
 from spineflow.tasks.evidence.attacks.rebuilding import graded, rebuilt
 from spineflow.tasks.evidence.attacks.release import Release
 from spineflow.tasks.evidence.attacks.tried import ATTACKS
+from spineflow.tasks.evidence.ingest import Draw
 from spineflow.tasks.evidence.methods.publish import generator_of, publish
-from spineflow.tasks.evidence.paths import Draw
 from spineflow.tasks.evidence.settings import (
     CellKeys,
     Coarsening,
@@ -25,8 +25,7 @@ from spineflow.tasks.evidence.settings import (
     Suppression,
     Swapping,
 )
-from spineflow.tasks.evidence.workload.population import Population, counted
-from spineflow.tasks.evidence.workload.tables import AskedTable, Places, PublishedTable
+from spineflow.tasks.evidence.tables import AskedTable, Places, Population, PublishedTable, counted
 
 SCHEMA = Schema(
     "persons",

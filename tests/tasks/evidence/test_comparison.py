@@ -8,9 +8,16 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from spineflow.tasks.evidence.ingest.population import levels_of, population_of, sizes_of_levels
+from spineflow.tasks.evidence.ingest import (
+    Draw,
+    figures_file,
+    levels_of,
+    population_of,
+    sizes_of_levels,
+    tables_file,
+)
 from spineflow.tasks.evidence.methods.accuracy import ALL, READ
-from spineflow.tasks.evidence.methods.files import (
+from spineflow.tasks.evidence.methods.publish import (
     draws_of,
     read_by_users,
     read_figures,
@@ -19,12 +26,11 @@ from spineflow.tasks.evidence.methods.files import (
     write_figures,
     write_tables,
 )
-from spineflow.tasks.evidence.paths import Draw, figures_file, tables_file
 from spineflow.tasks.evidence.release.figures import read_evidence
 from spineflow.tasks.evidence.release.page import page
 from spineflow.tasks.evidence.release.pictures import at_equal_errors, curves
 from spineflow.tasks.evidence.settings import EvidenceSettings
-from spineflow.tasks.evidence.workload.tables import PublishedTable
+from spineflow.tasks.evidence.tables import PublishedTable
 from spineflow.tasks.pages.document import Document, Table
 from spineflow.tasks.runs.directory import RunDirectory
 

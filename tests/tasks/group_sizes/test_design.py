@@ -14,7 +14,7 @@ from spineflow.flows.cli import main
 from spineflow.tasks.group_sizes.design import GroupSizesDesignSettings, designed
 from spineflow.tasks.group_sizes.estimation.estimate import estimate_plan
 from spineflow.tasks.group_sizes.ingest.read import plan_of, public_hierarchy
-from spineflow.tasks.group_sizes.measurement.measure import true_vector
+from spineflow.tasks.group_sizes.measurement import true_vector
 from spineflow.tasks.group_sizes.settings import GroupSizesSettings
 from spineflow.tasks.noise.draws import UnchargedNoise
 from spineflow.tasks.noise.randomness import SeededRandom

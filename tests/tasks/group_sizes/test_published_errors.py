@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 from spineflow.tasks.group_sizes.estimation.estimate import estimate_plan
 from spineflow.tasks.group_sizes.ingest.generate import census_like
-from spineflow.tasks.group_sizes.ingest.hierarchy import hierarchy_of_rows
-from spineflow.tasks.group_sizes.measurement.measure import true_vector
-from spineflow.tasks.group_sizes.workload.mechanisms import PROVEN, PUBLISHED
-from spineflow.tasks.group_sizes.workload.plan import Plan, make_plan
+from spineflow.tasks.group_sizes.ingest.regions import hierarchy_of_rows
+from spineflow.tasks.group_sizes.measurement import true_vector
+from spineflow.tasks.group_sizes.plan import PROVEN, PUBLISHED, Plan, make_plan
 from spineflow.tasks.noise.draws import UnchargedNoise
 from spineflow.tasks.noise.randomness import SeededRandom
 from spineflow.tasks.products.measurement import with_noise

@@ -11,16 +11,15 @@ from pathlib import Path
 
 import pytest
 from spineflow.tasks.ledger.accounting import Guarantee, epsilon_tight, rho_from_epsilon_tight
-from spineflow.tasks.ledger.caps import Caps, EpsilonCap, caps_of, set_caps
+from spineflow.tasks.ledger.caps import Caps, EpsilonCap, caps_of, set_caps, summary
 from spineflow.tasks.ledger.charges import charge
 from spineflow.tasks.ledger.claims import claim, record_publication
-from spineflow.tasks.ledger.digests import InputDigest
 from spineflow.tasks.ledger.exact_curve import PrivacyCurve
 from spineflow.tasks.ledger.joining import join
 from spineflow.tasks.ledger.loss_laws import ChangedCount
 from spineflow.tasks.ledger.plan import REPORT_DELTA, UniversePlan
+from spineflow.tasks.ledger.recognition import InputDigest
 from spineflow.tasks.ledger.store import Ledger, open_ledger, reading
-from spineflow.tasks.ledger.summary import summary
 from spineflow.tasks.noise.distributions import IntegerDistribution
 from spineflow.tasks.runs.errors import BudgetRefused, InputRefused
 

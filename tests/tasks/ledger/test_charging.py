@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from spineflow.tasks.ledger.accounting import BOUNDED, ZCDP, Guarantee
-from spineflow.tasks.ledger.caps import Caps, set_caps
+from spineflow.tasks.ledger.caps import Caps, set_caps, summary
 from spineflow.tasks.ledger.charging import (
     charge_draws,
     first_run_notice,
@@ -19,10 +19,9 @@ from spineflow.tasks.ledger.charging import (
     refuse_unlike_ledger,
     single_draw,
 )
-from spineflow.tasks.ledger.digests import InputDigest
 from spineflow.tasks.ledger.plan import Measure, UniversePlan
+from spineflow.tasks.ledger.recognition import InputDigest
 from spineflow.tasks.ledger.store import open_ledger
-from spineflow.tasks.ledger.summary import summary
 from spineflow.tasks.noise.draws import Noise
 from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN
 from spineflow.tasks.runs import charged_files as charged_files_of_runs

@@ -10,8 +10,8 @@ import pytest
 from spineflow.tasks.ledger.accounting import Guarantee
 from spineflow.tasks.ledger.charges import charge
 from spineflow.tasks.ledger.claims import ChargedNoise, claim, hold_files, move, record_publication
-from spineflow.tasks.ledger.digests import InputDigest
 from spineflow.tasks.ledger.plan import Measure, UniversePlan
+from spineflow.tasks.ledger.recognition import InputDigest
 from spineflow.tasks.ledger.store import Ledger, open_ledger, reading
 from spineflow.tasks.noise.draws import Noise
 from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE

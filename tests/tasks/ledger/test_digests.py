@@ -10,10 +10,11 @@ import pytest
 from spineflow.tasks.census.cef_2020 import IDENTITY_COLUMNS as PERSON_COLUMNS
 from spineflow.tasks.ledger.accounting import Guarantee
 from spineflow.tasks.ledger.charges import charge
-from spineflow.tasks.ledger.digests import INPUT_DIGESTS, InputDigest, input_digest, unnamed_digest
 from spineflow.tasks.ledger.identity import (
     DIGESTS_ELSEWHERE,
     digests_to_charge,
+    list_file,
+    listed_ledgers,
     refuse_changed_input,
     refuse_known_elsewhere,
     store_identity,
@@ -22,8 +23,13 @@ from spineflow.tasks.ledger.identity import (
     whole_digests,
 )
 from spineflow.tasks.ledger.joining import join
-from spineflow.tasks.ledger.listed import list_file, listed_ledgers
 from spineflow.tasks.ledger.plan import UniversePlan
+from spineflow.tasks.ledger.recognition import (
+    INPUT_DIGESTS,
+    InputDigest,
+    input_digest,
+    unnamed_digest,
+)
 from spineflow.tasks.ledger.store import Ledger, open_ledger
 from spineflow.tasks.runs.directory import RunDirectory, start_run
 from spineflow.tasks.runs.errors import BudgetRefused, InputRefused

@@ -16,9 +16,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from spineflow.tasks.ledger import exact_curve
 from spineflow.tasks.ledger.accounting import epsilon_tight
-from spineflow.tasks.ledger.exact_curve import Counts, PrivacyCurve, known_curve, known_epsilon
+from spineflow.tasks.ledger.exact_curve import (
+    Counts,
+    PrivacyCurve,
+    deltas_at_most,
+    known_curve,
+    known_epsilon,
+)
 from spineflow.tasks.ledger.loss_laws import ChangedCount, grid_about
-from spineflow.tasks.ledger.worst_combinations import deltas_at_most
 from spineflow.tasks.noise.distributions import IntegerDistribution
 from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.settings_files import load_settings

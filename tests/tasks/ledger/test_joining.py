@@ -15,11 +15,10 @@ from spineflow.tasks.ledger.accounting import Guarantee
 from spineflow.tasks.ledger.caps import Caps, set_caps
 from spineflow.tasks.ledger.charges import charge
 from spineflow.tasks.ledger.claims import claim, record_publication
-from spineflow.tasks.ledger.digests import InputDigest
 from spineflow.tasks.ledger.joining import join
-from spineflow.tasks.ledger.key import add_keys, read_key
 from spineflow.tasks.ledger.plan import Measure, UniversePlan
-from spineflow.tasks.ledger.store import ledger_at, open_ledger
+from spineflow.tasks.ledger.recognition import InputDigest
+from spineflow.tasks.ledger.store import add_keys, ledger_at, open_ledger, read_key
 from spineflow.tasks.noise.draws import Noise
 from spineflow.tasks.runs.errors import BudgetRefused, InputRefused
 

@@ -10,12 +10,11 @@ from fractions import Fraction
 
 import pytest
 from spineflow.tasks.ledger.accounting import SAFETAB_P, Guarantee
-from spineflow.tasks.ledger.caps import Caps, set_caps
+from spineflow.tasks.ledger.caps import Caps, set_caps, summary
 from spineflow.tasks.ledger.charges import charge
-from spineflow.tasks.ledger.digests import InputDigest
 from spineflow.tasks.ledger.plan import UniversePlan
+from spineflow.tasks.ledger.recognition import InputDigest
 from spineflow.tasks.ledger.store import open_ledger
-from spineflow.tasks.ledger.summary import summary
 from spineflow.tasks.runs.errors import BudgetRefused, InputRefused
 
 SPAWN = multiprocessing.get_context("spawn")

@@ -13,9 +13,14 @@ from hypothesis import strategies as st
 from scipy import sparse
 from spineflow.tasks.ledger.accounting import Guarantee
 from spineflow.tasks.ledger.charges import charge
-from spineflow.tasks.ledger.digests import ENOUGH_WEAK, InputDigest
 from spineflow.tasks.ledger.plan import UniversePlan
-from spineflow.tasks.ledger.recognition import RecordColumn, people_digests, raw_value
+from spineflow.tasks.ledger.recognition import (
+    ENOUGH_WEAK,
+    InputDigest,
+    RecordColumn,
+    people_digests,
+    raw_value,
+)
 from spineflow.tasks.ledger.store import Ledger, open_ledger, reading
 from spineflow.tasks.runs.errors import BudgetRefused
 

@@ -9,10 +9,16 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from spineflow.tasks.ledger.accounting import Guarantee, epsilon_tight
-from spineflow.tasks.ledger.curves import composed, read, written
 from spineflow.tasks.ledger.exact_curve import PrivacyCurve
 from spineflow.tasks.ledger.loss_laws import ChangedCount
-from spineflow.tasks.ledger.spending import PART, Spending, SpentDraw
+from spineflow.tasks.ledger.spending import (
+    PART,
+    Spending,
+    SpentDraw,
+    composed,
+    curve_text,
+    read_curve,
+)
 from spineflow.tasks.noise.distributions import IntegerDistribution
 
 DELTA = Fraction(1, 10**10)
@@ -44,8 +50,8 @@ def unknown(rho: str) -> SpentDraw:
 
 @pytest.mark.parametrize("curve", [PLAIN, BYPASSED, PURE])
 def test_a_curve_is_read_as_it_was_written(curve: PrivacyCurve) -> None:
-    assert read(written(curve)) == PrivacyCurve(curve.changed, list(curve.choices))
-    assert written(read(written(curve))) == written(curve)
+    assert read_curve(curve_text(curve)) == PrivacyCurve(curve.changed, list(curve.choices))
+    assert curve_text(read_curve(curve_text(curve))) == curve_text(curve)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +70,7 @@ def test_a_curve_is_read_as_it_was_written(curve: PrivacyCurve) -> None:
 )
 def test_what_no_curve_is_written_as_is_refused(text: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011
-        read(text)
+        read_curve(text)
 
 
 def test_one_run_has_its_own_curve() -> None:

@@ -9,10 +9,8 @@ from fractions import Fraction
 
 import pytest
 from spineflow.tasks.ledger import store
-from spineflow.tasks.ledger.caps import Caps, set_caps
-from spineflow.tasks.ledger.key import Mark, read_key
-from spineflow.tasks.ledger.store import Ledger, open_ledger, reading, writing
-from spineflow.tasks.ledger.summary import summary
+from spineflow.tasks.ledger.caps import Caps, set_caps, summary
+from spineflow.tasks.ledger.store import Ledger, Mark, open_ledger, read_key, reading, writing
 from spineflow.tasks.runs.errors import BudgetRefused
 
 

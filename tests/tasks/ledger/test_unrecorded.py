@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 import pytest
 from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
-from spineflow.tasks.group_sizes.ingest.ingest import ingest_groups
-from spineflow.tasks.group_sizes.measurement.measure import measure_level
-from spineflow.tasks.group_sizes.paths import UNIVERSE
+from spineflow.tasks.group_sizes.ingest.read import ingest_groups
+from spineflow.tasks.group_sizes.measurement import measure_level
+from spineflow.tasks.group_sizes.plan import UNIVERSE
 from spineflow.tasks.group_sizes.product import GROUP_SIZES
 from spineflow.tasks.group_sizes.settings import GroupSizesSettings
 from spineflow.tasks.ledger.claims import ChargedNoise

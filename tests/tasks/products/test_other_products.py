@@ -5,10 +5,10 @@ from __future__ import annotations
 from fractions import Fraction
 from pathlib import Path
 
-from spineflow.tasks.group_sizes.measurement import charge as sizes
+from spineflow.tasks.group_sizes import measurement as sizes
+from spineflow.tasks.group_sizes.costs import universe_plan as sizes_plan
+from spineflow.tasks.group_sizes.plan import make_plan
 from spineflow.tasks.group_sizes.settings import GroupSizesSettings
-from spineflow.tasks.group_sizes.workload.costs import universe_plan as sizes_plan
-from spineflow.tasks.group_sizes.workload.plan import make_plan
 from spineflow.tasks.products.budget import Cost
 from spineflow.tasks.products.certificate import Facts
 from spineflow.tasks.products.plan import Plan

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
 from spineflow.tasks.group_sizes.product import GROUP_SIZES
+from spineflow.tasks.ledger.caps import summary
 from spineflow.tasks.ledger.store import open_ledger
-from spineflow.tasks.ledger.summary import summary
 from spineflow.tasks.products.acceptance import released
 from spineflow.tasks.products.certificate import write_certificate
 from spineflow.tasks.products.several_certificate import write_products_certificate

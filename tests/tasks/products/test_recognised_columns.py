@@ -31,8 +31,7 @@ from spineflow.tasks.detailed_groups.ingest.inputs import check_groups_input
 from spineflow.tasks.detailed_groups.workload.parameters import read_parameters, read_specification
 from spineflow.tasks.group_sizes.ingest.read import check_groups
 from spineflow.tasks.group_sizes.settings import GroupSizesSettings
-from spineflow.tasks.ledger.digests import InputDigest
-from spineflow.tasks.ledger.recognition import RecordColumn, people_digests
+from spineflow.tasks.ledger.recognition import InputDigest, RecordColumn, people_digests
 from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.supplemental_dhc.ingest.ingest import check_households

@@ -28,8 +28,8 @@ from spineflow.tasks.topdown.paths import (
 )
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.spine.shards import Shard, read_shards, write_shards
-from spineflow.tasks.trips.measurement.files import Cuts, NodeShard, read_cuts, write_cuts
-from spineflow.tasks.trips.paths import estimates_file, measured_file
+from spineflow.tasks.trips.measurement import Cuts, NodeShard, read_cuts, write_cuts
+from spineflow.tasks.trips.plan import estimates_file, measured_file
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 PRESETS = REPOSITORY / "flows" / "settings"

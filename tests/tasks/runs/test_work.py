@@ -86,8 +86,7 @@ def test_confidential_files_are_not_measured_out() -> None:
         "spineflow.tasks.topdown.measurement.steps",
         "spineflow.tasks.topdown.checks.accuracy.steps",
         "spineflow.tasks.detailed_groups.steps",
-        "spineflow.tasks.supplemental_dhc.ingest.steps",
-        "spineflow.tasks.supplemental_dhc.measurement.steps",
+        "spineflow.tasks.supplemental_dhc.steps",
         "spineflow.tasks.products.steps",
     ):
         assert not reads_public_files(module)

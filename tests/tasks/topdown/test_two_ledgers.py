@@ -11,11 +11,15 @@ from pathlib import Path
 
 import pytest
 from spineflow.flows.ledger import WrittenCaps, init_ledger, join_ledgers
+from spineflow.tasks.ledger.caps import summary
 from spineflow.tasks.ledger.charging import warnings_of
-from spineflow.tasks.ledger.identity import DIGESTS_ELSEWHERE
-from spineflow.tasks.ledger.listed import forget_ledger, list_file, listed_ledgers
+from spineflow.tasks.ledger.identity import (
+    DIGESTS_ELSEWHERE,
+    forget_ledger,
+    list_file,
+    listed_ledgers,
+)
 from spineflow.tasks.ledger.store import open_ledger
-from spineflow.tasks.ledger.summary import summary
 from spineflow.tasks.runs.directory import RunDirectory, start_run
 from spineflow.tasks.runs.errors import BudgetRefused
 from spineflow.tasks.runs.settings_files import dump_settings

@@ -14,8 +14,8 @@ from spineflow.tasks.noise.randomness import SeededRandom
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.trips.design import TripsDesignSettings, designed
 from spineflow.tasks.trips.ingest.ingest import check_input
-from spineflow.tasks.trips.workload.plan import make_plan
-from spineflow.tasks.trips.workload.truth import TrueTree
+from spineflow.tasks.trips.plan import make_plan
+from spineflow.tasks.trips.tree import TrueTree
 
 from benchmarks.trips_replicates import replicate
 

@@ -20,23 +20,19 @@ from spineflow.tasks.products.product import Words
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.trips.checks.accuracy import ACCURACY
-from spineflow.tasks.trips.checks.expected import settings_of_release
-from spineflow.tasks.trips.estimation.top_down import ROOT, MeasuredTree, step_down
+from spineflow.tasks.trips.costs import universe_plan
+from spineflow.tasks.trips.estimation.estimate import ROOT, MeasuredTree, step_down
 from spineflow.tasks.trips.ingest.files import plan_of, read_truth
-from spineflow.tasks.trips.measurement.files import read_cuts
-from spineflow.tasks.trips.paths import (
-    estimates_files,
-    measured_file,
-)
+from spineflow.tasks.trips.measurement import read_cuts
+from spineflow.tasks.trips.plan import estimates_files, measured_file
 from spineflow.tasks.trips.product import TRIPS
 from spineflow.tasks.trips.release import report as reports
 from spineflow.tasks.trips.release.certificate import (
     conversion_sentence,
 )
-from spineflow.tasks.trips.release.false_cells import false_cells
-from spineflow.tasks.trips.release.table import released_level
-from spineflow.tasks.trips.workload.costs import universe_plan
-from spineflow.tasks.trips.workload.truth import NodeCounts
+from spineflow.tasks.trips.release.errors import false_cells
+from spineflow.tasks.trips.release.table import released_level, settings_of_release
+from spineflow.tasks.trips.tree import NodeCounts
 
 from .conftest import REGIONS, Finished, trips
 

@@ -12,7 +12,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
-from spineflow.tasks.group_sizes.workload.mechanisms import (
+from spineflow.tasks.group_sizes.plan import (
     CHAINED_CUMULATIVE_GROUP_SIZES,
     CUMULATIVE_GROUP_SIZES,
     GROUP_SIZES,

@@ -29,8 +29,8 @@ from spineflow.tasks.detailed_groups.paths import (
 from spineflow.tasks.detailed_groups.product import DETAILED_GROUPS
 from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
 from spineflow.tasks.detailed_groups.workload.exact_loss import curve_of_change
+from spineflow.tasks.ledger.caps import summary
 from spineflow.tasks.ledger.store import open_ledger
-from spineflow.tasks.ledger.summary import summary
 from spineflow.tasks.runs.directory import RunDirectory, start_run
 from spineflow.tasks.runs.errors import BudgetRefused
 from spineflow.tasks.runs.settings_files import dump_settings, load_settings

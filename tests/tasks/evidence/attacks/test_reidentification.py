@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from spineflow.tasks.evidence.attacks.reidentification import (
+from spineflow.tasks.evidence.attacks.rebuilding import (
     agreement,
     composition,
     guessed,

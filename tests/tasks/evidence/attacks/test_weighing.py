@@ -7,16 +7,16 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from scipy import sparse
-from spineflow.tasks.evidence.attacks.combining import least_squares, recovered
+from spineflow.tasks.evidence.attacks.differencing import least_squares, recovered
+from spineflow.tasks.evidence.attacks.likelihood import chance_of, most_likely
+from spineflow.tasks.evidence.attacks.membership import PRECISION, RECALL, graded, linked
+from spineflow.tasks.evidence.attacks.rebuilding import agreement
 from spineflow.tasks.evidence.attacks.reconstruction import Effort, reconstruct
-from spineflow.tasks.evidence.attacks.reidentification import agreement
-from spineflow.tasks.evidence.attacks.singling import PRECISION, RECALL, graded, linked
 from spineflow.tasks.evidence.attacks.systems import UNBOUNDED, TableSystem, system_of_tables
-from spineflow.tasks.evidence.attacks.weighing import chance_of, most_likely
 from spineflow.tasks.evidence.methods import rounding
-from spineflow.tasks.evidence.methods.cell_keys import perturbed
+from spineflow.tasks.evidence.methods.rounding import perturbed
 from spineflow.tasks.evidence.settings import CellKeys, Rounding
-from spineflow.tasks.evidence.workload.tables import PublishedTable
+from spineflow.tasks.evidence.tables import PublishedTable
 
 from tests.tasks.evidence.attacks.blocks import histograms, totals_of
 

@@ -8,8 +8,7 @@ from spineflow.tasks.census.partitions import People
 from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.census.schema import Schema
 from spineflow.tasks.evidence.methods.accuracy import accuracy
-from spineflow.tasks.evidence.workload.population import Population
-from spineflow.tasks.evidence.workload.tables import AskedTable, Places, PublishedTable
+from spineflow.tasks.evidence.tables import AskedTable, Places, Population, PublishedTable
 
 SCHEMA = Schema("persons", ("sex",), (("f", "m"),))
 COUNTS = np.array([[1, 0], [5, 120], [0, 0]])

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy import stats
-from spineflow.tasks.evidence.methods.cell_keys import looked_up, perturbed
-from spineflow.tasks.evidence.workload.perturbation import Perturbation
+from spineflow.tasks.evidence.methods.rounding import looked_up, perturbed
+from spineflow.tasks.evidence.perturbation import Perturbation
 
 EXAMPLE = Perturbation(2, 1.05, 1, None, (True, True, False, True))
 """The example that the R package ptable prints."""

@@ -14,7 +14,7 @@ import pytest
 from spineflow.tasks.evidence.methods.coarsening import merged_entities, minimum_size, ranges
 from spineflow.tasks.evidence.methods.rounding import controlled, nearest, random
 from spineflow.tasks.evidence.methods.suppression import tables_withheld, without_cells
-from spineflow.tasks.evidence.workload.tables import PublishedTable
+from spineflow.tasks.evidence.tables import PublishedTable
 
 Counts = tuple[int, ...]
 BASE, SMALLEST = 3, 4

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from spineflow.tasks.group_sizes.checks.accuracy import write_accuracy
 from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
-from spineflow.tasks.group_sizes.measurement.charge import plan_of
+from spineflow.tasks.group_sizes.measurement import plan_of
 from spineflow.tasks.group_sizes.product import GROUP_SIZES
 from spineflow.tasks.group_sizes.release.report import report
 from spineflow.tasks.pages.document import to_markdown

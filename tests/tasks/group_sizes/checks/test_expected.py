@@ -8,13 +8,17 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 from spineflow.tasks.group_sizes.checks.accuracy import facts_of_run
-from spineflow.tasks.group_sizes.checks.expected import settings_of_release
-from spineflow.tasks.group_sizes.ingest.files import exact_groups, read_plan, read_regions
 from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
-from spineflow.tasks.group_sizes.ingest.read import check_groups
-from spineflow.tasks.group_sizes.measurement.charge import exact_of
-from spineflow.tasks.group_sizes.paths import exact_groups_file
+from spineflow.tasks.group_sizes.ingest.read import (
+    check_groups,
+    exact_groups,
+    read_plan,
+    read_regions,
+)
+from spineflow.tasks.group_sizes.measurement import exact_of
+from spineflow.tasks.group_sizes.plan import exact_groups_file
 from spineflow.tasks.group_sizes.product import GROUP_SIZES
+from spineflow.tasks.group_sizes.release.tables import settings_of_release
 from spineflow.tasks.products.acceptance import released
 
 

@@ -11,12 +11,9 @@ import numpy as np
 import pytest
 from scipy import sparse
 from spineflow.geography.hierarchy import AreaLevel
-from spineflow.tasks.group_sizes.measurement.measure import true_vector
-from spineflow.tasks.group_sizes.workload.mechanisms import (
-    CHAINED_CUMULATIVE_GROUP_SIZES,
-    GROUP_SIZES,
-)
-from spineflow.tasks.group_sizes.workload.regions import RegionHierarchy
+from spineflow.tasks.group_sizes.ingest.regions import RegionHierarchy
+from spineflow.tasks.group_sizes.measurement import true_vector
+from spineflow.tasks.group_sizes.plan import CHAINED_CUMULATIVE_GROUP_SIZES, GROUP_SIZES
 from spineflow.tasks.solvers.highs import SolveStatus, solve
 
 

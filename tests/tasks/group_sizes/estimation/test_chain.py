@@ -10,10 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from spineflow.tasks.group_sizes.estimation.chain import chain_optimum, isotonic_integers
 from spineflow.tasks.group_sizes.estimation.estimate import cumulative_estimate, monotone_sizes
-from spineflow.tasks.group_sizes.estimation.marginal_costs import hierarchical_optimum
-from spineflow.tasks.group_sizes.estimation.water_level import share_out
-from spineflow.tasks.group_sizes.measurement.measure import true_vector
-from spineflow.tasks.group_sizes.workload.mechanisms import CHAINED_CUMULATIVE_GROUP_SIZES
+from spineflow.tasks.group_sizes.estimation.marginal_costs import hierarchical_optimum, share_out
+from spineflow.tasks.group_sizes.measurement import true_vector
+from spineflow.tasks.group_sizes.plan import CHAINED_CUMULATIVE_GROUP_SIZES
 
 
 @pytest.mark.slow

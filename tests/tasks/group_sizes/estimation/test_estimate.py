@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from spineflow.tasks.group_sizes.estimation.chain import isotonic_integers
-from spineflow.tasks.group_sizes.estimation.estimate import estimate_sizes
-from spineflow.tasks.group_sizes.estimation.relaxed import relaxed_estimate
-from spineflow.tasks.group_sizes.measurement.measure import true_vector
-from spineflow.tasks.group_sizes.workload.mechanisms import RELAXED, VECTOR_OF
+from spineflow.tasks.group_sizes.estimation.estimate import estimate_sizes, relaxed_estimate
+from spineflow.tasks.group_sizes.measurement import true_vector
+from spineflow.tasks.group_sizes.plan import RELAXED, VECTOR_OF
 from spineflow.tasks.runs.errors import SolveFailed
 
 EXACT = [name for name in VECTOR_OF if name not in RELAXED]

@@ -11,7 +11,7 @@ from spineflow.tasks.group_sizes.ingest.generate import (
     census_like,
     taxi_like,
 )
-from spineflow.tasks.group_sizes.ingest.hierarchy import hierarchy_of_rows
+from spineflow.tasks.group_sizes.ingest.regions import hierarchy_of_rows
 from spineflow.tasks.tables.findings import RuleTally
 
 

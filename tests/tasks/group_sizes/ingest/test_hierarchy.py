@@ -7,14 +7,14 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from spineflow.tasks.group_sizes.ingest.files import read_regions
-from spineflow.tasks.group_sizes.ingest.hierarchy import (
+from spineflow.tasks.group_sizes.ingest.read import read_regions
+from spineflow.tasks.group_sizes.ingest.regions import (
     hierarchy_of_geography,
     hierarchy_of_rows,
     read_hierarchy,
     write_hierarchy,
 )
-from spineflow.tasks.group_sizes.paths import regions_file
+from spineflow.tasks.group_sizes.plan import regions_file
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.tables.findings import RuleTally, UnreadableInput
 from spineflow.tasks.tables.readers import areas_file

@@ -12,8 +12,7 @@ from scipy import sparse
 from spineflow.tasks.census.cef_2020 import IDENTITY_COLUMNS
 from spineflow.tasks.group_sizes.ingest.read import check_groups, plan_of, public_hierarchy
 from spineflow.tasks.group_sizes.settings import GroupSizesSettings
-from spineflow.tasks.ledger.digests import InputDigest
-from spineflow.tasks.ledger.recognition import RecordColumn, people_digests
+from spineflow.tasks.ledger.recognition import InputDigest, RecordColumn, people_digests
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import load_settings
 

@@ -10,19 +10,21 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from scipy.stats import chi2
+from spineflow.tasks.group_sizes.costs import exact_curve, universe_plan
 from spineflow.tasks.group_sizes.estimation.estimate import estimate_run, estimated_counts
-from spineflow.tasks.group_sizes.ingest.files import read_plan, read_regions, true_counts
 from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
-from spineflow.tasks.group_sizes.ingest.ingest import ingest_groups
-from spineflow.tasks.group_sizes.measurement.charge import plan_of
-from spineflow.tasks.group_sizes.measurement.measure import measure_level
-from spineflow.tasks.group_sizes.paths import UNIVERSE, plan_file
+from spineflow.tasks.group_sizes.ingest.read import (
+    ingest_groups,
+    read_plan,
+    read_regions,
+    true_counts,
+)
+from spineflow.tasks.group_sizes.measurement import measure_level, plan_of
+from spineflow.tasks.group_sizes.plan import UNIVERSE, plan_file
 from spineflow.tasks.group_sizes.product import GROUP_SIZES
 from spineflow.tasks.group_sizes.settings import GroupSizesSettings
-from spineflow.tasks.group_sizes.workload.costs import universe_plan
-from spineflow.tasks.group_sizes.workload.exact_loss import exact_curve
+from spineflow.tasks.ledger.caps import summary
 from spineflow.tasks.ledger.store import open_ledger
-from spineflow.tasks.ledger.summary import summary
 from spineflow.tasks.runs.directory import RunDirectory, start_run
 from spineflow.tasks.runs.errors import BudgetRefused
 from spineflow.tasks.runs.settings_files import dump_settings, load_settings

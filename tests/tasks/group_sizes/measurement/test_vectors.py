@@ -7,8 +7,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from scipy import stats
-from spineflow.tasks.group_sizes.measurement.measure import true_vector
-from spineflow.tasks.group_sizes.workload.mechanisms import (
+from spineflow.tasks.group_sizes.measurement import true_vector
+from spineflow.tasks.group_sizes.plan import (
     CHAINED_CUMULATIVE_GROUP_SIZES,
     CUMULATIVE_GROUP_SIZES,
     GROUP_SIZES,

@@ -9,8 +9,8 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 from spineflow.geography.hierarchy import AreaLevel
+from spineflow.tasks.group_sizes.ingest.regions import RegionHierarchy
 from spineflow.tasks.group_sizes.release.tables import write_tables
-from spineflow.tasks.group_sizes.workload.regions import RegionHierarchy
 
 
 def hierarchy(*names: str) -> RegionHierarchy:

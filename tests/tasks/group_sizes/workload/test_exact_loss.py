@@ -11,10 +11,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from spineflow.tasks.group_sizes.workload.costs import universe_plan
-from spineflow.tasks.group_sizes.workload.exact_loss import exact_curve
-from spineflow.tasks.group_sizes.workload.mechanisms import VECTOR_OF
-from spineflow.tasks.group_sizes.workload.plan import Plan, make_plan
+from spineflow.tasks.group_sizes.costs import exact_curve, universe_plan
+from spineflow.tasks.group_sizes.plan import VECTOR_OF, Plan, make_plan
 from spineflow.tasks.ledger.accounting import epsilon_tight
 from spineflow.tasks.ledger.spending import SpentDraw
 from spineflow.tasks.noise.margins import distribution_of

@@ -10,11 +10,10 @@ from itertools import product
 import numpy as np
 import pytest
 from spineflow.geography.hierarchy import AreaLevel
+from spineflow.tasks.group_sizes.ingest.regions import RegionHierarchy
 from spineflow.tasks.group_sizes.ingest.tables import count_sizes
-from spineflow.tasks.group_sizes.measurement.measure import true_vector
-from spineflow.tasks.group_sizes.workload.mechanisms import VECTOR_OF
-from spineflow.tasks.group_sizes.workload.plan import Plan, make_plan
-from spineflow.tasks.group_sizes.workload.regions import RegionHierarchy
+from spineflow.tasks.group_sizes.measurement import true_vector
+from spineflow.tasks.group_sizes.plan import VECTOR_OF, Plan, make_plan
 from spineflow.tasks.tables.findings import RuleTally
 
 from tests.tasks.group_sizes.workload.test_mechanisms import Dataset, datasets, joined, moved

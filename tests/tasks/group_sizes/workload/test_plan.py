@@ -10,10 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from spineflow.geography.hierarchy import AreaLevel
-from spineflow.tasks.group_sizes.workload.costs import needed_split
-from spineflow.tasks.group_sizes.workload.mechanisms import VECTOR_OF
-from spineflow.tasks.group_sizes.workload.plan import ImpossiblePlan, Plan, make_plan
-from spineflow.tasks.group_sizes.workload.regions import RegionHierarchy
+from spineflow.tasks.group_sizes.costs import needed_split
+from spineflow.tasks.group_sizes.ingest.regions import RegionHierarchy
+from spineflow.tasks.group_sizes.plan import VECTOR_OF, ImpossiblePlan, Plan, make_plan
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.files import read_values, write_values
 

@@ -13,7 +13,7 @@ from spineflow.tasks.pages.document import Table
 from spineflow.tasks.products.comparison import read_errors
 from spineflow.tasks.products.registry import product
 from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.supplemental_dhc.ingest.files import read_plan
+from spineflow.tasks.supplemental_dhc.ingest.ingest import read_plan
 from spineflow.tasks.supplemental_dhc.release.report import loss_text
 from spineflow.tasks.topdown.ingest.generate import FEWEST_PERSONS, generate_county
 from spineflow.tasks.topdown.ingest.generate_households import rehouse
@@ -92,8 +92,9 @@ def test_costs_and_what_was_released_are_told(run: RunDirectory) -> None:
         assert f"{number:,} {level}" in str(first)
         regions = rows[rows["level"] == level]["region"].nunique()
         assert regions <= number
-    section, *_ = own.costs_in_words(settings)
+    section, charged = own.costs_in_words(settings)
     words, table = section.blocks
+    assert str(4 * plan.rho) in str(charged)
     assert f"rho {plan.rho} " in str(words) and loss_text(plan) in str(second)
     assert isinstance(table, Table) and len(table.rows) == len(plan.queries)
     assert not list(own.words.shown(run, settings, []))

@@ -9,13 +9,15 @@ import pytest
 from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN
 from spineflow.tasks.noise.randomness import SeededRandom
 from spineflow.tasks.noise.sampler import draw_noise
-from spineflow.tasks.supplemental_dhc.estimation.estimate import (
+from spineflow.tasks.supplemental_dhc.estimation import (
+    ROWS,
     NoisyCounts,
+    Row,
     at_least_one,
+    average_estimate,
+    count_posterior,
     estimated,
 )
-from spineflow.tasks.supplemental_dhc.estimation.posterior import average_estimate, count_posterior
-from spineflow.tasks.supplemental_dhc.workload.rows import ROWS, Row
 
 REPLICATES = 2_000
 TOLERANCE = 0.015

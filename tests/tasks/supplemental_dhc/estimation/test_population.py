@@ -9,11 +9,11 @@ import pandas as pd
 import pytest
 from spineflow.tasks.census.census import preset_census
 from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.supplemental_dhc.estimation.population import rows_of_population
-from spineflow.tasks.supplemental_dhc.ingest.population import (
+from spineflow.tasks.supplemental_dhc.estimation import rows_of_population
+from spineflow.tasks.supplemental_dhc.ingest.households import (
     PERSONS_FILE,
     RACE,
-    TENURES,
+    TENURE_CODES,
     UNITS_FILE,
     person_codes,
 )
@@ -44,7 +44,7 @@ def write_population(source: Path, target: Path) -> None:
     units["geocode"] = units["OIDTB"].map(geocode)
     units["unit"] = np.arange(1, len(units) + 1)
     home = units[units["RTYPE"].astype(int) == 2]
-    labels = {code: label for label, code in TENURES.items() if "or without" not in label}
+    labels = {code: label for label, code in TENURE_CODES.items() if "or without" not in label}
     lived_in = home["FINAL_POP"] > 0
     pd.DataFrame(
         {

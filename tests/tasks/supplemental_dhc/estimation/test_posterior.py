@@ -9,9 +9,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.stats import truncnorm
-from spineflow.tasks.supplemental_dhc.estimation.estimate import at_least_one
-from spineflow.tasks.supplemental_dhc.estimation.posterior import (
+from spineflow.tasks.supplemental_dhc.estimation import (
     LEVEL,
+    at_least_one,
     average_estimate,
     count_posterior,
 )

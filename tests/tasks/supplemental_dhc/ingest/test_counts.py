@@ -10,10 +10,13 @@ import pytest
 from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import load_settings
-from spineflow.tasks.supplemental_dhc.ingest.areas import areas_of_rows, write_areas
-from spineflow.tasks.supplemental_dhc.ingest.ingest import check_households
+from spineflow.tasks.supplemental_dhc.ingest.ingest import (
+    areas_of_rows,
+    check_households,
+    write_areas,
+)
+from spineflow.tasks.supplemental_dhc.measures import ITERATIONS, MEASURES, columns_of
 from spineflow.tasks.supplemental_dhc.settings import SupplementalDhcSettings
-from spineflow.tasks.supplemental_dhc.workload.measures import ITERATIONS, MEASURES, columns_of
 from spineflow.tasks.topdown.ingest.generate import generate_county
 from spineflow.tasks.topdown.ingest.generate_households import rehouse
 

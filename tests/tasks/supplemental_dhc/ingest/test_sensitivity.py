@@ -14,14 +14,13 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 from spineflow.tasks.census.households import Members
-from spineflow.tasks.supplemental_dhc.ingest.counts import count_people
-from spineflow.tasks.supplemental_dhc.ingest.households import Households, key_hashes, truncated
-from spineflow.tasks.supplemental_dhc.workload.measures import (
-    MEASURES,
-    TRUNCATION,
-    columns_of,
-    stability_of,
+from spineflow.tasks.supplemental_dhc.ingest.households import (
+    Households,
+    count_people,
+    key_hashes,
+    truncated,
 )
+from spineflow.tasks.supplemental_dhc.measures import MEASURES, TRUNCATION, columns_of, stability_of
 
 TAU = 2
 

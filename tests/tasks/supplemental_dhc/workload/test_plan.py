@@ -12,20 +12,22 @@ from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.files import read_values, write_values
 from spineflow.tasks.runs.settings_files import load_settings
-from spineflow.tasks.supplemental_dhc.settings import SupplementalDhcSettings
-from spineflow.tasks.supplemental_dhc.workload.costs import (
-    exact_curve,
-    margin_at,
-    universe_plan,
-)
-from spineflow.tasks.supplemental_dhc.workload.margins import margin_of, rho_for_margin
-from spineflow.tasks.supplemental_dhc.workload.measures import (
+from spineflow.tasks.supplemental_dhc.measures import (
     ITERATIONS,
     MEASURES,
     N_COLUMNS,
     columns_of,
+    margin_of,
+    rho_for_margin,
 )
-from spineflow.tasks.supplemental_dhc.workload.plan import Plan, make_plan
+from spineflow.tasks.supplemental_dhc.plan import (
+    Plan,
+    exact_curve,
+    make_plan,
+    margin_at,
+    universe_plan,
+)
+from spineflow.tasks.supplemental_dhc.settings import SupplementalDhcSettings
 
 INPUT = {"persons": "p", "units": "u", "geography": "g"}
 TOTALS = {"us": "1.257281", "pr": "1.226649"}

@@ -13,8 +13,8 @@ import pytest
 from spineflow.tasks.census.cef_tables import check_inputs
 from spineflow.tasks.ledger.accounting import Guarantee
 from spineflow.tasks.ledger.charges import charge
-from spineflow.tasks.ledger.digests import InputDigest
 from spineflow.tasks.ledger.plan import UniversePlan
+from spineflow.tasks.ledger.recognition import InputDigest
 from spineflow.tasks.ledger.store import Ledger, open_ledger
 from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.errors import BudgetRefused

@@ -16,9 +16,9 @@ import pytest
 from spineflow.tasks.ledger.accounting import rho_from_epsilon_simple
 from spineflow.tasks.noise.randomness import SeededRandom
 from spineflow.tasks.trips.ingest.ingest import check_input
+from spineflow.tasks.trips.plan import make_plan
 from spineflow.tasks.trips.settings import TripsSettings
-from spineflow.tasks.trips.workload.plan import make_plan
-from spineflow.tasks.trips.workload.truth import TrueTree
+from spineflow.tasks.trips.tree import TrueTree
 
 from benchmarks.trips_replicates import replicate_errors
 

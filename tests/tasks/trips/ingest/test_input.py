@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from spineflow.tasks.ledger.digests import InputDigest
+from spineflow.tasks.ledger.recognition import InputDigest
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.trips.ingest.ingest import (

@@ -15,9 +15,9 @@ from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.tables.findings import RuleTally
 from spineflow.tasks.trips.ingest.generate import CountrySize, generate_country
 from spineflow.tasks.trips.ingest.ingest import check_input
-from spineflow.tasks.trips.ingest.persons import PeopleSoFar, PersonTrips, check_contributions
+from spineflow.tasks.trips.ingest.tables import PeopleSoFar, PersonTrips, check_contributions
+from spineflow.tasks.trips.mechanisms import Contribution
 from spineflow.tasks.trips.settings import TripsSettings
-from spineflow.tasks.trips.workload.neighbors import Contribution
 
 PERSON = np.array([0, 0, 0, 1, 2, 2, 2])
 KEYS = np.array([7, 7, 9, 7, 3, 5, 8])

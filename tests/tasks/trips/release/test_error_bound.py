@@ -10,24 +10,31 @@ import pytest
 from spineflow.tasks.noise.draws import UnchargedNoise
 from spineflow.tasks.noise.randomness import SeededRandom
 from spineflow.tasks.trips.estimation.projection import chebyshev_projection
-from spineflow.tasks.trips.measurement.files import NodeCounts
-from spineflow.tasks.trips.measurement.measure import with_noise
-from spineflow.tasks.trips.release.error_bound import error_bounds, proposition_1, theorem_4
-from spineflow.tasks.trips.release.false_cells import expected_false
-from spineflow.tasks.trips.settings import TripsMechanism
-from spineflow.tasks.trips.workload.budget import level_budget, measured_levels, uniform_shares
-from spineflow.tasks.trips.workload.hierarchy import hierarchy_of_links
-from spineflow.tasks.trips.workload.mechanisms import (
+from spineflow.tasks.trips.measurement import NodeCounts, with_noise
+from spineflow.tasks.trips.mechanisms import (
     GAUSSIAN_LEAVES,
     INFTDA,
     STABILITY_HISTOGRAM,
     TDA_L2,
+    Contribution,
+    largest_leaf_counts,
 )
-from spineflow.tasks.trips.workload.neighbors import Contribution, largest_leaf_counts
-from spineflow.tasks.trips.workload.plan import Plan
-from spineflow.tasks.trips.workload.stability import StabilityHistogram, stability_histogram
-from spineflow.tasks.trips.workload.tree import Tree, od_tree
-from spineflow.tasks.trips.workload.truth import TrueTree, summed
+from spineflow.tasks.trips.plan import (
+    Plan,
+    StabilityHistogram,
+    level_budget,
+    measured_levels,
+    stability_histogram,
+    uniform_shares,
+)
+from spineflow.tasks.trips.release.errors import (
+    error_bounds,
+    expected_false,
+    proposition_1,
+    theorem_4,
+)
+from spineflow.tasks.trips.settings import TripsMechanism
+from spineflow.tasks.trips.tree import Tree, TrueTree, hierarchy_of_links, od_tree, summed
 
 from benchmarks.trips_replicates import replicate_errors
 

@@ -15,11 +15,10 @@ from hypothesis import strategies as st
 from spineflow.tasks.ledger.accounting import epsilon_tight
 from spineflow.tasks.ledger.spending import SpentDraw
 from spineflow.tasks.noise.margins import distribution_of
+from spineflow.tasks.trips.costs import curve_of_change, exact_curve
+from spineflow.tasks.trips.plan import Plan, make_plan
 from spineflow.tasks.trips.settings import TripsSettings
-from spineflow.tasks.trips.workload.exact_loss import curve_of_change, exact_curve
-from spineflow.tasks.trips.workload.hierarchy import hierarchy_of_links
-from spineflow.tasks.trips.workload.plan import Plan, make_plan
-from spineflow.tasks.trips.workload.tree import Tree, column_tree, od_tree
+from spineflow.tasks.trips.tree import Tree, column_tree, hierarchy_of_links, od_tree
 
 from tests.tasks.ledger.all_outcomes import by_enumeration, counts_of
 from tests.tasks.trips.workload.test_loss_of_neighbours import contributions, counts

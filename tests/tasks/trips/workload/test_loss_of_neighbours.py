@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 from spineflow.tasks.noise.randomness import SeededRandom
-from spineflow.tasks.trips.ingest.persons import PersonTrips
+from spineflow.tasks.trips.ingest.tables import PersonTrips
+from spineflow.tasks.trips.plan import Plan, make_plan
 from spineflow.tasks.trips.settings import TripsSettings
-from spineflow.tasks.trips.workload.plan import Plan, make_plan
-from spineflow.tasks.trips.workload.tree import Tree
+from spineflow.tasks.trips.tree import Tree
 
 from tests.tasks.trips.workload.test_neighbors import small_trees
 

@@ -6,13 +6,8 @@ import itertools
 
 import numpy as np
 import pytest
-from spineflow.tasks.trips.workload.hierarchy import hierarchy_of_links
-from spineflow.tasks.trips.workload.neighbors import (
-    Contribution,
-    l1_sensitivity,
-    squared_sensitivity,
-)
-from spineflow.tasks.trips.workload.tree import Tree, column_tree, od_tree
+from spineflow.tasks.trips.mechanisms import Contribution, l1_sensitivity, squared_sensitivity
+from spineflow.tasks.trips.tree import Tree, column_tree, hierarchy_of_links, od_tree
 
 
 def small_trees() -> dict[str, Tree]:

@@ -10,13 +10,9 @@ import numpy as np
 import pytest
 from spineflow.tasks.noise.draws import UnchargedNoise
 from spineflow.tasks.noise.randomness import SeededRandom
-from spineflow.tasks.trips.workload.neighbors import Contribution
-from spineflow.tasks.trips.workload.stability import (
-    StabilityHistogram,
-    listing_bound,
-    stability_histogram,
-)
-from spineflow.tasks.trips.workload.truth import NodeCounts
+from spineflow.tasks.trips.mechanisms import Contribution
+from spineflow.tasks.trips.plan import StabilityHistogram, listing_bound, stability_histogram
+from spineflow.tasks.trips.tree import NodeCounts
 
 N_CELLS = 3
 TAIL = 40

@@ -15,23 +15,31 @@ from spineflow.geography.hierarchy import AreaLevel
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.solvers.level_split import RegularTree
+from spineflow.tasks.trips.costs import needed_split
 from spineflow.tasks.trips.ingest.generate import CountrySize, generate_country
 from spineflow.tasks.trips.ingest.ingest import public_shape
-from spineflow.tasks.trips.settings import TripsSettings
-from spineflow.tasks.trips.workload.budget import (
+from spineflow.tasks.trips.mechanisms import Contribution
+from spineflow.tasks.trips.plan import (
+    Plan,
     geometric_shares,
     level_budget,
+    make_plan,
     mean_fanouts,
     measured_levels,
     optimised_shares,
     uniform_shares,
 )
-from spineflow.tasks.trips.workload.costs import needed_split
-from spineflow.tasks.trips.workload.hierarchy import Hierarchy, hierarchy_of_links
-from spineflow.tasks.trips.workload.neighbors import Contribution
-from spineflow.tasks.trips.workload.plan import Plan, make_plan
-from spineflow.tasks.trips.workload.tree import Tree, column_tree, od_tree
-from spineflow.tasks.trips.workload.truth import NodeCounts, TrueTree, summed
+from spineflow.tasks.trips.settings import TripsSettings
+from spineflow.tasks.trips.tree import (
+    Hierarchy,
+    NodeCounts,
+    Tree,
+    TrueTree,
+    column_tree,
+    hierarchy_of_links,
+    od_tree,
+    summed,
+)
 
 
 def grown(name: str, fanouts: list[list[int]]) -> Hierarchy:

@@ -1,0 +1,93 @@
+"""The steps of a comparison."""
+
+from __future__ import annotations
+
+from ..products.registry import settings_of
+from ..runs import files
+from ..runs.directory import RunDirectory
+from ..runs.handles import Made, made
+from ..runs.steps import step
+from .attacks.tried import rebuild_piece, try_attack
+from .ingest import Draw, figures_file, people_file, piece_file, read_population, tables_file
+from .methods.publish import publish_draw
+from .release.figures import write_evidence
+from .release.page import page, release_figures, restore_figures
+from .settings import EvidenceSettings
+
+
+@step(
+    "read people",
+    settings_of,
+    run_name="read people",
+    made_at=lambda run, _settings: people_file(run),
+)
+def read_people(run: RunDirectory, settings: EvidenceSettings) -> Made:
+    """Read and check the input, and keep its people and areas."""
+    return made(read_population(run, settings))
+
+
+@step(
+    "publish tables",
+    settings_of,
+    run_name="publish-{method}-{strength}-{number}",
+    made_at=lambda run, _settings, *draw: tables_file(run, Draw(*draw)),
+)
+def publish_tables(
+    run: RunDirectory, settings: EvidenceSettings, method: str, strength: int, number: int
+) -> Made:
+    """Publish all tables by a method at one strength, and compare them with the truth."""
+    return made(publish_draw(run, settings, Draw(method, strength, number)))
+
+
+@step(
+    "attack release",
+    settings_of,
+    run_name="attack-{method}-{strength}-{number}-{name}",
+    made_at=lambda run, _settings, method, strength, number, name: figures_file(
+        run, Draw(method, strength, number), name
+    ),
+)
+def attack(
+    run: RunDirectory,
+    settings: EvidenceSettings,
+    method: str,
+    strength: int,
+    number: int,
+    name: str,
+) -> Made:
+    """Try an attack on the tables of a release, and grade it by the truth."""
+    return made(try_attack(run, settings, Draw(method, strength, number), name))
+
+
+@step(
+    "rebuild areas",
+    settings_of,
+    run_name="rebuild-{method}-{strength}-{number}-{piece}",
+    made_at=lambda run, _settings, method, strength, number, piece: piece_file(
+        run, Draw(method, strength, number), piece
+    ),
+)
+def rebuild(
+    run: RunDirectory,
+    settings: EvidenceSettings,
+    method: str,
+    strength: int,
+    number: int,
+    piece: int,
+) -> Made:
+    """Rebuild a piece of the areas of a release from its tables."""
+    return made(rebuild_piece(run, settings, Draw(method, strength, number), piece))
+
+
+@step("write page", settings_of, run_name="page")
+def write_page(run: RunDirectory, settings: EvidenceSettings) -> Made:
+    """Write the figures and the page; what is released of a comparison is the figures.
+
+    Those that are released stay: what is made again may take other seconds.
+    """
+    if run.release.exists():
+        restore_figures(run)
+    else:
+        write_evidence(run, settings)
+        release_figures(run)
+    return made(files.write_page(run.report, page(run, settings)))

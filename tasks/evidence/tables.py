@@ -1,0 +1,160 @@
+"""The people of a comparison, the tables about them, and what a published table tells."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from ..census.partitions import People
+from ..census.queries import MarginalQuery
+
+
+@dataclass(frozen=True, eq=False)
+class Places:
+    """The entities of a level, each a set of areas of the last geolevel.
+
+    entity : (n_areas,) number of each area's entity; -1 for none.
+    codes : the entities' codes.
+    parent_level : the smallest larger level whose entities have those of this one whole, if any.
+    parent : (n_entities,) the entity of that level which has each; -1 where there is none.
+    """
+
+    level: str
+    entity: np.ndarray
+    codes: tuple[str, ...]
+    parent_level: str | None
+    parent: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def sums(self, area: np.ndarray) -> np.ndarray:
+        """Records of each entity `(n_entities,)`, by the areas of all records `(n,)`."""
+        entity = self.entity[area]
+        return np.bincount(entity[entity >= 0], minlength=len(self))
+
+
+@dataclass(frozen=True, eq=False)
+class AskedTable:
+    """A table: answers to a marginal query about some of the records, for all entities of a level.
+
+    counted : (n_cells,) mask of the cells of the records that it counts.
+    """
+
+    name: str
+    query: MarginalQuery
+    counted: np.ndarray
+    places: Places
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What tells the tables of a comparison apart: name and level."""
+        return self.name, self.places.level
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Entities and answers of each."""
+        return len(self.places), self.query.n_rows
+
+    def positions(self, area: np.ndarray, cell: np.ndarray) -> np.ndarray:
+        """Where records `(n,)` of some areas and cells are counted: entity times answers plus the
+        answer; -1 for records that the table does not count.
+        """
+        entity = self.places.entity[area].astype(np.int64)
+        found = entity * self.query.n_rows + self.query.row_of_cell[cell]
+        return np.where((entity >= 0) & self.counted[cell], found, -1)
+
+    def answer(
+        self, area: np.ndarray, cell: np.ndarray, weight: np.ndarray | None = None
+    ) -> np.ndarray:
+        """Sums of weights, by default counts, of records by entity and answer, `shape`, float64."""
+        at = self.positions(area, cell)
+        inside = at >= 0
+        own = None if weight is None else weight[inside]
+        n_entities, n_rows = self.shape
+        sums = np.bincount(at[inside], own, minlength=n_entities * n_rows)
+        return sums.astype(np.float64).reshape(n_entities, n_rows)
+
+
+@dataclass(frozen=True, eq=False)
+class PublishedTable:
+    """A table as a method publishes it, and what that tells about the true counts.
+
+    value : (n_entities, n_answers) published values; NaN where a value is withheld.
+    low, high : bounds of the true counts that follow from the published values and the method's
+        public parameters, where it has any; infinite where nothing follows.
+    total : (2, n_entities) such bounds of the sum of each entity's answers; None where nothing
+        follows but from those of the answers.
+    """
+
+    value: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    total: np.ndarray | None = None
+
+    @classmethod
+    def exactly(cls, value: np.ndarray) -> PublishedTable:
+        """A table whose values are said to be the counts."""
+        return cls(value, value, value)
+
+    @classmethod
+    def within(cls, value: np.ndarray, distance: float) -> PublishedTable:
+        """A table whose values are at most some distance from counts, which are not negative."""
+        return cls(value, np.maximum(value - distance, 0), value + distance)
+
+    @classmethod
+    def without_bounds(cls, value: np.ndarray) -> PublishedTable:
+        """A table of values from which no bound follows but that counts are not negative."""
+        return cls(value, np.zeros_like(value), np.full_like(value, np.inf))
+
+
+Tables = Mapping[tuple[str, str], PublishedTable]
+"""Published tables by name and level."""
+
+
+@dataclass(frozen=True, eq=False)
+class Population:
+    """The people of a comparison, with what methods need to know of them.
+
+    tables : those that are published, levels from large to small.
+    regions : levels between whose entities households are swapped, from large to small.
+    risk : (n,) value of the risk variables of every person.
+    agree : (n,) whether two swapped households must have as many of such persons.
+    """
+
+    people: People
+    tables: Sequence[AskedTable]
+    regions: Sequence[Places]
+    risk: np.ndarray
+    agree: np.ndarray
+
+    @cached_property
+    def truth(self) -> Mapping[tuple[str, str], np.ndarray]:
+        """The true answers of every table."""
+        return counted(self.people, self.tables)
+
+
+def counted(people: People, tables: Sequence[AskedTable]) -> dict[tuple[str, str], np.ndarray]:
+    """The answers of tables about people, by name and level."""
+    return {table.key: table.answer(people.area, people.cell) for table in tables}
+
+
+def ancestors(small: Places, large: Places) -> np.ndarray | None:
+    """The entity of a larger level that has all of each entity of a smaller one `(n,)`; None if
+    some entity of the smaller level is in none, or in several.
+    """
+    inside = small.entity >= 0
+    found = np.full(len(small), -1, dtype=np.int64)
+    found[small.entity[inside]] = large.entity[inside]
+    is_whole = (found[small.entity[inside]] == large.entity[inside]).all()
+    return found if is_whole and (found >= 0).all() else None
+
+
+def siblings(places: Places) -> list[np.ndarray]:
+    """The entities of a level that have the same parent, group by group; all where none has."""
+    order = np.argsort(places.parent, kind="stable")
+    starts = np.flatnonzero(np.diff(places.parent[order])) + 1
+    return [group for group in np.split(order, starts) if len(group)]

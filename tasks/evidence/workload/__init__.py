@@ -1,1 +1,0 @@
-"""What every method of a comparison publishes: tables over areas, and the people behind them."""

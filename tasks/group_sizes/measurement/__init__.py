@@ -1,1 +1,0 @@
-"""Noisy vectors of the group-sizes flow."""

@@ -1,0 +1,398 @@
+"""The mechanisms for group sizes, and the plan of a run: its vectors, sensitivities and noise.
+
+A mechanism measures one vector at every level and estimates the group sizes from all levels' noisy
+vectors. Levels are disjoint queries on the same people, so their losses add; the regions of one
+level hold disjoint groups, so a level is charged once. Noise is discrete Laplace, of the scale that
+the L1 norm of a change needs for a share of epsilon, or discrete Gaussian, of the variance that its
+squared L2 norm needs for a share of rho (zCDP).
+
+Neighbouring datasets (`accounting.UNBOUNDED`): one person joins or leaves a group that is there
+with and without the person, and changes its size by at most `quantity` q, which is 1 where every
+person counts once. Groups neither appear nor vanish nor move to another region, which is why their
+numbers may be invariants; where groups may be empty (size 0), this covers people who live alone
+too. Bounded neighbours (`accounting.BOUNDED`): a person moves from one group to another. The
+sensitivities below are of one level, and the tests confirm them over all neighbours of all small
+datasets. A largest size that stands for "N or more" lowers sizes to N, after which a person still
+changes a size by at most q: no sensitivity grows.
+
+`group_sizes`
+    n[r, s], the groups of size s in region r. A person who joins a group of size k in region r
+    takes it out of n[r, k] and puts it into n[r, k + q]: two entries change by one, whatever q.
+    L1 is 2, squared L2 is 2. One who moves changes four entries: L1 is 4. Two of them may be the
+    same entry and change by two, where both groups had, or have afterwards, the same size, but
+    not both pairs at once, since then nothing would have changed: squared L2 is 4 + 1 + 1 = 6.
+`cumulative_group_sizes`
+    c[r, s] = n[r, 1] + ... + n[r, s]. Of region r the entries k, ..., k + q - 1 fall by one, and
+    no other: L1 and squared L2 are q, which is 1 for quantity 1 (Lemma 6 of [GroupSizes2021]). One
+    who moves raises q entries by one and lowers q by one; entries that do both stay. L1 and
+    squared L2 are 2 q.
+`chained_cumulative_group_sizes`
+    C[s, r] sums n over all pairs up to (s, r), sizes first and regions within: the groups below
+    size s of all regions, and those of size s of the first r regions. The group leaves at (k, r)
+    and comes back at (k + q, r), so that every entry in between falls by one, and there are q R of
+    them, where R is the number of regions of the level: L1 and squared L2 are q R, and 2 q R for
+    one who moves. In L2 itself that is sqrt(R) where it is R in L1. The paper calibrates this
+    vector to a sensitivity of 1 ("published"), which covers only levels of a single region.
+
+The plan of a run is everything public that decides what is measured and how it is estimated. It is
+written once, before anything is drawn, so that a later version of the code that would choose
+otherwise still reads the measurements for what they are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Final
+
+from ..noise.draws import Noise
+from ..noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
+from ..runs.directory import RunDirectory
+
+UNIVERSE = "groups"
+"""The universe in the names of measurement and estimate folders."""
+
+
+def regions_file(run: RunDirectory) -> Path:
+    """The hierarchy: level, region, parent; public."""
+    return run.root / "hierarchy" / "regions.parquet"
+
+
+def plan_file(run: RunDirectory) -> Path:
+    """The plan, which is written last by the ingest; public."""
+    return run.root / "hierarchy" / "plan.json"
+
+
+def exact_groups_file(run: RunDirectory) -> Path:
+    """The public numbers of groups of the plan's exact level: region, groups."""
+    return run.root / "hierarchy" / "exact_groups.parquet"
+
+
+GROUP_SIZES = "group_sizes"
+CUMULATIVE_GROUP_SIZES = "cumulative_group_sizes"
+CHAINED_CUMULATIVE_GROUP_SIZES = "chained_cumulative_group_sizes"
+
+HIERARCHICAL = "hierarchical"
+HIERARCHICAL_DP = "hierarchical_dp"
+CUMULATIVE = "cumulative"
+CUMULATIVE_DP = "cumulative_dp"
+CHAIN_DP = "chain_dp"
+TOPDOWN = "topdown"
+
+VECTOR_OF: Mapping[str, str] = {
+    HIERARCHICAL: GROUP_SIZES,
+    HIERARCHICAL_DP: GROUP_SIZES,
+    CUMULATIVE: CUMULATIVE_GROUP_SIZES,
+    CUMULATIVE_DP: CUMULATIVE_GROUP_SIZES,
+    CHAIN_DP: CHAINED_CUMULATIVE_GROUP_SIZES,
+    TOPDOWN: GROUP_SIZES,
+}
+"""The vector that each mechanism measures."""
+
+RELAXED = (HIERARCHICAL, CUMULATIVE)
+"""Baselines that round a relaxed program: their counts need not add up."""
+
+KEEP_ROWS = (HIERARCHICAL_DP, CUMULATIVE_DP)
+"""Mechanisms that can keep public numbers of groups by region."""
+
+PROVEN: Final = "proven"
+PUBLISHED: Final = "published"
+"""Calibrations: to the sensitivities above, or to the paper's."""
+
+PUBLISHED_SENSITIVITY: Mapping[str, int] = {
+    GROUP_SIZES: 2,
+    CUMULATIVE_GROUP_SIZES: 1,
+    CHAINED_CUMULATIVE_GROUP_SIZES: 1,
+}
+"""The sensitivity that the paper calibrates the noise of each vector to."""
+
+
+def sensitivity(vector: str, n_regions: int, *, bounded: bool = False, quantity: int = 1) -> int:
+    """L1 sensitivity of a vector at a level of `n_regions` regions; see the module's docstring.
+
+    `bounded` takes datasets in which a person moves between groups as neighbours, and doubles the
+    result. `quantity` is the most by which one person changes the size of a group.
+
+    >>> sensitivity(CHAINED_CUMULATIVE_GROUP_SIZES, 52)
+    52
+    """
+    joining = {
+        GROUP_SIZES: 2,
+        CUMULATIVE_GROUP_SIZES: quantity,
+        CHAINED_CUMULATIVE_GROUP_SIZES: quantity * n_regions,
+    }[vector]
+    return 2 * joining if bounded else joining
+
+
+def squared_sensitivity(
+    vector: str, n_regions: int, *, bounded: bool = False, quantity: int = 1
+) -> int:
+    """Squared L2 sensitivity of a vector; arguments as for `sensitivity`.
+
+    Cumulative entries change by one at most, so that it is the L1 sensitivity there.
+
+    >>> squared_sensitivity(GROUP_SIZES, 52, bounded=True)
+    6
+    """
+    if vector == GROUP_SIZES:
+        return 6 if bounded else 2
+    return sensitivity(vector, n_regions, bounded=bounded, quantity=quantity)
+
+
+def level_weights(
+    variances: Sequence[Fraction | None], *, resolution: int = 4, most: int = 1 << 18
+) -> tuple[int, ...]:
+    """Integer weights of the levels' squared distances, in proportion to 1 / variance.
+
+    They are all 1 for equal variances, and 0 for a level that is not measured. Otherwise the
+    noisiest level gets `resolution`, and ratios are rounded to multiples of 1 / resolution and
+    cut at `most` / resolution. Any weights give a private and consistent result; these are nearly
+    those of the most likely one.
+
+    >>> level_weights([Fraction(1), Fraction(4), Fraction(4), None])
+    (16, 4, 4, 0)
+    """
+    measured = [variance for variance in variances if variance is not None]
+    noisiest = max(measured)
+    if min(measured) == noisiest:
+        return tuple(int(variance is not None) for variance in variances)
+    return tuple(
+        0 if variance is None else min(most, round(resolution * noisiest / variance))
+        for variance in variances
+    )
+
+
+def default_mechanism(n_regions: Sequence[int], *, quantity: int = 1) -> str:
+    """The mechanism for these numbers of regions per level, from public sizes alone.
+
+    That whose noise is least in a single count of the finest level, as a standard deviation in
+    units of sqrt(2) levels / epsilon: the sensitivity, times sqrt(2) where a count is a difference
+    of two cumulative ones. Neither N nor epsilon changes the order, and with Gaussian noise it is
+    the same: there `cumulative_dp` and `hierarchical_dp` tie where a person counts once, and
+    monotone counts were nearer to the truth wherever both were tried. Where a person counts once
+    this is `cumulative_dp`, or `chain_dp` where no level has more than one region, because its
+    single program is then as quiet and exact; if a person may count twice and more,
+    `hierarchical_dp`.
+
+    >>> default_mechanism([1, 52, 3144]), default_mechanism([1])
+    ('cumulative_dp', 'chain_dp')
+    """
+    finest = n_regions[-1]
+    variance = {
+        CHAIN_DP: 2 * sensitivity(CHAINED_CUMULATIVE_GROUP_SIZES, finest, quantity=quantity) ** 2,
+        CUMULATIVE_DP: 2 * sensitivity(CUMULATIVE_GROUP_SIZES, finest, quantity=quantity) ** 2,
+        HIERARCHICAL_DP: sensitivity(GROUP_SIZES, finest, quantity=quantity) ** 2,
+    }
+    return min(variance, key=variance.__getitem__)
+
+
+LARGEST_NOISE_IN_SCALES = 64
+"""A draw beyond this many scales has a probability below 1e-27."""
+LARGEST_SUM = 1 << 59
+
+
+class ImpossiblePlan(ValueError):
+    """Noise of such a scale would leave 64-bit integers."""
+
+
+@dataclass(frozen=True)
+class LevelPlan:
+    """What one level is measured with.
+
+    `sensitivity` is the L1 norm of the largest change and `scale` that of discrete Laplace noise,
+    or `sensitivity` is the squared L2 norm and `sigma_squared` the parameter of discrete Gaussian
+    noise. A level that is not measured has neither, and a share and a weight of 0; `same_as` then
+    names the measured level above that has the same regions, or is None if the settings give the
+    level no share.
+    """
+
+    level: str
+    n_regions: int
+    share: Fraction
+    sensitivity: int
+    scale: Fraction | None
+    weight: int
+    sigma_squared: Fraction | None = None
+    same_as: str | None = None
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether the level has a share of the budget."""
+        return self.share > 0
+
+    def noise_of(self, mechanism: str) -> Noise | None:
+        """The level's noise, None without noise."""
+        parameter = self.scale if self.sigma_squared is None else self.sigma_squared
+        return None if parameter is None else Noise(mechanism, parameter)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The plan of a run; `groups` is the public total, sizes run from smallest to largest.
+
+    `epsilon` or `rho` is what the run costs, neither without noise. `is_top_coded` says that the
+    largest size stands for itself and all above. `exact_level` names the level whose regions have
+    public numbers of groups; None if only the total is public.
+    """
+
+    mechanism: str
+    calibration: str
+    bounded: bool
+    quantity: int
+    epsilon: Fraction | None
+    smallest_size: int
+    largest_size: int
+    groups: int
+    levels: tuple[LevelPlan, ...]
+    rho: Fraction | None = None
+    is_top_coded: bool = False
+    exact_level: str | None = None
+
+    @property
+    def vector(self) -> str:
+        """The vector that is measured at every level."""
+        return VECTOR_OF[self.mechanism]
+
+    @property
+    def noise(self) -> str:
+        """The mechanism that noise comes from; discrete Laplace also where it is switched off."""
+        return DISCRETE_LAPLACE if self.rho is None else DISCRETE_GAUSSIAN
+
+    @property
+    def loss(self) -> Fraction | None:
+        """What the run costs: rho or epsilon, None without noise."""
+        return self.epsilon if self.rho is None else self.rho
+
+    @property
+    def n_sizes(self) -> int:
+        """Number of sizes."""
+        return self.largest_size - self.smallest_size + 1
+
+    @property
+    def measured(self) -> tuple[int, ...]:
+        """Positions of the measured levels."""
+        return tuple(depth for depth, level in enumerate(self.levels) if level.is_measured)
+
+    @property
+    def measured_levels(self) -> tuple[LevelPlan, ...]:
+        """The measured levels."""
+        return tuple(level for level in self.levels if level.is_measured)
+
+    @property
+    def weights(self) -> tuple[int, ...]:
+        """Weight of the squared distances of each level, 0 where nothing is measured."""
+        return tuple(level.weight for level in self.levels)
+
+
+def make_plan(
+    *,
+    names: Sequence[str],
+    n_regions: Sequence[int],
+    sizes: tuple[int, int],
+    groups: int,
+    epsilon: Fraction | None,
+    rho: Fraction | None = None,
+    shares: Sequence[Fraction] | None = None,
+    mechanism: str | None = None,
+    calibration: str = "proven",
+    bounded: bool = False,
+    quantity: int = 1,
+    is_top_coded: bool = False,
+    exact_level: str | None = None,
+) -> Plan:
+    """Choose the mechanism if none is named, and calibrate every level.
+
+    Args:
+        names, n_regions: the levels, root first.
+        sizes: the smallest and the largest size.
+        groups: the public total.
+        epsilon, rho: one of them, for discrete Laplace or Gaussian noise; neither switches it off.
+        shares: of the budget, for each level, the finest positive; by default equal among the
+            levels that differ in their regions. A level of the same regions as the one above is
+            measured with that one, which gets the shares of both.
+        exact_level: the level whose regions have public numbers of groups.
+
+    A level's noise has the scale sensitivity / (epsilon share), or as sigma^2 the squared
+    sensitivity / (2 rho share). Without noise all levels count alike, as they do with any noise.
+
+    Raises ImpossiblePlan if sums of noisy counts could leave 64 bits.
+    """
+    same_as = merged_levels(n_regions)
+    shares = _merged_shares(shares, same_as)
+    mechanism = mechanism or default_mechanism(n_regions, quantity=quantity)
+    vector = VECTOR_OF[mechanism]
+    if calibration == PUBLISHED:
+        changes = [PUBLISHED_SENSITIVITY[vector]] * len(names)
+    else:
+        norm = sensitivity if rho is None else squared_sensitivity
+        changes = [norm(vector, n, bounded=bounded, quantity=quantity) for n in n_regions]
+    loss = 2 * rho if rho is not None else epsilon or Fraction(1)
+    parameters = [
+        change / (loss * share) if share else None
+        for change, share in zip(changes, shares, strict=True)
+    ]
+    power = 2 if rho is None else 1
+    variances = [None if parameter is None else parameter**power for parameter in parameters]
+    weights = level_weights(variances)
+    levels = tuple(
+        LevelPlan(
+            name,
+            n_regions[depth],
+            shares[depth],
+            changes[depth],
+            scale=parameters[depth] if rho is None and epsilon is not None else None,
+            weight=weights[depth],
+            sigma_squared=None if rho is None else parameters[depth],
+            same_as=None if same_as[depth] == depth else names[same_as[depth]],
+        )
+        for depth, name in enumerate(names)
+    )
+    plan = Plan(
+        mechanism,
+        calibration,
+        bounded,
+        quantity,
+        epsilon,
+        *sizes,
+        groups,
+        levels,
+        rho,
+        is_top_coded,
+        exact_level,
+    )
+    _refuse_overflow(plan, max(variance for variance in variances if variance is not None))
+    return plan
+
+
+def merged_levels(n_regions: Sequence[int]) -> tuple[int, ...]:
+    """For each level the position of the first one that has the same regions.
+
+    Every region has regions below it, so that two levels with as many regions have the same ones.
+
+    >>> merged_levels([1, 1, 5, 5])
+    (0, 0, 2, 2)
+    """
+    return tuple(n_regions.index(n) for n in n_regions)
+
+
+def _merged_shares(
+    shares: Sequence[Fraction] | None, same_as: Sequence[int]
+) -> tuple[Fraction, ...]:
+    """The shares of the levels that are measured; those of merged levels are added up."""
+    distinct = sorted(set(same_as))
+    if shares is None:
+        shares = [Fraction(int(i in distinct), len(distinct)) for i in range(len(same_as))]
+    merged = [Fraction(0)] * len(same_as)
+    for first, share in zip(same_as, shares, strict=True):
+        merged[first] += share
+    return tuple(merged)
+
+
+def _refuse_overflow(plan: Plan, variance: Fraction) -> None:
+    largest = plan.groups + LARGEST_NOISE_IN_SCALES * (math.isqrt(math.ceil(variance)) + 1)
+    n_values = sum(level.n_regions * level.weight for level in plan.levels) * plan.n_sizes
+    if largest * max(n_values, 16 * sum(plan.weights)) >= LARGEST_SUM:
+        raise ImpossiblePlan

@@ -1,0 +1,51 @@
+"""The steps of a group-sizes run."""
+
+from __future__ import annotations
+
+from ..ledger.identity import ingested_once
+from ..runs.directory import RunDirectory
+from ..runs.handles import Made, found, made, once
+from ..runs.steps import step
+from .estimation.estimate import estimate_run, estimated_counts
+from .ingest.read import ingest_groups, read_plan, read_regions
+from .measurement import measure_level
+from .plan import UNIVERSE, plan_file
+from .release.tables import GROUP_SIZES, write_tables
+from .settings import GroupSizesSettings
+
+
+@step("ingest groups", GroupSizesSettings, run_name="ingest")
+def ingest(run: RunDirectory, settings: GroupSizesSettings) -> Made:
+    """Check the tables, and write the hierarchy, the plan and the confidential counts."""
+    return ingested_once(run, settings, plan_file(run), ingest_groups)
+
+
+@step("measure groups", GroupSizesSettings, run_name="measure-{level}", retried=False)
+def measure(run: RunDirectory, settings: GroupSizesSettings, level: str) -> Made:
+    """Publish a level's noisy vector; what is published is never drawn again."""
+    return once(run.dpqueries(UNIVERSE, level), measure_level, run, settings, level)
+
+
+@step("estimate groups", GroupSizesSettings, run_name="estimate")
+def estimate(run: RunDirectory, settings: GroupSizesSettings) -> Made:
+    """Find the counts of all levels from the noisy vectors, by the mechanism of the plan."""
+    path = run.estimates(UNIVERSE, read_plan(run).levels[-1].level)
+    return once(path, estimate_run, run, settings)
+
+
+@step("tabulate groups", GroupSizesSettings, run_name="tabulate")
+def tabulate(run: RunDirectory, settings: GroupSizesSettings) -> Made:
+    """Write the tables where the checks look for them."""
+    name = f"{GROUP_SIZES}.csv"
+    for folder in (run.release, run.unchecked_release):
+        if (folder / name).exists():
+            return found(folder / name)
+    plan, hierarchy = read_plan(run), read_regions(run)
+    write_tables(
+        run.unchecked_release,
+        hierarchy,
+        estimated_counts(run, plan, hierarchy),
+        plan.smallest_size,
+        is_private=settings.is_private,
+    )
+    return made(run.unchecked_release / name)

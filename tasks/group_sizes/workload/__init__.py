@@ -1,1 +1,0 @@
-"""What the group-size mechanisms ask: region hierarchies, measured vectors, calibrations."""

@@ -1,1 +1,0 @@
-"""Posterior means and intervals of counts and averages, from noisy counts alone."""

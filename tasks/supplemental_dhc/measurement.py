@@ -1,0 +1,59 @@
+"""The plan of a run of the supplemental tables as it is charged, and its noisy counts."""
+
+from __future__ import annotations
+
+from ..ledger.accounting import UNBOUNDED
+from ..products.budget import Cost
+from ..products.measurement import publish_measures
+from ..products.plan import ExactFact, Plan
+from ..products.statement import Statement
+from ..runs.directory import RunDirectory
+from .ingest.ingest import plan_of as queries_of
+from .ingest.ingest import public_areas, read_areas, read_plan, true_counts
+from .measures import CONFIDENCE
+from .plan import UNIVERSE, areas_file, exact_curve, margin_at, universe_plan
+from .settings import SupplementalDhcSettings
+
+EXACT = (ExactFact("areas", "which areas there are"),)
+"""The declared facts that the release rests on."""
+
+STATEMENT = Statement(
+    None,
+    ("Protected is every person: whether there is one, and who lives with whom.",),
+    (
+        "The guarantee compares two censuses that differ in this: one record of a person is there "
+        "or not, and with it up to two records of housing units come or go, a record that changes "
+        "being one that goes and one that comes. A person who moves or is changed is one who goes "
+        "and one who comes.",
+    ),
+)
+"""The guarantee for one person, who is counted or not."""
+
+
+def plan_of(settings: SupplementalDhcSettings, run: RunDirectory | None = None) -> Plan:
+    """The plan of a run, or by settings and public geography; margins are of 90 %."""
+    measured = queries_of(settings, public_areas(settings) if run is None else read_areas(run))
+    of_queries = [
+        {"rho": str(query.rho), "sensitivity": query.stability, "margin": margin_at(query)}
+        for query in measured.queries
+    ]
+    universe, curve = universe_plan(measured), exact_curve(measured)
+    plan = Plan.of(
+        settings,
+        [Cost(universe, curve, UNBOUNDED, of_queries=of_queries)],
+        STATEMENT,
+        EXACT,
+        question="whether this one is in a household or nowhere",
+        coverage=CONFIDENCE,
+    )
+    if run is None:
+        return plan
+    return plan.decided_by(run, [areas_file(run)], [run.histogram(UNIVERSE)])
+
+
+def measure_level(run: RunDirectory, settings: SupplementalDhcSettings, level: str) -> None:
+    """Measure and publish all queries of a level; raises as `single_draw`."""
+    plan, areas = read_plan(run), read_areas(run)
+    counts, regions = true_counts(run, areas, level), areas.regions[level]
+    values = {query.query_name: counts[:, query.columns] for query in plan.of_level(level)}
+    publish_measures(run, settings, universe_plan(plan), level, regions, values)

@@ -1,1 +1,0 @@
-"""Noisy counts of people in households, level by level."""

@@ -1,0 +1,316 @@
+"""The levels of a trips run: how they are cut into shards, measured and stored.
+
+    measurements/trips/<level>/dpqueries/<shard>.parquet    dimensions, value, variance, plb
+    measurements/trips/<level>/cuts.json                    which parents each shard measures
+    estimates/trips/<level>/<shard>.parquet                 dimensions, count of the positive nodes
+
+A level is `level_00`, the root, to `level_<T>`. A node is stored by the codes of its areas at the
+level's depths, one column a dimension that the level has refined; nodes stand in the order of
+their parents, and children of one parent in the order of their areas.
+
+A top-down run measures a level only once the level above is estimated: the children of its
+positive nodes. Which nodes those are, and how they are cut into shards, is published with the
+measurements, so that nothing is ever measured again in another cut, and estimates that were made
+anew must be those that decided it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from ..ledger.charging import single_draw
+from ..noise.draws import NoiseDraws
+from ..products import measurement
+from ..runs.directory import RunDirectory
+from ..runs.errors import SpineflowError
+from ..runs.files import read_values
+from ..runs.stamps import write_parquet
+from ..runs.writing import Recording, write_once
+from ..tables.columns import cut_at
+from .ingest.files import plan_of, read_truth
+from .mechanisms import GAUSSIAN_LEAVES
+from .plan import (
+    UNIVERSE,
+    Plan,
+    cuts_file,
+    estimates_files,
+    leaves_file,
+    level_folder,
+    measured_file,
+)
+from .settings import TripsSettings
+from .tree import NO_NODES, NodeCounts, Tree, TrueTree
+
+ROWS_PER_GROUP = 1 << 20
+
+
+@dataclass(frozen=True)
+class NodeShard:
+    """Parents `start` to `stop` of the level above, whose children are measured together.
+
+    `name` is that of its files.
+    """
+
+    name: str
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True)
+class Cuts:
+    """The shards of a level, and the digest of the parents they were cut for, "" if none."""
+
+    shards: list[NodeShard]
+    parents_digest: str
+
+    def shard(self, name: str) -> NodeShard:
+        """The shard of a name."""
+        return next(shard for shard in self.shards if shard.name == name)
+
+
+def write_cuts(
+    run: RunDirectory, level: int, cuts: Cuts, recording: Recording | None = None
+) -> None:
+    """Write the shards of a level, unless they stand already; `recording` as in `write_once`."""
+    content = json.dumps(asdict(cuts), indent=1).encode()
+    write_once(cuts_file(run, level), lambda file: file.write(content), recording)
+
+
+def read_cuts(run: RunDirectory, level: int) -> Cuts:
+    """The cuts of a level that have been published."""
+    return read_values(cuts_file(run, level), Cuts)
+
+
+def node_columns(tree: Tree, level: int, keys: np.ndarray) -> dict[str, pa.Array]:
+    """Codes of nodes, by dimension, as dictionary arrays."""
+    columns = {}
+    positions = tree.positions(level, keys)
+    for dimension, depth, position in zip(
+        tree.dimensions, tree.depths[level], positions, strict=True
+    ):
+        if depth:
+            codes = pa.array(dimension.levels[depth].codes, pa.string())
+            columns[dimension.name] = pa.DictionaryArray.from_arrays(
+                pa.array(position, pa.int32()), codes
+            )
+    return columns
+
+
+def node_keys(tree: Tree, level: int, rows: pa.RecordBatch | pa.Table, file: str) -> np.ndarray:
+    """Keys of the nodes that rows name by the columns of `node_columns`.
+
+    Raises ValueError for a code that is not of the level; `file` is what the sentence names.
+    """
+    positions = []
+    for dimension, depth in zip(tree.dimensions, tree.depths[level], strict=True):
+        if not depth:
+            positions.append(np.zeros(rows.num_rows, dtype=np.int64))
+            continue
+        column = rows[dimension.name]
+        if isinstance(column, pa.ChunkedArray):
+            column = column.combine_chunks()
+        codes = pa.array(dimension.levels[depth].codes, pa.string())
+        known = pc.fill_null(pc.index_in(column.dictionary, codes), -1).to_numpy()
+        positions.append(known[column.indices.to_numpy()].astype(np.int64))
+        if (positions[-1] < 0).any():
+            raise ValueError(f"{file} holds an area that is not of {level_folder(level)}")
+    return tree.keys(level, positions)
+
+
+def node_rows(
+    tree: Tree, level: int, nodes: NodeCounts, value: str, constants: Mapping[str, float | str]
+) -> pa.RecordBatch:
+    """Nodes by the columns of `node_columns`, with their counts in the column `value` and with
+    columns of constants.
+    """
+    columns = node_columns(tree, level, nodes.keys)
+    columns[value] = pa.array(nodes.counts, pa.int64())
+    for name, constant in constants.items():
+        columns[name] = pa.DictionaryArray.from_arrays(
+            pa.array(np.zeros(nodes.keys.size, dtype=np.int8)), pa.array([constant])
+        )
+    return pa.record_batch(columns)
+
+
+def write_estimates(path: Path, tree: Tree, level: int, nodes: NodeCounts) -> None:
+    """Write the positive counts of a shard in one step."""
+    table = pa.Table.from_batches([node_rows(tree, level, nodes, "count", {})])
+    write_parquet(
+        path, table, row_group_size=ROWS_PER_GROUP, compression="zstd", compression_level=1
+    )
+
+
+def read_nodes(paths: Sequence[Path], tree: Tree, level: int, value: str) -> NodeCounts:
+    """Nodes of some files with their values ("value" or "count"), in the order they stand.
+
+    Raises ValueError for a code that is not of the level.
+    """
+    parts = [NO_NODES, *(part for path in paths for part in _read(path, tree, level, value))]
+    return NodeCounts(
+        np.concatenate([part.keys for part in parts]),
+        np.concatenate([part.counts for part in parts]),
+    )
+
+
+def _read(path: Path, tree: Tree, level: int, value: str) -> Iterator[NodeCounts]:
+    depths = zip(tree.dimensions, tree.depths[level], strict=True)
+    refined = [dimension.name for dimension, depth in depths if depth]
+    with pq.ParquetFile(path, read_dictionary=refined) as file:
+        for batch in file.iter_batches(batch_size=ROWS_PER_GROUP, columns=[*refined, value]):
+            keys = node_keys(tree, level, batch, path.name)
+            yield NodeCounts(keys, batch.column(value).to_numpy())
+
+
+NODES_PER_SHARD = 1 << 23
+"""Most noisy counts of a shard, unless one parent has more children."""
+
+NODES_PER_GROUP = 1 << 20
+"""Noisy counts held in memory at a time."""
+
+SELECTION = "selection"
+"""Estimates that decide what is measured, where the final ones combine all measurements."""
+
+
+def cut_level(run: RunDirectory, settings: TripsSettings, level: int) -> None:
+    """Decide which parents each shard of a level measures, and publish it once."""
+    path = cuts_file(run, level)
+    if path.exists():
+        return
+    plan = plan_of(run, settings)
+    if level == 0 or plan.budget is None:
+        cuts = Cuts([NodeShard("00000", 0, 1)], "")
+    elif plan.mechanism == GAUSSIAN_LEAVES:
+        n = plan.tree.n_nodes(level)
+        starts = range(0, n, NODES_PER_SHARD)
+        cuts = Cuts(_named([(start, min(start + NODES_PER_SHARD, n)) for start in starts]), "")
+    else:
+        parents = parents_of(run, plan, level)
+        sizes = plan.tree.n_children(level - 1, parents.keys)
+        cuts = Cuts(_named(cut_at(sizes, NODES_PER_SHARD)), _digest(parents))
+    with single_draw(run, settings, path, UNIVERSE) as drawing:
+        write_cuts(run, level, cuts, drawing.recording)
+
+
+def measure_once(run: RunDirectory, settings: TripsSettings, level: int, shard: str) -> None:
+    """Measure and publish one shard of a level whose cut has been published.
+
+    Raises as `single_draw`, and SpineflowError if the parents are not those of the cut.
+    """
+    plan = plan_of(run, settings)
+    path, part = measured_file(run, level, shard), read_cuts(run, level).shard(shard)
+    truth = read_truth(run)
+    noise = plan.noise_of(level)
+    loss = None if plan.guarantee is None else plan.guarantee.parameter
+    if plan.budget is not None and loss is not None:
+        loss *= plan.budget.shares[level]
+    plb = "inf" if loss is None else str(loss)
+    constants: dict[str, float | str] = {"variance": noise.variance if noise else 0.0, "plb": plb}
+
+    def batches(draws: NoiseDraws) -> Iterator[pa.RecordBatch]:
+        if plan.budget is None:
+            listed = plan.stability.measure(truth.leaves, draws, level_folder(level))
+            counted: Iterable[NodeCounts] = [listed]
+        else:
+            counted = _noisy_groups(run, plan, truth, level, part, draws)
+        for nodes in counted:
+            yield node_rows(plan.tree, level, nodes, "value", constants)
+
+    with single_draw(
+        run,
+        settings,
+        path,
+        UNIVERSE,
+        truth=[leaves_file(run)],
+        seeds=(UNIVERSE, level_folder(level), shard),
+        reads=[cuts_file(run, level)],
+    ) as drawing:
+        schema = node_rows(plan.tree, level, NO_NODES, "value", constants).schema
+        drawing.publish(schema, batches(drawing.noise), ROWS_PER_GROUP)
+
+
+def passed_down(plan: Plan) -> str:
+    """The kind of estimates of a pass from the top: the final ones, or those that `SELECTION` is
+    of."""
+    return SELECTION if plan.is_selected else UNIVERSE
+
+
+def parents_of(run: RunDirectory, plan: Plan, level: int) -> NodeCounts:
+    """The nodes above a level whose children are measured; counts are 0 if all are measured."""
+    if plan.measures_all:
+        keys = all_nodes(plan.tree, level - 1)
+        return NodeCounts(keys, np.zeros(keys.size, dtype=np.int64))
+    files = estimates_files(run, level - 1, kind=passed_down(plan))
+    return read_nodes(files, plan.tree, level - 1, "count")
+
+
+def parents_of_shard(run: RunDirectory, plan: Plan, level: int, shard: str) -> NodeCounts:
+    """A shard's part of `parents_of`; raises SpineflowError if the cut was made for others."""
+    parents, cuts = parents_of(run, plan, level), read_cuts(run, level)
+    if _digest(parents) != cuts.parents_digest:
+        raise SpineflowError(
+            f"The estimates above {level_folder(level)} are not those that decided what was "
+            "measured there; finish the run with the code that began it, or start a new run."
+        )
+    own = cuts.shard(shard)
+    return parents.at(slice(own.start, own.stop))
+
+
+def all_nodes(tree: Tree, level: int) -> np.ndarray:
+    """Keys of all nodes of a level, children of one parent together, in the order of parents."""
+    keys = np.zeros(1, dtype=np.int64)
+    for above in range(level):
+        keys, _ = tree.children(above, keys)
+    return keys
+
+
+def _noisy_groups(
+    run: RunDirectory, plan: Plan, truth: TrueTree, level: int, shard: NodeShard, draws: NoiseDraws
+) -> Iterator[NodeCounts]:
+    """Noisy counts of a shard's nodes, drawn as they are asked for."""
+    if level == 0:
+        groups = iter([(np.zeros(1, dtype=np.int64), np.array([truth.leaves.total]))])
+    elif plan.mechanism == GAUSSIAN_LEAVES:
+        groups = _leaf_groups(truth, shard)
+    else:
+        groups = _child_groups(truth, level, parents_of_shard(run, plan, level, shard.name).keys)
+    for keys, counts in groups:
+        yield NodeCounts(keys, with_noise(counts, plan, level, draws))
+
+
+def with_noise(counts: np.ndarray, plan: Plan, level: int, draws: NoiseDraws) -> np.ndarray:
+    """True counts of nodes of a level plus the level's discrete Gaussian noise."""
+    return measurement.with_noise(counts, plan.noise_of(level), draws, level_folder(level))
+
+
+def _leaf_groups(truth: TrueTree, shard: NodeShard) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    for start in range(shard.start, shard.stop, NODES_PER_GROUP):
+        keys = np.arange(start, min(start + NODES_PER_GROUP, shard.stop))
+        yield keys, truth.leaves.counts_of(keys)
+
+
+def _child_groups(
+    truth: TrueTree, level: int, parents: np.ndarray
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    for start, stop in cut_at(truth.tree.n_children(level - 1, parents), NODES_PER_GROUP):
+        keys, _ = truth.tree.children(level - 1, parents[start:stop])
+        yield keys, truth.levels[level].counts_of(keys)
+
+
+def _named(cuts: list[tuple[int, int]]) -> list[NodeShard]:
+    return [NodeShard(f"{number:05d}", *cut) for number, cut in enumerate(cuts)]
+
+
+def _digest(parents: NodeCounts) -> str:
+    """SHA-256 of published nodes and their counts."""
+    digest = hashlib.sha256(parents.keys.astype("<i8").tobytes())
+    digest.update(parents.counts.astype("<i8").tobytes())
+    return digest.hexdigest()

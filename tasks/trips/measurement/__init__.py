@@ -1,1 +1,0 @@
-"""Measuring trips: noisy counts of a tree's nodes, level by level, and the stability histogram."""

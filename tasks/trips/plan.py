@@ -1,0 +1,408 @@
+"""The plan of a trips run: its files, shares of the budget, and what it measures.
+
+**The stability histogram** has discrete Laplace noise on what occurs, and nothing below a
+threshold. Only positive leaves get noise, of scale b = s / epsilon, with s the L1 sensitivity, and
+a leaf is listed if its noisy count reaches an integer threshold t. Leaves that do not occur are
+never listed, so the domain need not be enumerated, and t decides delta.
+
+Let neighbours D, D' differ in one person, call a leaf exclusive to D if it is positive in D alone,
+and let q = exp(-1 / b). A leaf of count c is listed with probability
+P(c + Z >= t) = q^(t - c) / (1 + q) for t > c.
+
+- Of the outcomes of D, those in which a leaf exclusive to D is listed have together at most
+  probability delta_1, the sum of that chance over such leaves. One person's m trips fill them, so
+  the sum is largest with m leaves of one trip or, unless trips are distinct, with one leaf of m
+  (the chance is convex in c).
+- On all other outcomes leaves exclusive to D say nothing. Those exclusive to D' are suppressed in
+  D' with probability at least 1 - delta_1, and use up at least 1 of the sensitivity, so that the
+  leaves in common have a ratio of at most exp(epsilon - 1 / b). If delta_1 <= 1 - q, the whole
+  ratio is at most exp(epsilon).
+
+Hence (epsilon, delta)-differential privacy if delta_1 <= min(delta, 1 - q). The threshold of
+[StabilityHistogram2016], which [InfTDA2024] takes, divides delta by two for bounded neighbours; the
+second point shows that one side is enough. For the same reason, where neighbours add or remove a
+person at (epsilon, delta), changing a person costs (2 epsilon, delta).
+
+**The budget** is one rho over the measured levels, in exact fractions.
+
+*Optimised shares* suit the tree's public shape. If every node is measured, the best linear unbiased
+estimate of a node has a variance that depends on the noise of the levels and on the shape alone
+(`tasks.solvers.level_split`, on a tree of the mean fan-outs). These shares minimise the product of
+the variances of the levels below the root, so that a percent of accuracy counts the same at every
+level.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+from scipy.optimize import minimize
+
+from ..ledger.accounting import BOUNDED, PURE_DP, UNBOUNDED, ZCDP, Guarantee
+from ..noise.distributions import exp_minus_bounds
+from ..noise.draws import Noise, NoiseDraws
+from ..noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
+from ..noise.quantiles import first_that
+from ..runs.directory import RunDirectory
+from ..runs.errors import InputRefused
+from ..solvers.level_split import RegularTree, thousandths
+from .mechanisms import (
+    FULL_INFORMATION,
+    GAUSSIAN_LEAVES,
+    STABILITY_HISTOGRAM,
+    TOP_DOWN,
+    Contribution,
+    l1_sensitivity,
+    squared_sensitivity,
+)
+from .settings import TripsSettings
+from .tree import NodeCounts, Tree
+
+UNIVERSE = "trips"
+
+
+def level_folder(level: int) -> str:
+    """Name of a level in paths and stages."""
+    return f"level_{level:02d}"
+
+
+def measured_file(run: RunDirectory, level: int, shard: str) -> Path:
+    """Noisy counts of one shard."""
+    return run.dpqueries(UNIVERSE, level_folder(level), shard)
+
+
+def estimates_file(run: RunDirectory, level: int, shard: str, *, kind: str = UNIVERSE) -> Path:
+    """Estimates of one shard."""
+    return run.estimates(kind, level_folder(level), shard)
+
+
+def estimates_files(run: RunDirectory, level: int, *, kind: str = UNIVERSE) -> list[Path]:
+    """All estimates of a level, in the order of the nodes."""
+    return sorted(estimates_file(run, level, "x", kind=kind).parent.glob("*.parquet"))
+
+
+def cuts_file(run: RunDirectory, level: int) -> Path:
+    """The cut of a level into shards, which no later version of the code may change."""
+    return run.measurements(UNIVERSE, level_folder(level)) / "cuts.json"
+
+
+def tree_file(run: RunDirectory) -> Path:
+    """The last file that ingest writes: where it is, all is."""
+    return run.root / "spine" / "trips" / "tree.json"
+
+
+def plan_file(run: RunDirectory) -> Path:
+    """The plan: public."""
+    return run.root / "spine" / "trips" / "plan.json"
+
+
+def leaves_file(run: RunDirectory) -> Path:
+    """The confidential counts."""
+    return run.confidential / "trips" / "leaves.parquet"
+
+
+def areas_file(run: RunDirectory) -> Path:
+    return tree_file(run).with_name("areas.parquet")
+
+
+PRECISION = 256
+"""Bits of the integer bounds on exponentials, far beyond the smallest delta."""
+
+
+@dataclass(frozen=True)
+class StabilityHistogram:
+    """Scale of the noise and the smallest count that is listed; `scale` None is no noise."""
+
+    scale: Fraction | None
+    threshold: int
+
+    def measure(self, leaves: NodeCounts, draws: NoiseDraws, part: str = "") -> NodeCounts:
+        """Noisy counts of the positive leaves that reach the threshold.
+
+        `part` is the level under whose name the noise is charged.
+        """
+        if self.scale is None:
+            return leaves
+        noise = draws.draw(part, Noise(DISCRETE_LAPLACE, self.scale), leaves.counts.size)
+        noisy = NodeCounts(leaves.keys, leaves.counts + noise)
+        return noisy.at(noisy.counts >= self.threshold)
+
+
+def stability_histogram(
+    epsilon: Fraction, delta: Fraction, contribution: Contribution
+) -> StabilityHistogram:
+    """The histogram that is (epsilon, delta)-differentially private, with the least threshold.
+
+    >>> stability_histogram(Fraction(1), Fraction(1, 10**8), Contribution())
+    StabilityHistogram(scale=Fraction(2, 1), threshold=37)
+    """
+    scale = l1_sensitivity(contribution) / epsilon
+    allowed = min(delta, 1 - _exp_minus(1 / scale)[1])
+    least = contribution.trips + 1
+    above = first_that(lambda k: listing_bound(least + k, scale, contribution) <= allowed)
+    return StabilityHistogram(scale, least + above)
+
+
+def listing_bound(threshold: int, scale: Fraction, contribution: Contribution) -> Fraction:
+    """Upper bound on delta_1 at a threshold above m, rounded up."""
+    m = contribution.trips
+    spread_out = m * _chance_bound(threshold - 1, scale)
+    if contribution.are_distinct:
+        return spread_out
+    return max(spread_out, _chance_bound(threshold - m, scale))
+
+
+def _chance_bound(k: int, scale: Fraction) -> Fraction:
+    """Upper bound on P(Z >= k) = q^k / (1 + q), for k >= 1."""
+    return _exp_minus(k / scale)[1] / (1 + _exp_minus(1 / scale)[0])
+
+
+def _exp_minus(x: Fraction) -> tuple[Fraction, Fraction]:
+    """Lower and upper bound on exp(-x)."""
+    low, high = exp_minus_bounds(x, PRECISION)
+    return Fraction(low, 1 << PRECISION), Fraction(high, 1 << PRECISION)
+
+
+SMALLEST_SHARE = 1e-3
+
+
+@dataclass(frozen=True)
+class LevelBudget:
+    """`rho` in total, of which `shares[level]` at each measured level; shares add to exactly 1.
+
+    `squared_sensitivities` has an entry for the same levels. An infinite budget has `rho` None.
+    """
+
+    rho: Fraction | None
+    shares: Mapping[int, Fraction]
+    squared_sensitivities: Mapping[int, int]
+
+    def sigma_squared(self, level: int) -> Fraction:
+        """Of the level's discrete Gaussian: Delta^2 / (2 rho share); 0 for an infinite budget.
+
+        A level at which neighbouring tables agree is exact.
+        """
+        if self.rho is None:
+            return Fraction(0)
+        return Fraction(self.squared_sensitivities[level]) / (2 * self.rho * self.shares[level])
+
+
+def measured_levels(
+    tree: Tree, contribution: Contribution, *, merges: bool = True
+) -> tuple[int, ...]:
+    """The levels that a top-down mechanism measures.
+
+    All, less an invariant root and less levels with as many nodes as the level above: every node
+    of these is an only child and has its parent's count, so that noise would buy nothing. Such
+    levels are measured too unless `merges`, as version 0.1.0 did. The leaves are measured in any
+    case if nothing else would be.
+    """
+    first = 1 if contribution.has_invariant_total else 0
+    levels = tuple(
+        level
+        for level in range(first, tree.depth + 1)
+        if not (merges and level and tree.n_nodes(level) == tree.n_nodes(level - 1))
+    )
+    return levels or (tree.depth,)
+
+
+def level_budget(
+    tree: Tree, contribution: Contribution, rho: Fraction | None, shares: Mapping[int, Fraction]
+) -> LevelBudget:
+    """The budget of a tree's levels with these shares; raises ValueError if they are not sound."""
+    if any(share <= 0 for share in shares.values()) or sum(shares.values(), Fraction(0)) != 1:
+        raise ValueError("the shares of the levels must be positive and add to exactly 1")
+    return LevelBudget(
+        rho,
+        dict(shares),
+        {level: squared_sensitivity(tree, level, contribution) for level in shares},
+    )
+
+
+def uniform_shares(levels: Sequence[int]) -> dict[int, Fraction]:
+    """The same share for every level, as in [InfTDA2024]."""
+    return dict.fromkeys(levels, Fraction(1, len(levels)))
+
+
+def geometric_shares(levels: Sequence[int], ratio: Fraction) -> dict[int, Fraction]:
+    """Each level's share is `ratio` times that of the level above.
+
+    >>> geometric_shares([1, 2], Fraction(1, 2))
+    {1: Fraction(2, 3), 2: Fraction(1, 3)}
+    """
+    weights = [ratio**i for i in range(len(levels))]
+    return {level: weight / sum(weights) for level, weight in zip(levels, weights, strict=True)}
+
+
+def mean_fanouts(tree: Tree) -> list[float]:
+    """Mean number of children of the nodes of levels 0 to T - 1."""
+    return [tree.n_nodes(level + 1) / tree.n_nodes(level) for level in range(tree.depth)]
+
+
+def optimised_shares(
+    tree: Tree, contribution: Contribution, levels: Sequence[int]
+) -> dict[int, Fraction]:
+    """Shares of the measured `levels`, thousandths that add to exactly 1."""
+    fanouts = mean_fanouts(tree)
+    # A level of only children that is not measured is the level above under another name.
+    counted = [
+        level for level, fanout in enumerate(fanouts, start=1) if fanout > 1 or level in levels
+    ]
+    squares = np.array([squared_sensitivity(tree, level, contribution) for level in levels])
+
+    def shares_of(parameters: np.ndarray) -> np.ndarray:
+        weights = np.exp(parameters - parameters.max())
+        return SMALLEST_SHARE + (1 - SMALLEST_SHARE * len(levels)) * weights / weights.sum()
+
+    regular = RegularTree(tuple(fanouts), contribution.has_invariant_total)
+
+    def log_product(parameters: np.ndarray) -> float:
+        precisions = np.zeros(tree.depth + 1)
+        precisions[list(levels)] = shares_of(parameters) / squares
+        found = regular.variances(precisions)
+        return float(np.log(found[counted][found[counted] > 0]).sum())
+
+    best = minimize(log_product, np.zeros(len(levels)), method="L-BFGS-B")
+    return dict(zip(levels, thousandths(shares_of(best.x)), strict=True))
+
+
+@dataclass(frozen=True, eq=False)
+class TreelessPlan:
+    """A mechanism, but for the tree that it is for.
+
+    `budget` is that of a zCDP mechanism, `histogram` that of the stability histogram; the other
+    is None. `measures_all` tells whether the nodes to measure are known beforehand: all of them,
+    rather than children of nodes that were found positive.
+    """
+
+    mechanism: str
+    guarantee: Guarantee | None
+    budget: LevelBudget | None
+    histogram: StabilityHistogram | None
+    measures_all: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Plan(TreelessPlan):
+    """A mechanism on a tree."""
+
+    tree: Tree
+
+    @property
+    def level_budget(self) -> LevelBudget:
+        """The budget of a zCDP mechanism; raises ValueError for the stability histogram."""
+        if self.budget is None:
+            raise ValueError(f"{self.mechanism} shares no budget among levels")
+        return self.budget
+
+    @property
+    def stability(self) -> StabilityHistogram:
+        """The stability histogram; raises ValueError for other mechanisms."""
+        if self.histogram is None:
+            raise ValueError(f"{self.mechanism} has no stability histogram")
+        return self.histogram
+
+    @property
+    def levels(self) -> tuple[int, ...]:
+        """The measured levels, in the order in which they are measured."""
+        return (self.tree.depth,) if self.budget is None else tuple(sorted(self.budget.shares))
+
+    @property
+    def noise(self) -> dict[int, Fraction]:
+        """sigma^2 of each measured level, or the stability histogram's scale; 0 without noise."""
+        if self.budget is None:
+            return {self.tree.depth: self.stability.scale or Fraction(0)}
+        return {level: self.budget.sigma_squared(level) for level in self.levels}
+
+    @property
+    def noise_mechanism(self) -> str:
+        """Name of the distribution of all noise."""
+        return DISCRETE_LAPLACE if self.budget is None else DISCRETE_GAUSSIAN
+
+    def noise_of(self, level: int) -> Noise | None:
+        """The noise of a measured level, None without noise."""
+        parameter = self.noise[level]
+        return Noise(self.noise_mechanism, parameter) if parameter else None
+
+    def weight_variance(self, level: int) -> float:
+        """Variance that least squares give a measured level; without noise all count alike."""
+        return float(self.level_budget.sigma_squared(level)) or 1.0
+
+    @property
+    def inferred(self) -> tuple[int, ...]:
+        """Levels that a top-down mechanism knows without measuring them: an invariant root, and
+        levels of only children, which have their parents' counts."""
+        return tuple(
+            level
+            for level in range(self.tree.depth + 1)
+            if self.is_top_down and level not in self.level_budget.shares
+        )
+
+    @property
+    def is_top_down(self) -> bool:
+        """Whether estimates are consistent, not negative, and keep an invariant root."""
+        return self.mechanism in TOP_DOWN
+
+    @property
+    def is_selected(self) -> bool:
+        """Whether a first top-down pass decides what is measured, and all is combined after it."""
+        return self.mechanism == FULL_INFORMATION and not self.measures_all
+
+
+def make_plan(settings: TripsSettings, tree: Tree, *, merges: bool = True) -> Plan:
+    """The plan of a run; raises InputRefused for shares that do not fit the tree.
+
+    `merges` is that of `measured_levels`.
+    """
+    name, contribution = settings.mechanism.name, settings.contribution
+    neighbors = BOUNDED if contribution.is_bounded else UNBOUNDED
+    if name == STABILITY_HISTOGRAM:
+        if settings.privacy.infinite:
+            return Plan(name, None, None, StabilityHistogram(None, 1), True, tree)
+        epsilon, delta = settings.privacy.epsilon_and_delta
+        return Plan(
+            name,
+            Guarantee(PURE_DP, epsilon, neighbors, delta),
+            None,
+            stability_histogram(epsilon, delta, contribution),
+            True,
+            tree,
+        )
+    rho = settings.rho
+    shares: Mapping[int, Fraction]
+    if name == GAUSSIAN_LEAVES:
+        shares = {tree.depth: Fraction(1)}
+        measures_all = True
+    else:
+        shares = _shares(settings, tree, merges)
+        n_nodes = sum(tree.n_nodes(level) for level in range(tree.depth + 1))
+        measures_all = name == FULL_INFORMATION and n_nodes <= settings.mechanism.most_nodes
+    return Plan(
+        name,
+        None if rho is None else Guarantee(ZCDP, rho, neighbors),
+        level_budget(tree, contribution, rho, shares),
+        None,
+        measures_all,
+        tree,
+    )
+
+
+def _shares(settings: TripsSettings, tree: Tree, merges: bool) -> Mapping[int, Fraction]:
+    levels = measured_levels(tree, settings.contribution, merges=merges)
+    given = settings.mechanism.shares
+    if isinstance(given, str):
+        if given == "uniform":
+            return uniform_shares(levels)
+        if given == "geometric":
+            return geometric_shares(levels, settings.mechanism.share_ratio)
+        return optimised_shares(tree, settings.contribution, levels)
+    if len(given) != len(levels):
+        raise InputRefused(
+            f"mechanism.shares lists {len(given)} shares, but {len(levels)} levels are measured "
+            f"({', '.join(tree.level_name(level) for level in levels)}); list one for each."
+        )
+    return dict(zip(levels, given, strict=True))

@@ -1,0 +1,66 @@
+"""The steps of a trips run."""
+
+from __future__ import annotations
+
+from ..ledger.identity import ingested_once
+from ..runs.directory import ONLY_SHARD, RunDirectory
+from ..runs.handles import Made, found, made, once
+from ..runs.steps import step
+from .estimation.estimate import combine_levels, estimate_once
+from .ingest.files import plan_of, read_tree, write_plan
+from .ingest.ingest import ingest_input
+from .measurement import cut_level, measure_once, passed_down
+from .plan import cuts_file, estimates_file, make_plan, measured_file, plan_file, tree_file
+from .release.table import RANGE_QUERIES_TEXT, TABLE, write_release
+from .settings import TripsSettings
+
+
+@step("ingest trips", TripsSettings, run_name="ingest")
+def ingest(run: RunDirectory, settings: TripsSettings) -> Made:
+    """Check the files, and write the tree and the confidential counts of its leaves."""
+    ingested = ingested_once(run, settings, tree_file(run), ingest_input)
+    if not plan_file(run).exists():
+        # Runs of version 0.1.0 worked it out in every step.
+        run_tree = read_tree(run)
+        write_plan(run, make_plan(settings, run_tree.tree, merges=run_tree.merges))
+    return ingested
+
+
+@step("cut level", TripsSettings, run_name="cut-level_{level:02d}", retried=False)
+def cut(run: RunDirectory, settings: TripsSettings, level: int) -> Made:
+    """Decide which nodes each shard of a level measures."""
+    path = cuts_file(run, level)
+    return once(path, cut_level, run, settings, level)
+
+
+@step("measure level", TripsSettings, run_name="measure-level_{level:02d}-{shard}", retried=False)
+def measure(run: RunDirectory, settings: TripsSettings, level: int, shard: str) -> Made:
+    """Publish a shard's noisy counts; what is published is never drawn again."""
+    return once(measured_file(run, level, shard), measure_once, run, settings, level, shard)
+
+
+@step("estimate level", TripsSettings, run_name="estimate-level_{level:02d}-{shard}")
+def estimate(run: RunDirectory, settings: TripsSettings, level: int, shard: str) -> Made:
+    """Project the noisy children of a shard's parents; what is inferred needs no measurement."""
+    path = estimates_file(run, level, shard, kind=passed_down(plan_of(run, settings)))
+    return once(path, estimate_once, run, settings, level, shard)
+
+
+@step("combine levels", TripsSettings, run_name="combine")
+def combine(run: RunDirectory, settings: TripsSettings) -> Made:
+    """Least squares over the measurements of all levels, then the integer pass."""
+    path = estimates_file(run, plan_of(run, settings).tree.depth, ONLY_SHARD)
+    return once(path, combine_levels, run, settings)
+
+
+@step("write table", TripsSettings, run_name="table")
+def write_table(run: RunDirectory, settings: TripsSettings) -> Made:
+    """Write the table and its range queries from the leaves' estimates."""
+    if (run.release / f"{TABLE}.csv").exists():
+        return found(run.release / f"{TABLE}.csv")
+    # Version 0.1.0 wrote no range queries as text: what it left unchecked is written anew.
+    names = (f"{TABLE}.csv", RANGE_QUERIES_TEXT)
+    if all((run.unchecked_release / name).exists() for name in names):
+        return found(run.unchecked_release / f"{TABLE}.csv")
+    n_rows = write_release(run, is_private=settings.is_private)
+    return made(run.unchecked_release / f"{TABLE}.csv", {"rows": n_rows})

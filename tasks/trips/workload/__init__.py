@@ -1,1 +1,0 @@
-"""What is asked of trips: area hierarchies, trees of range queries, sensitivities and shares."""
