@@ -9,9 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, StrictUndefined
-
-from ..pages.numbers import shown_bound, shown_delta, shown_epsilon, shown_rho
+from ..pages.template import rendered
 from ..products.acceptance import CERTIFICATE
 from ..products.plan import read_plan
 from ..products.statement import combined
@@ -76,24 +74,14 @@ def finished_release(run: RunDirectory, office: Office) -> dict[str, Any]:
     }
 
 
+def template(name: str) -> dict[str, dict[str, str]]:
+    """The tables of a template file, as they stand there."""
+    return tomllib.loads((TEMPLATES / f"{name}.toml").read_text(encoding="utf-8"))
+
+
 def texts(name: str, released: Mapping[str, Any]) -> dict[str, dict[str, str]]:
     """The tables of a template file, whose texts are filled in with what is said of a release."""
-    content = tomllib.loads((TEMPLATES / f"{name}.toml").read_text(encoding="utf-8"))
-    environment = Environment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    environment.filters |= {
-        "rho": shown_rho,
-        "epsilon": shown_epsilon,
-        "bound": shown_bound,
-        "delta": shown_delta,
-        "percent": lambda share: f"{float(share):.2%}",
-        "figures": lambda value: f"{value:.3g}",
-        "comma": lambda value: f"{value:,}",
-        # `capitalize` of Jinja lowers the rest, which may hold names.
-        "capital": lambda text: text[:1].upper() + text[1:],
-    }
     return {
-        section: {
-            key: environment.from_string(text).render(released).strip() for key, text in own.items()
-        }
-        for section, own in content.items()
+        section: {key: rendered(text, released) for key, text in own.items()}
+        for section, own in template(name).items()
     }

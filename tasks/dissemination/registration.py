@@ -49,4 +49,4 @@ def register(run: RunDirectory, office_file: Path | None) -> Registration:
     write_text(files[0], to_yaml(record))
     write_text(files[1], to_markdown(assessment))
     write_page(files[2], assessment)
-    return Registration(files, missing_texts(office), tuple(open_hazards(released, office)))
+    return Registration(files, missing_texts(office), tuple(open_hazards(office)))

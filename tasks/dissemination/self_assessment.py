@@ -9,7 +9,7 @@ from typing import Any
 from ..pages.document import Document, Section
 from ..runs.errors import InputRefused
 from ..runs.names import did_you_mean
-from .finished import texts
+from .finished import template, texts
 from .office import Office
 
 OPEN = "Open, to be answered by the office"
@@ -36,7 +36,7 @@ def self_assessment(released: Mapping[str, Any], office: Office) -> Document:
         Section(layer, tuple(_answered(key, own, office) for key, own in listed))
         for layer, listed in groupby(hazards.items(), lambda item: item[1]["layer"])
     ]
-    left = open_hazards(released, office)
+    left = open_hazards(office)
     begins = (
         f"{len(hazards)} hazards of NIST SP 800-226, each as a question, for the release of "
         f"{released['plan'].dataset} by the run {released['certificate']['run']['run_id']}. The "
@@ -46,9 +46,9 @@ def self_assessment(released: Mapping[str, Any], office: Office) -> Document:
     return Document("Self-assessment of a release", begins, tuple(sections))
 
 
-def open_hazards(released: Mapping[str, Any], office: Office) -> list[str]:
+def open_hazards(office: Office) -> list[str]:
     """Hazards of which a person must answer something, and has not."""
-    hazards = texts("hazards", released).items()
+    hazards = template("hazards").items()
     return [key for key, own in hazards if "office" in own and key not in office.assessment]
 
 

@@ -50,6 +50,11 @@ def parts_of(template: str, **context: Any) -> tuple[str, list[Section], list[Se
     return title, panels, [parts[0][1], *sections]
 
 
+def rendered(text: str, context: Mapping[str, Any]) -> str:
+    """A text that is a template of its own, with its names filled in."""
+    return _templates().from_string(text).render(context).strip()
+
+
 def table(rows: Iterable[Mapping[str, Any]], deciding: str | None = None) -> Table | None:
     """A table of cells by header, as `Table.of`; nothing without rows."""
     listed: list[Mapping[str, Any]] = list(rows)
@@ -103,6 +108,8 @@ def _templates() -> Environment:
         "delta": shown_delta,
         "rho": shown_rho,
         "words": lambda name: name.replace("_", " "),
+        # `capitalize` of Jinja lowers the rest, which may hold names.
+        "capital": lambda text: text[:1].upper() + text[1:],
         "number": lambda value: f"{value:,}",
         "short": lambda value: f"{float(value):.4g}",
     }
