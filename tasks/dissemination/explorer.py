@@ -15,9 +15,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from ..pages.document import NONE
+from ..pages.document import NONE, html_page
 from ..runs.errors import InputRefused
 from ..runs.files import write_text
 from ..tables.geometry import read_layers
@@ -128,19 +127,14 @@ def write_explorer(
     found.sort(key=lambda level: len(level.counts))
     kept = [level for level in found if len(level.codes) <= MOST_AREAS]
     drawn = {} if geometry is None else _boundaries(geometry, kept)
-    template = Environment(
-        loader=PackageLoader("spineflow.tasks.dissemination"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-    ).get_template("explorer.html.j2")
     while True:
         content = {
             "levels": [vars(level) for level in kept],
             "boundaries": drawn,
             "perDeviation": PER_DEVIATION,
         }
-        page = template.render(
+        page = html_page(
+            "dissemination/templates/explorer.html.j2",
             title=title,
             guarantee=guarantee,
             stamp=tables[0].stamp,

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
-from ...pages.document import NONE, Block, Table
-from ...pages.numbers import shown_bound, shown_delta, shown_epsilon
+from ...pages.document import Block, Table
+from ...pages.numbers import shown_bound, shown_delta
 from ...pages.template import parts_of, table
 from ...products.budget import Cost
-from ...products.certificate import Epsilons, Facts
+from ...products.certificate import Facts
 from ...products.privacy_curves import TradeOff, told_trade_offs, trade_off
 from ...runs.directory import RunDirectory
+from ..measurement.charge import public_plan
 from ..settings import TopdownSettings
 from ..spine.files import spine_of
-from ..workload.costs import cost_of, reported_delta
+from ..workload.costs import reported_delta
 from ..workload.exact_loss import paths_of
 from ..workload.privacy_curve import (
     OTHERS,
@@ -34,22 +34,20 @@ def facts_of_run(run: RunDirectory, settings: TopdownSettings) -> Facts:
     """The facts of a run's certificate, with the exact figures of the spine that ran."""
     losses = losses_of(run, settings)
     none = universes_without_margins(run, settings).values()
-    figures = exact_figures(run, settings, losses)
-    return with_losses(facts_of(settings, figures, tuple(none)), losses)
+    facts = facts_of(settings, exact_figures(run, settings, losses), tuple(none))
+    return replace(facts, exact={universe: own.epsilons for universe, own in losses.items()})
 
 
 def facts_of(
     settings: TopdownSettings, figures: Sequence[Block] = (), without_margins: Sequence[str] = ()
 ) -> Facts:
-    """The facts of a certificate.
+    """The facts of a certificate whose exact epsilons are not known.
 
     Args:
         figures: those by the noise itself, beside those of the guarantee.
         without_margins: why universes have no margins.
     """
-    costs = [cost_of(settings, universe) for universe in settings.run.universes]
-    attributes = {own.plan.universe: own.attributes for own in costs}
-    within = {own.plan.universe: own.block_within for own in costs}
+    plan = public_plan(settings)
     budgets = [settings.budget_of(name) for name in settings.run.universes]
     return Facts(
         "topdown/templates/certificate.md.j2",
@@ -58,13 +56,11 @@ def facts_of(
             "figures": figures,
             "curve": None if figures else privacy_curve(budgets),
             "scope": scope_of_figures(settings),
-            "attributes": _parts_of_a_record("attribute", attributes, shown_epsilon, "epsilon"),
-            "within": _parts_of_a_record("known geounit", within, shown_epsilon, "epsilon"),
-            "allocation": {own.plan.universe: _allocation(own) for own in costs},
+            "allocation": {own.plan.universe: _allocation(own) for own in plan.costs},
             "without_margins": without_margins,
         },
-        attributes={name: _by_rho(own) for name, own in attributes.items()},
-        block_within={name: _by_rho(own) for name, own in within.items()},
+        costs=plan.costs,
+        exact={},
     )
 
 
@@ -73,28 +69,6 @@ def losses_of(run: RunDirectory, settings: TopdownSettings) -> dict[str, ExactLo
     told = settings.run.universes if settings.is_private else ()
     losses = {universe: loss_of(run, settings, universe) for universe in told}
     return {universe: loss for universe, loss in losses.items() if loss is not None}
-
-
-def with_losses(facts: Facts, losses: Mapping[str, ExactLoss]) -> Facts:
-    """Facts with the exact figures of a run beside those by rho."""
-
-    def beside(figures: Mapping[str, Epsilons], part: str) -> dict[str, Epsilons]:
-        return {
-            universe: {
-                name: {**own, "exact": getattr(losses[universe].parts, part)[name]}
-                if universe in losses
-                else own
-                for name, own in found.items()
-            }
-            for universe, found in figures.items()
-        }
-
-    return replace(
-        facts,
-        exact_epsilons={universe: own.epsilon for universe, own in losses.items()},
-        attributes=beside(facts.attributes, "attributes"),
-        block_within=beside(facts.block_within, "block_within"),
-    )
 
 
 def exact_figures(
@@ -111,7 +85,7 @@ def exact_figures(
     rows = [
         {
             "universe": name,
-            "exact epsilon": shown_bound(own.epsilon),
+            "exact epsilon": shown_bound(own.epsilons.at(reported_delta(budgets[name])) or 0),
             "at delta": shown_delta(reported_delta(budgets[name])),
             "kinds of paths": own.n_paths,
         }
@@ -120,8 +94,6 @@ def exact_figures(
     all_tests = tests_of_changes(run, settings, known)
     tests = {name: test for name, test in all_tests.items() if test is not None}
     points = {name: own.points for name, own in known.items() if own.points is not None}
-    attributes = {name: own.parts.attributes for name, own in known.items()}
-    within = {name: own.parts.block_within for name, own in known.items()}
     _, _, (section,) = parts_of(
         "topdown/templates/exact.md.j2",
         epsilons=table(rows, "exact epsilon"),
@@ -133,9 +105,6 @@ def exact_figures(
         },
         tests=told_trade_offs(tests, OTHERS, QUESTION) if tests else None,
         untested=[name for name, test in all_tests.items() if test is None],
-        attributes=_parts_of_a_record("attribute", attributes, _bound, "exact epsilon"),
-        last=settings.last_geolevel,
-        within=_parts_of_a_record("known geounit", within, _bound, "exact epsilon"),
         curve=privacy_curve(list(budgets.values()), points),
     )
     return section.blocks
@@ -155,25 +124,6 @@ def tests_of_changes(
         name: known[name].tests if name in known else (None if curve is None else trade_off(curve))
         for name, curve in whole_curves(settings, paths).items()
     }
-
-
-def _by_rho(epsilons: Mapping[str, float | str]) -> Epsilons:
-    return {name: {"conversion": own, "exact": None} for name, own in epsilons.items()}
-
-
-def _parts_of_a_record(
-    known: str,
-    epsilons: Mapping[str, Mapping[str, Any]],
-    shown: Callable[[Any], str],
-    header: str,
-) -> Table:
-    """What protects one attribute of a record, or its area within a `known` geounit."""
-    rows = [(name, part, shown(e)) for name, own in epsilons.items() for part, e in own.items()]
-    return Table(("universe", known, header), tuple(rows))
-
-
-def _bound(epsilon: float | None) -> str:
-    return NONE if epsilon is None else shown_bound(epsilon)
 
 
 def _allocation(cost: Cost) -> Table | None:

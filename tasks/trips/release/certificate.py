@@ -11,19 +11,15 @@ from ...pages.numbers import shown_delta, shown_epsilon
 from ...pages.template import parts_of, table
 from ...products.budget import Cost
 from ...products.certificate import Facts
-from ...products.privacy_curves import Curves
-from ..costs import universe_plan, within_areas
-from ..plan import UNIVERSE, Plan
+from ...products.plan import Plan as ChargedPlan
+from ..costs import universe_plan
+from ..plan import Plan
 from ..settings import TripsSettings
 from .table import RANGE_QUERIES
 
 
 def facts_of(
-    settings: TripsSettings,
-    plan: Plan,
-    total: int | None,
-    warning: str | None = None,
-    curves: Curves | None = None,
+    plan: Plan, total: int | None, warning: str | None = None, charged: ChargedPlan | None = None
 ) -> Facts:
     """What was protected, against which change, with which noise, and what is exact.
 
@@ -42,14 +38,8 @@ def facts_of(
             "levels": table(levels),
             "range_queries": RANGE_QUERIES,
         },
-        curves=curves,
-        delta=settings.report_delta,
-        block_within={
-            UNIVERSE: {
-                name: {"conversion": own, "exact": None}
-                for name, own in within_areas(plan, settings.report_delta).items()
-            }
-        },
+        None if charged is None else charged.curves(),
+        () if charged is None else charged.costs,
     )
 
 
