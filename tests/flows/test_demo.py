@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from collections.abc import Sequence
@@ -233,7 +234,7 @@ def test_categories_of_the_grid_sum_to_the_total_of_every_cell(tmp_path: Path) -
     settings = write_demo(demo, tmp_path / "grid")
     text = settings.read_text(encoding="utf-8").replace('ledger = "ledger.db"', "infinite = true")
     text = text.replace("[input]", "[input]\nconfidential = false")
-    settings.write_text(f'{text}\n[release]\nsdmx = "RUR"\n', encoding="utf-8")
+    settings.write_text(f'{text}\n[release]\nsdmx = "RUR"\ncsvw = true\n', encoding="utf-8")
     assert main(["run", "topdown", str(settings), "--run-dir", str(tmp_path / "run")]) == 0
     tables = tmp_path / "run" / "release" / "tables"
     found = {
@@ -247,6 +248,8 @@ def test_categories_of_the_grid_sum_to_the_total_of_every_cell(tmp_path: Path) -
     read = sdmx.to_pandas(sdmx.read_sdmx(folder / "AGE.csv", structure=flow))
     counts = pd.read_parquet(tables / "AGE.parquet")["count"]
     assert read.to_numpy().astype(int).tolist() == counts.tolist()
+    described = json.loads((tables / "csv-metadata.json").read_text(encoding="utf-8"))["tables"]
+    assert {own["url"] for own in described} == {path.name for path in tables.glob("*.csv")}
     persons = pd.read_parquet(tmp_path / "grid" / "input" / "persons.parquet")
     north, east = (persons[name] // 1000 * 1000 for name in ("northing", "easting"))
     cells = "CRS3035RES1000mN" + north.astype(str) + "E" + east.astype(str)
