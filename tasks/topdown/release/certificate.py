@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ...pages.document import Block, Table
-from ...pages.numbers import shown_bound, shown_delta
 from ...pages.template import parts_of, table
 from ...products.budget import Cost
 from ...products.certificate import Facts
@@ -15,7 +14,6 @@ from ...runs.directory import RunDirectory
 from ..measurement.charge import public_plan
 from ..settings import TopdownSettings
 from ..spine.files import spine_of
-from ..workload.costs import reported_delta
 from ..workload.exact_loss import paths_of
 from ..workload.privacy_curve import (
     OTHERS,
@@ -74,29 +72,19 @@ def losses_of(run: RunDirectory, settings: TopdownSettings) -> dict[str, ExactLo
 def exact_figures(
     run: RunDirectory, settings: TopdownSettings, known: Mapping[str, ExactLoss]
 ) -> tuple[Block, ...]:
-    """The exact epsilon of every universe, from the noise that was drawn on the paths of its spine,
-    with what it means for one person and the curve.
+    """What the exact epsilons mean for one person, and the curves, from the noise that was drawn on
+    the paths of the spines.
 
     Nothing without noise, and where it is not known for any universe.
     """
     if not known:
         return ()
     budgets = {universe: settings.budget_of(universe) for universe in settings.run.universes}
-    rows = [
-        {
-            "universe": name,
-            "exact epsilon": shown_bound(own.epsilons.at(reported_delta(budgets[name])) or 0),
-            "at delta": shown_delta(reported_delta(budgets[name])),
-            "kinds of paths": own.n_paths,
-        }
-        for name, own in known.items()
-    ]
     all_tests = tests_of_changes(run, settings, known)
     tests = {name: test for name, test in all_tests.items() if test is not None}
     points = {name: own.points for name, own in known.items() if own.points is not None}
     _, _, (section,) = parts_of(
         "topdown/templates/exact.md.j2",
-        epsilons=table(rows, "exact epsilon"),
         scope=scope_of_figures(settings),
         declared={
             universe: section.guarantee[0]

@@ -28,12 +28,10 @@ from ..workload.exact_loss import exact_curve, exact_epsilon, exact_parts, paths
 class ExactLoss:
     """What protects a record of one universe, over all paths of its spine.
 
-    epsilons : of a record and of its parts. n_paths : kinds of paths. points, tests : of the curve;
-    None where there is none.
+    epsilons : of a record and of its parts. points, tests : of the curve; None where there is none.
     """
 
     epsilons: ExactEpsilons
-    n_paths: int
     points: CurvePoints | None
     tests: TradeOff | None
 
@@ -50,7 +48,6 @@ def exact_loss(settings: TopdownSettings, universe: str, spine: Spine) -> ExactL
     parts = exact_parts(budget, settings.schema_of(universe), delta, paths)
     return ExactLoss(
         replace(parts, whole=whole),
-        len(paths),
         None if curve is None else curve_points(curve),
         None if curve is None else trade_off(curve),
     )
@@ -76,7 +73,6 @@ def loss_of(run: RunDirectory, settings: TopdownSettings, universe: str) -> Exac
     points, tests = facts["points"], facts["tests"]
     return ExactLoss(
         ExactEpsilons(**facts["epsilons"]),
-        facts["n_paths"],
         None if points is None else CurvePoints(**{k: np.array(v) for k, v in points.items()}),
         None
         if tests is None

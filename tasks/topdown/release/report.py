@@ -22,7 +22,7 @@ from ...census.schema import Schema
 from ...pages.document import NONE, Block, Cell, Document, Link, Table
 from ...pages.numbers import shown_delta, shown_epsilon, shown_rho
 from ...pages.template import bars
-from ...products.epsilons import parts_table
+from ...products.epsilons import epsilons_table, parts_table
 from ...products.plan import Plan
 from ...products.reports import MOST_COUNTS, report_document
 from ...runs.directory import RunDirectory
@@ -64,6 +64,7 @@ def report(
         drawn=map_section(run, settings, truth),
         released=_released(run, settings),
         figures=exact_figures(run, settings, losses),
+        epsilons=epsilons_table(plan.statement.losses, exact),
         parts=parts_table([cost_of(settings, universe) for universe in losses], exact),
         accuracy=None if accuracy is None else list(_accuracy(accuracy)),
         noise=list(_noise(settings)),
