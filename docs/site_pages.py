@@ -21,6 +21,9 @@ TOP = {
 }
 """Pages at the top of the repository, and what they are called on the site."""
 
+RESULTS = "benchmarks/results"
+"""Tables that benchmarks print, which pages of docs/ link to."""
+
 SECONDS = 300
 """How long a notebook's kernel may take to start, and each of its cells."""
 
@@ -45,12 +48,16 @@ def executed(notebooks: Sequence[Path]) -> list[Any]:
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Add the pages of the top folder, and those of the notebooks with their figures."""
-    from mkdocs.structure.files import File
+    """Add the pages of the top folder, results of benchmarks, and notebooks with their figures."""
+    from mkdocs.structure.files import File, InclusionLevel
 
     for name, page in TOP.items():
         text = (ROOT / name).read_text(encoding="utf-8").replace("](docs/", "](")
         files.append(File.generated(config, page, content=_relinked(text, "")))
+    for path in sorted((ROOT / RESULTS).glob("*.md")):
+        page, content = f"results/{path.name}", path.read_text(encoding="utf-8")
+        kind = InclusionLevel.NOT_IN_NAV
+        files.append(File.generated(config, page, content=content, inclusion=kind))
     notebooks = sorted(NOTEBOOKS.glob("*.ipynb"))
     for notebook, content in zip(notebooks, _with_outputs(notebooks), strict=True):
         text, figures = _as_markdown(content, notebook.stem)
@@ -72,7 +79,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
 def _relinked(text: str, above: str) -> str:
     for name, page in TOP.items():
         text = text.replace(f"]({above}{name}", f"]({page}")
-    return text
+    return text.replace(f"](../{RESULTS}/", "](results/").replace("](../../docs/", "](../")
 
 
 def _with_outputs(notebooks: Sequence[Path]) -> list[Any]:
