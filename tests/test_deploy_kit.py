@@ -6,12 +6,10 @@ import asyncio
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -21,6 +19,8 @@ import pytest
 import yaml
 from prefect.client.schemas.objects import FlowRun
 from prefect.settings import Settings
+
+from tests.services import free_port, running, wait_until
 
 KIT = Path(__file__).parents[1] / "deploy"
 KUBERNETES = "1.34"
@@ -125,8 +125,7 @@ def test_a_run_whose_process_was_killed_becomes_crashed(tmp_path: Path) -> None:
     automation["trigger"]["within"] = 45
     file = tmp_path / "automation.yaml"
     file.write_text(yaml.safe_dump(automation), encoding="utf-8")
-    with closing(socket.create_server(("127.0.0.1", 0))) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     address = f"http://127.0.0.1:{port}/api"
     environment = os.environ | {
         "PREFECT_API_URL": address,
@@ -135,32 +134,24 @@ def test_a_run_whose_process_was_killed_becomes_crashed(tmp_path: Path) -> None:
         "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
     }
 
-    def prefect(*arguments: str) -> subprocess.Popen[bytes]:
-        return subprocess.Popen([sys.executable, "-m", "prefect", *arguments], env=environment)
-
     def state() -> dict[str, Any]:
         (run,) = httpx.post(f"{address}/flow_runs/filter", json={}, timeout=60).json()
         return run["state"]
 
-    server = prefect("server", "start", "--port", str(port))
-    try:
-        wait_until(lambda: httpx.get(f"{address}/health").is_success)
-        assert prefect("automation", "create", "--from-file", str(file)).wait() == 0
+    prefect = [sys.executable, "-m", "prefect"]
+    start = [*prefect, "server", "start", "--port", str(port)]
+    with running(start, environment, tmp_path / "server.log", signal.SIGTERM):
+        wait_until(lambda: answers(f"{address}/health"), "the Prefect server")
+        create = [*prefect, "automation", "create", "--from-file", str(file)]
+        subprocess.run(create, env=environment, check=True, capture_output=True)
         run = subprocess.run([sys.executable, "-c", KILLED], env=environment, check=False)
         assert run.returncode == -signal.SIGKILL
         assert state()["type"] == "RUNNING"
-        wait_until(lambda: state()["type"] == "CRASHED")
+        wait_until(lambda: state()["type"] == "CRASHED", "the automation")
         assert "heartbeat" in state()["message"]
-    finally:
-        server.terminate()
-        server.wait()
 
 
-def wait_until(holds: Callable[[], bool], seconds: float = 300) -> None:
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        with suppress(httpx.TransportError):
-            if holds():
-                return
-        time.sleep(1)
-    raise TimeoutError
+def answers(address: str) -> bool:
+    with suppress(httpx.TransportError):
+        return httpx.get(address).is_success
+    return False
