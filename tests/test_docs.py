@@ -285,6 +285,20 @@ def test_links_and_paths_in_the_pages_lead_somewhere(page: Path) -> None:
         assert (ROOT / path).exists(), path
 
 
+def test_every_event_of_the_threat_model_is_tested() -> None:
+    """Docstrings of tests have the words of the events that they are about."""
+    page = (DOCS / "threat_model.md").read_text(encoding="utf-8")
+    events = [row["event"] for row in rows(page) if "event" in row]
+    sources = [path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("*.py")]
+    claims = " ".join(
+        " ".join(claim.split())
+        for source in sources
+        for claim in re.findall(r'Threat model: ([^"]+)"""', source)
+    )
+    assert len(events) > 30
+    assert not [event for event in events if event not in claims]
+
+
 REFERENCES = (ROOT / "docs" / "references.md").read_text(encoding="utf-8")
 SOURCES = sorted(
     path
