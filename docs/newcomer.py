@@ -2,9 +2,9 @@
 
     python3 docs/newcomer.py [--from PLACE] [--rows 10000]
 
-Clones the repository into a temporary folder, follows docs/tutorial.md with its settings, and prints
-every command with its seconds. The environment is new and has no compiled kernels. Needs Python 3.11,
-git and a package index.
+Clones the repository into a temporary folder, follows docs/tutorial.md with its settings, and
+prints every command with its seconds. The environment is new and has no compiled kernels. Needs
+Python 3.11, git and a package index.
 """
 
 from __future__ import annotations

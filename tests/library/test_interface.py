@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import inspect
 import json
 import subprocess
@@ -13,7 +12,6 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import spineflow
-from spineflow.flows.cli import app, main
 from spineflow.tasks.supplemental_dhc.ingest.households import RACE
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "library.md"
