@@ -92,7 +92,8 @@ def _references() -> ModuleType:
 def _relinked(text: str, above: str) -> str:
     for name, page in TOP.items():
         text = text.replace(f"]({above}{name}", f"]({page}")
-    return text.replace(f"](../{RESULTS}/", "](results/").replace("](../../docs/", "](../")
+    text = text.replace(f"](../{RESULTS}/", "](results/").replace("](../../docs/", "](../")
+    return text.replace(".ipynb)", ".md)")
 
 
 def _with_outputs(notebooks: Sequence[Path]) -> list[Any]:

@@ -292,12 +292,11 @@ def test_modules_say_which_paper_they_mean() -> None:
 
 
 REPOSITORY = Path(__file__).resolve().parents[1]
-DOCS_OF_FIGURES = REPOSITORY / "docs"
 LEAST_REPLICATES = 10
 
 
 def text(page: str) -> str:
-    return (DOCS_OF_FIGURES / f"{page}.md").read_text(encoding="utf-8")
+    return (REPOSITORY / "benchmarks" / "results" / f"{page}.md").read_text(encoding="utf-8")
 
 
 def rows(markdown: str) -> list[dict[str, str]]:
