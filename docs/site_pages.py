@@ -7,6 +7,7 @@ the site is made, unless the folder that `SPINEFLOW_NOTEBOOKS` names holds them 
 from __future__ import annotations
 
 import importlib.util
+import logging
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -60,7 +61,12 @@ def on_files(files: Any, config: Any) -> Any:
         page, content = f"results/{path.name}", path.read_text(encoding="utf-8")
         kind = InclusionLevel.NOT_IN_NAV
         files.append(File.generated(config, page, content=content, inclusion=kind))
-    for page, text in _references().pages().items():
+    logging.disable(logging.WARNING)  # Prefect parses docstrings of flows, and warns.
+    try:
+        references = _references().pages()
+    finally:
+        logging.disable(logging.NOTSET)
+    for page, text in references.items():
         files.append(File.generated(config, page, content=text))
     notebooks = sorted(NOTEBOOKS.glob("*.ipynb"))
     for notebook, content in zip(notebooks, _with_outputs(notebooks), strict=True):

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+
 def write_register(folder: Path) -> None:
     """Two regions of 12 districts: 200 dwellings, and the persons who are registered in them."""
     rng = np.random.default_rng(1)
