@@ -232,6 +232,7 @@ UNIVERSES = {"county": ("persons", "Tract"), "country": ("persons", "municipalit
 @pytest.mark.parametrize("pattern", OF_FILES)
 @pytest.mark.parametrize("name", UNIVERSES)
 def test_every_value_of_a_universe_is_checked(runs, name: str, pattern: str) -> None:
+    """Threat model: measurements altered or without noise."""
     run, (universe, level) = runs(name), UNIVERSES[name]
     place = pattern.format(u=universe, level=level)
     table = pq.read_table(run.root / place)
