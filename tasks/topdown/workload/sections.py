@@ -273,7 +273,7 @@ class GeographySettings(Section):
     aian_areas: tuple[str, ...] | None = None
     """Values of `area` that form the AIAN branch; they replace `on_spine` of the ranges."""
     aian_ranges: tuple[AianRange, ...] = ()
-    """Types of area by range of `AIANNHCE`."""
+    """Types of area by range of the code of the area."""
 
 
 class RunSettings(RunnerSettings):
