@@ -71,7 +71,8 @@ def settings_page() -> str:
             rows = list(setting_rows(section))
             if rows:
                 shown[section] = f"{place}` of `{flow}"
-                lines += [f"### `{place}` ({flow})", "", first_paragraph(section), ""]
+                lines += [f"### `{place}` ({flow})", ""]
+                lines += [first_paragraph(section), ""] if section is not model else []
                 lines += ["| setting | type | default | meaning |", "|---|---|---|---|", *rows, ""]
     return "\n".join(lines)
 
