@@ -19,7 +19,7 @@ test: WORKERS = 4
 # says of it, these are compiled once.
 test quick soak newest newest-prefect pythons: export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo test newest newest-prefect pythons quick soak check types map record site recompile clean
+.PHONY: demo test newest newest-prefect pythons quick soak check types record site recompile clean
 
 # Generate a county, run the whole DAG on Prefect's embedded server, say where the release is.
 demo: $(INSTALLED)
@@ -89,12 +89,6 @@ check: $(TESTED)
 # The types of all product code, from the environment as it is; the hook before a commit runs it.
 types:
 	$(BIN)/mypy
-
-# Make the map of docs/design.md anew, from the docstrings of the packages, and the reference of
-# docs/declared_censuses.md from the models of the language.
-map: $(TESTED)
-	$(BIN)/python docs/design_map.py
-	$(BIN)/python docs/declared_page.py
 
 # Record anew the digests of what seeded runs write, by which a change of a release is noticed.
 record: $(INSTALLED)

@@ -8,7 +8,7 @@ by Hispanic origin) at tracts, block groups, county subdivisions and, where ther
 Both budgets are then measured and estimated with full information under fixed seeds. `predicted`
 is the root of the mean variance of best linear unbiased estimates, `realised` the root of the mean
 squared error of the release, with its standard error over the replicates. Writes the tables that
-docs/design_of_a_budget.md shows.
+benchmarks/results/designed_budget.md shows.
 """
 
 from __future__ import annotations

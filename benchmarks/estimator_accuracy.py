@@ -6,7 +6,7 @@ Run `.venv/bin/python -m benchmarks.estimator_accuracy [--replicates N] [--prese
 of ../shared/data/ri2010; rho is the same for all estimators.
 `topdown` and `full_information` are given the same noisy measurements in every replicate;
 `block_by_block` measures the blocks alone. The noise is that of the product under fixed seeds, so
-that the table comes out alike every time. Writes the tables that docs/estimators.md shows.
+that the table comes out alike every time. Writes the tables of benchmarks/results/estimators.md.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ public     simulated on the input, as a forecast does where input may be disclos
 release    simulated on the counts of one release, as `spineflow report --expected` does;
 realised   errors of further releases of the input, with its standard error.
 
-Writes the table that docs/design_of_a_budget.md shows.
+Writes the table that benchmarks/results/designed_budget.md shows.
 """
 
 from __future__ import annotations

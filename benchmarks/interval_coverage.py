@@ -3,7 +3,7 @@
 Run `.venv/bin/python -m benchmarks.interval_coverage [--replicates N] [--persons N] [--spine NAME]`
 from the repository's root. Every replicate draws all noise of a run anew and computes the linear
 estimates and the intervals of every geolevel, of the county's places and of districts, in memory.
-Prints the table that docs/intervals.md shows, and which shares leave their Bonferroni band.
+Prints the table of benchmarks/results/intervals.md, and which shares leave their Bonferroni band.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What discrete Gaussian noise saves against geometric noise, for the margins of the 2020 run.
 
 Prints epsilon of both at several deltas, for all levels of the pass of the United States and for
-single levels: the table of docs/detailed_groups.md.
+single levels: the table of benchmarks/results/detailed_groups.md.
 """
 
 from __future__ import annotations

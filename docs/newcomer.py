@@ -1,10 +1,10 @@
-"""A newcomer's minutes: from a clone to the report of her own table, in commands and seconds.
+"""A newcomer's minutes: from a clone to the report of a table, in commands and seconds.
 
     python3 docs/newcomer.py [--from PLACE] [--rows 10000]
 
-Clones the repository into a temporary folder, follows the section "A newcomer's minutes" of
-docs/library.md, with the settings that stand there, and prints every command with its seconds. The
-environment is made anew; no kernel is compiled. Needs Python 3.11, make, git and a package index.
+Clones the repository into a temporary folder, follows docs/tutorial.md with its settings, and
+prints every command with its seconds. The environment is new and has no compiled kernels. Needs
+Python 3.11, git and a package index.
 """
 
 from __future__ import annotations
@@ -37,11 +37,10 @@ def write_tables(folder: Path, rows: int) -> None:
         csv.writer(file).writerows([("section", "sex", "age"), *people])
 
 
-def from_page(kind: str) -> list[str]:
-    """The blocks of a kind in the section of the page."""
-    page = (ROOT / "docs" / "library.md").read_text(encoding="utf-8")
-    section = page.split("\n## A newcomer's minutes\n")[1].split("\n## ")[0]
-    return re.findall(rf"^```{kind}\n(.*?)^```", section, re.MULTILINE | re.DOTALL)
+def from_tutorial(kind: str) -> str:
+    """The blocks of a kind in docs/tutorial.md, one after the other."""
+    page = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
+    return "".join(re.findall(rf"^```{kind}\n(.*?)^```", page, re.MULTILINE | re.DOTALL))
 
 
 def main() -> None:
@@ -50,7 +49,7 @@ def main() -> None:
     parser.add_argument("--from", dest="place", default=str(ROOT), help="repository to clone")
     parser.add_argument("--rows", type=int, default=10_000, help="persons of the table")
     options = parser.parse_args()
-    (settings,), (commands,) = from_page("toml"), from_page("sh")
+    settings, commands = from_tutorial("toml"), from_tutorial("sh")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         environment = os.environ | {"PREFECT_HOME": str(folder / "prefect"), "PLACE": options.place}

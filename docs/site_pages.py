@@ -1,4 +1,4 @@
-"""What the site has beside the pages of docs/: the README and its like, and notebooks with outputs.
+"""Further pages of the site: README and its like, generated references, notebooks with outputs.
 
 `mkdocs.yml` names this module as a hook. Notebooks are stored without outputs. They are run when
 the site is made, unless the folder that `SPINEFLOW_NOTEBOOKS` names holds them with their outputs.
@@ -6,9 +6,12 @@ the site is made, unless the folder that `SPINEFLOW_NOTEBOOKS` names holds them 
 
 from __future__ import annotations
 
+import importlib.util
+import logging
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -19,7 +22,10 @@ TOP = {
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",
 }
-"""Pages at the top of the repository, and what they are called on the site."""
+"""Pages at the top of the repository, and their names on the site."""
+
+RESULTS = "benchmarks/results"
+"""Tables that benchmarks print, which pages of docs/ link to."""
 
 SECONDS = 300
 """How long a notebook's kernel may take to start, and each of its cells."""
@@ -45,12 +51,23 @@ def executed(notebooks: Sequence[Path]) -> list[Any]:
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Add the pages of the top folder, and those of the notebooks with their figures."""
-    from mkdocs.structure.files import File
+    """Add pages of the top folder, references, results of benchmarks, and notebooks."""
+    from mkdocs.structure.files import File, InclusionLevel
 
     for name, page in TOP.items():
         text = (ROOT / name).read_text(encoding="utf-8").replace("](docs/", "](")
         files.append(File.generated(config, page, content=_relinked(text, "")))
+    for path in sorted((ROOT / RESULTS).glob("*.md")):
+        page, content = f"results/{path.name}", path.read_text(encoding="utf-8")
+        kind = InclusionLevel.NOT_IN_NAV
+        files.append(File.generated(config, page, content=content, inclusion=kind))
+    logging.disable(logging.WARNING)  # Prefect parses docstrings of flows, and warns.
+    try:
+        references = _references().pages()
+    finally:
+        logging.disable(logging.NOTSET)
+    for page, text in references.items():
+        files.append(File.generated(config, page, content=text))
     notebooks = sorted(NOTEBOOKS.glob("*.ipynb"))
     for notebook, content in zip(notebooks, _with_outputs(notebooks), strict=True):
         text, figures = _as_markdown(content, notebook.stem)
@@ -69,10 +86,20 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     return _relinked(markdown.replace("```toml ignore", "```toml"), "../")
 
 
+def _references() -> ModuleType:
+    """The module beside this one, which is in no package."""
+    path = Path(__file__).with_name("reference_pages.py")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 def _relinked(text: str, above: str) -> str:
     for name, page in TOP.items():
         text = text.replace(f"]({above}{name}", f"]({page}")
-    return text
+    text = text.replace(f"](../{RESULTS}/", "](results/").replace("](../../docs/", "](../")
+    return text.replace(".ipynb)", ".md)")
 
 
 def _with_outputs(notebooks: Sequence[Path]) -> list[Any]:

@@ -54,8 +54,11 @@ class SharedInput(InputSettings):
     """The census tables, for the products that read them."""
 
     persons: FilePath | None = None
+    """Table of persons, in the layout of the Census Edited File."""
     units: FilePath | None = None
+    """Table of housing units and group-quarters facilities."""
     geography: FilePath | None = None
+    """Table of blocks."""
 
 
 class ChosenProducts(Section):

@@ -11,7 +11,6 @@ from typing import TypeVar
 from prefect import tags
 from prefect.context import TagsContext
 from prefect.runtime import flow_run
-from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
 from prefect.states import Cancelled
 
 from ..tasks.ledger.charging import warnings_of as warnings_of_ledger
@@ -208,12 +207,7 @@ def run_stages(product: Product, run: RunDirectory, settings: ProductSettings) -
     product and the runner. Returns the release's folder.
     """
     compile_beside(product.name)
-    # Prefect waits up to a second for a flow run's heartbeat to end.
-    with (
-        in_force(run, settings),
-        tags(*tags_of(settings)),
-        temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}),
-    ):
+    with in_force(run, settings), tags(*tags_of(settings)):
         try:
             with server_for_runs() as server:
                 server.wait()

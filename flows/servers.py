@@ -23,6 +23,7 @@ from prefect.context import refresh_global_settings_context
 from prefect.settings import (
     PREFECT_API_URL,
     PREFECT_CLIENT_MAX_RETRIES,
+    PREFECT_FLOWS_HEARTBEAT_FREQUENCY,
     PREFECT_HOME,
     PREFECT_SERVER_API_HOST,
     PREFECT_SERVER_API_PORT,
@@ -160,7 +161,9 @@ def server_for_runs() -> Iterator[Server]:
     # forwards what worker processes say: they would start a server of their own.
     refresh_global_settings_context()
     try:
-        with temporary_settings(settings):
+        # Nobody watches for heartbeats at our own server, and Prefect waits a second for their end.
+        unwatched = {PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None} if found is None else {}
+        with temporary_settings(settings | unwatched):
             yield server
     finally:
         for name in environment:

@@ -364,7 +364,10 @@ UNSAFE = {"pickle", "cloudpickle", "dill", "joblib", "marshal", "shelve"}
 
 
 def test_no_code_is_read_from_files() -> None:
-    """No source reads pickles, or arrays that may hold them."""
+    """No source reads pickles, or arrays that may hold them.
+
+    Threat model: code in a run directory from elsewhere.
+    """
     for path in sources():
         facts = facts_of(path)
         for node in facts.imports:

@@ -6,16 +6,18 @@ import ast
 import contextlib
 import importlib.util
 import io
-import json
 import re
 import runpy
+import shlex
 import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
 import pytest
-from pydantic import BaseModel
+from cyclopts import MissingArgumentError
+from spineflow.flows.cli import app
 from spineflow.flows.demo import DEMOS
 from spineflow.flows.evidence import CensusEvidenceSettings
 from spineflow.flows.form import PRESET_NAMES
@@ -31,46 +33,26 @@ from spineflow.tasks.dissemination.office import read_office
 from spineflow.tasks.group_sizes.design import GroupSizesDesignSettings
 from spineflow.tasks.group_sizes.settings import GroupSizesSettings
 from spineflow.tasks.products.presets import PRESETS
-from spineflow.tasks.runs.settings import PrivacySettings, ProductSettings
+from spineflow.tasks.runs.settings import ProductSettings
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.supplemental_dhc.settings import SupplementalDhcSettings
 from spineflow.tasks.tables.findings import Finding
-from spineflow.tasks.tables.layouts import LAYOUTS
 from spineflow.tasks.topdown.design.settings import DesignSettings
 from spineflow.tasks.topdown.published.layout import EstimateSettings
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.spine.build import refuse_no_spine
 from spineflow.tasks.topdown.workload.costs import cost_of
-from spineflow.tasks.topdown.workload.sections import (
-    AianRange,
-    BudgetSettings,
-    CensusTables,
-    GeographySettings,
-    GeolevelPasses,
-    RunSettings,
-    TabulatedReleaseSettings,
-    UniverseSettings,
-    Zero,
-)
 from spineflow.tasks.trips.design import TripsDesignSettings
 from spineflow.tasks.trips.settings import TripsSettings
-from spineflow.validation.census.input_rules import GROUP_QUARTERS_CODES, RULES
+from spineflow.validation.census.input_rules import RULES
 
 from benchmarks.error_by_rho import ABLATIONS, QUERIES
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
-PAGES = (*sorted(ROOT.glob("*.md")), *sorted(DOCS.glob("*.md")))
+RESULTS = sorted((ROOT / "benchmarks" / "results").glob("*.md"))
+PAGES = (*sorted(ROOT.glob("*.md")), *sorted(DOCS.glob("*.md")), *RESULTS)
 
-SECTIONS: dict[str, type[BaseModel]] = {
-    "`[input]`": CensusTables,
-    "`[privacy]`": PrivacySettings,
-    "`[geography]`": GeographySettings,
-    "`[run]`": RunSettings,
-    "`[release]`": TabulatedReleaseSettings,
-    "`[budget.persons]` and `[budget.units]`": BudgetSettings,
-    "`[workload.persons]` and `[workload.units]`": UniverseSettings,
-}
 MODEL_OF_PAGE: dict[str, type[ProductSettings]] = {
     "design_of_a_budget": DesignSettings,
     "detailed_groups": DetailedGroupsSettings,
@@ -88,8 +70,6 @@ MODEL_OF_PAGE: dict[str, type[ProductSettings]] = {
 MODEL_OF_DESIGNS = {"group_sizes": GroupSizesDesignSettings, "trips": TripsDesignSettings}
 """Models of the blocks of a product's page that have a section [design]."""
 
-FURTHER_SETTINGS = (AianRange, Zero, GeolevelPasses, TopdownSettings)
-
 
 def loaded(path: Path) -> ModuleType:
     """A module that belongs to no package."""
@@ -99,8 +79,8 @@ def loaded(path: Path) -> ModuleType:
     return module
 
 
-design_map = loaded(DOCS / "design_map.py")
-declared_page = loaded(DOCS / "declared_page.py")
+references = loaded(DOCS / "reference_pages.py")
+GENERATED = [f"reference/{name}.md" for name in references.PAGES]
 
 WHOLE_FILE = """\
 preset = "pl94_2020_us"
@@ -131,64 +111,43 @@ def settings_of(folder: Path, text: str) -> TopdownSettings:
     return settings
 
 
-def section(page: str, heading: str) -> str:
-    """The text under a heading, up to the next one of its rank."""
-    return page.split(f"\n## {heading}\n", 1)[1].split("\n## ", 1)[0]
-
-
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: f"{rule.table}-{rule.name}")
-def test_every_rule_on_the_input_is_listed(rule, input_page: str) -> None:
-    assert f"| {rule.table} | `{rule.name}` | {rule.statement} |" in input_page
-
-
-def test_no_rule_is_listed_that_is_not_checked(input_page: str) -> None:
-    listed = re.findall(r"^\| (?:persons|units|geography) \| `\w+` \|", input_page, re.MULTILINE)
-    assert len(listed) == len(RULES)
-
-
 def test_the_message_shown_is_that_of_the_command(input_page: str) -> None:
     rule = next(rule for rule in RULES if rule.name == "cenrace_is_valid")
     finding = Finding("persons.parquet", rule.column, rule.statement, rule.remedy)
     assert f"\nspineflow: {finding.sentence()}\n" in input_page
 
 
-def test_every_column_is_listed_with_its_position(input_page: str) -> None:
-    for layout in LAYOUTS.values():
-        text = section(input_page, layout.table.capitalize())
-        for field in layout.fields:
-            position = f"{field.start}–{field.end}" if layout.line_length else ""
-            assert re.search(rf"`{field.name}` (\| )?{position}", text), field.name
+@pytest.fixture(scope="module")
+def generated() -> dict[str, str]:
+    return references.pages()
 
 
-def test_every_group_quarters_code_is_listed(input_page: str) -> None:
-    for kind, codes in GROUP_QUARTERS_CODES.items():
-        assert re.search(rf"^\| {kind} [^|]+ \| {' '.join(codes)} \|$", input_page, re.MULTILINE)
+def test_the_reference_has_every_setting_with_its_meaning(generated: dict[str, str]) -> None:
+    page = generated["reference/settings.md"]
+    for model in references.products().values():
+        for place, section in references.sections(model):
+            notes = references.field_notes(section)
+            for name, field in section.model_fields.items():
+                is_literal = references.type_of(field).count("`") == 2
+                is_section = any(references.section_models(field.annotation))
+                assert notes.get(name) or is_literal or is_section, f"{place} {name}"
+                assert is_section or f"| `{field.alias or name}` | " in page
+    assert "| `fanout_cutoff` | whole number | `12` | A group of n" in page
 
 
-@pytest.mark.parametrize("heading", SECTIONS)
-def test_every_setting_is_listed_with_its_default(heading: str, settings_page: str) -> None:
-    rows = re.findall(
-        r"^\| `(\w+)` \| .+? \| (.+?) \| .+ \|$", section(settings_page, heading), re.MULTILINE
-    )
-    shown = dict(rows)
-    for name, field in SECTIONS[heading].model_fields.items():
-        assert name in shown
-        default = field.get_default()
-        if not field.is_required() and default not in (None, ()):
-            assert json.dumps(default) in shown[name]
-        else:
-            assert "`" not in shown[name]
-    known = set(SECTIONS[heading].model_fields)
-    if SECTIONS[heading] is CensusTables:
-        known |= set(CENSUS.input_tables)
-    assert heading.startswith("`[workload") or set(shown) == known
+def test_the_reference_has_every_key_of_a_declaration(generated: dict[str, str]) -> None:
+    page = generated["reference/declarations.md"]
+    for name in references.PLACES:
+        model = references.declaration(name)
+        assert set(references.field_notes(model)) >= set(model.model_fields), name
+        assert all(f"| `{f.alias or key}` | " in page for key, f in model.model_fields.items())
 
 
-@pytest.mark.parametrize("model", FURTHER_SETTINGS, ids=lambda model: model.__name__)
-def test_settings_of_other_tables_are_named(model: type[BaseModel], settings_page: str) -> None:
-    headings = " ".join(re.findall(r"^## .*$", settings_page, re.MULTILINE))
-    for name in model.model_fields:
-        assert f"`{name}`" in settings_page or f"`[{name}" in headings
+def test_the_reference_has_every_rule_and_command(generated: dict[str, str]) -> None:
+    rules, commands = generated["reference/cef.md"], generated["reference/commands.md"]
+    assert all(f"| `{rule.name}` | {rule.statement} |" in rules for rule in RULES)
+    assert "| `QAGE` | number | 23–26 |  |" in rules and "| 3 | 301 |" in rules
+    assert all(f"\n## spineflow {name}\n" in commands for name in ("run", "ledger", "design"))
 
 
 def test_spines_and_schemas_are_listed(settings_page: str) -> None:
@@ -240,37 +199,22 @@ def test_settings_in_the_pages_are_accepted(page: Path, tmp_path: Path) -> None:
         settings_of(tmp_path, text)
 
 
-def test_the_reference_of_declared_censuses_is_current_and_whole() -> None:
-    page = declared_page.PAGE.read_text(encoding="utf-8")
-    assert page == declared_page.with_reference(page), "run `make map`"
-    for name in declared_page.PLACES:
-        model = declared_page.model_of(name)
-        assert set(declared_page.field_notes(model)) >= set(model.model_fields), name
-
-
 def test_the_settings_of_the_country_are_short_and_accepted(tmp_path: Path) -> None:
     text = (DEMOS / "country.toml").read_text(encoding="utf-8")
     assert len(text.splitlines()) <= 80
     settings_of(tmp_path, text)
 
 
-def test_the_map_of_the_design_is_current() -> None:
-    page = design_map.PAGE.read_text(encoding="utf-8")
-    assert page == design_map.with_map(page), (
-        "run `make map`, which makes docs/design.md's map anew"
-    )
-
-
 def test_the_map_holds_every_module() -> None:
-    listed = set(re.findall(r"`([^`]+)`", "".join(design_map.map_lines())))
-    for folder in design_map.FOLDERS:
+    listed = set(re.findall(r"`([^`]+)`", "".join(references.module_lines())))
+    for folder in references.FOLDERS:
         for module in (ROOT / folder).rglob("*.py"):
             place = f"{module.parent.relative_to(ROOT).as_posix()}/"
             assert place in listed and (module.stem == "__init__" or module.stem in listed), module
 
 
 def test_every_module_is_summed_up_in_one_sentence() -> None:
-    for line in design_map.map_lines():
+    for line in references.module_lines():
         assert line.endswith(".") and ". " not in line.replace("P.L. ", ""), line
 
 
@@ -278,20 +222,54 @@ def test_every_module_is_summed_up_in_one_sentence() -> None:
 def test_links_and_paths_in_the_pages_lead_somewhere(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text):
-        assert (page.parent / target).exists(), target
+        is_generated = target.split("docs/")[-1] in GENERATED
+        assert is_generated or (page.parent / target).exists(), target
     sources = r"`((?:flows|tasks|geography|validation|tests)/[\w/]*(?:\.py|/))`"
     for path in re.findall(sources, text):
         assert (ROOT / path).exists(), path
 
 
-@pytest.mark.parametrize("name", ["threat_model", "ledger"])
-def test_pages_of_promises_name_tests_that_there_are(name: str) -> None:
-    page = (DOCS / f"{name}.md").read_text(encoding="utf-8")
-    named = set(re.findall(r"`(test_\w+)`", page))
+def test_every_event_of_the_threat_model_is_tested() -> None:
+    """Docstrings of tests have the words of the events that they are about."""
+    page = (DOCS / "threat_model.md").read_text(encoding="utf-8")
+    events = [row["event"] for row in rows(page) if "event" in row]
     sources = [path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("*.py")]
-    assert len(named) > 30
-    for name in sorted(named):
-        assert any(f"def {name}(" in source for source in sources), name
+    claims = " ".join(
+        " ".join(claim.split())
+        for source in sources
+        for claim in re.findall(r'Threat model: ([^"]+)"""', source)
+    )
+    assert len(events) > 30
+    assert not [event for event in events if event not in claims]
+
+
+def commands_in(text: str) -> Iterator[tuple[str, bool]]:
+    """Commands of spineflow in a page's blocks and sentences, and whether they are whole."""
+    language = None
+    for line in text.replace("\\\n", " ").splitlines():
+        if fence := re.match(r" *```(\w*)", line):
+            language = fence[1] if language is None else None
+        elif language is None:
+            for named in re.findall(r"`(?:\.venv/bin/)?spineflow ([a-z][^`…]*)`", line):
+                yield named, " " in named
+        elif language in ("", "sh"):
+            if shown := re.match(
+                r" *(?:\S*bin/)?spineflow ([a-z].*)", re.split(" #| && ", line)[0]
+            ):
+                yield re.split(r" {3,}", shown[1])[0], True
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if page.name != "CHANGELOG.md"], ids=lambda page: page.name
+)
+def test_commands_in_the_pages_are_understood(page: Path) -> None:
+    for command, is_whole in commands_in(page.read_text(encoding="utf-8")):
+        words = shlex.split(command.replace(" --log json", ""))
+        words = ["topdown" if word in ("FLOW", "PRODUCT") else word for word in words]
+        try:
+            app.parse_args(words, exit_on_error=False, print_error=False)
+        except MissingArgumentError:
+            assert not is_whole or words[0] in ("run", "measurements"), command
 
 
 REFERENCES = (ROOT / "docs" / "references.md").read_text(encoding="utf-8")
@@ -361,12 +339,11 @@ def test_modules_say_which_paper_they_mean() -> None:
 
 
 REPOSITORY = Path(__file__).resolve().parents[1]
-DOCS_OF_FIGURES = REPOSITORY / "docs"
 LEAST_REPLICATES = 10
 
 
 def text(page: str) -> str:
-    return (DOCS_OF_FIGURES / f"{page}.md").read_text(encoding="utf-8")
+    return (REPOSITORY / "benchmarks" / "results" / f"{page}.md").read_text(encoding="utf-8")
 
 
 def rows(markdown: str) -> list[dict[str, str]]:

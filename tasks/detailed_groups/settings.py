@@ -84,8 +84,11 @@ class GroupsInput(InputInFolders):
         description="Folder with person-records.txt and GRF-C.txt, or the census tables.",
     )
     persons: FilePath | None = None
+    """Table of persons, in the layout of the Census Edited File."""
     units: FilePath | None = None
+    """Table of housing units and group-quarters facilities."""
     geography: FilePath | None = None
+    """Table of blocks."""
     region_names: FilePath | None = None
     """Names of regions for the release: REGION_TYPE, REGION_ID, REGION_NAME."""
 
@@ -149,12 +152,17 @@ class SharedMechanism(Section):
         default=None, title="Privacy definition", description="Overrides that of config.json."
     )
     max_race_codes: int | None = None
+    """Race codes of a person that count, 1 to 8; later columns are ignored."""
     confidence: Probability | None = None
     """Probability with which margins of error hold; None for 95 %."""
     allow_negative_counts: bool | None = None
+    """Whether noisy counts below 0 stay."""
     run_us: bool | None = None
+    """Whether the pass of the United States is run."""
     run_pr: bool | None = None
+    """Whether the pass of Puerto Rico is run."""
     states: tuple[str, ...] | None = None
+    """FIPS codes of the states of the first pass."""
 
     @property
     def wanted(self) -> WantedMargins:
@@ -166,12 +174,15 @@ class MechanismSettings(SharedMechanism):
     """What is measured and how; None takes the key of `config.json`."""
 
     stage_1_fraction: ExactFraction | None = None
+    """Part of a level's budget that chooses tables."""
     budgets: dict[str, dict[str, ExactFraction]] = {}
     """By region type and iteration level, for example `USA.2`."""
     margins: dict[str, dict[str, NonNegativeInt]] | None = None
     """Margins of error that set the budgets of levels, by region type and iteration level."""
     thresholds: dict[str, dict[str, tuple[int, ...]]] = {}
+    """Ascending noisy totals from which on a group gets the next table: 4, 9 and 23 ages."""
     zero_suppression_chance: ExactFraction | None = None
+    """Probability that a sub-state group of nobody is suppressed; none for no suppression."""
     coterminous: bool = False
     """Whether regions with the same blocks get the same counts."""
     summary_levels: tuple[str, ...] = tuple(REGION_TYPES)
@@ -219,8 +230,11 @@ class HouseholdsInput(InputInFolders):
 
     parameters: FilePath = PARAMETERS
     persons: FilePath
+    """Table of persons, in the layout of the Census Edited File."""
     units: FilePath
+    """Table of housing units and group-quarters facilities."""
     geography: FilePath
+    """Table of blocks."""
     groups: FilePath = Field(
         title="Groups",
         description="Folder of a finished run of detailed groups, or products.detailed-groups.",

@@ -146,6 +146,7 @@ class Rounding(ProtectionMethod):
     how: Literal["nearest", "random", "controlled"] = "random"
     """nearest; random: without bias, the same count always alike; controlled: tables add up."""
     bases: tuple[Annotated[int, Field(ge=2, le=100)], ...] = Field(default=(3, 5), min_length=1)
+    """Multiples to which counts are rounded."""
 
     @property
     def reading(self) -> Reading:
@@ -173,6 +174,7 @@ class Coarsening(ProtectionMethod):
     """ranges: counts from 1 to below the threshold; minimum_size: neighbouring areas of a level are
     merged until each has as many persons as the threshold."""
     thresholds: tuple[Annotated[int, Field(ge=2)], ...] = Field(default=(5, 10), min_length=1)
+    """Counts, or sizes of areas, from which on nothing is changed."""
 
     @property
     def invariants(self) -> str:
@@ -194,6 +196,7 @@ class Suppression(ProtectionMethod):
     tables: all of an area with from 1 to below the threshold persons, as the United States had it
     until 1980, without secondary suppression."""
     thresholds: tuple[Annotated[int, Field(ge=2)], ...] = Field(default=(3, 10), min_length=1)
+    """Counts below which cells or tables are withheld."""
 
 
 class Swapping(ProtectionMethod):
@@ -208,6 +211,7 @@ class Swapping(ProtectionMethod):
 
     kind: Literal["swapping"]
     how: Literal["american", "european"] = "american"
+    """`american`: targeted, ten nearest partners; `european`: risk by level, see `smallest`."""
     rates: tuple[ExactFraction, ...] = Field(
         default=(Fraction(1, 50), Fraction(1, 20), Fraction(1, 10)), min_length=1
     )
@@ -261,6 +265,7 @@ class DifferentialPrivacy(ProtectionMethod):
 
     kind: Literal["differential_privacy"]
     estimator: Literal["topdown", "full_information", "block_by_block"] = "topdown"
+    """Estimator of topdown."""
     rho: tuple[Loss, ...] = ()
     """Budgets of zero-concentrated differential privacy; left out, that of the settings."""
 

@@ -42,8 +42,11 @@ class GroupTables(InputSettings):
         description="Table with level, region, parent; goes with records and with sizes.",
     )
     persons: FilePath | None = None
+    """Table of persons, in the layout of the Census Edited File."""
     units: FilePath | None = None
+    """Table of housing units and group-quarters facilities."""
     geography: FilePath | None = None
+    """Table of blocks."""
 
     @property
     def kind(self) -> str:

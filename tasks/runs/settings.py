@@ -283,6 +283,7 @@ class ProductSettings(Section):
     """Why a run that is not private refuses confidential input."""
 
     preset: str | None = None
+    """Preset whose sections this file completes or overrides."""
     input: InputSettings
     privacy: PrivacySettings
     run: RunnerSettings = RunnerSettings()

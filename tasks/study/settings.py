@@ -55,10 +55,16 @@ class Criterion(Section):
     universe: str = "persons"
     """Whose budget is searched for."""
     quantity: str = "total population"
+    """Quantity of the accuracy report."""
     answer: str = "all"
+    """Answer of the quantity."""
     level: str = "county"
+    """Level of the answer."""
     size_class: str = "all"
+    """Size class of the areas."""
     statistic: str = "mean_absolute_error"
+    """Column of the accuracy report; `predicted_standard_deviation` needs one replicate
+    only."""
     at_most: float | None = Field(
         default=None,
         title="Largest error",
@@ -148,7 +154,9 @@ class Search(Section):
         description="Runs per trial, with noise of their own.",
     )
     lowest: Loss = Fraction(1, 100)
+    """Smallest loss of the grid: rho, or epsilon under pure differential privacy."""
     highest: Loss = Fraction(100)
+    """Largest loss of the grid."""
     step: ExactFraction = Fraction(5, 4)
     """Ratio of neighbouring points of the grid between the lowest and the highest loss."""
 

@@ -35,8 +35,11 @@ class SupplementalTables(InputSettings):
     """The census tables."""
 
     persons: FilePath
+    """Table of persons, in the layout of the Census Edited File."""
     units: FilePath
+    """Table of housing units and group-quarters facilities."""
     geography: FilePath
+    """Table of blocks."""
 
 
 class LevelSettings(Section):

@@ -28,6 +28,7 @@ import pyarrow.parquet as pq
 
 from ..runs.stores import is_url
 from .columns import CodedColumn
+from .databases import is_database, open_table
 from .findings import UnreadableInput
 from .formats import SEPARATORS, cleaned
 from .layouts import Field, Kind, TableLayout
@@ -155,6 +156,9 @@ def _with_folders(file: InputFile, selection: Selection) -> Iterator[Batch]:
 
 def _batches_of(file: InputFile, selection: Selection) -> Iterator[Batch]:
     """The batches of one file, which may hold no rows."""
+    if is_database(file.path):
+        yield from _read_database(file, selection)
+        return
     with open_binary(file) as stream:
         head = stream.read(len(PARQUET_MAGIC))
         stream.seek(0)
@@ -188,11 +192,33 @@ def _damaged_parquet(file: InputFile) -> Exception:
 def _read_parquet(
     file: InputFile, source: ByteStream | str, selection: Selection
 ) -> Iterator[Batch]:
-    layout = file.columns
     try:
         schema = pq.read_schema(source)
     except (pa.ArrowException, OSError):
         raise _damaged_parquet(file) from None
+    stored = _stored_columns(file, schema, selection)
+    layout = file.columns
+    coded = [own for n, own in stored.items() if layout.field(n).kind in ("number", "code")]
+    try:
+        with pq.ParquetFile(
+            source, read_dictionary=coded, page_checksum_verification=True
+        ) as parquet:
+            wanted = list(stored.values())
+            for batch in parquet.iter_batches(batch_size=_BATCH_ROWS, columns=wanted):
+                yield _typed(file, stored, batch)
+    except (pa.ArrowException, OSError):
+        raise _damaged_parquet(file) from None
+
+
+def _read_database(file: InputFile, selection: Selection) -> Iterator[Batch]:
+    with open_table(file) as table:
+        stored = _stored_columns(file, table.schema(), selection)
+        for batch in table.batches(list(stored.values())):
+            yield _typed(file, stored, batch)
+
+
+def _stored_columns(file: InputFile, schema: pa.Schema, selection: Selection) -> dict[str, str]:
+    """The columns to read of a typed table, by the names that are asked for."""
     names = [normalize("NFC", name) for name in schema.names]
     # Further columns of bytes or times, such as shapes, are nobody's.
     readable = {
@@ -206,24 +232,17 @@ def _read_parquet(
             kind = schema.types[names.index(name)]
             rule = f"the column {name} is neither integers nor strings but of type {kind}"
             raise file.unreadable(rule, "write it as one of these types", column=name)
-    stored = {name: schema.names[names.index(name)] for name in columns}
-    coded = [stored[name] for name in columns if layout.field(name).kind in ("number", "code")]
-    try:
-        with pq.ParquetFile(
-            source, read_dictionary=coded, page_checksum_verification=True
-        ) as parquet:
-            wanted = list(stored.values())
-            for batch in parquet.iter_batches(batch_size=_BATCH_ROWS, columns=wanted):
-                found = {n: _as_texts(file, n, batch.column(stored[n])) for n in columns}
-                for name, column in found.items():
-                    _check_utf8(file, name, column)
-                text_format = file.format
-                if text_format is None:
-                    yield {name: _as_integers(file, name, found[name]) for name in columns}
-                else:
-                    yield cleaned(text_format, found)
-    except (pa.ArrowException, OSError):
-        raise _damaged_parquet(file) from None
+    return {name: schema.names[names.index(name)] for name in columns}
+
+
+def _typed(file: InputFile, stored: Mapping[str, str], batch: pa.RecordBatch) -> Batch:
+    """The columns of a batch as integers, floats or texts."""
+    found = {name: _as_texts(file, name, batch.column(own)) for name, own in stored.items()}
+    for name, column in found.items():
+        _check_utf8(file, name, column)
+    if file.format is None:
+        return {name: _as_integers(file, name, column) for name, column in found.items()}
+    return cleaned(file.format, found)
 
 
 def _as_texts(file: InputFile, name: str, column: pa.Array) -> pa.Array:
@@ -478,6 +497,8 @@ def format_of(file: InputFile) -> str:
     """How a file is written, in words, such as "text separated by semicolons, decimal commas,
     CP1252"; "" for what cannot be read, which reading it says.
     """
+    if is_database(file.path):
+        return f"{file.path.partition('://')[0]} table"
     try:
         with open_binary(file) as stream:
             start = stream.read(len(PARQUET_MAGIC))

@@ -76,8 +76,11 @@ class TripsInput(InputSettings):
         default=None, title="Areas", description="Table with level, area, parent."
     )
     destination_areas: FilePath | None = None
+    """Areas of destinations; left out, those of origins."""
     table: FilePath | None = None
+    """Table with a column for each level of a tree, and counts."""
     levels: tuple[str, ...] = ()
+    """Columns of `table`, coarsest first."""
     public_levels: bool = False
     """The values that occur in the level columns are declared public."""
 
@@ -107,7 +110,9 @@ class TripsPrivacy(PrivacySettings):
         description="Budget of zero-concentrated privacy instead.",
     )
     neighbors: Neighbors = "bounded"
+    """`bounded`: a person is changed; `unbounded`: added or removed."""
     trips_per_person: int = Field(default=1, ge=1, le=1_000_000)
+    """Most trips of a person."""
     distinct_trips: bool = False
     """No person has two trips in one cell of the table."""
     excess_trips: Literal["refused", "dropped"] = "refused"
@@ -140,10 +145,15 @@ class TripsMechanism(Section):
         description="How trips are measured and estimated.",
     )
     tree: Literal["destination", "origin"] = "destination"
+    """Whether destinations or origins are divided first."""
     remove_small_values: Literal["first", "last"] = "first"
+    """`first` removes false positives, `last` false negatives."""
     shares: Annotated[str | tuple[Fraction, ...], BeforeValidator(_shares)] = "uniform"
+    """`uniform`, `geometric`, `optimised`, or the share of each measured level."""
     share_ratio: ExactFraction = Fraction(1)
+    """Each level's share over that of the level above, if geometric; then not 1."""
     projection: Literal["chebyshev", "euclidean"] = "chebyshev"
+    """Projection of `inftda_full_information`."""
     most_nodes: int = Field(default=20_000_000, ge=1)
     """A tree with more nodes is not measured whole."""
 

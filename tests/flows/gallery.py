@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "gallery.md"
-DECLARATIONS = re.findall(
-    r"^```toml\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
-)
-"""The settings files on the page, in its order."""
 
 
 def write_register(folder: Path) -> None:
@@ -155,4 +148,8 @@ GALLERY = {
     "homes": write_homes,
     "schools": write_schools,
 }
-"""What writes the input of each declaration, by the name of its page's section."""
+"""Writers of the input of each declaration, by the name of its file."""
+
+FOLDER = Path(__file__).resolve().parents[2] / "docs" / "gallery"
+DECLARATIONS = [(FOLDER / f"{name}.toml").read_text(encoding="utf-8") for name in GALLERY]
+"""The settings files, in the order of `GALLERY`."""

@@ -307,6 +307,7 @@ def test_every_product_of_confidential_input_is_tried() -> None:
     [name if name in ALWAYS else pytest.param(name, marks=pytest.mark.soak(25)) for name in INPUTS],
 )
 def test_no_planted_value_is_found(spineflow, real_server, tmp_path: Path, product: str) -> None:
+    """Threat model: confidential values in server, logs, pages or notebooks."""
     write_input, unused = INPUTS[product]
     sound = write_input(tmp_path / "sound", is_broken=False)
     broken = write_input(tmp_path / "broken", is_broken=True)

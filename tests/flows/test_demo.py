@@ -302,8 +302,8 @@ def first_lines(flow: str) -> list[str]:
 
 
 def first_lines_of(name: str) -> list[str]:
-    """The commands of a page's first block, which stands right below the title."""
+    """The commands of a page's first block."""
     page = (DOCS / name).read_text(encoding="utf-8")
-    block = re.match(r"# [^\n]+\n\n```\n(.*?)\n```", page, re.DOTALL)
+    block = re.search(r"^```\n(.*?)\n```", page, re.DOTALL | re.MULTILINE)
     assert block is not None
     return [line.removeprefix(".venv/bin/") for line in block[1].splitlines()]

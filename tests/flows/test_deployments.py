@@ -6,16 +6,12 @@ import json
 import os
 import re
 import shutil
-import signal
-import socket
-import subprocess
 import sys
-import time
 import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, redirect_stdout
+from contextlib import ExitStack, redirect_stdout
 from fractions import Fraction
 from io import StringIO
 from pathlib import Path
@@ -42,9 +38,9 @@ from spineflow.tasks.runs.settings import Section
 from spineflow.tasks.topdown.ingest.generate import FEWEST_PERSONS, generate_county
 
 from tests.conftest import PrefectServer
+from tests.services import INITDB, free_port, postgres, running, wait_until
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-PATIENCE = 600
 
 WITHOUT_BLOCKS = {
     "PREFECT_API_BLOCKS_REGISTER_ON_START": "false",
@@ -53,48 +49,6 @@ WITHOUT_BLOCKS = {
 }
 """Environment of a server that registers no types of blocks, for which it imports all of Prefect's
 collections, and copies no pages: nobody looks at them."""
-
-INITDB = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
-"""What makes a database, where Debian's postgresql is here."""
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-@contextmanager
-def running(
-    command: list[str], environment: dict[str, str], log: Path, end: int = signal.SIGKILL
-) -> Iterator[None]:
-    """A process that is ended by a signal, children and all, when the block ends.
-
-    By default at once: a worker and a server that are asked to stop take half a minute.
-    """
-    with log.open("w") as stream:
-        process = subprocess.Popen(
-            command, env=environment, stdout=stream, stderr=stream, start_new_session=True
-        )
-        try:
-            yield
-        finally:
-            os.killpg(process.pid, end)
-            try:
-                process.wait(timeout=20)
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-
-
-def wait_until(condition, what: str) -> Any:
-    deadline = time.monotonic() + PATIENCE
-    while True:
-        found = condition()
-        if found:
-            return found
-        assert time.monotonic() < deadline, f"waited in vain for {what}"
-        time.sleep(1.0)
 
 
 def asked(url: str, body: dict | None = None) -> Any:
@@ -106,30 +60,6 @@ def asked(url: str, body: dict | None = None) -> Any:
             return json.loads(answer.read() or "true")
     except OSError:
         return None
-
-
-@contextmanager
-def postgres(folder: Path) -> Iterator[str]:
-    """Connection URL of a PostgreSQL server of our own, on a free port of this machine."""
-    binary = INITDB[-1].parent
-    # The server refuses to run as root; Debian's package brings a user for it.
-    as_owner = ["runuser", "-u", "postgres", "--"] if os.geteuid() == 0 else []
-    data, port = folder / "data", free_port()
-    folder.mkdir()
-    if as_owner:
-        # pytest's folders are closed to other users.
-        for above in (folder, *folder.parents):
-            if not above.stat().st_mode & 0o001:
-                above.chmod(0o755)
-        shutil.chown(folder, "postgres")
-    initialise = [binary / "initdb", "-D", data, "-U", "postgres", "--auth=trust", "--no-sync"]
-    subprocess.run([*as_owner, *initialise], check=True, capture_output=True)
-    server = [binary / "postgres", "-D", data, "-p", str(port), "-k", folder, "-c", "fsync=off"]
-    command, log = [*as_owner, *map(str, server)], folder.parent / "postgres.log"
-    with running(command, dict(os.environ), log, signal.SIGTERM):
-        ready = [str(binary / "pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(port)]
-        wait_until(lambda: subprocess.run(ready).returncode == 0, "PostgreSQL")
-        yield f"postgresql+asyncpg://postgres@127.0.0.1:{port}/postgres"
 
 
 @pytest.fixture(scope="module")
@@ -148,7 +78,7 @@ def server(real_server, tmp_path_factory) -> Iterator[dict[str, str]]:
     prefect = [sys.executable, "-m", "prefect", "--no-prompt"]
     with ExitStack() as stack:
         if INITDB:
-            database = stack.enter_context(postgres(folder / "postgres"))
+            database = f"postgresql+asyncpg://{stack.enter_context(postgres(folder / 'postgres'))}"
             environment["PREFECT_API_DATABASE_CONNECTION_URL"] = database
         else:
             (folder / "home").mkdir()

@@ -19,7 +19,10 @@ def spent(folder: Path) -> list[dict[str, str]]:
 
 @pytest.mark.slow
 def test_parameters_of_a_run_are_not_to_be_edited(finished_run, tmp_path: Path, capsys) -> None:
-    """Their copies scale the noise that is still to be drawn."""
+    """Their copies scale the noise that is still to be drawn.
+
+    Threat model: files of a run edited after the charge.
+    """
     shutil.copytree(finished_run("detailed groups").run.root, tmp_path / "run")
     run = RunDirectory(tmp_path / "run")
     config = run.root / "parameters" / "config.json"

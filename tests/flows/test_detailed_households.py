@@ -145,7 +145,10 @@ def test_without_noise_the_rows_are_those_of_a_plain_join(folder: Path) -> None:
 
 @pytest.mark.slow
 def test_what_the_finished_run_suppressed_has_no_households(folder: Path) -> None:
-    """Every group was measured there, and some are not shown; none of these has a row here."""
+    """Every group was measured there, and some are not shown; none of these has a row here.
+
+    Threat model: a household that moves more counts than charged.
+    """
     measured = pd.concat(
         pd.read_parquet(path, columns=[name.lower() for name in KEY])
         for path in (folder / "groups/measurements/detailed_groups").rglob("*.parquet")

@@ -135,7 +135,10 @@ def test_a_run_that_is_refused_a_charge_is_not_warned(tmp_path: Path, capsys) ->
 
 
 def test_no_report_is_written_on_edited_settings(tmp_path: Path, capsys) -> None:
-    """Else the accuracy against the truth would go into the public report."""
+    """Else the accuracy against the truth would go into the public report.
+
+    Threat model: files of a run edited after the charge.
+    """
     run, *_ = begun(tmp_path, capsys)
     text = run.settings.read_text()
     assert "confidential = true" in text
@@ -147,7 +150,10 @@ def test_no_report_is_written_on_edited_settings(tmp_path: Path, capsys) -> None
 
 
 def test_no_intervals_are_computed_on_edited_settings(tmp_path: Path, capsys) -> None:
-    """They would weigh measurements by a budget that was not spent."""
+    """They would weigh measurements by a budget that was not spent.
+
+    Threat model: files of a run edited after the charge.
+    """
     run, *_ = begun(tmp_path, capsys)
     text = run.settings.read_text()
     assert "293764/114921" in text

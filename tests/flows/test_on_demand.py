@@ -34,6 +34,7 @@ def measured_values(run: RunDirectory) -> int:
 
 
 def test_fewer_answers_are_drawn_and_all_are_charged(finished: RunDirectory) -> None:
+    """Threat model: measurements on demand taken for complete ones."""
     assert not list((finished.root / "measurements").rglob("dpqueries"))
     assert not list(finished.release.rglob("*_margins*"))
     drawn = measured_values(finished)
@@ -81,6 +82,7 @@ def test_other_rows_than_matter_fail_the_check(
 def test_what_needs_every_answer_is_refused(
     settings_text: str, tmp_path: Path, overrides: tuple[str, ...], sentence: str
 ) -> None:
+    """Threat model: measurements on demand taken for complete ones."""
     file = tmp_path / "settings.toml"
     file.write_text(settings_text.replace("margins = false\n", "") + ON_DEMAND)
     with pytest.raises(InputRefused, match=sentence):
@@ -94,6 +96,7 @@ def test_what_needs_every_answer_is_refused(
 def test_commands_that_need_every_answer_say_so(
     finished: RunDirectory, tmp_path: Path, capsys, command: tuple[str, ...]
 ) -> None:
+    """Threat model: measurements on demand taken for complete ones."""
     places = {"run": finished.root, "out": tmp_path / "export"}
     assert main([part.format(**places) for part in command]) == 2
     told = capsys.readouterr()

@@ -131,6 +131,7 @@ def test_a_dead_scheduler_is_named_before_anything_is_written(
 
 @pytest.mark.slow
 def test_a_run_directory_has_one_owner(spineflow, tmp_path: Path, capsys) -> None:
+    """Threat model: two processes in one run directory."""
     run = RunDirectory(tmp_path / "run")
     settings = tmp_path / "settings.toml"
     settings.write_text(

@@ -136,6 +136,7 @@ def assert_sound(run: RunDirectory) -> None:
 def test_dask_worker_killed(
     spineflow, new_spineflow, real_server, settings_text: str, tmp_path: Path, moment: str
 ) -> None:
+    """Threat model: a worker taken for dead returns."""
     pytest.importorskip("prefect_dask", reason="needs prefect-dask: install the extra 'dask'")
     psutil = pytest.importorskip("psutil")
     environment = real_server.environment

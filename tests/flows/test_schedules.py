@@ -128,7 +128,10 @@ def office(folder: Path) -> Iterator[Office]:
 
 @pytest.mark.soak
 def test_the_certificates_of_all_products_add_up_what_was_charged(office: Office) -> None:
-    """Runs of the same people, one after the other, under one ledger."""
+    """Runs of the same people, one after the other, under one ledger.
+
+    Threat model: losses and deltas that add up.
+    """
     folder = office.folder / "finished"
     draws = read_ledger(folder / "ledger.db").draws
     spent = Fraction(0)
@@ -158,7 +161,10 @@ def delete_draws(ledger: Path, run_id: str | None, at_most: int) -> None:
 
 @pytest.mark.parametrize("name", MEASURED)
 def test_no_release_comes_without_its_draws_in_the_ledger(office: Office, name: str) -> None:
-    """Though they were deleted after the last measurement, and one universe's alone."""
+    """Though they were deleted after the last measurement, and one universe's alone.
+
+    Threat model: rows of a run deleted from the ledger.
+    """
     world = office.world("", [name])
     directory = world.directories[0]
     run, own = directory.run, product(name)

@@ -59,6 +59,7 @@ def named(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Path]]:
 def test_all_files_are_stamped_when_they_are_written(
     files: dict[str, Path], tmp_path: Path, named: list[Path], product: str, privacy: str
 ) -> None:
+    """Threat model: runs without private noise taken for private ones."""
     run = RunDirectory(tmp_path / "run")
     options = ["--set", "input.confidential=false", "--set", privacy]
     if product == "topdown" and "seed" not in privacy:

@@ -70,6 +70,7 @@ def texts(found: Any) -> bytes:
     "values", [{"age": "canaryage"}, {"sex": "canaryrace"}, {"section": "canaryblock"}]
 )
 def test_a_refusal_quotes_no_value(tmp_path: Path, capfd, values: dict[str, str]) -> None:
+    """Threat model: confidential values in server, logs, pages or notebooks."""
     told = attempted(tmp_path, planted(**values))
     shown = capfd.readouterr()
     assert canaries_in(f"{told}{shown.out}{shown.err}".encode()) == []
@@ -77,6 +78,7 @@ def test_a_refusal_quotes_no_value(tmp_path: Path, capfd, values: dict[str, str]
 
 
 def test_an_error_of_a_step_quotes_no_value(tmp_path: Path, capfd, monkeypatch) -> None:
+    """Threat model: confidential values in server, logs, pages or notebooks."""
     original = frame.opened
 
     def failing(root: str, *arguments: Any) -> Any:
@@ -95,6 +97,7 @@ def test_an_error_of_a_step_quotes_no_value(tmp_path: Path, capfd, monkeypatch) 
 
 
 def test_nothing_that_is_read_of_a_run_has_a_planted_value(tmp_path: Path, capfd) -> None:
+    """Threat model: confidential values in server, logs, pages or notebooks."""
     run = spineflow.topdown(
         {"residents": planted(), "areas": towns.areas()},
         towns.settings(),

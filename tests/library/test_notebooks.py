@@ -75,7 +75,10 @@ def test_notebooks_are_stored_without_outputs() -> None:
 
 @pytest.mark.soak(26)
 def test_no_output_shows_a_planted_value(executed: Path) -> None:
-    """Neither tables, nor sentences of refusals, nor what stands on standard error."""
+    """Neither tables, nor sentences of refusals, nor what stands on standard error.
+
+    Threat model: confidential values in server, logs, pages or notebooks.
+    """
     sources = {path.stem: path.read_text(encoding="utf-8") for path in executed.iterdir()}
     assert sources["first_release"].count(CANARY) == 2
     for notebook in NOTEBOOKS:

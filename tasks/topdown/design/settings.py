@@ -58,9 +58,13 @@ class Limit(Section):
     geolevel."""
 
     geolevel: str | None = None
+    """Geolevel whose share is limited."""
     query: str | None = None
+    """Query whose share is limited."""
     at_least: ExactFraction = Fraction(0)
+    """Smallest share."""
     at_most: ExactFraction = Fraction(1)
+    """Largest share."""
 
 
 class UniverseDesign(Section):

@@ -234,9 +234,13 @@ class AianRange(Section):
     """A range of codes of AIAN areas, and whether its areas form the AIAN branch of the spine."""
 
     low: str = Field(pattern=r"^\d{4}$")
+    """First code of the range, four digits."""
     high: str = Field(pattern=r"^\d{4}$")
+    """Last code of the range, four digits."""
     area: str
+    """Type of the areas in the range."""
     on_spine: bool
+    """Whether these areas form the AIAN branch."""
 
 
 class GeographySettings(Section):
@@ -248,20 +252,28 @@ class GeographySettings(Section):
         description="The kind of tree of geounits that noise is spent on.",
     )
     fanout_cutoff: int = Field(default=12, ge=0)
+    """A group of n candidates has at most sqrt(n) + this many members."""
     block_groups: Literal["even", "production"] = "even"
-    """How blocks of equal combinations are cut; see `spineflow.geography.optimize.cut_groups`."""
+    """How blocks of one combination of entities are cut into optimised block groups: even pieces
+    within the limit, or, as in production in 2020, runs of one more than it by geocode."""
     tract_subset_groups: Literal["greedy", "even"] = "greedy"
     """greedy: by Algorithm 2 of [Spines2024]. even: as block groups, from equal AIAN areas."""
     bypass: bool = True
     """Whether geounits are bypassed where that costs no accuracy (Algorithm 3 of [Spines2024])."""
     bypass_cutoff: Annotated[int, Field(ge=0)] | Literal["none"] = 150
+    """Pure differential privacy: a geounit with several children is kept if its parent would
+    get more children than this."""
     categories: tuple[str, ...] | None = None
-    """Off-spine entity categories of the optimised spine; None takes those of the product."""
+    """Off-spine entities that groups follow: aian, group_quarters, mcd, place, school_district,
+    block_group, or a column of the geography table; left out, those of the spine."""
     school_district_column: str | None = None
+    """Column of the geography table with the school district."""
     strong_mcd_states: tuple[str, ...] = ()
+    """States where county subdivisions count, and places only inside AIAN areas."""
     aian_areas: tuple[str, ...] | None = None
-    """Area types on the AIAN branch; None takes those that the preset marks."""
+    """Values of `area` that form the AIAN branch; they replace `on_spine` of the ranges."""
     aian_ranges: tuple[AianRange, ...] = ()
+    """Types of area by range of the code of the area."""
 
 
 class RunSettings(RunnerSettings):
@@ -276,7 +288,7 @@ class RunSettings(RunnerSettings):
         title="Estimator",
         description="How noisy measurements become counts.",
     )
-    """See `tasks.topdown.estimation.estimators`."""
+    """How noisy measurements become counts. `block_by_block` measures the last geolevel alone."""
     coherent: bool = False
     """Whether universes agree with released ones where the census declares so (`agree`)."""
 
@@ -292,16 +304,23 @@ class BudgetSettings(Section):
     """The budget of one universe; see `tasks.topdown.workload.budget`."""
 
     mechanism: Literal["discrete_gaussian", "discrete_laplace"] = DISCRETE_GAUSSIAN
+    """Zero-concentrated (discrete Gaussian) or pure (discrete Laplace) differential privacy."""
     rho: Loss | None = Field(
         default=None, title="rho", description="Budget, as a fraction such as 1/2."
     )
     epsilon: Loss | None = None
+    """Total under the discrete Laplace; under the discrete Gaussian, converted to rho at
+    `delta`."""
     delta: Probability | None = None
+    """Delta at which epsilon is stated."""
     accounting: Literal["exact"] | None = None
     """exact: rho follows from epsilon and delta by the exact curve of the noise, once the settings
     are resolved. Left out, by the simple bound."""
     geolevels: dict[str, ExactFraction]
+    """Share of each geolevel, root first; they sum to exactly 1."""
     queries: dict[str, dict[str, ExactFraction]]
+    """Share of each query by geolevel; they sum to exactly 1. `other` stands for geolevels that
+    are not named."""
 
     @property
     def total(self) -> Fraction:
@@ -337,7 +356,10 @@ class GeolevelPasses(Section):
     """Passes of the estimators at a geolevel; `all` and `all but NAME` stand for queries."""
 
     least_squares: tuple[tuple[str, ...], ...]
+    """Queries of each least-squares problem; later ones keep the answers of earlier ones. `all`
+    and `all but NAME` stand for the queries of the geolevel."""
     rounder: tuple[tuple[str, ...], ...]
+    """Queries of each rounding problem, from coarse to fine, each refining the one before."""
     interleaved: bool = False
     """Whether every pass of the least squares is followed by the rounder's pass of its number,
     whose answers later passes hold."""
@@ -360,7 +382,7 @@ class UniverseSettings(Section):
     attributes: tuple[str, ...] | None = None
     """Attributes that number the cells; left out, those that the census declares."""
     structural_zeros: tuple[Zero, ...] = ()
-    """Beside those that the census declares."""
+    """Cells that are empty by definition, in addition to those of the census."""
     passes: dict[str, GeolevelPasses] = {}
     """By geolevel, or `other`; where there are none, the total first, where it is measured."""
     on_demand: bool = False
@@ -368,12 +390,12 @@ class UniverseSettings(Section):
 
 
 class TabulatedReleaseSettings(ReleaseSettings):
-    """What is released beside microdata, and where it goes besides the run directory."""
+    """Released files other than microdata, and the place of a copy."""
 
     tables: bool = True
-    """Redistricting tables at eight summary levels, as far as the schemas tell them."""
+    """Redistricting tables at eight summary levels, as far as the schemas have their attributes."""
     pl94171: bool = True
-    """Redistricting tables in the P.L. 94-171 format, where the schemas tell all of them."""
+    """Redistricting tables in the P.L. 94-171 format, where there are all of them."""
     margins: bool = True
     """An interval beside every count of the tables, and in the report where the release lies."""
     sdmx: str | None = Field(default=None, pattern=r"^[A-Za-z][A-Za-z0-9_-]*$")

@@ -81,6 +81,7 @@ def test_no_pass_gave_up_agreement_with_an_earlier_one(finished: Finished) -> No
 
 
 def test_public_tables_hold_their_values_and_nothing_else_of_the_memory(finished: Finished) -> None:
+    """Threat model: process memory in published files."""
     run = finished.run
     tables = [path for path in run.root.rglob("*.parquet") if run.confidential not in path.parents]
     assert tables and {path: surplus(path) for path in tables if surplus(path)} == {}
@@ -122,6 +123,7 @@ def test_nothing_confidential_is_among_what_is_public(finished: Finished) -> Non
 
 
 def test_the_certificate_says_what_was_done(finished: Finished) -> None:
+    """Threat model: measurements on demand taken for complete ones."""
     text = (finished.run.release / "certificate.md").read_text(encoding="utf-8")
     manifest = finished.run.read_manifest()
     digests = manifest["input_digests"].values()
@@ -256,7 +258,10 @@ def test_the_same_command_again_makes_nothing_again(
 def test_after_the_last_measurement_nothing_confidential_is_read(
     finished: Finished, copied: RunDirectory
 ) -> None:
-    """What is derived comes back the same from measurements and public files alone."""
+    """What is derived comes back the same from measurements and public files alone.
+
+    Threat model: code that reads the truth after measuring.
+    """
     drawn = measurements(copied)
     shutil.rmtree(copied.confidential)
     remove_derived(copied)

@@ -164,6 +164,7 @@ def ended_here(*arguments: str, folder: Path) -> tuple[int, str, str]:
 def test_a_killed_run_is_continued_with_the_noise_that_it_drew(
     case: str, moment: Moment, spineflow, real_server, tmp_path: Path
 ) -> None:
+    """Threat model: crash before noise could be seen."""
     killing = partial(spineflow, **real_server.environment)
     is_early = moment in MOMENTS["topdown"][:COMPARED]
     with uncompared() if is_early else contextlib.nullcontext():

@@ -180,7 +180,10 @@ class Code:
 
 
 def test_a_folder_from_elsewhere_runs_no_code(paths: dict[str, str], tmp_path: Path) -> None:
-    """Whatever lies under the names of what is kept; that of earlier versions is read anew."""
+    """Whatever lies under the names of what is kept; that of earlier versions is read anew.
+
+    Threat model: code in a run directory from elsewhere.
+    """
     tables, folder, sign = (
         reading(paths),
         tmp_path / "kept",

@@ -58,6 +58,9 @@ from tests.tasks.census.declared_neighbours import (
 def test_the_charge_is_reached_by_a_neighbour_and_passed_by_none(
     family: str, tmp_path: Path
 ) -> None:
+    """Threat model: a declaration that understates a record's effect;
+    a person with several records.
+    """
     case, tables, expected = REACHED[family]
     assert charged(case) == expected
     assert true_norms(case, tables, tmp_path) == expected
@@ -74,6 +77,7 @@ def test_the_charge_is_reached_by_a_neighbour_and_passed_by_none(
 def test_no_neighbour_changes_more_than_is_charged(
     tmp_path: Path, case: Case, data: st.DataObject
 ) -> None:
+    """Threat model: a declaration that understates a record's effect."""
     try:
         case.settings(GAUSSIAN)
     except ValidationError:
@@ -114,6 +118,9 @@ def without(case: Case, **changed: Any) -> Case:
     ],
 )
 def test_a_declaration_without_a_bound_is_refused(case: Case, message: str) -> None:
+    """Threat model: a declaration that understates a record's effect;
+    a person with several records.
+    """
     with pytest.raises(ValidationError, match=message):
         case.settings(GAUSSIAN)
 
@@ -138,6 +145,7 @@ def test_a_declaration_without_a_bound_is_refused(case: Case, message: str) -> N
 def test_an_input_beyond_the_declared_numbers_is_refused(
     case: Case, tables: Tables | None, tmp_path: Path
 ) -> None:
+    """Threat model: a declaration that understates a record's effect."""
     if tables is None:
         # Three records that two rows stand for are one too many for one row of homes.
         columns = {
@@ -153,7 +161,10 @@ def test_an_input_beyond_the_declared_numbers_is_refused(
 
 
 def test_a_table_on_the_way_is_not_protected_without_a_bound(tmp_path: Path) -> None:
-    """What its records take must then stay the same, and the certificate says so."""
+    """What its records take must then stay the same, and the certificate says so.
+
+    Threat model: a declaration that understates a record's effect.
+    """
     case = without(THROUGH, through={"column": "home", "table": "homes", "key": "id"})
     change = statement_of(case.settings(GAUSSIAN)).change[0]
     assert protected_tables(case) == ["people"]
@@ -196,7 +207,10 @@ def test_the_certificate_says_what_a_row_of_records_protects() -> None:
 
 
 def test_columns_computed_from_others_are_charged_or_said() -> None:
-    """A dwelling's size, computed from its persons before the input was read."""
+    """A dwelling's size, computed from its persons before the input was read.
+
+    Threat model: columns computed from other records.
+    """
     told = {"records": 2}
     case = without(OWN, computed_from={"people": told})
     assert charged(case) == (4, 8)
@@ -215,7 +229,10 @@ def test_columns_computed_from_others_are_charged_or_said() -> None:
 
 @pytest.mark.parametrize("records", range(1, 7))
 def test_opposite_changes_add_up_in_areas_of_their_own(records: int) -> None:
-    """All ways to place records in two areas: half go from a to b, the others back."""
+    """All ways to place records in two areas: half go from a to b, the others back.
+
+    Threat model: columns computed from other records.
+    """
     half, most = records // 2, (0, 0)
     for places in product(range(2), repeat=records):
         moved = np.zeros((2, 2), dtype=int)
@@ -229,7 +246,10 @@ def test_opposite_changes_add_up_in_areas_of_their_own(records: int) -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("rules_only")
 def test_who_moves_alone_into_a_vacant_unit_changes_two_units(tables: CountyTables) -> None:
-    """Of the Census Edited File: one record of persons, and two of units, one each way."""
+    """Of the Census Edited File: one record of persons, and two of units, one each way.
+
+    Threat model: a person with several records.
+    """
     before = check_inputs(**tables.write()).accepted().histograms
     persons, units = tables.persons, tables.units.set_index("MAFID")
     alone = units[(units["RTYPE"].astype(int) == 2) & (units["FINAL_POP"].astype(int) == 1)]
@@ -252,7 +272,10 @@ def test_who_moves_alone_into_a_vacant_unit_changes_two_units(tables: CountyTabl
 
 
 def test_certificate_and_ledger_tell_a_record_from_a_person(tmp_path: Path) -> None:
-    """Of the redistricting preset: units are charged for one of two that a person may change."""
+    """Of the redistricting preset: units are charged for one of two that a person may change.
+
+    Threat model: a person with several records.
+    """
     tree = {
         "preset": "pl94_2020_us",
         "input": {"persons": "p", "units": "u", "geography": "g"},

@@ -100,7 +100,10 @@ def test_before_results_the_curve_of_all_runs_counts(ledger: Ledger) -> None:
 
 
 def test_after_results_rho_counts(ledger: Ledger) -> None:
-    """Whoever has seen a result may choose by it, of which curves know nothing."""
+    """Whoever has seen a result may choose by it, of which curves know nothing.
+
+    Threat model: runs chosen by earlier results.
+    """
     cap = between(16)
     set_caps(ledger, "d", Caps(epsilon=cap))
     charge_run(ledger, "run-1")
@@ -127,6 +130,7 @@ def test_a_first_run_beyond_the_conversion_is_the_last(ledger: Ledger) -> None:
 
 
 def test_of_runs_that_were_planned_the_curve_counts_after_results(ledger: Ledger) -> None:
+    """Threat model: runs chosen by earlier results."""
     set_caps(ledger, "d", Caps(epsilon=replace(between(16), planned=True)))
     charge_run(ledger, "run-1")
     publish(ledger, "run-1")

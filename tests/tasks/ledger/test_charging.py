@@ -163,6 +163,7 @@ def test_a_run_is_settled_once_all_it_published_was_seen(run: RunDirectory, sett
 
 
 def test_what_was_recorded_at_a_kill_gets_its_name(run, settings, monkeypatch) -> None:
+    """Threat model: crash after noise could be seen."""
     charged(run, settings)
     first, last = files_of(run)
     kill_after_record(run, settings, first, monkeypatch)
@@ -178,7 +179,10 @@ def test_what_was_recorded_at_a_kill_gets_its_name(run, settings, monkeypatch) -
 
 
 def test_recorded_noise_that_is_gone_is_never_drawn_again(run, settings, monkeypatch) -> None:
-    """It may have been seen: the worker was dead, but who can tell who read its file."""
+    """It may have been seen: the worker was dead, but who can tell who read its file.
+
+    Threat model: crash after noise could be seen.
+    """
     charged(run, settings)
     path, _ = files_of(run)
     kill_after_record(run, settings, path, monkeypatch)
@@ -190,6 +194,7 @@ def test_recorded_noise_that_is_gone_is_never_drawn_again(run, settings, monkeyp
 
 
 def test_what_was_not_recorded_is_drawn_anew_at_no_cost(run, settings, monkeypatch) -> None:
+    """Threat model: crash before noise could be seen."""
     charged(run, settings)
     path, _ = files_of(run)
     with monkeypatch.context() as patched, pytest.raises(Killed):
@@ -203,6 +208,7 @@ def test_what_was_not_recorded_is_drawn_anew_at_no_cost(run, settings, monkeypat
 
 
 def test_of_two_copies_one_draws(run: RunDirectory, settings) -> None:
+    """Threat model: copies of a run directory, resumed at once."""
     charged(run, settings)
     copy = copied(run)
     for path in files_of(copy):
@@ -240,6 +246,7 @@ def test_the_ledger_names_the_folders_of_runs(run: RunDirectory, settings) -> No
 
 
 def test_copies_by_hard_links_are_copies(run: RunDirectory) -> None:
+    """Threat model: copies of a run directory, resumed at once."""
     before = identity_of(run)
     copy = RunDirectory(run.root.with_name("copy"))
     shutil.copytree(run.root, copy.root, copy_function=os.link)
@@ -262,6 +269,7 @@ def test_a_draw_finds_its_charge_in_the_ledger(run: RunDirectory, settings) -> N
 
 
 def test_noise_that_was_not_charged_is_not_drawn(run: RunDirectory, settings) -> None:
+    """Threat model: noise that was not charged."""
     charged(run, settings)
     path, _ = files_of(run)
     with pytest.raises(BudgetRefused, match="was not charged for"):
@@ -274,6 +282,7 @@ def test_noise_that_was_not_charged_is_not_drawn(run: RunDirectory, settings) ->
 def test_what_was_charged_with_another_file_is_not_drawn(
     run: RunDirectory, settings, name: str, how: str
 ) -> None:
+    """Threat model: files of a run edited after the charge."""
     charged(run, settings)
     path = run.root / name
     text = path.read_text() + "# edited\n"
@@ -292,6 +301,7 @@ def test_what_was_charged_with_another_file_is_not_drawn(
 
 @pytest.mark.parametrize("name", ["settings.toml", "spine/plan.json"])
 def test_no_step_opens_a_run_that_was_edited(run: RunDirectory, settings, name: str) -> None:
+    """Threat model: files of a run edited after the charge."""
     charged(run, settings)
     assert opened(run.root, TopdownSettings)[1] == settings
     path = run.root / name
@@ -309,6 +319,7 @@ def test_a_spine_in_another_cut_is_not_measured(run: RunDirectory, settings) -> 
 
 
 def test_an_altered_measurement_stops_a_run_that_has_measured(run: RunDirectory, settings) -> None:
+    """Threat model: measurements altered or without noise."""
     charged(run, settings)
     first, last = files = files_of(run)
     for path in files:
@@ -366,6 +377,7 @@ def test_a_measurement_that_nobody_recorded_stops_the_run(run: RunDirectory, set
 
 
 def test_people_that_were_not_charged_are_not_measured(run: RunDirectory, settings) -> None:
+    """Threat model: files of a run edited after the charge."""
     charged(run, settings)
     first, second = files_of(run)
     measured(run, settings, first)
@@ -391,6 +403,7 @@ def test_what_is_measured_need_not_be_kept(run: RunDirectory, settings) -> None:
 
 
 def test_digests_of_people_are_keyed_and_in_the_ledger_alone(run: RunDirectory, settings) -> None:
+    """Threat model: a reader of the ledger without its key."""
     charged(run, settings)
     plain = sha256_of_file(truth_of(run))
     ledger = Path(settings.privacy.ledger)
@@ -438,6 +451,7 @@ def new_run(tmp_path: Path) -> RunDirectory:
 
 
 def test_a_confidential_folder_of_others_is_refused(tmp_path: Path) -> None:
+    """Threat model: a `confidential/` folder open to others."""
     run = new_run(tmp_path)
     run.confidential.mkdir()
     run.confidential.chmod(0o755)
@@ -450,6 +464,7 @@ def test_a_confidential_folder_of_others_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("begun", [False, True])
 def test_a_link_is_no_confidential_folder(tmp_path: Path, begun: bool) -> None:
+    """Threat model: a `confidential/` folder open to others."""
     run = new_run(tmp_path)
     if begun:
         start_run(run, product="topdown", settings_text="")
@@ -470,6 +485,7 @@ def test_a_confidential_folder_of_another_user_is_refused(tmp_path: Path) -> Non
 
 
 def test_the_confidential_folder_is_closed_at_every_start(tmp_path: Path) -> None:
+    """Threat model: a `confidential/` folder open to others."""
     run = new_run(tmp_path)
     for _ in range(2):
         start_run(run, product="topdown", settings_text="")

@@ -85,6 +85,7 @@ def test_what_was_claimed_and_not_recorded_is_drawn_anew(ledger: Ledger) -> None
 
 
 def test_a_worker_that_was_taken_for_dead_cannot_record(ledger: Ledger) -> None:
+    """Threat model: a worker taken for dead returns."""
     lost, rerun = claimed(ledger), claimed(ledger)
     with pytest.raises(BudgetRefused, match="taken over by another worker"):
         record_publication(ledger, lost, "aa")
@@ -119,6 +120,7 @@ def test_a_draw_needs_its_charge_at_that_moment(ledger: Ledger, tmp_path) -> Non
     ],
 )
 def test_only_the_charged_noise_is_drawn(ledger: Ledger, part: str, noise: Noise) -> None:
+    """Threat model: noise that was not charged."""
     draws = ChargedNoise(claimed(ledger))
     with pytest.raises(BudgetRefused, match="was not charged for"):
         draws.draw(part, noise, 5)
@@ -127,6 +129,7 @@ def test_only_the_charged_noise_is_drawn(ledger: Ledger, part: str, noise: Noise
 
 
 def test_more_values_than_charged_are_not_recorded(ledger: Ledger) -> None:
+    """Threat model: noise that was not charged."""
     record_publication(ledger, claimed(ledger), "aa", 4)
     second = claimed(ledger, name="measurements/1.parquet")
     with pytest.raises(BudgetRefused, match="charged for 5 noisy values of 'persons' and has dra"):
@@ -136,7 +139,10 @@ def test_more_values_than_charged_are_not_recorded(ledger: Ledger) -> None:
 
 @pytest.mark.parametrize(("charged", "kept"), [(5, 4), (None, 0)])
 def test_a_number_of_values_that_was_not_charged_is_not_kept(tmp_path, charged, kept) -> None:
-    """A histogram of what occurs has as many values as there are cells with somebody."""
+    """A histogram of what occurs has as many values as there are cells with somebody.
+
+    Threat model: confidential numbers in visible facts.
+    """
     ledger = open_ledger(tmp_path / "ledger.db")
     enter(ledger, draws=[drawn(NOISE, charged)])
     record_publication(ledger, claimed(ledger), "aa", 4)
@@ -186,6 +192,7 @@ def test_a_copy_of_a_measured_directory_is_a_copy_only_where_it_would_draw(ledge
 
 
 def test_files_of_a_run_whose_draws_were_deleted_are_refused(ledger: Ledger) -> None:
+    """Threat model: rows of a run deleted from the ledger."""
     record_publication(ledger, claimed(ledger), "aa")
     with closing(sqlite3.connect(ledger.path)) as connection, connection:
         for table in ("draws", "published", "directories", "conditions", "noise"):

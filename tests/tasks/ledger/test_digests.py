@@ -74,6 +74,7 @@ def test_every_record_and_its_multiplicity_matter():
 
 
 def test_a_county_alone_is_a_part_of_its_state():
+    """Threat model: the same people under another name."""
     people = persons()
     state = input_digest("persons", people, KEY)
     in_county = people["block_geocode"] // 10**11 == 44003
@@ -111,6 +112,7 @@ TRIPS = {
 
 
 def test_a_table_of_counts_is_known_under_other_names_and_in_another_order() -> None:
+    """Threat model: the same people under another name."""
     digest = unnamed(TRIPS)
     assert unnamed({f"other {name}": column for name, column in TRIPS.items()}) == digest
     assert unnamed({name: column[::-1] for name, column in TRIPS.items()}) == digest

@@ -95,6 +95,7 @@ LEFT_OUT = Decimal("1e-40")
 @given(SMALL, st.fractions(0, 6, max_denominator=5))
 @example({gaussian("27/5"): 1}, Fraction(6))
 def test_bounds_enclose_the_sum_over_all_outcomes(changed, epsilon: Fraction) -> None:
+    """Threat model: an exact epsilon below the true one."""
     curve, exact = PrivacyCurve(changed), by_enumeration(changed, epsilon)
     upper, lower = curve.delta_upper(float(epsilon)), curve.delta_lower(float(epsilon))
     assert Decimal(lower) <= exact + LEFT_OUT and exact <= Decimal(upper)
@@ -108,7 +109,10 @@ INCOMMENSURABLE = {gaussian(Fraction(10007, 9973)): 2, gaussian(Fraction(40013, 
 
 @pytest.mark.parametrize("epsilon", ["1/2", "3", "9"])
 def test_losses_off_every_grid_are_enclosed_too(epsilon: str) -> None:
-    """Their common lattice is too fine: one bound moves them up to a grid, the other to and fro."""
+    """Their common lattice is too fine: one bound moves them up to a grid, the other to and fro.
+
+    Threat model: an exact epsilon below the true one.
+    """
     curve, exact = PrivacyCurve(INCOMMENSURABLE), float(by_cells(INCOMMENSURABLE, epsilon))
     upper, lower = (
         curve.delta_upper(float(Fraction(epsilon))),
@@ -386,6 +390,7 @@ PATHS = tuple({gaussian(s): 1, gaussian(t): 1} for s, t in (("2", "6"), ("3", "3
 
 @pytest.mark.parametrize("epsilon", [0.5, 2.0, 4.0])
 def test_the_worst_pair_of_paths_counts(epsilon: float) -> None:
+    """Threat model: an exact epsilon below the true one."""
     curve = PrivacyCurve({gaussian("4"): 2}, (PATHS, PATHS))
     pairs = [
         PrivacyCurve({gaussian("4"): 2}, ((PATHS[i],), (PATHS[j],)))

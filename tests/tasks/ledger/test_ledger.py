@@ -110,6 +110,7 @@ def open_at_once(barrier, path):
 
 @pytest.mark.slow
 def test_of_seven_runs_at_once_a_cap_for_five_lets_five_pass(ledger):
+    """Threat model: many runs at once under one cap."""
     set_caps(ledger, "ri2010", Caps(Fraction(11, 10)))
     arguments = [(ledger.path, f"run-{number}") for number in range(N_RUNS)]
     codes = in_processes(charge_at_once, arguments)
@@ -190,6 +191,7 @@ def test_without_a_cap_everything_is_recorded(ledger):
 
 
 def test_a_charge_may_reach_the_cap_but_not_pass_it(ledger):
+    """Threat model: losses and deltas that add up."""
     set_caps(ledger, "ri2010", Caps(Fraction(1)))
     charge_run(ledger, "run-1", [draw(Fraction(1, 3))])
     with pytest.raises(BudgetRefused, match="cap 1, and this run needs 3/4 .*set-cap"):
@@ -214,6 +216,7 @@ def test_a_cap_is_a_positive_exact_fraction(ledger, cap):
 
 
 def test_known_people_under_another_name_are_refused(ledger):
+    """Threat model: the same people under another name."""
     charge_run(ledger)
     for digest in (InputDigest("aa"), InputDigest("cc", ("cc",)), InputDigest("dd", ("bb",))):
         with pytest.raises(BudgetRefused, match='set \\[privacy\\] dataset = "ri2010"'):
@@ -268,6 +271,7 @@ def test_a_ledger_with_charges_or_caps_must_stay(ledger, use):
 
 
 def test_a_ledger_missing_after_use_is_refused(ledger, tmp_path):
+    """Threat model: ledger, key or list of ledgers damaged, replaced or open to others."""
     charge_run(ledger)
     ledger.path.unlink()
     with pytest.raises(BudgetRefused, match="was used before and is missing"):
@@ -282,6 +286,7 @@ def test_a_ledger_missing_after_use_is_refused(ledger, tmp_path):
 
 
 def test_a_missing_open_damaged_or_foreign_key_is_refused(ledger, tmp_path):
+    """Threat model: ledger, key or list of ledgers damaged, replaced or open to others."""
     key = ledger.key_path.read_text()
     ledger.key_path.chmod(0o644)
     with pytest.raises(BudgetRefused, match="chmod it to 0600"):
@@ -343,6 +348,7 @@ def by_hand(statement):
     ],
 )
 def test_a_damaged_ledger_is_refused(ledger, damage):
+    """Threat model: ledger, key or list of ledgers damaged, replaced or open to others."""
     charge_run(ledger)
     damage(ledger.path)
     with pytest.raises(BudgetRefused, match=r"ledger\.db cannot be used .*restore it"):
@@ -422,6 +428,7 @@ def with_delta(delta: Fraction, name: str = "trips") -> UniversePlan:
 
 
 def test_epsilon_is_shown_at_the_whole_delta(ledger):
+    """Threat model: losses and deltas that add up."""
     charge_run(ledger, draws=[with_delta(Fraction(9, 20)), with_delta(Fraction(9, 20), "again")])
     found = summary(ledger)["datasets"]["ri2010"]
     assert Fraction(found["delta"]) == Fraction(9, 10)
@@ -429,6 +436,7 @@ def test_epsilon_is_shown_at_the_whole_delta(ledger):
 
 
 def test_deltas_add_up_to_their_cap_and_not_beyond(ledger):
+    """Threat model: losses and deltas that add up."""
     set_caps(ledger, "ri2010", Caps(delta=Fraction(1, 10**6)))
     charge_run(ledger, "run-1", [with_delta(Fraction(6, 10**7))])
     with pytest.raises(BudgetRefused, match="spent delta 6e-07 of its cap 1/1000000"):
@@ -446,6 +454,7 @@ def test_deltas_that_guarantee_nothing_are_refused_without_a_cap(ledger):
 
 
 def test_a_default_cap_stops_datasets_without_their_own(ledger):
+    """Threat model: losses and deltas that add up."""
     set_caps(ledger, None, Caps(Fraction(3, 4)))
     charge_run(ledger, "run-1")
     with pytest.raises(BudgetRefused, match="cap 3/4"):

@@ -80,6 +80,7 @@ def charged(ledger: Ledger, dataset: str, people: InputDigest) -> None:
 @settings(max_examples=150, deadline=None)
 @given(st.integers(0, 2**31), st.integers(0, 2**31))
 def test_people_drawn_alike_are_not_taken_for_each_other(one: int, other: int) -> None:
+    """Threat model: other people, drawn alike."""
     if one != other:
         first, second = People(one).digests(), People(other).digests()
         assert not recognises(first, second)
@@ -91,6 +92,7 @@ def test_people_drawn_alike_are_not_taken_for_each_other(one: int, other: int) -
 @given(st.integers(0, 2**31), st.floats(0.25, 0.9))
 def test_a_part_of_the_areas_and_the_whole_recognise_each_other(seed: int, share: float) -> None:
     # Of a tenth of 120 areas chance leaves no part that is whole in one case of twenty.
+    """Threat model: the same people under another name."""
     people = People(seed)
     chosen = np.random.default_rng(seed).random(120) < share
     part = people.of(np.flatnonzero(chosen[people.area]))
@@ -102,6 +104,7 @@ def test_a_part_of_the_areas_and_the_whole_recognise_each_other(seed: int, share
 
 @pytest.mark.parametrize("column", ["age", "sex"])
 def test_one_column_in_common_is_enough(column: str) -> None:
+    """Threat model: the same people under another name."""
     people = People(1)
     assert recognises(people.digests(), people.digests(column))
     assert recognises(people.digests(column), people.digests())
@@ -117,6 +120,7 @@ def test_areas_that_are_grouped_in_another_way_are_recognised() -> None:
 
 
 def test_rows_chosen_by_a_column_are_recognised() -> None:
+    """Threat model: the same people under another name."""
     people = People(1, n=200_000, n_areas=1000, n_districts=250)
     women, adults = (people.of(np.flatnonzero(m)) for m in (people.sex == 1, people.age >= 18))
     for chosen in (women, adults):
@@ -126,6 +130,7 @@ def test_rows_chosen_by_a_column_are_recognised() -> None:
 
 def test_empty_and_ordinary_areas_recognise_nobody() -> None:
     # A thousand areas of two: people that agree in most of them, for all that it tells.
+    """Threat model: other people, drawn alike."""
     few = [People(seed, n=2000, n_areas=1000, n_districts=1000) for seed in (1, 2)]
     first, second = (people.digests("sex", levels=False) for people in few)
     assert not recognises(first, second)
@@ -138,11 +143,14 @@ def test_empty_and_ordinary_areas_recognise_nobody() -> None:
 
 
 def test_without_the_key_nobody_is_recognised() -> None:
+    """Threat model: a reader of the ledger without its key."""
     people = People(1)
     assert not recognises(people.digests(), people.digests(key=b"other key" * 3))
 
 
 def test_the_number_of_digests_does_not_depend_on_the_people() -> None:
+    """Threat model: confidential numbers in visible facts."""
+
     def number(people: People) -> int:
         digest = people.digests("age")
         return len({*digest.parts, *digest.weak, *digest.filling})
@@ -199,6 +207,7 @@ def test_weak_digests_recognise_together(tmp_path: Path) -> None:
 
 
 def test_people_of_two_datasets_are_refused_under_every_name(tmp_path: Path) -> None:
+    """Threat model: the same people under another name."""
     ledger = open_ledger(tmp_path / "ledger.db")
     for name in ("one", "two"):
         charged(ledger, name, InputDigest(name))

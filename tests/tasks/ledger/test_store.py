@@ -30,6 +30,7 @@ def mark_of(ledger: Ledger) -> Mark:
 
 
 def test_an_older_copy_is_refused(ledger: Ledger) -> None:
+    """Threat model: ledger, key or list of ledgers damaged, replaced or open to others."""
     older = kept(ledger, "older")
     set_caps(ledger, "d", Caps(Fraction(2)))
     newest = kept(ledger, "newest")
@@ -42,7 +43,10 @@ def test_an_older_copy_is_refused(ledger: Ledger) -> None:
 
 
 def test_another_history_is_refused_however_long(ledger: Ledger, tmp_path) -> None:
-    """A copy of ledger and key was used elsewhere and is put back: more states, but others."""
+    """A copy of ledger and key was used elsewhere and is put back: more states, but others.
+
+    Threat model: ledger, key or list of ledgers damaged, replaced or open to others.
+    """
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     for path in (ledger.path, ledger.key_path):
@@ -167,6 +171,7 @@ def test_a_newer_ledger_says_so(ledger: Ledger) -> None:
 
 
 def test_a_ledger_that_others_can_write_is_refused(ledger: Ledger) -> None:
+    """Threat model: ledger, key or list of ledgers damaged, replaced or open to others."""
     ledger.path.chmod(0o620)
     with pytest.raises(BudgetRefused, match="can be written by other users"):
         open_ledger(ledger.path)
@@ -185,6 +190,7 @@ def test_a_ledger_that_others_can_write_is_refused(ledger: Ledger) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs the right to give files away")
 def test_a_ledger_of_another_user_is_refused(ledger: Ledger) -> None:
+    """Threat model: ledger, key or list of ledgers damaged, replaced or open to others."""
     os.chown(ledger.path, 65534, 65534)
     with pytest.raises(BudgetRefused, match="belongs to another user"):
         open_ledger(ledger.path)
@@ -192,6 +198,7 @@ def test_a_ledger_of_another_user_is_refused(ledger: Ledger) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs the right to give files away")
 def test_a_ledger_in_a_folder_of_another_user_is_refused(ledger: Ledger) -> None:
+    """Threat model: ledger, key or list of ledgers damaged, replaced or open to others."""
     os.chown(ledger.path.parent, 65534, 65534)
     with pytest.raises(BudgetRefused, match="folder .* belongs to another user"):
         open_ledger(ledger.path)

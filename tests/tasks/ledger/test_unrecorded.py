@@ -136,7 +136,10 @@ def assert_continues(run: RunDirectory, settings: GroupSizesSettings, level: str
 def test_a_kill_at_any_moment_leaves_nothing_unrecorded_to_others(
     tmp_path: Path, settings: GroupSizesSettings, monkeypatch, are_unnamed: bool
 ) -> None:
-    """Whether or not the file system has files without names."""
+    """Whether or not the file system has files without names.
+
+    Threat model: other accounts read the run directory.
+    """
     if not are_unnamed:
         refuse_unnamed_files(monkeypatch)
     # What a process works out before its first draw, its children need not.

@@ -96,6 +96,7 @@ def moment_deviations(draws: np.ndarray, values: np.ndarray, probability: np.nda
     ids=str,
 )
 def test_draws_follow_the_distribution_and_not_its_neighbour(mechanism, parameter):
+    """Threat model: a sampler that is slightly wrong."""
     expected = probabilities(mechanism, parameter)
     draws = draw_noise(mechanism, parameter, N_DRAWS, SeededRandom(11, mechanism, str(parameter)))
     assert chi_square_p(draws, *expected) > ACCEPT

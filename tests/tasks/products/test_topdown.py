@@ -63,6 +63,7 @@ ADD_UP = "The losses of persons and units add up"
 
 
 def test_a_schema_without_types_has_no_bounds_by_type(tmp_path: Path) -> None:
+    """Threat model: a certificate that claims too much."""
     geolevels = ("US", "State", "County", "Tract", "Block_Group", "Block")
     more = '[workload.persons]\nattributes = ["votingage", "hispanic"]\n'
     more += "[budget.persons.queries]\n"
@@ -75,6 +76,7 @@ def test_a_schema_without_types_has_no_bounds_by_type(tmp_path: Path) -> None:
 
 
 def test_a_spine_without_states_is_refused_and_never_certified(tmp_path: Path) -> None:
+    """Threat model: a certificate that claims too much."""
     settings = without(load(tmp_path), "State")
     with pytest.raises(InputRefused, match=r"budget\.persons\.geolevels has no State"):
         refuse_no_spine(settings.model_copy(update={"geography": conventional(settings)}))
@@ -96,6 +98,7 @@ def conventional(settings: TopdownSettings):
     ],
 )
 def test_runs_that_protect_nobody_guarantee_nothing(tmp_path, override, why, how) -> None:
+    """Threat model: a certificate that claims too much."""
     text = text_of(load(tmp_path, "input.confidential=false", override))
     assert f"Nothing is guaranteed: {why}" in text and how in text
     for absent in ("The guarantee compares", "17.14", ADD_UP, "random noise of a known"):

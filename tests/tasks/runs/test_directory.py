@@ -297,6 +297,7 @@ def test_files_are_renamed_while_others_are_added(tmp_path: Path, read: list[str
 def test_names_that_lead_out_of_a_run_are_not_opened(
     tmp_path: Path, read: list[str], name: str
 ) -> None:
+    """Threat model: names that lead out of the run directory."""
     run = RunDirectory(tmp_path / "run")
     (run.root / "spine").mkdir(parents=True)
     (tmp_path / "outside").write_bytes(b"outside")

@@ -52,7 +52,10 @@ def models(*roots: Any) -> set[Any]:
 
 
 def test_every_boolean_and_whole_number_of_every_model_is_strict() -> None:
-    """And no number is one of a list of values, for whose 1 Python holds true and 1.0."""
+    """And no number is one of a list of values, for whose 1 Python holds true and 1.0.
+
+    Threat model: settings that look like another type.
+    """
     found = models(*ROOTS)
     assert len(found) > 80
     for model in found:
@@ -75,6 +78,7 @@ def trips(*overrides: str, **tables: Any) -> Section:
 
 @pytest.mark.parametrize("text", ["off", "0", "f", '"false"', "no", "1.0", "[]"])
 def test_what_looks_like_off_does_not_make_data_public(text: str) -> None:
+    """Threat model: settings that look like another type."""
     with pytest.raises(InputRefused) as refused:
         trips(f"input.confidential={text}")
     assert str(refused.value) == (

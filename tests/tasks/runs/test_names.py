@@ -154,6 +154,7 @@ def refusal(model: type[ProductSettings], given: dict[str, Any]) -> str:
 
 @pytest.mark.parametrize("kind", FILES)
 def test_names_of_files_are_refused_wherever_they_stand(kind: str) -> None:
+    """Threat model: names that lead out of the run directory."""
     for name in BAD:
         told = refusal(TopdownSettings, FILES[kind](name))
         assert "is no name that files can have" in told, name
@@ -174,12 +175,14 @@ def test_names_of_any_script_are_names_of_files(tmp_path: Path) -> None:
 
 
 def test_forms_give_no_other_names() -> None:
+    """Threat model: names that lead out of the run directory."""
     with pytest.raises(ValidationError, match=r"is no name that files can have"):
         form_of(TopdownSettings)(universes=["../../x"])
 
 
 @pytest.mark.parametrize("name", ["../../x", "/tmp/x", "", "a\0b"])
 def test_paths_of_a_run_do_not_leave_it(tmp_path: Path, name: str) -> None:
+    """Threat model: names that lead out of the run directory."""
     run = RunDirectory(tmp_path)
     for path in (
         lambda: run.measurements(name, "root"),
@@ -197,6 +200,7 @@ def test_paths_of_a_run_do_not_leave_it(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["../../x", "/tmp/x", "a\0b"])
 def test_shards_of_a_folder_from_elsewhere_do_not_leave_it(tmp_path: Path, name: str) -> None:
+    """Threat model: names that lead out of the run directory."""
     run = RunDirectory(tmp_path)
     spine_folder(run, "u").mkdir(parents=True)
     write_shards([Shard("root", name, 0, 0, 0, 1)], spine_folder(run, "u"))
@@ -226,6 +230,7 @@ def town_with_universe(name: str) -> dict[str, Any]:
 
 @pytest.mark.slow
 def test_nothing_is_written_for_such_a_name(tmp_path: Path, capsys: Any) -> None:
+    """Threat model: names that lead out of the run directory."""
     tables = {"residents": towns.residents(), "areas": towns.areas()}
     spineflow.make_ledger(tmp_path / "ledger.db", 10)
     there = tmp_path / "deep" / "run"

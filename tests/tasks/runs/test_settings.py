@@ -72,6 +72,7 @@ def loaded(
 def test_what_is_not_private_says_why_and_needs_public_data(
     tmp_path: Path, model: type[ProductSettings], text: str, override: str, why: str
 ) -> None:
+    """Threat model: runs without private noise taken for private ones."""
     with pytest.raises(InputRefused, match="testing only: set input.confidential = false"):
         loaded(tmp_path, model, text, override)
     settings = loaded(tmp_path, model, text, override, "input.confidential=false")
@@ -85,6 +86,7 @@ def test_what_is_not_private_says_why_and_needs_public_data(
 
 
 def test_products_are_private_together_or_not_at_all(tmp_path: Path) -> None:
+    """Threat model: runs without private noise taken for private ones."""
     assert loaded(tmp_path, ProductsSettings, PRODUCTS).is_private
     assert not loaded(tmp_path, ProductsSettings, PRODUCTS, "privacy.seed=1").is_private
     published = "products.group-sizes.mechanism.calibration=published"

@@ -141,6 +141,7 @@ def test_many_writers_at_once_publish_one_whole_file(tmp_path):
 
 
 def test_a_file_is_closed_to_others_until_it_is_recorded(tmp_path, file_system):
+    """Threat model: other accounts read the run directory."""
     path, folder = tmp_path / "open" / "0.parquet", tmp_path / "closed" / "0"
     told = []
 

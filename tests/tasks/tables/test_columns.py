@@ -188,7 +188,10 @@ def test_texts_that_are_equal_leave_no_room_in_a_file(tmp_path_factory, texts, d
 
 
 def test_arrow_fills_the_room_of_equal_texts_with_what_its_memory_held(tmp_path):
-    """The reason for `coded_texts`; where this fails, Arrow has mended it."""
+    """The reason for `coded_texts`; where this fails, Arrow has mended it.
+
+    Threat model: process memory in published files.
+    """
     texts = pa.array(["a"] * 30 + ["b"])
     column = pa.DictionaryArray.from_arrays(pa.array(np.arange(31, dtype=np.int32)), texts)
     pq.write_table(pa.table({"text": column}), tmp_path / "texts.parquet")

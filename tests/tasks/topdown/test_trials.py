@@ -182,7 +182,10 @@ def test_tried_budgets_are_held_to_their_epsilon(tmp_path: Path) -> None:
 
 
 def test_every_split_that_is_compared_meets_the_same_exact_guarantee(tmp_path: Path) -> None:
-    """Measured in blocks alone, the same epsilon allows another rho."""
+    """Measured in blocks alone, the same epsilon allows another rho.
+
+    Threat model: an exact epsilon below the true one.
+    """
     settings = under_exact_accounting(tmp_path)
     made = TRIALS.variations(
         settings, "units", estimators=["topdown", "block_by_block"], bypass=[], strategies=[]

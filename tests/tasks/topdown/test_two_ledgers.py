@@ -83,6 +83,7 @@ def rho_of(ledger: Path) -> dict[str, str]:
 
 
 def test_people_of_another_ledger_are_refused_until_they_are_joined(tmp_path: Path) -> None:
+    """Threat model: the same people under another ledger."""
     known = Folder(tmp_path / "known", office())
     first = known.charged()
     part = replace(office(), people=office().people.query("section < 1060"))
@@ -126,6 +127,7 @@ def test_what_was_generated_is_not_asked_for(tmp_path: Path) -> None:
 
 
 def test_a_ledger_made_after_the_input_was_read_is_not_passed_over(tmp_path: Path) -> None:
+    """Threat model: the same people under another ledger."""
     run, settings = Folder(tmp_path / "other", office()).read()
     init_ledger(tmp_path / "empty.db", WrittenCaps())
     Folder(tmp_path / "known", office()).charged()
@@ -134,6 +136,7 @@ def test_a_ledger_made_after_the_input_was_read_is_not_passed_over(tmp_path: Pat
 
 
 def test_of_two_runs_at_once_under_two_ledgers_one_is_charged(tmp_path: Path) -> None:
+    """Threat model: the same people under another ledger."""
     folders = [Folder(tmp_path / name, office()) for name in ("one", "two")]
     for folder in folders:
         init_ledger(folder.ledger, WrittenCaps())
@@ -145,6 +148,7 @@ def test_of_two_runs_at_once_under_two_ledgers_one_is_charged(tmp_path: Path) ->
 
 
 def test_a_joined_ledger_that_is_put_back_is_refused(tmp_path: Path) -> None:
+    """Threat model: a join of ledgers killed, or undone by a backup."""
     known, other = Folder(tmp_path / "known", office()), Folder(tmp_path / "other", office(2))
     for folder in (known, other):
         init_ledger(folder.ledger, WrittenCaps())
@@ -158,6 +162,7 @@ def test_a_joined_ledger_that_is_put_back_is_refused(tmp_path: Path) -> None:
 
 
 def test_ledgers_that_cannot_be_asked_are_told_of(tmp_path: Path) -> None:
+    """Threat model: a listed ledger missing or unusable."""
     known, other = Folder(tmp_path / "known", office()), Folder(tmp_path / "other", office(2))
     known.charged()
     init_ledger(other.ledger, WrittenCaps(["9"]))
@@ -171,6 +176,7 @@ def test_ledgers_that_cannot_be_asked_are_told_of(tmp_path: Path) -> None:
 
 
 def test_a_list_that_others_can_write_is_refused(tmp_path: Path, machine: Path) -> None:
+    """Threat model: ledger, key or list of ledgers damaged, replaced or open to others."""
     known = Folder(tmp_path / "known", office())
     init_ledger(known.ledger, WrittenCaps())
     for place, mode in ((machine, 0o620), (machine.parent, 0o770)):

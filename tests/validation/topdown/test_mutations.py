@@ -232,6 +232,7 @@ UNIVERSES = {"county": ("persons", "Tract"), "country": ("persons", "municipalit
 @pytest.mark.parametrize("pattern", OF_FILES)
 @pytest.mark.parametrize("name", UNIVERSES)
 def test_every_value_of_a_universe_is_checked(runs, name: str, pattern: str) -> None:
+    """Threat model: measurements altered or without noise."""
     run, (universe, level) = runs(name), UNIVERSES[name]
     place = pattern.format(u=universe, level=level)
     table = pq.read_table(run.root / place)
@@ -394,3 +395,10 @@ def test_wrong_structural_zeros_are_seen(tmp_path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(Schema, "positions", wrong)
     with pytest.raises(CheckFailed, match="structural zeros hold"):
         country(tmp_path)
+
+
+@pytest.mark.slow
+def test_noise_that_a_vast_budget_makes_nothing_is_no_noise(tmp_path) -> None:
+    """Its variance underflows, so that measurements are exact however finite the loss is."""
+    with pytest.raises(CheckFailed, match="noise is what its loss pays for"):
+        county(tmp_path, '[budget.units]\nrho = "1000000000000"\n')

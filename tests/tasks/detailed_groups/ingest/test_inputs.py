@@ -342,6 +342,7 @@ def test_census_tables_are_read_as_the_production_layout(
 def test_the_ledger_recognises_the_people_of_the_topdown_flow(
     census, specification, parameters
 ) -> None:
+    """Threat model: the same people under another name."""
     from spineflow.tasks.census.cef_tables import check_inputs
 
     own = replace(parameters, states=(state_of(census),))

@@ -93,7 +93,10 @@ def chosen(name: str) -> np.ndarray:
 
 @pytest.mark.parametrize("name", HOUSEHOLD_TABULATIONS)
 def test_one_household_moves_no_more_than_its_groups(name: str) -> None:
-    """Of every household that may be added: each group's counts move by one, in one cell."""
+    """Of every household that may be added: each group's counts move by one, in one cell.
+
+    Threat model: a household that moves more counts than charged.
+    """
     most = exact_stability(UNIVERSE, MOST_CODES)
     assert most == 4 <= stability(UNIVERSE, MOST_CODES)
     n_tables = len(HOUSEHOLD_TABULATIONS[name].names)
@@ -115,7 +118,10 @@ def test_one_household_moves_no_more_than_its_groups(name: str) -> None:
 
 @pytest.mark.parametrize("name", HOUSEHOLD_TABULATIONS)
 def test_changed_households_move_what_is_charged_and_stated(name: str) -> None:
-    """One that is changed into any other moves 2 s in squared L2, two that move together 8 s."""
+    """One that is changed into any other moves 2 s in squared L2, two that move together 8 s.
+
+    Threat model: a household that moves more counts than charged.
+    """
     most = exact_stability(UNIVERSE, MOST_CODES)
     table = np.full(N_AREAS * len(UNIVERSE), 1, dtype=np.int8)
     rest = DATABASE[1:]

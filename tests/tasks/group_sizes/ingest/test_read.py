@@ -272,6 +272,8 @@ def test_people_are_known_whatever_the_smallest_size(folder: Path) -> None:
 
 @pytest.mark.usefixtures("judged_once")
 def test_a_part_of_the_groups_is_recognised(tmp_path: Path) -> None:
+    """Threat model: the same people under another name."""
+
     def digest(
         name: str, seed: int, *, part: int = 1, renamed: str = "", top: int = 40
     ) -> InputDigest:

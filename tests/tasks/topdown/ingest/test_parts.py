@@ -106,7 +106,10 @@ def test_a_run_in_parts_writes_what_one_piece_does(
 
 @pytest.mark.slow
 def test_the_number_of_tasks_tells_nothing_of_the_files(folder: Path) -> None:
-    """Neither how many there are nor how large: the same for one, three and a hundred files."""
+    """Neither how many there are nor how large: the same for one, three and a hundred files.
+
+    Threat model: confidential numbers in visible facts.
+    """
     run, settings = started(folder, "run")
     seen = [[len(calls) for calls in planned(run, settings).values()]]
     rows = pd.read_parquet(folder / "persons" / "0.parquet")

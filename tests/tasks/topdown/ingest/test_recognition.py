@@ -113,6 +113,7 @@ def charged(ledger: Ledger, dataset: str, inputs: Mapping[str, InputDigest]) -> 
 def test_declared_people_are_recognised(
     which: str, is_first: bool, ledger: Ledger, tmp_path: Path
 ) -> None:
+    """Threat model: the same people under another name."""
     known, other = office(), OTHERS[which](office())
     if not is_first:
         known, other = other, known
@@ -123,6 +124,7 @@ def test_declared_people_are_recognised(
 
 @pytest.mark.slow
 def test_others_are_not_recognised(ledger: Ledger, tmp_path: Path) -> None:
+    """Threat model: other people, drawn alike."""
     charged(ledger, "people", office().digests(tmp_path / "known", ledger.key()))
     for seed in range(2, 6):
         folder = tmp_path / str(seed)
@@ -189,6 +191,7 @@ LEVELS = ("nation", "tract", "block")
 def test_people_of_the_2020_layout_are_recognised_in_a_declaration(
     universe: str, attribute: str, county: Path, ledger: Ledger, tmp_path: Path
 ) -> None:
+    """Threat model: the same people under another name."""
     tables = {"persons": "persons.parquet", "units": "units.parquet", "geography": "grfc.txt"}
     result = check_inputs(**{name: county / file for name, file in tables.items()}).accepted()
     charged(ledger, "county", result.digests(ledger.key()))

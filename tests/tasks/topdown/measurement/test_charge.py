@@ -112,7 +112,10 @@ def test_what_would_be_measured_twice_is_refused(cut_county) -> None:
 
 @pytest.mark.slow
 def test_an_epsilon_under_exact_accounting_is_met_on_every_path_or_refused(cut_county) -> None:
-    """Rho is found without bypass, and held to the paths of the spine before it is charged."""
+    """Rho is found without bypass, and held to the paths of the spine before it is charged.
+
+    Threat model: an exact epsilon below the true one.
+    """
     run, settings = cut_county
     run.settings.touch()
 

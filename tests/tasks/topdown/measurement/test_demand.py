@@ -246,7 +246,10 @@ def test_the_same_noise_gives_the_same_estimates(both_ways: Both):
 
 
 def test_measurements_for_other_estimates_are_refused(both_ways: Both):
-    """A parent's estimate in other cells demands other rows than were measured."""
+    """A parent's estimate in other cells demands other rows than were measured.
+
+    Threat model: measurements on demand taken for complete ones.
+    """
     _, run, demanding, spine, shards = both_ways
     last = next(shard for shard in shards if shard.geolevel == "Block")
     given = ShardInput.read(run, demanding, "persons", spine, last)

@@ -58,6 +58,7 @@ def country(folder: Path, change: dict[str, Any] | None = None, *, runs_dwelling
 
 
 def test_exact_numbers_of_a_universe_that_is_not_run_are_named(tmp_path: Path) -> None:
+    """Threat model: an exact fact that no certificate names."""
     facts = exact_of(country(tmp_path, runs_dwellings=False))
     (found,) = [fact for fact in facts if "sort_of_home of dwellings at section" in fact.subject]
     assert found.fact == (
@@ -70,6 +71,7 @@ def test_exact_numbers_of_a_universe_that_is_not_run_are_named(tmp_path: Path) -
 
 
 def test_exact_numbers_of_a_universe_with_a_budget_are_refused(tmp_path: Path) -> None:
+    """Threat model: an exact fact that no certificate names."""
     with pytest.raises(InputRefused, match="which budget.dwellings protects; take `by` out"):
         country(tmp_path, runs_dwellings=True)
 
@@ -90,6 +92,7 @@ def test_an_invariant_that_tells_them_makes_them_public(tmp_path, query, is_told
 
 @pytest.mark.parametrize("is_by", [True, False])
 def test_exact_numbers_of_a_universe_told_by_occupants_are_refused(tmp_path, is_by) -> None:
+    """Threat model: an exact fact that no certificate names."""
     tree = tomllib.loads((DEMOS / "country.toml").read_text(encoding="utf-8"))
     census = tree["census"]
     census["attributes"]["people"] = {
@@ -120,6 +123,7 @@ def test_exact_numbers_of_a_universe_told_by_occupants_are_refused(tmp_path, is_
 
 @pytest.mark.parametrize("about", ["plain", "exact"])
 def test_words_of_a_declaration_hide_no_exact_fact(tmp_path: Path, about: str) -> None:
+    """Threat model: an exact fact that no certificate names."""
     tree = tomllib.loads((DEMOS / "country.toml").read_text(encoding="utf-8"))
     sentence = {"about": about, "universe": "persons", "name": "mine", "text": "my own words"}
     tree["census"]["certificate"] = [sentence]
@@ -274,6 +278,7 @@ def told(settings: TopdownSettings, frames: dict[str, pd.DataFrame]) -> dict[str
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", seeds(4, 12))
 def test_whatever_changes_in_public_files_is_a_named_fact(tmp_path: Path, seed: int) -> None:
+    """Threat model: an exact fact that no certificate names."""
     rng = np.random.default_rng(seed)
     file = tmp_path / "settings.toml"
     file.write_text(tomli_w.dumps(drawn_tree(rng)), encoding="utf-8")

@@ -235,6 +235,7 @@ def audit(seeds: range) -> None:
 
 @pytest.mark.slow
 def test_audits_never_show_more_than_the_bound() -> None:
+    """Threat model: an exact epsilon below the true one."""
     audit(range(8))
 
 

@@ -164,6 +164,7 @@ def worst(pairs: list[tuple], epsilon: float) -> float:
 @pytest.mark.parametrize("epsilon", [0.5, 2.0])
 @pytest.mark.parametrize("attribute", ["sex", "age"])
 def test_an_attribute_is_protected_as_in_the_worst_pair(attribute: str, epsilon: float) -> None:
+    """Threat model: an exact epsilon below the true one."""
     axis = SCHEMA.attributes.index(attribute)
 
     def rest(record: tuple[int, int]) -> tuple:
@@ -180,6 +181,7 @@ def test_an_attribute_is_protected_as_in_the_worst_pair(attribute: str, epsilon:
 @pytest.mark.parametrize("epsilon", [0.5, 2.0])
 @pytest.mark.parametrize("geolevel", ["US", "State"])
 def test_a_block_is_protected_as_in_the_worst_pair(geolevel: str, epsilon: float) -> None:
+    """Threat model: an exact epsilon below the true one."""
     place = list(BUDGET.geolevel_shares).index(geolevel)
     pairs = [
         (a, b)

@@ -321,6 +321,8 @@ def commuters(folder: Path, trips: pd.DataFrame, levels: str) -> InputDigest:
 
 
 def test_a_part_of_the_trips_is_recognised(tmp_path: Path) -> None:
+    """Threat model: the same people under another name."""
+
     def trips(seed: int) -> pd.DataFrame:
         rng = np.random.default_rng(seed)
         columns = {"home": rng.integers(100, 200, 4000), "work": rng.integers(100, 200, 4000)}
