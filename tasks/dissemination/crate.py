@@ -27,7 +27,7 @@ CONTEXT = (
     "https://w3id.org/ro/crate/1.1/context",
     {"sha256": "https://w3id.org/ro/terms/workflow-run#sha256"},
 )
-"""Of the terms; digests of files are not among those of RO-Crate 1.1 itself."""
+"""Defines the terms; RO-Crate 1.1 itself has no term for digests of files."""
 PROFILES = {
     "https://w3id.org/ro/wfrun/process/0.5": "Process Run Crate",
     "https://w3id.org/ro/wfrun/workflow/0.5": "Workflow Run Crate",

@@ -1,4 +1,4 @@
-"""Metadata of CSV on the Web (W3C) beside the CSV tables of a release.
+"""Metadata of CSV on the Web (W3C) for the CSV tables of a release.
 
 Every table is described with its keys, and every column with its type and meaning: that a count
 is empty where it is suppressed, and which columns are the margin of which count.
@@ -32,7 +32,7 @@ DESCRIPTIONS = {
     "lower": MARGIN.format("Lower"),
     "upper": MARGIN.format("Upper"),
 }
-"""Of columns of declared tables; those of summary levels have the same by other names."""
+"""By column of declared tables; `AREA_COLUMNS` maps columns of summary levels to them."""
 
 
 def write_csvw(release: Path, labels: Mapping[str, str]) -> Path:
@@ -40,7 +40,7 @@ def write_csvw(release: Path, labels: Mapping[str, str]) -> Path:
 
     Args:
         release: The folder of the release, with its `tables`.
-        labels: What variables count, by name.
+        labels: Labels of variables, by name.
     """
     tables = [own for table in released_tables(release) for own in _described(table, labels)]
     path = release / "tables" / METADATA

@@ -1,7 +1,7 @@
 """Tables of a release as GeoParquet 1.1: a row for each area, with its geometry as WKB.
 
-A file has one level of one table, which is what a map has as a layer. The file's metadata `geo`
-follow the specification; geometry and system of coordinates are those of the input.
+A file has one level of one table, as one layer of a map. The file's metadata `geo` follow the
+specification; geometry and system of coordinates are taken from the input.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def write_geoparquet(release: Path, geometry: Path, labels: Mapping[str, str]) -
     Args:
         release: The folder of the release, with its `tables`.
         geometry: Boundaries of areas, as a file or a folder of them.
-        labels: What variables count, by name.
+        labels: Labels of variables, by name.
 
     Returns:
         The files.
@@ -49,7 +49,7 @@ def write_geoparquet(release: Path, geometry: Path, labels: Mapping[str, str]) -
                 name = f"{table}{own.level}".replace(" ", "_").replace("/", "_")
                 files.append(release / "geo" / f"{name}.parquet")
                 files[-1].parent.mkdir(exist_ok=True)
-                # A dictionary would be padded with what the memory held before.
+                # Arrow pads a dictionary with previous contents of the memory.
                 write_parquet(files[-1], table_of(own, layer), use_dictionary=False)
     return files
 

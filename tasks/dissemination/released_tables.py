@@ -73,10 +73,10 @@ def released_tables(release: Path) -> list[ReleasedTable]:
 
 @dataclass(frozen=True)
 class LevelCounts:
-    """The areas of one level of a table, with what is counted in them.
+    """The areas of one level of a table, with their counts.
 
-    codes, names : of the areas. variables : labels of what is counted. counts, lower, upper : by
-    area, then by variable; None where there is none.
+    codes, names : of the areas. variables : labels of the counts. counts, lower, upper : by area,
+    then by variable; None for a missing value.
     """
 
     table: str
@@ -90,7 +90,7 @@ class LevelCounts:
 
 
 def counts_by_level(table: ReleasedTable, labels: Mapping[str, str]) -> list[LevelCounts]:
-    """The levels of a released table; `labels` are those of variables, by name."""
+    """The levels of a released table, with `labels` of its variables by name."""
     rows = table.with_margins()
     if table.has_variables:
         variables = [f"{name} {labels.get(name, '')}".strip() for name in table.counts]

@@ -72,8 +72,8 @@ def statement_of(plan: MeasuredLevels) -> Statement:
     if has_empty:
         alone = "Empty groups are counted, so that a person who is a group alone is protected too."
     exists = (
-        "That a group exists is not protected, so that of a person who is a group alone it is not "
-        "protected that there is such a person."
+        "The existence of a group is not protected, nor is the existence of a person who is a "
+        "group alone."
     )
     return Statement(
         None,

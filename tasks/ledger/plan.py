@@ -20,7 +20,7 @@ REPORT_DELTA = Fraction(1, 10**10)
 """Delta at which the epsilon of a rho is reported; the mechanisms' own add to it."""
 
 STATED_DELTAS = (Fraction(1, 10**6), Fraction(1, 10**8), REPORT_DELTA)
-"""Deltas at which a certificate states epsilons, besides that of the settings."""
+"""Deltas at which a certificate states epsilons, in addition to the delta of the settings."""
 
 
 @dataclass(frozen=True)

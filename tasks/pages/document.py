@@ -166,7 +166,7 @@ def html_page(template: str, **context: Any) -> str:
 
 @cache
 def _templates() -> Environment:
-    """The templates for HTML of all rooms, with what they ask about blocks and cells."""
+    """The templates for HTML of all rooms, with their tests and filters."""
     templates = Environment(
         loader=FileSystemLoader(Path(__file__).parents[1]),
         autoescape=True,

@@ -87,7 +87,7 @@ class Cost:
 
     @cached_property
     def exactly_within(self) -> ExactEpsilons:
-        """Exact epsilons of attributes and blocks; empty where there are none."""
+        """Exact epsilons of attributes and blocks; empty if unknown."""
         return self.exact_parts()
 
     @property
@@ -218,20 +218,20 @@ def costs_in_words(costs: Collection[Cost]) -> Iterator[Block | Section]:
             blocks.append(noise_table(cost.plan))
         rows = [
             {
-                "what an attacker lacks": what,
+                "unknown to an attacker": part,
                 "epsilon, exactly": None if exact is None else shown_bound(exact),
                 "epsilon by rho": shown_epsilon(by_rho),
             }
-            for what, by_rho, exact in lacking(cost, cost.exactly_within)
+            for part, by_rho, exact in unknown_parts(cost, cost.exactly_within)
         ]
         blocks += [Table.of(rows)] if rows else []
         yield Section(cost.name, tuple(blocks))
 
 
-def lacking(
+def unknown_parts(
     cost: Cost, exact: ExactEpsilons
 ) -> Iterator[tuple[str, float | str, float | str | None]]:
-    """What of a record an attacker may lack, and the epsilons that protect it, the exact last."""
+    """Parts of a record that an attacker may not know, with their epsilons by rho and exactly."""
     for words, by_rho, exactly in (
         ("{} of a record", cost.attributes, exact.attributes),
         ("area within {}", cost.block_within, exact.block_within),

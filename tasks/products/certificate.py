@@ -42,9 +42,9 @@ class Facts:
 
     template : of the certificate, by its place below `tasks/`.
     context : the names that it uses besides those of every certificate.
-    curves : whose exact figures stand beside those of the guarantee; None for none.
-    costs : of parts, with what protects an attribute of a record or its block.
-    exact : epsilons by part; by default those of the curves.
+    curves : the exact curves that the certificate shows, if any.
+    costs : of parts, with the epsilons of an attribute of a record and of its block.
+    exact : epsilons by part; derived from the curves by default.
     """
 
     template: str

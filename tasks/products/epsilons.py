@@ -1,7 +1,7 @@
 """Epsilons of a certificate: of every part at several deltas, and of parts of a record.
 
-By the conversions of rho, and by the exact curve where it is known. The rows are those of
-`certificate.json` and of the tables of its page alike.
+By the conversions of rho, and by the exact curve where it is known. `certificate.json` and the
+tables of its page have the same rows.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from ..ledger.plan import UniversePlan
 from ..pages.document import NONE, Table
 from ..pages.numbers import shown_bound, shown_delta, shown_epsilon
 from ..pages.template import table
-from .budget import Cost, ExactEpsilons, lacking
+from .budget import Cost, ExactEpsilons, unknown_parts
 from .privacy_curves import Curves
 
 Exact = Mapping[str, ExactEpsilons]
-"""By the name of a part; those that are not known are missing."""
+"""By the name of a part; unknown ones are missing."""
 
 
 def exact_epsilons(losses: Iterable[UniversePlan], curves: Curves | None) -> Exact:
@@ -81,11 +81,11 @@ def epsilons_table(losses: Sequence[UniversePlan], exact: Exact) -> Table | None
 
 
 def parts_table(costs: Sequence[Cost], exact: Exact) -> Table | None:
-    """The epsilons of parts of a record, by what an attacker lacks."""
+    """The epsilons of the parts of a record that an attacker may not know."""
     return table(
-        {"part": cost.name, "what an attacker lacks": what, **_shown(by_rho, exactly)}
+        {"part": cost.name, "unknown to an attacker": part, **_shown(by_rho, exactly)}
         for cost in costs
-        for what, by_rho, exactly in lacking(cost, exact.get(cost.name, ExactEpsilons()))
+        for part, by_rho, exactly in unknown_parts(cost, exact.get(cost.name, ExactEpsilons()))
     )
 
 

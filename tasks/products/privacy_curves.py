@@ -76,7 +76,7 @@ class Curves:
 
 
 def exact_figures(curves: Curves | None, parts: Collection[str]) -> tuple[Block, ...]:
-    """Exact curves and what they mean, for a certificate, of the parts whose epsilon is known."""
+    """Exact curves and their meaning, for a certificate, of the parts with a known epsilon."""
     known = {} if curves is None else {name: curves.known[name] for name in parts}
     if curves is None or not known:
         return ()

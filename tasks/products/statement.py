@@ -34,7 +34,7 @@ class Statement:
     together : how the parts' losses combine, in a sentence; empty where there is one part.
     are_disjoint : whether one record is in one part at most, so that the largest loss is that of
         all parts together.
-    unprotected : what is not protected besides exact facts, as sentences.
+    unprotected : sentences on further data without protection, in addition to exact facts.
     """
 
     why_not: str | None

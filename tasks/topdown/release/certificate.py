@@ -72,8 +72,8 @@ def losses_of(run: RunDirectory, settings: TopdownSettings) -> dict[str, ExactLo
 def exact_figures(
     run: RunDirectory, settings: TopdownSettings, known: Mapping[str, ExactLoss]
 ) -> tuple[Block, ...]:
-    """What the exact epsilons mean for one person, and the curves, from the noise that was drawn on
-    the paths of the spines.
+    """The meaning of the exact epsilons for one person, and the curves, from the noise that was
+    drawn on the paths of the spines.
 
     Nothing without noise, and where it is not known for any universe.
     """

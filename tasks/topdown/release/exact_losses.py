@@ -28,7 +28,7 @@ from ..workload.exact_loss import exact_curve, exact_epsilon, exact_parts, paths
 class ExactLoss:
     """What protects a record of one universe, over all paths of its spine.
 
-    epsilons : of a record and of its parts. points, tests : of the curve; None where there is none.
+    epsilons : of a record and of its parts. points, tests : of the curve; None without a curve.
     """
 
     epsilons: ExactEpsilons

@@ -401,7 +401,7 @@ class TabulatedReleaseSettings(ReleaseSettings):
     sdmx: str | None = Field(default=None, pattern=r"^[A-Za-z][A-Za-z0-9_-]*$")
     """Agency under whose name the tables are written as SDMX, too; none without."""
     csvw: bool = False
-    """Metadata of CSV on the Web beside the CSV tables."""
+    """Metadata of CSV on the Web for the CSV tables."""
     geoparquet: bool = False
     """Tables with the geometry of the input as GeoParquet, too."""
 

@@ -104,7 +104,7 @@ def _protected(settings: TopdownSettings, universe: str) -> str:
 
 
 def _unprotected(settings: TopdownSettings, universe: str) -> Iterator[str]:
-    """What of a universe's records is not protected, as a sentence."""
+    """A sentence on attributes of a universe's records that are not protected, if there are any."""
     tables = [
         reach.table
         for reach in settings.compiled_census.universes[universe].reaches
@@ -113,8 +113,8 @@ def _unprotected(settings: TopdownSettings, universe: str) -> Iterator[str]:
     if tables:
         names = " and ".join(tables)
         yield (
-            f"Not protected is what a record of {universe} takes from records of {names}, which "
-            "are the same in both tables."
+            f"Values that a record of {universe} takes from records of {names} are not protected: "
+            "they are the same in both tables."
         )
 
 

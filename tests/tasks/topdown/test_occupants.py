@@ -264,7 +264,7 @@ def test_what_a_test_can_tell_is_of_all_that_a_person_changes(tmp_path: Path) ->
     best = (1 + (1 - found["false_positives"] - found["false_negatives"]).max()) / 2
     assert right - 0.002 <= best <= right + 0.005
     (text,) = statement_of(settings).unprotected
-    assert "Not protected is what a record of people takes from records of homes" in text
+    assert "Values that a record of people takes from records of homes are not protected" in text
     run = RunDirectory(tmp_path / "run")
     start_run(run, product="topdown", settings_text=dump_settings(settings), stamp=settings.stamp)
     ingest_input(run, settings)
