@@ -6,13 +6,10 @@ from __future__ import annotations
 
 import math
 
-from ...pages.document import Block, Table
-from ...pages.numbers import shown_delta, shown_epsilon
+from ...pages.document import Block
 from ...pages.template import parts_of, table
-from ...products.budget import Cost
 from ...products.certificate import Facts
 from ...products.plan import Plan as ChargedPlan
-from ..costs import universe_plan
 from ..plan import Plan
 from ..settings import TripsSettings
 from .table import RANGE_QUERIES
@@ -41,19 +38,6 @@ def facts_of(
         None if charged is None else charged.curves(),
         () if charged is None else charged.costs,
     )
-
-
-def cost_table(settings: TripsSettings, plan: Plan) -> Table:
-    """Loss and epsilon, natively and composed."""
-    cost = Cost(universe_plan(plan, settings.report_delta))
-    row = {
-        "neighbours": cost.neighbors,
-        "delta": shown_delta(cost.delta),
-        "epsilon": shown_epsilon(cost.epsilons["tight"]),
-        "epsilon (simple)": shown_epsilon(cost.epsilons["simple"]),
-        "rho per person, bounded": cost.plan.bounded_rho,
-    }
-    return Table.of([row])
 
 
 def conversion_sentence(settings: TripsSettings) -> tuple[Block, ...]:
