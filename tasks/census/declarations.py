@@ -84,7 +84,7 @@ class StructuralZeroDeclaration(Part):
     name: Label | None = None
     """Name in files, reports and messages."""
     where: Where = Field(min_length=1)
-    """Levels of attributes or coarsenings that together hold nobody."""
+    """Levels of attributes or coarsenings whose combination is empty."""
 
 
 class InvariantDeclaration(Part):

@@ -244,7 +244,7 @@ class AianRange(Section):
 
 
 class GeographySettings(Section):
-    """How the spine is built."""
+    """Construction of the spine."""
 
     spine: Literal["conventional", "aian", "optimized", "dhc"] = Field(
         default="optimized",
@@ -277,7 +277,7 @@ class GeographySettings(Section):
 
 
 class RunSettings(RunnerSettings):
-    """What is run, and on what."""
+    """Universes and estimator of a run, and its runner."""
 
     universes: tuple[Universe, ...] = Field(
         default=(), title="Universes", description="What is released, such as persons and units."
@@ -353,7 +353,7 @@ class BudgetSettings(Section):
 
 
 class GeolevelPasses(Section):
-    """Passes of the estimators at a geolevel; `all` and `all but NAME` stand for queries."""
+    """Passes of the estimators at a geolevel; `all` and `all but NAME` name queries."""
 
     least_squares: tuple[tuple[str, ...], ...]
     """Queries of each least-squares problem; later ones keep the answers of earlier ones. `all`
@@ -377,16 +377,16 @@ class GeolevelPasses(Section):
 
 
 class UniverseSettings(Section):
-    """What is asked of a universe and how it is estimated."""
+    """Attributes, structural zeros and passes of a universe."""
 
     attributes: tuple[str, ...] | None = None
-    """Attributes that number the cells; left out, those that the census declares."""
+    """Attributes that number the cells; left out, the declared ones."""
     structural_zeros: tuple[Zero, ...] = ()
     """Cells that are empty by definition, in addition to those of the census."""
     passes: dict[str, GeolevelPasses] = {}
-    """By geolevel, or `other`; where there are none, the total first, where it is measured."""
+    """Passes by geolevel, or `other`; left out, the total first, if it is measured."""
     on_demand: bool = False
-    """Whether only what can matter is measured, once the parents are estimated."""
+    """Whether only answers that can matter are measured, once the parents are estimated."""
 
 
 class TabulatedReleaseSettings(ReleaseSettings):
@@ -397,16 +397,17 @@ class TabulatedReleaseSettings(ReleaseSettings):
     pl94171: bool = True
     """Redistricting tables in the P.L. 94-171 format, where there are all of them."""
     margins: bool = True
-    """An interval beside every count of the tables, and in the report where the release lies."""
+    """An interval for every count of the tables, and the release's place in them in the
+    report."""
     sdmx: str | None = Field(default=None, pattern=r"^[A-Za-z][A-Za-z0-9_-]*$")
     """Agency under whose name the tables are written as SDMX, too; none without."""
 
 
 class MeasuredSettings(Section):
-    """What is known of measurements that a run reads instead of drawing noise of its own."""
+    """Properties of measurements that a run reads instead of drawing noise of its own."""
 
     not_private: bool = False
-    """Whether the measurements are stamped, since their noise protects nobody."""
+    """Whether the measurements are stamped, since their noise gives no protection."""
 
 
 MEASURED_TABLES = ("measurements", "geography")
