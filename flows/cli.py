@@ -377,13 +377,14 @@ def intervals(
     """Make confidence intervals from a topdown run's noisy measurements.
 
     Make best linear unbiased estimates from all noisy measurements of a topdown run, with exact
-    standard deviations and intervals, for every geounit of its geolevels or for areas that are
+    standard deviations and intervals, for every area of its geolevels or for areas that are
     lists of blocks. Reads nothing confidential, and spends nothing.
 
     Args:
         query: marginal query, such as total or 'sex * age'; may be given several times
         universe: universe that is counted (default: the first of the run)
-        geolevel: geolevel of the areas (default: all of the spine)
+        geolevel: geolevel of the declared areas, or "GEOLEVEL of the spine" for the spine's own
+            geounits where these are others (default: all)
         entities: areas of your own instead: CSV or Parquet with the columns area and block, or, in
             place of block, the name of a declared census's last geolevel
         share_of: also the share that each answer has of the one of this query that it is a part of

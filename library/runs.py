@@ -174,6 +174,9 @@ class Run:
         that is not of topdown, for what it does not have, such as unknown blocks, and unless one
         of `geolevel` and `areas` is given.
 
+        A geolevel means its declared areas; the geounits that a spine has in their place are those
+        of the level "GEOLEVEL of the spine".
+
         Example: `run.make_intervals("hispanic", "County")`.
         """
         from spineflow.tasks.topdown.intervals.report import write_run_intervals  # 1.0 s

@@ -180,7 +180,7 @@ def noise_table(plan: UniversePlan) -> Table:
     """What every measure costs, and how wide its noise is."""
     rows = [
         {
-            "level": own.level,
+            "level": own.place,
             "query": own.query,
             "areas": own.areas,
             f"share of {plan.symbol}": str(own.share),
@@ -211,6 +211,7 @@ def costs_in_words(costs: Collection[Cost]) -> Iterator[Block | Section]:
 
 def _within(cost: Cost) -> Iterator[tuple[str, str | None, str]]:
     """What of a record an attacker may lack, and the epsilons that protect it."""
+    places = {own.level: own.place for own in cost.plan.measures}
     for words, key, found in (
         ("{} of a record", "attributes_exact", cost.attributes),
         ("area within {}", "block_within_exact", cost.block_within),
@@ -218,4 +219,5 @@ def _within(cost: Cost) -> Iterator[tuple[str, str | None, str]]:
         for name, epsilon in found.items():
             exact = cost.exactly_within.get(key, {}).get(name)
             shown = None if exact is None else shown_bound(exact)
-            yield words.format(name.replace("_", " ")), shown, shown_epsilon(epsilon)
+            place = places.get(name, name).replace("_", " ")
+            yield words.format(place), shown, shown_epsilon(epsilon)

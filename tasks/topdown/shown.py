@@ -55,7 +55,8 @@ def shown(run: RunDirectory, settings: TopdownSettings, stages: Collection[str])
         if f"{universe} constraints" in stages:
             spine = spine_of(run, universe)
             rows = tuple(
-                (level.name, len(level), int(level.bypassed.sum())) for level in spine.geolevels
+                (spine.level_names[level.name], len(level), int(level.bypassed.sum()))
+                for level in spine.geolevels
             )
             table = Table(("geolevel", "geounits", "bypassed"), rows)
             yield Shown(f"geounits-{universe}", f"{spine.kind} spine", table)
@@ -74,7 +75,7 @@ def _budgets(settings: TopdownSettings) -> Iterator[Shown]:
     for universe in settings.run.universes:
         plan = cost_of(settings, universe).plan
         rows = tuple(
-            (own.level, own.query, f"{100 * float(own.share):.3g} %", f"{own.deviation:.3g}")
+            (own.place, own.query, f"{100 * float(own.share):.3g} %", f"{own.deviation:.3g}")
             for own in plan.measures
         )
         rho = plan.bounded_rho

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from ....geography.levels import level_names
 from ....geography.rules import GEOLEVEL_ORDER
 from ...pages.document import NONE, Block, Details, Document, Figure, Section, Table
 from ...pages.figures import bar_chart, line_chart
@@ -82,6 +83,7 @@ def _of(frame: pd.DataFrame, spine: str) -> pd.DataFrame:
 
 def _geounits(settings: TopdownSettings, geounits: pd.DataFrame, fan_out: pd.DataFrame) -> Table:
     rows = []
+    names = level_names(settings.geography.spine, tuple(geounits["geolevel"]))
     has_branch = bool((geounits["aian_geounits"] > 0).any())
     for level in geounits.itertuples():
         parents = fan_out[fan_out["geolevel"] == level.geolevel]
@@ -91,7 +93,7 @@ def _geounits(settings: TopdownSettings, geounits: pd.DataFrame, fan_out: pd.Dat
             quantile = np.quantile(children, 0.9, method="inverted_cdf")
             shown = (float(children.mean()), int(quantile), int(children.max()))
         on_branch = (level.aian_geounits,) * has_branch
-        rows.append((level.geolevel, level.geounits, *on_branch, level.bypassed, *shown))
+        rows.append((names[level.geolevel], level.geounits, *on_branch, level.bypassed, *shown))
     branch = (spines_of(settings).branch,) * has_branch
     headers = ("geolevel", "geounits", *branch, "bypassed", "mean children", "90%", "most")
     return Table(headers, tuple(rows))

@@ -17,7 +17,8 @@ import numpy as np
 import pandas as pd
 from scipy import sparse
 
-from .....geography.levels import Spine
+from .....geography.hierarchy import are_same_units
+from .....geography.levels import OF_THE_SPINE, Spine
 from ....census.areas import entities
 from ....census.cef_2020 import CENSUS
 from ....census.census import Census
@@ -25,9 +26,6 @@ from ....census.declarations import GroupDeclaration, QuantityDeclaration
 from ....census.queries import TOTAL, incidence, label_parts, marginal_query, tells
 from ....census.schema import Schema
 from ...release.tabulations.levels import SUMMARY_LEVELS, entities_of
-
-OF_THE_SPINE = " of the spine"
-"""Ends the names of levels whose entities are a spine's own geounits."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +105,7 @@ def _levels(
     geounits = {name: spine.ancestors(name) for name in spine.names}
     levels = []
     for name, (entity, n_entities) in found.items():
-        same = (own for own, geounit in geounits.items() if _is_same_partition(entity, geounit))
+        same = (own for own, geounit in geounits.items() if are_same_units(entity, geounit))
         levels.append(EntityLevel(name, frozenset(same), entity, n_entities))
     matched = set(chain(*(level.geolevels for level in levels)))
     for name in own_geolevels(whole):
@@ -117,18 +115,6 @@ def _levels(
                 EntityLevel(own_level(name), frozenset([name]), geounits[name], n_entities)
             )
     return tuple(levels)
-
-
-def _is_same_partition(first: np.ndarray, second: np.ndarray) -> bool:
-    """Whether two numberings put the same blocks together, and leave none out."""
-    if (first < 0).any():
-        return False
-    partner = np.full(int(first.max(initial=-1)) + 1, -1, dtype=np.int64)
-    partner[first] = second
-    if (partner[first] != second).any():
-        return False
-    own = partner[partner >= 0]
-    return len(own) == np.count_nonzero(np.bincount(own, minlength=1))
 
 
 MOST_ANSWERS = 100
