@@ -2,10 +2,17 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+import numpy as np
+import pandas as pd
 import pytest
 from spineflow.geography.categories import off_spine_categories
 from spineflow.geography.spine import SpineRules, build_spine
-from spineflow.geography.variance import fan_out, geounit_counts, summarise_spines
+from spineflow.geography.variance import (
+    fan_out,
+    geounit_counts,
+    noisier_than_larger,
+    summarise_spines,
+)
 
 from benchmarks.national_geography import (
     AIAN_RANGES,
@@ -82,3 +89,15 @@ def test_counts_and_fan_outs(geography, shares, rules):
     for name, rows in table.groupby("geolevel"):
         children = spine.names[spine.names.index(name) + 1]
         assert (rows["n_children"] * rows["geounits"]).sum() == counts["geounits"][children]
+
+
+def test_areas_with_more_noise_than_larger_ones_are_found():
+    rows = [("block", 1, 5.0), ("group", 30, 17.0), ("tract", 100, 2.0), ("county", 3000, 1.9)]
+    frame = pd.DataFrame(rows, columns=["category", "blocks", "mean"])
+    found = noisier_than_larger(frame)
+    assert [(own["category"], larger["category"]) for own, larger in found] == [
+        ("block", "tract"),
+        ("group", "tract"),
+    ]
+    assert not noisier_than_larger(frame.assign(mean=[1.0, 2.0, 3.0, 0.0]))
+    assert not noisier_than_larger(frame.assign(mean=np.inf))

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
 import spineflow
 from spineflow.flows.cli import main
 from spineflow.tasks.products.registry import product
+from spineflow.tasks.topdown.ingest.ingest import public_geography
+from spineflow.tasks.topdown.release.spine_distances import spine_distances
 
 from tests.library import towns
 
@@ -117,3 +121,34 @@ def test_all_levels_are_written_where_none_is_named(grouped: spineflow.Run) -> N
     files = {path.stem for path in (grouped.path / "intervals" / "residents").glob("*.parquet")}
     assert files == {"country", "region", OWN, "section"}
     assert len(grouped.intervals("region")) == 8
+
+
+@pytest.mark.slow
+def test_deviations_are_predicted_for_declared_areas(
+    grouped: spineflow.Run, tmp_path: Path
+) -> None:
+    """What public facts predict is what the intervals of the measurements have."""
+    own = settings("optimized")
+    loaded = product("topdown").load(own | {"input": {**own["input"], **_written(tmp_path)}})
+    found = spine_distances(loaded, public_geography(loaded)).deviations
+    rows = found.set_index(["spine", "category"])
+    assert set(rows.index) == {
+        (spine, name) for spine in ("conventional", "optimized") for name in ("region", "ward")
+    }
+    for area, where in (("region", {"geolevel": "region"}), ("ward", {"areas": _wards()})):
+        made = grouped.make_intervals("total", **where)["std_dev"]
+        assert rows.loc[("optimized", area), "mean"] == pytest.approx(made.mean(), rel=0.02)
+    assert rows.loc[("conventional", "region"), "mean"] < rows.loc[("optimized", "region"), "mean"]
+    page = grouped.report.read_text(encoding="utf-8")
+    assert "exceeds that of a larger" in page
+
+
+def _written(folder: Path) -> dict[str, str]:
+    """The tables as files."""
+    areas().to_csv(folder / "areas.csv", index=False)
+    residents().to_csv(folder / "residents.csv", index=False)
+    return {name: str(folder / f"{name}.csv") for name in ("areas", "residents")}
+
+
+def _wards() -> pd.DataFrame:
+    return areas().rename(columns={"ward": "area", "section": "block"})[["area", "block"]]

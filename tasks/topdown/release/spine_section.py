@@ -12,13 +12,14 @@ import pandas as pd
 
 from ....geography.levels import level_names
 from ....geography.rules import GEOLEVEL_ORDER
+from ....geography.variance import noisier_than_larger
 from ...pages.document import NONE, Block, Details, Document, Figure, Section, Table
 from ...pages.figures import bar_chart, line_chart
 from ...runs.directory import RunDirectory
 from ...runs.files import read_declared
 from ..settings import TopdownSettings
-from ..spine.build import spines_of
-from ..spine.summary import read_summary
+from ..spine.build import PublicTables, spines_of
+from ..spine.summary import read_summary, summary_of
 from .spine_distances import SpineDistances
 
 _WORDS = read_declared(Path(__file__).parent / "presets" / "spine_words.toml")
@@ -48,6 +49,7 @@ def spine_section(run: RunDirectory, settings: TopdownSettings, universe: str) -
         _geounits(settings, _of(summary.geounits, spine), _of(summary.fan_out, spine)),
         *_fan_out_chart(_of(summary.fan_out, spine), universe),
     ]
+    blocks += tabulated_deviations(settings, summary.tabulated, universe)
     if summary.distances.empty:
         blocks.append("No off-spine entity is targeted in this geography.")
         return Section(f"The spine of {universe}", tuple(blocks))
@@ -70,6 +72,42 @@ def spine_section(run: RunDirectory, settings: TopdownSettings, universe: str) -
         ),
     ]
     return Section(f"The spine of {universe}", tuple(blocks))
+
+
+def areas_section(settings: TopdownSettings, universe: str, tables: PublicTables) -> Section:
+    """`tabulated_deviations` of a universe, from public tables alone."""
+    spine = spines_of(settings).spine(universe, tables)
+    deviations = summary_of(settings, universe, spine, tables).tabulated
+    blocks = tabulated_deviations(settings, deviations, universe)
+    return Section(f"Areas of tables of {universe}, by spine", tuple(blocks or ["None."]))
+
+
+def tabulated_deviations(
+    settings: TopdownSettings, deviations: pd.DataFrame, universe: str
+) -> list[Block]:
+    """What the budget implies for the areas that tables are of, on each spine, and sentences on
+    those with more noise than larger ones.
+
+    Args:
+        deviations: rows of a universe of `SpineSummary.tabulated`.
+    """
+    if deviations.empty:
+        return []
+    deviations = with_category_names(deviations)
+    declared = settings.compiled_census.universes[universe]
+    found: list[Block] = [
+        f"Predicted standard deviation of {declared.counted.text} in the areas of tables, if all "
+        "measurements are combined by weighted least squares, from the geography, the declared "
+        "invariants and the budget alone. Counts that are then made non-negative are closer, above "
+        "all where many small areas are added up.",
+        statistics_table(deviations),
+    ]
+    for own, larger in noisier_than_larger(_of(deviations, settings.geography.spine)):
+        found.append(
+            f"The noise of a {own['category']} exceeds that of a larger {larger['category']}: "
+            f"predicted deviations of {own['mean']:.3g} and {larger['mean']:.3g} on average."
+        )
+    return found
 
 
 def with_category_names(frame: pd.DataFrame) -> pd.DataFrame:
@@ -212,7 +250,11 @@ def _entities(settings: TopdownSettings, name: str, entities: pd.DataFrame, most
 
 def _blocks(settings: TopdownSettings, found: SpineDistances, universe: str) -> list[Block]:
     statistics = category_statistics(found, universe)
-    blocks = _distances(statistics, universe)
+    deviations = found.deviations[found.deviations["universe"] == universe]
+    blocks = [
+        *tabulated_deviations(settings, deviations, universe),
+        *_distances(statistics, universe),
+    ]
     n_entities = dict(zip(statistics["category"], statistics["entities"], strict=True))
     for table in entity_tables(settings, found, universe, MOST_ENTITIES):
         n = n_entities[table.headers[0]]

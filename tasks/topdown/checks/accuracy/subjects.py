@@ -19,13 +19,12 @@ from scipy import sparse
 
 from .....geography.hierarchy import are_same_units
 from .....geography.levels import OF_THE_SPINE, Spine
-from ....census.areas import entities
 from ....census.cef_2020 import CENSUS
 from ....census.census import Census
 from ....census.declarations import GroupDeclaration, QuantityDeclaration
 from ....census.queries import TOTAL, incidence, label_parts, marginal_query, tells
 from ....census.schema import Schema
-from ...release.tabulations.levels import SUMMARY_LEVELS, entities_of
+from ...release.tabulations.levels import tabulated_entities
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,12 +75,10 @@ def entity_levels(
     if census.summary_levels:
         frame = geography.iloc[spine.block_row].reset_index(drop=True)
         return tuple(level for level in levels_of_subspine(spine, frame, spine) if level.n_entities)
-    columns = [level for table in census.tables for level in table.levels]
-    named = [name for name in (*census.geolevels, *columns) if name in geography.columns]
-    found = {}
-    for name in dict.fromkeys([census.geolevels[0], *named]):
-        number, codes = entities(geography, census.geolevels, name)
-        found[name] = number[spine.block_row], len(codes)
+    found = {
+        name: (entity[spine.block_row], n)
+        for name, (entity, n) in tabulated_entities(geography, census).items()
+    }
     return _levels(found, spine, spine)
 
 
@@ -90,11 +87,7 @@ def levels_of_subspine(
 ) -> tuple[EntityLevel, ...]:
     """The summary levels of a subspine of a `whole` spine, as `entity_levels` has them of a spine,
     and levels without entities in it. `geography` has the rows of its blocks in their order."""
-    found = {}
-    for level in SUMMARY_LEVELS.values():
-        entity = entities_of(geography, level).block_entity.astype(np.int32)
-        found[level.name] = entity, int(entity.max(initial=-1)) + 1
-    return _levels(found, spine, whole)
+    return _levels(tabulated_entities(geography, CENSUS), spine, whole)
 
 
 def _levels(
