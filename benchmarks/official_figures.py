@@ -3,7 +3,10 @@
 Run `.venv/bin/python -m benchmarks.official_figures run FILE.csv [--preset NAME] [--seeds 1-25]`
 from the repository's root, as often as there is time: rows of seeds that are done are added to the
 file, and seeds that stand there are passed over. `... table FILE.csv` prints the tables of
-`benchmarks/results/official_figures.md` from what is there. It reads ../shared/data/ri2010.
+`benchmarks/results/official_figures.md` from what is there. `... frontier` prints what the budget
+implies for block groups, places and county subdivisions as the groups of the spine vary, from
+public facts alone. It reads ../shared/data/ri2010. `--block-groups` lets groups of blocks nest in
+tabulation block groups too.
 
 Of every seed there are sums over entities, from which figures of any number of seeds follow:
 
@@ -54,6 +57,11 @@ SIZES = np.ceil(10 ** (np.arange(15) / 4)).astype(int)
 STEP, MOST = 50, 1_500
 """Width of a class of population for the criterion, and the population of the last one."""
 POINTS, OFTEN = 5, 0.95
+AREAS = ["aian", "group_quarters", "mcd", "place"]
+BOTH, ONLY_BLOCK_GROUPS = [*AREAS, "block_group"], ["block_group"]
+"""Off-spine entities that groups of blocks follow: those of production, these within tabulation
+block groups, and these alone."""
+FANOUT_CUTOFFS = (0, 12, 40, 100)
 KEYS = ["preset", "seed", "subject", "level", "size"]
 SUMS = ["entities", "absolute", "squares", "hits"]
 
@@ -148,12 +156,20 @@ def smallest_population(rows: pd.DataFrame, *, together: bool) -> int | None:
     return found
 
 
-def add_seeds(file: Path, preset: str, seeds: Iterable[int], tables: list[Path]) -> None:
-    """Release the state under each seed that the file does not have, and append its sums."""
-    from spineflow.tasks.topdown.checks.replicate import study
+def settings_with(preset: str, **geography: Any) -> Any:
+    """Settings of persons of the state, with changes of the section geography."""
     from spineflow.tasks.topdown.product import TOPDOWN
 
-    settings = TOPDOWN.load(settings_of(tables, preset=preset, universes=["persons"]))
+    own = settings_of(state(), preset=preset, universes=["persons"])
+    return TOPDOWN.load(own | ({"geography": geography} if geography else {}))
+
+
+def add_seeds(file: Path, preset: str, seeds: Iterable[int], *, block_groups: bool) -> None:
+    """Release the state under each seed that the file does not have, and append its sums."""
+    from spineflow.tasks.topdown.checks.replicate import study
+
+    settings = settings_with(preset, **({"categories": BOTH} if block_groups else {}))
+    preset += ", groups within block groups" * block_groups
     done = set()
     if file.exists():
         known = pd.read_csv(file)
@@ -163,6 +179,27 @@ def add_seeds(file: Path, preset: str, seeds: Iterable[int], tables: list[Path])
         for found in study({"": settings}, left, Path(folder), figures):
             rows = found.assign(preset=preset).reindex(columns=[*KEYS, *SUMS])
             rows.to_csv(file, mode="a", header=not file.exists(), index=False)
+
+
+def print_frontier(preset: str) -> None:
+    """Mean predicted deviations of the population as groups of blocks vary, as Markdown."""
+    from spineflow.tasks.topdown.ingest.ingest import public_geography
+    from spineflow.tasks.topdown.spine.build import spines_of
+    from spineflow.tasks.topdown.spine.summary import summary_of
+
+    levels = ("tract", "block group", "place", "county subdivision")
+    print(f"| groups follow | fan-out cutoff | {' | '.join(levels)} |")
+    print("|---|--:|" + "--:|" * len(levels))
+    tables = None
+    for categories in (AREAS, BOTH, ONLY_BLOCK_GROUPS):
+        for cutoff in FANOUT_CUTOFFS:
+            settings = settings_with(preset, categories=categories, fanout_cutoff=cutoff)
+            tables = tables or public_geography(settings)
+            spine = spines_of(settings).spine("persons", tables)
+            found = summary_of(settings, "persons", spine, tables).tabulated
+            own = found[found["spine"] == "optimized"].set_index("category")["mean"]
+            figures = " | ".join(f"{own[level]:.3g}" for level in levels)
+            print(f"| {', '.join(categories)} | {cutoff} | {figures} |", flush=True)
 
 
 def print_tables(rows: pd.DataFrame) -> None:
@@ -223,16 +260,21 @@ def _spread(values: pd.Series) -> str:
 def main() -> None:
     """Add seeds to a file, or print its tables; see the module's docstring."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("action", choices=["run", "table"])
-    parser.add_argument("file", type=Path)
+    parser.add_argument("action", choices=["run", "table", "frontier"])
+    parser.add_argument("file", type=Path, nargs="?", default=Path("official_figures.csv"))
+    parser.add_argument("--block-groups", action="store_true")
     parser.add_argument("--preset", default="pl94_2020_us")
     parser.add_argument("--seeds", default="1-25", help="first and last, such as 1-25")
     asked = parser.parse_args()
     if asked.action == "table":
         print_tables(pd.read_csv(asked.file))
         return
+    if asked.action == "frontier":
+        print_frontier(asked.preset)
+        return
     first, _, last = asked.seeds.partition("-")
-    add_seeds(asked.file, asked.preset, range(int(first), int(last or first) + 1), state())
+    seeds = range(int(first), int(last or first) + 1)
+    add_seeds(asked.file, asked.preset, seeds, block_groups=asked.block_groups)
 
 
 if __name__ == "__main__":
