@@ -184,8 +184,8 @@ def add_seeds(file: Path, preset: str, seeds: Iterable[int], *, block_groups: bo
 def print_frontier(preset: str) -> None:
     """Mean predicted deviations of the population as groups of blocks vary, as Markdown."""
     from spineflow.tasks.topdown.ingest.ingest import public_geography
+    from spineflow.tasks.topdown.release.spine_summary import summary_of
     from spineflow.tasks.topdown.spine.build import spines_of
-    from spineflow.tasks.topdown.spine.summary import summary_of
 
     levels = ("tract", "block group", "place", "county subdivision")
     print(f"| groups follow | fan-out cutoff | {' | '.join(levels)} |")

@@ -17,9 +17,9 @@ from .checks.accuracy.compared import records_by_block
 from .checks.accuracy.report import accuracy_report, errors_in_brief, write_run_accuracy
 from .release.margins import universes_without_margins
 from .release.report import report, solves_table
+from .release.spine_summary import has_summary, write_summary
 from .settings import TopdownSettings
 from .spine.files import spine_of
-from .spine.summary import has_summary, write_summary
 from .workload.costs import cost_of
 
 

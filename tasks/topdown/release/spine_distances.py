@@ -21,7 +21,7 @@ from ...runs.errors import InputRefused
 from ..intervals.areas import KnownBlocks, NamedAreas
 from ..settings import TopdownSettings
 from ..spine.build import PublicTables, spines_of
-from ..spine.summary import summary_of
+from .spine_summary import summary_of
 
 LISTED = "listed areas"
 """Category of the areas that somebody lists."""

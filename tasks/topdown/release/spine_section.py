@@ -19,8 +19,8 @@ from ...runs.directory import RunDirectory
 from ...runs.files import read_declared
 from ..settings import TopdownSettings
 from ..spine.build import PublicTables, spines_of
-from ..spine.summary import read_summary, summary_of
 from .spine_distances import SpineDistances
+from .spine_summary import read_summary, summary_of
 
 _WORDS = read_declared(Path(__file__).parent / "presets" / "spine_words.toml")
 CATEGORY_NAMES, SPINE_NAMES = _WORDS["categories"], _WORDS["spines"]

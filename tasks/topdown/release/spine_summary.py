@@ -16,11 +16,11 @@ from ...census.schema import Schema
 from ...runs.directory import RunDirectory
 from ...runs.stamps import has_frames, read_frames, write_frames
 from ..paths import geography_file, invariants_file, spine_folder
-from ..release.tabulations.levels import tabulated_categories
 from ..settings import TopdownSettings
+from ..spine.build import PublicTables, on_aian_spine, spines_of
+from ..spine.files import spine_of
 from ..workload.budget import Budget
-from .build import PublicTables, on_aian_spine, spines_of
-from .files import spine_of
+from .tabulations.levels import tabulated_categories
 
 OF_THE_TABLES = (GROUP_QUARTERS, "aian", "mcd", "place", "block_group")
 """Off-spine categories that are no areas, or are those of summary levels."""
