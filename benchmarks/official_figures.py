@@ -196,8 +196,8 @@ def print_frontier(preset: str) -> None:
             settings = settings_with(preset, categories=categories, fanout_cutoff=cutoff)
             tables = tables or public_geography(settings)
             spine = spines_of(settings).spine("persons", tables)
-            found = summary_of(settings, "persons", spine, tables).tabulated
-            own = found[found["spine"] == "optimized"].set_index("category")["mean"]
+            found = summary_of(settings, "persons", {"": spine}, tables).tabulated
+            own = found.set_index("category")["mean"]
             figures = " | ".join(f"{own[level]:.3g}" for level in levels)
             print(f"| {', '.join(categories)} | {cutoff} | {figures} |", flush=True)
 

@@ -15,7 +15,7 @@ from ..ledger.plan import Measure, UniversePlan
 from ..noise.margins import COVERAGE, distribution_of
 from ..noise.mechanisms import DISCRETE_LAPLACE
 from ..noise.quantiles import is_too_wide, margin
-from ..pages.document import NONE, Block, Section, Table
+from ..pages.document import Block, Section, Table
 from ..pages.numbers import shown_bound, shown_delta, shown_epsilon, shown_rho
 
 Epsilons = Mapping[str, Any]
@@ -152,12 +152,6 @@ def margin_of(measure: Measure) -> int | None:
         return 0
     distribution = distribution_of(measure.noise)
     return None if is_too_wide(distribution) else margin(distribution, COVERAGE)
-
-
-def shown_margin(measure: Measure) -> str:
-    """`margin_of` a measure, for people."""
-    found = margin_of(measure)
-    return NONE if found is None else f"{found:,}"
 
 
 def _query(plan: UniversePlan, measure: Measure) -> dict[str, Any]:

@@ -16,7 +16,7 @@ import pandas as pd
 from ....geography.categories import GROUP_QUARTERS, Category
 from ....geography.levels import Spine
 from ....geography.optimize import distances, listed_entries, off_spine_distances
-from ....geography.variance import geounit_counts, statistics
+from ....geography.variance import statistics
 from ...runs.errors import InputRefused
 from ..intervals.areas import KnownBlocks, NamedAreas
 from ..settings import TopdownSettings
@@ -64,17 +64,16 @@ def spine_distances(
     blocks = made.rows(tables)
     for universe in settings.run.universes:
         spine = made.spine(universe, tables)
-        deviations.append(
-            summary_of(settings, universe, spine, tables).tabulated.assign(universe=universe)
-        )
         spines = made.compared(universe, spine, tables)
+        summary = summary_of(settings, universe, spines, tables)
+        deviations.append(summary.tabulated.assign(universe=universe))
+        geounits.append(summary.geounits.assign(universe=universe))
         categories = made.categories(universe, tables)
         for name, spine in spines.items():
             own = [_of_category(settings, spine, category, blocks) for category in categories]
             if listed is not None:
                 own.append(_of_listed(settings, spine, tables[0], listed))
             frames += [frame.assign(universe=universe, spine=name) for frame in own if len(frame)]
-            geounits.append(geounit_counts(spine).assign(universe=universe, spine=name))
     if not frames:
         raise InputRefused(
             "This geography has no entity off its spine; name columns of the geography as "

@@ -76,8 +76,9 @@ def spine_section(run: RunDirectory, settings: TopdownSettings, universe: str) -
 
 def areas_section(settings: TopdownSettings, universe: str, tables: PublicTables) -> Section:
     """`tabulated_deviations` of a universe, from public tables alone."""
-    spine = spines_of(settings).spine(universe, tables)
-    deviations = summary_of(settings, universe, spine, tables).tabulated
+    made = spines_of(settings)
+    spines = made.compared(universe, made.spine(universe, tables), tables)
+    deviations = summary_of(settings, universe, spines, tables).tabulated
     blocks = tabulated_deviations(settings, deviations, universe)
     return Section(f"Areas of tables of {universe}, by spine", tuple(blocks or ["None."]))
 

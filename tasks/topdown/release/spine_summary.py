@@ -39,15 +39,15 @@ def has_summary(run: RunDirectory, universe: str) -> bool:
 def write_summary(run: RunDirectory, settings: TopdownSettings, universe: str) -> None:
     """Store `summary_of` a universe, from the run's geography, declared invariants and spine."""
     tables = read_geography(geography_file(run)), read_invariants(invariants_file(run))
-    summary = summary_of(settings, universe, spine_of(run, universe), tables)
+    spines = spines_of(settings).compared(universe, spine_of(run, universe), tables)
+    summary = summary_of(settings, universe, spines, tables)
     write_frames(summary_folder(run, universe), summary)
 
 
 def summary_of(
-    settings: TopdownSettings, universe: str, spine: Spine, tables: PublicTables
+    settings: TopdownSettings, universe: str, spines: Mapping[str, Spine], tables: PublicTables
 ) -> SpineSummary:
-    """The figures of a universe's spine beside those of the AIAN or conventional spine of the same
-    budget.
+    """The figures of spines of a universe by their names, with the same budget.
 
     The predicted standard deviations are those of what the universe declares to be `counted` of an
     entity.
@@ -57,7 +57,7 @@ def summary_of(
     tabulated = tabulated_categories(made.rows(tables), settings.compiled_census)
     known = {*OF_THE_TABLES, *(category.name for category in tabulated)}
     return summarise_spines(
-        made.compared(universe, spine, tables),
+        spines,
         categories,
         (*tabulated, *(category for category in categories if category.name not in known)),
         is_pure=budget.is_pure,
