@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -101,3 +102,21 @@ def test_areas_with_more_noise_than_larger_ones_are_found():
     ]
     assert not noisier_than_larger(frame.assign(mean=[1.0, 2.0, 3.0, 0.0]))
     assert not noisier_than_larger(frame.assign(mean=np.inf))
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_groups_that_follow_block_groups_nest_in_them(seed):
+    geography, facilities = generate_geography(PLANTED, seed=seed)
+    rules = replace(RULES, categories=("aian", "group_quarters", "mcd", "place", "block_group"))
+    spine = build_spine(
+        geography,
+        geolevel_shares=PERSONS,
+        kind="optimized",
+        rules=rules,
+        is_pure=False,
+        group_quarters=facilities,
+    )
+    group = spine.ancestors("Block_Group")
+    tabulated = geography["block_geocode"].astype(str).str[:12].to_numpy()[spine.block_row]
+    pairs = pd.DataFrame({"group": group, "tabulated": tabulated}).drop_duplicates()
+    assert len(pairs) == len(spine.geolevel("Block_Group"))
