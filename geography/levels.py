@@ -24,7 +24,7 @@ class GeographyRefused(ValueError):
 GROUPED_KINDS = ("optimized", "dhc")
 """Kinds of spine that form the geounits of their last geolevel but one anew, as groups of areas."""
 OF_THE_SPINE = " of the spine"
-"""Ends the name of a spine's own geounits, where those of the declared geolevel are others."""
+"""Suffix of the name of geounits that differ from the declared areas of their geolevel."""
 
 
 def level_names(kind: str, geolevels: Sequence[str]) -> dict[str, str]:

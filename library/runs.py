@@ -178,9 +178,9 @@ class Run:
         A geolevel means its declared areas; the geounits that a spine has in their place are those
         of the level "GEOLEVEL of the spine".
 
-        Of detailed groups `total` is asked of areas whose frame has the ids of regions of one type
-        in `region`, such as tracts: the result has the sum over the regions that show a group, with
-        its margin, and the number of those where it is suppressed.
+        For detailed groups the query is `total`, and the frame of areas has the ids of regions of
+        one type in `region`, such as tracts. The result has the sum over the regions that show a
+        group, its margin, and the number of regions that suppress it.
 
         Example: `run.make_intervals("hispanic", "County")`.
         """

@@ -128,9 +128,9 @@ def margin_of_sums(
         are_cut: negative counts became 0 before they were added.
 
     Returns:
-        Of one distribution, `margin_of_sum` or `margin_of_cut_sum`. Of several, the smallest m
-        outside of which the sum, or what cutting makes of it, lies on both sides together with a
-        probability of at most 1 - coverage.
+        `margin_of_sum` or `margin_of_cut_sum` for one distribution. For several, the smallest m
+        that the error of the sum exceeds, on both sides together, with a probability of at most
+        1 - coverage.
     """
     if len(parts) == 1:
         ((distribution, n),) = parts
@@ -143,8 +143,8 @@ def margin_of_sums(
 
 
 def _least_margin(of_sum: np.ndarray, of_parts: np.ndarray, coverage: Fraction) -> int:
-    """The smallest m with P(S < -m) + P(T > m) <= 1 - coverage, from the probabilities of S from
-    -reach to reach, and those of T from 0.
+    """The smallest m with P(S < -m) + P(T > m) <= 1 - coverage, given the probabilities of S from
+    -reach to reach and of T from 0.
     """
     allowed = 1 - float(coverage) - ERROR
     # P(S < -m) and P(T > m) for m = 0, 1, ...

@@ -1,8 +1,8 @@
 """Sums of released groups over areas that were not tabulated, such as the districts of a city.
 
-An area is a set of regions of one type, which do not overlap. What a group counts in it is the sum
-over the regions where it is released; where it is suppressed nothing is known of it but the number
-of these regions, so that a sum over the others is no count of the area.
+An area is a set of regions of one type, which do not overlap. The count of a group is the sum over
+the regions that release it. Regions that suppress it are counted separately: their counts are
+unknown, so that a sum over the other regions is no count of the area.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from ..settings import DetailedGroupsSettings
 from ..workload.budgets import level_budgets
 
 COLUMNS = ("area", "region")
-"""Of a table of areas, a row for each region."""
+"""Columns of a table of areas, which has a row for each region."""
 KEYS = ["area", "region_type", "iteration_code"]
 SUMS = (
     *KEYS,
@@ -45,7 +45,7 @@ SUMS = (
     "variance",
     "margin",
 )
-"""Columns of the sums, and those that say what they are of."""
+"""Columns of the sums; `KEYS` identify area and group."""
 
 
 def read_region_lists(path: Path) -> pd.DataFrame:
@@ -74,7 +74,7 @@ def write_area_sums(
     """Write `sums_of_areas` as CSV or, by any other name, as Parquet.
 
     Args:
-        query: what is asked of every group; its total alone can be added up.
+        query: the query of every group; only totals can be added up.
         areas: a table, or a file as `read_region_lists` takes it.
         level: the probability with which a margin holds.
         out: by default `intervals/entities.parquet` of the run.
@@ -84,7 +84,7 @@ def write_area_sums(
     """
     if areas is None or tuple(query) != (TOTAL,):
         raise InputRefused(
-            "Of detailed groups, totals are added up over areas of your own: ask for the query "
+            "Totals of detailed groups are added up over areas of your own: ask for the query "
             f"{TOTAL!r} and give areas with the columns {' and '.join(COLUMNS)}, and nothing else."
         )
     if not 0.0 < level < 1.0:
@@ -117,10 +117,10 @@ def sums_of_areas(
 
     Returns:
         A row for each area and group that its regions are tabulated by, with the columns `SUMS`:
-        regions, of the area; suppressed, those of them where the group is not released; count, the
-        sum over the others, null where there are none; is_complete, whether `count` is of the whole
-        area; variance of the noise in the count, and margin, within which the noise and what was
-        cut at 0 lie together with this probability.
+        regions, of the area; suppressed, the regions that do not release the group; count, the sum
+        over the other regions, null if every region suppresses it; is_complete, whether `count`
+        covers the whole area; variance of the noise in the count, and margin, which holds for the
+        noise and for cutting at 0 with this probability.
 
     Raises:
         InputRefused: a column is missing, a region is unknown or listed twice in an area, or an

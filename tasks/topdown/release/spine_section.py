@@ -86,8 +86,8 @@ def areas_section(settings: TopdownSettings, universe: str, tables: PublicTables
 def tabulated_deviations(
     settings: TopdownSettings, deviations: pd.DataFrame, universe: str
 ) -> list[Block]:
-    """What the budget implies for the areas that tables are of, on each spine, and sentences on
-    those with more noise than larger ones.
+    """Predicted deviations of the areas of tables on each spine, and a sentence for every level
+    that has more noise than a larger one.
 
     Args:
         deviations: rows of a universe of `SpineSummary.tabulated`.
@@ -105,7 +105,7 @@ def tabulated_deviations(
     ]
     for own, larger in noisier_than_larger(_of(deviations, settings.geography.spine)):
         found.append(
-            f"The noise of a {own['category']} exceeds that of a larger {larger['category']}: "
+            f"The noise of a {own['category']} exceeds the noise of a larger {larger['category']}: "
             f"predicted deviations of {own['mean']:.3g} and {larger['mean']:.3g} on average."
         )
     return found

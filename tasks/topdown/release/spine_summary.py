@@ -23,7 +23,7 @@ from ..workload.budget import Budget
 from .tabulations.levels import tabulated_categories
 
 OF_THE_TABLES = (GROUP_QUARTERS, "aian", "mcd", "place", "block_group")
-"""Off-spine categories that are no areas, or are those of summary levels."""
+"""Off-spine categories of properties of blocks, or of areas that summary levels have."""
 
 
 def summary_folder(run: RunDirectory, universe: str) -> Path:
@@ -49,8 +49,7 @@ def summary_of(
 ) -> SpineSummary:
     """The figures of spines of a universe by their names, with the same budget.
 
-    The predicted standard deviations are those of what the universe declares to be `counted` of an
-    entity.
+    The predicted standard deviations refer to the count that the universe declares as `counted`.
     """
     budget, made = settings.budget_of(universe), spines_of(settings)
     categories = made.categories(universe, tables)

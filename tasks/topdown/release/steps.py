@@ -1,4 +1,4 @@
-"""The steps that write microdata, margins and tables of a release, and what its spine buys."""
+"""The steps that write microdata, margins, tables and the summary of the spine."""
 
 from __future__ import annotations
 

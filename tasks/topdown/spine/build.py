@@ -266,7 +266,7 @@ class BlockSpines(AreaSpines):
             )
 
     def areas(self, geolevel: str, spine: Spine, run: RunDirectory) -> Units | None:
-        """The areas by the digits of block geocodes; those where nobody can be have no part."""
+        """The areas by the digits of block geocodes; uninhabitable areas are left out."""
         width = 0 if geolevel == spine.names[0] else CONVENTIONAL_DIGITS.get(geolevel)
         if width is None:
             return None
@@ -314,14 +314,14 @@ def levels_of_run(run: RunDirectory, settings: TopdownSettings, spine: Spine) ->
 def areas_of_level(
     run: RunDirectory, settings: TopdownSettings, spine: Spine, name: str
 ) -> tuple[str, Units | None]:
-    """The areas that the name of a level stands for: always those that were declared.
+    """The areas of a level by its name, which always means the declared areas.
 
     Returns:
         A geolevel of the spine whose geounits they are, and None; or the name, and the areas as
         `AreaSpines.areas`.
 
     Raises:
-        InputRefused: the run has no such level, or none but that of the spine.
+        InputRefused: the run has no such level, or the spine alone forms its areas.
     """
     own = name.removesuffix(OF_THE_SPINE)
     if own != name and own in spine.names:

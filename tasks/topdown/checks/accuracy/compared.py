@@ -268,7 +268,7 @@ def _errors_of_shard(
 def _errors_of_areas(
     run: RunDirectory, universe: str, spine: Spine, areas: Mapping[str, Units], n_cells: int
 ) -> dict[str, sparse.csr_array]:
-    """Of areas of blocks by name, released counts less the true ones, (n_areas, n_cells)."""
+    """Released counts less the true ones, (n_areas, n_cells), by the name of the areas' level."""
     found = {
         name: sparse.csr_array((len(units.path), n_cells), dtype=np.int64)
         for name, units in areas.items()

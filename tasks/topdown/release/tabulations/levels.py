@@ -165,8 +165,8 @@ def tabulated_entities(
 
 
 def tabulated_categories(geography: pd.DataFrame, census: Census) -> tuple[Category, ...]:
-    """`tabulated_entities` of several rows as categories, without labels; single rows and what has
-    one entity alone are left out."""
+    """`tabulated_entities` as categories without labels; leaves out levels of single rows and
+    levels with one entity."""
     found = []
     for name, (entity, n) in tabulated_entities(geography, census).items():
         if 1 < n < len(entity):
