@@ -15,6 +15,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
+from ....geography.levels import level_names
 from ....geography.rules import GEOLEVELS
 from ...census.census import Census, Zero, compiled, preset_census
 from ...census.declarations import CensusDeclaration
@@ -117,9 +118,9 @@ def with_defaults(tree: Mapping[str, Any]) -> dict[str, Any]:
     """A settings file's tree with everything that it leaves to the census.
 
     The universes are those with a budget, in the order of their declaration. Where a file declares
-    its census, a section geography may be left out, and where that has geolevels, budgets have them
-    in this order, with equal shares if they give none, and geolevels whose queries are not given
-    ask those of `other`.
+    its census, the spine is the conventional one unless the section geography names another, and
+    where that has geolevels, budgets have them in this order, with equal shares if they give none,
+    and geolevels whose queries are not given ask those of `other`.
     """
     found = dict(tree)
     budgets = found.get("budget")
@@ -128,7 +129,9 @@ def with_defaults(tree: Mapping[str, Any]) -> dict[str, Any]:
     census = found.get("census", "cef_2020")
     geolevels: list[str] = []
     if isinstance(census, Mapping):
-        found.setdefault("geography", {})
+        geography = found.get("geography", {})
+        if isinstance(geography, Mapping):
+            found["geography"] = {"spine": "conventional", **geography}
         declared = [name for name in table_of(census, "universes") if name in budgets]
         listed = table_of(census, "geography").get("geolevels", [])
         if isinstance(listed, list | tuple):
@@ -249,7 +252,8 @@ class GeographySettings(Section):
     spine: Literal["conventional", "aian", "optimized", "dhc"] = Field(
         default="optimized",
         title="Spine",
-        description="The kind of tree of geounits that noise is spent on.",
+        description="The kind of tree of geounits that noise is spent on; declared censuses begin "
+        "with the conventional one.",
     )
     fanout_cutoff: int = Field(default=12, ge=0)
     """A group of n candidates has at most sqrt(n) + this many members."""
@@ -549,7 +553,12 @@ class TopdownSections(ProductSettings):
             self.privacy.infinite,
             self.compiled_census.universes[universe].charge,
             self.compiled_census.universes[universe].stated,
+            self.level_names(universe),
         )
+
+    def level_names(self, universe: str) -> dict[str, str]:
+        """Names of the geolevels of a universe's spine for readers; see `geography.levels`."""
+        return level_names(self.geography.spine, tuple(self.budget[universe].geolevels))
 
     @property
     def blocks_only(self) -> bool:
