@@ -35,6 +35,7 @@ class Measure:
         discrete Laplace noise, whose loss is moved / scale.
     areas : of the level, whether measured or not. answers : noisy ones; None where their number
         depends on earlier outcomes, as areas are None where they have no number.
+    named : the level for readers, where that is not `level`; `place` is either.
     """
 
     part: str
@@ -45,6 +46,12 @@ class Measure:
     moved: int | None = None
     areas: int | None = None
     answers: int | None = None
+    named: str = field(default="", compare=False)
+
+    @property
+    def place(self) -> str:
+        """Name of the level for readers."""
+        return self.named or self.level
 
     @property
     def deviation(self) -> float:

@@ -15,7 +15,7 @@ from ..ledger.plan import Measure, UniversePlan
 from ..noise.margins import COVERAGE, distribution_of
 from ..noise.mechanisms import DISCRETE_LAPLACE
 from ..noise.quantiles import is_too_wide, margin
-from ..pages.document import NONE, Block, Section, Table
+from ..pages.document import Block, Section, Table
 from ..pages.numbers import shown_bound, shown_delta, shown_epsilon, shown_rho
 
 Epsilons = Mapping[str, Any]
@@ -169,12 +169,6 @@ def margin_of(measure: Measure) -> int | None:
     return None if is_too_wide(distribution) else margin(distribution, COVERAGE)
 
 
-def shown_margin(measure: Measure) -> str:
-    """`margin_of` a measure, for people."""
-    found = margin_of(measure)
-    return NONE if found is None else f"{found:,}"
-
-
 def _query(plan: UniversePlan, measure: Measure) -> dict[str, Any]:
     parameter = "0" if measure.noise is None else str(measure.noise.parameter)
     noise: dict[str, str | None] = {"sigma_squared": parameter}
@@ -195,7 +189,7 @@ def noise_table(plan: UniversePlan) -> Table:
     """What every measure costs, and how wide its noise is."""
     rows = [
         {
-            "level": own.level,
+            "level": own.place,
             "query": own.query,
             "areas": own.areas,
             f"share of {plan.symbol}": str(own.share),
@@ -232,9 +226,11 @@ def unknown_parts(
     cost: Cost, exact: ExactEpsilons
 ) -> Iterator[tuple[str, float | str, float | str | None]]:
     """Parts of a record that an attacker may not know, with their epsilons by rho and exactly."""
+    places = {own.level: own.place for own in cost.plan.measures}
     for words, by_rho, exactly in (
         ("{} of a record", cost.attributes, exact.attributes),
         ("area within {}", cost.block_within, exact.block_within),
     ):
         for name, epsilon in by_rho.items():
-            yield words.format(name.replace("_", " ")), epsilon, exactly.get(name)
+            place = places.get(name, name).replace("_", " ")
+            yield words.format(place), epsilon, exactly.get(name)

@@ -206,7 +206,7 @@ class InputSettings(Section):
 
 
 class PrivacySettings(Section):
-    """Whose privacy is spent, and where that is recorded."""
+    """The dataset whose privacy is spent, and its ledger."""
 
     dataset: str = Field(
         min_length=1,
@@ -232,7 +232,7 @@ Neighbors = Literal["bounded", "unbounded"]
 
 
 class RunnerSettings(Section):
-    """What the tasks of a run are run by; `auto` leaves it to where the run is started."""
+    """Runner of the tasks; `auto` is threads."""
 
     runner: Literal["auto", "threads", "processes", "dask"] = Field(
         default="auto",
@@ -254,7 +254,7 @@ RUNNER_KEYS = tuple(f"run.{name}" for name in RunnerSettings.model_fields)
 
 
 class ReleaseSettings(Section):
-    """Where a release goes besides the run directory."""
+    """Place of a copy of the release."""
 
     publish_to: FilePath | None = Field(
         default=None,

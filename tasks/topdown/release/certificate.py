@@ -118,7 +118,7 @@ def _allocation(cost: Cost) -> Table | None:
     """Shares of the loss by geolevel and query, with the deviation of the noise."""
     rows = [
         {
-            "geolevel": own.level,
+            "geolevel": own.place,
             "query": own.query,
             "geolevel share": shares["geolevel_share"],
             "query share": shares["query_share"],
