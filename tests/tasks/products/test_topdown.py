@@ -130,9 +130,9 @@ def test_exact_figures_of_the_spine_stand_beside_the_older_ones(cut_county) -> N
     sentence = "The rho of units was chosen by this exact figure, as the largest for which it is "
     assert f"{sentence}at most 2.47." in said(declared, facts_of_run(run, declared))
     # On every path of the spine as without bypass, or in the worst one a little more.
-    lacked = "(occupancy of a record|area within US|area within Block Group)"
+    lacked = "(occupancy of a record|area within US|area within Block Group of the spine)"
     parts = re.findall(rf"\| units \| {lacked} \| [\d.]+ \| (2\.3[67]|0\.782) \|", first)
-    assert [part[0].split()[-1] for part in parts] == ["record", "US", "Group"]
+    assert [part[0].split()[-1] for part in parts] == ["record", "US", "spine"]
     told_apart = re.search(r"is true: (\d+) % for persons \(.*?\) and (\d+) % for units", whole)
     for percent, rho in zip(map(int, told_apart.groups()), (2.55623, 0.0749437), strict=True):
         assert percent == math.ceil(100 * float(ndtr(math.sqrt(rho / 2))))
