@@ -17,7 +17,7 @@ from ..runs.settings import ProductSettings
 from .acceptance import CERTIFICATE, warnings_of
 from .budget import noise_table
 from .plan import Plan
-from .statement import in_one_sentence
+from .statement import in_one_sentence, losses_table
 
 MOST_PARTS = 9
 """Kinds of stages that the bar of time tells apart; shorter ones are taken together."""
@@ -79,6 +79,7 @@ def report_document(
         time=time_panel(stage_seconds(run)).blocks,
         checks=checks_table(run),
         stages=stages_section(run).blocks,
+        losses=losses_table(plan.statement.losses) if plan.statement.losses else None,
         noise_table=noise_table,
         noise_of=noise_of,
         budget_of=budget_of,

@@ -34,6 +34,7 @@ class Statement:
     together : how the parts' losses combine, in a sentence; empty where there is one part.
     are_disjoint : whether one record is in one part at most, so that the largest loss is that of
         all parts together.
+    unprotected : sentences on further data without protection, in addition to exact facts.
     """
 
     why_not: str | None
@@ -42,6 +43,7 @@ class Statement:
     losses: tuple[UniversePlan, ...] = ()
     together: str = ""
     are_disjoint: bool = False
+    unprotected: tuple[str, ...] = ()
 
 
 def combined(statement: Statement) -> UniversePlan:

@@ -81,7 +81,8 @@ def statement_of(settings: TripsSettings, plan: TreePlan) -> Statement:
             "alone is."
         )
     protected = f"Protected is every person with all trips. {_contribution(settings)}"
-    return Statement(None, (protected,), tuple(change))
+    more = "A person with more trips than that is protected less."
+    return Statement(None, (protected,), tuple(change), unprotected=(more,))
 
 
 def exact_of(plan: TreePlan, total: int | None) -> Iterator[ExactFact]:
@@ -107,4 +108,4 @@ def _contribution(settings: TripsSettings) -> str:
     trips = f"{exactly} {m:,} {'trip' if m == 1 else 'trips'}"
     if m > 1:
         trips += ", no two in one cell" if privacy.distinct_trips else ", wherever they go"
-    return f"A person makes {trips}; who makes more is protected less."
+    return f"A person makes {trips}."

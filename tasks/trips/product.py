@@ -60,7 +60,7 @@ def facts(run: RunDirectory, settings: TripsSettings) -> Facts:
     plan = tree_plan_of(run, settings)
     release = run.release if run.release.exists() else run.unchecked_release
     warning = delta_warning(settings, n_trips(release, plan.tree))
-    return facts_of(settings, plan, read_tree(run).total, warning, plan_of(settings, run).curves())
+    return facts_of(plan, read_tree(run).total, warning, plan_of(settings, run))
 
 
 def _cautions(settings: TripsSettings, total: int | None) -> Iterator[Caution]:

@@ -11,11 +11,12 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from ...products.budget import Cost
 from ...products.comparison import write_errors
 from ...runs.directory import RunDirectory
 from ..estimation import ROWS, values_of_level
 from ..ingest.ingest import read_areas, read_plan, true_counts
-from ..release.report import loss_text
+from ..plan import universe_plan
 from ..release.tables import released_rows
 from ..settings import SupplementalDhcSettings
 
@@ -73,7 +74,7 @@ def facts_of_run(run: RunDirectory, _settings: SupplementalDhcSettings) -> dict[
     """What a run is, in words."""
     plan = read_plan(run)
     return {
-        "loss": loss_text(plan),
+        "loss": Cost(universe_plan(plan)).in_words,
         "levels": ", ".join(plan.levels),
         "tau": ", ".join(f"{name} {tau}" for name, tau in plan.taus.items()),
     }

@@ -22,6 +22,7 @@ from ...census.schema import Schema
 from ...pages.document import NONE, Block, Cell, Document, Link, Table
 from ...pages.numbers import shown_delta, shown_epsilon, shown_rho
 from ...pages.template import bars
+from ...products.epsilons import epsilons_table, parts_table
 from ...products.plan import Plan
 from ...products.reports import MOST_COUNTS, report_document
 from ...runs.directory import RunDirectory
@@ -48,6 +49,8 @@ def report(
     if accuracy is not None and (run.report.parent / ACCURACY_PAGE).exists():
         links.append(Link("Accuracy in full", ACCURACY_PAGE))
     universes = settings.run.universes
+    losses = losses_of(run, settings)
+    exact = {universe: own.epsilons for universe, own in losses.items()}
     return report_document(
         run,
         settings,
@@ -60,7 +63,9 @@ def report(
         errors=None if accuracy is None else list(_errors(accuracy)),
         drawn=map_section(run, settings, truth),
         released=_released(run, settings),
-        figures=exact_figures(run, settings, losses_of(run, settings)),
+        figures=exact_figures(run, settings, losses),
+        epsilons=epsilons_table(plan.statement.losses, exact),
+        parts=parts_table([cost_of(settings, universe) for universe in losses], exact),
         accuracy=None if accuracy is None else list(_accuracy(accuracy)),
         noise=list(_noise(settings)),
         margins=margins_of(run, settings),

@@ -15,13 +15,14 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from ...products.budget import Cost
 from ...products.comparison import write_errors
 from ...runs.directory import RunDirectory
+from ..costs import universe_plan
 from ..estimation.estimate import measured_tree
 from ..ingest.files import plan_of, read_truth
 from ..mechanisms import FULL_INFORMATION
 from ..plan import Plan
-from ..release.certificate import cost_table
 from ..release.errors import proposition_1, theorem_4
 from ..release.table import released_level
 from ..settings import TripsSettings
@@ -91,6 +92,5 @@ def _percent(part: np.ndarray, whole: np.ndarray) -> float:
 def facts_of_run(run: RunDirectory, settings: TripsSettings) -> dict[str, str]:
     """What a run is, in words."""
     plan = plan_of(run, settings)
-    cost = cost_table(settings, plan)
-    facts = {name: str(value) for name, value in zip(cost.headers, cost.rows[0], strict=True)}
-    return {"mechanism": plan.mechanism, **facts}
+    loss = Cost(universe_plan(plan, settings.report_delta)).in_words
+    return {"mechanism": plan.mechanism, "loss": loss}
