@@ -32,18 +32,17 @@ def show_budget(
     forecast: Path | None = None,
     replicates: int = 0,
 ) -> None:
-    """Show what a run would cost: rho, epsilon, sigma of every query.
+    """Show the cost of a run: rho, epsilon, sigma of every query.
 
-    Show what a run would cost and how wide its noise would be. Reads nothing confidential, and
-    spends nothing.
+    Show the cost of a run and the width of its noise. Reads nothing confidential, spends nothing.
 
     Args:
-        target: 95 % margin of error of an answer, WHAT=MARGIN, whose budget is told: for example
+        target: 95 % margin of error of an answer, ANSWER=MARGIN, whose budget is shown: for example
             persons:County:total=25 of topdown, TRACT:2=11 of detailed-groups, county=40 of
             group-sizes, 8=30 (a level) of trips, or one of these after PRODUCT: of products; may be
-            given several times, for which group-sizes and trips also tell the best split
-        curve: also draw delta over epsilon, and what a test of one record can tell, as SVG
-        forecast: also write an HTML page of what topdown's estimates will be like
+            given several times, for which group-sizes and trips also show the best split
+        curve: also draw delta over epsilon, and the errors of the best test of one record, as SVG
+        forecast: also write an HTML page with the expected errors of topdown's estimates
         replicates: number of releases that are simulated for the forecast
     """
     asked = product(flow)
@@ -66,12 +65,12 @@ def show_budget(
 
 
 def wanted_margins(targets: Sequence[str]) -> dict[str, int]:
-    """The margins of targets WHAT=MARGIN; raises InputRefused for one that is named twice."""
+    """The margins of targets ANSWER=MARGIN; raises InputRefused for one that is named twice."""
     found: dict[str, int] = {}
     for target in targets:
         what, equals, margin = target.rpartition("=")
         if not equals or not margin.strip().isdigit():
-            raise InputRefused(f"--target {target}: write WHAT=MARGIN with a whole margin.")
+            raise InputRefused(f"--target {target}: write ANSWER=MARGIN with a whole margin.")
         if found.setdefault(what.strip(), int(margin)) != int(margin):
             raise InputRefused("--target: a level is named twice; give it one margin.")
     return found

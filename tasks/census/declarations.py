@@ -1,8 +1,7 @@
 """The language in which a census is declared: tables, attributes, universes, constraints, tables.
 
-A declaration says which columns tell what, in labels that people read. It is data: settings files
-hold it under `[census]`, and `tasks.census.census` compiles it into the records that everything
-else works with.
+A declaration maps columns to labels that people read. It is data: settings files have it under
+`[census]`, and `tasks.census.census` compiles it into the records of all other modules.
 """
 
 from __future__ import annotations
