@@ -103,6 +103,7 @@ class Document:
     """A title, paragraphs that introduce it, sections, and a stamp if it must carry one.
 
     The front page stands before the sections, the colophon, for digests and versions, behind them.
+    A page may fold its sections under their titles.
     """
 
     title: str
@@ -111,6 +112,7 @@ class Document:
     stamp: str | None = None
     front: FrontPage | None = None
     colophon: tuple[Block, ...] = ()
+    folded: bool = False
 
 
 def to_markdown(document: Document) -> str:
