@@ -18,7 +18,7 @@ CLASSES = 5
 SEQUENTIAL = ("#eff3ff", "#bdd7e7", "#6baed6", "#3182bd", "#08519c")
 """From small to large."""
 DIVERGING = ("#b35806", "#f1a340", "#f7f7f7", "#998ec3", "#542788")
-"""Below zero, near it, above it; told apart with any kind of colour vision."""
+"""Below zero, near it, above it; distinct for any kind of colour vision."""
 NO_VALUE = "#ffffff"
 
 
@@ -39,7 +39,7 @@ def area_map(
     outline_label: str = "",
     in_degrees: bool,
 ) -> str:
-    """Areas filled by classes of their values, those of `outlines` drawn around, with a key.
+    """Areas filled by classes of their values, with `outlines` drawn around areas, and a key.
 
     Values of both signs get a scale that is even about zero, others one from small to large whose
     classes hold about as many areas each.

@@ -24,7 +24,7 @@ from typing import ParamSpec, TypeVar
 
 
 class SpineflowError(Exception):
-    """An error whose text is one public sentence: what is wrong, where, and the remedy."""
+    """An error whose text is one public sentence: the fault, its place, and the remedy."""
 
     exit_code = 1
 
@@ -39,7 +39,7 @@ class InputRefused(SpineflowError):
 def refused(
     before: str = "", after: str = ".", *, of: type[Exception] = ValueError
 ) -> Iterator[None]:
-    """Raise InputRefused for an error inside, whose words stand between these two."""
+    """Raise InputRefused for an error inside, with its text between these two."""
     try:
         yield
     except of as error:
@@ -77,7 +77,7 @@ class MemoryFailed(SpineflowError):
 
 
 class WorkLost(SpineflowError):
-    """Something unforeseen; its detail lies in the run's confidential folder."""
+    """An unforeseen error; its detail is in the run's confidential folder."""
 
 
 def confined(run_root: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
@@ -119,7 +119,7 @@ def storage_failed(error: OSError, run_root: str) -> StorageFailed:
 
 
 def more_memory(run_root: str) -> str:
-    """What to do for a run that has run out of memory.
+    """Remedy for a run that has run out of memory.
 
     >>> more_memory("run")
     "give the run more, or fewer tasks at once (--set run.workers=N) with 'spineflow resume run'"
@@ -129,7 +129,7 @@ def more_memory(run_root: str) -> str:
 
 
 def lost(error: Exception, what: str, run_root: str) -> str:
-    """A public sentence on what failed with an error, whose traceback is kept in confidence."""
+    """A public sentence on a failed step; the error's traceback is kept confidential."""
     kept = keep_traceback(error, run_root)
     detail = f"; the detail is in {kept}" if kept else ""
     return f"{what} failed with {type(error).__name__}{detail}."

@@ -7,7 +7,7 @@ the rows.
 Large arrays in temporary files that are mapped into memory, small ones in memory.
 
 The system may drop the pages of a mapped array and read them again, so that an input of any size
-passes through bounded memory. The files have no name, are readable by nobody else, and go away with
+passes through bounded memory. The files have no name, are closed to others, and disappear with
 the arrays, however the process ends.
 
 Items cut into runs that are worked on together.
@@ -68,7 +68,7 @@ def zeros(n: int, dtype: DTypeLike, folder: Path | None = None) -> np.ndarray:
 
 
 class GrowingArray:
-    """An array to which values are appended; what is more than `MOST_BYTES` goes to a file.
+    """An array to which values are appended; beyond `MOST_BYTES` they are in a file.
 
     >>> growing = GrowingArray(np.int8)
     >>> growing.append(np.array([1, 2])), growing.append(np.array([3]))
@@ -115,8 +115,8 @@ def sorted_with_rows(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Values (n,) in ascending order, and their rows; equal ones in the order of their rows.
 
-    What is too large for memory is cut at quantiles of a sample into parts of a few million values,
-    which are sorted one after the other.
+    An array too large for memory is cut at quantiles of a sample into parts of a few million
+    values, which are sorted one after the other.
     """
     n = len(values)
     row_type = np.int32 if n < 2**31 else np.int64
@@ -160,8 +160,8 @@ def coded_texts(codes: np.ndarray, texts: Iterable[str]) -> pa.DictionaryArray:
     """A column of `texts` by their positions `codes`, shape `(n_rows,)`; texts may be equal.
 
     Its dictionary has every text once. Arrow's Parquet writer reserves room for each entry of a
-    dictionary, writes equal ones once, and fills the rest of the page with what its memory held
-    before: of a process that has read microdata, into a file that is published.
+    dictionary, writes equal ones once, and fills the rest of the page from uncleared memory, which
+    in a process that has read microdata would reach a published file.
 
     >>> coded_texts(np.array([2, 1, 0]), ["a", "b", "a"]).dictionary.to_pylist()
     ['a', 'b']
@@ -225,9 +225,9 @@ class CodedColumn:
 
 
 class GrowingColumn:
-    """A coded column to which batches are appended; what is large goes to a file in `folder`.
+    """A coded column to which batches are appended; large ones are in a file in `folder`.
 
-    Its values have a blank in any case, so that rows without a value can be told.
+    Its values always include a blank, to mark rows without a value.
 
     >>> growing = GrowingColumn()
     >>> growing.append(CodedColumn(np.array([0, 0]), ("b",)))
@@ -348,8 +348,8 @@ class KeyIndex:
     Identifiers are compared as numbers if all of the indexed column are made of up to 18 digits,
     so that integers, `7` and `000000007` agree; else as texts without surrounding blanks.
 
-    What is kept are sorted 64-bit codes and their rows: the numbers themselves, or hashes of
-    the texts. A hash only says which texts to compare, so that equal ones cannot mislead.
+    The index keeps sorted 64-bit codes and their rows: the numbers themselves, or hashes of
+    the texts. Rows with equal hashes are compared by text, so that collisions cannot mislead.
 
     >>> index = KeyIndex(pa.array(["01", "02", None]))
     >>> index.positions(pa.array([2, 3])).tolist()
@@ -391,7 +391,7 @@ class KeyIndex:
     def of_parts(
         cls, ascending: np.ndarray, rows: np.ndarray, texts: pa.Array | None = None
     ) -> KeyIndex:
-        """The index that `parts` told of; what is blank or repeated it does not know."""
+        """The index of all `parts`; without blank or repeated keys."""
         index = cls.__new__(cls)
         index.is_blank = index.is_repeated = np.empty(0, dtype=bool)
         index._texts, index._codes, index._rows = texts, ascending, rows
@@ -430,7 +430,7 @@ class KeyIndex:
         """As `positions`, with each distinct value looked up once."""
         if not pa.types.is_dictionary(keys.type):
             keys = keys.dictionary_encode()
-        # The last entry stands for blank.
+        # The last entry is for blanks.
         known = np.append(self.positions(keys.dictionary), -1)
         codes = pc.fill_null(keys.indices.cast(pa.int64()), len(known) - 1)
         return known[codes.to_numpy(zero_copy_only=False)]
@@ -531,6 +531,6 @@ def _numbers(plain: pa.Array) -> np.ndarray:
 
 
 def _hashes(texts: pa.Array) -> np.ndarray:
-    """A 64-bit hash of every text as int64; that of a null means nothing."""
+    """A 64-bit hash of every text as int64; arbitrary for nulls."""
     values = pc.fill_null(texts, "").to_numpy(zero_copy_only=False)
     return pd.util.hash_array(values, categorize=False).view(np.int64)

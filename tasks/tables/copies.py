@@ -41,7 +41,7 @@ class FilesRead:
             self._add(file.path, FileRead(file.name, "", int(n), int(total)))
 
     def merge(self, rows: Iterable[Sequence[Any]]) -> None:
-        """Add what `as_rows` gave."""
+        """Add rows from `as_rows`."""
         for path, *values in rows:
             self._add(path, FileRead(*values))
 

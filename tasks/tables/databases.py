@@ -1,6 +1,6 @@
 """Tables and queries of databases: PostgreSQL through ADBC, and files of DuckDB.
 
-An address is that of the database and, after `#`, the name of a table or a query:
+An address consists of the database and, after `#`, the name of a table or a query:
 
     postgresql://db.office.example/census#public.persons
     duckdb:///data/census.duckdb#SELECT * FROM persons WHERE year = 2020
@@ -37,7 +37,7 @@ class DatabaseTable:
     """A table or query of a database that is open.
 
     ask : the rows of a statement.
-    source : what stands after FROM.
+    source : the operand of FROM.
     """
 
     ask: Callable[[str], pa.RecordBatchReader]
@@ -103,7 +103,7 @@ def _duckdb(address: str, opened: ExitStack) -> Callable[[str], pa.RecordBatchRe
 
 @contextmanager
 def _refusing(file: InputFile, protocol: str) -> Iterator[None]:
-    """Make what a driver raises a refusal; its text may quote values, and the address."""
+    """Turn a driver's errors into refusals; their text may quote values, and the address."""
     try:
         yield
     except ImportError:
