@@ -1,8 +1,8 @@
 """Cancelling a run from the UI: heard by the command that runs it, too.
 
-Workers and `spineflow serve` end the processes of cancelled runs themselves. Nobody else does, so
-that the process of a run asks its server now and then whether somebody has cancelled it. It stops
-between tasks; those that are being worked on are finished first, and stay.
+Workers and `spineflow serve` end the processes of cancelled runs themselves. For all others,
+the process of a run asks its server at intervals whether the run has been cancelled. It stops
+between tasks; running tasks are finished first, and their results stay.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _watched: list[str] = []
 
 
 class RunCancelled(SpineflowError):
-    """Somebody has cancelled the run; what was finished stays, and it can be continued."""
+    """The run has been cancelled; finished stages stay, and it can be continued."""
 
 
 def refuse_if_cancelled() -> None:
@@ -52,14 +52,14 @@ def refuse_if_cancelled() -> None:
 def watched(flow_run_id: str) -> Iterator[None]:
     """Have the server asked in the block whether a flow run is cancelled.
 
-    Nothing is asked about runs that the watched one has started, about those that a worker ends,
-    nor of an embedded server, where nobody can cancel anything.
+    Not asked about runs that the watched one has started, about runs that a worker ends,
+    nor of an embedded server, where runs cannot be cancelled.
     """
     if _watched or is_embedded() or SUPERVISED in os.environ:
         yield
         return
     ended = threading.Event()
-    # A thread has none of the settings that hold here, such as which server there is.
+    # A thread does not inherit the present settings, such as the server.
     here = copy_context()
     watcher = threading.Thread(
         target=here.run, args=(_watch, UUID(flow_run_id), ended), daemon=True
@@ -89,7 +89,7 @@ def was_cancelled() -> bool:
 
 
 def mark_ended(flow_run_id: str | None, state: State) -> None:
-    """Tell the server how a flow run has ended where Prefect says otherwise, or cannot say it."""
+    """Report to the server how a flow run ended where Prefect's own state is wrong or missing."""
     if flow_run_id is None:
         return
     with suppress(*NO_ANSWER), get_client(sync_client=True) as client:
@@ -107,7 +107,7 @@ def add_tags(tags: Iterable[str]) -> None:
 def _watch(flow_run_id: UUID, ended: threading.Event) -> None:
     with get_client(sync_client=True) as client:
         while not ended.wait(SECONDS_BETWEEN_LOOKS):
-            # A server that does not answer now is asked again; the run itself tells if it is gone.
+            # A server that does not answer is asked again; the run itself reports if it is gone.
             with suppress(*NO_ANSWER):
                 if _is_stopped(client.read_flow_run(flow_run_id)):
                     _cancelled.set()

@@ -1,9 +1,9 @@
-"""The forms with which the Prefect UI starts runs: settings as typed fields beside the file.
+"""The forms with which the Prefect UI starts runs: settings as typed fields, and a settings file.
 
-A form has the settings of its flow's model that have a title. A field bears the key of the setting
-that it stands for. Prefect's server checks what is typed
-against the form's schema before it creates a run; the settings themselves are validated when the
-run begins. What is left empty is as the settings file, its preset or the default has it.
+A form has the settings of its flow's model that have a title. A field has the key of its
+setting. Prefect's server checks the values against the form's schema before it creates a run; the
+settings themselves are validated when the run begins. Empty fields leave the settings file, its
+preset or the default in effect.
 """
 
 from __future__ import annotations
@@ -42,9 +42,8 @@ MEASURED_TABLES = {"measurements": "A run's measurements/ or the published layou
 
 
 def worded(words: str, kind: type = str, pattern: str = "") -> Any:
-    """The type of values of a kind, texts of a pattern among them: those who type another one read
+    """The type of values of a kind, or of texts of a pattern; for other values the server shows
     the words.
-
     A schema has no place for a message of its own: where a value is wrong, the constant that is
     then expected is one.
     """
@@ -76,8 +75,8 @@ TYPES: Mapping[Any, Any] = {
     float: worded("a number", float),
     bool: Literal["confidential", "may be disclosed"],
 }
-"""Types of fields by those of settings: fractions are exact. A switch would show that it is off
-before anybody has touched it."""
+"""Types of fields by type of setting: fractions are exact. A switch would show "off" for a value
+that was never set."""
 
 
 Shown = tuple[str, Any, str, str | None]
@@ -85,7 +84,7 @@ Shown = tuple[str, Any, str, str | None]
 
 
 def _type_of(field: FieldInfo) -> Any:
-    """The type of the field that stands for a setting."""
+    """The type of the field of a setting."""
     if is_path(field):
         return PATH
     if field.title == "Dataset":
@@ -96,7 +95,7 @@ def _type_of(field: FieldInfo) -> Any:
 
 
 def _is_section(kind: Any) -> bool:
-    """Whether a type is that of a section which holds no settings of another product."""
+    """Whether a type is a section without settings of another product."""
     is_model = isinstance(kind, type) and issubclass(kind, Section)
     return is_model and not issubclass(kind, ProductSettings)
 
@@ -104,7 +103,7 @@ def _is_section(kind: Any) -> bool:
 def _settings(model: type[Section], prefix: str = "") -> Iterator[Shown]:
     """The settings of a model and of its sections that have a title.
 
-    Of sections by name those are taken that are the field's examples.
+    Sections by name are limited to the field's examples.
     """
     for name, field in model.model_fields.items():
         kind: Any = field.annotation
@@ -139,7 +138,7 @@ def _preset(model: type[ProductSettings]) -> Iterator[Shown]:
 
 
 def _name_of(key: str) -> str:
-    """The name of the field that stands for a setting.
+    """The name of the field of a setting.
 
     >>> [_name_of(key) for key in ("privacy.dataset", "mechanism.name", "budget.persons.rho")]
     ['dataset', 'mechanism', 'rho_persons']
@@ -150,15 +149,15 @@ def _name_of(key: str) -> str:
 
 
 class SettingsForm(ExactTypes):
-    """What every form does with its fields."""
+    """Common behaviour of all forms."""
 
     @model_serializer(mode="wrap")
     def _filled_in(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """What was filled in alone: the schema has no empty values."""
+        """The filled-in fields alone: the schema has no empty values."""
         return {name: value for name, value in serialise(self).items() if value is not None}
 
     def overrides(self) -> Iterator[str]:
-        """What was filled in, as `section.key=value` in TOML."""
+        """The filled-in fields, as `section.key=value` in TOML."""
         for name, field in type(self).model_fields.items():
             value = getattr(self, name)
             if value is not None:

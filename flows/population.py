@@ -71,8 +71,8 @@ def populate(run: RunDirectory, _settings: ProductsSettings, piece: str) -> Made
 
 @step("make population", ProductsSettings, run_name="one population")
 def make_population(run: RunDirectory, settings: ProductsSettings) -> Made:
-    """Write one population of all pieces beside the index of the releases, and check it: what a
-    check refuses is not released."""
+    """Write one population of all pieces next to the index of the releases, and check it: a failed
+    check withholds it."""
     redistricting, *_ = names = _names(settings)
     sources = sources_of(run, names)
     declared = cast(TopdownSettings, settings.products.chosen()[redistricting]).compiled_census

@@ -70,7 +70,7 @@ def _agreement(run: RunDirectory, settings: ProductsSettings) -> tuple[Section, 
 
 
 def _write_certificate(run: RunDirectory, settings: ProductsSettings, folder: Path) -> None:
-    """Write the certificate of all products, from what each of them states."""
+    """Write the certificate of all products, from their statements."""
     stated = {}
     for name, own in settings.products.chosen().items():
         asked = product(own.PRODUCT)
@@ -133,5 +133,5 @@ products = flow_of_product(
     PRODUCT,
     stages,
     "Releases several products of one dataset, one after the other, all charged to one ledger. The "
-    "products and their own settings stand in the settings file.",
+    "products and their own settings are in the settings file.",
 )

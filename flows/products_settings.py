@@ -1,6 +1,6 @@
 """Settings of the products flow: several products of one dataset, charged to one ledger.
 
-[input]                      # what the products share
+[input]                      # shared by the products
 persons = "persons.parquet"
 ...
 [privacy]
@@ -36,7 +36,7 @@ from ..tasks.runs.settings import (
 from ..tasks.topdown.settings import TopdownSettings
 
 SHARED = ("input", "privacy", "release", "run")
-"""Tables that stand once for all products; a product's own keys in them win."""
+"""Tables given once for all products; a product's own keys in them win."""
 
 
 ALWAYS = ("confidential", "dataset", "ledger", "infinite", "seed")
@@ -163,13 +163,13 @@ class ProductsSettings(ProductSettings):
         return self.model_copy(update={"products": self.products.model_copy(update=chosen)})
 
     def refuse_what_does_not_fit(self, refuse: Refuse) -> None:
-        """Refuse products of other people, then what a product's own settings get wrong."""
+        """Refuse products of other people, then misfits in a product's own settings."""
         for name, settings in self.products.chosen().items():
             where = f"products.{name}"
             for key in ("dataset", "ledger"):
                 if getattr(settings.privacy, key) != getattr(self.privacy, key):
                     refuse(
-                        f"{where}.privacy.{key} is not that of [privacy]; products run together "
+                        f"{where}.privacy.{key} differs from [privacy]; products run together "
                         "spend on one dataset, in one ledger"
                     )
             if settings.is_private != self.is_private:
@@ -189,7 +189,7 @@ class ProductsSettings(ProductSettings):
                     )
 
     def refuse_what_does_nothing(self, own: Mapping[str, Any], refuse: Refuse) -> None:
-        """Refuse what does nothing in a product's settings, and shared keys that all replace."""
+        """Refuse idle settings of a product, and shared keys that all products replace."""
         if "preset" in own:
             refuse("preset does nothing here; a product's own table names its preset")
         chosen = self.products.chosen()

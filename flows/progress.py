@@ -23,11 +23,11 @@ Listener = Callable[[str, int, int], None]
 With nothing planned, the name is something to be said."""
 
 SECONDS_BETWEEN_UPDATES = 1.0
-"""Of the progress at the server: each is a request, for which the flow waits."""
+"""Interval between updates at the server: each is a request, for which the flow waits."""
 
 SECONDS_BETWEEN_UNSEEN = 15.0
-"""Between updates at a server of the command's own, which nobody can watch: what is shown later is
-what stands at the end, or, of a run that is killed, this long before."""
+"""Interval between updates at a server of the command's own, which is never watched: a later reader
+sees the final state, or, after a kill, the state this long before."""
 
 BAR = 20
 """Characters of a bar."""
@@ -38,7 +38,7 @@ _run_ids: dict[str, str] = {}
 
 @contextmanager
 def listening(listener: Listener) -> Iterator[None]:
-    """Have a listener told of every stage's progress while the block runs."""
+    """Call a listener on every stage's progress while the block runs."""
     _listeners.append(listener)
     try:
         yield
@@ -47,14 +47,14 @@ def listening(listener: Listener) -> Iterator[None]:
 
 
 def begin_run(root: str, flow_run_id: str) -> None:
-    """Keep which flow run works on a run directory, and tell the listeners where to watch it."""
+    """Record the flow run that works on a run directory, and its address for the listeners."""
     _run_ids[root] = flow_run_id
     if not is_embedded():
         _tell(f"watch it at {address_of(flow_run_id)}", 0, 0)
 
 
 def run_id(root: str) -> str | None:
-    """The flow run that this process has had work on a run directory last; None if none has."""
+    """The last flow run of this process that worked on a run directory, or None."""
     return _run_ids.get(root)
 
 
@@ -73,7 +73,7 @@ class Picture:
             self.show()
 
     def show(self, *, is_last: bool = False) -> None:
-        """Show what was drawn, as far as the server answers; now and then where nobody sees it.
+        """Show the progress, as far as the server answers; rarely at an unwatched server.
 
         A run does not end for its picture: tasks that are long outlast a server that is away.
         """
@@ -119,7 +119,7 @@ def update_markdown(artifact: UUID, text: str) -> None:
 def bars(rows: Mapping[str, tuple[int, int, float]]) -> str:
     """Bars of stages that have done some of their planned tasks in some seconds, as Markdown.
 
-    The tasks of a stage are cut to be of equal cost, so that the speed so far tells what is left.
+    The tasks of a stage are partitioned by equal cost, so that the speed so far predicts the rest.
 
     >>> print(bars({"persons measure County": (1, 4, 2.0)}).splitlines()[-1])
     | persons measure County | `█████···············` | 1 of 4 | about 6 s left |
@@ -137,7 +137,7 @@ def bars(rows: Mapping[str, tuple[int, int, float]]) -> str:
 
 
 def sentence_of(stage: str, planned: int, seconds: float) -> str:
-    """What the log says when all tasks of a stage have ended.
+    """Log message after all tasks of a stage have ended.
 
     >>> sentence_of("persons measure County", 4, 2.6)
     'persons measure County: 4 tasks, 3 s.'
@@ -162,8 +162,8 @@ class StageProgress:
         self._told: dict[str, tuple[int, int]] = {}
 
     def update(self, stage: str, done: int, planned: int, seconds: float, has_failed: bool) -> None:
-        """Tell how many tasks of a stage are done, `seconds` after the first of them began; of a
-        stage that has failed listeners hear no more."""
+        """Report the number of finished tasks of a stage, `seconds` after the first began;
+        listeners are not called for a failed stage."""
         self._picture.draw(stage, done, planned, seconds)
         if has_failed or self._told.get(stage) == (done, planned):
             return
@@ -173,5 +173,5 @@ class StageProgress:
             _log(stage, planned, seconds)
 
     def show(self) -> None:
-        """Show the page what it has not been shown yet."""
+        """Show updates that the page has not shown yet."""
         self._picture.show()

@@ -1,4 +1,4 @@
-"""What the command `report` does: reports of finished runs written again, or runs compared."""
+"""Work of the command `report`: reports of finished runs written again, or runs compared."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ def write_expected_errors(
         simulate = partial(_simulate, product)
     else:
         raise InputRefused(
-            f"{run.root}: errors can be expected of releases of topdown, group-sizes and trips "
-            "with noise; every count of detailed-groups and detailed-households has its margin "
-            "beside it, and every row of supplemental-dhc its interval."
+            f"{run.root}: expected errors exist for releases of topdown, group-sizes and trips "
+            "with noise; every count of detailed-groups and detailed-households has its margin, "
+            "and every row of supplemental-dhc its interval."
         )
     _refuse_unfinished(run)
     with run.locked(), tempfile.TemporaryDirectory() as folder:
@@ -120,7 +120,7 @@ def _refuse_unfinished(run: RunDirectory) -> None:
 def _refuse_altered(run: RunDirectory, settings: ProductSettings) -> None:
     """Refuse to report on a run whose settings, spine or plan are not the files that were charged.
 
-    Its parts are compared too, and what reports write in confidence is closed to others first.
+    Its parts are compared too, and the folders of confidential reports are closed to others first.
     """
     for part, own in parts_of(run, settings):
         secure_confidential(part)

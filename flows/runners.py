@@ -55,8 +55,8 @@ def begin_worker() -> None:
 def _end_with_parent() -> None:
     """End this worker as soon as the command has, however that came about.
 
-    Left alone, the workers of a killed command would finish the tasks that they had been given,
-    beside the run that goes on where it was.
+    Left alone, the workers of a killed command would finish their present tasks, concurrently with
+    the continued run.
     """
     parent = multiprocessing.parent_process()
     if parent is not None:

@@ -1,4 +1,4 @@
-"""What the flows of all products share: how a run is prepared and entered."""
+"""Common parts of the flows of all products: preparation of a run, and entry."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ Settings = TypeVar("Settings", bound=ProductSettings)
 
 
 def default_run_directory(settings: ProductSettings, settings_file: str | Path) -> Path:
-    """Where a run goes that is given no folder: `runs/` beside its settings file.
+    """Default folder of a run: in `runs/` next to its settings file.
 
     The folder is named by the dataset and the settings, so that the same settings continue one
     run, whoever starts them from wherever, and whatever runs the tasks. A run that an earlier
@@ -90,7 +90,7 @@ def prepare(settings: ProductSettings, run_directory: str | Path) -> RunDirector
     run = RunDirectory(Path(run_directory).resolve())
     refuse_odd_name(run)
     _refuse_dead_scheduler(settings.run)
-    # Before the lock, which leaves a file; it also tells what is wrong with a disk.
+    # Before the lock, which leaves a file; this also reports faults of the disk.
     with suppress(OSError):
         refuse_other_folders(run)
     refuse_taken_place(run, settings)
@@ -109,7 +109,7 @@ def prepare(settings: ProductSettings, run_directory: str | Path) -> RunDirector
 
 
 def _change_release(run: RunDirectory, settings: ProductSettings) -> None:
-    """Have a run released as [release] says now; what was charged stays as it was.
+    """Apply the present [release] to a run; charged settings are unchanged.
 
     Raises InputRefused for a release that exists, but for the place to which it is copied.
     """
@@ -130,7 +130,7 @@ def _change_release(run: RunDirectory, settings: ProductSettings) -> None:
 
 
 def _mend(run: RunDirectory) -> None:
-    """Have what is damaged of a run made again, and say so; raises as `mend`."""
+    """Remove damaged files of a run, to be made again, and report them; raises as `mend`."""
     for sentence in mend(run):
         LOGGER.info("%s.", sentence)
 
@@ -153,11 +153,10 @@ def _holds_run_of(run: RunDirectory, settings: ProductSettings) -> bool:
 
 
 def is_done(product: Product, run: RunDirectory, settings: ProductSettings) -> bool:
-    """Whether nothing is left to do of a prepared run, of whose parts all stand as they were made.
+    """Whether a prepared run is finished, and all its artifacts are as they were made.
 
-    What the stages of such a run would compare is compared: its settings and what was charged with
-    them, the input, the measurements, and the release that was copied elsewhere. Raises what they
-    would raise.
+    The checks are those of the stages: the settings and the charged files, the input, the
+    measurements, and the copied release. Raises as the stages would.
     """
     parts = list(parts_of(run, settings))
     if product.name in DECIDED_ON_THE_WAY and len(parts) == 1:
@@ -255,7 +254,7 @@ def entered(run_directory: str, model: type[Settings]) -> Iterator[tuple[RunDire
             tell_failed_check(run, settings, error)
             raise
         except InputRefused:
-            # The refusal stands whether or not the server can show more of it.
+            # The refusal is valid whether or not the server can show more of it.
             with suppress(*NO_ANSWER):
                 show_failed_rules(run)
             raise
@@ -298,7 +297,7 @@ def call_stages(
     """Call the steps of a run that has been started in this process, one after the other.
 
     Args:
-        body: The function that submits them; that of the product's flow by default.
+        body: The function that submits them; by default the product's flow.
         ended: Called with the name of every stage that has ended; may raise `Stopped`.
         until: Name of the last stage, and `before` a pattern of names of stages before which to
             stop; otherwise all are called.
@@ -320,8 +319,8 @@ def warned_of_charge(
 ) -> Callable[[str], None]:
     """A function of the stages that end, which warns about the ledger, and then says `notes`.
 
-    It does so once the run has been charged, before anything is drawn: what is refused until then
-    is told in one sentence. Raises as `warnings_of`.
+    It does so once the run has been charged, before anything is drawn: earlier refusals
+    are reported in one sentence. Raises as `warnings_of`.
     """
     is_charged = LEDGER in run.read_manifest()["stages"]
     warnings = [] if is_charged else warnings_of_ledger(settings)
@@ -339,7 +338,7 @@ def warned_of_charge(
 
 @contextmanager
 def held(run_directory: str, model: type[Settings]) -> Iterator[tuple[RunDirectory, Settings]]:
-    """Hold a prepared run while its stages run; its manifest tells how they ended.
+    """Lock a prepared run while its stages run; its manifest records how they ended.
 
     Raises InputRefused if the frozen settings were edited, SpineflowError if the run is in use,
     and whatever ends a stage as an error of our own.
@@ -366,7 +365,7 @@ def held(run_directory: str, model: type[Settings]) -> Iterator[tuple[RunDirecto
             _record_end(run, "cancelled" if isinstance(public, RunCancelled) else "failed", public)
             raise public from None
         except BaseException:
-            # A signal, from a worker that was told to cancel the run, or from the keyboard.
+            # A signal, from a worker that cancels the run, or from the keyboard.
             _record_end(run, "cancelled" if was_cancelled() else "interrupted")
             raise
         # Workers may have been lost on the way.

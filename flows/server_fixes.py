@@ -17,7 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncSession, AsyncSessionTransaction
 
 SECONDS_BETWEEN_COLLECTIONS = 1.0
 COLLECTIONS_UNTIL_ALL = 60
-"""Of so many collections one looks at the oldest objects too, which takes a tenth of a second."""
+"""Every so many collections also look at the oldest objects, which takes a tenth of a second."""
 
 
 def apply() -> None:

@@ -1,7 +1,7 @@
 """The Prefect server that a command's runs report to: one that is set, one found here, or its own.
 
 Where `prefect server start` runs on this machine, the command reports to that one. Otherwise it
-starts one for itself, which takes seconds: it comes up while the command imports what it needs and
+starts its own, which takes seconds: it starts while the command imports modules and
 reads its settings, and ends with the command.
 """
 
@@ -50,12 +50,12 @@ WITHOUT_EVENTS = {
     "PREFECT_MEMOIZE_BLOCK_AUTO_REGISTRATION": "false",
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_BATCH_SIZE": "64",
 }
-"""Environment of a server that keeps what became of runs and tasks, but no event beside: nobody
-has automations on it, or sees its feed of events. Nor does it register types of blocks. States of
+"""Environment of a server that keeps states of runs and tasks, but no other events: it has no
+automations, and its feed of events has no reader. Nor does it register types of blocks. States of
 tasks are written together every five seconds, and at its end."""
 
 LEAST_ROOM = 1 << 20
-"""Bytes that a server of our own needs at least for what it keeps of a small run."""
+"""Bytes that a command's own server needs at least for the records of a small run."""
 
 TOO_BUSY = 503
 """The status with which a server answers whose database is locked."""
@@ -120,7 +120,7 @@ class Server:
         httpx.get(f"{self.address}/health", trust_env=False, timeout=patience).raise_for_status()
 
     def stop(self) -> None:
-        """End a server of our own for which nobody has waited."""
+        """End a command's own server that was never waited for."""
         if self._listening is not None:
             self._listening.close()
         if not self._is_waited_for:
@@ -157,8 +157,8 @@ def server_for_runs() -> Iterator[Server]:
     if found is None:
         environment[OWN_SERVER] = server.address
     os.environ.update(environment)
-    # For threads that Prefect starts without the settings that hold here, such as the one that
-    # forwards what worker processes say: they would start a server of their own.
+    # For threads that Prefect starts without the present settings, such as the one that
+    # forwards logs of worker processes: they would start a server of their own.
     refresh_global_settings_context()
     try:
         # Nobody watches for heartbeats at our own server, and Prefect waits a second for their end.
@@ -213,7 +213,7 @@ def address_of(flow_run_id: str) -> str:
 
 
 def too_busy(error: Exception) -> str | None:
-    """What is said of a server that was too busy to answer; None for another error.
+    """Message for a server that was too busy to answer; None for another error.
 
     A server that is refused by its own database answers 503. Prefect asks it again for minutes
     (PREFECT_CLIENT_MAX_RETRIES) before it raises that, as the cause of another error where it
@@ -251,6 +251,6 @@ def trouble_at_home() -> str | None:
 
 
 def is_embedded() -> bool:
-    """Whether runs report to a server that ends with this process, which nobody can watch."""
+    """Whether runs report to a server that ends with this process and is never watched."""
     address = PREFECT_API_URL.value()
     return address is None or address == os.environ.get(OWN_SERVER)

@@ -1,8 +1,8 @@
-"""The stages of a run: the tasks that its flow submits, and what is entered of them as they end.
+"""The stages of a run: the tasks that its flow submits, and the records of their results.
 
-A flow opens a `stage`, submits its tasks as Prefect has it, `task.submit(root, ..., wait_for=...)`,
-and goes on; it calls `finish` where files of the run decide what comes next. `Stages` is its task
-runner meanwhile. It hands tasks on to the runner that the settings choose, or calls them in this
+A flow opens a `stage`, submits its tasks by Prefect's `task.submit(root, ..., wait_for=...)`,
+and goes on; it calls `finish` where files of the run decide the next step. `Stages` is its task
+runner meanwhile. It passes tasks on to the runner that the settings choose, or calls them in this
 process, for notebooks, studies and tests, which need no server.
 """
 
@@ -65,7 +65,7 @@ class Local:
     made: Artifact | None = None
 
     def result(self, raise_on_failure: bool = True) -> Artifact:
-        """The artifact; raises what making it raises."""
+        """The artifact; raises the error of its task."""
         if self.made is None:
             self.made = self.make()
         return self.made
@@ -76,10 +76,10 @@ class Stage:
     """Tasks of a run that are shown, entered in the manifest and recorded under one name.
 
     is_background : nothing waits for it unless its futures are named.
-    n_found : tasks that have nothing left to do.
-    n_ended, has_failed : tasks that have ended, and whether one of them has raised something.
-    before : what its first task waits for.
-    began : when that had ended, and its progress was told first.
+    n_found : tasks with nothing left to do.
+    n_ended, has_failed : tasks that have ended, and whether one of them has raised an error.
+    before : dependencies of its first task.
+    began : time when these had ended, and its progress was first reported.
     """
 
     name: str
@@ -94,7 +94,7 @@ class Stage:
 
     @property
     def has_ended(self) -> bool:
-        """Whether all its tasks have, and none has failed."""
+        """Whether all its tasks have ended, and all succeeded."""
         return self.n_ended == len(self.futures) > 0 and not self.has_failed
 
 
@@ -195,7 +195,7 @@ class Stages(TaskRunner[Any]):
         return artifact
 
     def _find(self, path: Path) -> Artifact:
-        """What an earlier attempt has made; it is read again unless its digest is known."""
+        """The artifact of an earlier attempt; it is read again unless its digest is known."""
         name = path.relative_to(self._run.root).as_posix()
         if name in self._digests:
             return Artifact(name, self._digests[name], reused=True)
@@ -269,7 +269,7 @@ class Stages(TaskRunner[Any]):
                 continue
 
     def _take(self, future: Future) -> None:
-        """Enter what a task has returned or raised, and its stage if it was the last of it."""
+        """Enter a task's result or error, and its stage if the task was the last of it."""
         if future in self._made:
             return
         outcome, stage = outcome_of(future), self._stage_of[future]
@@ -315,7 +315,7 @@ class Stages(TaskRunner[Any]):
         self._ended(stage)
 
     def _catch_up(self) -> None:
-        """Show what there is to show of stages that have ended, while workers are at others."""
+        """Show results of stages that have ended, while workers are at others."""
         if any(self._to_show):
             record_files(self._run)
         while self._to_show:
@@ -350,7 +350,7 @@ class Stages(TaskRunner[Any]):
 class Verification(Stages):
     """Calls the first stages of a run in this process, up to the charge, to see that all is there.
 
-    Nothing is entered; raises NotReused for what a step had to make.
+    Nothing is entered; raises NotReused if a step has something to make.
     """
 
     def __init__(self, run: RunDirectory, settings: ProductSettings) -> None:
@@ -378,9 +378,10 @@ def stage(kind: str, name: str = "", *, background: bool = False) -> Iterator[No
     """Submit the tasks of a stage in the block.
 
     Args:
-        kind: A tag of its tasks beside the product's name, for limits by tag, such as `measure`.
+        kind: A tag of its tasks in addition to the product's name, for limits by tag, such as
+            `measure`.
         name: Its name in the manifest and to users, `kind` by default.
-        background: Whether `finish` leaves it alone unless its futures are named.
+        background: Whether `finish` ignores it unless its futures are named.
     """
     own = stages_here()
     # Nobody can limit tasks by tag at a command's own server, which Prefect would ask for limits.
@@ -390,7 +391,7 @@ def stage(kind: str, name: str = "", *, background: bool = False) -> Iterator[No
 
 
 def finish(futures: Iterable[Future] | None = None) -> None:
-    """Wait until tasks have ended, by default those of all stages but background ones.
+    """Wait until tasks have ended, by default the tasks of all stages but background ones.
 
     Raises the error of the first that failed, in the order of submission, and one of our own before
     any other; tasks that waited for it are not started.
@@ -408,7 +409,7 @@ def charge(root: str, wait_for: Iterable[Future] = ()) -> Future:
 
 
 def release(root: str, wait_for: Iterable[Future]) -> None:
-    """Check what was made, let it through, and report on the run."""
+    """Check the results, release them, and report on the run."""
     with stage("checks"):
         checked = check_release.submit(root, wait_for=wait_for)
     with stage("release"):
@@ -419,7 +420,7 @@ def release(root: str, wait_for: Iterable[Future]) -> None:
 
 
 def outcome_of(future: Future) -> Any:
-    """What a task returned or raised; for one that was never started, Prefect's error of that."""
+    """A task's result or error; for a task never started, Prefect's error of that."""
     try:
         return future.result(raise_on_failure=False)
     except UnfinishedRun as error:

@@ -1,4 +1,4 @@
-"""The privacy-loss ledger: made with its caps, and what has been spent as a data frame."""
+"""The privacy-loss ledger: creation with its caps, and spending as a data frame."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def make_ledger(path: str | Path, cap: str | int | Fraction) -> Path:
 
 
 def ledger(path: str | Path) -> pd.DataFrame:
-    """What every dataset of a ledger has spent, one row a dataset.
+    """Spending of every dataset of a ledger, one row a dataset.
 
     Columns: `dataset`, `rho` spent, of bounded zCDP per person, `cap`, `remaining` (null without a
     cap), and `epsilon` at `delta`, by the tight conversion, and `exact_epsilon` by the exact curve

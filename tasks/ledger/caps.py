@@ -7,11 +7,11 @@ drawn. A dataset's cap replaces the ledger's own cap of the same kind.
 of approximate zCDP stay valid for parameters that are chosen by earlier outcomes, as long as they
 stay within bounds that were fixed before ([FullyAdaptive2023]).
 
-**Epsilon at a delta.** Privacy curves have no such theorem: who sees a result may choose among runs
-each of which would keep within epsilon, such that the choice does not. So the ledger enters of
-every draw whether something drawn from the dataset had been published when it was charged
+**Epsilon at a delta.** Privacy curves have no such theorem: a reader of a result may choose among
+runs that keep within epsilon each, such that the choice does not. So the ledger enters for
+every draw whether a result from the dataset had been published when it was charged
 (`SpentDraw.after_results`). Noise that is not recorded as published is unseen (`claims`), and the
-first draws, A, are thus fixed whatever comes out.
+first draws, A, are thus fixed for all outcomes.
 
 - While all draws are of A: by their curve, or by rho, whichever is better.
 - After that: by rho alone. The cap amounts to the largest rho whose conversion at the delta gives
@@ -41,7 +41,7 @@ from .spending import Spending, SpentDraw, guarantee_of, parsed, spending_of
 from .store import Damaged, Ledger, reading, writing
 
 MOST_DELTA = Fraction(1)
-"""A composed delta of this or more rules out nothing, whatever the caps are."""
+"""A composed delta of this or more guarantees nothing and is refused under any caps."""
 
 PLANNED = "planned"
 """Word that the ledger has after a cap of epsilon for planned runs."""
@@ -56,7 +56,7 @@ class EpsilonCap:
     planned: bool = False
 
     def __str__(self) -> str:
-        """As the ledger holds it, such as 33/2@1/10000000000 planned."""
+        """Text in the ledger, such as 33/2@1/10000000000 planned."""
         return f"{self.epsilon}@{self.delta}{f' {PLANNED}' if self.planned else ''}"
 
     @property
@@ -66,7 +66,7 @@ class EpsilonCap:
         return f"epsilon {float(self.epsilon):.6g} at delta {float(self.delta):.6g}{plan}"
 
     def smaller(self, other: EpsilonCap | None) -> EpsilonCap:
-        """One that is kept only where both are."""
+        """A cap that is met only if both are."""
         if other is None:
             return self
         epsilon, delta = min(self.epsilon, other.epsilon), min(self.delta, other.delta)
@@ -252,7 +252,7 @@ def _passed(
 
 
 def _kept_delta(spending: Spending, delta_cap: Fraction | None) -> Fraction:
-    """The delta that is kept for the mechanisms' own, fixed before the first result."""
+    """The delta reserved for the mechanisms' own, fixed before the first result."""
     if delta_cap is not None:
         return delta_cap
     first = Spending([draw for draw in spending.draws if not draw.after_results])
@@ -273,7 +273,7 @@ def _refuse_no_fractions(caps: Caps) -> None:
 
 
 def _least(one: Fraction | None, other: Fraction | None) -> Fraction | None:
-    """The smaller of two caps, None being none."""
+    """The smaller of two caps; None is no cap."""
     caps = [cap for cap in (one, other) if cap is not None]
     return min(caps) if caps else None
 

@@ -286,8 +286,8 @@ def single_draw(
 
 
 def random_choice_source(settings: ProductSettings, *key: str) -> RandomSource:
-    """Random bits for choices that are no noise, such as which records are kept, and for noise of a
-    run that is not private; a seed, if there is one, and a key fix them."""
+    """Random bits for choices other than noise, such as truncation of records, and for noise of a
+    run that is not private; fixed by the settings' seed, if any, and a key."""
     if settings.privacy.seed is not None:
         return SeededRandom(settings.privacy.seed, *key)
     return SystemRandom()

@@ -149,10 +149,10 @@ def store_identity(
     settings: ProductSettings,
     digests_under: Callable[[bytes], Digests],
 ) -> None:
-    """Remember an input that was read: its files, and, if the run is private, its people.
+    """Record an input that was read: its files, and, if the run is private, its people.
 
-    `digests_under` computes the digests by kind under a key: the ledger's, and those under which
-    other ledgers know people. All are kept in the run's confidential folder.
+    `digests_under` computes the digests by kind under a key: the ledger's, and the keys of
+    other ledgers. All are kept in the run's confidential folder.
     """
     if settings.is_private:
         ledger = open_ledger(Path(settings.privacy.ledger))

@@ -25,13 +25,13 @@ class Measure:
     """The answers to one query in areas of one level, all with noise of one distribution.
 
     part : the name under which the noise is charged and drawn.
-    noise : of every answer; None without noise.
-    share : of the loss of the universe's plan; 0 for a level that is not measured.
+    noise : noise of every answer; None without noise.
+    share : share of the loss of the universe's plan; 0 for a level that is not measured.
     moved : the most by which neighbouring datasets differ in all these answers: the squared L2
         norm under discrete Gaussian noise, whose loss is moved / (2 sigma^2), and the L1 norm under
         discrete Laplace noise, whose loss is moved / scale.
-    areas : of the level, whether measured or not. answers : noisy ones; None where their number
-        depends on earlier outcomes, as areas are None where they have no number.
+    areas : areas of the level, measured or not. answers : noisy answers; None where their number
+        depends on earlier outcomes, as areas are None where their number is unknown.
     """
 
     part: str

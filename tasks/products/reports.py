@@ -20,10 +20,10 @@ from .plan import Plan
 from .statement import in_one_sentence
 
 MOST_PARTS = 9
-"""Kinds of stages that the bar of time tells apart; shorter ones are taken together."""
+"""Kinds of stages in the bar of time; shorter ones are combined."""
 
 MOST_COUNTS = 8
-"""Released counts of a table that stand on the front page."""
+"""Released counts of a table shown on the front page."""
 
 KINDS = (
     "summary",
@@ -61,10 +61,10 @@ def report_document(
     """The report of a run: its front page, the product's own sections, checks, seconds, digests.
 
     Args:
-        template: of the report, by its place below `tasks/`.
+        template: template of the report, by its path below `tasks/`.
         counts: the first of the released counts, which a withheld release does not show.
-        links: pages of the product's own, besides the certificate and the released files.
-        context: names that the template uses besides those of every report.
+        links: pages of the product's own, in addition to the certificate and the released files.
+        context: names that the template uses in addition to those of every report.
     """
     passed, n_checks = passed_and_all(run)
     verdict = f"Released: all {n_checks} independent checks of the result passed."
@@ -104,7 +104,7 @@ def report_document(
 def plain_document(
     run: RunDirectory, settings: ProductSettings, plan: Plan, errors: object = None
 ) -> Document:
-    """The report of a product without words of its own: what was measured, and what is exact."""
+    """The report of a product without words of its own: its measures, and its exact facts."""
     tables = sorted(run.release.glob("*.parquet"))
     return report_document(run, settings, plan, counts=first_rows(tables[0]) if tables else ())
 
@@ -127,8 +127,8 @@ def bars_panel(
     value_label: str,
     nothing: str = "No noise was drawn.",
 ) -> Section:
-    """A panel of a front page with bars, such as the budget; `words` say what they are, and
-    `nothing` why there are none.
+    """A panel of a front page with bars, such as the budget; `words` describe them, and
+    `nothing` explains why there are none.
     """
     if not groups:
         return Section(title, (nothing,))
@@ -138,8 +138,8 @@ def bars_panel(
 
 
 def first_rows(file: Path, columns: Sequence[str] | None = None) -> tuple[Block, ...]:
-    """The first rows of a released Parquet table as it stands, for a front page; by default
-    of all columns. Numbers before the last column are codes, and stand as they are. Nothing of a
+    """The first rows of a released Parquet table, unchanged, for a front page; by default
+    of all columns. Numbers before the last column are codes, shown unformatted. Empty for a
     release that was withheld.
     """
     if not file.exists():

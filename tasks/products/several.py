@@ -1,4 +1,4 @@
-"""The page and the index of a run of several products: what each gave, and what all cost."""
+"""The page and the index of a run of several products: results of each, and the total cost."""
 
 from __future__ import annotations
 
@@ -57,10 +57,10 @@ def write_products_report(
     products: Sequence[str],
     further: Sequence[Section] = (),
 ) -> Path:
-    """Write `report/report.html`: a line for each product, and what the dataset has spent.
+    """Write `report/report.html`: a line for each product, and the spending of the dataset.
 
-    `settings` are the parent run's, which have the dataset and its ledger; `further` is what the
-    products together give.
+    `settings` are the parent run's, which have the dataset and its ledger; `further` is the joint
+    output of the products.
     """
     parts = {name: RunDirectory(run.root / name) for name in products}
     rows = [

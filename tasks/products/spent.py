@@ -1,4 +1,4 @@
-"""What a dataset has spent by now, as its ledger has it: the same figures as `spineflow ledger`."""
+"""Spending of a dataset so far, by its ledger: the same figures as `spineflow ledger`."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def draws_table(spent: Mapping) -> Table:
 
 
 def _holds(spent: Mapping, run_id: str, statement: Statement) -> bool:
-    """Whether what a dataset has spent holds at least what a run states of itself."""
+    """Whether a dataset's spending covers at least the statement of a run."""
     draws = [draw for drawn in spent["products"].values() for draw in drawn["draws"]]
     of_run = [draw for draw in draws if draw["run_id"] == run_id]
     rho = sum((Fraction(draw["bounded_rho"]) for draw in of_run), Fraction(0))
@@ -97,8 +97,8 @@ def epsilon_cap_words(cap: Mapping) -> str:
 
 
 def stated_sentence(spent: Mapping[str, Any]) -> str:
-    """What a dataset of `summary` has spent on all records that a person's change may change, where
-    that is more than it is charged; empty otherwise.
+    """Sentence on a dataset's spending on all records that a person's change may change, where
+    it is more than the charge; empty otherwise.
     """
     if spent["stated_rho"] == spent["rho"]:
         return ""

@@ -16,7 +16,7 @@ from .registry import product_of, settings_of
 
 @step("charge ledger", settings_of, run_name="charge ledger", retried=False)
 def charge_ledger(run: RunDirectory, settings: ProductSettings) -> Made:
-    """Recompute what will be drawn, and enter the run in the ledger before anything is."""
+    """Recompute the draws, and enter the run in the ledger before anything is drawn."""
     product = product_of(run)
     if is_settled(run, settings, product.measurement_files(run, settings)):
         return found("")
@@ -26,7 +26,7 @@ def charge_ledger(run: RunDirectory, settings: ProductSettings) -> Made:
 
 @step("check", settings_of, run_name="check")
 def check_release(run: RunDirectory, settings: ProductSettings) -> Made:
-    """Check measurements, estimates and release by code independent of what made them."""
+    """Check measurements, estimates and release by independent code."""
     path = run.checks / CHECKS_FILE
     if run.release.exists():
         return found(path)

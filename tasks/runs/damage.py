@@ -173,7 +173,7 @@ def _can_be_made_again(run: RunDirectory, damage: Damage) -> bool:
 
     A finished run is left unchanged by another version of the code, which might make another file.
     Published measurements of another run are read again, and those of a run that is not private
-    are equal when drawn again: a seed fixes their noise, or they have none.
+    are equal when drawn again: a seed fixes their noise, or they are without noise.
     """
     first = damage.within[0]
     if _is_noise(damage):
