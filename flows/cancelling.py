@@ -24,7 +24,7 @@ from ..tasks.runs.errors import SpineflowError
 from .servers import is_embedded
 
 SECONDS_BETWEEN_LOOKS = 2.0
-"""How often the server is asked."""
+"""Interval between requests to the server."""
 
 SUPERVISED = "PREFECT__FLOW_RUN_ID"
 """Variable of the environment in which a worker names the flow run of a process it has started."""
@@ -50,10 +50,10 @@ def refuse_if_cancelled() -> None:
 
 @contextmanager
 def watched(flow_run_id: str) -> Iterator[None]:
-    """Have the server asked in the block whether a flow run is cancelled.
+    """Poll the server in the block for cancellation of a flow run.
 
-    Not asked about runs that the watched one has started, about runs that a worker ends,
-    nor of an embedded server, where runs cannot be cancelled.
+    Not polled for runs that the watched one has started, for runs that a worker ends,
+    or at an embedded server, where runs cannot be cancelled.
     """
     if _watched or is_embedded() or SUPERVISED in os.environ:
         yield
@@ -76,7 +76,7 @@ def watched(flow_run_id: str) -> Iterator[None]:
 
 
 def was_cancelled() -> bool:
-    """Whether the server says that this process's run is cancelled; False if it does not answer.
+    """Whether this process's run is cancelled at the server; False if the server does not answer.
 
     Asked when a signal ends the process, as a worker's does.
     """

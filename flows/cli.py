@@ -125,7 +125,7 @@ def _ended(command: Callable[[], int | None], *, is_debugged: bool) -> int:
     """The exit code of a command, whose errors are reported in a sentence."""
     try:
         code = command() or 0
-        if sys.stdout is not None:  # Who starts a command may have closed it.
+        if sys.stdout is not None:  # The parent process may have closed it.
             sys.stdout.flush()
         return code
     except BrokenPipeError:
@@ -191,7 +191,7 @@ def demo(
     settings_file = write_demo(shown, folder)
     ledger_file = folder / "ledger.db"
     if shown.spends and not ledger_file.exists():
-        # Nobody lives in it: it does not belong in the list of this machine's ledgers.
+        # Its people are generated: it does not belong in the list of this machine's ledgers.
         made = init_ledger(ledger_file, WrittenCaps(rho=[shown.cap]), is_listed=False)
         print_ledger(summary(made), as_json=False)
     print(f"A generated {shown.what} and its settings are in {folder}/")
@@ -234,11 +234,11 @@ def run(
     from .servers import server_for_runs  # 0.8 s
 
     with server_for_runs() as server:
-        # It comes up while the flow is imported.
+        # It starts while the flow is imported.
         server.begin()
         asked = product(flow)
         own = asked.load(settings, overrides)
-        from .foreground import run_and_report  # 1.3 s, while the server comes up
+        from .foreground import run_and_report  # 1.3 s, while the server starts
         from .running import default_run_directory
 
         run_and_report(asked, own, run_dir or default_run_directory(own, settings), server)
@@ -384,12 +384,12 @@ def intervals(
         query: marginal query, such as total or 'sex * age'; may be given several times
         universe: universe that is counted (default: the first of the run)
         geolevel: geolevel of the areas (default: all of the spine)
-        entities: areas of your own instead: CSV or Parquet with the columns area and block, or, in
+        entities: own areas instead: CSV or Parquet with the columns area and block, or, in
             place of block, the name of a declared census's last geolevel
         share_of: also the share that each answer has of the one of this query that it is a part of
         compare: pairs whose differences and ratios are wanted instead: CSV or Parquet with the
             columns first and second, geocodes of --geolevel or areas of --entities
-        level: probability with which an interval holds the truth
+        level: probability that an interval contains the truth
         out: file to write, .parquet or .csv (default: in the run's intervals/)
     """
     from ..tasks.topdown.intervals.report import write_run_intervals  # 1.0 s
@@ -452,7 +452,7 @@ app.command(show_budget, name="budget")
 app.command(
     "spineflow.flows.designs:write_design",
     name="design",
-    help="""Find the best split of a budget, with proof that none is much better.
+    help="""Find the best split of a budget, with a bound on any improvement.
 
     Find the split over geolevels and queries of topdown, or over levels of group-sizes or trips,
     whose margins of the targets in [design] are smallest, or the smallest budget that meets them,

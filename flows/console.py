@@ -242,7 +242,7 @@ def open_in_browser(page: Path) -> None:
 
 
 def as_typed(program: str) -> str:
-    """How a command of ours is typed here, given how this one was.
+    """Command line of another command of the program, given this one's.
 
     >>> as_typed("/somewhere/venv/bin/spineflow")
     '/somewhere/venv/bin/spineflow'

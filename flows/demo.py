@@ -72,7 +72,7 @@ class Demo:
 
     @property
     def folder(self) -> str:
-        """Where it goes unless another is named."""
+        """The default folder."""
         return self.named or f"spineflow-{'demo' if self.flow == 'topdown' else self.flow}"
 
 

@@ -26,7 +26,7 @@ TAG = "spineflow"
 """Tag of every deployment of Spineflow, in addition to users' tags."""
 
 EARLIER = "settings-file"
-"""Name that every deployment had up to version 0.2.0; one that is there keeps it, and with it its
+"""Name of every deployment up to version 0.2.0; an existing one keeps it, and with it its
 runs, schedules and automations."""
 
 
@@ -60,13 +60,13 @@ class _Form(ParameterSchema):
 
 
 class KeptDeployment(RunnerDeployment):
-    """A deployment that, registered again, changes only what comes from the code.
+    """A deployment that, registered again, changes only the fields set by the code.
 
     Prefect's own resets schedules, concurrency limits, tags and parameters set at the server to
     the code's values, which are empty.
     """
 
-    # Prefect 3.9 also says whether schedules are kept, as they always are here.
+    # Prefect 3.9 also has an option to keep schedules, as is always done here.
     def _update_sync(
         self, deployment_id: UUID, client: SyncPrefectClient, version_info: Any, **_: Any
     ) -> UUID:
@@ -166,7 +166,7 @@ def _title(client: SyncPrefectClient, name: str) -> str:
 
 
 def _make_pool(name: str) -> None:
-    """Make a work pool of type process unless there is a pool of that name, of whatever type."""
+    """Make a work pool of type process unless a pool of that name exists, of any type."""
     with get_client(sync_client=True) as client:
         try:
             client.read_work_pool(name)

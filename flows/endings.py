@@ -18,7 +18,7 @@ _UNREACHABLE = ("Failed to reach API", "Timed out while attempting to connect")
 """How the texts begin of errors that Prefect raises for a server that does not answer."""
 
 _OF_THE_SERVER = (httpx.HTTPError, ConnectionError, TimeoutError)
-"""Errors of requests to the server: around the tasks, nothing else is asked over a network."""
+"""Errors of requests to the server: outside tasks, all network requests go to it."""
 
 
 _LOST_WORKERS = ("BrokenProcessPool", "KilledWorker")
@@ -30,7 +30,7 @@ class Interrupted(SpineflowError):
 
 
 def explained(error: Exception, run_root: str, runner: RunnerSettings) -> SpineflowError:
-    """Our own error for any error that ended a run; errors of ours stay as they are.
+    """The program's own error for any error that ended a run; its own errors are unchanged.
 
     The text and traceback of others are written to the run's confidential folder. `runner` is the
     task runner: if it is a Dask scheduler that is gone, every error is reported as that.

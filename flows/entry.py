@@ -117,7 +117,7 @@ def _submit(product: Product, stages: Body, root: Path) -> str:
     """Submit the stages of a prepared run to the task runner that its settings choose, show the
     results, and return the release's folder."""
     with entered(str(root), product.settings) as (run, settings):
-        # Worked out when they are asked for first, before noise is drawn.
+        # Computed at the first use, before noise is drawn.
         notes = cache(partial(product.words.notes, run, settings))
         warned = warned_of_charge(run, settings, notes)
 

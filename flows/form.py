@@ -44,8 +44,9 @@ MEASURED_TABLES = {"measurements": "A run's measurements/ or the published layou
 def worded(words: str, kind: type = str, pattern: str = "") -> Any:
     """The type of values of a kind, or of texts of a pattern; for other values the server shows
     the words.
-    A schema has no place for a message of its own: where a value is wrong, the constant that is
-    then expected is one.
+
+    A schema has no place for a message: the constant expected instead of a wrong value serves as
+    one.
     """
 
     def checked(value: str) -> str:
@@ -63,7 +64,7 @@ def worded(words: str, kind: type = str, pattern: str = "") -> Any:
 NAME = worded(
     "letters, digits, dots and hyphens, without spaces", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 )
-# A worker has a working directory of its own, so that paths in a form must be full ones.
+# A worker has another working directory, so that paths in a form must be full ones.
 PATH = worded("a full path, such as /data/persons, or a URL", pattern=r"^(/|[a-z][a-z0-9+.-]*://)")
 FRACTION = worded(
     "a number such as 1/2, 0.5 or 1e-10",

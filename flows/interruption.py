@@ -1,4 +1,4 @@
-"""Commands that a signal ends: they say so in a sentence, and with which command to go on.
+"""Commands ended by a signal: they print a sentence with the command that continues the run.
 
 SIGINT and SIGTERM raise an exception in the main thread, so that Prefect and the manifest record
 it; running tasks end first. A second signal ends the process at once; every run can be continued
@@ -27,7 +27,7 @@ class Ended(KeyboardInterrupt):
 
 
 def set_resume_hint(run_root: str) -> None:
-    """Have an interrupted command name the run to go on with."""
+    """Have an interrupted command name the run to continue."""
     if not _root:  # The runs of a run's parts are continued with it.
         _root.append(run_root)
 

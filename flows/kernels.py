@@ -48,7 +48,7 @@ def compile_kernels(processes: int | None = None, *, seldom: bool = True) -> Non
 
 
 def compile_beside(product: str, *, seldom: bool = False) -> bool:
-    """Have a process of its own compile the kernels that a product needs while its input is read.
+    """Compile the kernels that a product needs in a separate process while its input is read.
 
     Kernels that runs use only `seldom` are compiled at their first use, unless requested.
     Estimates wait for that process; see `estimation.kernels`. Returns whether it was started: not
@@ -61,7 +61,7 @@ def compile_beside(product: str, *, seldom: bool = False) -> bool:
 
     if are_compiled():
         return False
-    # Whoever has inherited the lock holds it until the last of them ends.
+    # Processes that inherited the lock keep it until the last of them ends.
     with suppress(OSError), compiling_lock().open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         subprocess.Popen(

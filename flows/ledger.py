@@ -28,7 +28,7 @@ Parsed = TypeVar("Parsed")
 
 @dataclass(frozen=True)
 class WrittenCaps:
-    """Caps as they are written on the command line, each as CAP or DATASET=CAP.
+    """Caps from the command line, each as CAP or DATASET=CAP.
 
     planned : whether the caps of epsilon are for runs all planned before the first result.
     """
@@ -113,7 +113,7 @@ def move_run(folder: Path) -> Path:
 def _refuse_incomplete(run: RunDirectory, published: Mapping[str, str]) -> None:
     """Raise BudgetRefused for a folder without some file that its run has published.
 
-    The run could not go on there, and where the file is it would be refused from now on.
+    The run could not continue there, and would be refused in its old folder from now on.
     """
     lacking = [name for name, digest in published.items() if not _holds(run, name, digest)]
     if lacking:

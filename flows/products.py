@@ -1,6 +1,6 @@
 """The products flow: several products of one dataset, one after the other, on one page.
 
-Each product is a run of its own in a folder of the parent's run directory, charged to the same
+Each product is a separate run in a folder of the parent's run directory, charged to the same
 ledger, so that `spineflow resume` continues the product that was interrupted.
 """
 

@@ -43,7 +43,7 @@ ALWAYS = ("confidential", "dataset", "ledger", "infinite", "seed")
 """Keys of shared tables that speak of the whole run too."""
 
 PUBLICATION = ("release", "publish_to")
-"""The key of a shared table that says where one population is copied."""
+"""The key of a shared table for the place to which one population is copied."""
 
 REDISTRICTING = "topdown"
 OF_POPULATION = {"dhc-units": "dhc_units_2020", "dhc-persons": "dhc_persons_2020"}
@@ -62,7 +62,7 @@ class SharedInput(InputSettings):
 
 
 class ChosenProducts(Section):
-    """The settings of each product that is run; those left out are not."""
+    """The settings of each product to run."""
 
     def chosen(self) -> dict[str, ProductSettings]:
         """Settings by name of the product, in the order in which the products are run."""
@@ -111,7 +111,7 @@ class ProductsSettings(ProductSettings):
 
     @property
     def release_keys(self) -> tuple[str, ...]:
-        """Those of the one population; the run of a product changes its own."""
+        """The settings of the one population; the run of a product changes its own."""
         return () if self.population is None else super().release_keys
 
     @property

@@ -91,7 +91,7 @@ class Picture:
                 update_markdown(self._artifact, text)
         except NO_ANSWER:
             if is_embedded():
-                raise  # Nobody starts it again.
+                raise  # It is never restarted.
         self._shown = monotonic()
 
 

@@ -1,6 +1,6 @@
 """Replicates on data that may be disclosed: runs under a seed, their mean errors, and trials.
 
-topdown has trials of its own, which lay out a spine once for all replicates. The other products are
+topdown has its own trials, which lay out a spine once for all replicates. The other products are
 run from their input to their checked release, in the process of the task, as a command would.
 """
 

@@ -26,7 +26,7 @@ from .existing import parts_of
 def write_report(run: RunDirectory, product: Product, settings: ProductSettings) -> Path:
     """Write the report of a finished run again; returns its path.
 
-    Raises InputRefused for a run without a release, or that is not as it was charged.
+    Raises InputRefused for a run without a release, or that was altered since its charge.
     """
     _refuse_unfinished(run)
     with run.locked():
@@ -105,7 +105,7 @@ def write_comparison(existing: Sequence[tuple[RunDirectory, Product, ProductSett
 
 
 def _record_anew(run: RunDirectory, settings: ProductSettings) -> None:
-    """Enter the pages of a run's report, and of its parts, as they are now."""
+    """Enter the present digests of the pages of a run's report, and of its parts."""
     for part, _ in parts_of(run, settings):
         record_anew(part, run.report.parent.name)
 

@@ -27,7 +27,7 @@ def task_runner(settings: RunnerSettings) -> TaskRunner[Any]:
     """The runner that the settings choose; ImportError if Dask is not installed."""
     chosen = chosen_runner(settings)
     if chosen == "threads":
-        # A task that waits for another holds a thread: one more keeps the processors busy.
+        # A task that waits for another occupies a thread: one more keeps the processors busy.
         return ThreadPoolTaskRunner(max_workers=settings.workers + 1)
     if chosen == "processes":
         return ProcessPoolTaskRunner(max_workers=settings.workers, initializer=begin_worker)
@@ -69,7 +69,7 @@ PATIENCE_WITH_A_SCHEDULER = 10.0
 
 
 def dead_scheduler(settings: RunnerSettings) -> str | None:
-    """The address of the settings' Dask scheduler if it does not answer; None if all is well."""
+    """The address of the settings' Dask scheduler if it does not answer; else None."""
     address = settings.dask_address
     if settings.runner != "dask" or address is None:
         return None

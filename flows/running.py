@@ -145,7 +145,7 @@ def _refuse_dead_scheduler(runner: RunnerSettings) -> None:
 
 
 def _holds_run_of(run: RunDirectory, settings: ProductSettings) -> bool:
-    """Whether a run of these settings, on whatever runner, has been started in a directory."""
+    """Whether a run of these settings, on any runner, has been started in a directory."""
     if not run.manifest.exists() or run.read_manifest()["product"] != settings.PRODUCT:
         return False
     run.refuse_edited_settings()
@@ -225,7 +225,7 @@ def tags_of(settings: ProductSettings) -> tuple[str, ...]:
 
 @contextmanager
 def in_force(run: RunDirectory, settings: ProductSettings) -> Iterator[None]:
-    """In the block, a prepared run has these settings, whatever runner it has frozen."""
+    """In the block, a prepared run has these settings, regardless of its frozen runner."""
     before = _IN_FORCE.set((run.root, settings))
     try:
         yield
@@ -240,12 +240,12 @@ def is_in_force(root: Path) -> bool:
 
 @contextmanager
 def entered(run_directory: str, model: type[Settings]) -> Iterator[tuple[RunDirectory, Settings]]:
-    """Hold a prepared run while a flow runs its stages; raises as `held`."""
+    """Lock a prepared run while a flow runs its stages; raises as `held`."""
     with held(run_directory, model) as (run, settings):
         begin_run(run_directory, flow_run.id)
         was_released = run.release.exists()
         try:
-            # Tasks bear the tags of their stage alone.
+            # Tasks have the tags of their stage alone.
             with TagsContext(current_tags=set()), watched(flow_run.id), _picture_ended():
                 yield run, settings
             if not was_released:
@@ -262,7 +262,7 @@ def entered(run_directory: str, model: type[Settings]) -> Iterator[tuple[RunDire
 
 @contextmanager
 def _picture_ended() -> Iterator[None]:
-    """After the block, the page of the flow run shows how far the stages have come."""
+    """After the block, the page of the flow run shows the progress of the stages."""
     try:
         yield
     finally:
@@ -317,7 +317,7 @@ def warned_of_charge(
     settings: ProductSettings,
     notes: Callable[[], Sequence[str]] = tuple,
 ) -> Callable[[str], None]:
-    """A function of the stages that end, which warns about the ledger, and then says `notes`.
+    """A function called with each ended stage, which warns about the ledger and logs `notes`.
 
     It does so once the run has been charged, before anything is drawn: earlier refusals
     are reported in one sentence. Raises as `warnings_of`.
@@ -375,7 +375,7 @@ def held(run_directory: str, model: type[Settings]) -> Iterator[tuple[RunDirecto
 
 
 def _record_end(run: RunDirectory, status: str, reason: SpineflowError | None = None) -> None:
-    """Say in the manifest how the stages of a run ended before the last, as far as that goes."""
+    """Enter in the manifest how an interrupted run ended, if possible."""
     with suppress(OSError):
         if run.read_manifest()["status"] != "complete":
             run.update_manifest(status=status, reason="" if reason is None else str(reason))

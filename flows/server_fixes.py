@@ -1,7 +1,7 @@
 """Corrections of Prefect's server on SQLite, without which a busy run loses its server.
 
 Each has the upstream report, and a test that fails once Prefect or SQLAlchemy no longer needs it.
-A server on PostgreSQL needs none of them.
+A server on PostgreSQL does not need them.
 """
 
 from __future__ import annotations

@@ -66,13 +66,13 @@ together four minutes, for as long as it takes to be started again. Prefect alon
 one. Set PREFECT_CLIENT_MAX_RETRIES to another number to wait longer, or less."""
 
 SECONDS_TO_END = 5.0
-"""A server of our own that takes longer to end is killed."""
+"""A command's own server that takes longer to end is killed."""
 
 
 class Server:
     """The server that runs report to: the address of its API, and its process if it is our own.
 
-    Our own serves at a socket that accepts requests before there is anybody to answer them.
+    The command's own server has a socket that accepts requests before the server answers them.
     """
 
     def __init__(self, address: str, listening: socket.socket | None = None) -> None:
@@ -82,7 +82,7 @@ class Server:
         self._is_waited_for = False
 
     def begin(self) -> None:
-        """Have a server of our own come up."""
+        """Start a command's own server."""
         if self._listening is None or self.process is not None:
             return
         number = self._listening.fileno()
@@ -91,7 +91,7 @@ class Server:
             **os.environ,
             **get_current_settings().to_environment_variables(exclude_unset=True),
             "PREFECT_UI_ENABLED": "0",
-            # As Prefect says to the servers that it starts itself.
+            # As in the servers that Prefect starts itself.
             "PREFECT__SERVER_EPHEMERAL": "1",
             "PREFECT__SERVER_FINAL": "1",
         }
@@ -106,7 +106,7 @@ class Server:
         self._listening.close()
 
     def wait(self) -> None:
-        """Wait until a server of our own serves; raises httpx.HTTPError if it does not come up.
+        """Wait until the command's own server answers; raises httpx.HTTPError if it does not start.
 
         From now on it ends with this process, once Prefect has sent all that it has to say.
         """
@@ -161,7 +161,7 @@ def server_for_runs() -> Iterator[Server]:
     # forwards logs of worker processes: they would start a server of their own.
     refresh_global_settings_context()
     try:
-        # Nobody watches for heartbeats at our own server, and Prefect waits a second for their end.
+        # The command's own server ignores heartbeats, and Prefect waits a second for their end.
         unwatched = {PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None} if found is None else {}
         with temporary_settings(settings | unwatched):
             yield server
@@ -173,7 +173,7 @@ def server_for_runs() -> Iterator[Server]:
 
 
 def _patience() -> dict[Any, int]:
-    """Settings with which Prefect waits for a server of the office; none where they are set."""
+    """Settings with which Prefect waits for a server of the office; empty where they are set."""
     is_set = "max_retries" in get_current_settings().client.model_fields_set
     return {} if is_set else {PREFECT_CLIENT_MAX_RETRIES: RETRIES}
 

@@ -50,16 +50,16 @@ Body = Callable[[RunDirectory, Any], None]
 
 
 class Stopped(Exception):
-    """A run in this process has come as far as was asked."""
+    """A run in this process has reached the requested stage."""
 
 
 class NotReused(Exception):
-    """Something is left to do of a run that is said to be done."""
+    """A run assumed to be finished has work left to do."""
 
 
 @dataclass(eq=False)
 class Local:
-    """The future of an artifact that is made, or found, in this process when somebody asks."""
+    """The future of an artifact that is made, or found, in this process on request."""
 
     make: Callable[[], Artifact]
     made: Artifact | None = None
@@ -348,7 +348,7 @@ class Stages(TaskRunner[Any]):
 
 
 class Verification(Stages):
-    """Calls the first stages of a run in this process, up to the charge, to see that all is there.
+    """Calls the first stages of a run in this process, up to the charge, to check their artifacts.
 
     Nothing is entered; raises NotReused if a step has something to make.
     """

@@ -71,7 +71,7 @@ def stages(run: RunDirectory, settings: AnyTuneSettings) -> None:
 
 @dataclass
 class _Search:
-    """Trials of a run so far, and how further ones are asked for."""
+    """Trials of a run so far, and requests for further ones."""
 
     run: RunDirectory
     settings: TuneSettings
@@ -127,7 +127,7 @@ class _Search:
     def tried(
         self, variant: str, losses: Losses, weights: Mapping[str, Fraction] | None = None
     ) -> TrialOutcome:
-        """Run the replicates of a trial, unless this search has asked for it before."""
+        """Run the replicates of a trial, unless this search has requested it before."""
         changed = {name: weight for name, weight in (weights or {}).items() if weight != 1}
         trial = new_trial(self.run, self.settings, variant, losses, changed)
         if trial.name in self.outcomes:

@@ -178,7 +178,7 @@ def _labelled(labels: Sequence[str], codes: np.ndarray, *, ordered: bool = True)
 def in_declared_order(frame: pd.DataFrame, settings: Any, universe: str | None) -> pd.DataFrame:
     """A table whose columns of attributes and coarsenings have their levels in declared order.
 
-    Columns that hold anything but labels of levels, such as codes, stay as they are.
+    Other columns than labels of levels, such as codes, are unchanged.
     """
     if settings.PRODUCT not in ("topdown", "estimate") or universe not in settings.run.universes:
         return frame
@@ -197,7 +197,7 @@ def _there(places: Iterable[tuple[str, Path]]) -> Places:
 
 
 def _census_places(run: RunDirectory, universe: str, kind: Kind) -> Places:
-    """Those of all geolevels of a universe's spine, root first."""
+    """Places of all geolevels of a universe's spine, root first."""
     file = run.root / "spine" / universe / "geounits.parquet"
     if not file.exists():
         return []

@@ -217,7 +217,7 @@ def _as_arrow(name: str, frame: pd.DataFrame) -> pa.Table:
 
 
 def _hand_over(run: RunDirectory, file: Path, table: pa.Table) -> None:
-    """Write a table where the run reads it, unless it is there; the caller holds the run.
+    """Write a table where the run reads it, unless it exists; the caller has locked the run.
 
     Raises InputRefused for another table than the one that the run has read.
     """
@@ -231,5 +231,5 @@ def _hand_over(run: RunDirectory, file: Path, table: pa.Table) -> None:
                 "or name another run_dir."
             )
     elif has_read:
-        return  # Whoever removed the confidential folder needs it no more.
+        return  # The confidential folder was removed on purpose.
     write_parquet(file, table)

@@ -132,7 +132,7 @@ def plot_margins(
     """
     if run is None or not hasattr(run, "margins"):
         raise InputRefused("plot_margins needs a run, as open_run gives it, and a table of it.")
-    # Of no table, the run says which there are.
+    # Without a table name, the run's error lists its tables.
     margins = run.margins(table or "")
     if table is None:
         raise InputRefused("plot_margins needs the name of a table that has margins.")

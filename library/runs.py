@@ -42,7 +42,7 @@ MICRODATA = "mdf_"
 class Run:
     """A run of any product, from its files; `open_run` makes one.
 
-    Frames are read when they are asked for, and are the caller's own.
+    Frames are read on request, and belong to the caller.
 
     Attributes:
         path: The run directory.
@@ -126,7 +126,7 @@ class Run:
     def microdata(self, universe: str | None = None) -> pd.DataFrame:
         """The released records of a universe, by default of the first that has any.
 
-        Raises SpineflowError for a run that releases none.
+        Raises SpineflowError for a run without microdata.
         """
         files = self._released_files()
         names = [n.removeprefix(MICRODATA) for n in files if n.startswith(MICRODATA)]
@@ -162,14 +162,14 @@ class Run:
         universe: str | None = None,
         level: float = 0.9,
     ) -> pd.DataFrame:
-        """Make intervals of a query at a geolevel or of areas of your own, from the noisy
+        """Make intervals of a query at a geolevel or for your own areas, from the noisy
         measurements alone.
 
         `areas` are a frame, or a file, with a name in `area` and the code of a block in `block`, or
         for a declared census the code of its last geolevel in `block` or a column of its name, or
         polygons: a frame of geopandas, or GeoJSON as a mapping, with the name of each as `area`.
         Polygons consist of the areas whose declared points are inside them. The
-        intervals hold the truth with probability `level` at least, cost nothing, and are kept in
+        intervals contain the truth with probability `level` at least, cost nothing, and are kept in
         the run's `intervals/`. Returns them, as `intervals` does. Raises SpineflowError for a run
         of another product than topdown, for unknown names, such as unknown blocks, and unless one
         of `geolevel` and `areas` is given.
@@ -308,7 +308,7 @@ class Run:
         return in_declared_order(frame, self._typed_settings, universe)
 
     def _universe_of(self, table: str) -> str | None:
-        """The universe of a declared table; None of any other."""
+        """The universe of a declared table; None for any other."""
         if self.product not in ("topdown", "estimate"):
             return None
         tables = self._typed_settings.compiled_census.tables
@@ -339,7 +339,7 @@ class Run:
 def open_run(path: str | Path) -> Run:
     """Open a run directory, finished or not.
 
-    Raises SpineflowError where there is no run.
+    Raises SpineflowError if the folder is no run.
 
     Example: `spineflow.open_run("spineflow-demo/run").table("050_county")`.
     """

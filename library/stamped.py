@@ -19,7 +19,7 @@ CODES = ("_ID", "_CODE", "_TYPE")
 """Endings of the names of columns of codes, in files without a Parquet copy."""
 
 PRIVACY = "privacy"
-"""Attribute of a frame (`frame.attrs`) that says whether its noise protects anybody."""
+"""Attribute of a frame (`frame.attrs`) with its privacy status."""
 
 
 def read_table(path: str | Path) -> pd.DataFrame:
@@ -30,7 +30,7 @@ def read_table(path: str | Path) -> pd.DataFrame:
     where possible. `frame.attrs["privacy"]` is `"NOT PRIVATE"` for a stamped
     file, else `"private"`.
 
-    Raises SpineflowError for a file that is not there or no such table.
+    Raises SpineflowError for a missing file, or one that is no such table.
 
     Example: `spineflow.read_table("run/release/mdf_persons.csv")`.
     """

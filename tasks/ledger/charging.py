@@ -87,7 +87,7 @@ def charge_draws(
     truth: Iterable[Path],
     files: Iterable[Path],
 ) -> None:
-    """Enter a run's draws in the ledger, and check the measurements that are there against it.
+    """Enter a run's draws in the ledger, and check existing measurements against it.
 
     `inputs` are the digests of the people drawn from, by kind (`tasks.ledger.identity`);
     `decided_by` are the public files that decide the draws: spine, plan, parameters; `truth` the

@@ -58,7 +58,7 @@ class Claim:
 
 
 class ChargedNoise:
-    """Draws the noise of one file, exactly as it was charged; `n_drawn` counts the values."""
+    """Draws the noise of one file, exactly as charged; `n_drawn` counts the values."""
 
     def __init__(self, claim: Claim) -> None:
         self._claim = claim

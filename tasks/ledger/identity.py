@@ -37,7 +37,7 @@ LIST_VARIABLE = "SPINEFLOW_LEDGERS"
 
 
 def list_file() -> Path | None:
-    """The file with this machine's ledgers; None where no list is kept."""
+    """The file with this machine's ledgers; None without a list."""
     named = os.environ.get(LIST_VARIABLE)
     if named is not None:
         return Path(named).absolute() if named else None
@@ -75,7 +75,7 @@ def listed_ledgers() -> list[Path]:
 
 
 def list_ledger(path: Path) -> None:
-    """Enter a ledger in the list, unless it is there."""
+    """Enter a ledger in the list, unless the list has it."""
     _change(lambda paths: paths if path in paths else [*paths, path])
 
 

@@ -152,7 +152,7 @@ def _digest(
     *,
     of_parts: bool,
 ) -> InputDigest:
-    """Digest of rows in their order, which come in parts, and of each part if asked for."""
+    """Digest of rows in their order, given in parts, and of each part on request."""
     dtype = [(f"f{i}", each) for i, each in enumerate(types)]
     head = f"{'|'.join([kind, *columns])}|{np.dtype(dtype).descr}"
     whole, digests = _begun(head, n, key), []
@@ -180,7 +180,7 @@ def unnamed_digest(kind: str, columns: Sequence[np.ndarray], count: np.ndarray, 
     >>> unnamed_digest("t", [one, other], n, b"k") == unnamed_digest("t", [other, one], n, b"k")
     True
     """
-    import pandas as pd  # Only inputs without a name of their own need it.
+    import pandas as pd  # Needed only for inputs without a name.
 
     codes = [pd.factorize(np.asarray(column, dtype=object)) for column in columns]
     kept = [number for number in range(len(columns)) if not _is_determined(codes, number)]
@@ -222,7 +222,7 @@ def _is_determined(codes: Sequence[tuple[np.ndarray, np.ndarray]], number: int) 
 
 
 def _canonical(column: np.ndarray) -> np.ndarray:
-    """Integers as they are, which all become int64 in a row; strings as UTF-8."""
+    """Integers unchanged, which become int64 in rows; strings as UTF-8."""
     column = np.asarray(column)
     if column.dtype.kind in "iub":
         return column
@@ -395,7 +395,7 @@ class _List:
 class _Level:
     """A geolevel of one column: sums of its geounits' records, their bits, and counts by value.
 
-    `counts` is None where they were too many to be held.
+    `counts` is None where there were too many to keep.
     """
 
     sums: _Lanes

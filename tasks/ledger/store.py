@@ -104,7 +104,7 @@ def read_key(path: Path) -> LedgerKey:
 
 
 def make_key(path: Path) -> None:
-    """Write a new key, unless one is there; the folder must be locked."""
+    """Write a new key, unless one exists; the folder must be locked."""
     if not path.exists():
         _write(path, secrets.token_hex(KEY_BYTES))
 

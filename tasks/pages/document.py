@@ -208,7 +208,7 @@ def _csv_name(table: Table, title: str) -> str:
 
 
 def _csv_link(table: Table, stamp: str | None) -> Markup:
-    """The table as an address that holds it; quoting leaves no character that ends an attribute."""
+    """The table as a data address; quoting escapes every character that ends an attribute."""
     return Markup(f"data:text/csv;charset=utf-8,{quote(to_csv(table, stamp), safe=_PLAIN)}")
 
 

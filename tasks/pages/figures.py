@@ -226,7 +226,7 @@ class _Axis:
         spacing: float,
         from_zero: bool = False,
     ) -> _Axis:
-        """An axis that holds the values, with ticks no closer than `spacing`."""
+        """An axis that covers the values, with ticks no closer than `spacing`."""
         low, high = min(values), max(values)
         if from_zero:
             low, high = min(low, 0.0), max(high, 0.0)

@@ -1,6 +1,6 @@
 """Maps as SVG markup: areas filled by a value, outlines over them, and a key.
 
-Areas are rings of points; whatever read them has them in degrees or in any plane's units. A map is
+Areas are rings of points, in degrees or in any plane's units. A map is
 as wide as a chart. Points that fall on one another on the page are drawn once.
 """
 
@@ -24,7 +24,7 @@ NO_VALUE = "#ffffff"
 
 @dataclass(frozen=True, eq=False)
 class Area:
-    """The rings of an area, (n, 2) points each, and its value; NaN for none."""
+    """The rings of an area, (n, 2) points each, and its value; NaN without a value."""
 
     rings: tuple[np.ndarray, ...]
     value: float = float("nan")
@@ -123,7 +123,7 @@ def _classes(values: np.ndarray) -> tuple[np.ndarray, tuple[str, ...]]:
 def _key(
     values: np.ndarray, limits: np.ndarray, colours: Sequence[str], label: str, y: float
 ) -> tuple[str, float]:
-    """The classes with their limits under a label, and where the drawing goes on."""
+    """The classes with their limits under a label, and the height below them."""
     known = values[np.isfinite(values)]
     parts = [svg_text(0, y, label, fill=SOFT)]
     if known.size:

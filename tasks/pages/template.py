@@ -21,7 +21,7 @@ from .figures import bar_chart
 from .numbers import shown_bound, shown_delta, shown_epsilon, shown_rho
 
 MARK = "\x00"
-"""Stands before and after the number of a block in rendered text."""
+"""Marker before and after the number of a block in rendered text."""
 
 PLACED = "_placed"
 """Where a template's context has the blocks that it has printed."""
@@ -51,7 +51,7 @@ def parts_of(template: str, **context: Any) -> tuple[str, list[Section], list[Se
 
 
 def rendered(text: str, context: Mapping[str, Any]) -> str:
-    """A text that is a template of its own, with its names filled in."""
+    """A text rendered as a template, with its names filled in."""
     return _templates().from_string(text).render(context).strip()
 
 
@@ -108,7 +108,7 @@ def _templates() -> Environment:
         "delta": shown_delta,
         "rho": shown_rho,
         "words": lambda name: name.replace("_", " "),
-        # `capitalize` of Jinja lowers the rest, which may hold names.
+        # `capitalize` of Jinja lowers the rest, which may contain names.
         "capital": lambda text: text[:1].upper() + text[1:],
         "number": lambda value: f"{value:,}",
         "short": lambda value: f"{float(value):.4g}",

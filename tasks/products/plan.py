@@ -157,7 +157,7 @@ class Plan:
 
 
 def _curves_of(costs: Iterable[Cost], question: str) -> Curves | None:
-    """The curves of parts between their own neighbours; None where nothing is guaranteed."""
+    """The curves of parts between their own neighbours; None without a guarantee."""
     known = {cost.plan.universe: cost for cost in costs}
     if any(cost.plan.guarantee is None for cost in known.values()):
         return None
@@ -338,7 +338,7 @@ def _words(universe: UniversePlan, measure: Measure) -> set[str]:
 
 
 def _plain(name: str) -> str:
-    """A name as it is compared: attributes of a query in any order, with any spaces."""
+    """The form of a name for comparisons, without spaces and order of a query's attributes."""
     return "*".join(sorted("".join(part.split()).lower() for part in name.split("*")))
 
 

@@ -218,7 +218,7 @@ class Product:
             yield from self.words.budget(settings, plan)
 
     def curves(self, settings: ProductSettings) -> Curves | None:
-        """The privacy curves of a run of settings; None where nothing is guaranteed or known."""
+        """The privacy curves of a run of settings; None without a guarantee or a known curve."""
         return None if self.plan is None else self.plan(settings, None).curves()
 
     def needed(self, settings: ProductSettings, wanted: Mapping[str, int]) -> Iterator[str]:
@@ -308,7 +308,7 @@ class Product:
         return Facts("products/templates/certificate.md.j2", curves=curves)
 
     def compare_with_truth(self, run: RunDirectory, settings: ProductSettings) -> None:
-        """Keep the errors of a release in its confidential folder, while the truth is there."""
+        """Keep the errors of a release in its confidential folder, while the truth exists."""
         if self.accuracy.write is not None and self.accuracy.is_possible(run):
             self.accuracy.write(run, settings)
 

@@ -45,7 +45,7 @@ KINDS = (
     "accuracy",
     "release",
 )
-"""Words by which stages of one kind are known, whatever universe and geolevel they are of."""
+"""Words common to stages of one kind, for all universes and geolevels."""
 
 
 def report_document(

@@ -123,7 +123,7 @@ def _guarantee(settings: ProductSettings, dataset: Mapping[str, Any] | None) -> 
 
 
 def _dataset(settings: ProductSettings) -> Mapping[str, Any] | None:
-    """The dataset as its ledger has it; None for runs that are not private."""
+    """The dataset's summary in its ledger; None for runs that are not private."""
     if not settings.is_private:
         return None
     ledger = open_ledger(Path(settings.privacy.ledger), must_exist=True)

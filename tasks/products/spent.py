@@ -18,10 +18,10 @@ from .statement import Statement, charged
 
 
 def spent_by(settings: ProductSettings, own: Mapping[str, Statement]) -> Mapping[str, Any] | None:
-    """All draws from the dataset of these settings, as of `summary`; None where nothing is charged.
+    """All draws from the dataset of these settings, as in `summary`; None without a charge.
 
     `own` are the statements of the runs, by their ids, whose draws must be among them. Raises
-    BudgetRefused if the ledger cannot be used, or holds less for one of these runs than it states.
+    BudgetRefused if the ledger cannot be used, or has less for one of these runs than it states.
     """
     if not settings.draws_noise or not settings.is_private:
         return None
@@ -85,7 +85,7 @@ def composed_sentence(spent: Mapping[str, Any]) -> str:
 
 
 def exact_epsilon_words(exact: float) -> str:
-    """The epsilon by the exact curve of all draws of `summary`, and for which runs it holds."""
+    """The epsilon by the exact curve of all draws of `summary`, and its condition on runs."""
     return f"{shown_bound(exact)} by the exact curve, of runs planned beforehand"
 
 

@@ -49,7 +49,7 @@ def release_run(run: RunDirectory, settings: ProductSettings) -> Made:
 def report_run(run: RunDirectory, settings: ProductSettings) -> Made:
     """Compare the release with the truth, in confidence, and write the public report."""
     product = product_of(run)
-    # Where a step of its own compares, that step has said whether the comparison failed.
+    # A separate comparison step has reported its failure itself.
     if product.accuracy.write is not None:
         compared(run, settings, lambda: product.compare_with_truth(run, settings))
     return made(product.report(run, settings))

@@ -64,7 +64,7 @@ def files_of(stem: Path) -> tuple[Path, Path]:
 
 
 def _array(content: np.ndarray | None, place: Mapping[str, Any]) -> np.ndarray:
-    """An array of the file; of bytes, so that none of objects is made, and whole or refused."""
+    """An array of the file; mapped as bytes, so never of objects, and refused unless complete."""
     kind, shape, at = np.dtype(place["kind"]), tuple(place["shape"]), place["at"]
     if content is None or 0 in shape:
         return np.zeros(shape, kind)

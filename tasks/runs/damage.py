@@ -24,7 +24,7 @@ RELEASE, UNCHECKED, MEASUREMENTS = "release", "release-unchecked", "measurements
 CHECKS = "validation/checks.json"
 
 OF_OTHERS = "estimate"
-"""The product whose measurements others have published, and which no ledger of the run knows."""
+"""The product that reads measurements published by others, unknown to the run's ledger."""
 
 RECORDED = (
     *(name for name in DERIVED if name not in ("intervals", CHECKS)),
@@ -76,7 +76,7 @@ def record_files(run: RunDirectory) -> None:
 
 
 def record_anew(run: RunDirectory, folder: str) -> None:
-    """Enter the digests of the files in a folder anew, since they were written again on purpose."""
+    """Replace the digests of the files in a folder that were rewritten on purpose."""
     manifest = run.read_manifest()
     names = [name for name in _files(run) if name.startswith(f"{folder}/")]
     now = dict(zip(names, digests_of(run.root / name for name in names), strict=True))
@@ -122,7 +122,7 @@ def is_needed(name: str) -> bool:
 
 
 def damaged(run: RunDirectory, recorded: Mapping[str, str]) -> list[Damage]:
-    """The files with a digest that a run does not have, or no longer has as they were."""
+    """The missing or changed files, among all with a digest in the run."""
     other = UNCHECKED if run.release.exists() else RELEASE
     names = [name for name in recorded if not name.startswith(f"{other}/") and name != CHARGED]
     found = digests_if_there([run.root / name for name in names])
@@ -164,7 +164,7 @@ def _is_left_to_ledger(run: RunDirectory, damage: Damage) -> bool:
 
 
 def _decides_nothing(damage: Damage) -> bool:
-    """Whether a file is there for people alone, and cannot be made again."""
+    """Whether a file is for people alone, and cannot be made again."""
     return damage.within[0] == "validation" and damage.name != CHECKS
 
 
@@ -194,7 +194,7 @@ def _remove_for(run: RunDirectory, damage: Damage, *, is_handed_on: bool) -> Non
     path, (first, *rest) = run.root / damage.name, damage.within
     path.unlink(missing_ok=True)
     if "summary" in rest:
-        # All of its files may be gone, and with them the folder.
+        # All of its files, and with them the folder, may be missing.
         shutil.rmtree(path.parent, ignore_errors=True)
     elif (first, rest[0]) == ("evidence", "found") and not is_handed_on:
         # How accurate a release is, which is found when it is made.

@@ -172,13 +172,13 @@ class RunDirectory:
         write_record(self.manifest, {**manifest, OWN_DIGEST: _digest_of_facts(manifest)})
 
     def refuse_altered_manifest(self) -> None:
-        """Raise InputRefused for a manifest that is not as it was written."""
+        """Raise InputRefused for a manifest that was changed."""
         manifest = self.read_manifest()
         if manifest.get(OWN_DIGEST, found := _digest_of_facts(manifest)) != found:
             raise InputRefused(f"{self.manifest} was altered; restore it, or start a new run.")
 
     def update_manifest(self, **facts: Any) -> None:
-        """Set top-level facts; only the process that holds the lock calls this."""
+        """Set top-level facts; the caller holds the lock."""
         self.write_manifest({**self.read_manifest(), **facts})
 
     def record_stages(
@@ -204,7 +204,7 @@ class RunDirectory:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the run for this process; the system frees the lock of a process that died.
+        """Lock the run for this process; the system frees the lock of a process that died.
 
         The lock file names its last owner. Raises SpineflowError if another process holds it.
         """
@@ -234,7 +234,7 @@ class RunDirectory:
 
 
 def _write_owner(lock: BinaryIO) -> None:
-    """Say in a lock file who holds it; on a full disk, the lock holds without that."""
+    """Write the owner into a lock file; on a full disk, the lock is valid without that."""
     owner = {
         "pid": os.getpid(),
         "host": socket.gethostname(),
@@ -256,7 +256,7 @@ def _owner(lock: BinaryIO) -> str:
 
 
 def refuse_odd_name(run: RunDirectory) -> None:
-    """Raise InputRefused for a folder whose name is no UTF-8: it could not be written of."""
+    """Raise InputRefused for a folder whose name is not UTF-8: no message could contain it."""
     try:
         str(run.root).encode()
     except UnicodeEncodeError:
@@ -267,7 +267,7 @@ def refuse_odd_name(run: RunDirectory) -> None:
 
 
 def refuse_other_folders(run: RunDirectory) -> None:
-    """Raise InputRefused for a folder that holds something, but no run."""
+    """Raise InputRefused for a folder with contents other than a run."""
     if run.manifest.exists() or not run.root.is_dir():
         return
     if not all(_may_be_left(entry.name) for entry in run.root.iterdir()):
@@ -328,7 +328,7 @@ def start_run(
 
 
 def _stamp(run: RunDirectory, stamp: str | None) -> None:
-    """Have a run that is not private say so at its top, as it did when it began."""
+    """Restore the stamp file of a run that is not private."""
     path = run.root / STAMP_FILE
     if stamp is None or (path.is_file() and path.read_bytes() == f"{stamp}.\n".encode()):
         return
@@ -336,7 +336,7 @@ def _stamp(run: RunDirectory, stamp: str | None) -> None:
 
 
 def secure_confidential(run: RunDirectory) -> None:
-    """Make the confidential folder of a run, or close it to others, once it is known to be ours.
+    """Make the confidential folder of a run, or close it to others once its owner is checked.
 
     Raises InputRefused for a symbolic link, for a path that is no folder or belongs to another
     user, and, before the run has begun, for a folder that others can enter: another user may have
@@ -370,7 +370,7 @@ def secure_confidential(run: RunDirectory) -> None:
 
 
 def make_identity(run: RunDirectory) -> None:
-    """Write the file that `identity_of` reads, unless it is there."""
+    """Write the file that `identity_of` reads, unless it exists."""
     path = run.root / IDENTITY
     if not path.exists():
         write_text(path, f"{secrets.token_hex(16)}\n")

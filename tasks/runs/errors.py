@@ -4,7 +4,7 @@ The text of these errors may reach the Prefect server, the console and the log, 
 files, columns, rules, geounits and remedies; it never carries a value of a record, and carries
 counts only for inputs that are not confidential.
 
-Keeping confidential values out of whatever leaves the process as an error.
+Keeping confidential values out of errors that leave the process.
 
 The text of an exception becomes part of a task's state on the Prefect server. Errors of our own
 are public sentences; any other exception may quote data, so its text and traceback go to the
@@ -73,7 +73,7 @@ class StorageFailed(SpineflowError):
 
 
 class MemoryFailed(SpineflowError):
-    """A piece of work asked for more memory than there is."""
+    """A piece of work ran out of memory."""
 
 
 class WorkLost(SpineflowError):
@@ -95,7 +95,7 @@ def confined(run_root: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
                 public = storage_failed(error, run_root)
             except MemoryError as error:
                 keep_traceback(error, run_root)
-                # Whatever names a piece of work names its task at the server, too.
+                # The name of a piece of work is the name of its task at the server, too.
                 what = " ".join(map(str, [function.__name__, *args[1:]]))
                 public = MemoryFailed(f"Memory ran out in {what}; {more_memory(run_root)}.")
             except Exception as error:

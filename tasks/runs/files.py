@@ -43,7 +43,7 @@ Content = TypeVar("Content")
 
 
 def state_of_file(path: Path) -> FileState:
-    """A file's inode number, size and times, as it is now.
+    """A file's present inode number, size and times.
 
     No program can set the time at which an inode last changed, so no file can be altered unseen.
     """
@@ -120,7 +120,7 @@ def sha256_of_file(path: Path) -> str:
 
 @contextmanager
 def locked(descriptor: int) -> Iterator[None]:
-    """Hold the lock of an open file or folder, which is closed at the end."""
+    """Lock an open file or folder, which is closed at the end."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
@@ -160,7 +160,7 @@ def read_values(path: Path, kind: Callable[..., Content]) -> Content:
 
 
 _reader_of: Callable[..., TypeAdapter[Any]] = lru_cache(TypeAdapter)
-"""Kept, since to make one takes longer than to read with it."""
+"""Cached, since making one takes longer than a read."""
 
 
 def write_page(path: Path, document: Document) -> Path:

@@ -62,7 +62,7 @@ def checked_label(name: str) -> str:
 
 
 def shown(name: str) -> str:
-    """A name in a message, whatever is in it: letters of any script, and escapes for the rest."""
+    """A name as shown in a message: letters of any script, and escapes for the rest."""
     return repr(name[:40]) + (" and so on" if len(name) > 40 else "")
 
 

@@ -49,7 +49,7 @@ class Folder:
             return None
 
     def put(self, name: str, file: Path) -> None:
-        """Copy a file to a name that holds this file or nothing; it appears whole."""
+        """Copy a file to a name atomically; the name has this file already, or does not exist."""
 
         def copy(target: BinaryIO) -> None:
             with file.open("rb") as source:

@@ -137,7 +137,7 @@ class Section(ExactTypes):
         return own.with_sections(lambda section: section.with_absolute_paths(absolute))
 
     def paths(self) -> dict[str, str]:
-        """The paths that this section itself holds, by key; keys without a value are left out."""
+        """The paths in this section itself, by key; keys without a value are left out."""
         fields = type(self).model_fields.items()
         values = {name: getattr(self, name) for name, field in fields if is_path(field)}
         return {name: value for name, value in values.items() if value is not None}
@@ -183,7 +183,7 @@ class InputSettings(Section):
 
     @property
     def awaited(self) -> dict[str, str]:
-        """Products of the same run whose releases come first, by the names that inputs have."""
+        """Products of the same run that are released earlier, by the names of inputs."""
         return {
             name: path.removeprefix(OF_PRODUCTS)
             for name, path in self.paths().items()
@@ -196,7 +196,7 @@ class InputSettings(Section):
         return ()
 
     def with_absolute_paths(self, absolute: Callable[[str], str]) -> Self:
-        """These settings with `absolute` applied to every path that is no earlier product."""
+        """These settings with `absolute` applied to every path except earlier products."""
         awaited = {f"{OF_PRODUCTS}{name}" for name in self.awaited.values()}
         return super().with_absolute_paths(lambda path: path if path in awaited else absolute(path))
 
@@ -327,7 +327,7 @@ class ProductSettings(Section):
 
     @property
     def is_private(self) -> bool:
-        """Whether the run's noise protects anybody; otherwise its files say NOT PRIVATE."""
+        """Whether the run's noise protects; otherwise its files say NOT PRIVATE."""
         return self.why_not_private is None
 
     @property
@@ -453,7 +453,7 @@ def have_same_release(one: ProductSettings, other: ProductSettings) -> bool:
 def merged_tables(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:
     """A table with the keys of both; where both have one, `top` wins, and tables are merged.
 
-    Names of queries are the same whatever their spaces and the order of their factors.
+    Names of queries are compared without their spaces and the order of their factors.
     """
     merged = dict(base)
     for given, value in top.items():

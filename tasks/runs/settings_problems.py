@@ -189,7 +189,7 @@ def _problem(
 
 
 def _without_branches(location: Sequence[Any], tree: Any) -> tuple[Location, int]:
-    """The keys and positions of a complaint, and how many parts of its location were none."""
+    """The keys and positions of a complaint, and the number of other parts of its location."""
     kept: list[str | int] = []
     node: Any = tree
     for part in location:

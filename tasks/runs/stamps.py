@@ -29,7 +29,7 @@ _SETTINGS = "settings.toml"
 VALUES = "value"
 """Column of measured or exact values in the files of measurements."""
 INTEGER_LIST = pa.list_(pa.field("element", pa.int64(), nullable=False))
-"""Type of the numbers that a row of noisy measurements holds."""
+"""Type of the numbers in a row of noisy measurements."""
 WRITTEN_AT_ONCE = 1 << 18
 """Bytes: Parquet has several writes of each column, of which tables have hundreds."""
 

@@ -103,7 +103,7 @@ def store_errors(url: str, name: str) -> Iterator[None]:
 
 
 def _is_refusal(error: Exception) -> bool:
-    """Whether an error is about credentials or permissions, which each package says its own way."""
+    """Whether an error is about credentials or permissions, in the words of each package."""
     status = str(getattr(error, "code", getattr(error, "status_code", "")))
     words = ("Credential", "Authentication", "Token")
     return (
@@ -115,7 +115,7 @@ def _is_refusal(error: Exception) -> bool:
 
 
 class StoreFile(io.RawIOBase):
-    """A file of a store, open for reading, whose failures are errors of ours (`store_errors`)."""
+    """A file of a store, open for reading, with the errors of `store_errors`."""
 
     def __init__(self, url: str, name: str) -> None:
         """Open a file at its first byte; FileNotFoundError if it does not exist."""

@@ -68,7 +68,7 @@ def work_file(run: RunDirectory) -> Path:
 
 
 def append(run: RunDirectory, *records: Began | Task) -> None:
-    """Add records to the work of a run; on a disk that is full, the run goes on without them."""
+    """Add records to the work of a run; on a full disk, the run continues without them."""
     lines = "".join(f"{json.dumps(asdict(record))}\n" for record in records)
     with suppress(OSError), work_file(run).open("ab+") as stream:
         # The last line of a killed process may be incomplete.
@@ -97,7 +97,7 @@ def tasks_of(records: Sequence[Began | Task]) -> dict[str, Task]:
 
 
 def _record(line: str) -> Began | Task | None:
-    """The record of a line; None for half a line, or one of another version."""
+    """The record of a line; None for an incomplete line, or a line of another version."""
     try:
         fields: Mapping[str, Any] = json.loads(line)
         if "runner" in fields:

@@ -38,7 +38,7 @@ _NO_UNNAMED_FILES = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL)
 
 @dataclass(frozen=True)
 class Recording:
-    """How a file is recorded before anybody else can read it.
+    """Recording of a file before others can read it.
 
     `record` is called with the file when it is whole and on disk. `folder`, which is closed to
     others, holds it from shortly before until it has its name; no two files share one.
@@ -133,7 +133,7 @@ def _discard(leftovers: Iterable[Path]) -> None:
 
 
 def _open_to_readers(file: BinaryIO, path: Path) -> None:
-    """Let those read a file who can read the folder that it is to be named in."""
+    """Give a file the read permissions of its final folder."""
     os.fchmod(file.fileno(), path.parent.stat().st_mode & 0o666)
 
 
@@ -231,7 +231,7 @@ def _named(path: Path, folder: Path, mode: int) -> _Unfinished:
 
 
 def _make_closed(folder: Path) -> None:
-    """Make a folder, and those above it that are wanting, for this user alone."""
+    """Make a folder, and missing ones above it, for this user alone."""
     missing = [one for one in (folder, *folder.parents) if not one.is_dir()]
     for one in reversed(missing):
         with suppress(FileExistsError):

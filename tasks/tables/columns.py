@@ -282,7 +282,7 @@ def canonical_text(value: str | int | float | None, field: Field) -> str | None:
 
 
 def without_point(text: str) -> str:
-    """A whole number without the point and zeros that columns of floats add; others as they are.
+    """A whole number without the point and zeros that columns of floats add; others unchanged.
 
     >>> without_point("44.0"), without_point("01."), without_point("4.5")
     ('44', '01', '4.5')
@@ -495,7 +495,7 @@ def _plain(keys: pa.Array) -> pa.Array:
     if pa.types.is_dictionary(keys.type):
         keys = keys.dictionary_decode()
     if pa.types.is_floating(keys.type):
-        # A float that is no whole number, or too large to be exact, identifies nothing.
+        # A float that is no whole number, or too large to be exact, is no identifier.
         is_exact = pc.and_(pc.equal(pc.floor(keys), keys), pc.less(pc.abs(keys), 2.0**53))
         keys = pc.if_else(is_exact, keys, None).cast(pa.int64())
     if pa.types.is_integer(keys.type) and not pa.types.is_uint64(keys.type):

@@ -60,8 +60,8 @@ class FilesRead:
         return tuple(FileRead(own.name, own.written) for own in self.listed if own.written)
 
     def copies(self, files: Sequence[InputFile]) -> Iterator[Finding]:
-        """Findings on files of a table that hold exactly the records of one before them, in
-        whatever order and format.
+        """Findings on files of a table with exactly the records of an earlier one, in
+        any order and format.
 
         Records in folders of other values, such as `sex=1`, are others.
         """

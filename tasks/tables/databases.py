@@ -48,7 +48,7 @@ class DatabaseTable:
         return self.ask(f"SELECT * FROM {self.source} LIMIT 0").schema
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """The rows of some columns, in whatever order the database has them."""
+        """The rows of some columns, in the database's order."""
         yield from self.ask(f"SELECT {', '.join(map(_quoted, columns))} FROM {self.source}")
 
 

@@ -4,12 +4,12 @@ Records of the check of a run's input: public outcomes, and confidential counts.
 
 `validation/data_docs/` has a page for each Great Expectations suite, with every rule in words,
 whether it was met, and the expectations that it was evaluated by, in Great Expectations' own words;
-`confidential/data_docs/` says how many rows break which rule. Its site builder is not used, since
+`confidential/data_docs/` counts the rows that break each rule. Its site builder is not used, since
 its pages load scripts, styles and pictures from a dozen hosts and show nothing without them.
 
 Evidence on each rule from reading the input: rows that break it, and the values it concerns.
 
-Our own code counts the rows that break a rule. Great Expectations judges the same rule by itself,
+The program counts the rows that break a rule. Great Expectations judges it independently,
 from the distinct values that were seen of a column, or from a yes/no column where a rule is about
 rows together or about several columns.
 """
@@ -327,7 +327,7 @@ class RuleTally:
     def outcomes(self) -> tuple[Outcome, ...]:
         """Public outcome of every rule that was looked at, by Great Expectations.
 
-        Each judges by itself; input is accepted only where neither finds anything.
+        Each judges independently; input is accepted only if neither finds a fault.
         """
         distinct: dict[str, dict[str, tuple[Value, ...]]] = {}
         for rule, count in self._broken.items():

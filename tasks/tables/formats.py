@@ -111,7 +111,7 @@ class TextFormat:
         return self.decimal or ("," if separator == ";" else ".")
 
     def value(self, text: str | None, is_number: bool, digits: int = 0) -> str | None:
-        """The text of one cell, of whole numbers at least so many digits; None for a blank."""
+        """The text of one cell, whole numbers padded to so many digits; None for a blank."""
         if text is None or (self.is_missing is not None and self.is_missing(text)):
             return None
         if is_number:
@@ -194,7 +194,7 @@ def _cleaned_codes(
 
 
 def _is_plain(values: pa.Array) -> bool:
-    """Whether values are no texts, or in letters that have one form alone."""
+    """Whether values are no texts, or consist of letters with a single form."""
     is_text = pa.types.is_string(values.type) or pa.types.is_large_string(values.type)
     return not is_text or pc.all(pc.string_is_ascii(values)).as_py() in (True, None)
 

@@ -1,6 +1,6 @@
-"""Layouts of input tables: their columns, and how the texts of each are brought to one form.
+"""Layouts of input tables: their columns, and the canonical form of their texts.
 
-A field's `kind` says how its text is brought to one form, whatever the file's format and types:
+A field's `kind` determines the canonical form of its text, for all formats and types of files:
 
 - `number`: a whole number; leading zeros are dropped, so `028`, `28` and the integer 28 agree.
 - `code`: digits of a fixed width; integers are padded with zeros on the left.

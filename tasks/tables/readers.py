@@ -5,7 +5,7 @@ columns as Arrow arrays (integers, floats, strings, or dictionaries of these), s
 not fit into memory; `tasks.tables.columns` brings them to one form. Fixed-width files are sliced
 as byte matrices, never line by line.
 
-Anything wrong with a file raises `UnreadableInput`, whose text holds no byte of the file.
+Every fault of a file raises `UnreadableInput`, whose text has no byte of the file.
 
 Files of public areas: their rows (level, area, parent).
 """
@@ -59,18 +59,18 @@ _FOREIGN = {
     b'{"': "a JSON file",
     b"[{": "a JSON file",
 }
-"""First bytes of files that are no table of ours, plain or gzipped, and their names in messages."""
+"""First bytes of unsupported files, plain or gzipped, and their names in messages."""
 
 
 @dataclass(frozen=True)
 class Selection:
-    """The columns wanted of a table: those required, or these and every other column."""
+    """The requested columns of a table: the required ones, or all columns."""
 
     required: tuple[str, ...]
     with_others: bool = False
 
     def choose(self, file: InputFile, present: Sequence[str]) -> list[str]:
-        """The columns to read out of those present; refuses missing and repeated ones."""
+        """The columns to read among the present ones; refuses missing and repeated ones."""
         for name in self.required:
             if name not in present:
                 remedy = "add it under this name, or correct the setting, if any, that names it"
@@ -134,7 +134,7 @@ def _with_cells(file: InputFile, selection: Selection) -> Iterator[Batch]:
 
 
 def _with_folders(file: InputFile, selection: Selection) -> Iterator[Batch]:
-    """The batches of one file, with the columns that the names of its folders hold."""
+    """The batches of one file, with the columns in the names of its folders."""
     constant = {
         name: value
         for name, value in file.folders
@@ -217,7 +217,7 @@ def _read_database(file: InputFile, selection: Selection) -> Iterator[Batch]:
 
 
 def _stored_columns(file: InputFile, schema: pa.Schema, selection: Selection) -> dict[str, str]:
-    """The columns to read of a typed table, by the names that are asked for."""
+    """The columns to read of a typed table, by requested name."""
     names = [normalize("NFC", name) for name in schema.names]
     # Further columns of bytes or times, such as shapes, are not read.
     readable = {
@@ -285,7 +285,7 @@ def _value_type(kind: pa.DataType) -> pa.DataType:
 
 
 def _is_made_text(kind: pa.DataType) -> bool:
-    """Whether a column that is asked for becomes text."""
+    """Whether a requested column becomes text."""
     kind = _value_type(kind)
     return (
         pa.types.is_date(kind)
@@ -316,7 +316,7 @@ def _as_integers(file: InputFile, name: str, column: pa.Array) -> pa.Array:
 
 
 def _check_utf8(file: InputFile, name: str, column: pa.Array) -> None:
-    """Refuse texts that are not UTF-8, which Arrow takes from a Parquet file as they are."""
+    """Refuse texts that are not UTF-8, which Arrow reads from a Parquet file unchecked."""
     try:
         column.validate(full=True)
     except pa.ArrowInvalid:

@@ -4,7 +4,7 @@ Every failure becomes an `UnreadableInput` that names the file and the remedy, e
 that does not answer may answer later (`StorageFailed`). The original error is dropped
 (`from None`), because decoders quote the bytes that they could not decode.
 
-The files of a table that a folder or a glob holds.
+The files of a table in a folder, or matching a glob.
 
 Hidden files, files that begin with an underscore, and checkpoints are skipped, in folders with
 such names too: editors and Spark write them next to a table. All others count or are refused.
@@ -73,7 +73,7 @@ def _is_skipped(part: str, named: Sequence[str]) -> bool:
 
 
 def folder_columns(file: Path) -> tuple[tuple[str, str | None], ...]:
-    """Columns that the names of a file's folders hold, such as `sex=1`, and their values."""
+    """Columns in the names of a file's folders, such as `sex=1`, and their values."""
     pairs = [part.split("=", 1) for part in file.parent.parts if "=" in part]
     return tuple((name, None if v == HIVE_BLANK else unquote(v)) for name, v in pairs if name)
 
