@@ -66,12 +66,12 @@ def show_budget(
 
 
 def wanted_margins(targets: Sequence[str]) -> dict[str, int]:
-    """The margins of targets WHAT=MARGIN; raises InputRefused for one that is named twice."""
+    """The margins of targets NAME=MARGIN; raises InputRefused for a name given twice."""
     found: dict[str, int] = {}
     for target in targets:
         what, equals, margin = target.rpartition("=")
         if not equals or not margin.strip().isdigit():
-            raise InputRefused(f"--target {target}: write WHAT=MARGIN with a whole margin.")
+            raise InputRefused(f"--target {target}: write NAME=MARGIN with a whole margin.")
         if found.setdefault(what.strip(), int(margin)) != int(margin):
             raise InputRefused("--target: a level is named twice; give it one margin.")
     return found

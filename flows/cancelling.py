@@ -1,4 +1,4 @@
-"""Cancelling a run from the UI: heard by the command that runs it, too.
+"""Cancelling a run from the UI, also while a command runs it.
 
 Workers and `spineflow serve` end the processes of cancelled runs themselves. For all others,
 the process of a run asks its server at intervals whether the run has been cancelled. It stops
@@ -43,7 +43,7 @@ class RunCancelled(SpineflowError):
 
 
 def refuse_if_cancelled() -> None:
-    """Raise RunCancelled if the run that is watched was cancelled; asked between tasks."""
+    """Raise RunCancelled if the watched run was cancelled; called between tasks."""
     if _cancelled.is_set():
         raise RunCancelled("The run was cancelled")
 
@@ -78,7 +78,7 @@ def watched(flow_run_id: str) -> Iterator[None]:
 def was_cancelled() -> bool:
     """Whether this process's run is cancelled at the server; False if the server does not answer.
 
-    Asked when a signal ends the process, as a worker's does.
+    Called when a signal, such as a worker's, ends the process.
     """
     flow_run_id = os.environ.get(SUPERVISED) or (_watched[0] if _watched else None)
     if flow_run_id is None or is_embedded():

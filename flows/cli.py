@@ -145,8 +145,8 @@ def _ended(command: Callable[[], int | None], *, is_debugged: bool) -> int:
 
 
 SEMAPHORES = "ignore::UserWarning:multiprocessing.resource_tracker"
-"""A filter for Python's tracker of semaphores, a process that outlives an interrupted command: it
-would warn, after the command's last sentence, of the tasks that it clears up."""
+"""A filter for Python's tracker of semaphores, a process that outlives an interrupted command and
+would warn, after the command's last sentence, of the tasks that it cleans up."""
 
 
 def _quieten(level: str) -> None:
@@ -386,7 +386,7 @@ def intervals(
         geolevel: geolevel of the areas (default: all of the spine)
         entities: own areas instead: CSV or Parquet with the columns area and block, or, in
             place of block, the name of a declared census's last geolevel
-        share_of: also the share that each answer has of the one of this query that it is a part of
+        share_of: also the share of each answer in the containing answer of this query
         compare: pairs whose differences and ratios are wanted instead: CSV or Parquet with the
             columns first and second, geocodes of --geolevel or areas of --entities
         level: probability that an interval contains the truth
@@ -554,7 +554,7 @@ def serve(*flows: FlowName) -> None:
 def deploy(*flows: FlowName, pool: str = "spineflow") -> None:
     """Register the flows with a Prefect server, for the workers of a work pool.
 
-    The server is that at PREFECT_API_URL. Workers of the pool run them: prefect worker start --pool
+    The server is at PREFECT_API_URL. Workers of the pool run them: prefect worker start --pool
     POOL. Without names of flows all are registered.
 
     Args:
@@ -571,7 +571,7 @@ def deploy(*flows: FlowName, pool: str = "spineflow") -> None:
 def completion(shell: Literal["bash", "zsh", "fish"], /) -> None:
     """Print a shell's completion script.
 
-    With the script that is printed the Tab key completes commands, flows and options. For bash:
+    With this script the Tab key completes commands, flows and options. For bash:
     spineflow completion bash > ~/.local/share/bash-completion/completions/spineflow. For zsh, into
     a folder of $fpath: spineflow completion zsh > ~/.zfunc/_spineflow.
 

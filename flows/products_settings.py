@@ -40,7 +40,7 @@ SHARED = ("input", "privacy", "release", "run")
 
 
 ALWAYS = ("confidential", "dataset", "ledger", "infinite", "seed")
-"""Keys of shared tables that speak of the whole run too."""
+"""Keys of shared tables that concern the whole run too."""
 
 PUBLICATION = ("release", "publish_to")
 """The key of a shared table for the place to which one population is copied."""
@@ -104,7 +104,7 @@ class ProductsSettings(ProductSettings):
 
     @property
     def published_to(self) -> str | None:
-        """Where the one population is copied, with the index and the certificate; nowhere without
+        """Place of copies of the one population, with the index and the certificate; None without
         one, since every product's release is copied by its own run.
         """
         return None if self.population is None else self.release.publish_to
@@ -217,7 +217,7 @@ class ProductsSettings(ProductSettings):
 def _shared_by(
     name: str, model: type[ProductSettings], own: Mapping[str, Any]
 ) -> dict[str, dict[str, Any]]:
-    """The shared tables beneath a product's own. One that is not named as its flow is published in
+    """The shared tables beneath a product's own. A product not named as its flow is published in
     a folder of its own, because listings have the names of flows.
     """
     shared = _shared_with(model, own)

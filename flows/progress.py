@@ -20,7 +20,7 @@ from .servers import address_of, is_embedded
 Listener = Callable[[str, int, int], None]
 """Called with the name of a stage, and how many of its tasks are done and planned.
 
-With nothing planned, the name is something to be said."""
+With no tasks planned, the name is a message."""
 
 SECONDS_BETWEEN_UPDATES = 1.0
 """Interval between updates at the server: each is a request, for which the flow waits."""
@@ -59,7 +59,7 @@ def run_id(root: str) -> str | None:
 
 
 class Picture:
-    """How far the stages of a flow run are, as bars on its page; one artifact, drawn again."""
+    """Progress of the stages of a flow run, as bars on its page; one artifact, drawn again."""
 
     def __init__(self) -> None:
         self._rows: dict[str, tuple[int, int, float]] = {}
@@ -67,7 +67,7 @@ class Picture:
         self._shown = float("-inf")
 
     def draw(self, stage: str, done: int, planned: int, seconds: float) -> None:
-        """Enter how far a stage is; shown now and then, as each time is a request to wait for."""
+        """Enter the progress of a stage; shown at intervals, as each update is a request."""
         self._rows[stage] = (done, planned, seconds)
         if monotonic() - self._shown >= SECONDS_BETWEEN_UPDATES:
             self.show()
@@ -75,7 +75,7 @@ class Picture:
     def show(self, *, is_last: bool = False) -> None:
         """Show the progress, as far as the server answers; rarely at an unwatched server.
 
-        A run does not end for its picture: tasks that are long outlast a server that is away.
+        A run does not end for its page: long tasks outlast an unreachable server.
         """
         if not is_last and is_embedded() and monotonic() - self._shown < SECONDS_BETWEEN_UNSEEN:
             return
@@ -99,12 +99,12 @@ _pictures: dict[str, Picture] = {}
 
 
 def _picture() -> Picture:
-    """The picture of the flow run that asks."""
+    """The progress page of the calling flow run."""
     return _pictures.setdefault(str(flow_run.id), Picture())
 
 
 def end_picture() -> None:
-    """Show for the last time how far the stages of this flow run are."""
+    """Show the final progress of the stages of this flow run."""
     picture = _pictures.pop(str(flow_run.id), None)
     if picture is not None:
         picture.show(is_last=True)
@@ -155,7 +155,7 @@ def _tell(stage: str, done: int, planned: int) -> None:
 
 
 class StageProgress:
-    """How far the stages of the flow run that makes it are: to listeners, its page and its log."""
+    """Progress of the stages of the calling flow run: to listeners, its page and its log."""
 
     def __init__(self) -> None:
         self._picture = _picture()

@@ -120,7 +120,7 @@ class RunTrials(SearchedProduct):
     methods: tuple[str, ...] = ("fixed", "total")
 
     def universes(self, settings: ProductSettings) -> tuple[str, ...]:
-        """The one that there is."""
+        """The only one."""
         return (self.universe,)
 
     def losses(self, settings: ProductSettings, universe: str) -> dict[str, Fraction]:

@@ -41,7 +41,7 @@ def write_report(run: RunDirectory, product: Product, settings: ProductSettings)
 def write_expected_errors(
     run: RunDirectory, product: Product, settings: ProductSettings, replicates: int
 ) -> Path:
-    """Write the errors to be expected of a finished run, by simulation on its release.
+    """Write the expected errors of a finished run, by simulation on its release.
 
     Raises InputRefused for runs of other products, without noise or a release, or not as charged.
     """
@@ -118,7 +118,7 @@ def _refuse_unfinished(run: RunDirectory) -> None:
 
 
 def _refuse_altered(run: RunDirectory, settings: ProductSettings) -> None:
-    """Refuse to report on a run whose settings, spine or plan are not the files that were charged.
+    """Refuse to report on a run whose settings, spine or plan differ from the charged files.
 
     Its parts are compared too, and the folders of confidential reports are closed to others first.
     """

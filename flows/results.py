@@ -70,7 +70,7 @@ def show_outcome(run: RunDirectory, settings: ProductSettings) -> None:
 
 
 def show_failed_rules(run: RunDirectory) -> None:
-    """Which rules on the input were not met, by name, if any were not; never by how many rows."""
+    """Names of the rules on the input that were not met; never numbers of rows."""
     file = run.checks / RULES_FILE
     outcomes = json.loads(file.read_text(encoding="utf-8")) if file.exists() else []
     failed = tuple(

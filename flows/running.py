@@ -56,11 +56,11 @@ from .servers import server_for_runs
 from .stages import Body, NotReused, Stages, Verification, stage
 
 PUBLICATION = "publication"
-"""The stage that copies a release to where the settings say."""
+"""The stage that copies a release to its place in the settings."""
 
 _IN_FORCE: ContextVar[tuple[Path, ProductSettings] | None] = ContextVar("_IN_FORCE", default=None)
-"""The folder of the run whose stages are run here, and its settings; their runner may be another
-than the run has frozen."""
+"""The folder of the run whose stages are run here, and its settings; their runner may differ from
+the frozen one."""
 
 Settings = TypeVar("Settings", bound=ProductSettings)
 
@@ -69,7 +69,7 @@ def default_run_directory(settings: ProductSettings, settings_file: str | Path) 
     """Default folder of a run: in `runs/` next to its settings file.
 
     The folder is named by the dataset and the settings, so that the same settings continue one
-    run, whoever starts them from wherever, and whatever runs the tasks. A run that an earlier
+    run for any user, working directory and runner. A run that an earlier
     version began in the working directory or under another name is continued there.
     """
     runs = Path(settings_file).parent.resolve() / "runs"
@@ -86,7 +86,7 @@ def default_run_directory(settings: ProductSettings, settings_file: str | Path) 
 
 
 def prepare(settings: ProductSettings, run_directory: str | Path) -> RunDirectory:
-    """Start or continue the run of these settings in a directory; nothing is measured yet."""
+    """Start or continue the run of these settings in a directory, up to its measurement."""
     run = RunDirectory(Path(run_directory).resolve())
     refuse_odd_name(run)
     _refuse_dead_scheduler(settings.run)
@@ -171,7 +171,7 @@ def is_done(product: Product, run: RunDirectory, settings: ProductSettings) -> b
 
 
 def _stands(run: RunDirectory) -> bool:
-    """Whether a run is complete and has every file that its stages have made in it."""
+    """Whether a run is complete and has every file of its stages."""
     manifest = run.read_manifest()
     if manifest["status"] != "complete":
         return False
@@ -188,7 +188,7 @@ def _stands(run: RunDirectory) -> bool:
 
 
 def _is_verified(product: Product, run: RunDirectory, settings: ProductSettings) -> bool:
-    """Whether the first steps of a run, up to the ledger's, find all that they would make."""
+    """Whether the first steps of a run, up to the ledger's, find all of their artifacts."""
     with run.locked(), suppress(NotReused):
         run.refuse_edited_settings()
         if settings.published_to is not None:
@@ -202,7 +202,7 @@ def _is_verified(product: Product, run: RunDirectory, settings: ProductSettings)
 def run_stages(product: Product, run: RunDirectory, settings: ProductSettings) -> str:
     """Run a prepared run by its flow, with the task runner that the settings choose.
 
-    The runner may be another than the run has frozen. The flow run is tagged with the dataset, the
+    The runner may differ from the frozen one. The flow run is tagged with the dataset, the
     product and the runner. Returns the release's folder.
     """
     compile_beside(product.name)
@@ -234,7 +234,7 @@ def in_force(run: RunDirectory, settings: ProductSettings) -> Iterator[None]:
 
 
 def is_in_force(root: Path) -> bool:
-    """Whether the run of a folder was prepared by the one that calls its flow."""
+    """Whether the run of a folder was prepared by the caller of its flow."""
     return (_IN_FORCE.get() or (None,))[0] == root
 
 
@@ -307,7 +307,7 @@ def call_stages(
 
 
 def publish(run: RunDirectory, _settings: ProductSettings) -> None:
-    """Copy a release to where the settings say."""
+    """Copy a release to its place in the settings."""
     with stage(PUBLICATION):
         copy_checked_release.submit(str(run.root))
 
@@ -341,7 +341,7 @@ def held(run_directory: str, model: type[Settings]) -> Iterator[tuple[RunDirecto
     """Lock a prepared run while its stages run; its manifest records how they ended.
 
     Raises InputRefused if the frozen settings were edited, SpineflowError if the run is in use,
-    and whatever ends a stage as an error of our own.
+    and any error of a stage as one of the program's own.
     """
     run = RunDirectory(Path(run_directory))
     with run.locked():

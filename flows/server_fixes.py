@@ -30,7 +30,7 @@ def begin_transactions_immediately() -> None:
     """Begin every transaction with BEGIN IMMEDIATE.
 
     Prefect begins with BEGIN DEFERRED and reads first. Where another connection has written since,
-    SQLite refuses the first write with "database is locked" at once, whatever its timeout is
+    SQLite refuses the first write with "database is locked" at once, despite its timeout
     (https://github.com/PrefectHQ/prefect/issues/10188).
     """
     begin_deferred = AioSqliteConfiguration.begin_transaction
@@ -46,7 +46,7 @@ def begin_transactions_immediately() -> None:
 def collect_garbage_in_a_thread() -> None:
     """Collect garbage in a thread instead of the event loop.
 
-    Failed requests leave cursors in reference cycles. To finalise one waits for the mutex of its
+    Failed requests leave cursors in reference cycles. Finalising one waits for the mutex of its
     connection, which a transaction that waits for the database holds, up to a minute; in the event
     loop that stops the transaction that it waits for (a relative of
     https://github.com/PrefectHQ/prefect/issues/23055).

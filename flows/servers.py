@@ -1,4 +1,4 @@
-"""The Prefect server that a command's runs report to: one that is set, one found here, or its own.
+"""The Prefect server that a command's runs report to: a configured one, a local one, or its own.
 
 Where `prefect server start` runs on this machine, the command reports to that one. Otherwise it
 starts its own, which takes seconds: it starts while the command imports modules and
@@ -61,8 +61,8 @@ TOO_BUSY = 503
 """The status with which a server answers whose database is locked."""
 
 RETRIES = 7
-"""How often a run asks a server of the office again that does not answer: after 2, 4, 8, … seconds,
-together four minutes, for as long as it takes to be started again. Prefect alone gives up after
+"""Retries of a request to an office's server that does not answer: after 2, 4, 8, … seconds,
+four minutes in all, enough for a restart. Prefect alone gives up after
 one. Set PREFECT_CLIENT_MAX_RETRIES to another number to wait longer, or less."""
 
 SECONDS_TO_END = 5.0
@@ -70,7 +70,7 @@ SECONDS_TO_END = 5.0
 
 
 class Server:
-    """The server that runs report to: the address of its API, and its process if it is our own.
+    """The server that runs report to: the address of its API, and its process if the command's own.
 
     The command's own server has a socket that accepts requests before the server answers them.
     """
@@ -102,13 +102,13 @@ class Server:
             start_new_session=True,  # Ctrl-C at the keyboard is the command's to handle.
             env=environment,
         )
-        # If it dies, requests are to fail at once.
+        # If it dies, requests fail at once.
         self._listening.close()
 
     def wait(self) -> None:
         """Wait until the command's own server answers; raises httpx.HTTPError if it does not start.
 
-        From now on it ends with this process, once Prefect has sent all that it has to say.
+        From now on it ends with this process, after Prefect has sent its last states.
         """
         self.begin()
         if self.process is None:
@@ -139,10 +139,10 @@ class Server:
 
 @contextmanager
 def server_for_runs() -> Iterator[Server]:
-    """In the block, runs report to the server that is set, to one found here, or to our own.
+    """In the block, runs report to the configured server, to a local one, or to the command's own.
 
-    Our own does not serve yet: see `Server.begin` and `Server.wait`. Any other is waited for where
-    it goes away; our own, once it is gone, never comes back.
+    The command's own does not serve yet: see `Server.begin` and `Server.wait`. Requests to another
+    server are retried if it goes away; the command's own is not restarted.
     """
     address = PREFECT_API_URL.value()
     if address is not None:
@@ -184,9 +184,9 @@ def _own_server() -> Server:
 
 
 def local_server() -> str | None:
-    """Address of the API of a server of this version of Prefect that runs here; None if none does.
+    """Address of the API of a local server of this version of Prefect; None without one.
 
-    It is looked for where `prefect server start` would put it (PREFECT_SERVER_API_HOST and _PORT).
+    The address is the default of `prefect server start` (PREFECT_SERVER_API_HOST and _PORT).
     """
     if os.environ.get(LOOKS_FOR_SERVER, "").lower() in ("0", "false", "no"):
         return None
@@ -202,7 +202,7 @@ def local_server() -> str | None:
 
 
 def address_of(flow_run_id: str) -> str:
-    """Where the UI shows a flow run.
+    """Address of a flow run in the UI.
 
     The embedded server keeps its runs where `prefect server start` shows them later.
     """
@@ -215,7 +215,7 @@ def address_of(flow_run_id: str) -> str:
 def too_busy(error: Exception) -> str | None:
     """Message for a server that was too busy to answer; None for another error.
 
-    A server that is refused by its own database answers 503. Prefect asks it again for minutes
+    A server that is refused by its own database answers 503. Prefect retries for minutes
     (PREFECT_CLIENT_MAX_RETRIES) before it raises that, as the cause of another error where it
     compares versions.
     """
@@ -234,7 +234,7 @@ def too_busy(error: Exception) -> str | None:
 
 
 def trouble_at_home() -> str | None:
-    """Why a command's own server cannot keep its database, with the remedy; None if that is not so,
+    """Why a command's own server cannot keep its database, with the remedy; None if it can,
     or if runs report to another server."""
     if not is_embedded():
         return None

@@ -36,11 +36,11 @@ from .servers import is_embedded
 from .tracking import WorkRecord
 
 MOST_FOUND_BY_TASKS = 32
-"""Files of earlier attempts that the tasks of a stage find themselves, for all to see in the UI;
+"""Files of earlier attempts that the tasks of a stage find themselves, visible in the UI;
 Prefect takes a tenth of a second for each."""
 
 SECONDS_BETWEEN_LOOKS = 1.0
-"""How often a flow that waits looks whether its run was cancelled."""
+"""Interval at which a waiting flow checks whether its run was cancelled."""
 
 Future = Any
 """A future of Prefect's, or a `Local` one."""
@@ -146,7 +146,7 @@ class Stages(TaskRunner[Any]):
         return self._runner is None
 
     def duplicate(self) -> Stages:
-        """Raises NotImplementedError: there is one of a run."""
+        """Raises NotImplementedError: a run has a single one."""
         raise NotImplementedError
 
     def submit(
@@ -202,7 +202,7 @@ class Stages(TaskRunner[Any]):
         return artifact_of(self._run, found(path), 0.0)
 
     def _awaited(self, before: Iterable[Future]) -> list[Future]:
-        """Dependencies to report to Prefect: one of every stage that has ended, which draws the
+        """Dependencies to report to Prefect: one for every finished stage, which draws the
         arrow. A worker looks at each, which among hundreds of shards takes longer than their work.
         """
         reported: set[Stage] = set()
@@ -218,7 +218,7 @@ class Stages(TaskRunner[Any]):
 
     @contextmanager
     def opened(self, name: str, *, is_background: bool) -> Iterator[None]:
-        """The stage of tasks submitted in the block; one that was in the background is added to."""
+        """The stage of tasks submitted in the block, possibly an existing background stage."""
         if self._before and re.search(self._before, name):
             self.finish()
             raise Stopped
@@ -260,7 +260,7 @@ class Stages(TaskRunner[Any]):
         raise_first_error(self._made[future] for future in wanted)
 
     def _next(self) -> Future:
-        """The next future that is done; raises RunCancelled soon after the run was cancelled."""
+        """The next finished future; raises RunCancelled soon after the run was cancelled."""
         while True:
             refuse_if_cancelled()
             try:
@@ -284,7 +284,7 @@ class Stages(TaskRunner[Any]):
         self._look_at(stage)
 
     def _look_at(self, stage: Stage) -> None:
-        """Show how far a stage is; if it has ended, enter it in the manifest."""
+        """Show the progress of a stage; if it has ended, enter it in the manifest."""
         if stage.is_background or stage is self._open or stage.is_entered or not stage.futures:
             return
         if stage.began is None:
@@ -323,7 +323,7 @@ class Stages(TaskRunner[Any]):
 
     @contextmanager
     def _noted(self) -> Iterator[None]:
-        """In the block, an error that is not ours gets a note of the stages that are under way."""
+        """In the block, an unforeseen error gets a note of the stages in progress."""
         try:
             yield
         except Exception as error:
@@ -338,7 +338,7 @@ class Stages(TaskRunner[Any]):
 
     def run(self, body: Body) -> None:
         """Have a flow's function submit its tasks to these stages, and wait until all have ended,
-        or as many as are asked for."""
+        or the requested ones."""
         # Prefect's documentation has other task runners than the flow's as context managers.
         here = FlowRunContext.get() or FlowRunContext.model_construct()
         with suppress(Stopped), here.model_copy(update={"task_runner": self}):
@@ -365,7 +365,7 @@ class Verification(Stages):
 
 
 def stages_here() -> Stages:
-    """The stages of the flow that asks."""
+    """The stages of the calling flow."""
     context = FlowRunContext.get()
     stages = None if context is None else context.task_runner
     if not isinstance(stages, Stages):
@@ -384,7 +384,7 @@ def stage(kind: str, name: str = "", *, background: bool = False) -> Iterator[No
         background: Whether `finish` ignores it unless its futures are named.
     """
     own = stages_here()
-    # Nobody can limit tasks by tag at a command's own server, which Prefect would ask for limits.
+    # A command's own server has no limits by tag, for which Prefect would ask it.
     tagged = nullcontext() if own.is_local or is_embedded() else tags(own.product, kind)
     with tagged, own.opened(name or kind, is_background=background):
         yield
@@ -393,14 +393,14 @@ def stage(kind: str, name: str = "", *, background: bool = False) -> Iterator[No
 def finish(futures: Iterable[Future] | None = None) -> None:
     """Wait until tasks have ended, by default the tasks of all stages but background ones.
 
-    Raises the error of the first that failed, in the order of submission, and one of our own before
+    Raises the error of the first that failed, in the order of submission, the program's own before
     any other; tasks that waited for it are not started.
     """
     stages_here().finish(futures)
 
 
 def charge(root: str, wait_for: Iterable[Future] = ()) -> Future:
-    """Charge a run before anything is drawn, and wait until that is done."""
+    """Charge a run before anything is drawn, and wait for the charge."""
     before = list(wait_for)
     with stage(LEDGER):
         charged = charge_ledger.submit(root, wait_for=before)
@@ -428,7 +428,7 @@ def outcome_of(future: Future) -> Any:
 
 
 def raise_first_error(outcomes: Iterable[object]) -> None:
-    """Raise the error of the first failed task; those skipped for it come after it."""
+    """Raise the error of the first failed task; tasks skipped for it come later."""
     errors = [made for made in outcomes if isinstance(made, BaseException)]
     ours = [error for error in errors if isinstance(error, SpineflowError)]
     if errors:

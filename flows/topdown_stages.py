@@ -61,7 +61,7 @@ def work_out_losses(
 def predict_accuracy(
     run: RunDirectory, settings: TopdownSettings, spines: Mapping[str, Future]
 ) -> dict[str, Future]:
-    """Submit the errors that the budget of a large run implies, by universe, in the background."""
+    """Submit the errors implied by a large run's budget, by universe, in the background."""
     predicted: dict[str, Future] = {}
     for universe in universes_in_pieces(run, settings):
         with stage("prediction", f"{universe} prediction", background=True):

@@ -1,4 +1,4 @@
-"""The record of the work that a flow has had done."""
+"""The record of a flow's work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tune flow: search for the smallest budget that meets a criterion, on data that may be known.
+"""The tune flow: search for the smallest budget that meets a criterion, on disclosable data.
 
     read the input -> for each trial: spine and constraints -> replicates -> criterion
                    -> settings of the best variant -> report
