@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 import inspect
 import json
-import textwrap
 import types
 import typing
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
@@ -27,6 +27,7 @@ def pages() -> dict[str, str]:
     return {f"reference/{name}.md": HEADER + make() for name, make in PAGES.items()}
 
 
+@cache
 def products() -> dict[str, type[BaseModel]]:
     """Settings models by the name of their flow."""
     from spineflow.flows.evidence import CensusEvidenceSettings
@@ -119,13 +120,21 @@ def setting_rows(model: type[BaseModel]) -> Iterator[str]:
         yield f"| {' | '.join(cells)} |"
 
 
+@cache
+def class_bodies(path: str) -> dict[str, list[ast.stmt]]:
+    """Statements of every class of a module."""
+    module = ast.parse(Path(path).read_text(encoding="utf-8"))
+    return {node.name: node.body for node in module.body if isinstance(node, ast.ClassDef)}
+
+
+@cache
 def field_notes(model: type[BaseModel]) -> dict[str, str]:
     """Docstrings below the fields of a model and its bases, or else their descriptions."""
     notes = {}
     for base in reversed(model.__mro__):
         if base is BaseModel or not issubclass(base, BaseModel):
             continue
-        body = ast.parse(textwrap.dedent(inspect.getsource(base))).body[0].body
+        body = class_bodies(inspect.getsourcefile(base))[base.__name__]
         for field, text in zip(body, body[1:], strict=False):
             if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr):
                 notes[field.target.id] = str(text.value.value)
@@ -295,6 +304,7 @@ def module_lines() -> Iterator[str]:
                     yield f"    - `{module.stem}`: {summary(module)}"
 
 
+@cache
 def summary(module: Path) -> str:
     """The first paragraph of a module's docstring, on one line."""
     docstring = ast.get_docstring(ast.parse(module.read_text(encoding="utf-8"))) or ""

@@ -110,6 +110,7 @@ def write_forecast(settings: ProductSettings, file: Path, replicates: int) -> No
     from ..tasks.topdown.design.forecast import Forecast, forecast_document, forecasts, simulated
     from ..tasks.topdown.design.problem import TooManyCombinations
     from ..tasks.topdown.ingest.ingest import public_tables
+    from ..tasks.topdown.release.spine_section import areas_section
 
     if not isinstance(settings, TopdownSettings):
         raise InputRefused("--forecast: there are forecasts for topdown only.")
@@ -129,4 +130,5 @@ def write_forecast(settings: ProductSettings, file: Path, replicates: int) -> No
             refused[universe] = f"There is no forecast of {universe}: {error}."
             print_block(Caution(refused[universe]))
     if found or errors is not None:
-        write_page(file, forecast_document(settings, found, errors, refused))
+        areas = [areas_section(settings, universe, tables) for universe in settings.run.universes]
+        write_page(file, forecast_document(settings, found, errors, refused, areas))

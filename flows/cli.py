@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 from cyclopts import App, CycloptsError, Group, Parameter, UnknownCommandError
 from cyclopts.validators import MutuallyExclusive
 
+from ..tasks.detailed_groups.settings import DetailedGroupsSettings
 from ..tasks.ledger.caps import summary
 from ..tasks.ledger.identity import forget_ledger, listed_ledgers
 from ..tasks.ledger.store import open_ledger, refuse_unreachable
@@ -377,23 +378,33 @@ def intervals(
     """Make confidence intervals from a topdown run's noisy measurements.
 
     Make best linear unbiased estimates from all noisy measurements of a topdown run, with exact
-    standard deviations and intervals, for every geounit of its geolevels or for areas that are
-    lists of blocks. Reads nothing confidential, and spends nothing.
+    standard deviations and intervals, for every area of its geolevels or for areas that are
+    lists of blocks; or, of detailed groups, add up totals over areas that are lists of regions.
+    Reads nothing confidential, and spends nothing.
 
     Args:
         query: marginal query, such as total or 'sex * age'; may be given several times
         universe: universe that is counted (default: the first of the run)
-        geolevel: geolevel of the areas (default: all of the spine)
+        geolevel: geolevel of the declared areas, or "GEOLEVEL of the spine" for the spine's own
+            geounits where these differ (default: all)
         entities: own areas instead: CSV or Parquet with the columns area and block, or, in
-            place of block, the name of a declared census's last geolevel
+            place of block, the name of a declared census's last geolevel; for detailed groups the
+            columns area and region
         share_of: also the share of each answer in the containing answer of this query
         compare: pairs whose differences and ratios are wanted instead: CSV or Parquet with the
             columns first and second, geocodes of --geolevel or areas of --entities
         level: probability that an interval contains the truth
         out: file to write, .parquet or .csv (default: in the run's intervals/)
     """
+    from ..tasks.detailed_groups.release.areas import write_area_sums
     from ..tasks.topdown.intervals.report import write_run_intervals  # 1.0 s
 
+    found, _, other = existing_run(run_directory)
+    if isinstance(other, DetailedGroupsSettings):
+        refuse_altered(found)
+        areas = None if any((universe, geolevel, share_of, compare)) else entities
+        print(f"sums over areas: {write_area_sums(found, other, query, areas, level, out)}")
+        return
     found, settings = _topdown_run(run_directory, "intervals")
     with shown_work() as listener:
         written = write_run_intervals(

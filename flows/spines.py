@@ -14,6 +14,7 @@ from ..tasks.topdown.release.spine_section import (
     entity_tables,
     spine_document,
     statistics_table,
+    tabulated_deviations,
 )
 from ..tasks.topdown.settings import TopdownSettings
 from .arguments import Overrides, SettingsFile
@@ -57,9 +58,12 @@ def show_spine(
 
 
 def print_distances(settings: TopdownSettings, found: SpineDistances) -> None:
-    """Statistics of every category, and the entities that are farthest."""
+    """Statistics of every category, predicted deviations, and the entities that are farthest."""
     for universe in settings.run.universes:
         wide_page().print(f"\n[bold]{universe}[/bold]: off-spine distances (geounits)")
         print_block(statistics_table(category_statistics(found, universe)))
+        deviations = found.deviations[found.deviations["universe"] == universe]
+        for block in tabulated_deviations(settings, deviations, universe):
+            print_block(block)
         for table in entity_tables(settings, found, universe, FARTHEST):
             print_block(table)

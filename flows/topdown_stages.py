@@ -25,6 +25,7 @@ from ..tasks.topdown.release.margins import FIGURES, FILES, has_margins
 from ..tasks.topdown.release.margins import pieces_apart as margin_pieces
 from ..tasks.topdown.release.steps import (
     keep_estimates,
+    summarise_spine,
     work_out_loss,
     write_margin_piece,
     write_microdata,
@@ -35,7 +36,6 @@ from ..tasks.topdown.release.steps import (
 from ..tasks.topdown.release.tabulations.run import has_tables, tables_of_run
 from ..tasks.topdown.settings import TopdownSettings
 from ..tasks.topdown.spine.shards import shards_by_geolevel
-from ..tasks.topdown.spine.steps import summarise_spine
 from .stages import Future, finish, stage
 
 Futures = Mapping[str, Sequence[Future]]

@@ -101,6 +101,22 @@ def _running_number(sorted_codes: np.ndarray) -> np.ndarray:
     return number
 
 
+def are_same_units(first: np.ndarray, second: np.ndarray) -> bool:
+    """Whether two numberings (n,) put the same rows together, and leave none out.
+
+    >>> are_same_units(np.array([0, 0, 1]), np.array([5, 5, 2]))
+    True
+    """
+    if (first < 0).any():
+        return False
+    partner = np.full(int(first.max(initial=-1)) + 1, -1, dtype=np.int64)
+    partner[first] = second
+    if (partner[first] != second).any():
+        return False
+    own = partner[partner >= 0]
+    return len(own) == np.count_nonzero(np.bincount(own, minlength=1))
+
+
 def nest(parent: np.ndarray, *keys: np.ndarray) -> np.ndarray:
     """Number the distinct combinations of parent and keys in ascending order.
 

@@ -5,7 +5,7 @@ The error for a geography that cannot be made into a spine.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -19,6 +19,30 @@ class GeographyRefused(ValueError):
     Geography is public, so the sentence names codes, columns and geolevels freely. Group-quarters
     facility counts, the only other input, never appear in it.
     """
+
+
+GROUPED_KINDS = ("optimized", "dhc")
+"""Kinds of spine that form the geounits of their last geolevel but one anew, as groups of areas."""
+OF_THE_SPINE = " of the spine"
+"""Suffix of the name of geounits that differ from the declared areas of their geolevel."""
+
+
+def level_names(kind: str, geolevels: Sequence[str]) -> dict[str, str]:
+    """Names of a spine's geolevels for readers: a declared geolevel's only where its areas are the
+    geounits, or parts of them.
+
+    Args:
+        kind: the kind of spine.
+        geolevels: of the spine, root first.
+
+    Returns:
+        By geolevel, its own name, or of one that the spine regroups `OF_THE_SPINE`.
+
+    >>> level_names("optimized", ("country", "obec", "section"))["obec"]
+    'obec of the spine'
+    """
+    grouped = geolevels[-2:-1] if kind in GROUPED_KINDS else ()
+    return {name: name + OF_THE_SPINE * (name in grouped) for name in geolevels}
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,6 +97,11 @@ class Spine:
     def names(self) -> tuple[str, ...]:
         """Names of the geolevels, root first."""
         return tuple(level.name for level in self.geolevels)
+
+    @cached_property
+    def level_names(self) -> dict[str, str]:
+        """Names of the geolevels for readers; see the function of this name."""
+        return level_names(self.kind, self.names)
 
     @property
     def n_blocks(self) -> int:

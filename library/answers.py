@@ -18,6 +18,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from spineflow.geography.levels import OF_THE_SPINE
 from spineflow.tasks.answers.noisy import DPQUERY_SUFFIX
 from spineflow.tasks.census.queries import label_parts
 from spineflow.tasks.detailed_groups.paths import measured_folder, read_shards
@@ -28,6 +29,8 @@ from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.names import did_you_mean, factors_of
 from spineflow.tasks.supplemental_dhc.ingest.ingest import read_plan as read_supplemental_plan
 from spineflow.tasks.supplemental_dhc.measures import ITERATIONS, MEASURES
+from spineflow.tasks.topdown.paths import spine_folder
+from spineflow.tasks.topdown.spine.files import GEOUNITS, spine_of
 
 FIGURES = ("value", "variance", "plb")
 """Columns of every measurement: noisy count, variance of its noise, and budget spent on it."""
@@ -75,7 +78,14 @@ def read_answers(
     except FileNotFoundError:
         found = []  # The run was ended before its plan was written.
     if geolevel is not None and found:
-        _refuse_unknown("geolevel", geolevel, [level for level, _ in found])
+        levels = [level for level, _ in found]
+        if geolevel not in levels and f"{geolevel}{OF_THE_SPINE}" in levels:
+            raise InputRefused(
+                f"The spine regroups the areas of {geolevel!r}, and has {kind} of its own groups: "
+                f"ask for '{geolevel}{OF_THE_SPINE}', or for intervals of {geolevel!r} by "
+                "make_intervals."
+            )
+        _refuse_unknown("geolevel", geolevel, levels)
     frames, names, n_files = [], [], 0
     for level, folder in found:
         for file in sorted(folder.glob("*.parquet")) if geolevel in (None, level) else ():
@@ -198,11 +208,11 @@ def _there(places: Iterable[tuple[str, Path]]) -> Places:
 
 def _census_places(run: RunDirectory, universe: str, kind: Kind) -> Places:
     """Places of all geolevels of a universe's spine, root first."""
-    file = run.root / "spine" / universe / "geounits.parquet"
-    if not file.exists():
+    if not (spine_folder(run, universe) / GEOUNITS).exists():
         return []
-    levels = dict.fromkeys(pq.read_table(file, columns=["geolevel"])[0].to_pylist())
-    return _folders(run, universe, kind, levels)
+    named = spine_of(run, universe).level_names
+    folders = _folders(run, universe, kind, named)
+    return [(named[level], folder) for level, folder in folders]
 
 
 def _folders(run: RunDirectory, universe: str, kind: Kind, levels: Iterable[str]) -> Places:

@@ -131,7 +131,7 @@ def queries_of(costs: Mapping[str, Cost]) -> pd.DataFrame:
     rows = [
         {
             "universe": universe,
-            "geolevel": measure.level,
+            "geolevel": measure.place,
             "query": measure.query,
             "share": float(measure.share),
             "std_dev": measure.deviation,

@@ -18,6 +18,7 @@ from spineflow.answers import in_declared_order, read_answers
 from spineflow.budgets import guarantees_of, queries_of
 from spineflow.plots import plot_budget, plot_errors, plot_margins
 from spineflow.stamped import read_table
+from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
 from spineflow.tasks.products.budget import Cost
 from spineflow.tasks.products.registry import OF_ONE_INPUT, known
 from spineflow.tasks.runs.charged_files import refuse_altered
@@ -174,11 +175,24 @@ class Run:
         of another product than topdown, for unknown names, such as unknown blocks, and unless one
         of `geolevel` and `areas` is given.
 
+        A geolevel means its declared areas; the geounits that a spine has in their place are those
+        of the level "GEOLEVEL of the spine".
+
+        For detailed groups the query is `total`, and the frame of areas has the ids of regions of
+        one type in `region`, such as tracts. The result has the sum over the regions that show a
+        group, its margin, and the number of regions that suppress it.
+
         Example: `run.make_intervals("hispanic", "County")`.
         """
+        from spineflow.tasks.detailed_groups.release.areas import write_area_sums
         from spineflow.tasks.topdown.intervals.report import write_run_intervals  # 1.0 s
 
         settings = self._typed_settings
+        if isinstance(settings, DetailedGroupsSettings):
+            refuse_altered(self._directory)
+            given = None if universe or geolevel or isinstance(areas, Mapping) else areas
+            own = Path(given) if isinstance(given, str) else given
+            return read_table(write_area_sums(self._directory, settings, [query], own, level))
         if not isinstance(settings, TopdownSettings):
             raise InputRefused(f"{self.path} is no run of topdown; only those have intervals.")
         if (geolevel is None) == (areas is None):

@@ -17,6 +17,7 @@ from types import ModuleType
 
 import pytest
 from cyclopts import MissingArgumentError
+from pydantic import BaseModel
 from spineflow.flows.cli import app
 from spineflow.flows.demo import DEMOS
 from spineflow.flows.evidence import CensusEvidenceSettings
@@ -24,7 +25,9 @@ from spineflow.flows.form import PRESET_NAMES
 from spineflow.flows.products_settings import ProductsSettings
 from spineflow.flows.tune_settings import AnyTuneSettings
 from spineflow.geography.rules import GEOLEVEL_ORDER
+from spineflow.tasks.census.attribute_declarations import CodeRange
 from spineflow.tasks.census.cef_2020 import CENSUS
+from spineflow.tasks.census.declarations import CensusDeclaration
 from spineflow.tasks.detailed_groups.settings import (
     DetailedGroupsSettings,
     DetailedHouseholdsSettings,
@@ -141,6 +144,30 @@ def test_the_reference_has_every_key_of_a_declaration(generated: dict[str, str])
         model = references.declaration(name)
         assert set(references.field_notes(model)) >= set(model.model_fields), name
         assert all(f"| `{f.alias or key}` | " in page for key, f in model.model_fields.items())
+
+
+def unknown_keys(model: type[BaseModel], own: dict) -> Iterator[str]:
+    """Keys of a fragment of settings that its model and the models within it do not have."""
+    fields = {field.alias or name: field for name, field in model.model_fields.items()}
+    for key, value in own.items():
+        if key not in fields:
+            yield f"{model.__name__}: {key}"
+            continue
+        for inner, is_keyed, _ in list(references.section_models(fields[key].annotation))[:1]:
+            entries = value.values() if is_keyed and isinstance(value, dict) else [value]
+            for entry in entries:
+                for part in entry if isinstance(entry, list) else [entry]:
+                    if isinstance(part, dict) and inner is not CodeRange:
+                        yield from unknown_keys(inner, part)
+
+
+@pytest.mark.parametrize("page", ["declared_censuses", "grid"])
+def test_fragments_of_declarations_have_known_keys(page: str) -> None:
+    text = (DOCS / f"{page}.md").read_text(encoding="utf-8")
+    fragments = re.findall(r"^ *```toml ignore\n(.*?)^ *```", text, re.MULTILINE | re.DOTALL)
+    parsed = [tomllib.loads(fragment).get("census", {}) for fragment in fragments]
+    assert any(parsed)
+    assert not [key for own in parsed for key in unknown_keys(CensusDeclaration, own)]
 
 
 def test_the_reference_has_every_rule_and_command(generated: dict[str, str]) -> None:

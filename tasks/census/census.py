@@ -264,7 +264,7 @@ class Census:
     formats: Mapping[str, TextFormat] = field(default_factory=dict)
     """How the files of the input tables are written, by table."""
     members: Mapping[str, MembersDeclaration] = field(default_factory=dict)
-    """Persons who tell columns of a table of units, by its name."""
+    """Persons from whom columns of a table of units follow, by its name."""
 
     @property
     def without_agreements(self) -> Census:

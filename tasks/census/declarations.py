@@ -31,11 +31,11 @@ class Step(Part):
     table: FileName
     """Table that the way leads to."""
     key: str
-    """Column that tells its rows apart."""
+    """Column that identifies its rows."""
     records_per_row: int | None = Field(default=None, ge=1)
-    """Most records that one row there may be referred to by. A rule holds the input to it, and a
-    change of such a row is charged as one of so many records; left out, the guarantee is for the
-    other tables, while what records take from this one stays the same."""
+    """Most records that may refer to one row there. The input must obey it, and a change of such
+    a row is charged as one of that many records. Left out, the guarantee covers the other tables
+    and assumes the values taken from this one as fixed."""
 
 
 class OccupantDeclaration(Part):
@@ -52,7 +52,7 @@ class OccupantDeclaration(Part):
     key: str
     """Column of the universe's table that has the same value."""
     where: dict[str, Codes] = {}
-    """Rows that are meant, such as those of householders; by default all."""
+    """Rows that count, such as householders; by default all."""
     records_per_key: int = Field(default=1, ge=1)
     """Most rows of the universe's table that may have one value of `key`. A rule holds the input
     to it, and a change of an occupant is charged for so many, where it was and where it is."""
@@ -74,8 +74,8 @@ class ComputedFromDeclaration(Part):
     """Whether as many of them take one way as the other, as where one dwelling becomes vacant and
     another occupied; changes then add up less."""
     is_charged: bool = Field(default=True, alias="charged")
-    """Whether the ledger counts it; if not, the certificate states both losses, that of a record
-    of the universe and that of a record there."""
+    """Whether the ledger counts it; if not, the certificate states the losses of a record of the
+    universe and of a record there."""
 
 
 class StructuralZeroDeclaration(Part):
@@ -84,7 +84,7 @@ class StructuralZeroDeclaration(Part):
     name: Label | None = None
     """Name in files, reports and messages."""
     where: Where = Field(min_length=1)
-    """Levels of attributes or coarsenings that together hold nobody."""
+    """Levels of attributes or coarsenings whose combination is empty."""
 
 
 class InvariantDeclaration(Part):
@@ -97,16 +97,16 @@ class InvariantDeclaration(Part):
     geolevel: str
     """Geolevel of the census, whatever the spine makes of it."""
     above: Label | None = None
-    """Name in files of the sums of several geounits. Where it is given, the answers themselves
-    stand in files once, at their own geolevel and under its codes, however a spine divides it."""
+    """Name in files of the sums of several geounits. With it, files have the answers once, at
+    their own geolevel and under its codes, however a spine divides it."""
 
 
 class BoundDeclaration(Part):
     """Bounds on the answers to a query: so many for each record of another universe."""
 
     name: Label | None = None
-    """Name in reports and messages. Bounds on different answers to one query may share a name, and
-    stand under it in the files of a run."""
+    """Name in files, reports and messages. Bounds on different answers to one query may share a
+    name."""
     query: str = "total"
     """Query whose answers are bounded."""
     where: Where = {}
@@ -114,7 +114,7 @@ class BoundDeclaration(Part):
     per: str
     """Universe whose records in an area multiply the bounds; their number becomes public."""
     by: str | None = None
-    """Query on that universe, whose rows are matched with those of this query."""
+    """Query on that universe, whose rows are matched with the rows of this query."""
     at_least: int | None = Field(default=None, ge=0)
     """Fewest records for each record of the other universe."""
     at_most: int | None = Field(default=None, ge=0)
@@ -146,32 +146,29 @@ class RelationDeclaration(Part):
     sign: Literal["=", "<=", ">="]
     """`=`, `<=` or `>=`."""
     right: tuple[Term, ...] = ()
-    """Nothing stands for 0."""
+    """An empty list is 0."""
 
 
 class HeldToDeclaration(Part):
-    """Answers to a query that every geounit has as an earlier release has them, or an earlier
-    universe of the same run.
-
-    What is released is public, so that holding to it costs nothing further.
-    """
+    """Answers of every geounit that equal the answers of an earlier release, or of an earlier
+    universe of the same run. These are public, so the equality is not charged."""
 
     name: Label | None = None
     """Name in files, reports and messages."""
     release: FileName | None = None
-    """Name under `[input]` of the directory of a finished run, or of a file of its microdata; left
-    out, the answers are those of `universe` in this run, which is declared before."""
+    """Name under `[input]` of the directory of a finished run, or of a file of its microdata;
+    left out, `universe` is a universe of this run, declared before."""
     layout: str | None = None
-    """Census whose microdata layout a file has, such as `cef_2020`; a run tells its own."""
+    """Census whose microdata layout a file has, such as `cef_2020`; a run has its own."""
     universe: FileName | None = None
     """Universe of the earlier release, by default the one of the same name; or of this run."""
     query: str = "total"
-    """Query whose answers are held; the other universe must tell each of its attributes and
-    coarsenings under the same name, with the same levels among the records that are counted."""
+    """Query whose answers are fixed; the other universe must have its attributes and coarsenings
+    under the same names, with the same levels among the counted records."""
     where: Where = {}
     """The records whose answers are held; by default all."""
     of: Where | None = None
-    """The records of the other universe that are counted; by default those of `where`."""
+    """Counted records of the other universe; by default as in `where`."""
 
     def _refuse_misfits(self) -> None:
         if self.release is None and (self.universe is None or self.layout is not None):
@@ -179,10 +176,8 @@ class HeldToDeclaration(Part):
 
 
 class MicrodataColumn(Part):
-    """A column of released microdata in a layout of its own, and what fills it.
-
-    A column of an attribute that the schema does not have is left out.
-    """
+    """A column of released microdata in a layout of its own, and its source. A column of an
+    attribute that the schema lacks is left out."""
 
     name: str
     """Name of the column."""
@@ -193,8 +188,8 @@ class MicrodataColumn(Part):
     number: bool = False
     """Whether it numbers the rows from 0."""
     attribute: str | None = None
-    """Attribute or coarsening that it tells; of columns of `described_by` also several, joined by
-    `*`, whose combinations have the codes, in the order of the universe's attributes."""
+    """Attribute or coarsening of the column; in `described_by` also several, joined by `*` in the
+    order of the universe's attributes, whose combinations have the codes."""
     first: int | None = None
     """Code of the first level; those after it count on."""
     width: int = Field(default=1, ge=1)
@@ -216,20 +211,18 @@ class FurtherRecords(Part):
     universe: str
     """Universe that bounds are per."""
     values: dict[str, str]
-    """Their values in the columns that tell attributes."""
+    """Their values in the columns of attributes."""
 
 
 class DescribedByDeclaration(Part):
-    """Columns by which records of a later universe tell more of the records of this one, as
-    households do of occupied units. The later universe is held to this one: in every area, the
-    records of each answer are matched with those of the same answer, both in the order of their
-    cells.
-    """
+    """Further columns for the records of this universe from a later one that is held to it, as
+    from households for occupied units. In every area, records with the same answer are matched,
+    both in the order of their cells."""
 
     universe: FileName
     """The later universe, whose first `held_to` without `release` names this one."""
     columns: tuple[MicrodataColumn, ...] = Field(min_length=1)
-    """Its columns, which stand after the others: attributes of the later universe."""
+    """Its columns, after the others: attributes of the later universe."""
     otherwise: dict[str, str]
     """Codes of these columns in rows of records that are matched with none."""
 
@@ -247,22 +240,22 @@ class MicrodataDeclaration(Part):
     columns: tuple[MicrodataColumn, ...] = Field(min_length=1)
     """In the order of the file."""
     described_by: DescribedByDeclaration | None = None
-    """A later universe that tells more of the records."""
+    """A later universe with further columns for the records."""
     further: FurtherRecords | None = None
     """Rows after those of each area."""
 
 
 class CountedDeclaration(Part):
-    """What figures of a universe count first: its total, or a part of a total that is exact."""
+    """First count in figures of a universe: its total, or a part of a total that is exact."""
 
     text: Label
-    """What it is called, such as `population`."""
+    """Its name, such as `population`."""
     where: Where = {}
     """The records of the part."""
 
 
 class UniverseDeclaration(Part):
-    """A kind of record: where it stands, what tells it apart, what is known of it."""
+    """A kind of record: its table, its attributes, its exact facts."""
 
     table: FileName
     """Name of its table under `[input]`."""
@@ -271,25 +264,25 @@ class UniverseDeclaration(Part):
     attributes: tuple[str, ...] = Field(min_length=1)
     """Attributes that number its cells, in this order."""
     further_attributes: tuple[str, ...] = ()
-    """Attributes that a settings file may choose besides."""
+    """Further attributes that a settings file may choose."""
     area: str | tuple[str, ...] | None = None
     """Column with the area's code of the last geolevel, or columns with the codes of the last
-    geolevels in their order, which tell areas apart; of the table that `through` leads to, if there
-    is any."""
+    geolevels in their order, which must identify areas; of the table of `through`, if there is
+    one."""
     through: Step | tuple[Step, ...] = ()
     """Tables on the way to the area."""
     occupants: dict[FileName, OccupantDeclaration] = {}
-    """Rows of other tables that tell attributes of the records, by names for them."""
+    """Rows of other tables from which attributes of the records follow, by names for them."""
     computed_from: dict[str, ComputedFromDeclaration] = {}
     """Tables from whose records columns were computed beforehand, by their names."""
     count: str | None = None
-    """Column that says how many records a row stands for; by default one. The guarantee is for one
-    of these records."""
+    """Column with the number of records of a row; by default one. The guarantee covers one of
+    these records."""
     largest_count: int | None = Field(default=None, ge=1)
-    """Most records that a row may stand for. A rule holds the input to it, and the guarantee is
-    charged for a whole row."""
+    """Most records of a row. The input must obey it, and the guarantee is charged for a whole
+    row."""
     structural_zeros: tuple[StructuralZeroDeclaration, ...] = ()
-    """Cells that hold nobody."""
+    """Cells that are empty."""
     invariants: tuple[InvariantDeclaration, ...] = ()
     """Answers that are released exactly."""
     bounds: tuple[BoundDeclaration, ...] = ()
@@ -306,10 +299,10 @@ class UniverseDeclaration(Part):
     microdata: MicrodataDeclaration | None = None
     """Layout of its microdata."""
     public: bool = False
-    """Whether the numbers of its records by its attributes are public, as those of addresses are,
-    so that bounds may publish them although another universe protects records of the table."""
+    """Whether the numbers of its records by its attributes are public, such as addresses, so that
+    bounds may publish them although another universe protects records of the table."""
     counted: CountedDeclaration | None = None
-    """What maps and predicted deviations are of; left out, the number of its records."""
+    """Count shown in maps and predicted deviations; left out, the number of its records."""
 
 
 class ContributionDeclaration(Part):
@@ -317,25 +310,24 @@ class ContributionDeclaration(Part):
     to it, and all of a person's records are charged together."""
 
     person: str
-    """Column of the table that tells persons apart."""
+    """Column of the table that identifies persons."""
     records_per_person: int = Field(ge=1)
     """Most records of one person."""
 
 
 class MembersDeclaration(Part):
-    """Persons who tell columns of the units in which they live, as the Census Edited File has them:
-    type of household, couple, children, numbers of young and old. Where the input names the
-    persons, columns that units lack are made, and those that they have must agree.
-    """
+    """Persons from whom columns of their units follow, as in the Census Edited File: type of
+    household, couple, children, numbers of young and old. With a table of persons, columns that
+    units lack are computed, and existing ones must agree."""
 
     table: FileName
     """Table of the persons, which the input may leave out."""
     key: str
-    """Column of both tables that tells a unit."""
+    """Column of both tables that identifies a unit."""
 
 
 class CategoryDeclaration(Part):
-    """Off-spine entities that optimised spines bring closer, told by a column of the areas."""
+    """Off-spine entities that optimised spines bring closer, from a column of the areas."""
 
     column: str
     """Column of the table of areas."""
@@ -355,10 +347,8 @@ class BranchDeclaration(Part):
 
 
 class EntityColumns(Part):
-    """Columns of the table of areas that say what the entities of a level are called, and where
-    they are; every area of an entity repeats them, and tables of the level have them beside its
-    codes.
-    """
+    """Columns of the table of areas with names and points of the entities of a level. Every area
+    of an entity repeats them, and tables of the level have them after its codes."""
 
     name: str | None = None
     """Column with the name."""
@@ -383,18 +373,17 @@ class CensusGeography(Part):
     """Root first. The root is all of the table; every other is a column, whose codes need only be
     unique within the geolevel above. The last is one row of the table."""
     area_word: Label | None = None
-    """What sentences and tables call an area of the last geolevel, such as `block`; left out, an
-    area, and tables have the geolevel's name."""
+    """Word for an area of the last geolevel, such as `block`; left out, an area, and in tables
+    the geolevel's name."""
     columns: dict[str, str] = {}
     """Columns of geolevels that have another name than these."""
     rules: Literal["blocks"] | None = None
-    """Whose rules spines follow: those of the blocks of 2020; left out, those declared here.
-    Geocodes of blocks tell all geolevels, some blocks have no address and are in no spine, and AIAN
-    areas form the branch."""
+    """Rules of spines: the blocks of 2020; left out, the declared ones. Geocodes of blocks
+    contain all geolevels, blocks without an address are in no spine, and AIAN areas form the
+    branch."""
     skipped: tuple[str, ...] | None = None
-    """Geolevels that some areas have no geounit of, such as a city that is a region and a district
-    in one. Where their column is blank, the geounit of the geolevel above stands in for one, under
-    its own code."""
+    """Geolevels that some areas lack, such as a city that is a region and a district in one.
+    Where their column is blank, the geounit above replaces theirs, under its own code."""
     categories: dict[FileName, CategoryDeclaration] = {}
     """Off-spine entities by name."""
     branch: BranchDeclaration | None = None
@@ -507,37 +496,38 @@ class LargestGroupDeclaration(Part):
     groups: tuple[GroupDeclaration, ...] = Field(min_length=1)
     """Groups that partition a population."""
     title: Label | None = None
-    """What reports call the criterion; left out, the share of the largest group."""
+    """Title of the criterion in reports; left out, the share of the largest group."""
     group: Label | None = None
     """Which group's share it is, in words."""
 
 
 class SentenceDeclaration(Part):
-    """Words of the certificate, beside the words that are made from the other declarations."""
+    """Words of the certificate, in addition to the words that follow from the other
+    declarations."""
 
     about: Literal["exact", "plain", "protected", "change"]
-    """What they tell: an exact fact, the same for every reader, whose records are protected, or
-    which change of one record the guarantee compares."""
+    """Their subject: an exact fact, the same for every reader; the protected records; or the
+    change of one record that the guarantee compares."""
     universe: str
     """Universe that must be run for it."""
     name: str = ""
     """Name of an exact fact."""
     text: str
-    """`{attributes}` stands for those of the schema, `{at_most}` for the largest bound."""
+    """`{attributes}` becomes the attributes of the schema, `{at_most}` the largest bound."""
     holds: tuple[str, ...] = ()
     """Invariants that must be held, and attributes that the schema must have."""
     lacks: tuple[str, ...] = ()
     """Invariants and attributes of which there must be none."""
     tells: tuple[str, ...] = ()
-    """Facts that an exact one tells in place of the words made for them: `total of dwellings at
-    section` for answers, `bound NAME of UNIVERSE per UNIVERSE`, or `areas`."""
+    """Facts that an exact one words differently: `total of dwellings at section` for answers,
+    `bound NAME of UNIVERSE per UNIVERSE`, or `areas`."""
 
 
 class CensusDeclaration(Part):
-    """What a census is: its areas, attributes, universes and tables."""
+    """A census: its areas, attributes, universes and tables."""
 
     layout: Literal["declared", "cef"] = "declared"
-    """Who reads the tables: the declaration alone, or the reader of the Census Edited File."""
+    """Reader of the tables: the declaration alone, or the reader of the Census Edited File."""
     geography: CensusGeography
     """Areas and geolevels."""
     attributes: dict[FileName, AttributeDeclaration] = Field(min_length=1)
@@ -551,7 +541,7 @@ class CensusDeclaration(Part):
     contributions: dict[str, ContributionDeclaration] = {}
     """Tables in which a person may have several records, by their names; by default one."""
     members: dict[FileName, MembersDeclaration] = {}
-    """Persons who tell columns of a table of units, by its name."""
+    """Persons from whom columns of a table of units follow, by its name."""
     tables: tuple[TableDeclaration, ...] = ()
     """Tables to release."""
     code_parts: dict[str, CodePart] = {}
@@ -559,11 +549,12 @@ class CensusDeclaration(Part):
     summary_levels: tuple[SummaryLevelDeclaration, ...] = ()
     """Levels of entities with geocodes of parts, in the order of the files."""
     quantities: tuple[QuantityDeclaration, ...] = ()
-    """What accuracy is told of; left out, the total and every measured query of few answers."""
+    """Quantities of accuracy reports; left out, the total and every measured query of few
+    answers."""
     redistricting: LargestGroupDeclaration | None = None
     """The criterion of redistricting, where there is one."""
     certificate: tuple[SentenceDeclaration, ...] = ()
-    """Words of the certificate; what is exact is named in any case."""
+    """Words of the certificate; exact facts are named in any case."""
 
     @property
     def rounds_down(self) -> bool:

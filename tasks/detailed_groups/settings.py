@@ -171,7 +171,7 @@ class SharedMechanism(Section):
 
 
 class MechanismSettings(SharedMechanism):
-    """What is measured and how; None takes the key of `config.json`."""
+    """The mechanism; left out, a key is taken from `config.json`."""
 
     stage_1_fraction: ExactFraction | None = None
     """Part of a level's budget that chooses tables."""
@@ -216,8 +216,8 @@ class ExplorerSettings(Section):
     decimals: int = Field(default=3, ge=0, le=9)
     """Decimal places of the budgets that are worked out."""
     relative_errors: tuple[ExactFraction, ...] | None = None
-    """Relative errors for which `budget` tells the populations that tables need; None for 5 and
-    10 %."""
+    """Relative errors for which `budget` reports the populations that tables need; left out, 5
+    and 10 %."""
 
     @property
     def shown_relative_errors(self) -> tuple[Fraction, ...]:
@@ -249,7 +249,7 @@ class HouseholdsInput(InputInFolders):
 
 
 class HouseholdMechanismSettings(SharedMechanism):
-    """What is measured and how; None takes the key of `config.json`."""
+    """The mechanism; left out, a key is taken from `config.json`."""
 
     budgets: dict[str, dict[str, dict[str, ExactFraction]]] = {}
     """By tabulation, region type and iteration level, for example `t3.USA.2`."""

@@ -267,7 +267,7 @@ class DifferentialPrivacy(ProtectionMethod):
     estimator: Literal["topdown", "full_information", "block_by_block"] = "topdown"
     """Estimator of topdown."""
     rho: tuple[Loss, ...] = ()
-    """Budgets of zero-concentrated differential privacy; left out, that of the settings."""
+    """Budgets of zero-concentrated differential privacy; left out, the settings' own."""
 
     @property
     def strengths(self) -> tuple[str, ...]:
@@ -283,7 +283,7 @@ Method = Annotated[
 
 
 class Comparison(Section):
-    """What is compared, on whom, and how often."""
+    """Tables, areas, attacks and draws of a comparison."""
 
     universe: str = "persons"
     """Whose tables are published."""
@@ -296,13 +296,13 @@ class Comparison(Section):
     households: Where = {}
     """Persons who live in households, which are swapped; left out, all who refer to a unit."""
     agree: Where = {}
-    """Persons, such as adults, whose number two swapped households must have alike, besides their
-    size; left out, their size alone."""
+    """Persons, such as adults, whose number must be equal in two swapped households, as must
+    their size; left out, their size alone."""
     risk: str = "detailed"
-    """The marginal query whose answers tell rare persons and households in swapping."""
+    """Marginal query whose answers identify rare persons and households in swapping."""
     regions: tuple[str, ...] = ()
-    """Levels of areas between which households are swapped, from large to small; left out, those
-    of the tables but the smallest."""
+    """Levels of areas between which households are swapped, from large to small; left out, all
+    levels of the tables but the smallest."""
     note: str = ""
     """A sentence for the page, such as which columns of the data are imputed."""
     draws: int = Field(
@@ -313,12 +313,12 @@ class Comparison(Section):
     attacks: tuple[
         Literal["reconstruction", "differencing", "averaging", "swap_detection", "membership"], ...
     ] = ("reconstruction", "differencing", "averaging", "swap_detection", "membership")
-    """What is tried on every release."""
+    """Attacks on every release."""
     known: str = ""
-    """The marginal query whose answer an attacker knows of everybody besides the area, such as sex
-    and age; left out, nobody is looked up among the rebuilt people."""
+    """Marginal query whose answer, with the area, an attacker knows of every person, such as sex
+    and age; left out, rebuilt persons are not matched."""
     learned: str = ""
-    """The marginal query whose answer he wants to know, such as race; goes with `known`."""
+    """Marginal query whose answer the attacker infers, such as race; needs `known`."""
     zones: int = Field(default=2, ge=1, le=4)
     """Neighbouring areas of a level that are put together at most before others are taken away."""
     blocks: int | None = Field(
@@ -329,10 +329,10 @@ class Comparison(Section):
         "empty, all.",
     )
     seconds: float = Field(default=2.0, gt=0)
-    """Longest time of a solver for one part of an area; what is undecided then is told."""
+    """Longest time of a solver for one part of an area; undecided parts are reported."""
     minutes: float | None = Field(default=None, gt=0)
-    """Longest processor time for all areas of a release; those that are not reached are told as
-    without a solution found. Left out, as long as it takes."""
+    """Longest processor time for all areas of a release; the others are reported as without a
+    solution. Left out, no limit."""
 
 
 class EvidenceSettings(ProductSettings):

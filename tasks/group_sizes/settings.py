@@ -55,7 +55,7 @@ class GroupTables(InputSettings):
 
 
 class GroupPrivacy(PrivacySettings):
-    """What is spent, and between which datasets it is promised: epsilon or rho."""
+    """The budget, epsilon or rho, and the neighbours that it distinguishes."""
 
     epsilon: Loss | None = Field(
         default=None,
@@ -72,7 +72,7 @@ class GroupPrivacy(PrivacySettings):
 
 
 class Invariants(Section):
-    """What is public by declaration."""
+    """Facts that are public by declaration."""
 
     groups: bool | int = Field(default=False)
     """The number of groups: this integer, or with `true` as many as the input has."""
@@ -115,7 +115,7 @@ class MechanismSettings(Section):
     """Share of the budget of each level of the hierarchy, 0 for one that is not measured; None
     shares it equally."""
     calibration: Literal["proven", "published"] = PROVEN
-    """Published noise scales reproduce the table of [GroupSizes2021]; some protect nobody."""
+    """Published noise scales reproduce the table of [GroupSizes2021]; some give no protection."""
 
 
 class GroupSizesSettings(ProductSettings):

@@ -32,6 +32,7 @@ class Measure:
         discrete Laplace noise, whose loss is moved / scale.
     areas : areas of the level, measured or not. answers : noisy answers; None where their number
         depends on earlier outcomes, as areas are None where their number is unknown.
+    named : the level for readers, where that is not `level`; `place` is either.
     """
 
     part: str
@@ -42,6 +43,12 @@ class Measure:
     moved: int | None = None
     areas: int | None = None
     answers: int | None = None
+    named: str = field(default="", compare=False)
+
+    @property
+    def place(self) -> str:
+        """Name of the level for readers."""
+        return self.named or self.level
 
     @property
     def deviation(self) -> float:

@@ -23,7 +23,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, reduce
 
 import numpy as np
 
@@ -112,8 +112,41 @@ def margin_of_cut_sum(distribution: IntegerDistribution, n: int, coverage: Fract
     exact = margin_of_sum(distribution, n, coverage)
     if n == 1:
         return exact
+    return _least_margin(
+        probabilities_of_sum(distribution, n), positive_parts(distribution, n), coverage
+    )
+
+
+def margin_of_sums(
+    parts: tuple[tuple[IntegerDistribution, int], ...], coverage: Fraction, *, are_cut: bool = False
+) -> int:
+    """A margin of a sum of noisy counts whose noise is of several distributions.
+
+    Args:
+        parts: distributions, and how many independent draws of each are added.
+        coverage: the probability with which the margin holds.
+        are_cut: negative counts became 0 before they were added.
+
+    Returns:
+        `margin_of_sum` or `margin_of_cut_sum` for one distribution. For several, the smallest m
+        that the error of the sum exceeds, on both sides together, with a probability of at most
+        1 - coverage.
+    """
+    if len(parts) == 1:
+        ((distribution, n),) = parts
+        return (margin_of_cut_sum if are_cut else margin_of_sum)(distribution, n, coverage)
+    of_sum = reduce(np.convolve, (probabilities_of_sum(*part) for part in parts))
+    of_parts = of_sum[len(of_sum) // 2 :]
+    if are_cut:
+        of_parts = reduce(np.convolve, (positive_parts(*part) for part in parts))
+    return _least_margin(of_sum, of_parts, coverage)
+
+
+def _least_margin(of_sum: np.ndarray, of_parts: np.ndarray, coverage: Fraction) -> int:
+    """The smallest m with P(S < -m) + P(T > m) <= 1 - coverage, given the probabilities of S from
+    -reach to reach and of T from 0.
+    """
     allowed = 1 - float(coverage) - ERROR
-    of_sum, of_parts = probabilities_of_sum(distribution, n), positive_parts(distribution, n)
     # P(S < -m) and P(T > m) for m = 0, 1, ...
     below, above = (
         np.cumsum(own[::-1])[::-1] for own in (of_sum[len(of_sum) // 2 + 1 :], of_parts[1:])

@@ -15,7 +15,7 @@ from ..ledger.plan import Measure, UniversePlan
 from ..noise.margins import COVERAGE, distribution_of
 from ..noise.mechanisms import DISCRETE_LAPLACE
 from ..noise.quantiles import is_too_wide, margin
-from ..pages.document import NONE, Block, Section, Table
+from ..pages.document import Block, Section, Table
 from ..pages.numbers import shown_bound, shown_delta, shown_epsilon, shown_rho
 
 Epsilons = Mapping[str, Any]
@@ -154,12 +154,6 @@ def margin_of(measure: Measure) -> int | None:
     return None if is_too_wide(distribution) else margin(distribution, COVERAGE)
 
 
-def shown_margin(measure: Measure) -> str:
-    """`margin_of` a measure, for people."""
-    found = margin_of(measure)
-    return NONE if found is None else f"{found:,}"
-
-
 def _query(plan: UniversePlan, measure: Measure) -> dict[str, Any]:
     parameter = "0" if measure.noise is None else str(measure.noise.parameter)
     noise: dict[str, str | None] = {"sigma_squared": parameter}
@@ -180,7 +174,7 @@ def noise_table(plan: UniversePlan) -> Table:
     """What every measure costs, and how wide its noise is."""
     rows = [
         {
-            "level": own.level,
+            "level": own.place,
             "query": own.query,
             "areas": own.areas,
             f"share of {plan.symbol}": str(own.share),
@@ -211,6 +205,7 @@ def costs_in_words(costs: Collection[Cost]) -> Iterator[Block | Section]:
 
 def _within(cost: Cost) -> Iterator[tuple[str, str | None, str]]:
     """What of a record an attacker may lack, and the epsilons that protect it."""
+    places = {own.level: own.place for own in cost.plan.measures}
     for words, key, found in (
         ("{} of a record", "attributes_exact", cost.attributes),
         ("area within {}", "block_within_exact", cost.block_within),
@@ -218,4 +213,5 @@ def _within(cost: Cost) -> Iterator[tuple[str, str | None, str]]:
         for name, epsilon in found.items():
             exact = cost.exactly_within.get(key, {}).get(name)
             shown = None if exact is None else shown_bound(exact)
-            yield words.format(name.replace("_", " ")), shown, shown_epsilon(epsilon)
+            place = places.get(name, name).replace("_", " ")
+            yield words.format(place), shown, shown_epsilon(epsilon)

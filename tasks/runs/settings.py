@@ -206,7 +206,7 @@ class InputSettings(Section):
 
 
 class PrivacySettings(Section):
-    """Whose privacy is spent, and where that is recorded."""
+    """The dataset whose privacy is spent, and its ledger."""
 
     dataset: str = Field(
         min_length=1,
@@ -232,7 +232,7 @@ Neighbors = Literal["bounded", "unbounded"]
 
 
 class RunnerSettings(Section):
-    """The task runner of a run; `auto` uses the default of the place where the run is started."""
+    """Runner of the tasks; `auto` is threads."""
 
     runner: Literal["auto", "threads", "processes", "dask"] = Field(
         default="auto",
@@ -254,7 +254,7 @@ RUNNER_KEYS = tuple(f"run.{name}" for name in RunnerSettings.model_fields)
 
 
 class ReleaseSettings(Section):
-    """Copying of a release to another place."""
+    """Place of a copy of the release."""
 
     publish_to: FilePath | None = Field(
         default=None,

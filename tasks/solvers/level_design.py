@@ -54,7 +54,7 @@ class LevelTarget(Section):
 
 
 class LevelDesign(Section):
-    """What a budget over levels is to achieve."""
+    """Targets of a budget over levels."""
 
     objective: Literal["largest_ratio", "weighted_sum", "smallest_budget"] = "largest_ratio"
     """largest_ratio: the largest ratio of a margin to the wanted one is least, at this budget.

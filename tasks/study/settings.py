@@ -45,7 +45,7 @@ AS_SET = "as set"
 
 
 class Criterion(Section):
-    """What a budget must achieve, on average over the replicates."""
+    """Criterion of a budget, on average over the replicates."""
 
     kind: Literal["redistricting", "error"] = "redistricting"
     """redistricting: the largest group's share is within 5 points for enough targeted entities of

@@ -54,10 +54,10 @@ class LevelSettings(Section):
 
 
 class MechanismSettings(Section):
-    """What is spent on which counts, and how many members of a household are joined."""
+    """Budget by kind of count, and the number of household members that are joined."""
 
     truncation: dict[str, PositiveInt] = {}
-    """tau by measure of persons; those left out have that of production."""
+    """tau by measure of persons; left out, production's."""
     budgets: dict[str, dict[str, dict[str, ExactFraction]]] = {}
     """rho by measure, level and iterations; 0 for counts that are not measured."""
     margins: dict[str, dict[str, dict[str, PositiveInt]]] = {}

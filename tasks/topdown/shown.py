@@ -17,9 +17,9 @@ from .checks.accuracy.compared import records_by_block
 from .checks.accuracy.report import accuracy_report, errors_in_brief, write_run_accuracy
 from .release.margins import universes_without_margins
 from .release.report import report, solves_table
+from .release.spine_summary import has_summary, write_summary
 from .settings import TopdownSettings
 from .spine.files import spine_of
-from .spine.summary import has_summary, write_summary
 from .workload.costs import cost_of
 
 
@@ -55,7 +55,8 @@ def shown(run: RunDirectory, settings: TopdownSettings, stages: Collection[str])
         if f"{universe} constraints" in stages:
             spine = spine_of(run, universe)
             rows = tuple(
-                (level.name, len(level), int(level.bypassed.sum())) for level in spine.geolevels
+                (spine.level_names[level.name], len(level), int(level.bypassed.sum()))
+                for level in spine.geolevels
             )
             table = Table(("geolevel", "geounits", "bypassed"), rows)
             yield Shown(f"geounits-{universe}", f"{spine.kind} spine", table)
@@ -74,7 +75,7 @@ def _budgets(settings: TopdownSettings) -> Iterator[Shown]:
     for universe in settings.run.universes:
         plan = cost_of(settings, universe).plan
         rows = tuple(
-            (own.level, own.query, f"{100 * float(own.share):.3g} %", f"{own.deviation:.3g}")
+            (own.place, own.query, f"{100 * float(own.share):.3g} %", f"{own.deviation:.3g}")
             for own in plan.measures
         )
         rho = plan.bounded_rho

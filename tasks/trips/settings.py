@@ -116,8 +116,8 @@ class TripsPrivacy(PrivacySettings):
     distinct_trips: bool = False
     """No person has two trips in one cell of the table."""
     excess_trips: Literal["refused", "dropped"] = "refused"
-    """What becomes of a person's trips beyond trips_per_person, where input.person tells them:
-    those that stay are drawn at random."""
+    """Trips of a person beyond trips_per_person, where input.person identifies persons: refused,
+    or dropped at random."""
     total: Literal["invariant", "measured"] | None = None
     """Whether the number of trips is released exactly; None follows from the neighbours."""
 
@@ -130,7 +130,7 @@ class TripsPrivacy(PrivacySettings):
 
 
 class TripsMechanism(Section):
-    """What is measured, with which shares, and how it is estimated."""
+    """Mechanism, shares and projection."""
 
     name: Literal[
         "inftda",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -136,17 +135,15 @@ def test_the_budget_tells_what_private_releases_would_cost(settings_file, capsys
 
 @pytest.fixture
 def country(tmp_path):
-    """The settings of a census abroad that the page shows."""
-    page = Path(__file__).resolve().parents[2] / "docs" / "evidence.md"
-    blocks = re.findall(r"^```toml\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
-    (text,) = (block for block in blocks if "[topdown.census" in block)
+    """Settings of a comparison on a census abroad."""
+    text = (Path(__file__).parent / "evidence_abroad.toml").read_text(encoding="utf-8")
     (tmp_path / "settings.toml").write_text(text, encoding="utf-8")
     return tmp_path / "settings.toml"
 
 
 @pytest.mark.soak(2)
 @pytest.mark.slow
-def test_the_country_of_the_page_is_compared(country, tmp_path):
+def test_a_census_abroad_is_compared(country, tmp_path):
     assert len(country.read_text(encoding="utf-8").splitlines()) <= 60
     (tmp_path / "input").mkdir()
     generate_country(tmp_path / "input", seed=3)

@@ -1,11 +1,19 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
+import numpy as np
+import pandas as pd
 import pytest
 from spineflow.geography.categories import off_spine_categories
 from spineflow.geography.spine import SpineRules, build_spine
-from spineflow.geography.variance import fan_out, geounit_counts, summarise_spines
+from spineflow.geography.variance import (
+    fan_out,
+    geounit_counts,
+    noisier_than_larger,
+    summarise_spines,
+)
 
 from benchmarks.national_geography import (
     AIAN_RANGES,
@@ -82,3 +90,33 @@ def test_counts_and_fan_outs(geography, shares, rules):
     for name, rows in table.groupby("geolevel"):
         children = spine.names[spine.names.index(name) + 1]
         assert (rows["n_children"] * rows["geounits"]).sum() == counts["geounits"][children]
+
+
+def test_areas_with_more_noise_than_larger_ones_are_found():
+    rows = [("block", 1, 5.0), ("group", 30, 17.0), ("tract", 100, 2.0), ("county", 3000, 1.9)]
+    frame = pd.DataFrame(rows, columns=["category", "blocks", "mean"])
+    found = noisier_than_larger(frame)
+    assert [(own["category"], larger["category"]) for own, larger in found] == [
+        ("block", "tract"),
+        ("group", "tract"),
+    ]
+    assert not noisier_than_larger(frame.assign(mean=[1.0, 2.0, 3.0, 0.0]))
+    assert not noisier_than_larger(frame.assign(mean=np.inf))
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_groups_that_follow_block_groups_nest_in_them(seed):
+    geography, facilities = generate_geography(PLANTED, seed=seed)
+    rules = replace(RULES, categories=("aian", "group_quarters", "mcd", "place", "block_group"))
+    spine = build_spine(
+        geography,
+        geolevel_shares=PERSONS,
+        kind="optimized",
+        rules=rules,
+        is_pure=False,
+        group_quarters=facilities,
+    )
+    group = spine.ancestors("Block_Group")
+    tabulated = geography["block_geocode"].astype(str).str[:12].to_numpy()[spine.block_row]
+    pairs = pd.DataFrame({"group": group, "tabulated": tabulated}).drop_duplicates()
+    assert len(pairs) == len(spine.geolevel("Block_Group"))

@@ -254,7 +254,7 @@ ROWS_AT_A_TIME = 1 << 20
 _SCHEMA = pa.schema(
     [
         ("region", pa.int32()),
-        ("iteration", pa.int16()),
+        ("iteration", pa.int16()),  # Their codes have four digits: there are at most 10,000.
         ("cell", pa.int8()),
         ("count", pa.int64()),
     ]

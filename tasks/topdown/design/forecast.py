@@ -103,9 +103,10 @@ def forecast_document(
     rows: Sequence[Forecast],
     errors: pd.DataFrame | None,
     refused: Mapping[str, str] = MappingProxyType({}),
+    further: Sequence[Section] = (),
 ) -> Document:
     """The page: margins by query and level, and what a simulation has told; of a universe without
-    a forecast why there is none."""
+    a forecast why there is none; and further sections."""
     sections = []
     for universe in settings.run.universes:
         of_universe = [row for row in rows if row.universe == universe]
@@ -133,7 +134,7 @@ def forecast_document(
             "level. They are those of unbiased estimates. What a release does to small counts, "
             "which cannot be negative, is told by a simulation alone.",
         ),
-        tuple(sections),
+        (*sections, *further),
         None if errors is None else STAMP,
     )
 

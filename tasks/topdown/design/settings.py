@@ -68,7 +68,7 @@ class Limit(Section):
 
 
 class UniverseDesign(Section):
-    """What the budget of a universe is to achieve."""
+    """Targets of the budget of a universe."""
 
     objective: Literal["largest_ratio", "weighted_sum", "smallest_rho"] = "largest_ratio"
     """largest_ratio: the largest ratio of a target's margin to the wanted one is least.
@@ -92,8 +92,7 @@ class Comparison(Section):
         description="Releases of each split, with noise of their own.",
     )
     estimators: tuple[Estimator, ...] = Field(default=(), max_length=len(ESTIMATORS))
-    """How every kind of measurements is estimated; left out, by all that can hold what is declared.
-    """
+    """Estimators of every kind of measurements; left out, all that can meet the declaration."""
 
 
 class DesignSettings(TopdownSettings):

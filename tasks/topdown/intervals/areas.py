@@ -287,11 +287,14 @@ class NamedAreas:
         return cls(names, BlockAreas.of_pairs(len(names), block, number.reshape(-1)))
 
     @classmethod
+    def of_blocks(cls, names: np.ndarray, number: np.ndarray) -> NamedAreas:
+        """Areas by name, and the area (n_blocks,) of each of the spine's blocks."""
+        return cls(names, BlockAreas.of_pairs(len(names), np.arange(len(number)), number))
+
+    @classmethod
     def of_geolevel(cls, spine: Spine, geolevel: str) -> NamedAreas:
         """The geounits of a geolevel."""
-        geocode = spine.geolevel(geolevel).geocode
-        geounit = spine.ancestors(geolevel)
-        return cls(geocode, BlockAreas.of_pairs(len(geocode), np.arange(len(geounit)), geounit))
+        return cls.of_blocks(spine.geolevel(geolevel).geocode, spine.ancestors(geolevel))
 
     def numbers(self, names: pd.Series, file: Path) -> np.ndarray:
         """Numbers of areas by name; InputRefused for one that `file` names and that is unknown."""

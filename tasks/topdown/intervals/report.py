@@ -37,6 +37,7 @@ from ...tables.columns import coded_texts
 from ..estimation.spine_estimates import GroupedEstimates
 from ..paths import geography_file
 from ..settings import TopdownSettings
+from ..spine.build import areas_of_level, levels_of_run
 from .answers import (
     AnswerCovariances,
     Listener,
@@ -311,9 +312,9 @@ def write_run_intervals(
     """Write intervals of one universe; yields each file, and tells `listener` what is being done.
 
     `entities` is a file of areas, or areas as `listed_areas` takes them. Without `out` the files go
-    to `intervals/<universe>/<geolevel>.parquet` of the run, for every geolevel or the one asked
-    for, or to `intervals/entities.parquet`; those of pairs, which the file `compare` lists, to
-    files whose names end in `_comparisons.parquet`.
+    to `intervals/<universe>/<geolevel>.parquet` of the run, for every level or the one asked for
+    (`levels_of_run`), or to `intervals/entities.parquet`; those of pairs, which the file `compare`
+    lists, to files whose names end in `_comparisons.parquet`.
 
     Raises InputRefused for a query, a universe, a geolevel or a block that the run does not have,
     for a level that is no probability, for `out` without one geolevel or areas, and for pairs
@@ -352,7 +353,10 @@ def write_run_intervals(
     if pairs is not None and compare is not None:
         stem = folder / "entities"
         if areas is None:
-            areas = NamedAreas.of_geolevel(found.spine, _known_geolevel(found, str(geolevel)))
+            own, units = areas_of_level(run, settings, found.spine, str(geolevel))
+            areas = NamedAreas.of_geolevel(found.spine, own)
+            if units is not None:
+                areas = NamedAreas.of_blocks(units.path, units.number)
             stem = folder / universe / str(geolevel)
         first, second = (areas.numbers(pairs[name], Path(compare)) for name in pairs)
         path = stem.with_name(f"{stem.name}_comparisons.parquet")
@@ -360,20 +364,33 @@ def write_run_intervals(
     elif areas is not None:
         tables = [(folder / "entities.parquet", area_intervals(found, asked, areas))]
     else:
-        names = found.spine.names if geolevel is None else [_known_geolevel(found, geolevel)]
-        made = intervals_of_geolevels(found, asked, names)
-        tables = ((folder / universe / f"{name}.parquet", table) for name, table in made)
+        names = levels_of_run(run, settings, found.spine) if geolevel is None else [geolevel]
+        tables = _of_levels(run, settings, found, asked, folder / universe, names)
     for path, table in tables:
         place = Path(out) if out else path
         yield write_intervals(place, table, is_private=settings.is_private)
 
 
-def _known_geolevel(found: RunPosterior, name: str) -> str:
-    if name not in found.spine.names:
-        raise InputRefused(
-            f"The spine has no geolevel {name!r}; it has {', '.join(found.spine.names)}."
-        )
-    return name
+def _of_levels(
+    run: RunDirectory,
+    settings: TopdownSettings,
+    found: RunPosterior,
+    asked: Asked,
+    folder: Path,
+    names: Sequence[str],
+) -> Iterator[tuple[Path, Iterator[pa.Table]]]:
+    """The file of each level, and the parts of its table."""
+    named: dict[str, str] = {}
+    for name in names:
+        own, units = areas_of_level(run, settings, found.spine, name)
+        if units is None:
+            named[own] = name
+        else:
+            areas = NamedAreas.of_blocks(units.path, units.number)
+            yield folder / f"{name}.parquet", area_intervals(found, asked, areas)
+    if named:
+        for own, table in intervals_of_geolevels(found, asked, list(named)):
+            yield folder / f"{named[own]}.parquet", table
 
 
 def _listed(

@@ -59,7 +59,9 @@ def facts_of(
             "curve": None if figures else privacy_curve(budgets),
             "scope": scope_of_figures(settings),
             "attributes": _parts_of_a_record("attribute", attributes, shown_epsilon, "epsilon"),
-            "within": _parts_of_a_record("known geounit", within, shown_epsilon, "epsilon"),
+            "within": _parts_of_a_record(
+                "known geounit", _by_name(settings, within), shown_epsilon, "epsilon"
+            ),
             "allocation": {own.plan.universe: _allocation(own) for own in costs},
             "without_margins": without_margins,
         },
@@ -135,7 +137,9 @@ def exact_figures(
         untested=[name for name, test in all_tests.items() if test is None],
         attributes=_parts_of_a_record("attribute", attributes, _bound, "exact epsilon"),
         last=settings.last_geolevel,
-        within=_parts_of_a_record("known geounit", within, _bound, "exact epsilon"),
+        within=_parts_of_a_record(
+            "known geounit", _by_name(settings, within), _bound, "exact epsilon"
+        ),
         curve=privacy_curve(list(budgets.values()), points),
     )
     return section.blocks
@@ -172,6 +176,16 @@ def _parts_of_a_record(
     return Table(("universe", known, header), tuple(rows))
 
 
+def _by_name(
+    settings: TopdownSettings, within: Mapping[str, Mapping[str, Any]]
+) -> dict[str, dict[str, Any]]:
+    """Figures of universes by geolevel, by the names of the spine's geounits there."""
+    return {
+        universe: {settings.level_names(universe)[name]: own for name, own in figures.items()}
+        for universe, figures in within.items()
+    }
+
+
 def _bound(epsilon: float | None) -> str:
     return NONE if epsilon is None else shown_bound(epsilon)
 
@@ -180,7 +194,7 @@ def _allocation(cost: Cost) -> Table | None:
     """Shares of the loss by geolevel and query, with the deviation of the noise."""
     rows = [
         {
-            "geolevel": own.level,
+            "geolevel": own.place,
             "query": own.query,
             "geolevel share": shares["geolevel_share"],
             "query share": shares["query_share"],

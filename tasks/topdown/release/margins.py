@@ -76,7 +76,9 @@ def summarise_margins(
         for query in queries:
             row = _agreement(found, depth, estimates, query, counts)
             if row is not None:
-                rows.append({"geolevel": level.name, "query": query.name, **row})
+                rows.append(
+                    {"geolevel": found.spine.level_names[level.name], "query": query.name, **row}
+                )
     columns = ["geolevel", "query", "answers", "below", "inside", "above", "negative"]
     return MarginSummary(
         pd.DataFrame(rows, columns=columns),

@@ -120,7 +120,7 @@ def _noise(settings: TopdownSettings) -> Iterator[Table]:
     """Standard deviations of the noise in every universe's answers by geolevel."""
     for universe in settings.run.universes:
         figures = {
-            (own.level, own.query): float(f"{own.deviation:.3g}")
+            (own.place, own.query): float(f"{own.deviation:.3g}")
             for own in cost_of(settings, universe).plan.measures
         }
         yield _by_geolevel(universe, figures)
@@ -139,12 +139,13 @@ def _by_geolevel(universe: str, figures: Mapping[tuple[str, str], float]) -> Tab
 def solves_table(run: RunDirectory) -> Table:
     """How the least-squares and rounding problems ended, by geolevel, stage and solver."""
     files = sorted((run.root / "solves").glob("*/*/*.parquet"))
+    names = {path.parts[-3]: spine_of(run, path.parts[-3]).level_names for path in files}
     solves = pd.concat(
         [
             pq.ParquetFile(path)
             .read()
             .to_pandas()
-            .assign(universe=path.parts[-3], geolevel=path.parts[-2])
+            .assign(universe=path.parts[-3], geolevel=names[path.parts[-3]][path.parts[-2]])
             for path in files
         ]
     )
@@ -179,7 +180,8 @@ def _budget(settings: TopdownSettings) -> Iterator[Block]:
     """Percent of each universe's loss by geolevel."""
     for universe in settings.run.universes:
         budget = settings.budget_of(universe)
-        percent = {name: 100 * float(share) for name, share in budget.geolevel_shares.items()}
+        names, shares = settings.level_names(universe), budget.geolevel_shares
+        percent = {names[name]: 100 * float(share) for name, share in shares.items()}
         loss = "epsilon" if budget.is_pure else "rho"
         of = "no noise" if budget.infinite else f"{loss} {float(budget.total):.4g}"
         words = f"{universe}: {of}, by geolevel, before geounits were bypassed."
@@ -195,7 +197,7 @@ def _errors(accuracy: pd.DataFrame) -> Iterator[Block]:
         uneven = [query for query, rows in by_query.items() if rows["mean_absolute_error"].any()]
         query = next(iter(uneven), next(iter(by_query)))
         figures = by_query[query].set_index("geolevel")["mean_absolute_error"].to_dict()
-        words = f"{universe}: error of {query} at each geolevel of the spine."
+        words = f"{universe}: error of {query} at each level."
         label = "mean absolute error of an answer"
         yield bars(f"Error of {universe}", words, {query: figures}, label)
 
@@ -206,7 +208,7 @@ def _implied(settings: TopdownSettings) -> Iterator[Block]:
         measures = cost_of(settings, universe).plan.measures
         asked = Counter(own.query for own in measures)
         query = TOTAL if TOTAL in asked else asked.most_common(1)[0][0]
-        rows = {own.level: own.deviation for own in measures if own.query == query}
+        rows = {own.place: own.deviation for own in measures if own.query == query}
         words = f"{universe}: noise in a measured answer of {query} at each geolevel."
         label = "standard deviation of the noise"
         yield bars(f"Noise of {universe}", words, {query: rows}, label)

@@ -16,11 +16,12 @@ import pandas as pd
 from ....geography.categories import GROUP_QUARTERS, Category
 from ....geography.levels import Spine
 from ....geography.optimize import distances, listed_entries, off_spine_distances
-from ....geography.variance import geounit_counts, statistics
+from ....geography.variance import statistics
 from ...runs.errors import InputRefused
 from ..intervals.areas import KnownBlocks, NamedAreas
 from ..settings import TopdownSettings
 from ..spine.build import PublicTables, spines_of
+from .spine_summary import summary_of
 
 LISTED = "listed areas"
 """Category of the areas that somebody lists."""
@@ -34,6 +35,7 @@ class SpineDistances:
         spine. `entity` is its code, `name` what it is called, empty where no table says, `blocks`
         how many of the spine's blocks it has.
     statistics : universe, spine, category, entities, mean, q50, q90, q99, max.
+    deviations : universe and the columns of `SpineSummary.tabulated`.
     geounits : universe, spine, geolevel, geounits, of the spines of the settings and of those that
         they are compared with.
     """
@@ -41,6 +43,7 @@ class SpineDistances:
     entities: pd.DataFrame
     statistics: pd.DataFrame
     geounits: pd.DataFrame
+    deviations: pd.DataFrame
 
 
 def spine_distances(
@@ -56,18 +59,21 @@ def spine_distances(
     """
     frames: list[pd.DataFrame] = []
     geounits: list[pd.DataFrame] = []
+    deviations: list[pd.DataFrame] = []
     made = spines_of(settings)
     blocks = made.rows(tables)
     for universe in settings.run.universes:
         spine = made.spine(universe, tables)
         spines = made.compared(universe, spine, tables)
+        summary = summary_of(settings, universe, spines, tables)
+        deviations.append(summary.tabulated.assign(universe=universe))
+        geounits.append(summary.geounits.assign(universe=universe))
         categories = made.categories(universe, tables)
         for name, spine in spines.items():
             own = [_of_category(settings, spine, category, blocks) for category in categories]
             if listed is not None:
                 own.append(_of_listed(settings, spine, tables[0], listed))
             frames += [frame.assign(universe=universe, spine=name) for frame in own if len(frame)]
-            geounits.append(geounit_counts(spine).assign(universe=universe, spine=name))
     if not frames:
         raise InputRefused(
             "This geography has no entity off its spine; name columns of the geography as "
@@ -82,7 +88,9 @@ def spine_distances(
         for key, own in entities.groupby(["universe", "category", "spine"], sort=False)
     ]
     counts = pd.concat(geounits, ignore_index=True)[["universe", "spine", "geolevel", "geounits"]]
-    return SpineDistances(entities, pd.DataFrame(rows), counts)
+    return SpineDistances(
+        entities, pd.DataFrame(rows), counts, pd.concat(deviations, ignore_index=True)
+    )
 
 
 def _of_category(

@@ -10,15 +10,17 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from ....geography.levels import level_names
 from ....geography.rules import GEOLEVEL_ORDER
+from ....geography.variance import noisier_than_larger
 from ...pages.document import NONE, Block, Details, Document, Figure, Section, Table
 from ...pages.figures import bar_chart, line_chart
 from ...runs.directory import RunDirectory
 from ...runs.files import read_declared
 from ..settings import TopdownSettings
-from ..spine.build import spines_of
-from ..spine.summary import read_summary
+from ..spine.build import PublicTables, spines_of
 from .spine_distances import SpineDistances
+from .spine_summary import read_summary, summary_of
 
 _WORDS = read_declared(Path(__file__).parent / "presets" / "spine_words.toml")
 CATEGORY_NAMES, SPINE_NAMES = _WORDS["categories"], _WORDS["spines"]
@@ -47,6 +49,7 @@ def spine_section(run: RunDirectory, settings: TopdownSettings, universe: str) -
         _geounits(settings, _of(summary.geounits, spine), _of(summary.fan_out, spine)),
         *_fan_out_chart(_of(summary.fan_out, spine), universe),
     ]
+    blocks += tabulated_deviations(settings, summary.tabulated, universe)
     if summary.distances.empty:
         blocks.append("No off-spine entity is targeted in this geography.")
         return Section(f"The spine of {universe}", tuple(blocks))
@@ -71,6 +74,43 @@ def spine_section(run: RunDirectory, settings: TopdownSettings, universe: str) -
     return Section(f"The spine of {universe}", tuple(blocks))
 
 
+def areas_section(settings: TopdownSettings, universe: str, tables: PublicTables) -> Section:
+    """`tabulated_deviations` of a universe, from public tables alone."""
+    made = spines_of(settings)
+    spines = made.compared(universe, made.spine(universe, tables), tables)
+    deviations = summary_of(settings, universe, spines, tables).tabulated
+    blocks = tabulated_deviations(settings, deviations, universe)
+    return Section(f"Areas of tables of {universe}, by spine", tuple(blocks or ["None."]))
+
+
+def tabulated_deviations(
+    settings: TopdownSettings, deviations: pd.DataFrame, universe: str
+) -> list[Block]:
+    """Predicted deviations of the areas of tables on each spine, and a sentence for every level
+    that has more noise than a larger one.
+
+    Args:
+        deviations: rows of a universe of `SpineSummary.tabulated`.
+    """
+    if deviations.empty:
+        return []
+    deviations = with_category_names(deviations)
+    declared = settings.compiled_census.universes[universe]
+    found: list[Block] = [
+        f"Predicted standard deviation of {declared.counted.text} in the areas of tables, if all "
+        "measurements are combined by weighted least squares, from the geography, the declared "
+        "invariants and the budget alone. Counts that are then made non-negative are closer, above "
+        "all where many small areas are added up.",
+        statistics_table(deviations),
+    ]
+    for own, larger in noisier_than_larger(_of(deviations, settings.geography.spine)):
+        found.append(
+            f"The noise of a {own['category']} exceeds the noise of a larger {larger['category']}: "
+            f"predicted deviations of {own['mean']:.3g} and {larger['mean']:.3g} on average."
+        )
+    return found
+
+
 def with_category_names(frame: pd.DataFrame) -> pd.DataFrame:
     """A frame whose categories are called as people call them."""
     return frame.assign(category=[CATEGORY_NAMES.get(name, name) for name in frame["category"]])
@@ -82,6 +122,7 @@ def _of(frame: pd.DataFrame, spine: str) -> pd.DataFrame:
 
 def _geounits(settings: TopdownSettings, geounits: pd.DataFrame, fan_out: pd.DataFrame) -> Table:
     rows = []
+    names = level_names(settings.geography.spine, tuple(geounits["geolevel"]))
     has_branch = bool((geounits["aian_geounits"] > 0).any())
     for level in geounits.itertuples():
         parents = fan_out[fan_out["geolevel"] == level.geolevel]
@@ -91,7 +132,7 @@ def _geounits(settings: TopdownSettings, geounits: pd.DataFrame, fan_out: pd.Dat
             quantile = np.quantile(children, 0.9, method="inverted_cdf")
             shown = (float(children.mean()), int(quantile), int(children.max()))
         on_branch = (level.aian_geounits,) * has_branch
-        rows.append((level.geolevel, level.geounits, *on_branch, level.bypassed, *shown))
+        rows.append((names[level.geolevel], level.geounits, *on_branch, level.bypassed, *shown))
     branch = (spines_of(settings).branch,) * has_branch
     headers = ("geolevel", "geounits", *branch, "bypassed", "mean children", "90%", "most")
     return Table(headers, tuple(rows))
@@ -210,7 +251,11 @@ def _entities(settings: TopdownSettings, name: str, entities: pd.DataFrame, most
 
 def _blocks(settings: TopdownSettings, found: SpineDistances, universe: str) -> list[Block]:
     statistics = category_statistics(found, universe)
-    blocks = _distances(statistics, universe)
+    deviations = found.deviations[found.deviations["universe"] == universe]
+    blocks = [
+        *tabulated_deviations(settings, deviations, universe),
+        *_distances(statistics, universe),
+    ]
     n_entities = dict(zip(statistics["category"], statistics["entities"], strict=True))
     for table in entity_tables(settings, found, universe, MOST_ENTITIES):
         n = n_entities[table.headers[0]]

@@ -1,4 +1,4 @@
-"""The steps that write microdata, margins and the redistricting tables of a release."""
+"""The steps that write microdata, margins, tables and the summary of the spine."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from .margins import (
     write_piece,
 )
 from .microdata import write_universe
+from .spine_summary import has_summary, summary_folder, write_summary
 from .tabulations.run import tables_of_run
 
 
@@ -96,3 +97,13 @@ def write_redistricting_tables(run: RunDirectory, settings: TopdownSettings, pie
         return found(files[-1])
     files = tables.write(piece)
     return made(files[-1] if files else run.unchecked_release, {"files": len(files)})
+
+
+@step("summarise spine", TopdownSettings, run_name="spine-summary-{universe}")
+def summarise_spine(run: RunDirectory, settings: TopdownSettings, universe: str) -> Made:
+    """Compare a universe's spine with the AIAN spine: sizes, distances, predicted deviations."""
+    folder = summary_folder(run, universe)
+    if has_summary(run, universe):
+        return found(folder)
+    write_summary(run, settings, universe)
+    return made(folder)

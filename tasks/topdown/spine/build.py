@@ -12,16 +12,20 @@ from typing import Literal
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from ....geography.categories import Category, off_spine_categories
 from ....geography.declared import (
     ColumnCategory,
     DeclaredRules,
+    Units,
     declared_categories,
     declared_spine,
+    declared_units,
 )
-from ....geography.hierarchy import text_column
-from ....geography.levels import GeographyRefused
+from ....geography.hierarchy import are_same_units, text_column
+from ....geography.levels import OF_THE_SPINE, GeographyRefused
 from ....geography.rules import (
     GEOLEVEL_ORDER,
     AianRange,
@@ -30,7 +34,7 @@ from ....geography.rules import (
     select_aian_areas,
     validated_shares,
 )
-from ....geography.spine import Spine, build_spine
+from ....geography.spine import CONVENTIONAL_DIGITS, Spine, build_spine
 from ...census.areas import code_columns, joined_codes
 from ...census.census import Census
 from ...census.invariants import (
@@ -43,6 +47,7 @@ from ...census.invariants import (
 from ...census.recodes import CodeSet
 from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused, refused
+from ...runs.names import did_you_mean
 from ..paths import geography_file, invariants_file, spine_folder
 from ..settings import TopdownSettings
 from ..workload.sections import DHC, GeographySettings
@@ -161,6 +166,17 @@ class AreaSpines:
         with refused(f"Spine of {universe}: ", of=GeographyRefused):
             return declared_categories(geography, declared_rules(self.settings, geography))
 
+    def areas(self, geolevel: str, spine: Spine, run: RunDirectory) -> Units | None:
+        """The declared areas of a geolevel, whatever the spine makes of it.
+
+        Returns:
+            `number` (n_blocks,) of each of the spine's blocks' area, and their paths; None for a
+            geolevel that is not declared, or that only the spine forms.
+        """
+        geography = read_geography(geography_file(run))
+        units = declared_units(geography, self.census.geolevels).get(geolevel)
+        return None if units is None else Units(units.number[spine.block_row], units.path)
+
     def _built(self, universe: str, tables: PublicTables, kind: str) -> Spine:
         with refused(f"Spine of {universe}: ", of=GeographyRefused):
             spine = self._of_kind(universe, tables, kind)
@@ -249,6 +265,17 @@ class BlockSpines(AreaSpines):
                 kind=self.kind,
             )
 
+    def areas(self, geolevel: str, spine: Spine, run: RunDirectory) -> Units | None:
+        """The areas by the digits of block geocodes; uninhabitable areas are left out."""
+        width = 0 if geolevel == spine.names[0] else CONVENTIONAL_DIGITS.get(geolevel)
+        if width is None:
+            return None
+        codes = pc.utf8_slice_codeunits(pa.array(spine.block_geocode, pa.string()), 0, width)
+        number, path = pd.factorize(codes.to_pandas(), sort=True)
+        if not width:
+            path = spine.geolevels[0].geocode
+        return Units(number.astype(np.int64), np.asarray(path, dtype=object))
+
     def _of_kind(self, universe: str, tables: PublicTables, kind: str) -> Spine:
         blocks, group_quarters = _inhabited(universe, tables)
         shares = self.shares(universe)
@@ -267,6 +294,49 @@ def spines_of(settings: TopdownSettings) -> AreaSpines:
     """How the spines of some settings are made."""
     has_addresses = settings.compiled_census.area_rules.have_addresses
     return BlockSpines(settings) if has_addresses else AreaSpines(settings)
+
+
+def levels_of_run(run: RunDirectory, settings: TopdownSettings, spine: Spine) -> list[str]:
+    """Names of all levels of a run, root first: of a geolevel the declared areas, and after them,
+    where these are others, the spine's own geounits.
+    """
+    names: list[str] = []
+    for name in spine.names:
+        areas = spines_of(settings).areas(name, spine, run)
+        if areas is None:
+            names.append(spine.level_names[name])
+            continue
+        are_same = are_same_units(areas.number, spine.ancestors(name))
+        names += [name] if are_same else [name, name + OF_THE_SPINE]
+    return names
+
+
+def areas_of_level(
+    run: RunDirectory, settings: TopdownSettings, spine: Spine, name: str
+) -> tuple[str, Units | None]:
+    """The areas of a level by its name, which always means the declared areas.
+
+    Returns:
+        A geolevel of the spine whose geounits they are, and None; or the name, and the areas as
+        `AreaSpines.areas`.
+
+    Raises:
+        InputRefused: the run has no such level, or the spine alone forms its areas.
+    """
+    own = name.removesuffix(OF_THE_SPINE)
+    if own != name and own in spine.names:
+        return own, None
+    areas = spines_of(settings).areas(name, spine, run)
+    if name in spine.names:
+        if areas is None and spine.level_names[name] == name:
+            return name, None
+        if areas is not None and are_same_units(areas.number, spine.ancestors(name)):
+            return name, None
+    if areas is None:
+        known = levels_of_run(run, settings, spine)
+        hint = did_you_mean(name, known)
+        raise InputRefused(f"The run has no geolevel {name!r}{hint}; it has {', '.join(known)}.")
+    return name, areas
 
 
 def write_universe_spine(run: RunDirectory, settings: TopdownSettings, universe: str) -> None:

@@ -1,4 +1,4 @@
-"""Steps that build, store and summarise the spines."""
+"""Steps that build and store the spines."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from ..settings import TopdownSettings
 from .build import write_universe_spine
 from .files import BLOCKS
 from .shards import SHARDS, n_geounits, shards_by_geolevel
-from .summary import has_summary, summary_folder, write_summary
 
 
 @step("build spine", TopdownSettings, run_name="spine-{universe}")
@@ -34,13 +33,3 @@ def spine_once(
         write(run, settings, universe)
     sizes = {level: n_geounits(own) for level, own in shards_by_geolevel(run, universe).items()}
     return (found if is_there else made)(folder / BLOCKS, sizes)
-
-
-@step("summarise spine", TopdownSettings, run_name="spine-summary-{universe}")
-def summarise_spine(run: RunDirectory, settings: TopdownSettings, universe: str) -> Made:
-    """Compare a universe's spine with the AIAN spine: sizes, distances, predicted deviations."""
-    folder = summary_folder(run, universe)
-    if has_summary(run, universe):
-        return found(folder)
-    write_summary(run, settings, universe)
-    return made(folder)

@@ -8,7 +8,7 @@ neighbours), or a discrete Laplace of scale 2 / (epsilon * share(g) * share(q, l
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 
 import numpy as np
@@ -39,6 +39,8 @@ class Budget:
     a person's change may change several, as of households told by their members."""
     stated: Norms = Norms()
     """Of the largest change, whether all of it is charged or not."""
+    level_names: Mapping[str, str] = field(default_factory=dict, compare=False)
+    """By geolevel, names of the spine's geounits for readers where these are not the geolevel's."""
 
     @property
     def is_pure(self) -> bool:

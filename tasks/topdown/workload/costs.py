@@ -88,7 +88,9 @@ def measures_of(budget: Budget) -> Iterator[Measure]:
             if share > 0:
                 noise = None if budget.infinite else budget.noise(geolevel_share, share)
                 part = f"{geolevel}/{query}"
-                yield Measure(part, noise, geolevel_share * share, geolevel, query, moved=2)
+                named = budget.level_names.get(geolevel, "")
+                whole = geolevel_share * share
+                yield Measure(part, noise, whole, geolevel, query, moved=2, named=named)
 
 
 def guarantee_of(budget: Budget) -> Guarantee:

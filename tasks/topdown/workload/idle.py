@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ....geography.levels import GROUPED_KINDS
 from ....geography.rules import DEFAULT_CATEGORIES
 from ...census.compiled_schemas import names_of_table
 from ...census.queries import marginal_query, tells
 from ...noise.mechanisms import DISCRETE_LAPLACE
 from ...runs.settings import Refuse, Uses, refuse_idle, table_of
 from .sections import OTHER, TopdownSections
-
-GROUPED = ("optimized", "dhc")
-"""Kinds of spine whose geounits are formed anew."""
 
 _ALL_MEASUREMENTS = "measurements of every answer, of which on_demand leaves out those not needed"
 
@@ -85,7 +83,7 @@ def _spine_uses(settings: TopdownSections) -> Uses:
     is_pure = any(budget.mechanism == DISCRETE_LAPLACE for budget in budgets)
     categories = set(DEFAULT_CATEGORIES[kind] if rules.categories is None else rules.categories)
     is_2020 = settings.has_block_rules
-    is_grouped = (kind in GROUPED, 'geography.spine = "optimized" or "dhc"')
+    is_grouped = (kind in GROUPED_KINDS, 'geography.spine = "optimized" or "dhc"')
     divides = bool(categories & {"mcd", "place"}) or "Prim" in geolevels
     knows_areas = kind != "conventional" or bool(categories & {"aian", "mcd", "place"})
     return {

@@ -15,6 +15,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
+from ....geography.levels import level_names
 from ....geography.rules import GEOLEVELS
 from ...census.census import Census, Zero, compiled, preset_census
 from ...census.declarations import CensusDeclaration
@@ -117,9 +118,9 @@ def with_defaults(tree: Mapping[str, Any]) -> dict[str, Any]:
     """A settings file's tree with everything that it leaves to the census.
 
     The universes are those with a budget, in the order of their declaration. Where a file declares
-    its census, a section geography may be left out, and where that has geolevels, budgets have them
-    in this order, with equal shares if they give none, and geolevels whose queries are not given
-    ask those of `other`.
+    its census, the spine is the conventional one unless the section geography names another, and
+    where that has geolevels, budgets have them in this order, with equal shares if they give none,
+    and geolevels whose queries are not given ask those of `other`.
     """
     found = dict(tree)
     budgets = found.get("budget")
@@ -128,7 +129,9 @@ def with_defaults(tree: Mapping[str, Any]) -> dict[str, Any]:
     census = found.get("census", "cef_2020")
     geolevels: list[str] = []
     if isinstance(census, Mapping):
-        found.setdefault("geography", {})
+        geography = found.get("geography", {})
+        if isinstance(geography, Mapping):
+            found["geography"] = {"spine": "conventional", **geography}
         declared = [name for name in table_of(census, "universes") if name in budgets]
         listed = table_of(census, "geography").get("geolevels", [])
         if isinstance(listed, list | tuple):
@@ -244,12 +247,13 @@ class AianRange(Section):
 
 
 class GeographySettings(Section):
-    """How the spine is built."""
+    """Construction of the spine."""
 
     spine: Literal["conventional", "aian", "optimized", "dhc"] = Field(
         default="optimized",
         title="Spine",
-        description="The kind of tree of geounits that noise is spent on.",
+        description="The kind of tree of geounits that noise is spent on; declared censuses begin "
+        "with the conventional one.",
     )
     fanout_cutoff: int = Field(default=12, ge=0)
     """A group of n candidates has at most sqrt(n) + this many members."""
@@ -277,7 +281,7 @@ class GeographySettings(Section):
 
 
 class RunSettings(RunnerSettings):
-    """What is run, and on what."""
+    """Universes and estimator of a run, and its runner."""
 
     universes: tuple[Universe, ...] = Field(
         default=(), title="Universes", description="What is released, such as persons and units."
@@ -353,7 +357,7 @@ class BudgetSettings(Section):
 
 
 class GeolevelPasses(Section):
-    """Passes of the estimators at a geolevel; `all` and `all but NAME` stand for queries."""
+    """Passes of the estimators at a geolevel; `all` and `all but NAME` name queries."""
 
     least_squares: tuple[tuple[str, ...], ...]
     """Queries of each least-squares problem; later ones keep the answers of earlier ones. `all`
@@ -377,16 +381,16 @@ class GeolevelPasses(Section):
 
 
 class UniverseSettings(Section):
-    """What is asked of a universe and how it is estimated."""
+    """Attributes, structural zeros and passes of a universe."""
 
     attributes: tuple[str, ...] | None = None
-    """Attributes that number the cells; left out, those that the census declares."""
+    """Attributes that number the cells; left out, the declared ones."""
     structural_zeros: tuple[Zero, ...] = ()
     """Cells that are empty by definition, in addition to those of the census."""
     passes: dict[str, GeolevelPasses] = {}
-    """By geolevel, or `other`; where there are none, the total first, where it is measured."""
+    """Passes by geolevel, or `other`; left out, the total first, if it is measured."""
     on_demand: bool = False
-    """Whether only what can matter is measured, once the parents are estimated."""
+    """Whether only answers that can matter are measured, once the parents are estimated."""
 
 
 class TabulatedReleaseSettings(ReleaseSettings):
@@ -397,16 +401,17 @@ class TabulatedReleaseSettings(ReleaseSettings):
     pl94171: bool = True
     """Redistricting tables in the P.L. 94-171 format, where there are all of them."""
     margins: bool = True
-    """An interval beside every count of the tables, and in the report where the release lies."""
+    """An interval for every count of the tables, and the release's place in them in the
+    report."""
     sdmx: str | None = Field(default=None, pattern=r"^[A-Za-z][A-Za-z0-9_-]*$")
     """Agency under whose name the tables are written as SDMX, too; none without."""
 
 
 class MeasuredSettings(Section):
-    """What is known of measurements that a run reads instead of drawing noise of its own."""
+    """Properties of measurements that a run reads instead of drawing noise of its own."""
 
     not_private: bool = False
-    """Whether the measurements are stamped, since their noise protects nobody."""
+    """Whether the measurements are stamped, since their noise gives no protection."""
 
 
 MEASURED_TABLES = ("measurements", "geography")
@@ -548,7 +553,12 @@ class TopdownSections(ProductSettings):
             self.privacy.infinite,
             self.compiled_census.universes[universe].charge,
             self.compiled_census.universes[universe].stated,
+            self.level_names(universe),
         )
+
+    def level_names(self, universe: str) -> dict[str, str]:
+        """Names of the geolevels of a universe's spine for readers; see `geography.levels`."""
+        return level_names(self.geography.spine, tuple(self.budget[universe].geolevels))
 
     @property
     def blocks_only(self) -> bool:

@@ -21,11 +21,12 @@ import pandas as pd
 import pyarrow.parquet as pq
 from scipy import sparse
 
+from .....geography.declared import Units
 from .....geography.levels import Spine
 from ....answers.estimates import read_estimates
 from ....census.histograms import read_histogram, sum_histogram
 from ....census.invariants import read_geography
-from ....census.queries import incidence, marginal_query
+from ....census.queries import MarginalQuery, incidence, marginal_query
 from ....runs.directory import RunDirectory
 from ...estimation.public_facts import known_totals, possible_types
 from ...measurement.measure import shard_histograms
@@ -39,8 +40,9 @@ from ...measurement.public_answers import (
 from ...paths import geography_file, invariants_file, spine_folder
 from ...release.tabulations.levels import COLUMNS
 from ...settings import TopdownSettings
+from ...spine.build import areas_of_level, levels_of_run
 from ...spine.files import spine_of
-from ...spine.shards import shards_of
+from ...spine.shards import Shard, shards_of
 from ...workload.implied_types import structural_zeros
 from ..kept import keep, kept, state_of
 from .errors import (
@@ -176,18 +178,9 @@ class Piece:
         shards, rows = shards_of(run, universe), []
         first, end = (len(shards) * place // self.of for place in (self.number, self.number + 1))
         for shard in shards[first:end]:
-            truth = shard_histograms(run, universe, spine, shard, schema.n_cells)
-            estimate = read_estimates(
-                [run.estimates(universe, shard.geolevel, shard.name)],
-                spine.geolevel(shard.geolevel).geocode[shard.start : shard.stop],
-                schema.n_cells,
-            )
-            difference = sparse.csr_array(estimate - truth)
+            difference = _errors_of_shard(run, universe, spine, shard, schema.n_cells)
             for name, query in queries.items():
-                error = (difference @ query.matrix.T).data
-                absolute = np.abs(error)
-                sums = int(absolute.sum()), int(error.sum()), int(absolute.max(initial=0))
-                rows.append((shard.geolevel, name, *sums))
+                rows.append((shard.geolevel, name, *_sums(difference, query)))
         frame = pd.DataFrame(rows, columns=[*QUERY, "absolute", "signed", "largest"])
         return _added(frame).to_dict("list")
 
@@ -231,8 +224,8 @@ def compute_figures(run: RunDirectory, settings: TopdownSettings) -> AccuracyFig
 
 
 def query_errors(run: RunDirectory, settings: TopdownSettings) -> pd.DataFrame:
-    """The errors of every universe's queries, but for what pieces have found; a row for each
-    geolevel and query.
+    """The errors of every universe's queries, but for what pieces have found; a row for each level
+    (`levels_of_run`) and query.
 
     Columns: universe, geolevel, query, geounits, answers (answers per geounit),
     mean_absolute_error (per answer), mean_error, largest_error.
@@ -243,15 +236,57 @@ def query_errors(run: RunDirectory, settings: TopdownSettings) -> pd.DataFrame:
         found = [piece.sums() if (own := piece.kept) is None else own["sums"] for piece in pieces]
         sums = _added(pd.concat(map(pd.DataFrame, found))).set_index(QUERY)
         spine, schema = spine_of(run, universe), settings.schema_of(universe)
-        for level in spine.geolevels:
+        levels = {
+            name: areas_of_level(run, settings, spine, name)
+            for name in levels_of_run(run, settings, spine)
+        }
+        beside = {level: units for level, (_, units) in levels.items() if units is not None}
+        of_areas = _errors_of_areas(run, universe, spine, beside, schema.n_cells)
+        for level, (source, units) in levels.items():
+            n_areas = len(spine.geolevel(source)) if units is None else len(units.path)
             for name in _names(settings, universe, spine):
-                n_answers = marginal_query(schema, name).n_rows
-                absolute, signed, largest = map(int, sums.loc[(level.name, name)])
-                n = len(level) * n_answers
-                head = (universe, level.name, name, len(level), n_answers)
+                query = marginal_query(schema, name)
+                added = sums.loc[(source, name)] if units is None else _sums(of_areas[level], query)
+                absolute, signed, largest = map(int, added)
+                n = n_areas * query.n_rows
+                head = (universe, level, name, n_areas, query.n_rows)
                 rows.append((*head, absolute / n, signed / n, largest))
     figures = ["mean_absolute_error", "mean_error", "largest_error"]
     return pd.DataFrame(rows, columns=["universe", *QUERY, "geounits", "answers", *figures])
+
+
+def _errors_of_shard(
+    run: RunDirectory, universe: str, spine: Spine, shard: Shard, n_cells: int
+) -> sparse.csr_array:
+    """Released counts less the true ones, (n_geounits, n_cells)."""
+    truth = shard_histograms(run, universe, spine, shard, n_cells)
+    file = run.estimates(universe, shard.geolevel, shard.name)
+    geocodes = spine.geolevel(shard.geolevel).geocode[shard.start : shard.stop]
+    return sparse.csr_array(read_estimates([file], geocodes, n_cells) - truth)
+
+
+def _errors_of_areas(
+    run: RunDirectory, universe: str, spine: Spine, areas: Mapping[str, Units], n_cells: int
+) -> dict[str, sparse.csr_array]:
+    """Released counts less the true ones, (n_areas, n_cells), by the name of the areas' level."""
+    found = {
+        name: sparse.csr_array((len(units.path), n_cells), dtype=np.int64)
+        for name, units in areas.items()
+    }
+    for shard in shards_of(run, universe) if areas else ():
+        if shard.geolevel == spine.names[-1]:
+            difference = _errors_of_shard(run, universe, spine, shard, n_cells)
+            for name, units in areas.items():
+                number = units.number[shard.start : shard.stop]
+                found[name] += incidence(number, len(units.path)) @ difference
+    return found
+
+
+def _sums(errors: sparse.csr_array, query: MarginalQuery) -> tuple[int, int, int]:
+    """Absolute and signed errors of a query's answers added up, and the largest absolute one."""
+    error = (errors @ query.matrix.T).data
+    absolute = np.abs(error)
+    return int(absolute.sum()), int(error.sum()), int(absolute.max(initial=0))
 
 
 def _added(sums: pd.DataFrame) -> pd.DataFrame:

@@ -17,17 +17,14 @@ import numpy as np
 import pandas as pd
 from scipy import sparse
 
-from .....geography.levels import Spine
-from ....census.areas import entities
+from .....geography.hierarchy import are_same_units
+from .....geography.levels import OF_THE_SPINE, Spine
 from ....census.cef_2020 import CENSUS
 from ....census.census import Census
 from ....census.declarations import GroupDeclaration, QuantityDeclaration
 from ....census.queries import TOTAL, incidence, label_parts, marginal_query, tells
 from ....census.schema import Schema
-from ...release.tabulations.levels import SUMMARY_LEVELS, entities_of
-
-OF_THE_SPINE = " of the spine"
-"""Ends the names of levels whose entities are a spine's own geounits."""
+from ...release.tabulations.levels import tabulated_entities
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,12 +75,10 @@ def entity_levels(
     if census.summary_levels:
         frame = geography.iloc[spine.block_row].reset_index(drop=True)
         return tuple(level for level in levels_of_subspine(spine, frame, spine) if level.n_entities)
-    columns = [level for table in census.tables for level in table.levels]
-    named = [name for name in (*census.geolevels, *columns) if name in geography.columns]
-    found = {}
-    for name in dict.fromkeys([census.geolevels[0], *named]):
-        number, codes = entities(geography, census.geolevels, name)
-        found[name] = number[spine.block_row], len(codes)
+    found = {
+        name: (entity[spine.block_row], n)
+        for name, (entity, n) in tabulated_entities(geography, census).items()
+    }
     return _levels(found, spine, spine)
 
 
@@ -92,11 +87,7 @@ def levels_of_subspine(
 ) -> tuple[EntityLevel, ...]:
     """The summary levels of a subspine of a `whole` spine, as `entity_levels` has them of a spine,
     and levels without entities in it. `geography` has the rows of its blocks in their order."""
-    found = {}
-    for level in SUMMARY_LEVELS.values():
-        entity = entities_of(geography, level).block_entity.astype(np.int32)
-        found[level.name] = entity, int(entity.max(initial=-1)) + 1
-    return _levels(found, spine, whole)
+    return _levels(tabulated_entities(geography, CENSUS), spine, whole)
 
 
 def _levels(
@@ -107,7 +98,7 @@ def _levels(
     geounits = {name: spine.ancestors(name) for name in spine.names}
     levels = []
     for name, (entity, n_entities) in found.items():
-        same = (own for own, geounit in geounits.items() if _is_same_partition(entity, geounit))
+        same = (own for own, geounit in geounits.items() if are_same_units(entity, geounit))
         levels.append(EntityLevel(name, frozenset(same), entity, n_entities))
     matched = set(chain(*(level.geolevels for level in levels)))
     for name in own_geolevels(whole):
@@ -117,18 +108,6 @@ def _levels(
                 EntityLevel(own_level(name), frozenset([name]), geounits[name], n_entities)
             )
     return tuple(levels)
-
-
-def _is_same_partition(first: np.ndarray, second: np.ndarray) -> bool:
-    """Whether two numberings put the same blocks together, and leave none out."""
-    if (first < 0).any():
-        return False
-    partner = np.full(int(first.max(initial=-1)) + 1, -1, dtype=np.int64)
-    partner[first] = second
-    if (partner[first] != second).any():
-        return False
-    own = partner[partner >= 0]
-    return len(own) == np.count_nonzero(np.bincount(own, minlength=1))
 
 
 MOST_ANSWERS = 100

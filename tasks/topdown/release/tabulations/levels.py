@@ -26,7 +26,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from scipy import sparse
 
+from .....geography.categories import Category
+from ....census.areas import entities
 from ....census.cef_2020 import CENSUS
+from ....census.census import Census
 from ....census.compiled_schemas import names_of_table, table_cells, table_variables
 from ....census.declarations import TableDeclaration
 from ....census.queries import incidence, tells
@@ -132,6 +135,45 @@ def entities_of(
     first = pa.array(own_blocks)
     of_entities = {name: parts[name].take(first) for name in names}
     return Entities(level, encoded.dictionary.take(order), of_entities, entity, first)
+
+
+def tabulated_entities(
+    geography: pd.DataFrame, census: Census
+) -> dict[str, tuple[np.ndarray, int]]:
+    """The entities that the tables of a census are of, by the name of their level.
+
+    Levels are the summary levels of a census, or else its geolevels and the columns of areas that
+    its tables are by.
+
+    Returns:
+        Of each level (n_rows,) the entity of every row of the geography, -1 for none, and how many
+        entities there are.
+    """
+    if census.summary_levels:
+        found = {
+            level.name: entities_of(geography, level).block_entity.astype(np.int32)
+            for level in SUMMARY_LEVELS.values()
+        }
+        return {name: (entity, int(entity.max(initial=-1)) + 1) for name, entity in found.items()}
+    columns = [level for table in census.tables for level in table.levels]
+    named = [name for name in (*census.geolevels, *columns) if name in geography.columns]
+    of_levels = {
+        name: entities(geography, census.geolevels, name)
+        for name in dict.fromkeys([census.geolevels[0], *named])
+    }
+    return {name: (number, len(codes)) for name, (number, codes) in of_levels.items()}
+
+
+def tabulated_categories(geography: pd.DataFrame, census: Census) -> tuple[Category, ...]:
+    """`tabulated_entities` as categories without labels; leaves out levels of single rows and
+    levels with one entity."""
+    found = []
+    for name, (entity, n) in tabulated_entities(geography, census).items():
+        if 1 < n < len(entity):
+            has_outside = bool((entity < 0).any())
+            labels = np.full(n + has_outside, "", dtype=object)
+            found.append(Category(name, entity + has_outside, labels, 0 if has_outside else -1))
+    return tuple(found)
 
 
 def needs_block_groups(block_geocode: pa.StringArray | pa.ChunkedArray) -> bool:

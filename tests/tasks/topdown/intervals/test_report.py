@@ -169,16 +169,17 @@ def test_pairs_of_geounits_and_of_areas_are_compared(replicates, tmp_path: Path)
     )
     asked = ["votingage", "total"]
     compare = tmp_path / "pairs.csv"
-    (written,) = write_run_intervals(runs[0], settings, asked, geolevel="Tract", compare=compare)
+    level = "Tract of the spine"
+    (written,) = write_run_intervals(runs[0], settings, asked, geolevel=level, compare=compare)
     out, rows = written.path, written.rows
-    assert out == runs[0].root / "intervals" / "persons" / "Tract_comparisons.parquet"
+    assert out == runs[0].root / "intervals" / "persons" / f"{level}_comparisons.parquet"
     table = pd.read_parquet(out)
     assert rows == len(table) == 6
     same = table[table["first"] == second]
     assert (same["difference"] == 0).all() and (same["difference_std_dev"] == 0).all()
     assert (same["ratio"] == 1).all() and (same["p_value"] == 1).all()
     (one,) = write_run_intervals(
-        runs[0], settings, asked, geolevel="Tract", out=tmp_path / "t.parquet"
+        runs[0], settings, asked, geolevel=level, out=tmp_path / "t.parquet"
     )
     by_tract = pd.read_parquet(one.path).set_index(["query", "votingage", "geocode"])["estimate"]
     other = table[table["first"] == first]
@@ -196,6 +197,22 @@ def test_pairs_of_geounits_and_of_areas_are_compared(replicates, tmp_path: Path)
     )
     assert written.path == runs[0].root / "intervals" / "entities_comparisons.parquet"
     pd.testing.assert_frame_equal(pd.read_parquet(written.path), table)
+
+
+def test_a_level_of_blocks_is_of_tabulation_areas(replicates):
+    """Tracts that the AIAN branch divides, and block groups that the spine forms, are whole."""
+    settings, runs = replicates
+    spine = read_spine(spine_folder(runs[0], "persons"))
+    blocks = pd.Series(np.asarray(spine.block_geocode, dtype=object))
+    (of_blocks,) = write_run_intervals(runs[0], settings, ["total"], geolevel="Block")
+    values = pd.read_parquet(of_blocks.path)["estimate"].to_numpy()
+    for level, width in (("Tract", 11), ("Block_Group", 12), ("State", 2)):
+        (written,) = write_run_intervals(runs[0], settings, ["total"], geolevel=level)
+        table = pd.read_parquet(written.path)
+        expected = pd.Series(values).groupby(blocks.str[:width]).sum()
+        assert list(table["geocode"]) == list(expected.index)
+        assert np.allclose(table["estimate"], expected)
+        assert len(table) != len(spine.geolevel(level))
 
 
 @pytest.mark.parametrize(

@@ -16,11 +16,11 @@ from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.fits import redundant_spending_of_geography
 from spineflow.tasks.topdown.ingest.generate import generate_county
+from spineflow.tasks.topdown.release.spine_summary import total_shares
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.spine import shards
 from spineflow.tasks.topdown.spine.build import on_aian_spine
 from spineflow.tasks.topdown.spine.shards import VALUES_PER_SHARD, values_per_shard
-from spineflow.tasks.topdown.spine.summary import total_shares
 from spineflow.tasks.topdown.workload.budget import Budget
 
 

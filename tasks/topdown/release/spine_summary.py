@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from fractions import Fraction
 from pathlib import Path
 
+from ....geography.categories import GROUP_QUARTERS
+from ....geography.levels import Spine
 from ....geography.variance import SpineSummary, summarise_spines, total_share
 from ...census.invariants import read_geography, read_invariants
 from ...census.queries import marginal_query
@@ -15,9 +17,13 @@ from ...runs.directory import RunDirectory
 from ...runs.stamps import has_frames, read_frames, write_frames
 from ..paths import geography_file, invariants_file, spine_folder
 from ..settings import TopdownSettings
+from ..spine.build import PublicTables, on_aian_spine, spines_of
+from ..spine.files import spine_of
 from ..workload.budget import Budget
-from .build import on_aian_spine, spines_of
-from .files import spine_of
+from .tabulations.levels import tabulated_categories
+
+OF_THE_TABLES = (GROUP_QUARTERS, "aian", "mcd", "place", "block_group")
+"""Off-spine categories of properties of blocks, or of areas that summary levels have."""
 
 
 def summary_folder(run: RunDirectory, universe: str) -> Path:
@@ -31,18 +37,28 @@ def has_summary(run: RunDirectory, universe: str) -> bool:
 
 
 def write_summary(run: RunDirectory, settings: TopdownSettings, universe: str) -> None:
-    """Compare a universe's spine with the AIAN spine of the same budget, and store the figures.
-
-    Reads the run's geography, declared invariants and spine. The predicted standard deviations are
-    those of what the universe declares to be `counted` of an entity.
-    """
+    """Store `summary_of` a universe, from the run's geography, declared invariants and spine."""
     tables = read_geography(geography_file(run)), read_invariants(invariants_file(run))
-    spine = spine_of(run, universe)
-    budget = settings.budget_of(universe)
-    made = spines_of(settings)
-    summary = summarise_spines(
-        made.compared(universe, spine, tables),
-        made.categories(universe, tables),
+    spines = spines_of(settings).compared(universe, spine_of(run, universe), tables)
+    summary = summary_of(settings, universe, spines, tables)
+    write_frames(summary_folder(run, universe), summary)
+
+
+def summary_of(
+    settings: TopdownSettings, universe: str, spines: Mapping[str, Spine], tables: PublicTables
+) -> SpineSummary:
+    """The figures of spines of a universe by their names, with the same budget.
+
+    The predicted standard deviations refer to the count that the universe declares as `counted`.
+    """
+    budget, made = settings.budget_of(universe), spines_of(settings)
+    categories = made.categories(universe, tables)
+    tabulated = tabulated_categories(made.rows(tables), settings.compiled_census)
+    known = {*OF_THE_TABLES, *(category.name for category in tabulated)}
+    return summarise_spines(
+        spines,
+        categories,
+        (*tabulated, *(category for category in categories if category.name not in known)),
         is_pure=budget.is_pure,
         privacy_loss=float(budget.total),
         total_shares=total_shares(
@@ -51,7 +67,6 @@ def write_summary(run: RunDirectory, settings: TopdownSettings, universe: str) -
             is_part=bool(settings.compiled_census.universes[universe].counted.where),
         ),
     )
-    write_frames(summary_folder(run, universe), summary)
 
 
 def read_summary(run: RunDirectory, universe: str) -> SpineSummary:
