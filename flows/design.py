@@ -41,7 +41,7 @@ def stages(run: RunDirectory, settings: ComparisonSettings) -> None:
 
 
 def summary(run: RunDirectory, settings: ComparisonSettings) -> tuple[str, ...]:
-    """Where the results are."""
+    """Place of the results."""
     n = settings.comparison.replicates
     return (
         f"{len(ALLOCATIONS)} allocations, {n} replicates of each by every estimator",

@@ -15,14 +15,14 @@ from .runners import dead_scheduler
 from .servers import is_embedded, too_busy, trouble_at_home
 
 _UNREACHABLE = ("Failed to reach API", "Timed out while attempting to connect")
-"""How the texts begin of errors that Prefect raises for a server that does not answer."""
+"""Beginnings of Prefect's errors for a server that does not answer."""
 
 _OF_THE_SERVER = (httpx.HTTPError, ConnectionError, TimeoutError)
 """Errors of requests to the server: outside tasks, all network requests go to it."""
 
 
 _LOST_WORKERS = ("BrokenProcessPool", "KilledWorker")
-"""Errors of the pool of processes, and of Dask, that a worker has ended in the middle of a task."""
+"""Errors of the pool of processes, and of Dask, for a worker that died during a task."""
 
 
 class Interrupted(SpineflowError):

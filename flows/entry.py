@@ -95,8 +95,8 @@ def _prepare_and_submit(
 ) -> str:
     """Start or continue the run of settings, or of a folder, and submit its stages.
 
-    Without a run directory the run goes where `default_run_directory` says, with the ledger in the
-    place of a settings file that there is not.
+    Without a run directory the run is in `default_run_directory`, with the ledger in the
+    place of a missing settings file.
     """
     started = RunDirectory(Path(run_directory or "."))
     if run_directory and not settings_file and not given and started.manifest.exists():

@@ -1,4 +1,4 @@
-"""Runs that were started before, as commands find them that need no Prefect."""
+"""Lookup of started runs, for commands that need no Prefect."""
 
 from __future__ import annotations
 

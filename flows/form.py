@@ -38,7 +38,7 @@ PRESET_NAMES = tuple(name for name in _PRESETS if not name.startswith(_OF_PRODUC
 GEOGRAPHY = {"geography": "The geography reference file."}
 CENSUS_TABLES = {"persons": "The persons table.", "units": "The units table."} | GEOGRAPHY
 MEASURED_TABLES = {"measurements": "A run's measurements/ or the published layout."} | GEOGRAPHY
-"""Tables of the input by name, which the census declares, and no model of settings."""
+"""Tables of the input by name, declared by the census instead of a model of settings."""
 
 
 def worded(words: str, kind: type = str, pattern: str = "") -> Any:
@@ -172,8 +172,8 @@ class SettingsForm(ExactTypes):
 def form_of(model: type[ProductSettings]) -> type[SettingsForm]:
     """The model of the form of a product's settings.
 
-    None, as which a field that was left empty is read, leaves a setting be: the schema has neither
-    None nor that it is the default.
+    None, the value of an empty field, leaves a setting unchanged: the schema has neither
+    None nor the default.
     """
     name = f"{model.PRODUCT.title().replace('-', '')}Form"
     nothing: Any = SkipJsonSchema[None]  # type: ignore[misc]  # For mypy it takes no type.

@@ -92,7 +92,7 @@ def set_written_caps(
 
 
 def move_run(folder: Path) -> Path:
-    """Make a folder the one in which its run draws from now on; returns it.
+    """Bind a run to a folder, in which it draws from now on; returns the folder.
 
     Raises InputRefused for a run that no ledger knows, BudgetRefused for one that is not charged,
     and for a folder without all measurements that the run has published.

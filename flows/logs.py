@@ -16,7 +16,7 @@ LOGGER = logging.getLogger("spineflow")
 """Errors, warnings and notes of a command."""
 
 PROGRESS = LOGGER.getChild("progress")
-"""Stages of a run that have ended, and the like."""
+"""Progress, such as finished stages of a run."""
 
 TEXT, JSON = "text", "json"
 """Forms of a command's log."""

@@ -57,7 +57,7 @@ def _made_file(run: RunDirectory, _settings: ProductsSettings, piece: str) -> Pa
 
 @step("gather released", ProductsSettings, run_name="gather-released", made_at=_released_file)
 def gather_released(run: RunDirectory, settings: ProductsSettings) -> Made:
-    """Write the released persons and households by the pieces that are made of them."""
+    """Write the released persons and households, partitioned into pieces."""
     source = read_released(sources_of(run, _names(settings)))
     return made(write_released(run, source.blocks, blocks_of(source)))
 

@@ -58,7 +58,7 @@ def _complete(run: RunDirectory, settings: ProductsSettings, folder: Path) -> No
 
 
 def _agreement(run: RunDirectory, settings: ProductsSettings) -> tuple[Section, ...]:
-    """How far persons and households agree, where one population was made of them."""
+    """Agreement of persons and households, where one population was made of them."""
     names = settings.population
     if names is None or not (run.release / SUMMARY_FILE).exists():
         return ()
@@ -98,7 +98,7 @@ def _refuse_what_cannot_be_run(run: RunDirectory, settings: ProductsSettings) ->
 
 
 def compare(runs: Sequence[tuple[RunDirectory, ProductsSettings]]) -> Path:
-    """Compare every product that all runs have; the page of the first run links the comparisons."""
+    """Compare every product common to all runs; the page of the first run links the comparisons."""
     names = [
         name
         for name in runs[0][1].products.chosen()

@@ -44,7 +44,7 @@ Places = Sequence[tuple[str, Path]]
 
 @dataclass(frozen=True)
 class Answers:
-    """How a product keeps its answers.
+    """Storage of a product's answers.
 
     universes : the names of the counted universes, by the settings.
     places : places of a universe's noisy measurements or of its estimates.
@@ -373,4 +373,4 @@ ANSWERS: Mapping[str, Answers] = {
     ),
     "trips": Answers(lambda settings: ("trips",), _trips_places, _trips_decoded),
 }
-"""How the answers of each product are read."""
+"""Storage of each product's answers, by product."""

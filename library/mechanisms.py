@@ -1,4 +1,4 @@
-"""Mechanisms on data frames: the same runs that the command line makes, from tables in memory.
+"""Mechanisms on data frames: the command line's runs, from tables in memory.
 
 A frame is written to the run's `confidential/input/` and read from there, as a file is: the run is
 checked, charged to the ledger, measured and released like any other, and the command line can
@@ -114,7 +114,7 @@ def group_sizes(
     ledger: str | Path | None = None,
     **privacy: Any,
 ) -> Run:
-    """Release how many groups of each size there are in every region, consistently.
+    """Release consistent numbers of groups of each size in every region.
 
     `tables` has `sizes` (region, size, count) or `records`, and `regions` (level, region, parent);
     or the census tables. Otherwise as `topdown`.

@@ -114,8 +114,8 @@ def plot_margins(
 ) -> Axes:
     """Margins of a table's counts, as distances below and above the released counts.
 
-    A margin is an interval that holds the truth with a probability of 90 % at least. It need not
-    hold the released count, which has to fit all others.
+    A margin is an interval that contains the truth with a probability of 90 % at least. It need not
+    contain the released count, which has to be consistent with all others.
 
     The first 30 rows are drawn.
 

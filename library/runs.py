@@ -239,7 +239,7 @@ class Run:
 
     @property
     def errors(self) -> pd.DataFrame:
-        """How far the release is from the truth, for input that is not confidential.
+        """Errors of the release, for input that is not confidential.
 
         Raises SpineflowError for confidential input: its errors are in the run's
         `confidential/accuracy`, and reveal the truth behind the noise.

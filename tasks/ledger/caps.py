@@ -290,7 +290,7 @@ def summary(ledger: Ledger, *, is_exact: bool = False, only: str | None = None) 
     the sum of the mechanisms' own. `epsilon` is at its own `delta`, which is this sum plus
     `REPORT_DELTA`; it is `inf` where that is 1 or more. `epsilon["exact"]` follows from the curve
     of all draws (`spending`), for runs planned before the first result; it is None where no
-    curve is known or rho gives as little, and unless `is_exact`, since it takes seconds.
+    curve is known or the curve gives no less than rho, and unless `is_exact`, which takes seconds.
     `epsilon_cap` is None or `{"epsilon", "delta", "planned"}`. Each draw has its native
     `definition`, `parameter`, `neighbors` and `delta`, and the `folder` of its run, None where an
     earlier version charged it.

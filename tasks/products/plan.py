@@ -40,7 +40,7 @@ MOST_NAMED = 8
 
 @dataclass(frozen=True)
 class ExactFact:
-    """Something that is public by declaration and leaves without noise."""
+    """A fact that is public by declaration and released without noise."""
 
     subject: str
     fact: str
@@ -166,7 +166,7 @@ def _curves_of(costs: Iterable[Cost], question: str) -> Curves | None:
 
 
 def plan_file(run: RunDirectory) -> Path:
-    """Where a run has its plan."""
+    """Path of a run's plan."""
     return run.root / "plan" / "plan.json"
 
 
@@ -177,7 +177,7 @@ def write_plan(run: RunDirectory, plan: Plan) -> None:
 
 
 def read_plan(run: RunDirectory) -> Plan:
-    """The plan of a run as its file has it, which has no curves."""
+    """The plan of a run from its file, without curves."""
     content = read_record(plan_file(run))
     guaranteed = {own["universe"]: own for own in content["guarantees"]}
     measures: dict[str, list[Mapping[str, Any]]] = {name: [] for name in guaranteed}

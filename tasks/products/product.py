@@ -129,7 +129,7 @@ class Accuracy:
     write_truth: Callable[[Any, Path], Sequence[Path]] = lambda settings, folder: ()
 
     def is_possible(self, run: RunDirectory) -> bool:
-        """Whether the truth is still there to compare with."""
+        """Whether the truth still exists, for comparisons."""
         return all(path.exists() for path in self.truth(run))
 
 
@@ -244,7 +244,7 @@ class Product:
             yield from (f"{name}: {sentence}" for sentence in own.needed(part, {what: margin}))
 
     def measurement_files(self, run: RunDirectory, settings: ProductSettings) -> Sequence[Path]:
-        """All files of noisy answers, there yet or not; by default one for each measured level."""
+        """All files of noisy answers, present or not; by default one for each measured level."""
         if self.measured is not None or self.plan is None:
             return () if self.measured is None else self.measured(run, settings)
         universes = self.plan_of(run, settings).universes

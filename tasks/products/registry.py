@@ -31,7 +31,7 @@ PRODUCTS: Mapping[str, str] = {
 """Module and name of every product within the package."""
 
 OF_ONE_INPUT = tuple(name for name, place in PRODUCTS.items() if place.startswith("tasks."))
-"""Products that release something of one input."""
+"""Products with a release of one input."""
 
 TOGETHER = {
     "topdown": "topdown",

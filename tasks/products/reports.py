@@ -110,7 +110,7 @@ def plain_document(
 
 
 def provenance(run: RunDirectory) -> tuple[str]:
-    """The last line of a report: which run, settings and code it is of."""
+    """The last line of a report: its run, settings and code."""
     manifest = run.read_manifest()
     return (
         f"Run {manifest['run_id']}, begun {manifest['created']}. Settings "
@@ -159,7 +159,7 @@ def first_rows(file: Path, columns: Sequence[str] | None = None) -> tuple[Block,
 
 
 def time_panel(seconds: Mapping[str, float]) -> Section:
-    """Where the work went, as one bar: stages of a kind together, short ones as one part."""
+    """Times of the stages in one bar: stages of a kind together, short ones as one part."""
     kinds: dict[str, float] = {}
     for stage, spent in seconds.items():
         words = stage.split()
@@ -199,7 +199,7 @@ def _file_links(run: RunDirectory) -> Iterable[Link]:
 
 
 def passed_and_all(run: RunDirectory) -> tuple[int, int]:
-    """How many checks of the result passed, and how many there are."""
+    """Numbers of passed checks of the result, and of all."""
     checks = _checks(run)
     return sum(bool(check["passed"]) for check in checks), len(checks)
 

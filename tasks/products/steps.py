@@ -35,7 +35,7 @@ def check_release(run: RunDirectory, settings: ProductSettings) -> Made:
 
 @step("release", settings_of, run_name="release")
 def release_run(run: RunDirectory, settings: ProductSettings) -> Made:
-    """Add the certificate, and move the checked release to where readers look for it."""
+    """Add the certificate, and move the checked release to its public folder."""
     product = product_of(run)
 
     def certify() -> None:
@@ -57,7 +57,7 @@ def report_run(run: RunDirectory, settings: ProductSettings) -> Made:
 
 @step("copy release", settings_of, run_name="copy release")
 def copy_checked_release(run: RunDirectory, settings: ProductSettings) -> Made:
-    """Copy the checked release to where the settings say, whole or not at all."""
+    """Copy the checked release to its place in the settings, whole or not at all."""
     place = settings.published_to
     if place is None:
         raise ValueError("the settings of the run name no place for its release")

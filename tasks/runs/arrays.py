@@ -1,4 +1,4 @@
-"""Numbers, texts and arrays that tasks leave for each other: two files, whose arrays are mapped.
+"""Numbers, texts and arrays that tasks exchange: two files, whose arrays are mapped.
 
 `<stem>.json` has everything but the arrays, and their types, shapes and offsets; `<stem>.bin` has
 the arrays one after the other, each from a multiple of 64 bytes on, so that they are used as they

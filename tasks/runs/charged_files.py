@@ -27,8 +27,8 @@ CHARGED = "spine/charged.json"
 """File of a run that has the digests that it was charged with."""
 
 _known: dict[Path, tuple[FileState, str]] = {}
-"""Digests of files, and the states that they had. Threads add to it: whoever goes through it takes
-a copy, which is made in one piece. A list of its items is not: it allocates, the collector may then
+"""Digests of files, and their states then. Threads add to it, so iterate over a
+copy, which is made atomically. A list of its items is not: it allocates, the collector may then
 run finalizers, and these let other threads run."""
 
 
@@ -51,7 +51,7 @@ def digest_of(path: Path) -> str:
 
 
 def digests_of(paths: Iterable[Path]) -> list[str]:
-    """The `digest_of` many public files; raises FileNotFoundError for one that is not there."""
+    """The `digest_of` many public files; raises FileNotFoundError for a missing one."""
     paths = list(paths)
     digests_if_there(paths)
     return list(map(digest_of, paths))
@@ -92,7 +92,7 @@ def write_charged(run: RunDirectory, charged_files: Mapping[str, str]) -> None:
 
 
 def refuse_altered(run: RunDirectory, charged_files: Mapping[str, str] | None = None) -> None:
-    """Raise InputRefused if a file that decides the draws is not the one that was charged.
+    """Raise InputRefused if a file that decides the draws differs from the charged one.
 
     `charged_files` are the ledger's, by default the run's own copy; a run without a charge has
     none.

@@ -43,7 +43,7 @@ class ReleaseAltered(SpineflowError):
 
 @dataclass(frozen=True)
 class Damage:
-    """A file of a run that is not as the run made it, by its name in the run."""
+    """A missing or changed file of a run, by its name in the run."""
 
     name: str
     is_missing: bool
@@ -59,7 +59,7 @@ class Damage:
 
 
 def record_files(run: RunDirectory) -> None:
-    """Enter in the manifest the digests of the public files that no stage has handed on.
+    """Enter in the manifest the digests of the public files that no stage has returned.
 
     Published noise of a private run that was killed is known to the ledger until the run
     is done: it may have been altered since, and is compared with the ledger after the first stages.
@@ -117,7 +117,7 @@ def mend(run: RunDirectory) -> list[str]:
 
 
 def is_needed(name: str) -> bool:
-    """Whether a finished run wants a public file back that it does not have."""
+    """Whether a finished run needs a missing public file restored."""
     return not name.startswith("validation/") and name != CHARGED
 
 
@@ -197,7 +197,7 @@ def _remove_for(run: RunDirectory, damage: Damage, *, is_handed_on: bool) -> Non
         # All of its files, and with them the folder, may be missing.
         shutil.rmtree(path.parent, ignore_errors=True)
     elif (first, rest[0]) == ("evidence", "found") and not is_handed_on:
-        # How accurate a release is, which is found when it is made.
+        # The accuracy of a release, which is computed when it is made.
         shutil.rmtree(run.root.joinpath(first, "published", rest[1]), ignore_errors=True)
     elif first == "spine" and len(rest) > 1:
         # The last file that its step writes; the step writes all of them again.

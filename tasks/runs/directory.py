@@ -1,4 +1,4 @@
-"""The run directory: where every artifact of a run lives, and the manifest that describes it."""
+"""The run directory: the paths of a run's artifacts, and the manifest that describes them."""
 
 from __future__ import annotations
 
@@ -441,7 +441,7 @@ def _digest_of_facts(manifest: Mapping[str, Any]) -> str:
 
 
 def settings_digest(text: str) -> str:
-    """Digest that ties a run to its settings."""
+    """Digest that binds a run to its settings."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 

@@ -6,9 +6,9 @@ counts only for inputs that are not confidential.
 
 Keeping confidential values out of errors that leave the process.
 
-The text of an exception becomes part of a task's state on the Prefect server. Errors of our own
+The text of an exception becomes part of a task's state on the Prefect server. The program's errors
 are public sentences; any other exception may quote data, so its text and traceback go to the
-run's confidential folder and a sentence without them takes its place.
+run's confidential folder, and a sentence without them replaces it.
 """
 
 from __future__ import annotations

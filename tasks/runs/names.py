@@ -103,7 +103,7 @@ def below(folder: Path, *names: str) -> Path:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Words that follow a name that is not known: the nearest that is, or nothing.
+    """Suggestion after an unknown name: the nearest known one, or nothing.
 
     >>> did_you_mean("Conty", ["State", "County"])
     " (did you mean 'County'?)"

@@ -31,7 +31,7 @@ TRIAL = b"A run of Spineflow has tried whether it can publish here; this can be 
 
 
 class PublicationRefused(SpineflowError):
-    """The place does not take the release, which stays in the run directory."""
+    """The place refuses the release, which stays in the run directory."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ def marker_address(place: str, product: str) -> str:
 
 
 def refuse_taken_place(run: RunDirectory, settings: ProductSettings) -> None:
-    """Raise InputRefused if this run's release cannot go where the settings say.
+    """Raise InputRefused if this run's release cannot be copied to its place in the settings.
 
     Called before a run begins, so that no budget is spent on a release without a place: the place
     may have another run's release, or may not be writable. Raises StoreSilent for a store that

@@ -86,7 +86,7 @@ class KnownKeys(frozenset[str]):
 
 
 class ExactTypes(BaseModel):
-    """A model that turns no value into one of another type.
+    """A model without conversion between types.
 
     "off", 0 and "f" are no booleans, true, "3" and 3.0 no whole numbers, at any depth of a field's
     type; lists are accepted for tuples, since TOML and JSON have no tuples.

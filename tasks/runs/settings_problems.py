@@ -67,7 +67,7 @@ _PATTERNS = {
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong at a place of the settings.
+    """A problem at a place of the settings.
 
     must_be : the possible values, where that is the whole message.
     text : the whole clause otherwise.

@@ -409,7 +409,7 @@ class KeyIndex:
         plain = _plain(keys)
         wanted = _numbers(plain) if self._texts is None else _hashes(_texts(plain))
         found = np.full(len(keys), -1, dtype=np.int64)
-        # In ascending order they are looked up along the codes, not all over memory.
+        # Looked up in ascending order, along the codes, since random access to memory is slow.
         pending = np.argsort(wanted)
         at = np.searchsorted(self._codes, wanted[pending])
         while pending.size:
@@ -457,13 +457,13 @@ def trimmed_texts(keys: pa.Array) -> pa.Array:
         keys = keys.dictionary_decode()
     texts = pc.utf8_trim_whitespace(keys.cast(pa.large_string()))
     if pc.any(pc.match_substring(texts, ".")).as_py():
-        # Of a whole number that a column of floats became as text.
+        # Text of a whole number from a column of floats.
         texts = pc.replace_substring_regex(texts, r"^([0-9]+)\.0*$", r"\1")
     return pc.if_else(pc.equal(texts, ""), None, texts)
 
 
 def canonical_keys(keys: pa.Array) -> pa.Array:
-    """Identifiers such that equal ones are equal whatever else the column holds: `007` as `7`.
+    """Identifiers in a form that compares equal in every column: `007` as `7`.
 
     A column of both numbers and other texts is compared as texts, so that without this one row
     would decide how all others are compared.

@@ -1,4 +1,4 @@
-"""Files of an input that were read: how each is written, its rows, and copies among them."""
+"""Files of an input that were read: formats, rows, and copies among them."""
 
 from __future__ import annotations
 

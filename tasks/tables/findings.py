@@ -223,7 +223,7 @@ def _files_table(files: Sequence[FileRead], with_counts: bool) -> Table:
 
 
 def _suite_page(suite: str, rules: Sequence[Outcome], stamp: str | None) -> Document:
-    """Every rule in words with its outcome, unmet rules first, and how it was asked."""
+    """Every rule in words with its outcome, unmet rules first, and its expectations."""
     ordered = sorted(rules, key=lambda rule: rule.passed)
     rows = tuple((_rule_in_words(rule), _outcome(rule.passed)) for rule in ordered)
     asked = tuple(

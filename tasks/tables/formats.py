@@ -90,7 +90,7 @@ class TextFormat:
     digits : by column, the digits of its codes, to which shorter numbers are padded with zeros.
     cells : by column that the files do not have, the grid whose cells it has.
     key : dotted key of this section of the settings, for remedies.
-    places : for texts of fixed width, the first character of each column and the end of its last.
+    places : for texts of fixed width, by column, the first character and the one after its last.
     line_length : characters of each of their lines; None for any other text.
     """
 

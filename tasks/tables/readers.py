@@ -305,7 +305,7 @@ def _is_binary(kind: pa.DataType) -> bool:
 
 
 def _as_integers(file: InputFile, name: str, column: pa.Array) -> pa.Array:
-    """Decimals, in which databases write numbers, as the integers that they are."""
+    """Decimals, as databases write numbers, converted to integers."""
     if not pa.types.is_decimal(column.type):
         return column
     try:
