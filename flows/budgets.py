@@ -1,4 +1,4 @@
-"""What the command `budget` does beside its tables: margins turned into budgets, and the curve."""
+"""Work of the command `budget` in addition to its tables: budgets for margins, and the curve."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def wanted_margins(targets: Sequence[str]) -> dict[str, int]:
 def draw_curve(asked: Product, settings: ProductSettings, file: Path) -> tuple[str, ...]:
     """Draw delta over epsilon, and the errors of the best test of one record, into an SVG file.
 
-    Returns what they mean for one person, in sentences. Raises InputRefused where there is no
+    Returns their meaning for one person, in sentences. Raises InputRefused without a known
     curve.
     """
     curves = asked.curves(settings)
@@ -93,15 +93,15 @@ def draw_curve(asked: Product, settings: ProductSettings, file: Path) -> tuple[s
     if curves.tested:
         *meaning, tests = trade_offs(curves.tested, curves.others, curves.question)
         drawings.append(tests.svg)
-    file.write_text(stacked("What the budget guarantees", drawings), encoding="utf-8")
+    file.write_text(stacked("The guarantee of the budget", drawings), encoding="utf-8")
     return tuple(meaning)
 
 
 def write_forecast(settings: ProductSettings, file: Path, replicates: int) -> None:
-    """Write the page of what a budget will give; with replicates, a simulation of releases too.
+    """Write the page of a budget's forecast; with replicates, also from simulated releases.
 
-    Of a universe whose queries tell too many combinations of levels apart there is none, which is
-    told; without any there is no page. Raises InputRefused for other products, for runs without
+    Universes whose queries distinguish too many combinations of levels are left out with a note;
+    without any other there is no page. Raises InputRefused for other products, for runs without
     noise, and for replicates on confidential input.
     """
     # Only forecasts need topdown's design, whose solvers are slow to import.

@@ -1,4 +1,4 @@
-"""What the command `design` does: the best split of a budget, shown and written as settings."""
+"""Work of the command `design`: the best split of a budget, shown and written as settings."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def write_design(
 
 
 Designed = tuple[str, Mapping[str, Any], Sequence[Section]]
-"""Settings as text, the design as what JSON can hold, and for people."""
+"""Settings as text, the design as JSON values, and for people."""
 
 
 def _budgets(settings: DesignSettings) -> Designed:

@@ -1,4 +1,4 @@
-"""What the command `spine` does: off-spine distances of named entities, as table, page and CSV."""
+"""Work of the command `spine`: off-spine distances of named entities, as table, page and CSV."""
 
 from __future__ import annotations
 

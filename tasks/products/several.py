@@ -1,4 +1,4 @@
-"""The page and the index of a run of several products: what each gave, and what all cost."""
+"""The page and the index of a run of several products: results of each, and the total cost."""
 
 from __future__ import annotations
 
@@ -57,10 +57,10 @@ def write_products_report(
     products: Sequence[str],
     further: Sequence[Section] = (),
 ) -> Path:
-    """Write `report/report.html`: a line for each product, and what the dataset has spent.
+    """Write `report/report.html`: a line for each product, and the spending of the dataset.
 
-    `settings` are the parent run's, which have the dataset and its ledger; `further` is what the
-    products together give.
+    `settings` are the parent run's, which have the dataset and its ledger; `further` is the joint
+    output of the products.
     """
     parts = {name: RunDirectory(run.root / name) for name in products}
     rows = [
@@ -123,7 +123,7 @@ def _guarantee(settings: ProductSettings, dataset: Mapping[str, Any] | None) -> 
 
 
 def _dataset(settings: ProductSettings) -> Mapping[str, Any] | None:
-    """The dataset as its ledger has it; None for runs that are not private."""
+    """The dataset's summary in its ledger; None for runs that are not private."""
     if not settings.is_private:
         return None
     ledger = open_ledger(Path(settings.privacy.ledger), must_exist=True)
