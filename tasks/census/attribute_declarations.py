@@ -1,6 +1,6 @@
-"""The parts of the language of declarations that tell records apart: files, codes, attributes.
+"""The parts of the language of declarations for attributes: files, codes, attributes.
 
-How a declaration says that records agree with those of an earlier universe of the run.
+They also declare how records agree with those of an earlier universe of the run.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ OTHER = "other"
 
 
 def _as_list(value: Any) -> Any:
-    """What stands alone as a list of it."""
+    """Wrap a single value in a list."""
     return value if isinstance(value, list | tuple) else (value,)
 
 
@@ -63,12 +63,12 @@ class CodeRange(Part):
 
 
 Codes = Annotated[tuple[str | CodeRange, ...], BeforeValidator(_as_list)]
-"""Codes of a column; "" stands for a blank. One may stand without its list."""
+"""Codes of a column; "" is a blank. A single code needs no list."""
 
 Levels = Annotated[tuple[str | int | CodeRange, ...], BeforeValidator(_as_list)]
-"""Levels by their labels or positions; a range, also as "0-14", stands for the labels that are
-numbers, or ranges of numbers, within it, and a pattern such as "couple; *" for those that fit it.
-One may stand without its list."""
+"""Levels by their labels or positions; a range, also as "0-14", includes the labels that are
+numbers, or ranges of numbers, within it, and a pattern such as "couple; *" includes those that
+match it. A single level needs no list."""
 
 Where = dict[str, Levels]
 """Levels that attributes or coarsenings may take; others may take any."""
@@ -85,30 +85,30 @@ class CellDeclaration(Part):
     size: int = Field(ge=1)
     """Side of a cell, in metres."""
     crs: int = Field(default=3035, ge=1)
-    """EPSG number of the coordinates, as it stands in the codes; 3035 is ETRS89-LAEA Europe."""
+    """EPSG number of the coordinates, as written in the codes; 3035 is ETRS89-LAEA Europe."""
 
 
 class FilesDeclaration(Part):
-    """How the files of a table are written, for what they do not show themselves; under `other`,
-    those of all tables that are not named."""
+    """Format of a table's files, as far as they do not show it themselves; under `other`, that of
+    all tables not named."""
 
     separator: str | None = Field(default=None, min_length=1, max_length=1)
-    """What stands between the fields of a row; left out, the pipes, commas, tabs or semicolons of
-    the header."""
+    """Separator of the fields of a row; if omitted, the pipes, commas, tabs or semicolons of the
+    header."""
     decimal: Literal[",", "."] | None = None
     """Decimal mark of numbers; left out, a comma between semicolons, and else a point."""
     encoding: Annotated[str, AfterValidator(checked_encoding)] | None = None
     """Encoding of texts, such as `latin-1` or `windows-1250`; left out, UTF-8, or UTF-16 where a
     byte order mark says so."""
     missing: Codes | None = None
-    """Codes that stand for a blank in every column, such as `["NA", "-9"]`; of identifiers, those
-    that are no ranges."""
+    """Codes that mean a blank in every column, such as `["NA", "-9"]`; for identifiers, only codes
+    that are no ranges apply."""
     digits: dict[str, Annotated[int, Field(ge=2, le=18)]] = {}
     """Digits of the codes of columns, such as `{ role = 2 }`, whose leading zeros a spreadsheet may
     have taken away: 1 is then read as 01. Declarations have all digits of such a code."""
     cells: dict[str, CellDeclaration] = {}
-    """Columns that are made of coordinates, such as `{ cell = { x = "E", y = "N", size = 1000 } }`;
-    they stand wherever a column of the table does, as in `area`. A row whose coordinates are blank
+    """Columns made from coordinates, such as `{ cell = { x = "E", y = "N", size = 1000 } }`; they
+    may be used wherever a column of the table may, as in `area`. A row whose coordinates are blank
     or no numbers has no cell."""
     columns: dict[str, tuple[int, int]] | None = Field(default=None, min_length=1)
     """Places of columns in the lines of a text of fixed width without a header: the first character
@@ -136,7 +136,7 @@ class FilesDeclaration(Part):
 
 
 DATE_PARTS = ("YYYY", "MM", "DD")
-"""Of a date, as `date_format` names them."""
+"""Parts of a date, as `date_format` names them."""
 
 
 class LevelRule(Part):
@@ -156,13 +156,13 @@ class RefusedCodes(Part):
     where: dict[str, Codes] = Field(min_length=1)
     """By column, as in `rules`."""
     statement: str
-    """What must hold instead, as a clause with "must" that names no value of a record."""
+    """The required condition, as a clause with "must" that names no value of a record."""
     remedy: str
-    """What to do about it, as an imperative."""
+    """The remedy, as an imperative."""
 
 
 class AttributeDeclaration(Part):
-    """How the records of a table are told apart: one column recoded, or rules over several."""
+    """An attribute of the records: one column recoded, or rules over several."""
 
     column: str | None = None
     """Column of the universe's table, `table.column` of one that `through` leads to, or
@@ -180,15 +180,15 @@ class AttributeDeclaration(Part):
     """Codes of which a cell that lists several must have one, for the second of two levels, yes
     and no; needs `separator`."""
     separator: str | None = Field(default=None, min_length=1)
-    """What stands between the codes that a cell lists."""
+    """Separator of the codes that a cell lists."""
     among: Codes | None = None
-    """All codes that cells may list beside those of `contains`; a cell with another is refused.
-    Left out, any."""
+    """All codes that cells may list in addition to those of `contains`; a cell with another code is
+    refused. If omitted, any."""
     labels: tuple[str, ...] | None = None
     """Labels of the bins, by default their ranges, such as 5-14; with `contains`, of a cell without
     the codes and one with them, by default no and yes."""
     missing: Codes | None = None
-    """Codes of the column that stand for a blank, beside those of its table."""
+    """Codes of the column that mean a blank, in addition to those of its table."""
     blank: str | None = None
     """Label of a further level, the last, for blanks; left out, a blank is refused unless `levels`
     or `rules` have it."""
@@ -198,9 +198,9 @@ class AttributeDeclaration(Part):
     date_format: str | None = None
     """How those dates are written, such as `DD.MM.YYYY`; by default `YYYY-MM-DD`."""
     rules: tuple[LevelRule, ...] | None = None
-    """The level of a record is that of the first rule that fits."""
+    """The first rule that matches a record gives its level."""
     refused: tuple[RefusedCodes, ...] | None = None
-    """Of `rules`: combinations of codes that are refused with sentences of their own."""
+    """For `rules`: combinations of codes that are refused, each with its own sentence."""
 
     @field_validator("age_at", mode="before")
     @classmethod
@@ -243,7 +243,7 @@ class AttributeDeclaration(Part):
             raise ValueError("needs numbers that ascend from 0 or more")
 
     def _refuse_idle_keys(self, kind: str) -> None:
-        """Refuse keys that have no meaning beside the kind of recode."""
+        """Refuse keys that have no meaning for this kind of recode."""
         needs = {
             "largest": (kind == "bins", "bins have"),
             "labels": (kind in ("bins", "contains"), "bins and contains have"),
@@ -266,10 +266,10 @@ class CoarseningDeclaration(Part):
     attribute: str
     """Attribute whose levels are put together."""
     levels: dict[str, Codes] = Field(min_length=1)
-    """Labels of the attribute's levels, by the label of the coarse level; each stands once, and a
-    range, also as "0-14", stands for the labels that are numbers, or ranges of numbers, within it,
-    and a pattern such as "couple; *" for those that fit it. Of several patterns that a level fits
-    the longest counts, and its own label before all. One list may be empty, for the rest."""
+    """Labels of the attribute's levels, by the label of the coarse level; each appears once, and a
+    range, also as "0-14", includes the labels that are numbers, or ranges of numbers, within it,
+    and a pattern such as "couple; *" includes those that match it. If several patterns match a
+    level, the longest counts, and its own label before all. One list may be empty, for the rest."""
 
 
 PRESENCE, HOUSEHOLDERS, SIZES = "presence", "householders", "sizes"
@@ -290,28 +290,28 @@ class AgreeDeclaration(Part):
     kind: Literal["presence", "householders", "sizes"] = "presence"
     """`presence`, `householders` or `sizes`."""
     query: str = "total"
-    """Of `presence`, the query that tells the records from the others of the universe. Of
-    `householders`, what both universes tell of them with the same levels, such as the householder's
-    sex."""
+    """For `presence`, the query that separates the records from the others of the universe. For
+    `householders`, the facts that both universes have with the same levels, such as the
+    householder's sex."""
     where: Where = {}
     """The records that agree: of `presence`, some of the answers to the query; by default
     all."""
     universe: FileName
     """The earlier universe of the run."""
     of: Where = {}
-    """Its records that are counted; by default all. Of `sizes`, there is nobody in the others."""
+    """Its records to count; by default all. For `sizes`, the others have no members."""
     at_most: int | None = Field(default=None, ge=1)
-    """Of `presence`, most of its records for each record here, to which a bound of that universe
-    holds it."""
+    """For `presence`, most of its records for each record here, enforced by a bound of that
+    universe."""
     called: dict[str, str] = {}
-    """Of `householders`, what that universe calls attributes and coarsenings of the query, where it
-    is something else, such as `{ sex = "sex_of_householder" }`."""
+    """For `householders`, the other universe's names of attributes and coarsenings of the query,
+    where they differ, such as `{ sex = "sex_of_householder" }`."""
     size: str | None = None
-    """Of `sizes`, the attribute or coarsening of that universe that tells the size of its records.
+    """For `sizes`, the attribute or coarsening of that universe that gives the size of its records.
     """
     people: dict[str, tuple[int, int]] = {}
-    """Of `sizes`, the least and the most records here for one there of each size; one number where
-    they are the same."""
+    """For `sizes`, the least and the most records here for one there of each size; one number where
+    they are equal."""
 
     @field_validator("people", mode="before")
     @classmethod

@@ -1,8 +1,8 @@
 """The language in which a census is declared: tables, attributes, universes, constraints, tables.
 
-A declaration says which columns tell what, in labels that people read. It is data: settings files
-hold it under `[census]`, and `tasks.census.census` compiles it into the records that everything
-else works with.
+A declaration names the columns and gives their meaning in readable labels. It is data: settings
+files hold it under `[census]`, and `tasks.census.census` compiles it into the records that
+everything else works with.
 """
 
 from __future__ import annotations
@@ -31,11 +31,12 @@ class Step(Part):
     table: FileName
     """Table that the way leads to."""
     key: str
-    """Column that tells its rows apart."""
+    """Column that identifies its rows."""
     records_per_row: int | None = Field(default=None, ge=1)
-    """Most records that one row there may be referred to by. A rule holds the input to it, and a
-    change of such a row is charged as one of so many records; left out, the guarantee is for the
-    other tables, while what records take from this one stays the same."""
+    """Most records that may refer to one row of the table. The input is checked against this
+    number, and a change of such a row is charged as a change of as many records; if omitted, the
+    guarantee covers the other tables only, with the values that records take from this one
+    unchanged."""
 
 
 class OccupantDeclaration(Part):
@@ -52,7 +53,7 @@ class OccupantDeclaration(Part):
     key: str
     """Column of the universe's table that has the same value."""
     where: dict[str, Codes] = {}
-    """Rows that are meant, such as those of householders; by default all."""
+    """Rows to read, such as those of householders; by default all."""
     records_per_key: int = Field(default=1, ge=1)
     """Most rows of the universe's table that may have one value of `key`. A rule holds the input
     to it, and a change of an occupant is charged for so many, where it was and where it is."""
@@ -74,8 +75,8 @@ class ComputedFromDeclaration(Part):
     """Whether as many of them take one way as the other, as where one dwelling becomes vacant and
     another occupied; changes then add up less."""
     is_charged: bool = Field(default=True, alias="charged")
-    """Whether the ledger counts it; if not, the certificate states both losses, that of a record
-    of the universe and that of a record there."""
+    """Whether the ledger charges it; if not, the certificate states both losses, for a record of
+    the universe and for a record of this table."""
 
 
 class StructuralZeroDeclaration(Part):
@@ -84,7 +85,7 @@ class StructuralZeroDeclaration(Part):
     name: Label | None = None
     """Name in files, reports and messages."""
     where: Where = Field(min_length=1)
-    """Levels of attributes or coarsenings that together hold nobody."""
+    """Levels of attributes or coarsenings whose combination is impossible."""
 
 
 class InvariantDeclaration(Part):
@@ -97,16 +98,16 @@ class InvariantDeclaration(Part):
     geolevel: str
     """Geolevel of the census, whatever the spine makes of it."""
     above: Label | None = None
-    """Name in files of the sums of several geounits. Where it is given, the answers themselves
-    stand in files once, at their own geolevel and under its codes, however a spine divides it."""
+    """Name in files of the sums of several geounits. If given, the answers are written once, at
+    their own geolevel and under its codes, however a spine divides it."""
 
 
 class BoundDeclaration(Part):
     """Bounds on the answers to a query: so many for each record of another universe."""
 
     name: Label | None = None
-    """Name in reports and messages. Bounds on different answers to one query may share a name, and
-    stand under it in the files of a run."""
+    """Name in reports and messages. Bounds on different answers to one query may share a name,
+    which identifies them in the files of a run."""
     query: str = "total"
     """Query whose answers are bounded."""
     where: Where = {}
@@ -114,7 +115,7 @@ class BoundDeclaration(Part):
     per: str
     """Universe whose records in an area multiply the bounds; their number becomes public."""
     by: str | None = None
-    """Query on that universe, whose rows are matched with those of this query."""
+    """Query on that universe; its rows are matched with those of this query."""
     at_least: int | None = Field(default=None, ge=0)
     """Fewest records for each record of the other universe."""
     at_most: int | None = Field(default=None, ge=0)
@@ -146,32 +147,32 @@ class RelationDeclaration(Part):
     sign: Literal["=", "<=", ">="]
     """`=`, `<=` or `>=`."""
     right: tuple[Term, ...] = ()
-    """Nothing stands for 0."""
+    """Empty for 0."""
 
 
 class HeldToDeclaration(Part):
     """Answers to a query that every geounit has as an earlier release has them, or an earlier
     universe of the same run.
 
-    What is released is public, so that holding to it costs nothing further.
+    Released answers are public, so the constraint costs nothing further.
     """
 
     name: Label | None = None
     """Name in files, reports and messages."""
     release: FileName | None = None
-    """Name under `[input]` of the directory of a finished run, or of a file of its microdata; left
-    out, the answers are those of `universe` in this run, which is declared before."""
+    """Name under `[input]` of the directory of a finished run, or of a file of its microdata; if
+    omitted, the answers are those of `universe` in this run, which must be declared earlier."""
     layout: str | None = None
-    """Census whose microdata layout a file has, such as `cef_2020`; a run tells its own."""
+    """Census whose microdata layout a file has, such as `cef_2020`; a run records its own."""
     universe: FileName | None = None
     """Universe of the earlier release, by default the one of the same name; or of this run."""
     query: str = "total"
-    """Query whose answers are held; the other universe must tell each of its attributes and
+    """Query whose answers are fixed; the other universe must have each of its attributes and
     coarsenings under the same name, with the same levels among the records that are counted."""
     where: Where = {}
     """The records whose answers are held; by default all."""
     of: Where | None = None
-    """The records of the other universe that are counted; by default those of `where`."""
+    """Records of the other universe to count; by default those of `where`."""
 
     def _refuse_misfits(self) -> None:
         if self.release is None and (self.universe is None or self.layout is not None):
@@ -179,7 +180,7 @@ class HeldToDeclaration(Part):
 
 
 class MicrodataColumn(Part):
-    """A column of released microdata in a layout of its own, and what fills it.
+    """A column of released microdata in a declared layout, and its values.
 
     A column of an attribute that the schema does not have is left out.
     """
@@ -193,8 +194,8 @@ class MicrodataColumn(Part):
     number: bool = False
     """Whether it numbers the rows from 0."""
     attribute: str | None = None
-    """Attribute or coarsening that it tells; of columns of `described_by` also several, joined by
-    `*`, whose combinations have the codes, in the order of the universe's attributes."""
+    """Attribute or coarsening written to the column; for columns of `described_by` also several,
+    joined by `*`, whose combinations have the codes, in the order of the universe's attributes."""
     first: int | None = None
     """Code of the first level; those after it count on."""
     width: int = Field(default=1, ge=1)
@@ -207,7 +208,7 @@ class MicrodataColumn(Part):
         if sum([*given, self.attribute is not None]) != 1:
             raise ValueError("needs one of constant, digits, number and attribute")
         if self.attribute is not None and (self.first is None) == (self.codes is None):
-            raise ValueError("needs first or codes beside its attribute")
+            raise ValueError("needs first or codes in addition to its attribute")
 
 
 class FurtherRecords(Part):
@@ -216,20 +217,20 @@ class FurtherRecords(Part):
     universe: str
     """Universe that bounds are per."""
     values: dict[str, str]
-    """Their values in the columns that tell attributes."""
+    """Their values in the columns of attributes."""
 
 
 class DescribedByDeclaration(Part):
-    """Columns by which records of a later universe tell more of the records of this one, as
-    households do of occupied units. The later universe is held to this one: in every area, the
-    records of each answer are matched with those of the same answer, both in the order of their
-    cells.
+    """Columns by which records of a later universe describe the records of this one further, as
+    households describe occupied units. The later universe is constrained to this one: in every
+    area, the records of each answer are matched with those of the same answer, both in the order of
+    their cells.
     """
 
     universe: FileName
     """The later universe, whose first `held_to` without `release` names this one."""
     columns: tuple[MicrodataColumn, ...] = Field(min_length=1)
-    """Its columns, which stand after the others: attributes of the later universe."""
+    """Its columns, written after the others: attributes of the later universe."""
     otherwise: dict[str, str]
     """Codes of these columns in rows of records that are matched with none."""
 
@@ -247,22 +248,22 @@ class MicrodataDeclaration(Part):
     columns: tuple[MicrodataColumn, ...] = Field(min_length=1)
     """In the order of the file."""
     described_by: DescribedByDeclaration | None = None
-    """A later universe that tells more of the records."""
+    """A later universe that adds columns to the records."""
     further: FurtherRecords | None = None
-    """Rows after those of each area."""
+    """Rows after the records of each area."""
 
 
 class CountedDeclaration(Part):
-    """What figures of a universe count first: its total, or a part of a total that is exact."""
+    """The count that figures of a universe show first: its total, or an exact part of it."""
 
     text: Label
-    """What it is called, such as `population`."""
+    """Name of the count, such as `population`."""
     where: Where = {}
     """The records of the part."""
 
 
 class UniverseDeclaration(Part):
-    """A kind of record: where it stands, what tells it apart, what is known of it."""
+    """A kind of record: its area, its attributes and its exact facts."""
 
     table: FileName
     """Name of its table under `[input]`."""
@@ -271,25 +272,25 @@ class UniverseDeclaration(Part):
     attributes: tuple[str, ...] = Field(min_length=1)
     """Attributes that number its cells, in this order."""
     further_attributes: tuple[str, ...] = ()
-    """Attributes that a settings file may choose besides."""
+    """Additional attributes that a settings file may choose."""
     area: str | tuple[str, ...] | None = None
-    """Column with the area's code of the last geolevel, or columns with the codes of the last
-    geolevels in their order, which tell areas apart; of the table that `through` leads to, if there
-    is any."""
+    """Column with the area's code at the last geolevel, or columns with the codes of the last
+    geolevels in their order, which together identify areas; in the table at the end of `through`,
+    if given."""
     through: Step | tuple[Step, ...] = ()
     """Tables on the way to the area."""
     occupants: dict[FileName, OccupantDeclaration] = {}
-    """Rows of other tables that tell attributes of the records, by names for them."""
+    """Rows of other tables that provide attributes of the records, by names for them."""
     computed_from: dict[str, ComputedFromDeclaration] = {}
     """Tables from whose records columns were computed beforehand, by their names."""
     count: str | None = None
-    """Column that says how many records a row stands for; by default one. The guarantee is for one
-    of these records."""
+    """Column with the number of records that a row represents; by default one. The guarantee is for
+    one of these records."""
     largest_count: int | None = Field(default=None, ge=1)
-    """Most records that a row may stand for. A rule holds the input to it, and the guarantee is
-    charged for a whole row."""
+    """Most records that a row may represent. The input is checked against this number, and the
+    guarantee is charged for a whole row."""
     structural_zeros: tuple[StructuralZeroDeclaration, ...] = ()
-    """Cells that hold nobody."""
+    """Impossible cells."""
     invariants: tuple[InvariantDeclaration, ...] = ()
     """Answers that are released exactly."""
     bounds: tuple[BoundDeclaration, ...] = ()
@@ -306,10 +307,10 @@ class UniverseDeclaration(Part):
     microdata: MicrodataDeclaration | None = None
     """Layout of its microdata."""
     public: bool = False
-    """Whether the numbers of its records by its attributes are public, as those of addresses are,
-    so that bounds may publish them although another universe protects records of the table."""
+    """Whether the counts of its records by its attributes are public, as those of addresses are, so
+    that bounds may publish them although another universe protects records of the table."""
     counted: CountedDeclaration | None = None
-    """What maps and predicted deviations are of; left out, the number of its records."""
+    """Count that maps and predicted deviations show; if omitted, the number of its records."""
 
 
 class ContributionDeclaration(Part):
@@ -317,25 +318,26 @@ class ContributionDeclaration(Part):
     to it, and all of a person's records are charged together."""
 
     person: str
-    """Column of the table that tells persons apart."""
+    """Column of the table that identifies persons."""
     records_per_person: int = Field(ge=1)
     """Most records of one person."""
 
 
 class MembersDeclaration(Part):
-    """Persons who tell columns of the units in which they live, as the Census Edited File has them:
-    type of household, couple, children, numbers of young and old. Where the input names the
-    persons, columns that units lack are made, and those that they have must agree.
+    """Persons from whom columns of their units are computed, as in the Census Edited File: type of
+    household, couple, children, numbers of young and old. Where the input has the persons, missing
+    columns of the units are made, and columns present must agree.
     """
 
     table: FileName
     """Table of the persons, which the input may leave out."""
     key: str
-    """Column of both tables that tells a unit."""
+    """Column of both tables that identifies a unit."""
 
 
 class CategoryDeclaration(Part):
-    """Off-spine entities that optimised spines bring closer, told by a column of the areas."""
+    """Off-spine entities that optimised spines bring closer, identified by a column of the
+    areas."""
 
     column: str
     """Column of the table of areas."""
@@ -355,9 +357,8 @@ class BranchDeclaration(Part):
 
 
 class EntityColumns(Part):
-    """Columns of the table of areas that say what the entities of a level are called, and where
-    they are; every area of an entity repeats them, and tables of the level have them beside its
-    codes.
+    """Columns of the table of areas with the names and positions of a level's entities; every area
+    of an entity repeats them, and tables of the level have them next to its codes.
     """
 
     name: str | None = None
@@ -383,18 +384,18 @@ class CensusGeography(Part):
     """Root first. The root is all of the table; every other is a column, whose codes need only be
     unique within the geolevel above. The last is one row of the table."""
     area_word: Label | None = None
-    """What sentences and tables call an area of the last geolevel, such as `block`; left out, an
-    area, and tables have the geolevel's name."""
+    """Word for an area of the last geolevel in sentences and tables, such as `block`; if omitted,
+    sentences say "an area" and tables use the geolevel's name."""
     columns: dict[str, str] = {}
     """Columns of geolevels that have another name than these."""
     rules: Literal["blocks"] | None = None
-    """Whose rules spines follow: those of the blocks of 2020; left out, those declared here.
-    Geocodes of blocks tell all geolevels, some blocks have no address and are in no spine, and AIAN
+    """Rules that spines follow: those of the blocks of 2020; if omitted, those declared here. A
+    block's geocode determines all its geolevels, blocks without addresses are in no spine, and AIAN
     areas form the branch."""
     skipped: tuple[str, ...] | None = None
-    """Geolevels that some areas have no geounit of, such as a city that is a region and a district
-    in one. Where their column is blank, the geounit of the geolevel above stands in for one, under
-    its own code."""
+    """Geolevels at which some areas have no geounit of their own, such as a city that is a region
+    and a district in one. Where their column is blank, the geounit of the geolevel above takes its
+    place, under its own code."""
     categories: dict[FileName, CategoryDeclaration] = {}
     """Off-spine entities by name."""
     branch: BranchDeclaration | None = None
@@ -407,8 +408,8 @@ class CensusGeography(Part):
         for name in self.skipped or ():
             if name not in self.geolevels[2:]:
                 raise ValueError(
-                    f"skips {name!r}, which is no geolevel below the first two; those above cannot "
-                    "be skipped, since nothing could stand in for them"
+                    f"skips {name!r}, which is no geolevel below the first two; higher geolevels "
+                    "cannot be skipped, since no geounit could take their place"
                 )
 
 
@@ -507,37 +508,37 @@ class LargestGroupDeclaration(Part):
     groups: tuple[GroupDeclaration, ...] = Field(min_length=1)
     """Groups that partition a population."""
     title: Label | None = None
-    """What reports call the criterion; left out, the share of the largest group."""
+    """Name of the criterion in reports; if omitted, the share of the largest group."""
     group: Label | None = None
     """Which group's share it is, in words."""
 
 
 class SentenceDeclaration(Part):
-    """Words of the certificate, beside the words that are made from the other declarations."""
+    """A sentence of the certificate, in addition to those made from the other declarations."""
 
     about: Literal["exact", "plain", "protected", "change"]
-    """What they tell: an exact fact, the same for every reader, whose records are protected, or
-    which change of one record the guarantee compares."""
+    """Subject of the sentence: an exact fact, one that applies in every case, the protected
+    records, or the change of one record that the guarantee compares."""
     universe: str
     """Universe that must be run for it."""
     name: str = ""
     """Name of an exact fact."""
     text: str
-    """`{attributes}` stands for those of the schema, `{at_most}` for the largest bound."""
+    """`{attributes}` is replaced by those of the schema, `{at_most}` by the largest bound."""
     holds: tuple[str, ...] = ()
     """Invariants that must be held, and attributes that the schema must have."""
     lacks: tuple[str, ...] = ()
     """Invariants and attributes of which there must be none."""
     tells: tuple[str, ...] = ()
-    """Facts that an exact one tells in place of the words made for them: `total of dwellings at
+    """Facts that an exact sentence states in place of the generated words: `total of dwellings at
     section` for answers, `bound NAME of UNIVERSE per UNIVERSE`, or `areas`."""
 
 
 class CensusDeclaration(Part):
-    """What a census is: its areas, attributes, universes and tables."""
+    """A census: its areas, attributes, universes and tables."""
 
     layout: Literal["declared", "cef"] = "declared"
-    """Who reads the tables: the declaration alone, or the reader of the Census Edited File."""
+    """Reader of the tables: the declaration alone, or the reader of the Census Edited File."""
     geography: CensusGeography
     """Areas and geolevels."""
     attributes: dict[FileName, AttributeDeclaration] = Field(min_length=1)
@@ -551,7 +552,7 @@ class CensusDeclaration(Part):
     contributions: dict[str, ContributionDeclaration] = {}
     """Tables in which a person may have several records, by their names; by default one."""
     members: dict[FileName, MembersDeclaration] = {}
-    """Persons who tell columns of a table of units, by its name."""
+    """Persons from whom columns of a table of units are computed, by the name of that table."""
     tables: tuple[TableDeclaration, ...] = ()
     """Tables to release."""
     code_parts: dict[str, CodePart] = {}
@@ -559,11 +560,12 @@ class CensusDeclaration(Part):
     summary_levels: tuple[SummaryLevelDeclaration, ...] = ()
     """Levels of entities with geocodes of parts, in the order of the files."""
     quantities: tuple[QuantityDeclaration, ...] = ()
-    """What accuracy is told of; left out, the total and every measured query of few answers."""
+    """Counts whose accuracy is reported; if omitted, the total and every measured query of few
+    answers."""
     redistricting: LargestGroupDeclaration | None = None
     """The criterion of redistricting, where there is one."""
     certificate: tuple[SentenceDeclaration, ...] = ()
-    """Words of the certificate; what is exact is named in any case."""
+    """Sentences of the certificate; exact facts are named in any case."""
 
     @property
     def rounds_down(self) -> bool:
