@@ -1,4 +1,4 @@
-"""What the settings of a run and its census declare: cells, queries, conditions, budgets.
+"""Declared content of a run's settings and its census: cells, queries, conditions, budgets.
 
 Read from `settings.toml` and the declaration of the census that it has or names, and worked out by
 definition: a row of a query is a choice of a level, or of a group of levels, of each attribute that
@@ -60,8 +60,8 @@ class Grouping:
 class Cells:
     """All ways of choosing a level of each attribute, numbered so that the last runs fastest.
 
-    labels : of the levels of each attribute, in the order in which cells are numbered.
-    coarsenings : by name; those of other attributes are of no account.
+    labels : labels of the levels of each attribute, in the order in which cells are numbered.
+    coarsenings : by name; those of other attributes are ignored.
 
     >>> Cells("persons", {"sex": ("f", "m"), "age": ("0", "1", "2")}).levels("age").tolist()
     [0, 1, 2, 0, 1, 2]
@@ -114,7 +114,7 @@ class Cells:
         return mask
 
     def parts(self, query: str) -> list[tuple[str, Grouping]]:
-        """What a query names, in the order of the attributes; raises ValueError for a name that is
+        """Factors of a query, in the order of the attributes; raises ValueError for a name that is
         neither an attribute nor a coarsening, and for two of one attribute.
         """
         names = [] if query == TOTAL else list(self.labels)
@@ -242,11 +242,11 @@ class Declaration:
         return self.settings["run"]["estimator"] == "block_by_block"
 
     def universe(self, name: str) -> Mapping[str, Any]:
-        """What the census declares of a universe."""
+        """Declaration of a universe in the census."""
         return self.census["universes"][name]
 
     def declared(self, universe: str, key: str) -> list[Mapping[str, Any]]:
-        """What the census declares of a kind of a universe, such as its bounds."""
+        """Declarations of one kind in a universe, such as its bounds."""
         return list(self.universe(universe).get(key, ()))
 
     def cells(self, universe: str) -> Cells:
@@ -316,7 +316,7 @@ class Declaration:
 
 
 class PublicAreas:
-    """What is public of the areas of a spine, in the order of their geocodes."""
+    """Public facts about the areas of a spine, in the order of their geocodes."""
 
     def __init__(self, declaration: Declaration, spine: RunSpine) -> None:
         self._root, self._declaration, self._spine = declaration.root, declaration, spine
@@ -478,7 +478,7 @@ def positions_of(level: Any, labels: Sequence[str]) -> list[int]:
 
 @cache
 def _ends(label: str) -> tuple[float, float]:
-    """The first and last number that a label such as 18-24 or 18 stands for; NaN for any other."""
+    """First and last number of a label such as 18-24 or 18; NaN for any other."""
     found = re.fullmatch(r"(\d+)(?:-(\d+))?", label, re.ASCII)
     return (math.nan, math.nan) if found is None else (int(found[1]), int(found[2] or found[1]))
 
@@ -488,7 +488,7 @@ def _place(label: str, labels: Sequence[str]) -> int:
 
 
 def listed(value: Any) -> list[Any]:
-    """What may stand alone, as a list of it."""
+    """Wrap a single value in a list."""
     return list(value) if isinstance(value, list | tuple) else [value]
 
 

@@ -1,4 +1,4 @@
-"""Suppression: cells or whole tables are withheld, and further cells against computing them.
+"""Suppression: cells or whole tables are withheld, and further cells to prevent recomputing them.
 
 Small counts are the primary cells. They could be computed from totals and the other cells, so
 secondary cells are withheld with them, which leave each a wide enough interval to somebody who
