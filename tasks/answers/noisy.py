@@ -84,7 +84,7 @@ def write_measurements(
     """Write noisy measurements at `path`, one row group for each item of `groups`.
 
     An existing file is kept, and then nothing is taken from `groups`. Files of a run that is not
-    private carry the stamp in their metadata. What is drawn as it is written goes through
+    private carry the stamp in their metadata. Fresh draws go through
     `ledger.charging.FileDraw.publish` instead.
     """
     metadata = stamp(is_private=is_private)
@@ -107,7 +107,7 @@ def write_constraints(path: Path, constraints: Iterable[Constraint]) -> Path:
 
     Those of a run that is not private carry the stamp.
 
-    Raises ValueError for a sign that is none of `=`, `<=`, `>=`.
+    Raises ValueError for a sign other than `=`, `<=`, `>=`.
     """
 
     def batches() -> Iterator[pa.RecordBatch]:
@@ -125,7 +125,7 @@ def read_measurements(
 ) -> dict[str, NoisyAnswers]:
     """Noisy answers of the given geounits by query name, aligned to `geocodes`.
 
-    Row groups that hold none of the geounits are skipped. Raises ValueError if an answer stands
+    Row groups that hold none of the geounits are skipped. Raises ValueError if an answer appears
     twice.
     """
     geocode = np.asarray(geocodes, dtype=object)
@@ -154,7 +154,7 @@ def read_constraints(
 ) -> dict[tuple[str, str], Constraint]:
     """Constraints of the given geounits by query name and sign, aligned to `geocodes`.
 
-    Raises ValueError if a constraint stands twice.
+    Raises ValueError if a constraint appears twice.
     """
     geocode = np.asarray(geocodes, dtype=object)
     found: dict[tuple[str, str], Constraint] = {}
@@ -200,7 +200,7 @@ def _strings(values: np.ndarray) -> pa.Array:
 def _runs(
     paths: Path | Iterable[Path], geocodes: Sequence[str] | np.ndarray, schema: pa.Schema
 ) -> Iterator[tuple[pa.Table, str, np.ndarray, np.ndarray]]:
-    """Runs of rows of one query, those of the geounits asked for.
+    """Runs of rows of one query, limited to the requested geounits.
 
     Yields the rows without their values, the query name, the position of each row's geounit in
     `geocodes`, and the values (n, n_rows).

@@ -1,4 +1,4 @@
-"""Settings of the group-sizes flow: where groups are counted, and what releases them."""
+"""Settings of the group-sizes flow: the hierarchy of regions, and the release mechanism."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class GroupTables(InputSettings):
 
 
 class GroupPrivacy(PrivacySettings):
-    """What is spent, and between which datasets it is promised: epsilon or rho."""
+    """The budget, epsilon or rho, and the neighbouring datasets of its guarantee."""
 
     epsilon: Loss | None = Field(
         default=None,
@@ -72,7 +72,7 @@ class GroupPrivacy(PrivacySettings):
 
 
 class Invariants(Section):
-    """What is public by declaration."""
+    """Facts that are public by declaration."""
 
     groups: bool | int = Field(default=False)
     """The number of groups: this integer, or with `true` as many as the input has."""
@@ -115,7 +115,7 @@ class MechanismSettings(Section):
     """Share of the budget of each level of the hierarchy, 0 for one that is not measured; None
     shares it equally."""
     calibration: Literal["proven", "published"] = PROVEN
-    """Published noise scales reproduce the table of [GroupSizes2021]; some protect nobody."""
+    """Published noise scales reproduce the table of [GroupSizes2021]; some give no protection."""
 
 
 class GroupSizesSettings(ProductSettings):
@@ -211,13 +211,13 @@ class GroupSizesSettings(ProductSettings):
             refuse("invariants.groups is negative; give the number of groups")
 
     def refuse_what_does_nothing(self, own: Mapping[str, Any], refuse: Refuse) -> None:
-        """Refuse what changes no noise under the published calibration, or for sizes."""
+        """Refuse settings that change no noise under the published calibration, or for sizes."""
         super().refuse_what_does_nothing(own, refuse)
         mechanism = self.mechanism
         is_proven = mechanism.calibration == PROVEN
         scaled = {"neighbors": (is_proven, "the proven calibration")}
         refuse_idle(self.privacy, table_of(own, "privacy"), "privacy", scaled, refuse)
-        # Records are held to the quantity, and without a name it chooses the mechanism.
+        # The quantity limits records, and without a name it chooses the mechanism.
         counts_sizes = mechanism.name is not None and VECTOR_OF[mechanism.name] == GROUP_SIZES
         uses = {
             "largest_quantity": (

@@ -25,7 +25,7 @@ from ..runs.settings import (
 from .measures import CONFIDENCE, MEASURES, TRUNCATION, rho_for_margin, stability_of
 
 MOST_PERSONS = 1000
-"""tau at most: nobody lives in a larger household."""
+"""tau at most: no household is larger."""
 
 Key = tuple[str, str, str]
 """A measure, a level and a key of `ITERATIONS`."""
@@ -54,10 +54,10 @@ class LevelSettings(Section):
 
 
 class MechanismSettings(Section):
-    """What is spent on which counts, and how many members of a household are joined."""
+    """Budget of each measure, and how many members of a household are joined."""
 
     truncation: dict[str, PositiveInt] = {}
-    """tau by measure of persons; those left out have that of production."""
+    """tau by measure of persons; omitted ones have that of production."""
     budgets: dict[str, dict[str, dict[str, ExactFraction]]] = {}
     """rho by measure, level and iterations; 0 for counts that are not measured."""
     margins: dict[str, dict[str, dict[str, PositiveInt]]] = {}

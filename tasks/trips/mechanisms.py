@@ -49,7 +49,7 @@ CHEBYSHEV = "chebyshev"
 
 @dataclass(frozen=True)
 class Contribution:
-    """What neighbouring tables are.
+    """Definition of neighbouring tables.
 
     is_bounded : one person is changed; otherwise one is added or removed.
     trips : m, the most trips of a person.
@@ -100,7 +100,7 @@ def _filled_squares(capacities: list[int], trips: int) -> int:
 def largest_leaf_counts(tree: Tree, level: int, n: int) -> list[int]:
     """The n largest numbers of leaves below nodes of a level, in descending order.
 
-    A node's leaves are the product of those of its areas, so the largest products of two sorted
+    A node's leaves are the product of its areas' leaves, so the largest products of two sorted
     lists are among the first n of each.
     """
     largest = np.ones(1, dtype=object)

@@ -1,4 +1,4 @@
-"""The public report of a group-sizes run: what was asked, how exact it is, what was checked.
+"""The public report of a group-sizes run: its settings, its accuracy, its checks.
 
 Errors against the input are shown for inputs that are not confidential, and only for those.
 """
@@ -81,7 +81,7 @@ def sizes_text(plan: MeasuredLevels) -> str:
 
 
 def loss_text(plan: MeasuredLevels) -> str:
-    """What the run costs, in its own terms."""
+    """Cost of the run, in its own terms."""
     if plan.rho is None:
         return f"epsilon {'infinite' if plan.epsilon is None else plan.epsilon}"
     tight, simple = universe_plan(plan).epsilons().values()

@@ -1,4 +1,4 @@
-"""The public report of a run of the supplemental tables: what was asked, how exact it is.
+"""The public report of a run of the supplemental tables: its settings, its accuracy.
 
 Errors against the input are shown for inputs that are not confidential, and only for those.
 """
@@ -23,7 +23,7 @@ NEIGHBORS = "one person joins or leaves, with up to two records of units"
 
 
 COLUMNS = ("table", "level", "region", "iteration", "label", "low", "high", "estimate")
-"""Of the released rows that the front page shows."""
+"""Columns of the released rows on the front page."""
 
 
 def report(
@@ -56,7 +56,7 @@ def report(
 
 
 def loss_text(plan: MeasuredQueries) -> str:
-    """What the run costs, in its own terms."""
+    """Cost of the run, in its own terms."""
     if not plan.is_noisy:
         return "nothing is guaranteed, since there is no noise"
     tight, simple = universe_plan(plan).epsilons().values()

@@ -1,5 +1,5 @@
-"""What a trips release says of itself, on its certificate and in its report: the mechanism, its
-cost, its noise; public content only, true of its plan.
+"""Texts of a trips release for its certificate and its report: the mechanism, its cost, its noise;
+public content only, true of its plan.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def facts_of(
     warning: str | None = None,
     curves: Curves | None = None,
 ) -> Facts:
-    """What was protected, against which change, with which noise, and what is exact.
+    """The protected records, the change, the noise, and the exact facts.
 
     `total` is the number of trips where it is public.
     """
@@ -67,7 +67,8 @@ def cost_table(settings: TripsSettings, plan: Plan) -> Table:
 
 
 def conversion_sentence(settings: TripsSettings) -> tuple[Block, ...]:
-    """What the tight conversion of epsilon and delta would allow, where the simple one was used."""
+    """The rho that the tight conversion of epsilon and delta would allow, where the simple one was
+    used."""
     _, _, (section,) = parts_of(
         "trips/templates/conversion.md.j2", settings=settings, less=noise_saved(settings)
     )
