@@ -27,8 +27,8 @@ class Rule:
     `statement` is a clause with "must", which names no value of a record; `remedy` is an
     imperative. A value passes if it is in `allowed`, fully matches `pattern`, or is a number from
     the first to the second of `between`, None for no end; a blank (None) passes if `may_be_blank`.
-    `suite` is the suite of expectations that has it, `table` the input table whose file a message
-    names, `column` the column it names.
+    `suite` is its suite of expectations, `table` the input table whose file a message names,
+    `column` the column it names.
     """
 
     name: str

@@ -46,7 +46,7 @@ UNUSABLE = (
 
 @contextmanager
 def unusable_files_fail(*checks: Failures) -> Iterator[None]:
-    """Record a file that cannot be used as a failure of these checks, whatever is wrong with it.
+    """Record an unusable file as a failure of these checks.
 
     Only an UnusableRunFile's own words are shown: the messages of Arrow, Python and the system may
     quote contents and paths.
@@ -101,7 +101,7 @@ def read_whole(root: Path, place: Path) -> pa.Table:
 
 
 def as_text(values: pa.Array | pa.ChunkedArray) -> pa.StringArray:
-    """The values as one array of plain strings, whatever string type the file was written with."""
+    """The values as one array of plain strings, for any string type of the file."""
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()
     return values.cast(pa.string())
@@ -202,7 +202,8 @@ def is_stamped(path: Path) -> bool:
 
 
 def check_stamp(path: Path, *, is_private: bool, failures: Failures) -> bool:
-    """A file of a run that is not private has the stamp, and no other; whether this one has it."""
+    """Check that the file has the stamp exactly if the run is not private; return whether it has
+    it."""
     has_stamp = is_stamped(path)
     if has_stamp == is_private:
         due = "without" if is_private else "with"

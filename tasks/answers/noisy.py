@@ -52,8 +52,7 @@ class NoisyAnswers:
     """One query measured on some geounits.
 
     `geocode` (n,), `values` (n, n_rows) int64, `variance` (n,), `plb` (n,) of `p/q`. As read, for
-    geounits that were asked for, a geounit that was not measured has values 0, infinite variance
-    and plb "0".
+    requested geounits, a geounit that was not measured has values 0, infinite variance and plb "0".
     """
 
     query_name: str
@@ -67,8 +66,8 @@ class NoisyAnswers:
 class Constraint:
     """One constraint on some geounits: Q x `sign` values; `geocode` (n,), `values` (n, n_rows).
 
-    holds : (n,), false where a geounit that was asked for has no such constraint, and its values
-        are 0; None where all have it, as in all that is written.
+    holds : (n,), false where a requested geounit has no such constraint, and its values are 0; None
+        where all have it, as in all written constraints.
     """
 
     query_name: str
@@ -83,9 +82,8 @@ def write_measurements(
 ) -> Path:
     """Write noisy measurements at `path`, one row group for each item of `groups`.
 
-    An existing file is kept, and then nothing is taken from `groups`. Files of a run that is not
-    private carry the stamp in their metadata. Fresh draws go through
-    `ledger.charging.FileDraw.publish` instead.
+    An existing file is kept, and `groups` is not consumed. Files of a run that is not private carry
+    the stamp in their metadata. Fresh draws go through `ledger.charging.FileDraw.publish` instead.
     """
     metadata = stamp(is_private=is_private)
     return write_parquet_once(path, DPQUERIES_SCHEMA, measured_batches(groups), metadata)

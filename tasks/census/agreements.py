@@ -231,8 +231,8 @@ def _refuse_unfit(
 
 
 def _refuse_sizes(what: str, entry: AgreeDeclaration, other_schema: Schema) -> None:
-    """Raise ValueError for a size that the other universe does not have, and for levels that are
-    unknown or left out."""
+    """Raise ValueError for a size that the other universe does not have, and for unknown or missing
+    levels."""
     size = entry.size or ""
     if size not in other_schema.known_names:
         raise ValueError(
@@ -294,7 +294,7 @@ class _Solvable:
         self._refuse_bounds()
 
     def _refuse_cells(self) -> None:
-        """Householders are among the people, and every type has a cell that can hold somebody."""
+        """Householders are among the people, and every type has a possible cell."""
         types, sizes = self.types, self.types.sizes
         if (
             sizes is not None
@@ -320,7 +320,7 @@ class _Solvable:
                 )
 
     def _refuse_sizes_without_householder(self) -> None:
-        """Wherever a record is counted for a householder, somebody fits in."""
+        """Wherever a record is counted for a householder, a person fits in."""
         householders, sizes = self.types.householders, self.types.sizes
         if householders is None or sizes is None:
             return

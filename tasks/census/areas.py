@@ -102,7 +102,7 @@ def refuse_alike(areas: Areas, universe: str, named: Sequence[str], file: InputF
         )
         raise file.unreadable(rule, "name a column for each of the last geolevels, or for all")
     alike = areas.frame.duplicated(list(names), keep=False)
-    # Areas whose whole paths are alike break a rule on the table of areas.
+    # Areas with equal whole paths break a rule on the table of areas.
     if len(names) < len(areas.columns) and alike.any():
         rule = (
             f"areas must not share their codes of {' and '.join(names)}, by which records of "

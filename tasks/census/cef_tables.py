@@ -185,7 +185,7 @@ def load_geography(
 
 
 def _geocodes(parts: Sequence[pa.Array]) -> tuple[pa.Array, np.ndarray]:
-    """The texts of geocodes, put together, and the mask of geocodes of which no part is blank."""
+    """The joined texts of geocodes, and the mask of geocodes without a blank part."""
     is_whole = np.ones(len(parts[0]), dtype=bool)
     for part in parts:
         is_whole &= part.is_valid().to_numpy(zero_copy_only=False)
@@ -479,7 +479,7 @@ class CefTables:
     def public_tables(self, *, with_counts: bool) -> tuple[pd.DataFrame, pd.DataFrame]:
         """Return the geography frame and the public facts about every block; no person is read.
 
-        Raises InputRefused for tables that break a rule, with counts only if asked for.
+        Raises InputRefused for tables that break a rule, with counts only on request.
         """
         evidence = EvidenceTally()
         before = self.read_before(evidence, None)

@@ -1,7 +1,7 @@
 """From a declaration to the records that all stages work with, compiled once.
 
-Everything a declaration can say wrongly by itself is refused here, with the key that is wrong:
-names that do not exist, levels in no or two groups, relations to universes that come later.
+Errors within a declaration are refused here, with the wrong key: names that do not exist, levels in
+no or two groups, relations to universes that are declared later.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class BoundedQuery:
         return self.query in (TOTAL, DETAILED) or tells(schema, self.query.split(" * "))
 
     def asked(self, schema: Schema) -> MarginalQuery:
-        """The query, as a schema has it."""
+        """The query, in the notation of a schema."""
         return marginal_query(schema, self.query if self.is_askable(schema) else TOTAL)
 
     def inside(self, schema: Schema) -> np.ndarray:

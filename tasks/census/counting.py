@@ -72,7 +72,7 @@ def in_areas(columns: Iterable[RecordColumn], area: np.ndarray, n_areas: int) ->
 class RawColumns:
     """Records by area and raw value, of every column, added batch by batch.
 
-    A column of more values than fit into memory is left out.
+    A column of more values than fit into memory is omitted.
     """
 
     def __init__(self, names: Sequence[str], n_areas: int, scratch: Path | None = None) -> None:
@@ -105,7 +105,7 @@ class RawColumns:
             self._sums[name].add_part(first, offsets, of_value[cells], counts)
 
     def numbers(self, name: str, values: Sequence[str]) -> np.ndarray | None:
-        """Numbers `(n,)` of raw values of a column; None for one that is left out."""
+        """Numbers `(n,)` of raw values of a column; None for an omitted one."""
         positions = self._positions.get(name)
         if positions is None:
             return None
@@ -122,7 +122,7 @@ class RawColumns:
 
     @property
     def values(self) -> Mapping[str, Sequence[str]]:
-        """Raw values of every column that is not left out, by their numbers."""
+        """Raw values of every column that is not omitted, by their numbers."""
         return {name: tuple(positions) for name, positions in self._positions.items()}
 
     def counts(self, name: str) -> sparse.csr_array:
@@ -235,8 +235,8 @@ class RecordCounter:
     ) -> None:
         """Count a batch of the table's file at this position, whose `texts` are coded.
 
-        Records of unknown area, number or level are left out; the evidence then has the rule that
-        they break.
+        Records of unknown area, number or level are not counted; the evidence then has the rule
+        that they break.
         """
         placed = self.place.of(batch, columns)
         n_rows = len(placed.area)

@@ -65,12 +65,12 @@ class ComputedFromDeclaration(Part):
 
     records: int = Field(ge=1)
     """Most records of the universe, or rows of a table that `through` leads to, that a change of
-    one record there changes in these columns: two, where somebody moves from one dwelling to
+    one record there changes in these columns: two, where a person moves from one dwelling to
     another."""
     columns: tuple[str, ...] | None = None
-    """The columns, as attributes, conditions and `count` name them; left out, all that the universe
-    reads of its own table and by `through`. Other universes that read the same columns are charged,
-    too."""
+    """The columns, as attributes, conditions and `count` name them; if omitted, all that the
+    universe reads of its own table and by `through`. Other universes that read the same columns are
+    charged, too."""
     opposite: bool = False
     """Whether as many of them take one way as the other, as where one dwelling becomes vacant and
     another occupied; changes then add up less."""
@@ -96,7 +96,7 @@ class InvariantDeclaration(Part):
     query: str = "total"
     """Query whose answers are exact."""
     geolevel: str
-    """Geolevel of the census, whatever the spine makes of it."""
+    """Geolevel of the census, for any spine."""
     above: Label | None = None
     """Name in files of the sums of several geounits. If given, the answers are written once, at
     their own geolevel and under its codes, however a spine divides it."""
@@ -134,7 +134,7 @@ class Term(Part):
     times: int = Field(default=1, ge=1)
     """Whole number that the count is multiplied by."""
     universe: str | None = None
-    """An earlier universe of run.universes; its released counts are taken as they are."""
+    """An earlier universe of run.universes; its released counts are used unchanged."""
 
 
 class RelationDeclaration(Part):
@@ -182,7 +182,7 @@ class HeldToDeclaration(Part):
 class MicrodataColumn(Part):
     """A column of released microdata in a declared layout, and its values.
 
-    A column of an attribute that the schema does not have is left out.
+    A column of an attribute that the schema does not have is omitted.
     """
 
     name: str
@@ -302,8 +302,8 @@ class UniverseDeclaration(Part):
     held_to: tuple[HeldToDeclaration, ...] = ()
     """Answers of earlier releases."""
     identity: tuple[str, ...] = ()
-    """Attributes by whose columns, before recoding, the ledger recognises the records again; left
-    out, all columns that are read."""
+    """Attributes by whose columns, before recoding, the ledger recognises the records again; if
+    omitted, all columns that are read."""
     microdata: MicrodataDeclaration | None = None
     """Layout of its microdata."""
     public: bool = False
@@ -436,7 +436,7 @@ class TableDeclaration(Part):
     where: Where = {}
     """The records that the table counts; by default all."""
     levels: tuple[str, ...] = ()
-    """Geolevels or other columns of the table of areas; left out, the declared summary levels."""
+    """Geolevels or other columns of the table of areas; if omitted, the declared summary levels."""
 
     def _refuse_misfits(self) -> None:
         if self.rows and self.query != "total":
@@ -459,7 +459,7 @@ class CodePart(Part):
 
 
 class SummaryLevelDeclaration(Part):
-    """A level of entities whose geocodes are made of parts."""
+    """A level of entities whose geocodes consist of parts."""
 
     code: str
     """Its code in files."""
@@ -569,7 +569,7 @@ class CensusDeclaration(Part):
 
     @property
     def rounds_down(self) -> bool:
-        """Whether numbers may have fractions, which are left out: not in the Census Edited File."""
+        """Whether numbers may have fractions, which are dropped: not in the Census Edited File."""
         return self.layout == "declared"
 
     def _refuse_misfits(self) -> None:

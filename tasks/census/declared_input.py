@@ -179,7 +179,7 @@ class DeclaredTables:
         """Return the areas and the public facts about each; records are read only for universes
         that scale bounds.
 
-        Raises InputRefused for tables that break a rule, with counts only if asked for.
+        Raises InputRefused for tables that break a rule, with counts only on request.
         """
         universes = self.census.universes
         bounds = [bound for name in self.schemas for bound in universes[name].bounds]
@@ -198,7 +198,7 @@ class DeclaredTables:
     def public_geography(self, *, with_counts: bool) -> tuple[pd.DataFrame, pd.DataFrame]:
         """Return the input of spines: the table of areas alone, and an empty frame.
 
-        Raises InputRefused for areas that break a rule, with counts only if asked for.
+        Raises InputRefused for areas that break a rule, with counts only on request.
         """
         found = check_whole(replace(self, schemas={}, is_recognised=False)).accepted(
             with_counts=with_counts

@@ -71,7 +71,7 @@ def _answers(census: Census, universes: Sequence[str]) -> Iterator[ExactAnswers]
             yield ExactAnswers(
                 name, invariant.query, invariant.geolevel, name, reason, invariant.name
             )
-    # Spines need the addresses, whatever is run.
+    # Spines need the addresses, for every choice of universes.
     for name in census.universes if census.area_rules.have_addresses else universes:
         universe = census.universes[name]
         for bound in universe.bounds:
@@ -278,7 +278,7 @@ class _Entry:
 def refuse_contradictions(
     census: Census, schemas: Mapping[str, Schema], zeros: Mapping[str, Sequence[Zero]]
 ) -> None:
-    """Raise ValueError, naming the declarations that clash, if some cannot hold together.
+    """Raise ValueError, naming the declarations that clash, if some contradict each other.
 
     `schemas` are those of the universes that are run, `zeros` their structural zeros.
     """

@@ -48,8 +48,8 @@ class HistogramSum:
     """A histogram `(n_rows, n_cells)` to which records are added some at a time.
 
     Adding is linear in the records: additions are summed only once they reach an eighth of the sum
-    so far. A sum of more than `_MOST_ENTRIES` is laid aside in temporary files in `folder`, by
-    ranges of rows, and begun anew; in the end the ranges are summed up one after the other.
+    so far. A sum of more than `_MOST_ENTRIES` is stored in temporary files in `folder`, by ranges
+    of rows, and restarted; in the end the ranges are summed one after the other.
     """
 
     def __init__(self, n_rows: int, n_cells: int, folder: Path | None = None) -> None:
@@ -73,7 +73,7 @@ class HistogramSum:
     def add_part(
         self, first: int, offsets: np.ndarray, cells: np.ndarray, counts: np.ndarray
     ) -> None:
-        """Add a part as `joined` has it."""
+        """Add a part in the form of `joined`."""
         row = first + np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
         for start in range(0, len(cells), _FEWEST_HELD):
             own = slice(start, start + _FEWEST_HELD)
@@ -148,7 +148,7 @@ def joined(
     n_cells: int,
     folder: Path | None = None,
 ) -> sparse.csr_array:
-    """The sum of parts of a histogram `(n_rows, n_cells)`, as `HistogramSum.total` has it.
+    """The sum of parts of a histogram `(n_rows, n_cells)`, as in `HistogramSum.total`.
 
     A part is its first row, offsets `(n_rows_of_part + 1,)` into its cells and counts, and these.
     Parts of different rows, as of states, are put one after the other; others are summed up.
@@ -216,8 +216,8 @@ def write_histogram(
 def read_histogram(path: Path, block_geocode: np.ndarray, *, n_cells: int) -> sparse.csr_array:
     """Read a file of `write_histogram`; rows in the order of `block_geocode`.
 
-    The blocks may be fewer than were written if those left out have no records, and may come in
-    another order. Raises ValueError if a block or cell with records is not among those asked for.
+    The blocks may be fewer than were written if the missing ones have no records, and may be in
+    another order. Raises ValueError if a block or cell with records was not requested.
     """
     n = len(block_geocode)
     return sum_histogram(path, block_geocode, np.arange(n), n_groups=n, n_cells=n_cells)
@@ -235,9 +235,9 @@ def sum_histogram(
     """Sums `(n_groups, n_cells)` of the blocks' histograms: block i counts in `group[i]`.
 
     Memory is that of the requested blocks, of the sums and of one row group. With `among_others`
-    the file's other blocks are passed over, and row groups that have none of those asked for are
-    not read; without, a block with records that is not asked for raises ValueError, as a cell of
-    another schema always does.
+    the file's other blocks are skipped, and row groups without requested blocks are not read;
+    without, a block with records that was not requested raises ValueError, as a cell of another
+    schema always does.
     """
     wanted = TextIndex(block_geocode)
     sums = HistogramSum(n_groups, n_cells)
@@ -255,7 +255,7 @@ def sum_histogram(
             known = position >= 0
             if (cell >= n_cells).any() or not (among_others or known.all()):
                 raise ValueError(
-                    f"{path.name} has records in blocks or cells that are not asked for"
+                    f"{path.name} has records in blocks or cells that were not requested"
                 )
             count = row_group["count"].to_numpy()
             sums.add(group[position[known]], cell[known], count[known])

@@ -574,7 +574,7 @@ def _records_of_a_row(
 def _changed(ways: Iterable[Way], columns: Collection[str] | None) -> int | None:
     """Records that a row changes by all of some ways into a table.
 
-    Occupants that refer by the same columns are found by one row, whatever their names are.
+    Occupants that refer by the same columns are found by one row, under any names.
     """
     numbers: dict[tuple[object, ...], list[int | None]] = {}
     for number, way in enumerate(ways):

@@ -59,7 +59,7 @@ def state_totals(block_geocode: pd.Series, population: np.ndarray) -> dict[str, 
 
 
 def inhabitable(invariants: pd.DataFrame) -> np.ndarray:
-    """Mask of the blocks that can hold somebody: with a housing unit or a facility."""
+    """Mask of the inhabitable blocks: with a housing unit or a facility."""
     return invariants[["housing_units", *FACILITY_COLUMNS]].to_numpy().any(axis=1)
 
 
@@ -69,7 +69,7 @@ def write_invariants(path: Path, invariants: pd.DataFrame) -> None:
 
 
 def read_inhabitable(geography: Path, invariants: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """The rows of both frames whose blocks can hold somebody, from the files; see `inhabitable`.
+    """The rows of both frames of inhabitable blocks, from the files; see `inhabitable`.
 
     Memory is that of these rows and of one file.
     """

@@ -204,7 +204,7 @@ NUMBER = "number"
 class Occupants:
     """Values from rows of another table for the records to which they belong, by `<name>.column`.
 
-    key : column of the records that `index`, of the rows' references, is asked for.
+    key : column of the records to look up in `index`, an index of the rows' references.
     number : by row, how many have its reference, at the first of them; 0 elsewhere.
     n_rows : rows of each file.
     """

@@ -55,7 +55,7 @@ class MicrodataFile:
 
     @cached_property
     def is_stamped(self) -> bool:
-        """Whether it says that it is of a run that is not private."""
+        """Whether it has the stamp of a run that is not private."""
         if self.is_parquet:
             metadata = pq.read_metadata(self.path).metadata or {}
             return metadata.get(STAMP_KEY.encode()) == NOT_PRIVATE.encode()
@@ -96,7 +96,7 @@ def count_microdata(
 
     `block_geocode` are the 16-digit codes of the blocks, ascending. The schema has those of the
     universe's own attributes that the file has, by one column or by several together. Rows of
-    further records are left out. Raises ValueError for a record in another block or of an unknown
+    further records are skipped. Raises ValueError for a record in another block or of an unknown
     code, and for columns that do not distinguish the levels of an attribute.
     """
     layout, file = layout_of(universe, census), MicrodataFile(path)

@@ -1,4 +1,4 @@
-"""The records of an input counted at once, or part by part by whoever is free.
+"""The records of an input counted at once, or part by part by any free worker.
 
 A table of records in several files is read in parts of some files each. Before them the tables to
 which records refer are read and kept as arrays that every part maps; a part keeps its counts; and
@@ -339,7 +339,7 @@ def _counted(
 ) -> Counted:
     """The sums of all parts of these numbers; `counter` has counted nothing.
 
-    Parts are mapped anew for each sum, so that no more of them stays in memory than it needs.
+    Parts are mapped again for each sum, so that no more of them stays in memory than it needs.
     """
 
     def told(place: int) -> Iterator[Any]:

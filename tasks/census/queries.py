@@ -118,7 +118,8 @@ class MarginalQuery:
     def refines(self, coarser: MarginalQuery) -> bool:
         """Whether every row of this query is within one row of `coarser`.
 
-        Rows are products of levels of the attributes, so that this is so where it is for each.
+        Rows are products of levels of the attributes, so that it suffices to compare each
+        attribute.
         """
         return all(
             len(set(zip(own, other, strict=True))) == size

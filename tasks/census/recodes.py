@@ -41,7 +41,7 @@ class CodeSet:
 
     @classmethod
     def of(cls, codes: Codes) -> CodeSet:
-        """The declared codes; those made of digits alone are texts, too."""
+        """The declared codes; those of digits alone are texts, too."""
         ranges = tuple((c.first, c.last) for c in codes if isinstance(c, CodeRange))
         return cls(frozenset(c for c in codes if isinstance(c, str)), ranges)
 
@@ -147,8 +147,8 @@ class Recode:
         """Level of every row, shape `(n_rows,)`, int16 or, of more levels, int32; -1 where no level
         fits, and less where the codes are refused.
 
-        Rules without columns take no number that is a declared code but for zeros before it: a
-        table that was saved anew without them would be of that level throughout."""
+        Rules without columns take no number that is a declared code but for leading zeros: a table
+        that was saved without them would be of that level throughout."""
         names = self.columns
         dtype = np.int16 if len(self.levels) <= np.iinfo(np.int16).max else np.int32
         if len(names) == 1 and all(where for _, where in self.rules):
@@ -201,7 +201,7 @@ def whole_number(value: str | None) -> int | None:
 
 
 def _without_fraction(value: str | None) -> str | None:
-    """A decimal number without its fraction; any other text as it is."""
+    """A decimal number without its fraction; any other text unchanged."""
     whole, point, fraction = (value or "").partition(".")
     return whole if point and fraction.isascii() and fraction.isdigit() else value
 

@@ -1,8 +1,7 @@
 """The records of a declared universe, streamed: counted by area and cell, and checked.
 
 Files are read in batches; only sums stay in memory, and the keys, areas and referred columns of
-tables to which others refer. Every condition on a record is worked out once for each distinct
-value.
+tables to which others refer. Every condition on a record is evaluated once for each distinct value.
 
 The rules on the input of a declared census, made from its declaration.
 
@@ -146,7 +145,7 @@ def _code_notes(
     conditions: Iterable[Condition],
     seen: set[str | None],
 ) -> Iterator[str]:
-    """A note on declared codes that none of the values of a column is, if there are such."""
+    """A note on declared codes that occur in no value of a column, if there are any."""
     declared: dict[str, CodeSet] = {}
     values = set(seen)
     for condition in conditions:

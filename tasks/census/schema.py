@@ -70,7 +70,7 @@ class Schema:
     def coarsening(self, name: str) -> Coarsening | None:
         """Return the coarsening of this name of one of the attributes; None if it does not exist.
 
-        An attribute of the schema has its name for itself.
+        The name of an attribute of the schema cannot be a coarsening's.
         """
         if name in self.attributes:
             return None

@@ -14,7 +14,7 @@ import numpy as np
 from scipy.optimize import LinearConstraint, minimize
 
 _LEAST = 1e-8
-"""Least probability of a noise that a row allows, as ptable has it."""
+"""Least probability of a noise that a row allows, as in ptable."""
 _NEAR = 5e-4
 """A variance is met if it is right to three digits."""
 

@@ -289,13 +289,14 @@ class Comparison(Section):
     universe: str = "persons"
     """Whose tables are published."""
     tables: tuple[str, ...] = ()
-    """The tables that the census declares and that are published; left out, all of the universe."""
+    """The tables that the census declares and that are published; if omitted, all of the
+    universe."""
     read: tuple[str, ...] = ()
-    """Those of them that users read, by whose error methods are compared; left out, all."""
+    """Those of them that users read, by whose error methods are compared; if omitted, all."""
     read_levels: tuple[str, ...] = ()
-    """Levels at which they read them; left out, all but the smallest of the tables'."""
+    """Levels at which they read them; if omitted, all but the smallest of the tables'."""
     households: Where = {}
-    """Persons who live in households, which are swapped; left out, all who refer to a unit."""
+    """Persons who live in households, which are swapped; if omitted, all who refer to a unit."""
     agree: Where = {}
     """Persons, such as adults, whose number two swapped households must have alike, in addition to
     their size; if omitted, their size alone."""
@@ -321,7 +322,7 @@ class Comparison(Section):
     learned: str = ""
     """The marginal query whose answer he wants to know, such as race; goes with `known`."""
     zones: int = Field(default=2, ge=1, le=4)
-    """Neighbouring areas of a level that are put together at most before others are taken away."""
+    """Most neighbouring areas of a level in a union whose difference from others is taken."""
     blocks: int | None = Field(
         default=None,
         ge=1,
@@ -365,7 +366,7 @@ class EvidenceSettings(ProductSettings):
 
     @property
     def published_tables(self) -> tuple[TableDeclaration, ...]:
-        """Those of them that are published."""
+        """The published ones among them."""
         wanted = self.evidence.tables
         return tuple(table for table in self.declared_tables if not wanted or table.name in wanted)
 

@@ -93,8 +93,8 @@ def needed_split(plan: Plan, wanted: Mapping[str, int]) -> str | None:
 def level_errors(plan: Plan) -> LevelErrors:
     """Errors of measured entries as functions of the levels' losses, by distinct level.
 
-    Levels are taken together on a tree of the mean fan-outs. Under pure differential privacy, and
-    along the chain, which is no tree, every level counts alone.
+    Levels are combined on a tree of the mean fan-outs. Under pure differential privacy, and along
+    the chain, which is no tree, every level counts alone.
     """
     levels = [level for level in plan.levels if level.same_as is None]
     names = {depth: level.level for depth, level in enumerate(levels)}

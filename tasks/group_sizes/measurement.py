@@ -1,4 +1,4 @@
-"""The plan of a group-sizes run as it is charged, and the noisy vectors of its levels.
+"""The charged plan of a group-sizes run, and the noisy vectors of its levels.
 
 `tasks.group_sizes.plan` defines each measured vector, and its sensitivity.
 """

@@ -17,10 +17,10 @@ changes a size by at most q: no sensitivity grows.
 
 `group_sizes`
     n[r, s], the groups of size s in region r. A person who joins a group of size k in region r
-    takes it out of n[r, k] and puts it into n[r, k + q]: two entries change by one, whatever q.
-    L1 is 2, squared L2 is 2. One who moves changes four entries: L1 is 4. Two of them may be the
-    same entry and change by two, where both groups had, or have afterwards, the same size, but
-    not both pairs at once, since then nothing would have changed: squared L2 is 4 + 1 + 1 = 6.
+    takes it out of n[r, k] and puts it into n[r, k + q]: two entries change by one, for any q. L1
+    is 2, squared L2 is 2. A person who moves changes four entries: L1 is 4. Two of them may be the
+    same entry and change by two, where both groups had, or have afterwards, the same size, but not
+    both pairs at once, since then nothing would have changed: squared L2 is 4 + 1 + 1 = 6.
 `cumulative_group_sizes`
     c[r, s] = n[r, 1] + ... + n[r, s]. In region r the entries k, ..., k + q - 1 fall by one, and no
     other: L1 and squared L2 are q, which is 1 for quantity 1 (Lemma 6 of [GroupSizes2021]). A
@@ -316,7 +316,8 @@ def make_plan(
         exact_level: the level whose regions have public numbers of groups.
 
     A level's noise has the scale sensitivity / (epsilon share), or as sigma^2 the squared
-    sensitivity / (2 rho share). Without noise all levels count alike, as they do with any noise.
+    sensitivity / (2 rho share). Without noise all levels have the same weight, as they do with any
+    noise.
 
     Raises ImpossiblePlan if sums of noisy counts could leave 64 bits.
     """

@@ -49,7 +49,7 @@ class UnchargedNoise:
     source: RandomSource
 
     def draw(self, part: str, noise: Noise, size: int) -> np.ndarray:
-        """Independent draws, shape `(size,)`, int64, whatever the part."""
+        """Independent draws, shape `(size,)`, int64, for any part."""
         from .sampler import draw_noise
 
         return draw_noise(noise.mechanism, noise.parameter, size, self.source)

@@ -11,10 +11,10 @@ from .mechanisms import DISCRETE_LAPLACE
 from .quantiles import is_too_wide, margin
 
 COVERAGE = Fraction(95, 100)
-"""Probability with which margins of error hold where none is asked for."""
+"""Default probability of margins of error."""
 
 DIGITS = 4
-"""Significant digits of a loss that is worked out."""
+"""Significant digits of a computed loss."""
 
 
 def distribution_of(noise: Noise) -> IntegerDistribution:

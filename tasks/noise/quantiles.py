@@ -23,7 +23,7 @@ SMALLEST_GAUSSIAN_RATE = Fraction(1, 10**10)
 
 
 def is_too_wide(distribution: IntegerDistribution) -> bool:
-    """Whether a distribution is a Gaussian wider than its quantiles can be worked out for."""
+    """Whether a distribution is a Gaussian too wide for its quantiles to be computed."""
     return distribution.power == 2 and distribution.c < SMALLEST_GAUSSIAN_RATE
 
 
@@ -45,7 +45,7 @@ def inverse_cdf(distribution: IntegerDistribution, probability: Fraction) -> int
     if not 0 < probability < 1:
         raise ValueError(f"a probability of {probability} has no quantile")
     if is_too_wide(distribution):
-        raise ValueError("the noise is too wide for its quantiles to be worked out")
+        raise ValueError("the noise is too wide for its quantiles to be computed")
     if 2 * probability > 1:
         return _first_tail_at_most(distribution, 1 - probability)
     return -_first_tail_at_most(distribution, probability)

@@ -7,7 +7,7 @@ y = m h + l with m a power of two and 0 <= l < m. With weights w(y) = exp(-c y^p
 2. The attempt is kept with probability w(m h + l) / w(m h) = exp(-gamma), where
    gamma = c l (2 m h + l) for power 2 and gamma = c l for power 1. A negative zero is rejected.
 
-The kept signed values have weights w(y) exactly. About 64 to 128 values of h lie within one
+The kept signed values have weights w(y) exactly. About 64 to 128 values of h are within one
 standard deviation or scale, so that fewer than 1 % of the attempts fail.
 
 Step 2 is Algorithm 1 of [DiscreteGaussian2020]: for gamma <= 1, draw Bernoulli(gamma / k) for
@@ -251,8 +251,8 @@ def _attempt_all(
                     if word < g // np.uint64(k):
                         k += 1
                         continue
-                    # From here on the uniform is above gamma / k, but for a few words that
-                    # lie between the bounds.
+                    # From here on the uniform is above gamma / k, except for a few words between
+                    # the bounds.
                     is_decided = word > (g + np.uint64(3)) // np.uint64(k)
                     break
                 if k > MAX_ROUNDS:

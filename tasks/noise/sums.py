@@ -31,13 +31,13 @@ from .distributions import IntegerDistribution
 from .quantiles import margin
 
 ERROR = 1e-10
-"""Largest error of a probability that is worked out here, by a wide margin."""
+"""Upper bound, by a wide margin, of the error of a probability computed here."""
 
 _SMALL = 1e-12
 """Probability that may be lost outside the period."""
 
 _NEGLIGIBLE = 1e-24
-"""Value of phi^n from which on terms are left out; each is multiplied by less than N."""
+"""Value of phi^n below which terms are dropped; each is multiplied by less than N."""
 
 _DIRECT = 0.25
 """Largest sigma^2 whose characteristic function is summed over values, which are few then."""
@@ -99,10 +99,10 @@ def margin_of_cut_sum(distribution: IntegerDistribution, n: int, coverage: Fract
     """A margin of a sum of n noisy counts that were cut at 0 before they were added.
 
     With a true count x >= 0 and noise e, the cut count is off by max(e, -x), which is between e and
-    max(e, 0). The sum is off by something between S, the sum of the draws, and T, the sum of their
-    positive parts, whatever the true counts are. Returned is the smallest m with P(S < -m) + P(T >
-    m) <= 1 - coverage: the truth is within m with this probability at least. The sum of a single
-    count has the margin of its noise, which cutting does not make larger.
+    max(e, 0). The error of the sum is between S, the sum of the draws, and T, the sum of their
+    positive parts, for any true counts. Returned is the smallest m with P(S < -m) + P(T > m) <= 1 -
+    coverage: the truth is within m with this probability at least. The sum of a single count has
+    the margin of its noise, which cutting does not make larger.
 
     Raises as `margin_of_sum`.
 

@@ -157,7 +157,7 @@ def _found(settings: TuneSettings, found: Mapping[str, TrialOutcome]) -> Section
     changed: tuple[str | Table, ...] = ()
     if weights:
         changed = (
-            "Queries whose shares were changed, at every geolevel alike before they are scaled.",
+            "Queries whose shares were changed, equally at every geolevel before they are scaled.",
             Table(("variant", "query", "times"), weights),
         )
     about = "The smallest total of each variant that meets the criterion, and its levels."

@@ -1,4 +1,4 @@
-"""Searches: grids of losses, and the trials that are asked for."""
+"""Searches: grids of losses, and the trials that they request."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .settings import TuneSettings
 from .trials import Losses, write_trial
 
 EXACT = Fraction(10**7)
-"""Loss of a geolevel that is taken as exact: its noise is 0 but with a chance below 1e-100."""
+"""Loss of a geolevel that is treated as exact: its noise is 0 but with a chance below 1e-100."""
 
 SIGNIFICANT_DIGITS = 4
 
@@ -67,7 +67,7 @@ Point = TypeVar("Point")
 def smallest(points: Sequence[Point], meets: Callable[[Point], bool]) -> int | None:
     """Position of the first point that meets the criterion; None if the last does not.
 
-    Bisection: every point after one that meets it is taken to meet it too. The last point is
+    Bisection: every point after one that meets it is assumed to meet it too. The last point is
     asked first.
     """
     if not meets(points[-1]):

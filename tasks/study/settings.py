@@ -139,12 +139,12 @@ class Search(Section):
     shares of queries that are best at the variant's own total, then the smallest total with them.
     """
     estimators: tuple[str, ...] = ()
-    """Estimators that each variant is tried with; left out, its own."""
+    """Estimators to try with each variant; if omitted, its own."""
     bypass: tuple[bool, ...] = ()
-    """Whether geounits are bypassed: one or both; left out, as the variant has it."""
+    """Whether geounits are bypassed: one or both; if omitted, the variant's choice."""
     strategies: tuple[str, ...] = ()
-    """Query strategies that each variant is tried with: own, uniform, size, size_squared,
-    inverse_size_squared; left out, own."""
+    """Query strategies to try with each variant: own, uniform, size, size_squared,
+    inverse_size_squared; if omitted, own."""
     rounds: int = Field(default=2, ge=1)
     """For queries: how often every query's share is tried larger and smaller."""
     replicates: int = Field(
@@ -244,7 +244,7 @@ class TuneSettings(ProductSettings):
         found = self.model_copy(
             update={"variants": {name: own.resolved() for name, own in self.variants.items()}}
         )
-        # They were worked out from the variants as they stood in the file.
+        # They were computed from the variants as given in the file.
         found.__dict__.pop("choices", None)
         return found
 

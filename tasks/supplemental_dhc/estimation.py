@@ -16,7 +16,7 @@ the parts alone, and F the distribution function of w - a, its density is
 
     p(r) proportional to  sum over d of  d f(d) f(r d) (F((largest - r) d) - F((smallest - r) d)),
 
-where w = a leaves out the last factor. Counts are taken as continuous there: the noise is many
+where w = a leaves out the last factor. Counts are treated as continuous there: the noise is many
 persons wide. Every interval is the shortest with its probability.
 """
 
@@ -73,7 +73,7 @@ class Row:
 
     @property
     def measures(self) -> tuple[str, ...]:
-        """The measures that the row is made of."""
+        """The measures used by the row."""
         return (
             (self.counted.measure,) if self.of is None else (self.counted.measure, self.of.measure)
         )
@@ -115,7 +115,7 @@ ONE_AVERAGE = 1e-9
 """Averages that differ by less are taken as equal."""
 
 LOWER_TAILS = np.linspace(0.0, 1.0, 201)
-"""Shares of the probability outside an interval that may lie below it."""
+"""Shares of the probability outside an interval that may be below it."""
 
 
 @dataclass(frozen=True)
@@ -257,7 +257,7 @@ def _estimate_of(points: np.ndarray, density: np.ndarray) -> Estimate:
     low = np.interp(tails, area, points)
     high = np.interp(tails + LEVEL * total, area, points)
     best = int(np.argmin(high - low))
-    # Nearly all may lie between two points, where mean and interval are not known exactly.
+    # Nearly all may be between two points, where mean and interval are not known exactly.
     mean = float(np.clip(mean, low[best], high[best]))
     return Estimate(mean, float(low[best]), float(high[best]))
 
@@ -367,8 +367,8 @@ def rows_of_level(
 def values_of_level(
     plan: Plan, level: str, regions: np.ndarray, values: Mapping[str, np.ndarray]
 ) -> Iterator[tuple[Row, str, str, float | None, Estimate | None]]:
-    """Row, region, iteration, noisy value and estimate of all rows that can be made of a level's
-    counts, region by region, iteration by iteration.
+    """Row, region, iteration, noisy value and estimate of all rows from a level's counts, region by
+    region, iteration by iteration.
     """
     for place, region in enumerate(regions):
         for code in ITERATION_NAMES:

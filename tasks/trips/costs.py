@@ -9,7 +9,7 @@ person is added or removed, m where everybody makes m, and otherwise anything up
 both sides move every count as far or further). Then
 
 - the total moves by m - k, and is not measured where that is 0 in any case;
-- at any other level the m trips lie in nodes whose moves add up to m, and the k trips in others:
+- at any other level the m trips are in nodes whose moves add up to m, and the k trips in others:
   the worst is one node that moves by m and one that moves by k (the second rule of
   `ledger.exact_curve`), of two leaves that differ from the first measured level on. Trips in the
   same node cancel;
@@ -105,9 +105,9 @@ def needed_split(plan: Plan, wanted: Mapping[str, int]) -> str | None:
 def level_errors(plan: Plan) -> LevelErrors | None:
     """Errors of counts as functions of the measured levels' losses.
 
-    Levels are taken together on a tree of the mean fan-outs: combined where all nodes are measured
-    and used, and else each fitted to the one above. None for mechanisms that share no budget of
-    zCDP among levels.
+    Levels are combined on a tree of the mean fan-outs: jointly where all nodes are measured and
+    used, and else each fitted to the one above. None for mechanisms that share no budget of zCDP
+    among levels.
     """
     if plan.guarantee is None or plan.budget is None or len(plan.levels) == 1:
         return None
@@ -152,11 +152,11 @@ def exact_curve(plan: Plan, contribution: Contribution) -> PrivacyCurve | None:
 
 
 def curve_of_change(plan: Plan, contribution: Contribution) -> PrivacyCurve | None:
-    """The curve of one person's change, which the ledger counts, whatever the plan's neighbours
-    are; None as `exact_curve`.
+    """The curve of one person's change, which the ledger counts, for any neighbours of the plan;
+    None as `exact_curve`.
 
-    Where the plan is for a person who is added or removed, one who is changed may make any number
-    of trips before and after.
+    Where the plan is for a person who is added or removed, a changed person may make any number of
+    trips before and after.
     """
     if not contribution.is_bounded:
         contribution = replace(contribution, is_bounded=True, is_exact=False)

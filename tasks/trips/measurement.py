@@ -275,7 +275,7 @@ def all_nodes(tree: Tree, level: int) -> np.ndarray:
 def _noisy_groups(
     run: RunDirectory, plan: Plan, truth: TrueTree, level: int, shard: NodeShard, draws: NoiseDraws
 ) -> Iterator[NodeCounts]:
-    """Noisy counts of a shard's nodes, drawn as they are asked for."""
+    """Noisy counts of a shard's nodes, drawn on demand."""
     if level == 0:
         groups = iter([(np.zeros(1, dtype=np.int64), np.array([truth.leaves.total]))])
     elif plan.mechanism == GAUSSIAN_LEAVES:

@@ -5,11 +5,10 @@ person makes m trips, or up to m; at a level with counts a before and b after, a
 person's own counts, the squared sensitivity is the largest |a - b|^2.
 
 - Any trips: a person may put all m into one node, so |a - b|^2 <= m^2 unbounded, 2 m^2 bounded.
-- Distinct trips, at most one a leaf: a node holds no more of them than it has leaves. |a|^2 is
-  largest if the m trips fill the nodes with most leaves one after the other; bounded neighbours
-  reach at most twice that. At the leaves this is m, or 2 m; further up the trips of one person
-  may all lie in one node, so that the m^2 of the general case returns as soon as a node has m
-  leaves.
+- Distinct trips, at most one a leaf: a node has at most as many of them as leaves. |a|^2 is largest
+  if the m trips fill the nodes with most leaves one after the other; bounded neighbours reach at
+  most twice that. At the leaves this is m, or 2 m; further up the trips of one person may all be in
+  one node, so that the m^2 of the general case returns as soon as a node has m leaves.
 - The root: a person who is added or removed moves it by up to m. Changing a person moves it only
   if the number of trips is free, by up to m; if everybody makes exactly m, the total is m times
   the number of persons and does not move.

@@ -197,10 +197,10 @@ def measured_levels(
 ) -> tuple[int, ...]:
     """The levels that a top-down mechanism measures.
 
-    All, less an invariant root and less levels with as many nodes as the level above: every node
-    of these is an only child and has its parent's count, so that noise would buy nothing. Such
-    levels are measured too unless `merges`, as version 0.1.0 did. The leaves are measured in any
-    case if nothing else would be.
+    All, less an invariant root and less levels with as many nodes as the level above: every node of
+    these is an only child and has its parent's count, so that noise would buy nothing. Such levels
+    are measured too unless `merges`, as version 0.1.0 did. The leaves are measured in any case if
+    no other level is.
     """
     first = 1 if contribution.has_invariant_total else 0
     levels = tuple(
@@ -330,7 +330,8 @@ class Plan(TreelessPlan):
         return Noise(self.noise_mechanism, parameter) if parameter else None
 
     def weight_variance(self, level: int) -> float:
-        """Variance that least squares give a measured level; without noise all count alike."""
+        """Variance that least squares give a measured level; without noise all have the same
+        weight."""
         return float(self.level_budget.sigma_squared(level)) or 1.0
 
     @property

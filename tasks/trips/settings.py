@@ -190,7 +190,7 @@ class TripsSettings(ProductSettings):
 
     @property
     def other_rho(self) -> Fraction | None:
-        """The rho that the tight conversion would give where the simple one was asked for."""
+        """The rho that the tight conversion would give where the simple one was chosen."""
         privacy = self.privacy
         is_converted = privacy.epsilon is not None and self.mechanism.name != STABILITY_HISTOGRAM
         if privacy.infinite or not is_converted or privacy.conversion == "tight":

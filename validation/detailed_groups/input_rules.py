@@ -1,8 +1,8 @@
 """Rules on persons and geography for detailed race and ethnicity groups, declared in
 `input_rules.toml`.
 
-The rules are of the kind of `validation.rules`, on the distinct values of evidence columns.
-They hold for the rows of the states that are tabulated; rows of other states are left out before.
+The rules are of the kind of `validation.rules`, on the distinct values of evidence columns. They
+apply to the rows of the tabulated states; rows of other states are removed before.
 """
 
 from __future__ import annotations

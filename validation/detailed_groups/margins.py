@@ -43,7 +43,7 @@ def margins_of_sum(noise: CountNoise, n: int, coverage: Fraction) -> tuple[int, 
 @lru_cache(maxsize=1024)
 def margins_of_cut_sum(noise: CountNoise, n: int, coverage: Fraction) -> tuple[int, int]:
     """The least and the largest number that may be the margin of a sum of n noisy counts that were
-    cut at 0, whatever the counts were.
+    cut at 0, for any counts.
 
     The error of such a sum is at least the sum of the draws and at most the sum of their positive
     parts, so that either tail is the tail of one of these.

@@ -1,4 +1,4 @@
-"""The released files show the groups and counts that the rules give, and nothing else.
+"""The released files show exactly the groups and counts that the rules give.
 
 The rows of text and Parquet files are decoded from their own layouts, in batches, and compared with
 the expected counts by the number of their group and the code of their row. Rows may be in any

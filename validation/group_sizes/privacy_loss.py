@@ -7,7 +7,7 @@ moves it across q sizes.
 - `group_sizes`: one count falls by 1 and one rises by 1. A person who moves takes two groups out of
   their sizes and puts them into two others; most entries change by most if two of them coincide.
 - `cumulative_group_sizes`: of the group's region, the counts up to the q sizes in between change.
-- `chained_cumulative_group_sizes`: in between lie q sizes of every region of the level.
+- `chained_cumulative_group_sizes`: in between are q sizes of every region of the level.
 
 The L1 norm of a change calibrates discrete Laplace noise to epsilon, its squared L2 norm discrete
 Gaussian noise to rho. Levels with the same regions are one query, and may be measured as one.

@@ -186,7 +186,7 @@ def check_faithful(root: Path, rows: pd.DataFrame, failures: Failures) -> None:
 
 
 def check_possible(rows: pd.DataFrame, failures: Failures, *, is_noisy: bool) -> None:
-    """No count is negative, no average impossible, and estimates lie within their intervals.
+    """No count is negative, no average impossible, and estimates are within their intervals.
 
     Without noise, averages over no households have no estimate.
     """

@@ -324,7 +324,7 @@ class LevelUnits:
 
 
 def units_of_levels(spine: RunSpine, condition: Condition) -> list[LevelUnits]:
-    """How the units of a condition lie at every geolevel of a spine."""
+    """Positions of a condition's units at every geolevel of a spine."""
     units, found = condition.units, []
     if units is None or units.above is not None:
         names = [level.name for level in spine.levels]

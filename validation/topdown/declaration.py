@@ -1,8 +1,8 @@
 """Declared content of a run's settings and its census: cells, queries, conditions, budgets.
 
-Read from `settings.toml` and the declaration of the census that it has or names, and worked out by
-definition: a row of a query is a choice of a level, or of a group of levels, of each attribute that
-the query names, and it counts the cells that agree with that choice.
+They are read from `settings.toml` and the declaration of the census in it or named by it, and
+computed by definition: a row of a query is a choice of a level, or of a group of levels, of each
+attribute that the query names, and it counts the cells that agree with that choice.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Conditions = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Grouping:
-    """Levels of an attribute put together: labels of the groups, and the group of each level."""
+    """Merged levels of an attribute: labels of the groups, and the group of each level."""
 
     attribute: str
     labels: tuple[str, ...]
@@ -87,7 +87,7 @@ class Cells:
         return name in self.labels or (coarse is not None and coarse.attribute in self.labels)
 
     def grouping(self, name: str) -> Grouping:
-        """The coarsening of this name, or the levels of the attribute of this name, each by itself.
+        """The coarsening of this name, or the single levels of the attribute of this name.
 
         Raises ValueError if there is neither.
         """
@@ -147,7 +147,7 @@ class Cells:
 
     @cached_property
     def _rows(self) -> dict[str, np.ndarray]:
-        """The rows of the queries that were asked for."""
+        """The rows of the requested queries."""
         return {}
 
     def counted(self, query: str, inside: np.ndarray | None = None) -> sparse.csr_array:
@@ -238,7 +238,7 @@ class Declaration:
 
     @property
     def areas_alone(self) -> bool:
-        """Whether every area is estimated by itself, from its own measurements."""
+        """Whether every area is estimated separately, from its own measurements."""
         return self.settings["run"]["estimator"] == "block_by_block"
 
     def universe(self, name: str) -> Mapping[str, Any]:
@@ -444,8 +444,8 @@ def labels_of(attribute: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def groups_of(labels: Sequence[str], levels: Mapping[str, Any]) -> tuple[int, ...]:
-    """The group of each label: of several patterns that fit it the longest has it, and its own name
-    or a range before all; the group without members has the rest.
+    """The group of each label: among several patterns that match it the longest has it, and its own
+    name or a range before all; the group without members has the rest.
     """
     rest = next((group for group, members in enumerate(levels.values()) if not members), -1)
     found = [(0.0, rest)] * len(labels)

@@ -139,7 +139,7 @@ def read_estimates(
     """Read the estimates of a geolevel or a part of one, and check that they are counts.
 
     Counts are positive integers, cells are in 0 .. n_cells - 1, geocodes are those of the spine,
-    and each cell of a geounit appears once. Entries that break a rule are recorded and left out
+    and each cell of a geounit appears once. Entries that break a rule are recorded and skipped
     (repeated ones are added up), so that the other checks can go on.
 
     Raises UnusableRunFile if there is no file, or a column has another type.

@@ -53,10 +53,11 @@ class Microdata:
 class ReleasedRows:
     """The rows of some areas, which follow each other in the order of their geocodes.
 
-    areas : which. key : `position of the area among them * n_cells + cell`, ascending, and `count`
-    how many records there are of each, `(n,)`; of records that are described otherwise there are
-    several. described : `(n,)` the codes of the columns that describe them, joined, where there are
-    such. further : (n_areas,) further records.
+    areas : their positions.
+    key : `position of the area among them * n_cells + cell`, ascending, and `count` how many
+        records there are of each, `(n,)`; differently described records have several entries.
+    described : `(n,)` the joined codes of the columns that describe them, where there are such.
+    further : (n_areas,) further records.
     """
 
     areas: slice

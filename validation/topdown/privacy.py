@@ -1,4 +1,4 @@
-"""The plan of a run, worked out again from its settings, its census and the spines' files.
+"""The plan of a run, recomputed from its settings, its census and the spines' files.
 
 One changed record leaves a cell and enters another, so that it moves the answers to any query by 2
 in the L1 norm, and by 2 in the squared L2 norm: seen here by moving a record between the cells of
@@ -230,7 +230,7 @@ def _exact_answers(declaration: Declaration) -> Iterator[tuple[str, str]]:
             if geolevel == last or not declaration.areas_alone:
                 name = _name(own, f"{query} at {geolevel}")
                 yield f"{query} of {universe} at {geolevel}", f"{universe}: {name}"
-    # Spines need the addresses, whatever is run.
+    # Spines need the addresses, for every choice of universes.
     for universe in census if declaration.has_digits else declaration.universes:
         for own in declaration.declared(universe, "bounds"):
             key = f"{own.get('by', TOTAL)} of {own['per']} at {last}"

@@ -100,7 +100,7 @@ RELEASE = "release"
 TOP, BELOW, ROWS, FILES, STATES, NAMED = "top", "below", "rows", "files", "states", "named"
 PLAN, TABLES = "plan", "tables"
 OPTIONAL = {COMPLETE, EXACT, BOUNDS, ZEROS, HELD, RELATIONS, *AGREE.values()}
-"""Checks that a universe has only where it declares anything that they are made of."""
+"""Checks that apply only to universes with the declarations that they check."""
 
 
 @dataclass(frozen=True)
@@ -181,8 +181,8 @@ class CheckedRun:
         return LevelTables(self.declaration, self.release)
 
     def pieces(self, pieces_of: Callable[[Path], int]) -> list[Piece]:
-        """All pieces of the checks, in the order in which their findings are put together;
-        `pieces_of` is the number of pieces for a file with a row for every block.
+        """All pieces of the checks, in the order in which their findings are combined; `pieces_of`
+        is the number of pieces for a file with a row for every block.
         """
 
         def n_of(path: Path) -> int:

@@ -113,7 +113,7 @@ class SpineLevel:
 
 @dataclass(frozen=True)
 class RunSpine:
-    """A universe's spine as its two files have it; areas, its blocks, ascend by `area_geocode`.
+    """A universe's spine as in its two files; areas, its blocks, ascend by `area_geocode`.
 
     `ancestors[i][a]` is the position, among the geounits of `levels[i]`, of area a's ancestor.
     """

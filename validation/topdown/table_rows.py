@@ -25,7 +25,7 @@ def wide_batches(
 
 
 class TableRows:
-    """Columns of a table, of which rows are taken state by state.
+    """Columns of a table, read state by state.
 
     ranges : rows of each state, in the table's order. Raises UnusableRunFile for a table without
         states or one of the columns, or if the rows of a state are not consecutive.
@@ -82,7 +82,7 @@ class TableRows:
 
 
 def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Rows put together to batches of some thousand or more, where they come in smaller ones."""
+    """Rows in batches of some thousand or more, combined from smaller ones."""
     waiting: list[pa.RecordBatch] = []
     for batch in batches:
         waiting.append(batch)

@@ -58,14 +58,14 @@ class TripsTree:
         )
 
     def parents(self, level: int, nodes: np.ndarray) -> np.ndarray:
-        """The nodes of the level above in which nodes of a level lie."""
+        """The parents, in the level above, of nodes of a level."""
         number = self.refined[level - 1]
         parts = list(np.unravel_index(nodes, self.sizes(level)))
         parts[number] = self.areas[number][self.depths(level)[number]].parent[parts[number]]
         return np.ravel_multi_index(parts, self.sizes(level - 1))
 
     def n_children(self, level: int, nodes: np.ndarray) -> np.ndarray:
-        """How many nodes of the level below lie in each node of a level."""
+        """Numbers of children, in the level below, of each node of a level."""
         number = self.refined[level]
         own = np.unravel_index(nodes, self.sizes(level))[number]
         below = self.areas[number][self.depths(level)[number] + 1]

@@ -1,4 +1,4 @@
-"""Tests of single records in one release, by somebody who knows all others.
+"""Tests of single records in one release, by an attacker who knows all others.
 
 For some people, at most one per area, a coin decides whether the data have their own record or
 another person's; then a method publishes these data. The attacker knows all other records of the
@@ -6,7 +6,7 @@ area, and guesses for each such person which of the two records is in the data, 
 attribute from the known ones. Since one record is changed, a guarantee for one changed record
 bounds the share of right guesses, and the coins make one release an audit [OneRunAudit2023].
 
-`one_run_epsilon_bound` is a lower bound of the privacy loss: m records were put in or left out, or
+`one_run_epsilon_bound` is a lower bound of the privacy loss: m records were included or not, or
 replaced, by coin, and r of them guessed [OneRunAudit2023].
 """
 
@@ -265,7 +265,7 @@ def _attributes(release: Release, evidence: Evidence) -> Iterator[Row]:
     prior, mode = _of_others(release, canaries, learned)
     fits = evidence.of_records(np.maximum(possible, 0)) + np.log(prior)
     fits = np.where(possible >= 0, fits, -np.inf)
-    # Equally likely ones are taken by lot.
+    # Ties are broken at random.
     best = fits >= fits.max(axis=1, keepdims=True) - 1e-9
     generator = generator_of(release.comparison.seed, NAME, "lots")
     guess = np.argmax(best * (1 + generator.random(best.shape)), axis=1)

@@ -29,8 +29,8 @@ from .systems import UNBOUNDED, TableSystem
 class Zonings:
     """Two zonings of the same units (blocks, grid cells): the zone of every unit in each.
 
-    An atom is a set of units that lie in the same zone of both. `overlap` has the number of the
-    atom, from 1 on, by first and second zone; `atom` is the number of every unit's atom, from 0 on.
+    An atom is a set of units in the same zone of both. `overlap` has the number of the atom, from 1
+    on, by first and second zone; `atom` is the number of every unit's atom, from 0 on.
     """
 
     overlap: sparse.csr_array
@@ -203,7 +203,7 @@ def exposed(
 
 DIFFERENCING, AVERAGING = "differencing", "averaging"
 THRESHOLDS = (3, 10)
-"""Slivers with fewer persons than this are looked for."""
+"""Slivers with fewer persons than this are the targets."""
 
 
 COUNT_CLASSES = {"0": (0, 0), "1": (1, 1), "2": (2, 2), "3-9": (3, 9), "10+": (10, UNBOUNDED)}
@@ -288,7 +288,7 @@ def _persons(release: Release, table: AskedTable) -> np.ndarray:
 def average(release: Release) -> Iterator[Row]:
     """Yield figures of the counts determined by all tables of an area together, by least squares.
 
-    Every published figure counts alike. Areas with a withheld figure are left out.
+    Every published figure has the same weight. Areas with a withheld figure are skipped.
     """
     published = release.values()
     is_whole = ~np.isnan(published).any(axis=1)

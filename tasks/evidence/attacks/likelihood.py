@@ -49,8 +49,8 @@ def perturbation_costs(
 ) -> RowCosts:
     """-log P(published | true total) for true totals within `reach` of the published one.
 
-    `chance(totals, published)` gives the probabilities. Those of chance 0 at either end are left
-    out, within they cost more than all others together. Raises ValueError if all are 0.
+    `chance(totals, published)` gives the probabilities. Those of chance 0 at either end are
+    dropped, within they cost more than all others together. Raises ValueError if all are 0.
     """
     totals = np.arange(max(published - reach, 0), published + reach + 1)
     chances = chance(totals, published)

@@ -1,13 +1,13 @@
 """Attacks on single persons: the best test of membership, and detection of swapped households.
 
-A guarantee bounds every test of one person's record, by whoever knows all others.
-`GaussianTradeoff` is exact for Gaussian noise [GaussianDP2022].
-Methods without a guarantee have measured rates alone, with Clopper-Pearson intervals.
+A guarantee bounds every test of one person's record, by an attacker who knows all others.
+`GaussianTradeoff` is exact for Gaussian noise [GaussianDP2022]. Methods without a guarantee have
+measured rates alone, with Clopper-Pearson intervals.
 
-Swapped households are found by attributes that swapping leaves as they are: it exchanges the places
-of whole households, and nothing else. For a household that is alone of its kind in a wide area,
-both in the attacker's knowledge and in the release, the released place can be compared with the
-known one: where they differ, it was swapped.
+Swapped households are found by invariants of swapping: it exchanges the places of whole households,
+and nothing else. For a household that is alone of its kind in a wide area, both in the attacker's
+knowledge and in the release, the released place can be compared with the known one: where they
+differ, it was swapped.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ def optimal_statistic(
 
     `answers` has shape `(draws, answers)`; `difference` is the change of each answer by the
     person's record. For Gaussian noise no test beats a threshold on it (Neyman and Pearson); its
-    standard deviation is mu = sqrt(sum difference^2 / variance), and so is the shift that the
-    person makes.
+    standard deviation is mu = sqrt(sum difference^2 / variance), and the person's shift is equal to
+    it.
     """
     return np.asarray(answers) @ (np.asarray(difference) / np.asarray(variance))
 

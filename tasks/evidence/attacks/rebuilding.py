@@ -72,8 +72,8 @@ def matched(left: np.ndarray, right: np.ndarray, *, seed: int = 0) -> np.ndarray
     """A record on the right for every one on the left with an equal key `(records,)`, where one is
     left, none of them twice: as many as the rarer side has of each key; -1 for none.
 
-    A key is one integer that has all that must agree, the block among it. Which of several records
-    with one key are taken, and by whom, `seed` decides.
+    A key is one integer that has all that must agree, the block among it. `seed` decides which of
+    several records with one key are matched, and with which person.
     """
     draws = np.random.default_rng(seed)
     sides = []
@@ -143,8 +143,8 @@ def guessed(
     `counts` are people by area and feature, of the blocks first, then of coarser areas (block
     groups, the nation), which break ties of the mode; `areas[k]` is the area of every block at
     level k, and so `areas[0]` counts through the blocks. With `leave_one_out` the person's own
-    record is taken from all of them (from none below 0). If the block is then empty, the next level
-    replaces it; if all levels are, there is no guess.
+    record is subtracted from all of them (from none below 0). If the block is then empty, the next
+    level replaces it; if all levels are, there is no guess.
     """
     n_features = counts[0].shape[1]
     pairs, of_pair = np.unique(block * n_features + truth, return_inverse=True)

@@ -127,9 +127,9 @@ def reconstruct(
     """A solution of `lower <= A x <= upper` for every block, and the distance of the farthest.
 
     `lower` and `upper` are integers, shape `(blocks, rows)`; rows of which nothing is known go from
-    0 to `UNBOUNDED`. Where all solutions of a component were enumerated, `seed` decides which is
-    taken, all being equally likely; else it decides the objective whose optimum is taken. Raises
-    ValueError if the shapes differ from the system's.
+    0 to `UNBOUNDED`. Where all solutions of a component were enumerated, `seed` chooses among them
+    uniformly; else it chooses the objective whose optimum is taken. Raises ValueError if the shapes
+    differ from the system's.
     """
     if lower.shape != upper.shape or lower.shape[1:] != (system.n_rows,):
         raise ValueError(f"bounds must have shape (blocks, {system.n_rows}), both")

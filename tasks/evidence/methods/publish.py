@@ -41,7 +41,7 @@ VERIFIED = 20_000
 
 
 def generator_of(seed: int, *names: str) -> np.random.Generator:
-    """A generator that a seed and some names fix, whatever else is drawn before."""
+    """A generator determined by a seed and some names, independent of other draws."""
     text = "\x1f".join((str(seed), *names)).encode()
     return np.random.default_rng(int.from_bytes(hashlib.sha256(text).digest()[:16], "big"))
 

@@ -1,4 +1,4 @@
-"""Rounding and cell keys: methods that change every count by itself.
+"""Rounding and cell keys: methods that change every count separately.
 
 **Rounding** is to the nearest multiple, at random without bias, or so that tables add up. A count n
 with remainder r to base b becomes one of the two nearest multiples. Random rounding takes the upper

@@ -1,11 +1,11 @@
 """Suppression: cells or whole tables are withheld, and further cells to prevent recomputing them.
 
 Small counts are the primary cells. They could be computed from totals and the other cells, so
-secondary cells are withheld with them, which leave each a wide enough interval to somebody who
-knows all published values, all sums of the table, and that zeros are never withheld. That is
+secondary cells are withheld with them, which leave each a wide enough interval to an attacker with
+all published values, all sums of the table, and the rule that zeros are never withheld. That is
 verified by linear programs in both directions. Cells are chosen one after the other, which
-withholds more than the least that would do. Each table is protected by itself, as is usual: sums of
-other tables may reveal withheld cells.
+withholds more than the least that would do. Each table is protected separately, as is usual: sums
+of other tables may reveal withheld cells.
 """
 
 from __future__ import annotations
@@ -118,8 +118,8 @@ def _protect(
     reached = 0.0
     while reached < threshold and possible.any():
         is_wide = possible & (reached + width >= threshold)
-        # Rectangles without a common row or column move by themselves: their widths add up, so
-        # that the widest are taken until one more is enough.
+        # Rectangles without a common row or column move independently: their widths add up, so that
+        # the widest are taken until one more is enough.
         best = np.where(is_wide, total, np.inf) if is_wide.any() else np.where(possible, -width, 1)
         other_row, other_column = divmod(int(np.argmin(best)), n + 1)
         withheld[row, other_column] = withheld[other_row, column] = True

@@ -75,7 +75,7 @@ def american_pairs(
     rate: float,
     generator: np.random.Generator,
 ) -> np.ndarray:
-    """Pairs `(p, 2)` of households by targeted swapping as the United States are said to have it.
+    """Pairs `(p, 2)` of households by targeted swapping as reported for the United States.
 
     levels : (n_areas,) entities of the areas at the level of rarity and at the one that partners
         must not share (county, tract).
@@ -142,7 +142,7 @@ class _Nearest:
         return both[np.argsort(distance, kind="stable")[:PARTNERS]]
 
     def _side(self, members: np.ndarray, one: int) -> np.ndarray:
-        """The first on one side; looked for among ever more of them."""
+        """The first on one side, searched among ever more of them."""
         length = 64
         while True:
             first = members[:length]
@@ -161,7 +161,7 @@ def european_pairs(
     smallest: int,
     generator: np.random.Generator,
 ) -> np.ndarray:
-    """Pairs `(p, 2)` of households by targeted record swapping as Eurostat's methods have it.
+    """Pairs `(p, 2)` of households by targeted record swapping as in Eurostat's methods.
 
     levels : (n_areas,) entities of the areas at each level, from large to small.
     members, risk : (k,) household and value of the risk variables of every person.

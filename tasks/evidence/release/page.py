@@ -55,15 +55,14 @@ def page(run: RunDirectory, settings: EvidenceSettings) -> Document:
         f"Evidence on {settings.privacy.dataset}",
         (
             f"{len(settings.methods)} protection methods publish the same "
-            f"{len(settings.published_tables)} tables of the same "
-            f"{settings.evidence.universe}, and every release is attacked in the same way. An "
-            "attack sees a release and its public parameters, keys and random numbers aside; the "
-            "truth only grades it.",
+            f"{len(settings.published_tables)} tables of the same {settings.evidence.universe}, "
+            "and every release is attacked in the same way. An attack sees a release and its "
+            "public parameters, but not keys and random numbers; the truth only grades it.",
             "Figures are means over the draws of a method, with the smallest and largest in "
-            "brackets where there are several. A baseline is a guess of somebody who has not "
-            "seen the release; the ceiling is the same attack on the true tables. An attack on "
-            "an invariant of a method succeeds by design, so that methods with other invariants "
-            "do not compare by one figure.",
+            "brackets where there are several. A baseline is a guess without the release; the "
+            "ceiling is the same attack on the true tables. An attack on an invariant of a "
+            "method succeeds by design, so that methods with other invariants do not compare by "
+            "one figure.",
             *filter(None, [settings.evidence.note]),
         ),
         (

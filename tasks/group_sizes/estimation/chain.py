@@ -111,7 +111,7 @@ def chain_optimum(
         last = offsets[1:] - 1
         weighted[:, last] += level_weight * level.T
         weight[last] += level_weight
-    # The last place holds the total, whatever was measured there.
+    # The last position holds the total, regardless of its measurement.
     chain = isotonic_integers(
         weighted.reshape(1, -1)[:, :-1], np.tile(weight, n_sizes)[:-1], low=0, high=total
     )

@@ -41,9 +41,9 @@ def count_sizes(
 ) -> sparse.csr_array:
     """Counts (n_regions, n_sizes) of a table with columns region, size, count.
 
-    A second row of a region and a size is tallied, though counted: a table that was put together
-    twice would count twice the groups. Rows that break another rule are tallied and left out. With
-    a top code the largest size counts all above it too. `raw` gets the sizes as they are, if given.
+    A second row of a region and a size is tallied, though counted: a table that was appended twice
+    would count twice the groups. Rows that break another rule are tallied and skipped. With a top
+    code the largest size counts all above it too. `raw` gets the sizes as they are, if given.
     Raises UnreadableInput for a file that cannot be read.
     """
     known, valid_size, valid_count, once = size_rules(*sizes, is_top_coded=is_top_coded)

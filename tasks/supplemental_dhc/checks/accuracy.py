@@ -31,7 +31,7 @@ def write_accuracy(run: RunDirectory, _settings: SupplementalDhcSettings) -> Non
     """Write the errors by table, level and iteration to the confidential folder of the run.
 
     True values are the measured counts without noise, after truncation. Averages over no households
-    are left out. Columns: table, level, iteration, kind ("count" or "average"), rows, rmse,
+    are skipped. Columns: table, level, iteration, kind ("count" or "average"), rows, rmse,
     rmse_noisy (of the noisy values themselves, where there are any), covered (share within the
     interval).
     """

@@ -107,8 +107,8 @@ def key_hashes(keys: Sequence[object]) -> np.ndarray:
 def orders(households: Households, members: Members) -> np.ndarray:
     """A number of every member, by which the members of a household are put in order, uint64.
 
-    It is a hash of the unit's identifier and of all that is known of the member, so that who else
-    there is changes nothing about it; members with the same number are alike in every count.
+    It is a hash of the unit's identifier and of all that is known of the member, independent of
+    other members; members with the same number have the same counts.
     """
     packed = np.zeros(len(members.age), dtype=np.uint64)
     for column in (

@@ -202,7 +202,7 @@ def integer_pass(
 
 def _refuse_other_nodes(level: int, wanted: np.ndarray, found: np.ndarray) -> None:
     if not np.array_equal(wanted, found):
-        raise ValueError(f"the measurements of level {level} are of other nodes than asked for")
+        raise ValueError(f"the measurements of level {level} are of other nodes than requested")
 
 
 def estimate_once(run: RunDirectory, settings: TripsSettings, level: int, shard: str) -> None:

@@ -8,11 +8,11 @@ negative, and a count c >= 0. Both projections find integers y >= 0 with sum y =
 - `euclidean_projection` minimises sum (x - y)^2 over the integers, without rounding a relaxation.
 
 Algorithm 2 starts from a sum that is too large and goes over the children in a fixed order again
-and again, each time allowed to take one more from every child. All its passes but the last act
-alike on every child, so that they have a closed form, a water level: after a pass at level t,
-y = max(0, x - t). The level is found from sorted partial sums, and one last pass in the same
-order takes the remainder. The Euclidean minimiser has the same form, with levels of either sign.
-Time is d log d for d children.
+and again, each time allowed to take one more from every child. All its passes but the last treat
+every child equally, so that they have a closed form, a water level: after a pass at level t, y =
+max(0, x - t). The level is found from sorted partial sums, and one last pass in the same order
+takes the remainder. The Euclidean minimiser has the same form, with levels of either sign. Time is
+d log d for d children.
 
 `smallest_first` visits the children in ascending order of x, which removes small values, probably
 noise; otherwise in descending order, which keeps them. Equal values are taken in their given order.

@@ -173,7 +173,7 @@ def observed_levels(file: InputFile, columns: Sequence[str]) -> list[list[Level]
 
 
 def _parents(pairs: set[tuple[str | None, str | None]], above: set[str]) -> dict[str, str] | None:
-    """Every value's one partner in the column before; None if the column does not lie in it."""
+    """Every value's one partner in the column before; None if the column does not refine it."""
     known = [(parent, code) for parent, code in pairs if parent is not None and code is not None]
     parents = {code: parent for parent, code in known}
     is_nested = len(parents) == len(known) and len(parents) > len(above) > 0

@@ -119,7 +119,7 @@ def refuse_delta_of(settings: TripsSettings, n_trips: int) -> None:
 
 
 def input_digests(tree: Tree, leaves: NodeCounts, key: bytes) -> dict[str, InputDigest]:
-    """The keyed digest by which the ledger recognises these trips, whatever tree they are in.
+    """The keyed digest by which the ledger recognises these trips in any tree.
 
     Columns have no names and come in an order of their own (`unnamed_digest`). As a part it has
     the digest of version 0.1.0, which took the names in, so that older ledgers know it.

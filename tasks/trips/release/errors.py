@@ -29,7 +29,7 @@ since it reached less than the threshold t, holds at most t + k - 2. Hence min(L
 alone, which is as often v as -v. Cells with trips seldom have a noisy count below 0, so that among
 those measured at v > 0 about as many are empty as were measured at -v. A released cell measured at
 v is therefore false with a probability of about n(-v) / n(v), where n counts the measured cells;
-one measured at v <= 0 is taken to be false.
+one measured at v <= 0 is assumed to be false.
 
 A noisy count cannot distinguish a cell without trips from one with far fewer than the standard
 deviation of the noise. Both are counted here, so that this is an upper estimate, and near the truth
