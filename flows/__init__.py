@@ -1,7 +1,7 @@
 """Prefect flows: they wire tasks and pick the runner, nothing else.
 
-Importing this package sets defaults in the environment that must stand before Prefect and NumPy
-are loaded; what the user has set wins.
+Importing this package sets defaults in the environment, which have to be set before Prefect and
+NumPy are loaded; the user's values win.
 """
 
 import os
@@ -24,7 +24,7 @@ for _name, _value in {
     # Solves run side by side in workers; one thread each keeps them from competing.
     "OPENBLAS_NUM_THREADS": "1",
     "OMP_NUM_THREADS": "1",
-    # What Arrow's own allocator keeps is lost to pandas and NumPy.
+    # Memory kept by Arrow's own allocator is lost to pandas and NumPy.
     "ARROW_DEFAULT_MEMORY_POOL": "system",
 }.items():
     os.environ.setdefault(_name, _value)

@@ -22,13 +22,13 @@ else:
     AnyDemo = Literal[(*DEMOS, HOUSEHOLDS, GRID)]
     AnyReplicated = Literal[REPLICATED]
 
-FlowName = Annotated[AnyFlow, Parameter(help="what to run")]
+FlowName = Annotated[AnyFlow, Parameter(help="flow")]
 SettingsFile = Annotated[Path, Parameter(help="settings file of the run")]
 RunFolder = Annotated[
     Path,
     Parameter(
         help="folder of a run: the --run-dir of 'spineflow run', or the folder it made in runs/ "
-        "beside the settings file"
+        "next to the settings file"
     ),
 ]
 Overrides = Annotated[

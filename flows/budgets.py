@@ -1,4 +1,4 @@
-"""What the command `budget` does beside its tables: margins turned into budgets, and the curve."""
+"""Work of the command `budget` in addition to its tables: budgets for margins, and the curve."""
 
 from __future__ import annotations
 
@@ -32,18 +32,17 @@ def show_budget(
     forecast: Path | None = None,
     replicates: int = 0,
 ) -> None:
-    """Show what a run would cost: rho, epsilon, sigma of every query.
+    """Show the cost of a run: rho, epsilon, sigma of every query.
 
-    Show what a run would cost and how wide its noise would be. Reads nothing confidential, and
-    spends nothing.
+    Show the cost of a run and the width of its noise. Reads nothing confidential, spends nothing.
 
     Args:
-        target: 95 % margin of error of an answer, WHAT=MARGIN, whose budget is told: for example
+        target: 95 % margin of error of an answer, ANSWER=MARGIN, whose budget is shown: for example
             persons:County:total=25 of topdown, TRACT:2=11 of detailed-groups, county=40 of
             group-sizes, 8=30 (a level) of trips, or one of these after PRODUCT: of products; may be
-            given several times, for which group-sizes and trips also tell the best split
-        curve: also draw delta over epsilon, and what a test of one record can tell, as SVG
-        forecast: also write an HTML page of what topdown's estimates will be like
+            given several times, for which group-sizes and trips also show the best split
+        curve: also draw delta over epsilon, and the errors of the best test of one record, as SVG
+        forecast: also write an HTML page with the expected errors of topdown's estimates
         replicates: number of releases that are simulated for the forecast
     """
     asked = product(flow)
@@ -66,12 +65,12 @@ def show_budget(
 
 
 def wanted_margins(targets: Sequence[str]) -> dict[str, int]:
-    """The margins of targets WHAT=MARGIN; raises InputRefused for one that is named twice."""
+    """The margins of targets ANSWER=MARGIN; raises InputRefused for one that is named twice."""
     found: dict[str, int] = {}
     for target in targets:
         what, equals, margin = target.rpartition("=")
         if not equals or not margin.strip().isdigit():
-            raise InputRefused(f"--target {target}: write WHAT=MARGIN with a whole margin.")
+            raise InputRefused(f"--target {target}: write ANSWER=MARGIN with a whole margin.")
         if found.setdefault(what.strip(), int(margin)) != int(margin):
             raise InputRefused("--target: a level is named twice; give it one margin.")
     return found
@@ -80,7 +79,7 @@ def wanted_margins(targets: Sequence[str]) -> dict[str, int]:
 def draw_curve(asked: Product, settings: ProductSettings, file: Path) -> tuple[str, ...]:
     """Draw delta over epsilon, and the errors of the best test of one record, into an SVG file.
 
-    Returns what they mean for one person, in sentences. Raises InputRefused where there is no
+    Returns their meaning for one person, in sentences. Raises InputRefused without a known
     curve.
     """
     curves = asked.curves(settings)
@@ -94,15 +93,15 @@ def draw_curve(asked: Product, settings: ProductSettings, file: Path) -> tuple[s
     if curves.tested:
         *meaning, tests = trade_offs(curves.tested, curves.others, curves.question)
         drawings.append(tests.svg)
-    file.write_text(stacked("What the budget guarantees", drawings), encoding="utf-8")
+    file.write_text(stacked("The guarantee of the budget", drawings), encoding="utf-8")
     return tuple(meaning)
 
 
 def write_forecast(settings: ProductSettings, file: Path, replicates: int) -> None:
-    """Write the page of what a budget will give; with replicates, a simulation of releases too.
+    """Write the page of a budget's forecast; with replicates, also from simulated releases.
 
-    Of a universe whose queries tell too many combinations of levels apart there is none, which is
-    told; without any there is no page. Raises InputRefused for other products, for runs without
+    Universes whose queries distinguish too many combinations of levels are left out with a note;
+    without any other there is no page. Raises InputRefused for other products, for runs without
     noise, and for replicates on confidential input.
     """
     # Only forecasts need topdown's design, whose solvers are slow to import.

@@ -1,6 +1,6 @@
-"""What a new mechanism is built of, under one name; docs/adding_a_mechanism.md builds one.
+"""Parts for a new mechanism under one name; docs/adding_a_mechanism.md builds one.
 
-The parts stand in the rooms that they come from, whose docstrings say how they are used.
+The parts come from other modules, whose docstrings describe their use.
 """
 
 from __future__ import annotations

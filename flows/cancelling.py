@@ -1,8 +1,8 @@
-"""Cancelling a run from the UI: heard by the command that runs it, too.
+"""Cancelling a run from the UI, also while a command runs it.
 
-Workers and `spineflow serve` end the processes of cancelled runs themselves. Nobody else does, so
-that the process of a run asks its server now and then whether somebody has cancelled it. It stops
-between tasks; those that are being worked on are finished first, and stay.
+Workers and `spineflow serve` end the processes of cancelled runs themselves. For all others,
+the process of a run asks its server at intervals whether the run has been cancelled. It stops
+between tasks; running tasks are finished first, and their results stay.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ..tasks.runs.errors import SpineflowError
 from .servers import is_embedded
 
 SECONDS_BETWEEN_LOOKS = 2.0
-"""How often the server is asked."""
+"""Interval between requests to the server."""
 
 SUPERVISED = "PREFECT__FLOW_RUN_ID"
 """Variable of the environment in which a worker names the flow run of a process it has started."""
@@ -39,27 +39,27 @@ _watched: list[str] = []
 
 
 class RunCancelled(SpineflowError):
-    """Somebody has cancelled the run; what was finished stays, and it can be continued."""
+    """The run has been cancelled; finished stages stay, and it can be continued."""
 
 
 def refuse_if_cancelled() -> None:
-    """Raise RunCancelled if the run that is watched was cancelled; asked between tasks."""
+    """Raise RunCancelled if the watched run was cancelled; called between tasks."""
     if _cancelled.is_set():
         raise RunCancelled("The run was cancelled")
 
 
 @contextmanager
 def watched(flow_run_id: str) -> Iterator[None]:
-    """Have the server asked in the block whether a flow run is cancelled.
+    """Poll the server in the block for cancellation of a flow run.
 
-    Nothing is asked about runs that the watched one has started, about those that a worker ends,
-    nor of an embedded server, where nobody can cancel anything.
+    Not polled for runs that the watched one has started, for runs that a worker ends,
+    or at an embedded server, where runs cannot be cancelled.
     """
     if _watched or is_embedded() or SUPERVISED in os.environ:
         yield
         return
     ended = threading.Event()
-    # A thread has none of the settings that hold here, such as which server there is.
+    # A thread does not inherit the present settings, such as the server.
     here = copy_context()
     watcher = threading.Thread(
         target=here.run, args=(_watch, UUID(flow_run_id), ended), daemon=True
@@ -76,9 +76,9 @@ def watched(flow_run_id: str) -> Iterator[None]:
 
 
 def was_cancelled() -> bool:
-    """Whether the server says that this process's run is cancelled; False if it does not answer.
+    """Whether this process's run is cancelled at the server; False if the server does not answer.
 
-    Asked when a signal ends the process, as a worker's does.
+    Called when a signal, such as a worker's, ends the process.
     """
     flow_run_id = os.environ.get(SUPERVISED) or (_watched[0] if _watched else None)
     if flow_run_id is None or is_embedded():
@@ -89,7 +89,7 @@ def was_cancelled() -> bool:
 
 
 def mark_ended(flow_run_id: str | None, state: State) -> None:
-    """Tell the server how a flow run has ended where Prefect says otherwise, or cannot say it."""
+    """Report to the server how a flow run ended where Prefect's own state is wrong or missing."""
     if flow_run_id is None:
         return
     with suppress(*NO_ANSWER), get_client(sync_client=True) as client:
@@ -107,7 +107,7 @@ def add_tags(tags: Iterable[str]) -> None:
 def _watch(flow_run_id: UUID, ended: threading.Event) -> None:
     with get_client(sync_client=True) as client:
         while not ended.wait(SECONDS_BETWEEN_LOOKS):
-            # A server that does not answer now is asked again; the run itself tells if it is gone.
+            # A server that does not answer is asked again; the run itself reports if it is gone.
             with suppress(*NO_ANSWER):
                 if _is_stopped(client.read_flow_run(flow_run_id)):
                     _cancelled.set()

@@ -49,15 +49,15 @@ from .reports import write_comparison, write_expected_errors, write_report
 HELP = """\
 Release census-like data under differential privacy.
 
-flows: topdown, microdata and redistricting tables; estimate, the same from published noisy
+flows: topdown, microdata and redistricting tables; estimate, these from published noisy
 measurements alone; detailed-groups, tables for detailed race and ethnicity groups;
 detailed-households, households by type and tenure for the same groups; group-sizes, households of
 every size by region; supplemental-dhc, people joined with their households; trips,
 origin/destination tables and other trees; products, several of these on one dataset; design, the
 best split of a budget compared with others on public data; tune, budgets tried on public data;
-evidence, other protection methods and attacks beside these on public data.
+evidence, other protection methods and attacks compared with these on public data.
 
-exit codes: 0 done; 1 something unforeseen; 2 settings or input refused; 3 privacy-loss cap reached
+exit codes: 0 done; 1 unforeseen error; 2 settings or input refused; 3 privacy-loss cap reached
 or ledger unusable; 4 an optimisation failed; 5 a check of the result failed, release withheld.
 
 first steps: 'spineflow demo' runs everything on a generated county; then copy the settings file
@@ -106,8 +106,8 @@ def _launch(
 
     Args:
         debug: show tracebacks and flow logs
-        log: format of what is said on standard error: text, or json, one object a line for the log
-            of a service
+        log: format of messages on standard error: text, or json, one object a line for the log of a
+            service
     """
     command, bound, _ = app.parse_args(tokens, exit_on_error=False, print_error=False)
     _quieten("INFO" if debug else "CRITICAL")
@@ -123,10 +123,10 @@ def _launch(
 
 
 def _ended(command: Callable[[], int | None], *, is_debugged: bool) -> int:
-    """The exit code of a command, whose errors are told in a sentence."""
+    """The exit code of a command, whose errors are reported in a sentence."""
     try:
         code = command() or 0
-        if sys.stdout is not None:  # Who starts a command may have closed it.
+        if sys.stdout is not None:  # The parent process may have closed it.
             sys.stdout.flush()
         return code
     except BrokenPipeError:
@@ -146,12 +146,12 @@ def _ended(command: Callable[[], int | None], *, is_debugged: bool) -> int:
 
 
 SEMAPHORES = "ignore::UserWarning:multiprocessing.resource_tracker"
-"""A filter for Python's tracker of semaphores, a process that outlives an interrupted command: it
-would warn, after the command's last sentence, of the tasks that it clears up."""
+"""A filter for Python's tracker of semaphores, a process that outlives an interrupted command and
+would warn, after the command's last sentence, of the tasks that it cleans up."""
 
 
 def _quieten(level: str) -> None:
-    """Keep off the console what libraries log below a level, and that they could not log it."""
+    """Keep library logs below a level off the console, and their own logging errors."""
     if SEMAPHORES not in sys.warnoptions:
         sys.warnoptions.append(SEMAPHORES)
     for handler in ("CONSOLE", "DEBUG"):
@@ -172,11 +172,11 @@ def demo(
 ) -> int:
     """Run everything on generated input.
 
-    Generate input for a flow, write settings and a ledger beside it, and run them. 'spineflow demo'
+    Generate input for a flow, write its settings and a ledger, and run them. 'spineflow demo'
     alone generates a county of 30,000 persons and runs topdown.
 
     Args:
-        flow: what to run: a flow; households, which is redistricting, housing units and persons
+        flow: a flow; households, which is redistricting, housing units and persons
             of one county; or grid, a European census in cells of 1 km
         directory: folder to write to (default: spineflow-demo, or spineflow-FLOW)
         country: generate a country abroad instead, declared in its settings file
@@ -192,7 +192,7 @@ def demo(
     settings_file = write_demo(shown, folder)
     ledger_file = folder / "ledger.db"
     if shown.spends and not ledger_file.exists():
-        # Nobody lives in it: it does not belong in the list of this machine's ledgers.
+        # Its people are generated: it does not belong in the list of this machine's ledgers.
         made = init_ledger(ledger_file, WrittenCaps(rho=[shown.cap]), is_listed=False)
         print_ledger(summary(made), as_json=False)
     print(f"A generated {shown.what} and its settings are in {folder}/")
@@ -225,21 +225,21 @@ def run(
 ) -> None:
     """Run a flow.
 
-    The same command again continues the same run: what is finished is reused, and noise that has
-    been drawn is never drawn again.
+    The same command again continues the same run: finished work is reused, and noise is never drawn
+    twice.
 
     Args:
-        run_dir: folder of the run (default: runs/ beside the settings file, and there a name made
-            from the dataset and the settings)
+        run_dir: folder of the run (default: in runs/ next to the settings file, named after the
+            dataset and the settings)
     """
     from .servers import server_for_runs  # 0.8 s
 
     with server_for_runs() as server:
-        # It comes up while the flow is imported.
+        # It starts while the flow is imported.
         server.begin()
         asked = product(flow)
         own = asked.load(settings, overrides)
-        from .foreground import run_and_report  # 1.3 s, while the server comes up
+        from .foreground import run_and_report  # 1.3 s, while the server starts
         from .running import default_run_directory
 
         run_and_report(asked, own, run_dir or default_run_directory(own, settings), server)
@@ -249,7 +249,7 @@ def run(
 def resume(run_directory: RunFolder, /, *, overrides: Overrides = ()) -> None:
     """Continue a run that was interrupted.
 
-    It goes on with the settings that it began with. What runs its tasks may change, since the
+    It keeps its original settings, except for the runner of its tasks, since the
     release does not depend on it: --set run.workers=1, run.runner=threads or
     run.dask_address=tcp://host:8786.
     """
@@ -286,7 +286,7 @@ def report(first: RunFolder, /, *others: RunFolder, expected: int = 0) -> None:
 
 @app.command
 def registry(run_directory: RunFolder, /, *, office: Path | None = None) -> None:
-    """Write what registers a release with the registry of deployments, and a self-assessment.
+    """Write a release's record for the registry of deployments, and a self-assessment.
 
     The record (YAML) and the self-assessment by the privacy hazards of NIST SP 800-226 (Markdown,
     HTML) are written into registry/ in the run directory. Figures come from the certificate.
@@ -309,8 +309,8 @@ def registry(run_directory: RunFolder, /, *, office: Path | None = None) -> None
 def archive(run_directory: RunFolder, directory: Path, /, *, office: Path | None = None) -> None:
     """Copy a release into a folder for an archive, described as an RO-Crate.
 
-    The folder has the release, its plan, its report and the source of the flow; how they belong
-    together stands in ro-crate-metadata.json (Workflow Run Crate).
+    The folder has the release, its plan, its report and the source of the flow;
+    ro-crate-metadata.json describes their relations (Workflow Run Crate).
 
     Args:
         directory: folder to write to, which is empty or not there yet
@@ -328,7 +328,7 @@ def archive(run_directory: RunFolder, directory: Path, /, *, office: Path | None
 def explore(run_directory: RunFolder, /) -> None:
     """Write a page to look at a release of topdown: tables, map and margins, without a network.
 
-    It is one file, explore.html, beside the run's report.
+    It is one file, explore.html, next to the run's report.
     """
     from .explorer import write_release_page  # 1.3 s
 
@@ -347,8 +347,8 @@ app.command(
 
 
 def _topdown_run(folder: Path, what: str) -> tuple[RunDirectory, TopdownSettings]:
-    """An unaltered run of topdown, and its settings; raises InputRefused for another, which has
-    none of `what` is asked for.
+    """An unaltered run of topdown, and its settings; raises InputRefused for other products, which
+    do not support `what`.
     """
     found, _, settings = existing_run(folder)
     if not isinstance(settings, TopdownSettings):
@@ -386,14 +386,14 @@ def intervals(
         query: marginal query, such as total or 'sex * age'; may be given several times
         universe: universe that is counted (default: the first of the run)
         geolevel: geolevel of the declared areas, or "GEOLEVEL of the spine" for the spine's own
-            geounits where these are others (default: all)
-        entities: areas of your own instead: CSV or Parquet with the columns area and block, or, in
+            geounits where these differ (default: all)
+        entities: own areas instead: CSV or Parquet with the columns area and block, or, in
             place of block, the name of a declared census's last geolevel; for detailed groups the
             columns area and region
-        share_of: also the share that each answer has of the one of this query that it is a part of
+        share_of: also the share of each answer in the containing answer of this query
         compare: pairs whose differences and ratios are wanted instead: CSV or Parquet with the
             columns first and second, geocodes of --geolevel or areas of --entities
-        level: probability with which an interval holds the truth
+        level: probability that an interval contains the truth
         out: file to write, .parquet or .csv (default: in the run's intervals/)
     """
     from ..tasks.detailed_groups.release.areas import write_area_sums
@@ -429,11 +429,11 @@ def measurements(action: Literal["export"], run_directory: RunFolder, directory:
     """Write a topdown run's noisy measurements in the published layout.
 
     Write the noisy measurements and constraints of a topdown run as the U.S. Census Bureau has
-    published its own, with the state totals and what was asked beside them. 'spineflow run
+    published its own, with the state totals and the queries. 'spineflow run
     estimate' reads them. Nothing confidential is read, and nothing spent.
 
     Args:
-        action: what to do: export, which writes them
+        action: export, which writes them
         directory: new folder to write to
     """
     from ..tasks.topdown.published.export import export_measurements  # 0.8 s
@@ -463,7 +463,7 @@ app.command(show_budget, name="budget")
 app.command(
     "spineflow.flows.designs:write_design",
     name="design",
-    help="""Find the best split of a budget, with proof that none is much better.
+    help="""Find the best split of a budget, with a bound on any improvement.
 
     Find the split over geolevels and queries of topdown, or over levels of group-sizes or trips,
     whose margins of the targets in [design] are smallest, or the smallest budget that meets them,
@@ -496,24 +496,25 @@ def ledger(
     file: Annotated[Path, Parameter(name="--ledger")] = Path("ledger.db"),
     as_json: AsJson = False,
 ) -> None:
-    """Make a ledger, show what datasets have spent, set caps, or join two.
+    """Make a ledger, show the spending of datasets, set caps, or join two.
 
-    Show what every dataset has spent, by product, natively and composed as bounded zCDP per person.
-    'init' makes a ledger, with caps that no spending may pass; 'set-cap' sets those of a dataset;
+    Show every dataset's spending, by product, natively and composed as bounded zCDP per person.
+    'init' makes a ledger, with caps that no spending may pass; 'set-cap' sets a dataset's caps;
     'move' says that a run goes on in a folder that was copied, restored or moved to another disk,
     and nowhere else; 'join' moves all that another ledger holds into this one; 'list' shows the
     ledgers of this machine, and 'forget' takes one off the list.
 
     Args:
-        action: what to do
+        action: task, see above
         name: dataset whose cap is set; for move the folder of the run, for join and forget the
             other ledger
         rho: for set-cap the cap of rho, a fraction such as 3/2
         cap: for init and set-cap a cap of rho of bounded zCDP per person, [DATASET=]CAP, of one
             dataset or of each without its own; may be given several times
-        delta_cap: the same of the sum of the deltas
-        epsilon_cap: the same of epsilon at a delta, [DATASET=]EPSILON@DELTA, such as 16.5@1e-10
-        planned: promise that all runs under the caps of epsilon are planned before the first result
+        delta_cap: a cap of the sum of the deltas, [DATASET=]CAP
+        epsilon_cap: a cap of epsilon at a delta, [DATASET=]EPSILON@DELTA, such as
+            16.5@1e-10
+        planned: assert that all runs under the caps of epsilon are planned before the first result
             is seen, so that the exact curve of all of them counts
         file: file of the ledger
     """
@@ -552,7 +553,7 @@ def ledger(
 def serve(*flows: FlowName) -> None:
     """Register the flows with a Prefect server and run them from this machine.
 
-    The server is that at PREFECT_API_URL; what is started from its UI runs here until interrupted.
+    The server is named by PREFECT_API_URL; what is started from its UI runs here until interrupted.
     Without names of flows all are registered.
     """
     from .deployments import serve  # 1.1 s
@@ -564,7 +565,7 @@ def serve(*flows: FlowName) -> None:
 def deploy(*flows: FlowName, pool: str = "spineflow") -> None:
     """Register the flows with a Prefect server, for the workers of a work pool.
 
-    The server is that at PREFECT_API_URL. Workers of the pool run them: prefect worker start --pool
+    PREFECT_API_URL names the server. Workers of the pool run them: prefect worker start --pool
     POOL. Without names of flows all are registered.
 
     Args:
@@ -579,9 +580,9 @@ def deploy(*flows: FlowName, pool: str = "spineflow") -> None:
 
 @app.command
 def completion(shell: Literal["bash", "zsh", "fish"], /) -> None:
-    """Print what completes commands in a shell.
+    """Print the completion script of a shell.
 
-    With the script that is printed the Tab key completes commands, flows and options. For bash:
+    With this script the Tab key completes commands, flows and options. For bash:
     spineflow completion bash > ~/.local/share/bash-completion/completions/spineflow. For zsh, into
     a folder of $fpath: spineflow completion zsh > ~/.zfunc/_spineflow.
 

@@ -1,4 +1,4 @@
-"""What the commands print: progress on a terminal, summaries, budgets."""
+"""Output of the commands: progress on a terminal, summaries, budgets."""
 
 from __future__ import annotations
 
@@ -79,8 +79,8 @@ def shown_progress(is_compiling: bool) -> Iterator[None]:
 
 @contextmanager
 def shown_work() -> Iterator[Callable[[str, int, int], None]]:
-    """For a command that runs no flow: who is to be told, as a `progress.Listener` is. What there
-    is to say stands on a line of the error stream, and beside it bars on a terminal.
+    """Yield a `progress.Listener` for a command that runs no flow. It prints lines on the error
+    stream, with bars on a terminal.
     """
     console = Console(stderr=True)
     if not console.is_terminal:
@@ -136,7 +136,7 @@ def _line_by_line() -> Callable[[str, int, int], None]:
 
 
 def print_block(block: Block | Section) -> None:
-    """Print what a product tells in words: sentences, tables, or a part of it with a title."""
+    """Print a product's text: sentences, tables, or a section with a title."""
     if isinstance(block, Caution):
         LOGGER.warning(block)
     elif isinstance(block, Section):
@@ -156,7 +156,7 @@ def print_block(block: Block | Section) -> None:
 
 
 def print_costs(asked: Product, settings: ProductSettings) -> None:
-    """What a run would cost, as tables; of several products one after the other."""
+    """Print the cost of a run as tables; for several products one after the other."""
     for name, own in settings.parts.items():
         print(f"{name}:")
         print_costs(product_named(own.PRODUCT), own)
@@ -185,7 +185,7 @@ def check_input(asked: Product, settings: ProductSettings) -> None:
 
 
 def print_summary(asked: Product, run: RunDirectory, settings: ProductSettings) -> None:
-    """What a finished run ends with; of several products one after the other, then their own."""
+    """Print the end of a finished run; for several products one after the other, then their own."""
     for name, own in settings.parts.items():
         part = RunDirectory(run.root / name)
         if part.manifest.exists():
@@ -217,7 +217,7 @@ def print_summary(asked: Product, run: RunDirectory, settings: ProductSettings) 
 
 
 def print_closing(run: RunDirectory, settings: ProductSettings, seconds: float) -> None:
-    """The last lines of a command that ran a flow: its address, its wall time, what comes next."""
+    """Print the last lines of a command that ran a flow: address, wall time, next steps."""
     from .progress import run_id  # 1.1 s, Prefect's
     from .servers import address_of, is_embedded
 
@@ -234,7 +234,7 @@ def print_closing(run: RunDirectory, settings: ProductSettings, seconds: float) 
 
 
 def open_in_browser(page: Path) -> None:
-    """Open a page in the browser of a desktop, or say that there is none here."""
+    """Open a page in the browser of a desktop, or report that no browser was found."""
     displays = ("DISPLAY", "WAYLAND_DISPLAY")
     has_desktop = sys.platform == "darwin" or any(name in os.environ for name in displays)
     if not has_desktop or not webbrowser.open(page.resolve().as_uri()):
@@ -242,7 +242,7 @@ def open_in_browser(page: Path) -> None:
 
 
 def as_typed(program: str) -> str:
-    """How a command of ours is typed here, given how this one was.
+    """Command line of another command of the program, given this one's.
 
     >>> as_typed("/somewhere/venv/bin/spineflow")
     '/somewhere/venv/bin/spineflow'
@@ -255,7 +255,7 @@ def as_typed(program: str) -> str:
 
 
 def print_rules(check: InputCheck[object], *, with_counts: bool) -> None:
-    """Pass or fail of every rule on the input, its files, then what is wrong with it."""
+    """Print pass or fail of every rule on the input, its files, then the findings."""
     console = page()
     table = Table("table", "rule", "outcome", title="Rules on the input")
     for outcome in check.outcomes:
@@ -274,7 +274,7 @@ def print_rules(check: InputCheck[object], *, with_counts: bool) -> None:
 
 
 def _caps_in_words(caps: Mapping[str, Any]) -> str:
-    """The caps of a summary or of a dataset in it, those that are set."""
+    """The caps that are set in a summary, or in a dataset of it."""
     epsilon = caps["epsilon_cap"]
     words = [
         *([f"rho {shown_rho(caps['cap'])}"] if caps["cap"] else []),
@@ -294,7 +294,7 @@ def _exact_sentence(dataset: dict) -> str:
 
 
 def print_ledger(summary: dict, *, as_json: bool) -> None:
-    """What every dataset has spent; see `tasks.ledger.summary.summary`."""
+    """Print the spending of every dataset; see `tasks.ledger.summary.summary`."""
     if as_json:
         print(json.dumps(summary, indent=2))
         return

@@ -31,16 +31,16 @@ from ..tasks.trips.ingest.generate import generate_country as generate_commuters
 from .ledger import WrittenCaps, init_ledger
 
 DEMOS = Path(__file__).parent / "demos"
-"""Settings of the demonstrations, but for those that are generated with their input."""
+"""Settings of the demonstrations, except generated ones."""
 
 FEW = 3_000
 """Persons of a small county, which a search measures and estimates again and again."""
 
 DEMO_CAP = "10"
-"""Cap of what may be spent on what was generated: one run of a demonstration at least."""
+"""Cap on spending from generated input: at least one run of a demonstration."""
 
 HOUSEHOLDS_CAP = "30"
-"""The same where the groups of persons are released first, and then those of households."""
+"""Cap where the groups of persons are released first, and then the groups of households."""
 
 STATES = ("44", "09")
 """States of the generated persons of detailed groups."""
@@ -54,12 +54,12 @@ class Demo:
     """A demonstration.
 
     flow : the flow that it runs.
-    what : what is generated, in words.
+    what : the generated input, in words.
     write : writes the input into a folder, from a seed.
     settings : name of its settings in `DEMOS`; None if they are written with the input.
     spends : whether a run is charged to a ledger.
-    cap : rho that may be spent on what was generated.
-    named : where it goes unless another is named; "" for a folder named after the flow.
+    cap : cap of rho on spending from the generated input.
+    named : default folder; "" for a folder named after the flow.
     """
 
     flow: str
@@ -72,7 +72,7 @@ class Demo:
 
     @property
     def folder(self) -> str:
-        """Where it goes unless another is named."""
+        """The default folder."""
         return self.named or f"spineflow-{'demo' if self.flow == 'topdown' else self.flow}"
 
 
@@ -91,7 +91,7 @@ _generate_few = partial(generate_county, persons=FEW)
 
 
 def _estimate(folder: Path, seed: int) -> None:
-    """The county is measured under a ledger that goes with it: published is what is exported."""
+    """Measure the county under a ledger in its folder, and export the measurements."""
     from ..tasks.topdown.published.export import export_measurements
     from .running import call_stages, prepare
 
@@ -220,7 +220,7 @@ GENERATED = {
 def write_demo(demo: Demo, folder: Path, *, seed: int = 2020) -> Path:
     """Write a demonstration's input and settings into `folder`, and return the settings file.
 
-    What is there already is kept, so that a second demonstration continues the first.
+    Existing files are kept, so that a second demonstration continues the first.
     """
     settings = folder / "settings.toml"
     if not settings.exists():

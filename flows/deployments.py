@@ -23,10 +23,10 @@ from .registry import MODULES, TITLES, entry_point, flow_of
 from .servers import too_busy
 
 TAG = "spineflow"
-"""Every deployment of ours bears it, beside those that people give it."""
+"""Tag of every deployment of Spineflow, in addition to users' tags."""
 
 EARLIER = "settings-file"
-"""Name that every deployment had up to version 0.2.0; one that is there keeps it, and with it its
+"""Name of every deployment up to version 0.2.0; an existing one keeps it, and with it its
 runs, schedules and automations."""
 
 
@@ -43,14 +43,14 @@ NOT_EMPTY: Mapping[str, Any] = {
         # are only saved, so that nothing is then refused.
         "not": {"required": [""]},
     },
-    # The server names what is said of the whole; the UI shows what is said of a field.
+    # The server reports messages on the whole form; the UI shows messages on a field.
     "then": {
         "const": NOTHING,
         "required": ["settings_file"],
         "properties": {"settings_file": {"const": NOTHING}},
     },
 }
-"""What the schema of a form says so that the server refuses an empty one before there is a run."""
+"""Part of a form's schema by which the server refuses an empty one before there is a run."""
 
 
 class _Form(ParameterSchema):
@@ -60,13 +60,13 @@ class _Form(ParameterSchema):
 
 
 class KeptDeployment(RunnerDeployment):
-    """A deployment that, registered again, changes only what comes from the code.
+    """A deployment that, registered again, changes only the fields set by the code.
 
-    Prefect's own replaces schedules, concurrency limits, tags and parameters that somebody has set
-    at the server by what the code says of them, which is nothing.
+    Prefect's own resets schedules, concurrency limits, tags and parameters set at the server to
+    the code's values, which are empty.
     """
 
-    # Prefect 3.9 also says whether schedules are kept, as they always are here.
+    # Prefect 3.9 also has an option to keep schedules, as is always done here.
     def _update_sync(
         self, deployment_id: UUID, client: SyncPrefectClient, version_info: Any, **_: Any
     ) -> UUID:
@@ -82,7 +82,7 @@ class KeptDeployment(RunnerDeployment):
         return deployment_id
 
     def _changes(self, found: DeploymentResponse) -> DeploymentUpdate:
-        """What the code says: where the flow is, its description, and the fields of its form."""
+        """Changes from the code: the flow's place, its description, and the fields of its form."""
         changes: dict[str, Any] = {
             "description": self.description,
             "entrypoint": self.entrypoint,
@@ -123,7 +123,7 @@ def deploy(names: Sequence[str], work_pool: str) -> list[str]:
 
 @contextmanager
 def _answering_server() -> Iterator[None]:
-    """In the block, a server that does not answer is told of with where its address is set."""
+    """In the block, report a server that does not answer, with the setting of its address."""
     try:
         yield
     except (OSError, RuntimeError, httpx.HTTPError) as error:
@@ -166,7 +166,7 @@ def _title(client: SyncPrefectClient, name: str) -> str:
 
 
 def _make_pool(name: str) -> None:
-    """Make a work pool of type process unless there is a pool of that name, of whatever type."""
+    """Make a work pool of type process unless a pool of that name exists, of any type."""
     with get_client(sync_client=True) as client:
         try:
             client.read_work_pool(name)

@@ -1,10 +1,10 @@
-"""The design flow: the best split of a topdown budget, and what it gains on data that may be known.
+"""The design flow: the best split of a topdown budget, and its gain on data that may be disclosed.
 
     read the input -> design -> for each allocation and estimator: spine and constraints
                    -> replicates -> errors, differences and designed settings -> report
 
-What is finished is kept in the run directory, so that an interrupted comparison goes on where it
-was. `spineflow design topdown` finds the split alone, reads no person, and needs no flow.
+Finished parts are kept in the run directory, so that an interrupted comparison resumes.
+`spineflow design topdown` finds the split alone, reads no person, and needs no flow.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def stages(run: RunDirectory, settings: ComparisonSettings) -> None:
 
 
 def summary(run: RunDirectory, settings: ComparisonSettings) -> tuple[str, ...]:
-    """Where the results are."""
+    """Place of the results."""
     n = settings.comparison.replicates
     return (
         f"{len(ALLOCATIONS)} allocations, {n} replicates of each by every estimator",

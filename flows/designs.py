@@ -1,4 +1,4 @@
-"""What the command `design` does: the best split of a budget, shown and written as settings."""
+"""Work of the command `design`: the best split of a budget, shown and written as settings."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def write_design(
     Reads public geography, and of housing units declared invariants, alone.
 
     Args:
-        flow: what to run
+        flow: flow
         out: settings file to write (default: SETTINGS-designed.toml)
     """
     file = out or settings_file.with_name(f"{settings_file.stem}-designed.toml")
@@ -55,7 +55,7 @@ def write_design(
 
 
 Designed = tuple[str, Mapping[str, Any], Sequence[Section]]
-"""Settings as text, the design as what JSON can hold, and for people."""
+"""Settings as text, the design as JSON values, and for people."""
 
 
 def _budgets(settings: DesignSettings) -> Designed:

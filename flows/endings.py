@@ -1,8 +1,8 @@
 """Messages for runs that end for reasons outside their tasks: a server, a worker, the disk.
 
-Tasks confine their own errors. What the orchestration around them raises becomes one public
-sentence here, since it would otherwise end in a traceback that helps no user, or, in a deployment,
-travel to the server.
+Tasks confine their own errors. Errors of the surrounding orchestration become one public
+sentence here, since they would otherwise end in a traceback that helps no user, or, in a
+deployment, reach the server.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from .runners import dead_scheduler
 from .servers import is_embedded, too_busy, trouble_at_home
 
 _UNREACHABLE = ("Failed to reach API", "Timed out while attempting to connect")
-"""How the texts begin of errors that Prefect raises for a server that does not answer."""
+"""Beginnings of Prefect's errors for a server that does not answer."""
 
 _OF_THE_SERVER = (httpx.HTTPError, ConnectionError, TimeoutError)
-"""Errors of requests to the server: around the tasks, nothing else is asked over a network."""
+"""Errors of requests to the server: outside tasks, all network requests go to it."""
 
 
 _LOST_WORKERS = ("BrokenProcessPool", "KilledWorker")
-"""Errors of the pool of processes, and of Dask, that a worker has ended in the middle of a task."""
+"""Errors of the pool of processes, and of Dask, for a worker that died during a task."""
 
 
 class Interrupted(SpineflowError):
-    """The run was cut short from outside; what was finished stays, and it can be continued."""
+    """The run was cut short from outside; finished stages stay, and it can be continued."""
 
 
 def explained(error: Exception, run_root: str, runner: RunnerSettings) -> SpineflowError:
-    """Our own error for any error that ended a run; errors of ours stay as they are.
+    """The program's own error for any error that ended a run; its own errors are unchanged.
 
-    The text and traceback of others go to the run's confidential folder. `runner` is what runs the
-    tasks: where they go to a Dask scheduler that is gone, everything fails for that.
+    The text and traceback of others are written to the run's confidential folder. `runner` is the
+    task runner: if it is a Dask scheduler that is gone, every error is reported as that.
     """
     if isinstance(error, SpineflowError):
         return error

@@ -37,7 +37,7 @@ CHARGED_FIRST = (
 )
 
 FullPath = worded("a full path, such as /data/settings.toml", pattern="^(/.*)?$")
-"""A full path, or nothing: a server cannot tell from where a worker would take another."""
+"""A full path, or nothing: a server does not know the working directory of a worker."""
 
 
 def titled(title: str) -> Any:
@@ -48,8 +48,8 @@ def titled(title: str) -> Any:
 def flow_of_product(product: Product, stages: Body, description: str) -> Flow[..., str]:
     """The flow of a product: settings in a file, a form or both, or a prepared run, to a release.
 
-    The fields of the product's form and the arguments below are what the UI asks for, and
-    `description` is what it says; `stages` submits the tasks.
+    The UI asks for the fields of the product's form and the arguments below, and shows
+    `description`; `stages` submits the tasks.
     """
     kind = form_of(product.settings.chosen_by({}))
     empty = kind()
@@ -63,16 +63,16 @@ def flow_of_product(product: Product, stages: Body, description: str) -> Flow[..
         """Run a settings file on this machine.
 
         Args:
-            settings_file: Full path of the TOML settings, as the worker sees it; left out, all
+            settings_file: Full path of the TOML settings, as the worker sees it; without it, all
                 settings are those below.
             run_directory: Full path of the folder of the run; a started run with the same settings
-                is continued. Left out, it is named after the dataset and the settings, in runs/
-                beside the settings file or, without one, beside the ledger; what has neither needs
-                it.
+                is continued. By default it is named after the dataset and the settings, in runs/
+                next to the settings file or, without one, next to the ledger; required without
+                both.
             overrides: Settings that win over the file and the form, each written as
                 section.key=value.
-            settings: Settings that win over the file; what is left empty is as the file, its preset
-                or the default has it.
+            settings: Settings that win over the file; empty ones leave the file, its preset
+                or the default in effect.
         """
         form: SettingsForm = settings
         given = [*form.overrides(), *overrides]
@@ -95,8 +95,8 @@ def _prepare_and_submit(
 ) -> str:
     """Start or continue the run of settings, or of a folder, and submit its stages.
 
-    Without a run directory the run goes where `default_run_directory` says, with the ledger in the
-    place of a settings file that there is not.
+    Without a run directory the run is in `default_run_directory`, with the ledger in the
+    place of a missing settings file.
     """
     started = RunDirectory(Path(run_directory or "."))
     if run_directory and not settings_file and not given and started.manifest.exists():
@@ -114,10 +114,10 @@ def _prepare_and_submit(
 
 
 def _submit(product: Product, stages: Body, root: Path) -> str:
-    """Submit the stages of a prepared run to the task runner that its settings choose, show what
-    there is to show, and return the release's folder."""
+    """Submit the stages of a prepared run to the task runner that its settings choose, show the
+    results, and return the release's folder."""
     with entered(str(root), product.settings) as (run, settings):
-        # Worked out when they are asked for first, before noise is drawn.
+        # Computed at the first use, before noise is drawn.
         notes = cache(partial(product.words.notes, run, settings))
         warned = warned_of_charge(run, settings, notes)
 
@@ -128,7 +128,7 @@ def _submit(product: Product, stages: Body, root: Path) -> str:
         def told(stage: str) -> None:
             warned(stage)
             if stage == LEDGER:
-                about = "What is about to be spent without gain"
+                about = "Spending without gain"
                 show_notes(notes(), key="redundant-spending", description=about)
                 tell_near_cap(run, settings)
 
@@ -144,7 +144,7 @@ def _submit(product: Product, stages: Body, root: Path) -> str:
 def _run_name() -> str:
     """Name of a flow run: the flow, and the settings file, the dataset of a form or the folder.
 
-    The folder of a product that runs among others bears the product's name; the parent's stands in.
+    The folder of a product in a run of several has the product's name; its parent is used instead.
     """
     file, form, root = (
         flow_run.parameters.get(name) for name in ("settings_file", "settings", "run_directory")

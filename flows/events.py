@@ -1,8 +1,7 @@
-"""Events of runs at a Prefect server, for its automations: what was released, refused, or is spent.
+"""Events of runs at a Prefect server, for its automations: release, refusal, spending near a cap.
 
-They tell what anybody may know of a run: its product and dataset, the sentence with which a check
-failed, what the dataset has spent by its ledger. A command's own server has no automations, and is
-sent none.
+Their contents are public: product and dataset of a run, the sentence of a failed check, the
+dataset's spending by its ledger. A command's own server has no automations, and receives none.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ NEAR = Fraction(9, 10)
 
 
 def tell_published(run: RunDirectory, settings: ProductSettings) -> None:
-    """The release of a run stands, and was copied where the settings say."""
+    """Emit that the release of a run exists, and was copied to its place in the settings."""
     place = settings.published_to
     copied = None if place is None else marker_address(place, settings.PRODUCT)
     _tell(PUBLISHED, run, settings, {"release": str(run.release), "published": copied})
@@ -46,7 +45,7 @@ def tell_failed_check(run: RunDirectory, settings: ProductSettings, error: Check
 
 
 def tell_near_cap(run: RunDirectory, settings: ProductSettings) -> None:
-    """What the dataset has spent is `NEAR` of its cap or more, if it has one."""
+    """Emit if the dataset's spending is at least `NEAR` of its cap."""
     if not settings.is_private or not settings.draws_noise:
         return
     spent, caps = spent_and_caps(ledger_at(Path(settings.privacy.ledger)), settings.privacy.dataset)
@@ -61,7 +60,7 @@ def _tell(
 ) -> None:
     """Send an event of a run; its resource is the dataset, its flow run and tag are related.
 
-    A run of several products is told of by these, and a search releases nothing of anybody.
+    The products of a run emit their own events, and a search releases no one's data.
     """
     if is_embedded() or settings.PRODUCT not in OF_ONE_INPUT:
         return

@@ -2,8 +2,7 @@
 
     read the people -> tables of every method, strength and draw -> attacks on each -> figures, page
 
-What is finished is kept in the run directory, so that an interrupted comparison goes on where it
-was.
+Finished parts are kept in the run directory, so that an interrupted comparison resumes.
 """
 
 from __future__ import annotations
@@ -115,6 +114,6 @@ PRODUCT: Product = Product(
 evidence = flow_of_product(
     PRODUCT,
     stages,
-    "Sets protection methods side by side on one census that may be disclosed: what each "
-    "costs, and what it withstands. It releases no data, but one page and its figures.",
+    "Compares protection methods on one census that may be disclosed: costs, and resistance "
+    "to attacks. It releases no data, but one page and its figures.",
 )

@@ -1,4 +1,4 @@
-"""Runs that were started before, as commands find them that need no Prefect."""
+"""Lookup of started runs, for commands that need no Prefect."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..tasks.runs.settings_files import settings_of_run, with_release_of
 def existing_run(folder: Path) -> tuple[RunDirectory, Product, ProductSettings]:
     """A run that has been started: its directory, its product and its frozen settings.
 
-    Raises InputRefused where there is none, or its settings were edited.
+    Raises InputRefused if it does not exist, or its settings were edited.
     """
     run = RunDirectory(folder.resolve())
     refuse_odd_name(run)

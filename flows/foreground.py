@@ -22,13 +22,13 @@ from .servers import Server
 def run_and_report(
     asked: Product, settings: ProductSettings, folder: str | Path, server: Server
 ) -> None:
-    """Run settings in a folder as far as it is not done, and print the end."""
+    """Run the unfinished stages of settings in a folder, and print the end."""
     run = prepare(settings, folder)
     if run.read_manifest()["status"] != "complete":
         server.begin()
     if not is_done(asked, run, settings):
         is_compiling = compile_beside(asked.name)
-        # Imported and loaded while the server comes up.
+        # Imported and loaded while the server starts.
         flow_of(asked.name)
         import_great_expectations()
         load_kernels(asked.name)

@@ -1,9 +1,9 @@
-"""The forms with which the Prefect UI starts runs: settings as typed fields beside the file.
+"""The forms with which the Prefect UI starts runs: settings as typed fields, and a settings file.
 
-A form has the settings of its flow's model that have a title. A field bears the key of the setting
-that it stands for. Prefect's server checks what is typed
-against the form's schema before it creates a run; the settings themselves are validated when the
-run begins. What is left empty is as the settings file, its preset or the default has it.
+A form has the settings of its flow's model that have a title. A field has the key of its
+setting. Prefect's server checks the values against the form's schema before it creates a run; the
+settings themselves are validated when the run begins. Empty fields leave the settings file, its
+preset or the default in effect.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ PRESET_NAMES = tuple(name for name in _PRESETS if not name.startswith(_OF_PRODUC
 GEOGRAPHY = {"geography": "The geography reference file."}
 CENSUS_TABLES = {"persons": "The persons table.", "units": "The units table."} | GEOGRAPHY
 MEASURED_TABLES = {"measurements": "A run's measurements/ or the published layout."} | GEOGRAPHY
-"""Tables of the input by name, which the census declares, and no model of settings."""
+"""Tables of the input by name, declared by the census instead of a model of settings."""
 
 
 def worded(words: str, kind: type = str, pattern: str = "") -> Any:
-    """The type of values of a kind, texts of a pattern among them: those who type another one read
+    """The type of values of a kind, or of texts of a pattern; for other values the server shows
     the words.
 
-    A schema has no place for a message of its own: where a value is wrong, the constant that is
-    then expected is one.
+    A schema has no place for a message: the constant expected instead of a wrong value serves as
+    one.
     """
 
     def checked(value: str) -> str:
@@ -64,7 +64,7 @@ def worded(words: str, kind: type = str, pattern: str = "") -> Any:
 NAME = worded(
     "letters, digits, dots and hyphens, without spaces", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 )
-# A worker has a working directory of its own, so that paths in a form must be full ones.
+# A worker has another working directory, so that paths in a form must be full ones.
 PATH = worded("a full path, such as /data/persons, or a URL", pattern=r"^(/|[a-z][a-z0-9+.-]*://)")
 FRACTION = worded(
     "a number such as 1/2, 0.5 or 1e-10",
@@ -76,8 +76,8 @@ TYPES: Mapping[Any, Any] = {
     float: worded("a number", float),
     bool: Literal["confidential", "may be disclosed"],
 }
-"""Types of fields by those of settings: fractions are exact. A switch would show that it is off
-before anybody has touched it."""
+"""Types of fields by type of setting: fractions are exact. A switch would show "off" for a value
+that was never set."""
 
 
 Shown = tuple[str, Any, str, str | None]
@@ -85,7 +85,7 @@ Shown = tuple[str, Any, str, str | None]
 
 
 def _type_of(field: FieldInfo) -> Any:
-    """The type of the field that stands for a setting."""
+    """The type of the field of a setting."""
     if is_path(field):
         return PATH
     if field.title == "Dataset":
@@ -96,7 +96,7 @@ def _type_of(field: FieldInfo) -> Any:
 
 
 def _is_section(kind: Any) -> bool:
-    """Whether a type is that of a section which holds no settings of another product."""
+    """Whether a type is a section without settings of another product."""
     is_model = isinstance(kind, type) and issubclass(kind, Section)
     return is_model and not issubclass(kind, ProductSettings)
 
@@ -104,7 +104,7 @@ def _is_section(kind: Any) -> bool:
 def _settings(model: type[Section], prefix: str = "") -> Iterator[Shown]:
     """The settings of a model and of its sections that have a title.
 
-    Of sections by name those are taken that are the field's examples.
+    Sections by name are limited to the field's examples.
     """
     for name, field in model.model_fields.items():
         kind: Any = field.annotation
@@ -139,7 +139,7 @@ def _preset(model: type[ProductSettings]) -> Iterator[Shown]:
 
 
 def _name_of(key: str) -> str:
-    """The name of the field that stands for a setting.
+    """The name of the field of a setting.
 
     >>> [_name_of(key) for key in ("privacy.dataset", "mechanism.name", "budget.persons.rho")]
     ['dataset', 'mechanism', 'rho_persons']
@@ -150,15 +150,15 @@ def _name_of(key: str) -> str:
 
 
 class SettingsForm(ExactTypes):
-    """What every form does with its fields."""
+    """Common behaviour of all forms."""
 
     @model_serializer(mode="wrap")
     def _filled_in(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """What was filled in alone: the schema has no empty values."""
+        """The filled-in fields alone: the schema has no empty values."""
         return {name: value for name, value in serialise(self).items() if value is not None}
 
     def overrides(self) -> Iterator[str]:
-        """What was filled in, as `section.key=value` in TOML."""
+        """The filled-in fields, as `section.key=value` in TOML."""
         for name, field in type(self).model_fields.items():
             value = getattr(self, name)
             if value is not None:
@@ -172,8 +172,8 @@ class SettingsForm(ExactTypes):
 def form_of(model: type[ProductSettings]) -> type[SettingsForm]:
     """The model of the form of a product's settings.
 
-    None, as which a field that was left empty is read, leaves a setting be: the schema has neither
-    None nor that it is the default.
+    None, the value of an empty field, leaves a setting unchanged: the schema has neither
+    None nor the default.
     """
     name = f"{model.PRODUCT.title().replace('-', '')}Form"
     nothing: Any = SkipJsonSchema[None]  # type: ignore[misc]  # For mypy it takes no type.

@@ -1,4 +1,4 @@
-"""The group-sizes flow: how many groups there are of each size in every region, consistently.
+"""The group-sizes flow: consistent numbers of groups of each size in every region.
 
     ingest -> ledger -> measure, level by level -> estimate -> tables -> checks -> release -> report
 

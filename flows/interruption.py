@@ -1,8 +1,8 @@
-"""Commands that a signal ends: they say so in a sentence, and with which command to go on.
+"""Commands ended by a signal: they print a sentence with the command that continues the run.
 
 SIGINT and SIGTERM raise an exception in the main thread, so that Prefect and the manifest record
-it; what is being worked on ends first. A second signal ends the process at once, from which every
-run goes on as well.
+it; running tasks end first. A second signal ends the process at once; every run can be continued
+after that as well.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Ended(KeyboardInterrupt):
 
 
 def set_resume_hint(run_root: str) -> None:
-    """Have an interrupted command name the run to go on with."""
+    """Have an interrupted command name the run to continue."""
     if not _root:  # The runs of a run's parts are continued with it.
         _root.append(run_root)
 
@@ -43,7 +43,7 @@ def sentence(word: str) -> str:
 
 
 def answered(command: Callable[[], int]) -> int:
-    """The exit code of a command that a signal may end; signals come to the main thread alone."""
+    """The exit code of a command that a signal may end; the main thread receives all signals."""
     if threading.current_thread() is not threading.main_thread():
         return command()
     _root.clear()
@@ -69,7 +69,7 @@ def _raise(number: int, _frame: FrameType | None) -> None:
 
 
 def _word_of(error: BaseException) -> str | None:
-    """The word of the signal that an exception tells of; None for another exception."""
+    """The word of the signal behind an exception; None for another exception."""
     if isinstance(error, Ended):
         return str(error)
     if isinstance(error, KeyboardInterrupt):

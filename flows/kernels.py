@@ -1,8 +1,8 @@
-"""Compiling the kernels that long runs need, in one step of their own or beside a run.
+"""Compilation of the kernels of long runs, in one step of their own or concurrently with a run.
 
 The kernels of the estimation take nearly all of the time; they are compiled here on their smallest
-example, each group in a process. What else is compiled takes a second or two, and is compiled when
-it is first called.
+example, each group in a process. Other kernels take a second or two, and are compiled at their
+first call.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ COMMAND = "from spineflow.flows.kernels import compile_kernels; compile_kernels(
 
 
 def compile_kernels(processes: int | None = None, *, seldom: bool = True) -> None:
-    """Compile the kernels of the estimation, or load those that are compiled already.
+    """Compile the kernels of the estimation, or load compiled ones.
 
-    By default in as many processes as there are processors, five at most, and with those that runs
-    `seldom` come to. Raises what a kernel's compilation raises.
+    By default in as many processes as there are processors, five at most, and with the kernels
+    that runs use only `seldom`. Raises errors of compilation.
     """
     from ..tasks.topdown.estimation.example import CALLS, SELDOM  # 0.9 s, numba's
 
@@ -48,12 +48,12 @@ def compile_kernels(processes: int | None = None, *, seldom: bool = True) -> Non
 
 
 def compile_beside(product: str, *, seldom: bool = False) -> bool:
-    """Have a process of its own compile the kernels that a product needs while its input is read.
+    """Compile the kernels that a product needs in a separate process while its input is read.
 
-    Those that runs `seldom` come to are compiled when a run does, unless they are asked for.
-    Estimates wait for that process; see `estimation.kernels`. Whether it was started: not if they
-    were compiled before or are being compiled, or where no process can be started, so that they
-    are compiled on the way. A run that is killed leaves it to finish, for the run that goes on.
+    Kernels that runs use only `seldom` are compiled at their first use, unless requested.
+    Estimates wait for that process; see `estimation.kernels`. Returns whether it was started: not
+    if they were compiled before or are being compiled, or if no process can be started, so that
+    they are compiled on the way. A killed run leaves it to finish, for the run that continues.
     """
     if product not in NEEDED_BY:
         return False
@@ -61,7 +61,7 @@ def compile_beside(product: str, *, seldom: bool = False) -> bool:
 
     if are_compiled():
         return False
-    # Whoever has inherited the lock holds it until the last of them ends.
+    # Processes that inherited the lock keep it until the last of them ends.
     with suppress(OSError), compiling_lock().open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         subprocess.Popen(

@@ -1,4 +1,4 @@
-"""What the command line does with a ledger: made with its caps, capped, told of a moved run."""
+"""Work of the command `ledger`: creation with caps, caps of datasets, moved runs."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ Parsed = TypeVar("Parsed")
 
 @dataclass(frozen=True)
 class WrittenCaps:
-    """Caps as they are written on the command line, each as CAP or DATASET=CAP.
+    """Caps from the command line, each as CAP or DATASET=CAP.
 
-    planned : whether those of epsilon are for runs that are all planned before the first result.
+    planned : whether the caps of epsilon are for runs all planned before the first result.
     """
 
     rho: Sequence[str] = ()
@@ -39,11 +39,11 @@ class WrittenCaps:
     planned: bool = False
 
     def by_dataset(self, dataset: str | None = None) -> list[tuple[str | None, Caps]]:
-        """Each cap and the dataset it is of, by default `dataset`; None is every one without its
-        own. Raises InputRefused for a cap that is none.
+        """Each cap and its dataset, by default `dataset`; None is the default for datasets without
+        own caps. Raises InputRefused for an invalid cap.
         """
         if self.planned and not self.epsilon:
-            raise InputRefused("--planned says of what runs an --epsilon-cap is; give one.")
+            raise InputRefused("--planned applies to an --epsilon-cap; give one.")
         found = [(name, Caps(rho=cap)) for name, cap in _caps(self.rho, _rho)]
         found += [(name, Caps(delta=cap)) for name, cap in _caps(self.delta, _delta)]
         for name, (epsilon, delta) in _caps(self.epsilon, _epsilon):
@@ -55,7 +55,7 @@ def init_ledger(path: Path, written: WrittenCaps, *, is_listed: bool = True) -> 
     """Make a ledger in a folder that exists, with its caps, and enter it in the list of this
     machine's ledgers.
 
-    Raises InputRefused for a cap that is none, BudgetRefused where a ledger is there already.
+    Raises InputRefused for an invalid cap, BudgetRefused for an existing ledger.
     """
     caps = written.by_dataset()
     if path.exists():
@@ -72,7 +72,7 @@ def init_ledger(path: Path, written: WrittenCaps, *, is_listed: bool = True) -> 
 
 
 def join_ledgers(path: Path, other: Path) -> Ledger:
-    """Move what another ledger holds into this one, and correct the list of this machine's."""
+    """Move the rows of another ledger into this one, and correct the list of this machine's."""
     ledger = join(path, other)
     list_ledger(ledger.path)
     forget_ledger(other.absolute())
@@ -82,7 +82,7 @@ def join_ledgers(path: Path, other: Path) -> Ledger:
 def set_written_caps(
     ledger: Ledger, dataset: str | None, rho: str | None, written: WrittenCaps
 ) -> None:
-    """Set the caps of a dataset, or, without one, those of the options; raises InputRefused."""
+    """Set the caps of a dataset, or, without one, the options' caps; raises InputRefused."""
     caps = [] if rho is None else [(dataset, Caps(rho=_rho(rho)))]
     caps += written.by_dataset(dataset)
     if not caps:
@@ -92,7 +92,7 @@ def set_written_caps(
 
 
 def move_run(folder: Path) -> Path:
-    """Make a folder the one in which its run draws from now on; returns it.
+    """Bind a run to a folder, in which it draws from now on; returns the folder.
 
     Raises InputRefused for a run that no ledger knows, BudgetRefused for one that is not charged,
     and for a folder without all measurements that the run has published.
@@ -113,7 +113,7 @@ def move_run(folder: Path) -> Path:
 def _refuse_incomplete(run: RunDirectory, published: Mapping[str, str]) -> None:
     """Raise BudgetRefused for a folder without some file that its run has published.
 
-    The run could not go on there, and where the file is it would be refused from now on.
+    The run could not continue there, and would be refused in its old folder from now on.
     """
     lacking = [name for name, digest in published.items() if not _holds(run, name, digest)]
     if lacking:

@@ -16,7 +16,7 @@ LOGGER = logging.getLogger("spineflow")
 """Errors, warnings and notes of a command."""
 
 PROGRESS = LOGGER.getChild("progress")
-"""Stages of a run that have ended, and the like."""
+"""Progress, such as finished stages of a run."""
 
 TEXT, JSON = "text", "json"
 """Forms of a command's log."""
@@ -26,7 +26,7 @@ KINDS = {logging.ERROR: "spineflow", logging.WARNING: "warning", logging.INFO: "
 
 
 class LinesForPeople(logging.Formatter):
-    """Lines of text that begin with their time if they tell of progress, or else their kind."""
+    """Lines of text that begin with their time if they report progress, or else their kind."""
 
     def format(self, record: logging.LogRecord) -> str:
         """The line of a record."""
@@ -37,8 +37,7 @@ class LinesForPeople(logging.Formatter):
 
 
 class StandardError(logging.StreamHandler[TextIO]):
-    """Handler for standard error as it is set when a record comes; a run goes on where nobody
-    listens any more."""
+    """Handler for the present standard error; a run goes on after its reader has gone."""
 
     def __init__(self) -> None:
         logging.Handler.__init__(self)
@@ -49,7 +48,7 @@ class StandardError(logging.StreamHandler[TextIO]):
         return sys.stderr
 
     def handleError(self, record: logging.LogRecord) -> None:
-        """Let what is still written go nowhere if its reader, such as `head`, has gone."""
+        """Discard further output if its reader, such as `head`, has gone."""
         if isinstance(sys.exc_info()[1], BrokenPipeError):
             drop_output(sys.stderr)
         else:
@@ -57,7 +56,7 @@ class StandardError(logging.StreamHandler[TextIO]):
 
 
 def drop_output(stream: TextIO) -> None:
-    """Have what is still written to a stream go nowhere.
+    """Discard further output to a stream.
 
     Python would write the rest once more at its end, and fail.
     """

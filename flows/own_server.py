@@ -1,7 +1,7 @@
 """The process of the Prefect server that a command starts for its own runs.
 
 It serves at a socket that the command has opened already, so that a client's first request waits
-for it instead of failing. It ends with the command, however that ends: the command holds the other
+for it instead of failing. It ends with the command, however that ends: the command has the other
 end of its standard input.
 """
 
@@ -31,7 +31,7 @@ def main(socket_number: int) -> None:
 
 
 def _end_with_the_command() -> None:
-    # Not by `sys.stdin`, whose lock this thread would hold: Python aborts over that at its end.
+    # Not by `sys.stdin`, whose lock this thread would keep: Python aborts at its end for that.
     while os.read(0, 1):
         continue
     os.kill(os.getpid(), signal.SIGTERM)

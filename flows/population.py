@@ -57,7 +57,7 @@ def _made_file(run: RunDirectory, _settings: ProductsSettings, piece: str) -> Pa
 
 @step("gather released", ProductsSettings, run_name="gather-released", made_at=_released_file)
 def gather_released(run: RunDirectory, settings: ProductsSettings) -> Made:
-    """Write the released persons and households by the pieces that are made of them."""
+    """Write the released persons and households, partitioned into pieces."""
     source = read_released(sources_of(run, _names(settings)))
     return made(write_released(run, source.blocks, blocks_of(source)))
 
@@ -71,8 +71,8 @@ def populate(run: RunDirectory, _settings: ProductsSettings, piece: str) -> Made
 
 @step("make population", ProductsSettings, run_name="one population")
 def make_population(run: RunDirectory, settings: ProductsSettings) -> Made:
-    """Write one population of all pieces beside the index of the releases, and check it: what a
-    check refuses is not released."""
+    """Write one population of all pieces next to the index of the releases, and check it: a failed
+    check withholds it."""
     redistricting, *_ = names = _names(settings)
     sources = sources_of(run, names)
     declared = cast(TopdownSettings, settings.products.chosen()[redistricting]).compiled_census

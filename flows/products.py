@@ -1,6 +1,6 @@
 """The products flow: several products of one dataset, one after the other, on one page.
 
-Each product is a run of its own in a folder of the parent's run directory, charged to the same
+Each product is a separate run in a folder of the parent's run directory, charged to the same
 ledger, so that `spineflow resume` continues the product that was interrupted.
 """
 
@@ -58,7 +58,7 @@ def _complete(run: RunDirectory, settings: ProductsSettings, folder: Path) -> No
 
 
 def _agreement(run: RunDirectory, settings: ProductsSettings) -> tuple[Section, ...]:
-    """How far persons and households agree, where one population was made of them."""
+    """Agreement of persons and households, where one population was made of them."""
     names = settings.population
     if names is None or not (run.release / SUMMARY_FILE).exists():
         return ()
@@ -70,7 +70,7 @@ def _agreement(run: RunDirectory, settings: ProductsSettings) -> tuple[Section, 
 
 
 def _write_certificate(run: RunDirectory, settings: ProductsSettings, folder: Path) -> None:
-    """Write the certificate of all products, from what each of them states."""
+    """Write the certificate of all products, from their statements."""
     stated = {}
     for name, own in settings.products.chosen().items():
         asked = product(own.PRODUCT)
@@ -98,7 +98,7 @@ def _refuse_what_cannot_be_run(run: RunDirectory, settings: ProductsSettings) ->
 
 
 def compare(runs: Sequence[tuple[RunDirectory, ProductsSettings]]) -> Path:
-    """Compare every product that all runs have; the page of the first run links the comparisons."""
+    """Compare every product common to all runs; the page of the first run links the comparisons."""
     names = [
         name
         for name in runs[0][1].products.chosen()
@@ -133,5 +133,5 @@ products = flow_of_product(
     PRODUCT,
     stages,
     "Releases several products of one dataset, one after the other, all charged to one ledger. The "
-    "products and their own settings stand in the settings file.",
+    "products and their own settings are in the settings file.",
 )

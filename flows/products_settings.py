@@ -1,6 +1,6 @@
 """Settings of the products flow: several products of one dataset, charged to one ledger.
 
-[input]                      # what the products share
+[input]                      # shared by the products
 persons = "persons.parquet"
 ...
 [privacy]
@@ -36,14 +36,14 @@ from ..tasks.runs.settings import (
 from ..tasks.topdown.settings import TopdownSettings
 
 SHARED = ("input", "privacy", "release", "run")
-"""Tables that stand once for all products; a product's own keys in them win."""
+"""Tables given once for all products; a product's own keys in them win."""
 
 
 ALWAYS = ("confidential", "dataset", "ledger", "infinite", "seed")
-"""Keys of shared tables that speak of the whole run too."""
+"""Keys of shared tables that concern the whole run too."""
 
 PUBLICATION = ("release", "publish_to")
-"""The key of a shared table that says where one population is copied."""
+"""The key of a shared table for the place to which one population is copied."""
 
 REDISTRICTING = "topdown"
 OF_POPULATION = {"dhc-units": "dhc_units_2020", "dhc-persons": "dhc_persons_2020"}
@@ -62,7 +62,7 @@ class SharedInput(InputSettings):
 
 
 class ChosenProducts(Section):
-    """The settings of each product that is run; those left out are not."""
+    """The settings of each product to run."""
 
     def chosen(self) -> dict[str, ProductSettings]:
         """Settings by name of the product, in the order in which the products are run."""
@@ -104,14 +104,14 @@ class ProductsSettings(ProductSettings):
 
     @property
     def published_to(self) -> str | None:
-        """Where the one population is copied, with the index and the certificate; nowhere without
+        """Place of copies of the one population, with the index and the certificate; None without
         one, since every product's release is copied by its own run.
         """
         return None if self.population is None else self.release.publish_to
 
     @property
     def release_keys(self) -> tuple[str, ...]:
-        """Those of the one population; the run of a product changes its own."""
+        """The settings of the one population; the run of a product changes its own."""
         return () if self.population is None else super().release_keys
 
     @property
@@ -163,13 +163,13 @@ class ProductsSettings(ProductSettings):
         return self.model_copy(update={"products": self.products.model_copy(update=chosen)})
 
     def refuse_what_does_not_fit(self, refuse: Refuse) -> None:
-        """Refuse products of other people, then what a product's own settings get wrong."""
+        """Refuse products of other people, then misfits in a product's own settings."""
         for name, settings in self.products.chosen().items():
             where = f"products.{name}"
             for key in ("dataset", "ledger"):
                 if getattr(settings.privacy, key) != getattr(self.privacy, key):
                     refuse(
-                        f"{where}.privacy.{key} is not that of [privacy]; products run together "
+                        f"{where}.privacy.{key} differs from [privacy]; products run together "
                         "spend on one dataset, in one ledger"
                     )
             if settings.is_private != self.is_private:
@@ -189,7 +189,7 @@ class ProductsSettings(ProductSettings):
                     )
 
     def refuse_what_does_nothing(self, own: Mapping[str, Any], refuse: Refuse) -> None:
-        """Refuse what does nothing in a product's settings, and shared keys that all replace."""
+        """Refuse idle settings of a product, and shared keys that all products replace."""
         if "preset" in own:
             refuse("preset does nothing here; a product's own table names its preset")
         chosen = self.products.chosen()
@@ -217,7 +217,7 @@ class ProductsSettings(ProductSettings):
 def _shared_by(
     name: str, model: type[ProductSettings], own: Mapping[str, Any]
 ) -> dict[str, dict[str, Any]]:
-    """The shared tables beneath a product's own. One that is not named as its flow is published in
+    """The shared tables beneath a product's own. A product not named as its flow is published in
     a folder of its own, because listings have the names of flows.
     """
     shared = _shared_with(model, own)

@@ -20,14 +20,14 @@ from .servers import address_of, is_embedded
 Listener = Callable[[str, int, int], None]
 """Called with the name of a stage, and how many of its tasks are done and planned.
 
-With nothing planned, the name is something to be said."""
+With no tasks planned, the name is a message."""
 
 SECONDS_BETWEEN_UPDATES = 1.0
-"""Of the progress at the server: each is a request, for which the flow waits."""
+"""Interval between updates at the server: each is a request, for which the flow waits."""
 
 SECONDS_BETWEEN_UNSEEN = 15.0
-"""Between updates at a server of the command's own, which nobody can watch: what is shown later is
-what stands at the end, or, of a run that is killed, this long before."""
+"""Interval between updates at a server of the command's own, which is never watched: a later reader
+sees the final state, or, after a kill, the state this long before."""
 
 BAR = 20
 """Characters of a bar."""
@@ -38,7 +38,7 @@ _run_ids: dict[str, str] = {}
 
 @contextmanager
 def listening(listener: Listener) -> Iterator[None]:
-    """Have a listener told of every stage's progress while the block runs."""
+    """Call a listener on every stage's progress while the block runs."""
     _listeners.append(listener)
     try:
         yield
@@ -47,19 +47,19 @@ def listening(listener: Listener) -> Iterator[None]:
 
 
 def begin_run(root: str, flow_run_id: str) -> None:
-    """Keep which flow run works on a run directory, and tell the listeners where to watch it."""
+    """Record the flow run that works on a run directory, and its address for the listeners."""
     _run_ids[root] = flow_run_id
     if not is_embedded():
         _tell(f"watch it at {address_of(flow_run_id)}", 0, 0)
 
 
 def run_id(root: str) -> str | None:
-    """The flow run that this process has had work on a run directory last; None if none has."""
+    """The last flow run of this process that worked on a run directory, or None."""
     return _run_ids.get(root)
 
 
 class Picture:
-    """How far the stages of a flow run are, as bars on its page; one artifact, drawn again."""
+    """Progress of the stages of a flow run, as bars on its page; one artifact, drawn again."""
 
     def __init__(self) -> None:
         self._rows: dict[str, tuple[int, int, float]] = {}
@@ -67,15 +67,15 @@ class Picture:
         self._shown = float("-inf")
 
     def draw(self, stage: str, done: int, planned: int, seconds: float) -> None:
-        """Enter how far a stage is; shown now and then, as each time is a request to wait for."""
+        """Enter the progress of a stage; shown at intervals, as each update is a request."""
         self._rows[stage] = (done, planned, seconds)
         if monotonic() - self._shown >= SECONDS_BETWEEN_UPDATES:
             self.show()
 
     def show(self, *, is_last: bool = False) -> None:
-        """Show what was drawn, as far as the server answers; now and then where nobody sees it.
+        """Show the progress, as far as the server answers; rarely at an unwatched server.
 
-        A run does not end for its picture: tasks that are long outlast a server that is away.
+        A run does not end for its page: long tasks outlast an unreachable server.
         """
         if not is_last and is_embedded() and monotonic() - self._shown < SECONDS_BETWEEN_UNSEEN:
             return
@@ -91,7 +91,7 @@ class Picture:
                 update_markdown(self._artifact, text)
         except NO_ANSWER:
             if is_embedded():
-                raise  # Nobody starts it again.
+                raise  # It is never restarted.
         self._shown = monotonic()
 
 
@@ -99,12 +99,12 @@ _pictures: dict[str, Picture] = {}
 
 
 def _picture() -> Picture:
-    """The picture of the flow run that asks."""
+    """The progress page of the calling flow run."""
     return _pictures.setdefault(str(flow_run.id), Picture())
 
 
 def end_picture() -> None:
-    """Show for the last time how far the stages of this flow run are."""
+    """Show the final progress of the stages of this flow run."""
     picture = _pictures.pop(str(flow_run.id), None)
     if picture is not None:
         picture.show(is_last=True)
@@ -119,7 +119,7 @@ def update_markdown(artifact: UUID, text: str) -> None:
 def bars(rows: Mapping[str, tuple[int, int, float]]) -> str:
     """Bars of stages that have done some of their planned tasks in some seconds, as Markdown.
 
-    The tasks of a stage are cut to be of equal cost, so that the speed so far tells what is left.
+    The tasks of a stage are partitioned by equal cost, so that the speed so far predicts the rest.
 
     >>> print(bars({"persons measure County": (1, 4, 2.0)}).splitlines()[-1])
     | persons measure County | `█████···············` | 1 of 4 | about 6 s left |
@@ -137,7 +137,7 @@ def bars(rows: Mapping[str, tuple[int, int, float]]) -> str:
 
 
 def sentence_of(stage: str, planned: int, seconds: float) -> str:
-    """What the log says when all tasks of a stage have ended.
+    """Log message after all tasks of a stage have ended.
 
     >>> sentence_of("persons measure County", 4, 2.6)
     'persons measure County: 4 tasks, 3 s.'
@@ -155,15 +155,15 @@ def _tell(stage: str, done: int, planned: int) -> None:
 
 
 class StageProgress:
-    """How far the stages of the flow run that makes it are: to listeners, its page and its log."""
+    """Progress of the stages of the calling flow run: to listeners, its page and its log."""
 
     def __init__(self) -> None:
         self._picture = _picture()
         self._told: dict[str, tuple[int, int]] = {}
 
     def update(self, stage: str, done: int, planned: int, seconds: float, has_failed: bool) -> None:
-        """Tell how many tasks of a stage are done, `seconds` after the first of them began; of a
-        stage that has failed listeners hear no more."""
+        """Report the number of finished tasks of a stage, `seconds` after the first began;
+        listeners are not called for a failed stage."""
         self._picture.draw(stage, done, planned, seconds)
         if has_failed or self._told.get(stage) == (done, planned):
             return
@@ -173,5 +173,5 @@ class StageProgress:
             _log(stage, planned, seconds)
 
     def show(self) -> None:
-        """Show the page what it has not been shown yet."""
+        """Show updates that the page has not shown yet."""
         self._picture.show()

@@ -29,8 +29,8 @@ ledger = "ledger.db"
 def write_published_input(release: Path, folder: Path, /) -> None:
     """Write the input tables of a state's published files into a folder, with their settings.
 
-    Says what had to differ from the published counts, and how the tables are run. A settings file
-    that is there already is kept.
+    Reports differences from the published counts, and how the tables are run. An existing settings
+    file is kept.
 
     Args:
         release: folder of the state's .pl files

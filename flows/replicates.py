@@ -1,6 +1,6 @@
 """Replicates on data that may be disclosed: runs under a seed, their mean errors, and trials.
 
-topdown has trials of its own, which lay out a spine once for all replicates. The other products are
+topdown has its own trials, which lay out a spine once for all replicates. The other products are
 run from their input to their checked release, in the process of the task, as a command would.
 """
 
@@ -39,7 +39,7 @@ ERRORS = "errors.csv"
 
 
 def write_replicates(
-    flow: Annotated[AnyReplicated, Parameter(help="what to run")],
+    flow: Annotated[AnyReplicated, Parameter(help="flow")],
     settings_file: SettingsFile,
     /,
     *,
@@ -50,7 +50,7 @@ def write_replicates(
     """Run settings n times in this process, with the seeds 1 to n, and write their mean errors.
 
     `errors.csv` has for every figure its mean over the replicates and its standard deviation.
-    Products that can write their true counts have them beside it. The runs themselves
+    Products that can write their true counts add them. The runs themselves
     are removed. Raises InputRefused for confidential input: replicates are entered in no ledger.
 
     Args:
@@ -75,8 +75,8 @@ def write_replicates(
 
 
 def mean_errors_of_runs(asked: Product, settings: Any, n: int, folder: Path) -> pd.DataFrame:
-    """Mean of every figure over n runs of settings, which are made in a folder and removed, and its
-    standard deviation; raises InputRefused for a product that has none."""
+    """Mean of every figure over n runs of settings, and its standard deviation; the runs are made
+    in a folder and removed. Raises InputRefused for a product without figures."""
     found = []
     for seed in range(1, n + 1):
         with TemporaryDirectory(dir=folder) as temporary:
@@ -107,7 +107,7 @@ def run_under_seed(asked: Product, settings: Any, seed: int, folder: Path) -> Co
 class RunTrials(SearchedProduct):
     """Trials of a product that is run whole, on data that are not confidential.
 
-    universe : what the errors are of, in a word.
+    universe : subject of the errors, in a word.
     own_losses, spending : the losses of settings, and settings that spend such losses.
     placed : quantity and level of every row of a run's errors, and rows over several of these.
     """
@@ -120,11 +120,11 @@ class RunTrials(SearchedProduct):
     methods: tuple[str, ...] = ("fixed", "total")
 
     def universes(self, settings: ProductSettings) -> tuple[str, ...]:
-        """The one that there is."""
+        """The only one."""
         return (self.universe,)
 
     def losses(self, settings: ProductSettings, universe: str) -> dict[str, Fraction]:
-        """What is spent; raises InputRefused where noise is switched off."""
+        """Losses by level; raises InputRefused where noise is switched off."""
         if settings.privacy.infinite:
             raise InputRefused("A search is for noise; remove privacy.infinite.")
         return self.own_losses(settings)
@@ -132,7 +132,7 @@ class RunTrials(SearchedProduct):
     def with_losses(
         self, settings: ProductSettings, universe: str, losses: Mapping[str, Fraction]
     ) -> ProductSettings:
-        """The settings with what is spent replaced."""
+        """The settings with other losses."""
         return self.spending(settings, losses)
 
     def replicate(
@@ -173,7 +173,7 @@ def _with_budgets(
     for place, loss in losses.items():
         region_type, _, level = place.partition(":")
         budgets.setdefault(region_type, {})[level] = loss
-    # A search moves budgets away from those that wanted margins have set.
+    # A search moves budgets away from the values set by wanted margins.
     return settings.with_section("mechanism", budgets=budgets, margins=None)
 
 

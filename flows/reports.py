@@ -1,4 +1,4 @@
-"""What the command `report` does: reports of finished runs written again, or runs compared."""
+"""Work of the command `report`: reports of finished runs written again, or runs compared."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from .existing import parts_of
 def write_report(run: RunDirectory, product: Product, settings: ProductSettings) -> Path:
     """Write the report of a finished run again; returns its path.
 
-    Raises InputRefused for a run without a release, or that is not as it was charged.
+    Raises InputRefused for a run without a release, or that was altered since its charge.
     """
     _refuse_unfinished(run)
     with run.locked():
@@ -41,7 +41,7 @@ def write_report(run: RunDirectory, product: Product, settings: ProductSettings)
 def write_expected_errors(
     run: RunDirectory, product: Product, settings: ProductSettings, replicates: int
 ) -> Path:
-    """Write the errors to be expected of a finished run, by simulation on its release.
+    """Write the expected errors of a finished run, by simulation on its release.
 
     Raises InputRefused for runs of other products, without noise or a release, or not as charged.
     """
@@ -53,9 +53,9 @@ def write_expected_errors(
         simulate = partial(_simulate, product)
     else:
         raise InputRefused(
-            f"{run.root}: errors can be expected of releases of topdown, group-sizes and trips "
-            "with noise; every count of detailed-groups and detailed-households has its margin "
-            "beside it, and every row of supplemental-dhc its interval."
+            f"{run.root}: expected errors exist for releases of topdown, group-sizes and trips "
+            "with noise; every count of detailed-groups and detailed-households has its margin, "
+            "and every row of supplemental-dhc its interval."
         )
     _refuse_unfinished(run)
     with run.locked(), tempfile.TemporaryDirectory() as folder:
@@ -105,7 +105,7 @@ def write_comparison(existing: Sequence[tuple[RunDirectory, Product, ProductSett
 
 
 def _record_anew(run: RunDirectory, settings: ProductSettings) -> None:
-    """Enter the pages of a run's report, and of its parts, as they are now."""
+    """Enter the present digests of the pages of a run's report, and of its parts."""
     for part, _ in parts_of(run, settings):
         record_anew(part, run.report.parent.name)
 
@@ -118,9 +118,9 @@ def _refuse_unfinished(run: RunDirectory) -> None:
 
 
 def _refuse_altered(run: RunDirectory, settings: ProductSettings) -> None:
-    """Refuse to report on a run whose settings, spine or plan are not the files that were charged.
+    """Refuse to report on a run whose settings, spine or plan differ from the charged files.
 
-    Its parts are compared too, and what reports write in confidence is closed to others first.
+    Its parts are compared too, and the folders of confidential reports are closed to others first.
     """
     for part, own in parts_of(run, settings):
         secure_confidential(part)

@@ -1,4 +1,4 @@
-"""What the page of a run shows in the Prefect UI when it has ended: public words and numbers.
+"""A run's page in the Prefect UI after its end: public words and numbers.
 
 Browsers follow no link from a server's page to a file, so that the certificate is shown itself, and
 files are named by their paths.
@@ -47,7 +47,7 @@ def show_table(table: Table, *, key: str, description: str) -> None:
 
 
 def show_notes(sentences: Sequence[str], *, key: str, description: str) -> None:
-    """Show sentences as a list; nothing if there are none."""
+    """Show sentences as a list; nothing without sentences."""
     if sentences:
         lines = "\n".join(f"- {sentence}." for sentence in sentences)
         create_markdown_artifact(lines, key=key, description=description)
@@ -70,7 +70,7 @@ def show_outcome(run: RunDirectory, settings: ProductSettings) -> None:
 
 
 def show_failed_rules(run: RunDirectory) -> None:
-    """Which rules on the input were not met, by name, if any were not; never by how many rows."""
+    """Names of the rules on the input that were not met; never numbers of rows."""
     file = run.checks / RULES_FILE
     outcomes = json.loads(file.read_text(encoding="utf-8")) if file.exists() else []
     failed = tuple(
@@ -85,7 +85,7 @@ def show_failed_rules(run: RunDirectory) -> None:
 
 
 def result_page(run: RunDirectory, settings: ProductSettings) -> Document:
-    """What was released, what protects whom, what was checked, how accurate it is, where it is."""
+    """The release, its guarantee, checks, accuracy and place."""
     parts = getattr(settings, "products", None)
     if parts is not None:
         names = ", ".join(parts.chosen())

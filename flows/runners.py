@@ -15,11 +15,11 @@ from prefect.task_runners import ProcessPoolTaskRunner, TaskRunner, ThreadPoolTa
 from ..tasks.runs.settings import RunnerSettings
 
 DEAF = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)"
-"""The first act of a Dask worker: Ctrl-C, which reaches it too, is the command's to answer."""
+"""Setup of a Dask worker: Ctrl-C, which reaches it too, is left to the command."""
 
 
 def chosen_runner(settings: RunnerSettings) -> str:
-    """The runner that the settings name; threads where they leave it open."""
+    """The runner that the settings name; threads for `auto`."""
     return "threads" if settings.runner == "auto" else settings.runner
 
 
@@ -27,7 +27,7 @@ def task_runner(settings: RunnerSettings) -> TaskRunner[Any]:
     """The runner that the settings choose; ImportError if Dask is not installed."""
     chosen = chosen_runner(settings)
     if chosen == "threads":
-        # A task that waits for another holds a thread: one more keeps the processors busy.
+        # A task that waits for another occupies a thread: one more keeps the processors busy.
         return ThreadPoolTaskRunner(max_workers=settings.workers + 1)
     if chosen == "processes":
         return ProcessPoolTaskRunner(max_workers=settings.workers, initializer=begin_worker)
@@ -39,7 +39,7 @@ def task_runner(settings: RunnerSettings) -> TaskRunner[Any]:
         cluster_kwargs={
             "n_workers": settings.workers,
             "threads_per_worker": 1,
-            # Any free port: of two runs the second would warn that the first has the usual one.
+            # Any free port: the second of two runs would warn that the usual one is taken.
             "dashboard_address": "127.0.0.1:0",
             "preload": [DEAF],
         },
@@ -47,16 +47,16 @@ def task_runner(settings: RunnerSettings) -> TaskRunner[Any]:
 
 
 def begin_worker() -> None:
-    """Prepare a worker process: Ctrl-C is the command's to answer, and its end is this one's."""
+    """Prepare a worker process: Ctrl-C is left to the command, and it ends with the command."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     Thread(target=_end_with_parent, name="end-with-parent", daemon=True).start()
 
 
 def _end_with_parent() -> None:
-    """End this worker as soon as the command has, however that came about.
+    """End this worker as soon as the command has ended, for any reason.
 
-    Left alone, the workers of a killed command would finish the tasks that they had been given,
-    beside the run that goes on where it was.
+    Left alone, the workers of a killed command would finish their present tasks, concurrently with
+    the continued run.
     """
     parent = multiprocessing.parent_process()
     if parent is not None:
@@ -69,7 +69,7 @@ PATIENCE_WITH_A_SCHEDULER = 10.0
 
 
 def dead_scheduler(settings: RunnerSettings) -> str | None:
-    """The address of the settings' Dask scheduler if it does not answer; None if all is well."""
+    """The address of the settings' Dask scheduler if it does not answer; else None."""
     address = settings.dask_address
     if settings.runner != "dask" or address is None:
         return None

@@ -1,4 +1,4 @@
-"""What the flows of all products share: how a run is prepared and entered."""
+"""Common parts of the flows of all products: preparation of a run, and entry."""
 
 from __future__ import annotations
 
@@ -56,20 +56,20 @@ from .servers import server_for_runs
 from .stages import Body, NotReused, Stages, Verification, stage
 
 PUBLICATION = "publication"
-"""The stage that copies a release to where the settings say."""
+"""The stage that copies a release to its place in the settings."""
 
 _IN_FORCE: ContextVar[tuple[Path, ProductSettings] | None] = ContextVar("_IN_FORCE", default=None)
-"""The folder of the run whose stages are run here, and its settings; their runner may be another
-than the run has frozen."""
+"""The folder of the run whose stages are run here, and its settings; their runner may differ from
+the frozen one."""
 
 Settings = TypeVar("Settings", bound=ProductSettings)
 
 
 def default_run_directory(settings: ProductSettings, settings_file: str | Path) -> Path:
-    """Where a run goes that is given no folder: `runs/` beside its settings file.
+    """Default folder of a run: in `runs/` next to its settings file.
 
     The folder is named by the dataset and the settings, so that the same settings continue one
-    run, whoever starts them from wherever, and whatever runs the tasks. A run that an earlier
+    run for any user, working directory and runner. A run that an earlier
     version began in the working directory or under another name is continued there.
     """
     runs = Path(settings_file).parent.resolve() / "runs"
@@ -86,11 +86,11 @@ def default_run_directory(settings: ProductSettings, settings_file: str | Path) 
 
 
 def prepare(settings: ProductSettings, run_directory: str | Path) -> RunDirectory:
-    """Start or continue the run of these settings in a directory; nothing is measured yet."""
+    """Start or continue the run of these settings in a directory, up to its measurement."""
     run = RunDirectory(Path(run_directory).resolve())
     refuse_odd_name(run)
     _refuse_dead_scheduler(settings.run)
-    # Before the lock, which leaves a file; it also tells what is wrong with a disk.
+    # Before the lock, which leaves a file; this also reports faults of the disk.
     with suppress(OSError):
         refuse_other_folders(run)
     refuse_taken_place(run, settings)
@@ -109,7 +109,7 @@ def prepare(settings: ProductSettings, run_directory: str | Path) -> RunDirector
 
 
 def _change_release(run: RunDirectory, settings: ProductSettings) -> None:
-    """Have a run released as [release] says now; what was charged stays as it was.
+    """Apply the present [release] to a run; charged settings are unchanged.
 
     Raises InputRefused for a release that exists, but for the place to which it is copied.
     """
@@ -130,7 +130,7 @@ def _change_release(run: RunDirectory, settings: ProductSettings) -> None:
 
 
 def _mend(run: RunDirectory) -> None:
-    """Have what is damaged of a run made again, and say so; raises as `mend`."""
+    """Remove damaged files of a run, to be made again, and report them; raises as `mend`."""
     for sentence in mend(run):
         LOGGER.info("%s.", sentence)
 
@@ -145,7 +145,7 @@ def _refuse_dead_scheduler(runner: RunnerSettings) -> None:
 
 
 def _holds_run_of(run: RunDirectory, settings: ProductSettings) -> bool:
-    """Whether a run of these settings, on whatever runner, has been started in a directory."""
+    """Whether a run of these settings, on any runner, has been started in a directory."""
     if not run.manifest.exists() or run.read_manifest()["product"] != settings.PRODUCT:
         return False
     run.refuse_edited_settings()
@@ -153,11 +153,10 @@ def _holds_run_of(run: RunDirectory, settings: ProductSettings) -> bool:
 
 
 def is_done(product: Product, run: RunDirectory, settings: ProductSettings) -> bool:
-    """Whether nothing is left to do of a prepared run, of whose parts all stand as they were made.
+    """Whether a prepared run is finished, and all its artifacts are as they were made.
 
-    What the stages of such a run would compare is compared: its settings and what was charged with
-    them, the input, the measurements, and the release that was copied elsewhere. Raises what they
-    would raise.
+    The checks are those of the stages: the settings and the charged files, the input, the
+    measurements, and the copied release. Raises as the stages would.
     """
     parts = list(parts_of(run, settings))
     if product.name in DECIDED_ON_THE_WAY and len(parts) == 1:
@@ -172,7 +171,7 @@ def is_done(product: Product, run: RunDirectory, settings: ProductSettings) -> b
 
 
 def _stands(run: RunDirectory) -> bool:
-    """Whether a run is complete and has every file that its stages have made in it."""
+    """Whether a run is complete and has every file of its stages."""
     manifest = run.read_manifest()
     if manifest["status"] != "complete":
         return False
@@ -189,7 +188,7 @@ def _stands(run: RunDirectory) -> bool:
 
 
 def _is_verified(product: Product, run: RunDirectory, settings: ProductSettings) -> bool:
-    """Whether the first steps of a run, up to the ledger's, find all that they would make."""
+    """Whether the first steps of a run, up to the ledger's, find all of their artifacts."""
     with run.locked(), suppress(NotReused):
         run.refuse_edited_settings()
         if settings.published_to is not None:
@@ -203,7 +202,7 @@ def _is_verified(product: Product, run: RunDirectory, settings: ProductSettings)
 def run_stages(product: Product, run: RunDirectory, settings: ProductSettings) -> str:
     """Run a prepared run by its flow, with the task runner that the settings choose.
 
-    The runner may be another than the run has frozen. The flow run is tagged with the dataset, the
+    The runner may differ from the frozen one. The flow run is tagged with the dataset, the
     product and the runner. Returns the release's folder.
     """
     compile_beside(product.name)
@@ -226,7 +225,7 @@ def tags_of(settings: ProductSettings) -> tuple[str, ...]:
 
 @contextmanager
 def in_force(run: RunDirectory, settings: ProductSettings) -> Iterator[None]:
-    """In the block, a prepared run has these settings, whatever runner it has frozen."""
+    """In the block, a prepared run has these settings, regardless of its frozen runner."""
     before = _IN_FORCE.set((run.root, settings))
     try:
         yield
@@ -235,18 +234,18 @@ def in_force(run: RunDirectory, settings: ProductSettings) -> Iterator[None]:
 
 
 def is_in_force(root: Path) -> bool:
-    """Whether the run of a folder was prepared by the one that calls its flow."""
+    """Whether the run of a folder was prepared by the caller of its flow."""
     return (_IN_FORCE.get() or (None,))[0] == root
 
 
 @contextmanager
 def entered(run_directory: str, model: type[Settings]) -> Iterator[tuple[RunDirectory, Settings]]:
-    """Hold a prepared run while a flow runs its stages; raises as `held`."""
+    """Lock a prepared run while a flow runs its stages; raises as `held`."""
     with held(run_directory, model) as (run, settings):
         begin_run(run_directory, flow_run.id)
         was_released = run.release.exists()
         try:
-            # Tasks bear the tags of their stage alone.
+            # Tasks have the tags of their stage alone.
             with TagsContext(current_tags=set()), watched(flow_run.id), _picture_ended():
                 yield run, settings
             if not was_released:
@@ -255,7 +254,7 @@ def entered(run_directory: str, model: type[Settings]) -> Iterator[tuple[RunDire
             tell_failed_check(run, settings, error)
             raise
         except InputRefused:
-            # The refusal stands whether or not the server can show more of it.
+            # The refusal is valid whether or not the server can show more of it.
             with suppress(*NO_ANSWER):
                 show_failed_rules(run)
             raise
@@ -263,7 +262,7 @@ def entered(run_directory: str, model: type[Settings]) -> Iterator[tuple[RunDire
 
 @contextmanager
 def _picture_ended() -> Iterator[None]:
-    """After the block, the page of the flow run shows how far the stages have come."""
+    """After the block, the page of the flow run shows the progress of the stages."""
     try:
         yield
     finally:
@@ -298,7 +297,7 @@ def call_stages(
     """Call the steps of a run that has been started in this process, one after the other.
 
     Args:
-        body: The function that submits them; that of the product's flow by default.
+        body: The function that submits them; by default the product's flow.
         ended: Called with the name of every stage that has ended; may raise `Stopped`.
         until: Name of the last stage, and `before` a pattern of names of stages before which to
             stop; otherwise all are called.
@@ -308,7 +307,7 @@ def call_stages(
 
 
 def publish(run: RunDirectory, _settings: ProductSettings) -> None:
-    """Copy a release to where the settings say."""
+    """Copy a release to its place in the settings."""
     with stage(PUBLICATION):
         copy_checked_release.submit(str(run.root))
 
@@ -318,10 +317,10 @@ def warned_of_charge(
     settings: ProductSettings,
     notes: Callable[[], Sequence[str]] = tuple,
 ) -> Callable[[str], None]:
-    """A function of the stages that end, which warns about the ledger, and then says `notes`.
+    """A function called with each ended stage, which warns about the ledger and logs `notes`.
 
-    It does so once the run has been charged, before anything is drawn: what is refused until then
-    is told in one sentence. Raises as `warnings_of`.
+    It does so once the run has been charged, before anything is drawn: earlier refusals
+    are reported in one sentence. Raises as `warnings_of`.
     """
     is_charged = LEDGER in run.read_manifest()["stages"]
     warnings = [] if is_charged else warnings_of_ledger(settings)
@@ -339,10 +338,10 @@ def warned_of_charge(
 
 @contextmanager
 def held(run_directory: str, model: type[Settings]) -> Iterator[tuple[RunDirectory, Settings]]:
-    """Hold a prepared run while its stages run; its manifest tells how they ended.
+    """Lock a prepared run while its stages run; its manifest records how they ended.
 
     Raises InputRefused if the frozen settings were edited, SpineflowError if the run is in use,
-    and whatever ends a stage as an error of our own.
+    and any error of a stage as one of the program's own.
     """
     run = RunDirectory(Path(run_directory))
     with run.locked():
@@ -366,7 +365,7 @@ def held(run_directory: str, model: type[Settings]) -> Iterator[tuple[RunDirecto
             _record_end(run, "cancelled" if isinstance(public, RunCancelled) else "failed", public)
             raise public from None
         except BaseException:
-            # A signal, from a worker that was told to cancel the run, or from the keyboard.
+            # A signal, from a worker that cancels the run, or from the keyboard.
             _record_end(run, "cancelled" if was_cancelled() else "interrupted")
             raise
         # Workers may have been lost on the way.
@@ -376,7 +375,7 @@ def held(run_directory: str, model: type[Settings]) -> Iterator[tuple[RunDirecto
 
 
 def _record_end(run: RunDirectory, status: str, reason: SpineflowError | None = None) -> None:
-    """Say in the manifest how the stages of a run ended before the last, as far as that goes."""
+    """Enter in the manifest how an interrupted run ended, if possible."""
     with suppress(OSError):
         if run.read_manifest()["status"] != "complete":
             run.update_manifest(status=status, reason="" if reason is None else str(reason))

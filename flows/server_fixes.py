@@ -1,7 +1,7 @@
 """Corrections of Prefect's server on SQLite, without which a busy run loses its server.
 
 Each has the upstream report, and a test that fails once Prefect or SQLAlchemy no longer needs it.
-A server on PostgreSQL needs none of them.
+A server on PostgreSQL does not need them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncSession, AsyncSessionTransaction
 
 SECONDS_BETWEEN_COLLECTIONS = 1.0
 COLLECTIONS_UNTIL_ALL = 60
-"""Of so many collections one looks at the oldest objects too, which takes a tenth of a second."""
+"""Every so many collections also look at the oldest objects, which takes a tenth of a second."""
 
 
 def apply() -> None:
@@ -30,7 +30,7 @@ def begin_transactions_immediately() -> None:
     """Begin every transaction with BEGIN IMMEDIATE.
 
     Prefect begins with BEGIN DEFERRED and reads first. Where another connection has written since,
-    SQLite refuses the first write with "database is locked" at once, whatever its timeout is
+    SQLite refuses the first write with "database is locked" at once, despite its timeout
     (https://github.com/PrefectHQ/prefect/issues/10188).
     """
     begin_deferred = AioSqliteConfiguration.begin_transaction
@@ -46,7 +46,7 @@ def begin_transactions_immediately() -> None:
 def collect_garbage_in_a_thread() -> None:
     """Collect garbage in a thread instead of the event loop.
 
-    Failed requests leave cursors in reference cycles. To finalise one waits for the mutex of its
+    Failed requests leave cursors in reference cycles. Finalising one waits for the mutex of its
     connection, which a transaction that waits for the database holds, up to a minute; in the event
     loop that stops the transaction that it waits for (a relative of
     https://github.com/PrefectHQ/prefect/issues/23055).

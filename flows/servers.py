@@ -1,7 +1,7 @@
-"""The Prefect server that a command's runs report to: one that is set, one found here, or its own.
+"""The Prefect server that a command's runs report to: a configured one, a local one, or its own.
 
 Where `prefect server start` runs on this machine, the command reports to that one. Otherwise it
-starts one for itself, which takes seconds: it comes up while the command imports what it needs and
+starts its own, which takes seconds: it starts while the command imports modules and
 reads its settings, and ends with the command.
 """
 
@@ -50,29 +50,29 @@ WITHOUT_EVENTS = {
     "PREFECT_MEMOIZE_BLOCK_AUTO_REGISTRATION": "false",
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_BATCH_SIZE": "64",
 }
-"""Environment of a server that keeps what became of runs and tasks, but no event beside: nobody
-has automations on it, or sees its feed of events. Nor does it register types of blocks. States of
+"""Environment of a server that keeps states of runs and tasks, but no other events: it has no
+automations, and its feed of events has no reader. Nor does it register types of blocks. States of
 tasks are written together every five seconds, and at its end."""
 
 LEAST_ROOM = 1 << 20
-"""Bytes that a server of our own needs at least for what it keeps of a small run."""
+"""Bytes that a command's own server needs at least for the records of a small run."""
 
 TOO_BUSY = 503
 """The status with which a server answers whose database is locked."""
 
 RETRIES = 7
-"""How often a run asks a server of the office again that does not answer: after 2, 4, 8, … seconds,
-together four minutes, for as long as it takes to be started again. Prefect alone gives up after
+"""Retries of a request to an office's server that does not answer: after 2, 4, 8, … seconds,
+four minutes in all, enough for a restart. Prefect alone gives up after
 one. Set PREFECT_CLIENT_MAX_RETRIES to another number to wait longer, or less."""
 
 SECONDS_TO_END = 5.0
-"""A server of our own that takes longer to end is killed."""
+"""A command's own server that takes longer to end is killed."""
 
 
 class Server:
-    """The server that runs report to: the address of its API, and its process if it is our own.
+    """The server that runs report to: the address of its API, and its process if the command's own.
 
-    Our own serves at a socket that accepts requests before there is anybody to answer them.
+    The command's own server has a socket that accepts requests before the server answers them.
     """
 
     def __init__(self, address: str, listening: socket.socket | None = None) -> None:
@@ -82,7 +82,7 @@ class Server:
         self._is_waited_for = False
 
     def begin(self) -> None:
-        """Have a server of our own come up."""
+        """Start a command's own server."""
         if self._listening is None or self.process is not None:
             return
         number = self._listening.fileno()
@@ -91,7 +91,7 @@ class Server:
             **os.environ,
             **get_current_settings().to_environment_variables(exclude_unset=True),
             "PREFECT_UI_ENABLED": "0",
-            # As Prefect says to the servers that it starts itself.
+            # As in the servers that Prefect starts itself.
             "PREFECT__SERVER_EPHEMERAL": "1",
             "PREFECT__SERVER_FINAL": "1",
         }
@@ -102,13 +102,13 @@ class Server:
             start_new_session=True,  # Ctrl-C at the keyboard is the command's to handle.
             env=environment,
         )
-        # If it dies, requests are to fail at once.
+        # If it dies, requests fail at once.
         self._listening.close()
 
     def wait(self) -> None:
-        """Wait until a server of our own serves; raises httpx.HTTPError if it does not come up.
+        """Wait until the command's own server answers; raises httpx.HTTPError if it does not start.
 
-        From now on it ends with this process, once Prefect has sent all that it has to say.
+        From now on it ends with this process, after Prefect has sent its last states.
         """
         self.begin()
         if self.process is None:
@@ -120,7 +120,7 @@ class Server:
         httpx.get(f"{self.address}/health", trust_env=False, timeout=patience).raise_for_status()
 
     def stop(self) -> None:
-        """End a server of our own for which nobody has waited."""
+        """End a command's own server that was never waited for."""
         if self._listening is not None:
             self._listening.close()
         if not self._is_waited_for:
@@ -139,10 +139,10 @@ class Server:
 
 @contextmanager
 def server_for_runs() -> Iterator[Server]:
-    """In the block, runs report to the server that is set, to one found here, or to our own.
+    """In the block, runs report to the configured server, to a local one, or to the command's own.
 
-    Our own does not serve yet: see `Server.begin` and `Server.wait`. Any other is waited for where
-    it goes away; our own, once it is gone, never comes back.
+    The command's own does not serve yet: see `Server.begin` and `Server.wait`. Requests to another
+    server are retried if it goes away; the command's own is not restarted.
     """
     address = PREFECT_API_URL.value()
     if address is not None:
@@ -157,11 +157,11 @@ def server_for_runs() -> Iterator[Server]:
     if found is None:
         environment[OWN_SERVER] = server.address
     os.environ.update(environment)
-    # For threads that Prefect starts without the settings that hold here, such as the one that
-    # forwards what worker processes say: they would start a server of their own.
+    # For threads that Prefect starts without the present settings, such as the one that
+    # forwards logs of worker processes: they would start a server of their own.
     refresh_global_settings_context()
     try:
-        # Nobody watches for heartbeats at our own server, and Prefect waits a second for their end.
+        # The command's own server ignores heartbeats, and Prefect waits a second for their end.
         unwatched = {PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None} if found is None else {}
         with temporary_settings(settings | unwatched):
             yield server
@@ -173,7 +173,7 @@ def server_for_runs() -> Iterator[Server]:
 
 
 def _patience() -> dict[Any, int]:
-    """Settings with which Prefect waits for a server of the office; none where they are set."""
+    """Settings with which Prefect waits for a server of the office; empty where they are set."""
     is_set = "max_retries" in get_current_settings().client.model_fields_set
     return {} if is_set else {PREFECT_CLIENT_MAX_RETRIES: RETRIES}
 
@@ -184,9 +184,9 @@ def _own_server() -> Server:
 
 
 def local_server() -> str | None:
-    """Address of the API of a server of this version of Prefect that runs here; None if none does.
+    """Address of the API of a local server of this version of Prefect; None without one.
 
-    It is looked for where `prefect server start` would put it (PREFECT_SERVER_API_HOST and _PORT).
+    The address is the default of `prefect server start` (PREFECT_SERVER_API_HOST and _PORT).
     """
     if os.environ.get(LOOKS_FOR_SERVER, "").lower() in ("0", "false", "no"):
         return None
@@ -202,7 +202,7 @@ def local_server() -> str | None:
 
 
 def address_of(flow_run_id: str) -> str:
-    """Where the UI shows a flow run.
+    """Address of a flow run in the UI.
 
     The embedded server keeps its runs where `prefect server start` shows them later.
     """
@@ -213,9 +213,9 @@ def address_of(flow_run_id: str) -> str:
 
 
 def too_busy(error: Exception) -> str | None:
-    """What is said of a server that was too busy to answer; None for another error.
+    """Message for a server that was too busy to answer; None for another error.
 
-    A server that is refused by its own database answers 503. Prefect asks it again for minutes
+    A server that is refused by its own database answers 503. Prefect retries for minutes
     (PREFECT_CLIENT_MAX_RETRIES) before it raises that, as the cause of another error where it
     compares versions.
     """
@@ -234,7 +234,7 @@ def too_busy(error: Exception) -> str | None:
 
 
 def trouble_at_home() -> str | None:
-    """Why a command's own server cannot keep its database, with the remedy; None if that is not so,
+    """Why a command's own server cannot keep its database, with the remedy; None if it can,
     or if runs report to another server."""
     if not is_embedded():
         return None
@@ -251,6 +251,6 @@ def trouble_at_home() -> str | None:
 
 
 def is_embedded() -> bool:
-    """Whether runs report to a server that ends with this process, which nobody can watch."""
+    """Whether runs report to a server that ends with this process and is never watched."""
     address = PREFECT_API_URL.value()
     return address is None or address == os.environ.get(OWN_SERVER)

@@ -1,4 +1,4 @@
-"""What the command `spine` does: off-spine distances of named entities, as table, page and CSV."""
+"""Work of the command `spine`: off-spine distances of named entities, as table, page and CSV."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def show_spine(
     declaration: no person, and no ledger.
 
     Args:
-        entities: areas of your own besides: CSV or Parquet with the columns area and block
+        entities: further areas of your own: CSV or Parquet with the columns area and block
         page: also write an HTML page with charts
         csv: also write the distances of all entities
     """

@@ -1,8 +1,8 @@
-"""The stages of a run: the tasks that its flow submits, and what is entered of them as they end.
+"""The stages of a run: the tasks that its flow submits, and the records of their results.
 
-A flow opens a `stage`, submits its tasks as Prefect has it, `task.submit(root, ..., wait_for=...)`,
-and goes on; it calls `finish` where files of the run decide what comes next. `Stages` is its task
-runner meanwhile. It hands tasks on to the runner that the settings choose, or calls them in this
+A flow opens a `stage`, submits its tasks by Prefect's `task.submit(root, ..., wait_for=...)`,
+and goes on; it calls `finish` where files of the run decide the next step. `Stages` is its task
+runner meanwhile. It passes tasks on to the runner that the settings choose, or calls them in this
 process, for notebooks, studies and tests, which need no server.
 """
 
@@ -36,11 +36,11 @@ from .servers import is_embedded
 from .tracking import WorkRecord
 
 MOST_FOUND_BY_TASKS = 32
-"""Files of earlier attempts that the tasks of a stage find themselves, for all to see in the UI;
+"""Files of earlier attempts that the tasks of a stage find themselves, visible in the UI;
 Prefect takes a tenth of a second for each."""
 
 SECONDS_BETWEEN_LOOKS = 1.0
-"""How often a flow that waits looks whether its run was cancelled."""
+"""Interval at which a waiting flow checks whether its run was cancelled."""
 
 Future = Any
 """A future of Prefect's, or a `Local` one."""
@@ -50,22 +50,22 @@ Body = Callable[[RunDirectory, Any], None]
 
 
 class Stopped(Exception):
-    """A run in this process has come as far as was asked."""
+    """A run in this process has reached the requested stage."""
 
 
 class NotReused(Exception):
-    """Something is left to do of a run that is said to be done."""
+    """A run assumed to be finished has work left to do."""
 
 
 @dataclass(eq=False)
 class Local:
-    """The future of an artifact that is made, or found, in this process when somebody asks."""
+    """The future of an artifact that is made, or found, in this process on request."""
 
     make: Callable[[], Artifact]
     made: Artifact | None = None
 
     def result(self, raise_on_failure: bool = True) -> Artifact:
-        """The artifact; raises what making it raises."""
+        """The artifact; raises the error of its task."""
         if self.made is None:
             self.made = self.make()
         return self.made
@@ -76,10 +76,10 @@ class Stage:
     """Tasks of a run that are shown, entered in the manifest and recorded under one name.
 
     is_background : nothing waits for it unless its futures are named.
-    n_found : tasks that have nothing left to do.
-    n_ended, has_failed : tasks that have ended, and whether one of them has raised something.
-    before : what its first task waits for.
-    began : when that had ended, and its progress was told first.
+    n_found : tasks with nothing left to do.
+    n_ended, has_failed : tasks that have ended, and whether one of them has raised an error.
+    before : dependencies of its first task.
+    began : time when these had ended, and its progress was first reported.
     """
 
     name: str
@@ -94,7 +94,7 @@ class Stage:
 
     @property
     def has_ended(self) -> bool:
-        """Whether all its tasks have, and none has failed."""
+        """Whether all its tasks have ended, and all succeeded."""
         return self.n_ended == len(self.futures) > 0 and not self.has_failed
 
 
@@ -146,7 +146,7 @@ class Stages(TaskRunner[Any]):
         return self._runner is None
 
     def duplicate(self) -> Stages:
-        """Raises NotImplementedError: there is one of a run."""
+        """Raises NotImplementedError: a run has a single one."""
         raise NotImplementedError
 
     def submit(
@@ -195,14 +195,14 @@ class Stages(TaskRunner[Any]):
         return artifact
 
     def _find(self, path: Path) -> Artifact:
-        """What an earlier attempt has made; it is read again unless its digest is known."""
+        """The artifact of an earlier attempt; it is read again unless its digest is known."""
         name = path.relative_to(self._run.root).as_posix()
         if name in self._digests:
             return Artifact(name, self._digests[name], reused=True)
         return artifact_of(self._run, found(path), 0.0)
 
     def _awaited(self, before: Iterable[Future]) -> list[Future]:
-        """Dependencies to report to Prefect: one of every stage that has ended, which draws the
+        """Dependencies to report to Prefect: one for every finished stage, which draws the
         arrow. A worker looks at each, which among hundreds of shards takes longer than their work.
         """
         reported: set[Stage] = set()
@@ -218,7 +218,7 @@ class Stages(TaskRunner[Any]):
 
     @contextmanager
     def opened(self, name: str, *, is_background: bool) -> Iterator[None]:
-        """The stage of tasks submitted in the block; one that was in the background is added to."""
+        """The stage of tasks submitted in the block, possibly an existing background stage."""
         if self._before and re.search(self._before, name):
             self.finish()
             raise Stopped
@@ -260,7 +260,7 @@ class Stages(TaskRunner[Any]):
         raise_first_error(self._made[future] for future in wanted)
 
     def _next(self) -> Future:
-        """The next future that is done; raises RunCancelled soon after the run was cancelled."""
+        """The next finished future; raises RunCancelled soon after the run was cancelled."""
         while True:
             refuse_if_cancelled()
             try:
@@ -269,7 +269,7 @@ class Stages(TaskRunner[Any]):
                 continue
 
     def _take(self, future: Future) -> None:
-        """Enter what a task has returned or raised, and its stage if it was the last of it."""
+        """Enter a task's result or error, and its stage if the task was the last of it."""
         if future in self._made:
             return
         outcome, stage = outcome_of(future), self._stage_of[future]
@@ -284,7 +284,7 @@ class Stages(TaskRunner[Any]):
         self._look_at(stage)
 
     def _look_at(self, stage: Stage) -> None:
-        """Show how far a stage is; if it has ended, enter it in the manifest."""
+        """Show the progress of a stage; if it has ended, enter it in the manifest."""
         if stage.is_background or stage is self._open or stage.is_entered or not stage.futures:
             return
         if stage.began is None:
@@ -315,7 +315,7 @@ class Stages(TaskRunner[Any]):
         self._ended(stage)
 
     def _catch_up(self) -> None:
-        """Show what there is to show of stages that have ended, while workers are at others."""
+        """Show results of stages that have ended, while workers are at others."""
         if any(self._to_show):
             record_files(self._run)
         while self._to_show:
@@ -323,7 +323,7 @@ class Stages(TaskRunner[Any]):
 
     @contextmanager
     def _noted(self) -> Iterator[None]:
-        """In the block, an error that is not ours gets a note of the stages that are under way."""
+        """In the block, an unforeseen error gets a note of the stages in progress."""
         try:
             yield
         except Exception as error:
@@ -338,7 +338,7 @@ class Stages(TaskRunner[Any]):
 
     def run(self, body: Body) -> None:
         """Have a flow's function submit its tasks to these stages, and wait until all have ended,
-        or as many as are asked for."""
+        or the requested ones."""
         # Prefect's documentation has other task runners than the flow's as context managers.
         here = FlowRunContext.get() or FlowRunContext.model_construct()
         with suppress(Stopped), here.model_copy(update={"task_runner": self}):
@@ -348,9 +348,9 @@ class Stages(TaskRunner[Any]):
 
 
 class Verification(Stages):
-    """Calls the first stages of a run in this process, up to the charge, to see that all is there.
+    """Calls the first stages of a run in this process, up to the charge, to check their artifacts.
 
-    Nothing is entered; raises NotReused for what a step had to make.
+    Nothing is entered; raises NotReused if a step has something to make.
     """
 
     def __init__(self, run: RunDirectory, settings: ProductSettings) -> None:
@@ -365,7 +365,7 @@ class Verification(Stages):
 
 
 def stages_here() -> Stages:
-    """The stages of the flow that asks."""
+    """The stages of the calling flow."""
     context = FlowRunContext.get()
     stages = None if context is None else context.task_runner
     if not isinstance(stages, Stages):
@@ -378,28 +378,29 @@ def stage(kind: str, name: str = "", *, background: bool = False) -> Iterator[No
     """Submit the tasks of a stage in the block.
 
     Args:
-        kind: A tag of its tasks beside the product's name, for limits by tag, such as `measure`.
+        kind: A tag of its tasks in addition to the product's name, for limits by tag, such as
+            `measure`.
         name: Its name in the manifest and to users, `kind` by default.
-        background: Whether `finish` leaves it alone unless its futures are named.
+        background: Whether `finish` ignores it unless its futures are named.
     """
     own = stages_here()
-    # Nobody can limit tasks by tag at a command's own server, which Prefect would ask for limits.
+    # A command's own server has no limits by tag, for which Prefect would ask it.
     tagged = nullcontext() if own.is_local or is_embedded() else tags(own.product, kind)
     with tagged, own.opened(name or kind, is_background=background):
         yield
 
 
 def finish(futures: Iterable[Future] | None = None) -> None:
-    """Wait until tasks have ended, by default those of all stages but background ones.
+    """Wait until tasks have ended, by default the tasks of all stages but background ones.
 
-    Raises the error of the first that failed, in the order of submission, and one of our own before
+    Raises the error of the first that failed, in the order of submission, the program's own before
     any other; tasks that waited for it are not started.
     """
     stages_here().finish(futures)
 
 
 def charge(root: str, wait_for: Iterable[Future] = ()) -> Future:
-    """Charge a run before anything is drawn, and wait until that is done."""
+    """Charge a run before anything is drawn, and wait for the charge."""
     before = list(wait_for)
     with stage(LEDGER):
         charged = charge_ledger.submit(root, wait_for=before)
@@ -408,7 +409,7 @@ def charge(root: str, wait_for: Iterable[Future] = ()) -> Future:
 
 
 def release(root: str, wait_for: Iterable[Future]) -> None:
-    """Check what was made, let it through, and report on the run."""
+    """Check the results, release them, and report on the run."""
     with stage("checks"):
         checked = check_release.submit(root, wait_for=wait_for)
     with stage("release"):
@@ -419,7 +420,7 @@ def release(root: str, wait_for: Iterable[Future]) -> None:
 
 
 def outcome_of(future: Future) -> Any:
-    """What a task returned or raised; for one that was never started, Prefect's error of that."""
+    """A task's result or error; for a task never started, Prefect's error of that."""
     try:
         return future.result(raise_on_failure=False)
     except UnfinishedRun as error:
@@ -427,7 +428,7 @@ def outcome_of(future: Future) -> Any:
 
 
 def raise_first_error(outcomes: Iterable[object]) -> None:
-    """Raise the error of the first failed task; those skipped for it come after it."""
+    """Raise the error of the first failed task; tasks skipped for it come later."""
     errors = [made for made in outcomes if isinstance(made, BaseException)]
     ours = [error for error in errors if isinstance(error, SpineflowError)]
     if errors:

@@ -5,9 +5,9 @@
 
 On demand, a geolevel is measured when the one above it has been estimated. With full information,
 measurements are combined from the blocks up before they are estimated. In the background, while
-estimates are made, the errors of a large run are predicted, the estimates behind its margins are
-worked out and the margins of its tables written, and so is what the noise guarantees exactly. The
-spine is summarised for the report beside the release.
+estimates are made, the errors of a large run are predicted, the estimates behind its margins and
+the exact losses are computed, and the margins of its tables are written. The
+spine is summarised for the report during the release.
 
 A large input in several files is ingested in parts: the addresses, then persons file by file.
 Persons and housing units run side by side. All data travel through the run directory; tasks hand
@@ -49,11 +49,11 @@ def stages(run: RunDirectory, settings: TopdownSettings) -> None:
         with stage("spine", f"{universe} spine"):
             spines[universe] = build_spine.submit(root, universe, wait_for=[ingested])
     finish()  # The spines have the shards.
-    # The charge and what it waits for leave a worker free.
+    # The charge and its dependencies leave a worker free.
     losses = work_out_losses(run, settings, dict([*spines.items()][:1]))
     charged = charge(root, wait_for=spines.values())
 
-    # What a universe is held to may be the release of others, which then come first.
+    # The constraints of a universe may be the release of others, which then come first.
     waves = universe_waves(settings)
     constrained: dict[str, Future] = {}
     for universe in waves[0]:
@@ -80,7 +80,7 @@ def stages(run: RunDirectory, settings: TopdownSettings) -> None:
                 )
         finish()
         if len(constrained) == len(universes):
-            # Estimates behind the margins read what every universe is held to.
+            # Estimates behind the margins read every universe's constraints.
             facts = [*constrained.values(), *chain(*measured.values())]
             posterior, margin_files = begin_margins(run, settings, facts)
         estimated |= estimate_universes(run, settings, wave, measured, constrained)

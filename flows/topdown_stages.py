@@ -1,4 +1,4 @@
-"""Stages that releases from our own and from published measurements share, and those beside them.
+"""Common stages of releases from own and from published measurements, and their background stages.
 
 A stage in the background is begun where a worker may be free, and waited for by a later one.
 """
@@ -49,8 +49,8 @@ def work_out_losses(
     *,
     background: bool = True,
 ) -> list[Future]:
-    """Submit what the noise of universes guarantees exactly, if it protects; the certificate alone
-    waits for it. Two at once would hold up what others wait for."""
+    """Submit the exact losses of universes with private noise; the certificate alone
+    waits for them. Two at once would delay tasks that others wait for."""
     losses: list[Future] = []
     for universe, spine in spines.items() if settings.is_private else ():
         with stage("exact loss", f"{universe} exact loss", background=background):
@@ -61,7 +61,7 @@ def work_out_losses(
 def predict_accuracy(
     run: RunDirectory, settings: TopdownSettings, spines: Mapping[str, Future]
 ) -> dict[str, Future]:
-    """Submit the errors that the budget of a large run implies, by universe, in the background."""
+    """Submit the errors implied by a large run's budget, by universe, in the background."""
     predicted: dict[str, Future] = {}
     for universe in universes_in_pieces(run, settings):
         with stage("prediction", f"{universe} prediction", background=True):
@@ -99,8 +99,8 @@ def estimate_universes(
     measured: Mapping[tuple[str, str], Sequence[Future]],
     constrained: Mapping[str, Future],
 ) -> dict[str, list[Future]]:
-    """Submit the estimates of universes, geolevel by geolevel as the estimator has them; what is
-    measured on demand is measured just before. Returns each universe's last futures."""
+    """Submit the estimates of universes, geolevel by geolevel in the estimator's order;
+    measurements on demand come just before. Returns each universe's last futures."""
     root, steps = str(run.root), {COMBINE: combine, ESTIMATE: estimate}
     shards = {universe: shards_by_geolevel(run, universe) for universe in universes}
     orders = {name: estimation_order(settings, list(own)) for name, own in shards.items()}
@@ -154,7 +154,7 @@ def write_release(
 ) -> list[Future]:
     """Submit microdata, tables, margins and SDMX.
 
-    Other universes than the first take less, and fill up what is left beside the tables.
+    Other universes than the first take less, and fill idle workers next to the tables.
     """
     root, every = str(run.root), list(chain(*estimated.values()))
     first, *others = estimated
@@ -174,7 +174,7 @@ def write_release(
                 for piece in margin_pieces(run, settings)
                 if piece.kind == FIGURES
             ]
-            # The last one waits for the others: no task that could go on stands behind it.
+            # The last one waits for the others: no ready task is queued behind it.
             after += [*margin_files, *figures]
             written += [*figures, write_release_margins.submit(root, wait_for=after)]
     if settings.release.has_formats:
@@ -200,10 +200,10 @@ def check_and_release(
     written: Sequence[Future],
     background: Sequence[Future],
 ) -> None:
-    """Check what was written and everything before, let it through, and report on the run.
+    """Check the run's files, release them, and report on the run.
 
-    Tasks of the background go on beside the checks, the spines are summarised beside the release:
-    so both workers have some to the end.
+    Background tasks go on during the checks, and the spines are summarised during the release,
+    so that both workers are busy to the end.
     """
     root = str(run.root)
     with stage("checks"):

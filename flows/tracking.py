@@ -1,4 +1,4 @@
-"""The record of the work that a flow has had done."""
+"""The record of a flow's work."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class WorkRecord:
         }
 
     def close_wave(self) -> None:
-        """The flow waits for what it has submitted so far."""
+        """Mark that the flow waits for its submitted tasks."""
         self._wave += 1
 
     def end(self, future: Any, artifact: Artifact) -> None:

@@ -4,7 +4,7 @@
            -> table -> checks -> release -> report
 
 A top-down mechanism measures a level once the level above is estimated. Where all nodes are
-measured whatever the noise, the levels are measured side by side, and where measurements are
+measured in any case, the levels are measured concurrently, and where measurements are
 combined, that comes after all of them.
 """
 

@@ -1,11 +1,11 @@
-"""The tune flow: search for the smallest budget that meets a criterion, on data that may be known.
+"""The tune flow: search for the smallest budget that meets a criterion, on disclosable data.
 
     read the input -> for each trial: spine and constraints -> replicates -> criterion
                    -> settings of the best variant -> report
 
-A trial is some settings under some losses. Trials are asked for one after the other, as the search
-needs them; the replicates of one run side by side. What is finished is kept in the run directory,
-so a search that was interrupted asks the same trials again and finds their replicates.
+A trial is one choice of settings under some losses. The search requests trials one after the other;
+the replicates of one run are concurrent. Finished replicates are kept in the run directory,
+so an interrupted search requests the same trials again and finds them.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def stages(run: RunDirectory, settings: AnyTuneSettings) -> None:
 
 @dataclass
 class _Search:
-    """Trials of a run so far, and how further ones are asked for."""
+    """Trials of a run so far, and requests for further ones."""
 
     run: RunDirectory
     settings: TuneSettings
@@ -119,7 +119,7 @@ class _Search:
         return self.tried(variant, losses, weights)
 
     def keeps_guarantee(self, choice: ProductSettings, losses: Losses) -> bool:
-        """Whether what was found from the root down, geolevel by geolevel, is not too much."""
+        """Whether the losses from the root down, geolevel by geolevel, are within the budget."""
         searched, universe = self.settings.SEARCHED, self.settings.criterion.universe
         most = searched.largest_total(searched.with_losses(choice, universe, losses), universe)
         return most is None or sum(losses.values(), Fraction(0)) <= most
@@ -127,7 +127,7 @@ class _Search:
     def tried(
         self, variant: str, losses: Losses, weights: Mapping[str, Fraction] | None = None
     ) -> TrialOutcome:
-        """Run the replicates of a trial, unless this search has asked for it before."""
+        """Run the replicates of a trial, unless this search has requested it before."""
         changed = {name: weight for name, weight in (weights or {}).items() if weight != 1}
         trial = new_trial(self.run, self.settings, variant, losses, changed)
         if trial.name in self.outcomes:
@@ -158,7 +158,7 @@ def _first(settings: TuneSettings) -> ProductSettings:
 
 
 def summary(run: RunDirectory, settings: TuneSettings) -> Iterator[Block]:
-    """What was found, its errors by level, and where it is."""
+    """The result, its errors by level, and its place."""
     trials = [stage for stage in run.read_manifest()["stages"] if stage.startswith("trial ")]
     searched, universe = settings.SEARCHED, settings.criterion.universe
     file = run.release / "settings.toml"

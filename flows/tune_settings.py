@@ -70,7 +70,7 @@ class DetailedGroupsCriterion(LevelCriterion):
 
 
 def _model(searched: SearchedProduct, criterion: type[Criterion]) -> type[AnyTuneSettings]:
-    """The settings of a search among those of a product."""
+    """The settings of a search of a product."""
     own = searched.settings.model_fields
     fields: dict[str, Any] = {
         "input": (own["input"].annotation, ...),

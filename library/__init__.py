@@ -1,6 +1,6 @@
 """Spineflow: census-like data released under differential privacy, as Prefect flows.
 
-What stands here is the public interface: it is documented in `docs/library.md`, typed, and kept
+These names are the public interface: it is documented in `docs/library.md`, typed, and kept
 from one minor version to the next. Everything else may change. Importing it is cheap: a name is
 looked up when it is used, and Prefect is loaded when a run starts.
 

@@ -1,9 +1,9 @@
 """Measurements and estimates of a run as data frames, their cells decoded to labels.
 
-A product keeps its answers in its own way: `ANSWERS` says how each is read. All of them give a row
-for every answer: where it is (`geolevel`, `geocode`, or the product's own columns), what it counts
-(a column for each attribute, with the labels of levels, null where it is summed over), and the
-figure.
+Products keep their answers in different ways: `ANSWERS` has the reader of each. All return a row
+for every answer: its place (`geolevel`, `geocode`, or the product's own columns), the counted
+combination (a column for each attribute, with the labels of levels, null where it is summed over),
+and the figure.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from spineflow.tasks.topdown.paths import spine_folder
 from spineflow.tasks.topdown.spine.files import GEOUNITS, spine_of
 
 FIGURES = ("value", "variance", "plb")
-"""Columns of every measurement: the noisy count, the variance of its noise, and what it cost."""
+"""Columns of every measurement: noisy count, variance of its noise, and budget spent on it."""
 
 
 Kind = Literal["measurements", "estimates"]
@@ -44,10 +44,10 @@ Places = Sequence[tuple[str, Path]]
 
 @dataclass(frozen=True)
 class Answers:
-    """How a product keeps its answers.
+    """Storage of a product's answers.
 
-    universes : the names of what is counted, by the settings.
-    places : of a universe's noisy measurements or of its estimates.
+    universes : the names of the counted universes, by the settings.
+    places : places of a universe's noisy measurements or of its estimates.
     decode : rows of a table of either kind, given the settings and the universe.
     """
 
@@ -116,7 +116,7 @@ def read_answers(
 
 
 def _is_query(name: str, query: str) -> bool:
-    """Whether a stored name is that of a query, whatever the spaces and the order of its parts."""
+    """Whether a stored name belongs to a query, whatever the spaces and the order of its parts."""
     return factors_of(name.removesuffix(DPQUERY_SUFFIX)) == factors_of(query)
 
 
@@ -165,7 +165,7 @@ def _values(
     keys: Mapping[str, str],
     cells: Mapping[str, Any],
 ) -> pd.DataFrame:
-    """Values `(n,)` of some rows of a table, with what each counts and its figures.
+    """Values `(n,)` of some rows of a table, with their attributes and figures.
 
     `keys` are columns of the table by the names that they get, `cells` columns of as many values.
     """
@@ -188,7 +188,7 @@ def _labelled(labels: Sequence[str], codes: np.ndarray, *, ordered: bool = True)
 def in_declared_order(frame: pd.DataFrame, settings: Any, universe: str | None) -> pd.DataFrame:
     """A table whose columns of attributes and coarsenings have their levels in declared order.
 
-    Columns that hold anything but labels of levels, such as codes, stay as they are.
+    Other columns than labels of levels, such as codes, are unchanged.
     """
     if settings.PRODUCT not in ("topdown", "estimate") or universe not in settings.run.universes:
         return frame
@@ -207,7 +207,7 @@ def _there(places: Iterable[tuple[str, Path]]) -> Places:
 
 
 def _census_places(run: RunDirectory, universe: str, kind: Kind) -> Places:
-    """Those of all geolevels of a universe's spine, root first."""
+    """Places of all geolevels of a universe's spine, root first."""
     if not (spine_folder(run, universe) / GEOUNITS).exists():
         return []
     named = spine_of(run, universe).level_names
@@ -281,12 +281,14 @@ def _trips_decoded(settings: Any, universe: str, table: pa.Table) -> pd.DataFram
 
 
 def _groups_places(run: RunDirectory, universe: str, kind: Kind) -> Places:
-    """Of detailed groups of persons, or of the tables of households by the householder's."""
+    """Places of detailed groups of persons, or of the households' tables by the householder's."""
     is_of_persons = universe == PERSONS_BY_GROUP
     if kind == "estimates":
         what = "Detailed groups" if is_of_persons else "Households"
         table = "population_groups" if is_of_persons else "detailed_households"
-        raise InputRefused(f"{what} have no estimates beside their release; read table('{table}').")
+        raise InputRefused(
+            f"{what} have no estimates apart from the release; read table('{table}')."
+        )
     levels = dict.fromkeys((shard.region_type, shard.level) for shard in read_shards(run))
     name = "p" if is_of_persons else universe
     return _there((level[0], measured_folder(run, name, *level)) for level in levels)
@@ -353,7 +355,7 @@ def _age_labels(firsts: Sequence[int]) -> list[str]:
 
 
 PERSONS_BY_GROUP = "detailed_groups"
-"""What detailed groups of persons are called."""
+"""Universe of detailed groups of persons."""
 
 _CENSUS = Answers(lambda settings: settings.run.universes, _census_places, _census_decoded)
 ANSWERS: Mapping[str, Answers] = {
@@ -371,4 +373,4 @@ ANSWERS: Mapping[str, Answers] = {
     ),
     "trips": Answers(lambda settings: ("trips",), _trips_places, _trips_decoded),
 }
-"""How the answers of each product are read."""
+"""Storage of each product's answers, by product."""

@@ -1,4 +1,4 @@
-"""What a budget buys, before it is spent: noise and margins of every query, and the guarantee."""
+"""Consequences of a budget, before it is spent: noise and margins of every query, and guarantee."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from spineflow.tasks.runs.settings_files import Source
 
 
 def budget(product: str, settings: Source) -> pd.DataFrame:
-    """What every query of a run with these settings costs, and how wide its noise is.
+    """The cost of every query in a run with these settings, and the width of its noise.
 
     Columns: `universe`, `geolevel`, `query`, `share` of the universe's budget, `std_dev` of the
-    noise in each answer, and `margin`: the noise lies within it with a probability of 95 % at
-    least, by the exact distribution. Nothing is drawn and nothing spent.
+    noise in each answer, and `margin`: the noise is within it with a probability of at least 95 %,
+    by the exact distribution. Nothing is drawn and nothing spent.
 
     Args:
         product: Name of a flow, such as `topdown` or `group-sizes`.
@@ -36,7 +36,7 @@ def budget(product: str, settings: Source) -> pd.DataFrame:
 
 
 def guarantee(product: str, settings: Source) -> pd.DataFrame:
-    """What a run with these settings promises, one row a universe.
+    """The guarantee of a run with these settings, one row a universe.
 
     Columns: `universe`, `mechanism`, `neighbors`, `rho` of bounded zCDP for one person, and
     `epsilon` at `delta`, by the tight conversion, and `exact_epsilon` by the noise itself, missing
@@ -52,8 +52,8 @@ def privacy_curve(product: str, settings: Source) -> pd.DataFrame:
     Columns: `universe`, `epsilon`, and the smallest delta with which (epsilon, delta)-differential
     privacy holds for one record, between the product's own neighbours: at most `upper`, a rigorous
     bound, and at least `lower`; `conversion` is the delta that follows from the rho of all counts
-    alone. No geounit is bypassed. Of detailed groups `universe` is the pass. A universe whose exact
-    curve is not known has no rows.
+    alone. No geounit is bypassed. For detailed groups `universe` is the pass. A universe whose
+    exact curve is not known has no rows.
 
     Args:
         product: Name of a flow that has one release, such as `topdown` or `group-sizes`.
@@ -87,11 +87,11 @@ def privacy_curve(product: str, settings: Source) -> pd.DataFrame:
 def trade_off(product: str, settings: Source) -> pd.DataFrame:
     """The errors of the best test of one record, from everything that a run releases.
 
-    Whoever knows all other records tests whether this one is as suspected. Columns: `universe`,
-    `false_positives`, and the share of `false_negatives` that no test at that many false alarms
-    gets below. It follows from upper bounds of the exact curve, without bypassed geounits. Where a
-    change of one record changes several records, or those of several universes, it is of all of
-    them together, and `universe` names the table and the universes.
+    An adversary who knows all other records tests a suspicion about this one. Columns: `universe`,
+    `false_positives`, and a lower bound of the share of `false_negatives` for all tests at that
+    share of false alarms. It follows from upper bounds of the exact curve, without bypassed
+    geounits. Where a change of one record changes several records, or records of several universes,
+    it covers all of them together, and `universe` names the table and the universes.
     Arguments and errors as for `privacy_curve`.
     """
     asked = known(product)
@@ -111,7 +111,7 @@ def trade_off(product: str, settings: Source) -> pd.DataFrame:
 
 
 def _curves(product: str, settings: Source) -> dict[str, PrivacyCurve]:
-    """The exact curves that are known, by universe; raises InputRefused where there is none."""
+    """The known exact curves, by universe; raises InputRefused without any."""
     asked = known(product)
     curves = asked.curves(asked.load(settings))
     return _refused_if_none(asked.name, {} if curves is None else curves.known)
@@ -120,14 +120,14 @@ def _curves(product: str, settings: Source) -> dict[str, PrivacyCurve]:
 def _refused_if_none(name: str, curves: dict[str, PrivacyCurve]) -> dict[str, PrivacyCurve]:
     if not curves:
         raise InputRefused(
-            f"No universe of these settings of {name} has an exact curve: there is none "
-            "without noise, and where it is not known which change of one person is the worst."
+            f"No universe of these settings of {name} has an exact curve: it is not defined "
+            "without noise, or if the worst change of one person is not known."
         )
     return curves
 
 
 def queries_of(costs: Mapping[str, Cost]) -> pd.DataFrame:
-    """The frame of `budget`, from what a run costs."""
+    """The frame of `budget`, from the costs of a run."""
     rows = [
         {
             "universe": universe,
@@ -146,7 +146,7 @@ def queries_of(costs: Mapping[str, Cost]) -> pd.DataFrame:
 
 
 def guarantees_of(costs: Mapping[str, Cost]) -> pd.DataFrame:
-    """The frame of `guarantee`, from what a run costs."""
+    """The frame of `guarantee`, from the costs of a run."""
     rows = [
         {
             "universe": universe,

@@ -1,4 +1,4 @@
-"""The privacy-loss ledger: made with its caps, and what has been spent as a data frame."""
+"""The privacy-loss ledger: creation with its caps, and spending as a data frame."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from spineflow.tasks.runs.settings import exact_fraction
 def make_ledger(path: str | Path, cap: str | int | Fraction) -> Path:
     """Make a ledger whose datasets may each spend `cap`, a rho of bounded zCDP per person.
 
-    An office does this once, before anything runs. Returns the ledger's path. A ledger that is
-    there already is kept, if its cap is this one, so that a notebook can run again.
+    An office does this once, before anything runs. Returns the ledger's path. A ledger that
+    exists is kept, if it has this cap, so that a notebook can run again.
 
     Raises SpineflowError for a cap that is no exact fraction, and for a ledger with another cap.
 
@@ -44,12 +44,12 @@ def make_ledger(path: str | Path, cap: str | int | Fraction) -> Path:
 
 
 def ledger(path: str | Path) -> pd.DataFrame:
-    """What every dataset of a ledger has spent, one row a dataset.
+    """Spending of every dataset of a ledger, one row a dataset.
 
     Columns: `dataset`, `rho` spent, of bounded zCDP per person, `cap`, `remaining` (null without a
     cap), and `epsilon` at `delta`, by the tight conversion, and `exact_epsilon` by the exact curve
     of all draws, missing where it is not known or not smaller; it holds for runs that were planned
-    before the first result. Raises SpineflowError where there is no ledger.
+    before the first result. Raises SpineflowError for a missing ledger.
     """
     file = Path(path)
     if not file.exists():

@@ -1,4 +1,4 @@
-"""Mechanisms on data frames: the same runs that the command line makes, from tables in memory.
+"""Mechanisms on data frames: the command line's runs, from tables in memory.
 
 A frame is written to the run's `confidential/input/` and read from there, as a file is: the run is
 checked, charged to the ledger, measured and released like any other, and the command line can
@@ -45,24 +45,24 @@ def topdown(
     """Release microdata and tables of a census by the TopDown Algorithm.
 
     Args:
-        tables: Data frames by the names that `[input]` gives them: `persons`, `units` and
-            `geography` of the Census Edited File layout, or those of a declared census. A table
-            that is not among them is the file that the settings name.
+        tables: Data frames by their names in `[input]`: `persons`, `units` and
+            `geography` of the Census Edited File layout, or the tables of a declared census. Other
+            tables are read from the files that the settings name.
         settings: A settings file, or its tables as nested mappings; `docs/settings.md` lists all.
             Losses are exact fractions in quotes. `[input]` needs no paths of the frames.
-        run_dir: The run directory. The same call continues or returns the run that is there, and
+        run_dir: The run directory. Repeating the call continues or returns the existing run, and
             draws nothing twice; another table needs another directory.
-        dataset: The name under which the ledger adds up what is drawn from these people; by default
-            what the settings say.
-        ledger: The ledger's path; by default what the settings say.
+        dataset: The name under which the ledger adds up draws from these people; by default
+            from the settings.
+        ledger: The ledger's path; by default from the settings.
         privacy: Further keys of `[privacy]`, such as `seed` for input that may be disclosed.
 
     Returns:
         The run, once its release is out.
 
     Raises:
-        SpineflowError: Settings or tables are refused, a cap is reached, or a check fails; the
-            sentence is that of the command line.
+        SpineflowError: Settings or tables are refused, a cap is reached, or a check fails; with the
+            sentence of the command line.
 
     Example: `spineflow.topdown({"residents": frame, "areas": areas}, settings, "release-1",
     dataset="town", ledger="ledger.db")`.
@@ -114,7 +114,7 @@ def group_sizes(
     ledger: str | Path | None = None,
     **privacy: Any,
 ) -> Run:
-    """Release how many groups of each size there are in every region, consistently.
+    """Release consistent numbers of groups of each size in every region.
 
     `tables` has `sizes` (region, size, count) or `records`, and `regions` (level, region, parent);
     or the census tables. Otherwise as `topdown`.
@@ -196,7 +196,7 @@ def _run(
 
 
 def _as_arrow(name: str, frame: pd.DataFrame) -> pa.Table:
-    """A frame as what is written; raises InputRefused, without a value, for what cannot be."""
+    """A frame as an Arrow table; raises InputRefused, without a value, for unsupported types."""
     if not name.isidentifier():
         raise InputRefused(f"{name!r} is no name of a table; name the tables as [input] does.")
     if not isinstance(frame, pd.DataFrame):
@@ -217,7 +217,7 @@ def _as_arrow(name: str, frame: pd.DataFrame) -> pa.Table:
 
 
 def _hand_over(run: RunDirectory, file: Path, table: pa.Table) -> None:
-    """Write a table where the run reads it, unless it is there; the caller holds the run.
+    """Write a table where the run reads it, unless it exists; the caller has locked the run.
 
     Raises InputRefused for another table than the one that the run has read.
     """
@@ -231,5 +231,5 @@ def _hand_over(run: RunDirectory, file: Path, table: pa.Table) -> None:
                 "or name another run_dir."
             )
     elif has_read:
-        return  # Whoever removed the confidential folder needs it no more.
+        return  # The confidential folder was removed on purpose.
     write_parquet(file, table)

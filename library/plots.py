@@ -1,9 +1,9 @@
 """Figures of budgets, errors and margins, for notebooks.
 
 They are drawn with matplotlib, an extra of the installation (`pip install spineflow[plots]`), and
-return its axes: what a notebook shows can be titled, put side by side with others and saved in any
-format. The figures of the reports are drawn by code of our own instead, which needs no package and
-makes pages that stand alone.
+return its axes, so that a notebook can add titles, place them next to others and save them in any
+format. The figures of the reports are drawn by the program's own code instead, which needs no
+package and makes self-contained pages.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ AT_MOST = 30
 """Rows of a figure of margins: more cannot be read."""
 
 SMALLEST_ERROR = 1e-3
-"""Where errors of zero stand on a logarithmic scale."""
+"""Height of zero errors on a logarithmic scale."""
 
 
 class Drawn(Protocol):
-    """What figures show of a `Run`."""
+    """The parts of a `Run` that figures show."""
 
     @property
     def budget(self) -> pd.DataFrame:
-        """Noise of every query and what it costs."""
+        """Noise of every query and its cost."""
 
     @property
     def errors(self) -> pd.DataFrame:
@@ -78,8 +78,8 @@ def plot_budget(what: Drawn | pd.DataFrame, ax: Axes | None = None) -> Axes:
 def plot_errors(what: Drawn | pd.DataFrame, ax: Axes | None = None) -> Axes:
     """Mean absolute errors of a release of input that is not confidential, by geolevel.
 
-    One line a query, from the root to the finest geolevel, on a logarithmic scale; those without
-    an error stand at its foot.
+    One line a query, from the root to the finest geolevel, on a logarithmic scale; zero
+    errors are at its foot.
 
     Args:
         what: A run of topdown, or its `errors`.
@@ -91,7 +91,7 @@ def plot_errors(what: Drawn | pd.DataFrame, ax: Axes | None = None) -> Axes:
     """
     frame = what if isinstance(what, pd.DataFrame) else what.errors
     if "mean_absolute_error" not in frame or "query" not in frame:
-        raise InputRefused("Errors of topdown runs are drawn; read those of others in `errors`.")
+        raise InputRefused("Only errors of topdown runs are drawn; read others from `errors`.")
     lines = _named(frame, "query")
     geolevels = list(dict.fromkeys(frame["geolevel"]))
     axes = _axes(ax, 8)
@@ -112,10 +112,10 @@ def plot_margins(
     count: str | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """Margins of a table's counts, as far as they reach below and above what was released.
+    """Margins of a table's counts, as distances below and above the released counts.
 
-    A margin is an interval that holds the truth with a probability of 90 % at least. It need not
-    hold the released count, which has to fit all others.
+    A margin is an interval that contains the truth with a probability of 90 % at least. It need not
+    contain the released count, which has to be consistent with all others.
 
     The first 30 rows are drawn.
 
@@ -132,7 +132,7 @@ def plot_margins(
     """
     if run is None or not hasattr(run, "margins"):
         raise InputRefused("plot_margins needs a run, as open_run gives it, and a table of it.")
-    # Of no table, the run says which there are.
+    # Without a table name, the run's error lists its tables.
     margins = run.margins(table or "")
     if table is None:
         raise InputRefused("plot_margins needs the name of a table that has margins.")
@@ -233,7 +233,7 @@ def _axes(ax: Axes | None, n_rows: int) -> Axes:
 
 
 def _colors(n: int) -> list[Any]:
-    """Colours of n lines or bars, told apart as well as so many can be."""
+    """Colours of n lines or bars, as distinct as so many can be."""
     import matplotlib
 
     return list(matplotlib.colormaps["tab10" if n <= 10 else "tab20"](range(n)))

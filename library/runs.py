@@ -1,4 +1,4 @@
-"""A run directory as data frames: what anybody may read of it.
+"""A run directory as data frames: its public content.
 
 Nothing here opens the run's `confidential/` folder, but for the errors of input that is not
 confidential.
@@ -41,17 +41,17 @@ MICRODATA = "mdf_"
 
 @dataclass(frozen=True)
 class Run:
-    """A run of any product, as its files tell it; `open_run` makes one.
+    """A run of any product, from its files; `open_run` makes one.
 
-    Frames are read when they are asked for, and are the caller's own.
+    Frames are read on request, and belong to the caller.
 
     Attributes:
         path: The run directory.
         product: Name of the flow, such as `topdown`.
-        run_id: As the manifest has it.
-        status: As the manifest has it; a released run is `complete`.
-        dataset: The name under which the ledger adds up what was drawn from these people.
-        is_private: Whether the noise protects anybody; if not, all files say `NOT PRIVATE`.
+        run_id: From the manifest.
+        status: From the manifest; a released run is `complete`.
+        dataset: The name under which the ledger adds up draws from these people.
+        is_private: Whether the noise protects; if not, all files say `NOT PRIVATE`.
         is_confidential: Whether the input is confidential, so that errors are, too.
         settings: The settings that ran, as nested tables.
     """
@@ -74,10 +74,10 @@ class Run:
     ) -> pd.DataFrame:
         """The noisy measurements, one row for every answer.
 
-        Columns: where the answer is (`geolevel`, `geocode`; for other products their own), `query`,
+        Columns: the answer's place (`geolevel`, `geocode`; for other products their own), `query`,
         one for each attribute with the labels of its levels (null where the query sums over it),
-        `value`, `variance` of the noise in it, and `plb`, the part of the budget that it cost as an
-        exact fraction. By default those of the first universe, at every geolevel; a large run has
+        `value`, `variance` of the noise in it, and `plb`, the part of the budget spent on it as an
+        exact fraction. By default for the first universe, at every geolevel; a large run has
         millions, so name a geolevel or a query.
 
         Raises SpineflowError for a universe, a geolevel or a query that the run does not have, and
@@ -95,7 +95,7 @@ class Run:
     ) -> pd.DataFrame:
         """The estimates that were released, one row for every cell that is not zero.
 
-        Columns as those of `measurements`, and `count`. Raises SpineflowError as it does.
+        Columns as in `measurements`, and `count`. Raises SpineflowError as it does.
         """
         run, settings = self._directory, self._typed_settings
         return read_answers(run, settings, "estimates", universe=universe, geolevel=geolevel)
@@ -117,7 +117,7 @@ class Run:
     def margins(self, name: str) -> pd.DataFrame:
         """The margins of a released table: its rows, with an interval of 90 % for every count.
 
-        Raises SpineflowError for a table that has none.
+        Raises SpineflowError for a table without margins.
         """
         files = self._released_files()
         names = [n.removesuffix(MARGINS) for n in files if n.endswith(MARGINS)]
@@ -127,7 +127,7 @@ class Run:
     def microdata(self, universe: str | None = None) -> pd.DataFrame:
         """The released records of a universe, by default of the first that has any.
 
-        Raises SpineflowError for a run that releases none.
+        Raises SpineflowError for a run without microdata.
         """
         files = self._released_files()
         names = [n.removeprefix(MICRODATA) for n in files if n.startswith(MICRODATA)]
@@ -140,8 +140,8 @@ class Run:
         the command `spineflow intervals`.
 
         Columns: `geocode`, `query`, labels, `estimate`, `std_dev`, `lower`, `upper`, and
-        `bounded_lower`, `bounded_upper`, with what is known of the counts. Raises SpineflowError
-        where none were made.
+        `bounded_lower`, `bounded_upper`, which use known bounds of the counts. Raises
+        SpineflowError for intervals that were not made.
         """
         folder = self.path / "intervals"
         file = folder / "entities.parquet"
@@ -163,16 +163,16 @@ class Run:
         universe: str | None = None,
         level: float = 0.9,
     ) -> pd.DataFrame:
-        """Make intervals of a query at a geolevel or of areas of your own, from the noisy
+        """Make intervals of a query at a geolevel or for your own areas, from the noisy
         measurements alone.
 
         `areas` are a frame, or a file, with a name in `area` and the code of a block in `block`, or
-        of a declared census that of its last geolevel in `block` or a column of its name, or
+        for a declared census the code of its last geolevel in `block` or a column of its name, or
         polygons: a frame of geopandas, or GeoJSON as a mapping, with the name of each as `area`.
-        Polygons take the areas whose declared points they hold. The
-        intervals hold the truth with probability `level` at least, cost nothing, and are kept in
+        Polygons consist of the areas whose declared points are inside them. The
+        intervals contain the truth with probability `level` at least, cost nothing, and are kept in
         the run's `intervals/`. Returns them, as `intervals` does. Raises SpineflowError for a run
-        that is not of topdown, for what it does not have, such as unknown blocks, and unless one
+        of another product than topdown, for unknown names, such as unknown blocks, and unless one
         of `geolevel` and `areas` is given.
 
         A geolevel means its declared areas; the geounits that a spine has in their place are those
@@ -229,20 +229,20 @@ class Run:
 
     @property
     def budget(self) -> pd.DataFrame:
-        """What every query cost and how wide its noise is; see `spineflow.budget`."""
+        """The cost of every query and the width of its noise; see `spineflow.budget`."""
         return queries_of(self._costs)
 
     @property
     def guarantee(self) -> pd.DataFrame:
-        """What is promised for every universe; see `spineflow.guarantee`."""
+        """The guarantee of every universe; see `spineflow.guarantee`."""
         return guarantees_of(self._costs)
 
     @property
     def errors(self) -> pd.DataFrame:
-        """How far the release is from the truth, for input that is not confidential.
+        """Errors of the release, for input that is not confidential.
 
-        Raises SpineflowError for confidential input: its errors stand in the run's
-        `confidential/accuracy`, and tell what the noise hides.
+        Raises SpineflowError for confidential input: its errors are in the run's
+        `confidential/accuracy`, and reveal the truth behind the noise.
         """
         if self.is_confidential:
             raise InputRefused(
@@ -267,7 +267,7 @@ class Run:
         return self._directory.report
 
     def _repr_html_(self) -> str:
-        """What a notebook shows of a run: what it is of, its state, and where its report is."""
+        """A notebook's view of a run: product and dataset, its state, and its report's place."""
         rows = {
             "product": self.product,
             "dataset": self.dataset,
@@ -322,7 +322,7 @@ class Run:
         return in_declared_order(frame, self._typed_settings, universe)
 
     def _universe_of(self, table: str) -> str | None:
-        """The universe of a declared table; None of any other."""
+        """The universe of a declared table; None for any other."""
         if self.product not in ("topdown", "estimate"):
             return None
         tables = self._typed_settings.compiled_census.tables
@@ -353,7 +353,7 @@ class Run:
 def open_run(path: str | Path) -> Run:
     """Open a run directory, finished or not.
 
-    Raises SpineflowError where there is no run.
+    Raises SpineflowError if the folder is no run.
 
     Example: `spineflow.open_run("spineflow-demo/run").table("050_county")`.
     """

@@ -1,7 +1,7 @@
 """Tables of a release as data frames, whether they are stamped `NOT PRIVATE` or not.
 
 A text file of a run that is not private begins with the line `# NOT PRIVATE`, before the header,
-after which a download of a page tells why; a Parquet file has the stamp in its metadata.
+after which a download of a page gives the reason; a Parquet file has the stamp in its metadata.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from spineflow.tasks.runs.files import NOT_PRIVATE, STAMP_KEY
 
 DELIMITERS = ("|", ",", "\t")
 CODES = ("_ID", "_CODE", "_TYPE")
-"""How the names of columns end that hold codes, in the files that have no Parquet beside them."""
+"""Endings of the names of columns of codes, in files without a Parquet copy."""
 
 PRIVACY = "privacy"
-"""Attribute of a frame (`frame.attrs`) that says whether its noise protects anybody."""
+"""Attribute of a frame (`frame.attrs`) with its privacy status."""
 
 
 def read_table(path: str | Path) -> pd.DataFrame:
     """A table that a run has written, `.parquet` or `.csv`, as a data frame.
 
-    The delimiter of a text file is found, and its stamp is no row. Its columns have the types of
-    the Parquet file beside it; where there is none, codes are text, whose leading zeros stay, and
-    the rest is numbers where it can be. `frame.attrs["privacy"]` is `"NOT PRIVATE"` for a stamped
+    The delimiter of a text file is detected, and its stamp is no row. Its columns have the types of
+    its Parquet copy; without one, codes are text, with leading zeros, and other columns are numbers
+    where possible. `frame.attrs["privacy"]` is `"NOT PRIVATE"` for a stamped
     file, else `"private"`.
 
-    Raises SpineflowError for a file that is not there or no such table.
+    Raises SpineflowError for a missing file, or one that is no such table.
 
     Example: `spineflow.read_table("run/release/mdf_persons.csv")`.
     """

@@ -1,6 +1,6 @@
-"""The plan of a group-sizes run as it is charged, and the noisy vectors of its levels.
+"""The charged plan of a group-sizes run, and the noisy vectors of its levels.
 
-What each vector that is measured is, and its sensitivity, stands in `tasks.group_sizes.plan`.
+`tasks.group_sizes.plan` defines each measured vector, and its sensitivity.
 """
 
 from __future__ import annotations

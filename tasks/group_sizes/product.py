@@ -39,7 +39,7 @@ def words_on_costs(settings: GroupSizesSettings, plan: Plan) -> tuple[Block, ...
 
 
 def summary(run: RunDirectory, settings: GroupSizesSettings) -> tuple[str, ...]:
-    """What is in the release, and what it cost."""
+    """Content of the release, and its cost."""
     plan = read_plan(run)
     regions = ", ".join(f"{level.n_regions:,} {level.level}" for level in plan.levels)
     return (

@@ -1,1 +1,1 @@
-"""What privacy loss is, what is spent of it, and the ledger that every draw is charged to."""
+"""Privacy loss, its spending, and the ledger that every draw is charged to."""

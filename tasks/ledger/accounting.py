@@ -1,4 +1,4 @@
-"""Accounting of privacy loss: composition in exact fractions, and what it amounts to.
+"""Accounting of privacy loss: composition in exact fractions, and conversion to epsilon.
 
 Parameters stay `Fraction` throughout; the epsilon of a zCDP guarantee at some delta is a float,
 because it is shown and never spent.
@@ -33,15 +33,15 @@ SEVERAL_RECORDS = "several_records"
 """As bounded, of a table in which one person's change may change several records."""
 ONE_OF_SEVERAL = "bounded_one_of_several"
 """As bounded, where one person's change may change several records and the guarantee is counted
-for one of them; what all of them amount to is stated beside it."""
+for one of them; the total of all is stated as well."""
 
 UNBOUNDED_OF_SEVERAL = "unbounded_one_of_several"
-"""As unbounded, of counts as those of SafeTab-P, where one person's change may change several
-records: it is counted for one that is changed; what all amount to is stated beside it."""
+"""As unbounded, for counts as in SafeTab-P, where one person's change may change several
+records: the guarantee is counted for one of them, and the total of all is stated as well."""
 
 GROUP_OF_TWO = Fraction(4)
 """Bounded over unbounded rho by group privacy: a change is a removal and an addition, and zCDP
-for groups of two costs 2^2. Likewise where one person's change is that of two records."""
+for groups of two costs 2^2. It applies also where one person's change changes two records."""
 
 SAFETAB_P = Fraction(2)
 """Bounded over unbounded rho for SafeTab-P, by Theorem 2 of [SafeTabP2025]."""
@@ -49,14 +49,14 @@ SAFETAB_P = Fraction(2)
 
 @dataclass(frozen=True)
 class Guarantee:
-    """What a mechanism guarantees, in its own terms.
+    """The guarantee of a mechanism, in its own terms.
 
     `definition` is "zcdp" (parameter rho) or "pure_dp" (parameter epsilon); `delta` is the
     probability, if any, that a mechanism adds on top; `neighbors` is "bounded", "unbounded",
     "two_records", "several_records", "bounded_one_of_several" or "unbounded_one_of_several".
-    `bounded_factor` is the ratio of rho per person to that of the others under zCDP, and also
-    under pure DP for several records; for one of several, the ratio of what is stated.
-    `stated_factor` is the ratio of what is stated where several records are charged and a person's
+    `bounded_factor` is the ratio of rho per person to rho of other neighbours under zCDP, and also
+    under pure DP for several records; for one of several, the ratio of the stated rho.
+    `stated_factor` is the ratio of the stated rho where several records are charged and a person's
     change may change more.
     """
 
@@ -69,12 +69,12 @@ class Guarantee:
 
     @property
     def bounded_rho(self) -> Fraction:
-        """The rho of bounded zCDP per person that this guarantee implies, beside its delta.
+        """The rho of bounded zCDP per person that this guarantee implies, without its delta.
 
         Bounded zCDP: rho. Unbounded zCDP, or two records: `bounded_factor` rho. epsilon-DP implies
         epsilon^2 / 2-zCDP, and changing a record costs 2 epsilon when adding one costs epsilon, as
         changing two does when changing one costs epsilon: epsilon^2 / 2 if bounded, else
-        2 epsilon^2. Several records: `bounded_factor` times that of one.
+        2 epsilon^2. Several records: `bounded_factor` times the rho of one.
 
         >>> Guarantee("pure_dp", Fraction(1), neighbors="unbounded").bounded_rho
         Fraction(2, 1)
@@ -90,7 +90,7 @@ class Guarantee:
 
     @property
     def own_rho(self) -> Fraction:
-        """The rho of zCDP that this guarantee implies between its own neighbours, beside its delta.
+        """The rho of zCDP between the guarantee's own neighbours, without its delta.
 
         >>> Guarantee("pure_dp", Fraction(1), neighbors="unbounded").own_rho
         Fraction(1, 2)
@@ -219,7 +219,7 @@ def rho_from_epsilon_tight(epsilon: Fraction, delta: Fraction) -> Fraction:
 
 
 def _decimal(value: Fraction) -> Decimal:
-    """A fraction in the digits of the context that holds."""
+    """A fraction in the digits of the current context."""
     return Decimal(value.numerator) / Decimal(value.denominator)
 
 

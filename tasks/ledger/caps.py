@@ -1,30 +1,30 @@
-"""Caps of what may be drawn from a dataset: of rho, of delta, and of epsilon at a delta.
+"""Caps of draws from a dataset: of rho, of delta, and of epsilon at a delta.
 
-Each cap that is set holds by itself, and a charge that would pass one is refused before anything is
-drawn. A cap of a dataset stands in place of the ledger's own cap of the same kind.
+Caps are enforced independently, and a charge that would pass one is refused before anything is
+drawn. A dataset's cap replaces the ledger's own cap of the same kind.
 
 **rho** and **delta** hold however runs are chosen, also by the results of earlier ones: the sums
 of approximate zCDP stay valid for parameters that are chosen by earlier outcomes, as long as they
 stay within bounds that were fixed before ([FullyAdaptive2023]).
 
-**Epsilon at a delta.** Privacy curves have no such theorem: who sees a result may choose among runs
-each of which would keep within epsilon, such that the choice does not. So the ledger enters of
-every draw whether something drawn from the dataset had been published when it was charged
+**Epsilon at a delta.** Privacy curves have no such theorem: a reader of a result may choose among
+runs that keep within epsilon each, such that the choice does not. So the ledger enters for
+every draw whether a result from the dataset had been published when it was charged
 (`SpentDraw.after_results`). Noise that is not recorded as published is unseen (`claims`), and the
-first draws, A, are thus fixed whatever comes out.
+first draws, A, are thus fixed for all outcomes.
 
 - While all draws are of A: by their curve, or by rho, whichever is better.
-- After that: by rho alone. The cap stands for the largest rho whose conversion at the delta gives
-  the epsilon, less what is kept for the mechanisms' own deltas: the cap of delta, or what A has of
-  it. Both are fixed before the first result.
+- After that: by rho alone. The cap amounts to the largest rho whose conversion at the delta gives
+  the epsilon, less the delta reserved for the mechanisms' own deltas: the cap of delta, or the
+  delta of A. Both are fixed before the first result.
 
-This is sound: A is fixed, and so is whether its rho is within the one that the cap stands for. If
-it is, the sum stays within, and holds for all runs. If it is not, nothing is added to A any more,
-and its curve holds.
+This is sound: A is fixed, and so is whether its rho is within the cap's rho. If it is, the sum
+stays within, and bounds all runs. If it is not, nothing is added to A any more,
+and its curve bounds the loss.
 
 **Planned.** A cap may be declared for runs that were planned, parameters and all, before the first
-result. Then the curve of all draws counts. No ledger can see who planned what: this is a promise of
-the one who sets the cap, and without it the epsilon is not.
+result. Then the curve of all draws counts. No ledger can verify this: the person who sets the cap
+asserts it, and the epsilon depends on it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from .spending import Spending, SpentDraw, guarantee_of, parsed, spending_of
 from .store import Damaged, Ledger, reading, writing
 
 MOST_DELTA = Fraction(1)
-"""A composed delta of this or more rules out nothing, whatever the caps are."""
+"""A composed delta of this or more guarantees nothing and is refused under any caps."""
 
 PLANNED = "planned"
 """Word that the ledger has after a cap of epsilon for planned runs."""
@@ -56,7 +56,7 @@ class EpsilonCap:
     planned: bool = False
 
     def __str__(self) -> str:
-        """As the ledger holds it, such as 33/2@1/10000000000 planned."""
+        """Text in the ledger, such as 33/2@1/10000000000 planned."""
         return f"{self.epsilon}@{self.delta}{f' {PLANNED}' if self.planned else ''}"
 
     @property
@@ -66,14 +66,14 @@ class EpsilonCap:
         return f"epsilon {float(self.epsilon):.6g} at delta {float(self.delta):.6g}{plan}"
 
     def smaller(self, other: EpsilonCap | None) -> EpsilonCap:
-        """One that is kept only where both are."""
+        """A cap that is met only if both are."""
         if other is None:
             return self
         epsilon, delta = min(self.epsilon, other.epsilon), min(self.delta, other.delta)
         return EpsilonCap(epsilon, delta, self.planned and other.planned)
 
     def is_kept(self, spending: Spending, delta_cap: Fraction | None) -> bool:
-        """Whether draws are within the cap, beside the dataset's cap of delta."""
+        """Whether draws are within the cap, given the dataset's cap of delta."""
         if self.planned or spending.is_planned:
             return spending.is_within(self.epsilon, self.delta)
         kept = _kept_delta(spending, delta_cap)
@@ -81,7 +81,7 @@ class EpsilonCap:
         return spending.total.delta <= kept and spending.total.parameter <= largest
 
     def largest_rho(self, kept: Fraction) -> Fraction:
-        """The rho that the cap stands for, beside a delta that is kept for the mechanisms' own."""
+        """The rho that the cap amounts to, with delta `kept` for the mechanisms' own deltas."""
         if kept >= self.delta:
             return Fraction(0)
         return rho_from_epsilon_tight(self.epsilon, self.delta - kept)
@@ -89,8 +89,8 @@ class EpsilonCap:
 
 @dataclass(frozen=True)
 class Caps:
-    """What a dataset may spend: rho of bounded zCDP per person, delta, and epsilon at a delta; None
-    is no cap.
+    """Caps of a dataset: rho of bounded zCDP per person, delta, and epsilon at a delta; None for
+    no cap.
     """
 
     rho: Fraction | None = None
@@ -125,13 +125,13 @@ def caps_of(connection: sqlite3.Connection, dataset: str | None) -> Caps:
 
 
 def spent_and_caps(ledger: Ledger, dataset: str) -> tuple[Guarantee, Caps]:
-    """What all draws from a dataset compose to by rho, and its caps."""
+    """Composed guarantee of all draws from a dataset by rho, and the dataset's caps."""
     with reading(ledger) as connection:
         return spending_of(connection, dataset).total, caps_of(connection, dataset)
 
 
 def epsilon_cap(text: str) -> EpsilonCap:
-    """A cap of epsilon that the ledger holds; raises Damaged if it is none."""
+    """Parse a cap of epsilon from the ledger; raises Damaged if the text is not one."""
     cap, _, word = str(text).partition(" ")
     epsilon, _, delta = cap.partition("@")
     found = EpsilonCap(parsed(epsilon, "a cap"), parsed(delta, "a cap"), word == PLANNED)
@@ -141,12 +141,12 @@ def epsilon_cap(text: str) -> EpsilonCap:
 
 
 def set_caps(ledger: Ledger, dataset: str | None, caps: Caps) -> None:
-    """Set the caps of a dataset, or, of None, of every one that has none of its own; a cap that
-    there is not leaves the one that is known be.
+    """Set the caps of a dataset, or with None the default for datasets without own caps. A cap of
+    None leaves the present one unchanged.
 
-    Raises InputRefused for a cap that is not a positive fraction, BudgetRefused for one of a
-    dataset below what is already spent. One without a cap of its own that has spent more than what
-    holds for every dataset can spend nothing further.
+    Raises InputRefused for a cap that is not a positive fraction, BudgetRefused for a dataset's cap
+    below its present spending. A dataset without an own cap that has spent more than the default
+    can spend nothing further.
     """
     _refuse_no_fractions(caps)
     with writing(ledger) as connection:
@@ -188,7 +188,7 @@ def _refuse_below_spent(connection: sqlite3.Connection, dataset: str, caps: Caps
 
 
 def check_caps(connection: sqlite3.Connection, dataset: str, asked: Sequence[SpentDraw]) -> None:
-    """Raise BudgetRefused if what is asked for would pass a cap, or a delta of 1."""
+    """Raise BudgetRefused if the requested draws would pass a cap, or a delta of 1."""
     caps = caps_of(connection, dataset)
     before = spending_of(connection, dataset)
     after = Spending([*before.draws, *asked])
@@ -223,7 +223,7 @@ def _passed(
     before: Spending,
     after: Spending,
 ) -> str:
-    """Which cap of epsilon a run would pass, what is left of it, and the remedy."""
+    """Message for a passed cap of epsilon: the cap, its remainder, and the remedy."""
     spent = before.total
     is_by_curve = cap.planned or after.is_planned
     kept = after.total.delta if is_by_curve else _kept_delta(after, delta_cap)
@@ -252,7 +252,7 @@ def _passed(
 
 
 def _kept_delta(spending: Spending, delta_cap: Fraction | None) -> Fraction:
-    """The delta that is kept for the mechanisms' own, fixed before the first result."""
+    """The delta reserved for the mechanisms' own, fixed before the first result."""
     if delta_cap is not None:
         return delta_cap
     first = Spending([draw for draw in spending.draws if not draw.after_results])
@@ -273,24 +273,24 @@ def _refuse_no_fractions(caps: Caps) -> None:
 
 
 def _least(one: Fraction | None, other: Fraction | None) -> Fraction | None:
-    """The smaller of two caps, None being none."""
+    """The smaller of two caps; None is no cap."""
     caps = [cap for cap in (one, other) if cap is not None]
     return min(caps) if caps else None
 
 
 def summary(ledger: Ledger, *, is_exact: bool = False, only: str | None = None) -> dict:
-    """What every dataset has spent, or `only` one, by product, natively and composed; fractions as
+    """Spending of every dataset, or of `only` one, by product, native and composed; fractions as
     strings.
 
     `{"ledger", "cap", "delta_cap", "epsilon_cap", "datasets": {name: {"cap", "remaining",
     "delta_cap", "remaining_delta", "epsilon_cap", "rho", "stated_rho", "delta", "epsilon":
     {"delta", "tight", "simple", "exact"}, "products": {product: {"rho", "delta", "draws":
-    [...]}}}}}`, where `rho` is of bounded zCDP per person, `stated_rho` that of all records that a
-    person's change may change, which is more where a draw is counted for one of several, `delta`
-    the sum of the mechanisms' own, and `epsilon` holds at its own `delta`, which is that sum and
-    `REPORT_DELTA`; it is `inf` where that is 1 or more. `epsilon["exact"]` is that by the curve of
-    all draws (`spending`), for runs that were planned before the first result; it is None where no
-    curve is known or rho tells as much, and unless `is_exact`, since it takes seconds.
+    [...]}}}}}`. `rho` is of bounded zCDP per person; `stated_rho` covers all records that a
+    person's change may change, which is more where a draw is counted for one of several; `delta` is
+    the sum of the mechanisms' own. `epsilon` is at its own `delta`, which is this sum plus
+    `REPORT_DELTA`; it is `inf` where that is 1 or more. `epsilon["exact"]` follows from the curve
+    of all draws (`spending`), for runs planned before the first result; it is None where no
+    curve is known or the curve gives no less than rho, and unless `is_exact`, which takes seconds.
     `epsilon_cap` is None or `{"epsilon", "delta", "planned"}`. Each draw has its native
     `definition`, `parameter`, `neighbors` and `delta`, and the `folder` of its run, None where an
     earlier version charged it.
@@ -336,7 +336,7 @@ def _caps(caps: Caps) -> dict:
 
 
 def _epsilon(spending: Spending, is_exact: bool) -> dict[str, float | str | None]:
-    """Epsilon of (rho, delta)-approximate zCDP, at delta plus that of the conversion."""
+    """Epsilon of (rho, delta)-approximate zCDP, at delta plus `REPORT_DELTA`."""
     rho, delta = spending.total.parameter, spending.total.delta + REPORT_DELTA
     if delta >= 1:
         return {"delta": "1", "tight": "inf", "simple": "inf", "exact": None}

@@ -1,19 +1,19 @@
-"""Charging: what is drawn from whom, entered before it is drawn, under the dataset's caps.
+"""Charging: draws and the people drawn from, entered before the draw, under the dataset's caps.
 
 One row per draw is committed, durably, before the draw; the check against the dataset's caps
 happens in the same transaction, so runs started together cannot both pass them. A row is never
-removed: if a run dies between its row and its publication the charge stands, and resuming that run
+removed: if a run dies between its row and its publication the charge remains, and resuming that run
 uses it.
 
-With a draw are charged the files that decide it (`charged_files`: settings, spine, plan), the
+A draw is charged with the files that decide it (`charged_files`: settings, spine, plan), the
 confidential files that it measures (`truth`, by keyed digests), and every noise parameter that it
 will use (`Measure`). They are entered once and never changed.
 
 Everything drawn from the same people adds up under one dataset name. Inputs are recognised by
 keyed digests (`digests`): a digest known under another name is refused.
 
-Rows keep the native guarantee, and beside it the privacy curve of the draw where that is known.
-`spending` tells what they amount to, `caps` what they may.
+Rows keep the native guarantee, and the privacy curve of the draw where it is known.
+`spending` composes them, and `caps` limits them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from .spending import SpentDraw, curve_text
 from .store import Ledger, holds, reading, writing
 
 OF_GUARANTEE = ("definition", "parameter", "neighbors", "delta", "bounded_factor", "bounded_rho")
-"""Columns of a draw that `Guarantee` has under the same names."""
+"""Columns of a draw with the names of fields of `Guarantee`."""
 
 
 def charge(
@@ -53,17 +53,17 @@ def charge(
 ) -> bool:
     """Record the draws of a run before they are made; all of them, or none.
 
-    `inputs` are the digests of the people drawn from, by kind, and `further_inputs` those under
-    keys of ledgers that were joined to this one; `charged_files` those of the files
+    `inputs` are the digests of the people drawn from, by kind, and `further_inputs` the digests
+    under keys of joined ledgers; `charged_files` are the digests of the files
     that decide the draws, by name, and `truth` the keyed ones of the confidential files that are
-    measured; `identity` is that of the run's directory, which alone may draw from now on, and
-    `folder` where it is, for people. A draw that this run has been charged for is not charged
-    again; what a run of an older version was charged without is entered now. Returns whether
+    measured; `identity` belongs to the run's directory, which alone may draw from now on, and
+    `folder` is its location, for people. A draw that this run has been charged for is not charged
+    again; fields that an older version did not charge are entered now. Returns whether
     anything was charged.
 
     Raises BudgetRefused if a cap of the dataset would be passed; if an input is known under
     another dataset's name; if the run was charged before for the same draws with other
-    parameters, inputs, charged files or dataset; if `must_be_charged`, as when the run says so, and
+    parameters, inputs, charged files or dataset; if `must_be_charged`, by the run's own record, and
     it was not; or if the ledger cannot be used.
     """
     digests = {kind: digest.whole for kind, digest in sorted(inputs.items())}
@@ -148,9 +148,9 @@ def _text(number: Fraction | None) -> str | None:
 
 
 def _check_same_charge(asked: Mapping, known: Mapping) -> None:
-    """Raise BudgetRefused unless a draw is asked for as it was charged.
+    """Raise BudgetRefused unless a requested draw equals the charged one.
 
-    An earlier version did not enter what is stated beside the charge.
+    An earlier version did not enter the stated factor.
     """
     unstated = {"neighbors", "bounded_factor"}
     is_stated_now = asked["neighbors"] == ONE_OF_SEVERAL and known["neighbors"] == BOUNDED
@@ -195,7 +195,7 @@ def _enter_inputs(
 
 
 def datasets_of(connection: sqlite3.Connection, inputs: Iterable[InputDigest]) -> set[str]:
-    """The datasets under whose names a ledger knows people of these inputs."""
+    """The datasets under which a ledger knows people of these inputs."""
     found: set[str] = set()
     for item in inputs:
         found |= _known(connection, (item.whole, *item.parts)).keys()
@@ -205,7 +205,7 @@ def datasets_of(connection: sqlite3.Connection, inputs: Iterable[InputDigest]) -
 
 
 def _known(connection: sqlite3.Connection, digests: Sequence[str]) -> dict[str, int]:
-    """How many of some distinct digests are known of each dataset that has any of them."""
+    """Numbers of known digests among some distinct ones, by dataset; without zeros."""
     rows = connection.execute(
         "SELECT dataset, count(*) FROM inputs WHERE digest IN (SELECT value FROM json_each(?)) "
         "GROUP BY dataset",
@@ -224,13 +224,13 @@ def _enter_charged_files(
     differing = sorted({name for name, _ in known.items() ^ charged_files.items()})
     if differing:
         raise BudgetRefused(
-            f"run {run_id} was charged with another {', '.join(differing)}; put back what it was "
-            "charged with, or start a new run"
+            f"run {run_id} was charged with another {', '.join(differing)}; put the charged one "
+            "back, or start a new run"
         )
 
 
 def _enter_truth(connection: sqlite3.Connection, run_id: str, truth: Mapping[str, str]) -> None:
-    """Enter the confidential files that a run measures, or compare them with what is there."""
+    """Enter the confidential files that a run measures, or compare them with the entered ones."""
     known = truth_of_run(connection, run_id) or _enter_digests(connection, run_id, truth)
     for name, digest in sorted(truth.items()):
         if known.get(name) != digest:
@@ -240,7 +240,7 @@ def _enter_truth(connection: sqlite3.Connection, run_id: str, truth: Mapping[str
 def _enter_digests(
     connection: sqlite3.Connection, run_id: str, digests: Mapping[str, str]
 ) -> Mapping[str, str]:
-    """Enter the first digests of a run's files, as they are known then."""
+    """Enter the first digests of a run's files."""
     connection.executemany(
         "INSERT INTO conditions VALUES (?, ?, ?)",
         [(run_id, name, digest) for name, digest in sorted(digests.items())],
@@ -249,10 +249,10 @@ def _enter_digests(
 
 
 def other_people(run_id: str, name: str) -> str:
-    """What is wrong with measuring a confidential file that a run was not charged for."""
+    """Message: a confidential file that is measured is not the one the run was charged for."""
     return (
-        f"{name} is not what run {run_id} was charged for; put that file back, or start a new run, "
-        "since other people would be measured under this charge"
+        f"{name} is not the file that run {run_id} was charged for; put that file back, or start a "
+        "new run, since other people would be measured under this charge"
     )
 
 

@@ -1,7 +1,7 @@
 """Tying a run's noise to the ledger: charged before the first draw, claimed, drawn and known.
 
-Every product measures through these functions, so that none can spend what the ledger does not
-know, draw what it was not charged for, nor publish what it has published before. The protocol is
+Every product measures through these functions, so that none can spend without the ledger's
+knowledge, draw without a charge, or publish a measurement twice. The protocol is
 in `claims`.
 """
 
@@ -48,9 +48,9 @@ from .store import Ledger, holds, ledger_at, open_ledger, reading
 
 @dataclass(frozen=True)
 class FileDraw:
-    """What draws the noise of the file at `path`, and how it is recorded before others can read it.
+    """Draws the noise of the file at `path`, and records the file before others can read it.
 
-    `recording`, None where there is no ledger, goes to `write_once`.
+    `recording` is passed to `write_once`; None without a ledger.
     """
 
     path: Path
@@ -64,7 +64,7 @@ class FileDraw:
         batches: Iterable[pa.RecordBatch],
         row_group_size: int | None = None,
     ) -> Path:
-        """Write the file of rows of noisy answers, and return its path; if it stands, it is kept,
+        """Write the file of rows of noisy answers, and return its path. An existing file is kept,
         and nothing is taken from `batches`, so that an iterator that draws noise draws none.
         """
         return write_parquet_once(
@@ -87,13 +87,13 @@ def charge_draws(
     truth: Iterable[Path],
     files: Iterable[Path],
 ) -> None:
-    """Enter a run's draws in the ledger, and check the measurements that are there against it.
+    """Enter a run's draws in the ledger, and check existing measurements against it.
 
     `inputs` are the digests of the people drawn from, by kind (`tasks.ledger.identity`);
     `decided_by` are the public files that decide the draws: spine, plan, parameters; `truth` the
-    confidential files that are measured, those that are still there. `files` are
-    the files of noisy measurements that the run publishes, there yet or not: those that are there
-    must be those that the ledger knows, and none that it knows may be missing. A run that was
+    confidential files that are measured, as far as they exist. `files` are the files of noisy
+    measurements of the run, present or not: present ones must be known to the ledger, and all known
+    ones must be present. A run that was
     charged before is not charged again. Runs that are not private draw nothing worth recording.
     Raises BudgetRefused before any noise is drawn.
     """
@@ -158,8 +158,8 @@ def is_settled(run: RunDirectory, settings: ProductSettings, files: Sequence[Pat
 def refuse_unlike_ledger(run: RunDirectory, settings: ProductSettings) -> None:
     """Raise InputRefused if a file that decides the draws is not as the ledger has it.
 
-    A run that is released may outlive its ledger, and one that draws no noise has none; it is then
-    compared with what it has kept.
+    A released run may outlive its ledger, and one that draws no noise has no ledger; it is then
+    compared with its own records.
     """
     run.refuse_edited_settings()
     if not settings.draws_noise:
@@ -175,9 +175,9 @@ def refuse_unlike_ledger(run: RunDirectory, settings: ProductSettings) -> None:
 def _hold_against_ledger(
     run: RunDirectory, settings: ProductSettings, files: Iterable[Path]
 ) -> None:
-    """Hold the files of noisy measurements against the ledger; give unnamed ones their names.
+    """Compare the files of noisy measurements with the ledger; name recorded ones without a name.
 
-    Raises BudgetRefused for a file that is not, or no longer, the one that the run has published.
+    Raises BudgetRefused for a file that is missing, or differs from the published one.
     """
     ledger, run_id = ledger_at(Path(settings.privacy.ledger)), run.read_manifest()["run_id"]
     names = {path.relative_to(run.root).as_posix(): path for path in files}
@@ -190,15 +190,15 @@ def _hold_against_ledger(
 
 
 def warnings_of(settings: ProductSettings) -> list[str]:
-    """What is to be said before a run is charged: that nothing caps what it spends, and which
-    ledgers cannot be asked for its people. Raises as `first_run_notice`.
+    """Warnings before a run is charged: of a dataset without a cap, and of ledgers that cannot be
+    asked for its people. Raises as `first_run_notice`.
     """
     notice = first_run_notice(settings)
     return [*([] if notice is None else [notice]), *unasked_ledgers(settings)]
 
 
 def first_run_notice(settings: ProductSettings) -> str | None:
-    """What is to be said before the first run on a dataset without a cap; None if nothing.
+    """Notice before the first run on a dataset without a cap, or None.
 
     Raises BudgetRefused where the ledger's folder does not exist, or its ledger is unusable.
     """
@@ -212,10 +212,10 @@ def first_run_notice(settings: ProductSettings) -> str | None:
         )
     if not ledger.path.exists():
         if ledger.key_path.exists():
-            return None  # Opening it tells what is missing.
+            return None  # Opening it reports the missing ledger.
         return (
-            f"there is no ledger {ledger.path}: this run makes it, and nothing caps what is spent "
-            f"on dataset {dataset!r}; an office sets caps before anything runs, with "
+            f"there is no ledger {ledger.path}: this run makes it, and dataset {dataset!r} has no "
+            "cap in it; an office sets caps before the first run, with "
             f"'spineflow ledger init --ledger {ledger.path} --cap RHO'"
         )
     with reading(open_ledger(ledger.path, must_exist=True)) as connection:
@@ -225,7 +225,7 @@ def first_run_notice(settings: ProductSettings) -> str | None:
     if caps.rho is not None or caps.epsilon is not None or not is_first:
         return None
     return (
-        f"nothing caps what is spent on dataset {dataset!r} in the ledger {ledger.path}; set a cap "
+        f"dataset {dataset!r} has no cap in the ledger {ledger.path}; set a cap "
         f"with 'spineflow ledger set-cap {dataset} RHO --ledger {ledger.path}'"
     )
 
@@ -244,13 +244,13 @@ def single_draw(
     """The block draws the noise of one file and publishes it, under the run's charge for `draw`.
 
     `truth` are the confidential files that are measured, `reads` published files of the run that
-    decide what is drawn; `seeds` name the draw where the settings fix a seed. If the file was
-    recorded by a worker that died before it named it, it is named, and publishing it in the block
+    decide the draw; `seeds` name the draw where the settings fix a seed. If a worker died after
+    recording and before renaming the file, the file is renamed, and publishing it in the block
     does nothing.
 
     Raises BudgetRefused, before the block, if this run has published the file before and it is
-    gone, if the ledger holds no charge for it now or one for other people, or if this directory is
-    not the one that draws; InputRefused if a file that decides the draws is not the one that was
+    missing, if the ledger has no charge for it or one for other people, or if another directory
+    draws for the run; InputRefused if a file that decides the draws differs from the one that was
     charged.
     """
     if not settings.is_private:
@@ -286,8 +286,8 @@ def single_draw(
 
 
 def random_choice_source(settings: ProductSettings, *key: str) -> RandomSource:
-    """Random bits for choices that are no noise, such as which records are kept, and for noise of a
-    run that is not private; a seed, if there is one, and a key fix them."""
+    """Random bits for choices other than noise, such as truncation of records, and for noise of a
+    run that is not private; fixed by the settings' seed, if any, and a key."""
     if settings.privacy.seed is not None:
         return SeededRandom(settings.privacy.seed, *key)
     return SystemRandom()

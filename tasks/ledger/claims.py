@@ -1,4 +1,4 @@
-"""Claims: which directory draws which file of a run, and what of it may have been seen.
+"""Claims: the directory that draws each file of a run, and the files that may have been seen.
 
 A file of noisy measurements goes through these states, each a committed transaction:
 
@@ -7,16 +7,17 @@ A file of noisy measurements goes through these states, each a committed transac
     published                for good
 
 Until a file is recorded, its noise is in memory, in a file without a name, or in one that is closed
-to other accounts (`runs.writing`): unseen. If its maker dies there, the file may be claimed again
-and is drawn anew under the same charge. Each claim has a token, and only the last claim's maker can
-record: one that was taken for dead, or a second worker, is refused, and what it drew is dropped.
+to other accounts (`runs.writing`): unseen. If its worker dies before that, the file may be claimed
+again and is drawn anew under the same charge. Each claim has a token, and only the last claimant
+can record: a worker taken for dead, or a second worker, is refused, and its draw is dropped.
 
 Once a file is recorded its noise may have been seen, and nothing else is ever drawn in its place.
-Who dies between recording and naming the file leaves it, flushed to disk, for the next to name.
+If a worker dies after recording and before renaming, the next worker renames the file, which is
+flushed to disk.
 
-A run draws in one directory, the one that it was charged in (`directories`): its copies are
-refused. `move` makes another directory the one, as after a restore from a backup or a move to
-another disk. Because recording asks for the directory too, a claim of the old one ends there.
+A run draws in the directory that it was charged in (`directories`): its copies are
+refused. `move` replaces that directory, as after a restore from a backup or a move to
+another disk. Because recording checks the directory too, it ends the claims of the old one.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class Claim:
 
 
 class ChargedNoise:
-    """Draws the noise of one file, exactly as it was charged; `n_drawn` counts the values."""
+    """Draws the noise of one file, exactly as charged; `n_drawn` counts the values."""
 
     def __init__(self, claim: Claim) -> None:
         self._claim = claim
@@ -93,11 +94,11 @@ def claim(
     draw: str,
     reads: Mapping[str, str] | None = None,
 ) -> Claim:
-    """Claim a file of a run before it is drawn, under a charge that the ledger holds now.
+    """Claim a file of a run before it is drawn, under a charge in the ledger.
 
-    `reads` are the digests of published files of the run that decide what is drawn. Raises
-    BudgetRefused if the run has no such charge, if another directory is the one that draws, if a
-    file that is read is not the one that was published, or if the ledger cannot be used.
+    `reads` are the digests of published files of the run that decide the draw. Raises
+    BudgetRefused if the run has no such charge, if another directory draws for the run, if a
+    file that is read differs from the published one, or if the ledger cannot be used.
     """
     token = secrets.token_hex(16)
     with writing(ledger) as connection:
@@ -130,11 +131,11 @@ def claim(
 def record_publication(ledger: Ledger, claim: Claim, digest: str, n_drawn: int = 0) -> None:
     """Record the digest of a claimed file, before the file gets its name; `n_drawn` values.
 
-    The number is kept where the draw was charged for a number of values. Where it was not, how many
-    there are may follow from the records, as of a histogram of what occurs; then 0 is kept.
+    The number is kept where the draw was charged for a number of values. Otherwise the number of
+    values may follow from the records, as in a histogram of observed values; then 0 is kept.
 
-    Raises BudgetRefused if the claim is no longer the last, if another directory has become the
-    one that draws, or if more values were drawn than charged.
+    Raises BudgetRefused if the claim is no longer the last, if another directory now draws for the
+    run, or if more values were drawn than charged.
     """
     key = [claim.run_id, claim.name]
     with writing(ledger) as connection:
@@ -144,8 +145,8 @@ def record_publication(ledger: Ledger, claim: Claim, digest: str, n_drawn: int =
         ).fetchone()
         if last is None or last["token"] != claim.token:
             raise BudgetRefused(
-                f"{claim.name} of run {claim.run_id} was taken over by another worker; what this "
-                "one drew is dropped, so let the other go on"
+                f"{claim.name} of run {claim.run_id} was taken over by another worker; this one's "
+                "draw is dropped, so let the other go on"
             )
         connection.execute("DELETE FROM claims WHERE run_id = ? AND name = ?", key)
         charged, before = connection.execute(
@@ -165,7 +166,7 @@ def record_publication(ledger: Ledger, claim: Claim, digest: str, n_drawn: int =
 
 
 def charged_files(ledger: Ledger, run_id: str) -> dict[str, str]:
-    """Digests of the files that a run's draws were charged with, by name; empty if of none."""
+    """Digests of the files that a run's draws were charged with, by name; may be empty."""
     with reading(ledger) as connection:
         return charged_files_of_run(connection, run_id)
 
@@ -173,16 +174,16 @@ def charged_files(ledger: Ledger, run_id: str) -> dict[str, str]:
 def hold_files(
     ledger: Ledger, run_id: str, identity: str, found: Mapping[str, str], names: Iterable[str]
 ) -> dict[str, str]:
-    """Hold the files of a run against the ledger; the digests of those published but not there.
+    """Compare the files of a run with the ledger; return the digests of published files not found.
 
-    `found` are the digests of the files that are there, `names` those of all that the run
-    publishes as it is now. A run that version 0.1.0 charged, which named files before it recorded
-    them, is bound to this directory, and what is there and unknown is entered.
+    `found` are the digests of the existing files, `names` the names of all files that the run
+    publishes now. A run charged by version 0.1.0, which named files before it recorded them, is
+    bound to this directory, and its unknown files are entered.
 
-    Raises BudgetRefused if the ledger holds no charge of the run, for a file that is not the one
-    that was published, for one that nobody recorded, for a published file that the run would not
-    publish any more, since it would be measured again in another cut, and if there is something
-    left to draw in another directory.
+    Raises BudgetRefused if the ledger has no charge of the run; for a file that differs from the
+    published one, or that was never recorded; for a published file that the run would no longer
+    publish, since it would be measured again in another partition; and if files are left to draw
+    and another directory draws for the run.
     """
     names = set(names)
     with writing(ledger) as connection:
@@ -218,7 +219,7 @@ def hold_files(
 
 
 def move(ledger: Ledger, run_id: str, identity: str, folder: str | None = None) -> None:
-    """Make a directory the one in which a run draws, and `folder` where it is, for people.
+    """Bind a run to another directory; `folder` is its location, for people.
 
     Raises BudgetRefused for an unknown run.
     """
@@ -243,15 +244,15 @@ def published_files(ledger: Ledger, run_id: str) -> dict[str, str]:
 
 
 def uncharged(ledger: Ledger, run_id: str) -> str:
-    """What is wrong with measurements that the ledger does not count."""
+    """Message: a run's measurements are without a charge in the ledger."""
     return (
-        f"the ledger {ledger.path} does not hold what run {run_id} was charged; restore the ledger "
+        f"the ledger {ledger.path} does not hold the charges of run {run_id}; restore the ledger "
         "that it was charged to, and resume the run"
     )
 
 
 def redrawn(run_id: str, name: str) -> str:
-    """What is wrong with drawing a published file again."""
+    """Message: a published file is missing and cannot be drawn again."""
     return (
         f"{name} was published by run {run_id} and is missing; restore the file, or start a new "
         "run, since a published measurement is never drawn again"
@@ -259,7 +260,7 @@ def redrawn(run_id: str, name: str) -> str:
 
 
 def replaced(run_id: str, name: str) -> str:
-    """What is wrong with a file that stands in a published one's place."""
+    """Message: a file differs from the published one."""
     return (
         f"{name} is not the measurement that run {run_id} has published; restore that file, or "
         "start a new run"
@@ -286,7 +287,7 @@ def _directory(connection: sqlite3.Connection, run_id: str) -> str | None:
 
 
 def _check_directory(connection: sqlite3.Connection, run_id: str, identity: str) -> None:
-    """Raise BudgetRefused unless a directory is the one in which a run draws."""
+    """Raise BudgetRefused unless a run draws in this directory."""
     known = _directory(connection, run_id)
     if known != identity:
         raise BudgetRefused(

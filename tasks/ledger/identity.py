@@ -1,16 +1,15 @@
-"""The people of an input, recognised under every ledger of this machine; its files, unchanged.
+"""Recognition of an input's people under every ledger of this machine, and of changed input files.
 
 The list is a file of mode 0600, a path on every line: `ledgers` in `$XDG_STATE_HOME/spineflow`, by
 default `~/.local/state/spineflow`, or the file that the environment names as `SPINEFLOW_LEDGERS`.
-Where that is set to nothing, no list is kept, as in tests. A ledger enters it when it is made by
-the command, and before confidential input is charged to it. A run on confidential input asks all
-others of the list for its people, and holds the lock of the list until it is charged,
+If that is empty, no list is kept, as in tests. A ledger enters it when it is made by
+the command, and before confidential input is charged to it. A run on confidential input looks its
+people up in all other ledgers of the list, and locks the list until it is charged,
 so that of two runs under two ledgers one finds the other.
 
-People may be known to another ledger of this machine. Digests are made when the input is read, for
-the keys of every ledger in the list, and for those of ledgers that were joined to the
-run's own. Before the run is charged its ledger and all others are asked. No other is asked for
-input that is not confidential, as what was generated.
+When the input is read, digests are made for the keys of every ledger in the list, and of ledgers
+joined to the run's own. Before the run is charged, its ledger and all others are asked. Input that
+is not confidential, such as generated input, is looked up in no other ledger.
 """
 
 from __future__ import annotations
@@ -34,11 +33,11 @@ from .recognition import INPUT_DIGESTS, InputDigest
 from .store import Ledger, has_joined, holds, ledger_at, open_ledger, read_key, reading
 
 LIST_VARIABLE = "SPINEFLOW_LEDGERS"
-"""Of the environment: the file with the list of ledgers; nothing for none."""
+"""Environment variable with the file of the list of ledgers; empty for no list."""
 
 
 def list_file() -> Path | None:
-    """The file with this machine's ledgers; None where no list is kept."""
+    """The file with this machine's ledgers; None without a list."""
     named = os.environ.get(LIST_VARIABLE)
     if named is not None:
         return Path(named).absolute() if named else None
@@ -76,7 +75,7 @@ def listed_ledgers() -> list[Path]:
 
 
 def list_ledger(path: Path) -> None:
-    """Enter a ledger in the list, unless it is there."""
+    """Enter a ledger in the list, unless the list has it."""
     _change(lambda paths: paths if path in paths else [*paths, path])
 
 
@@ -87,7 +86,7 @@ def forget_ledger(path: Path) -> None:
 
 @contextmanager
 def list_held() -> Iterator[None]:
-    """Hold the lock of the list, if one is kept.
+    """Lock the list, if one is kept.
 
     Raises BudgetRefused where its folder cannot be made or written.
     """
@@ -105,7 +104,7 @@ def list_held() -> Iterator[None]:
 
 
 def _change(change: Callable[[list[Path]], list[Path]]) -> None:
-    """Replace the list by what `change` makes of it."""
+    """Replace the list by the result of `change`."""
     with list_held():
         file, before = list_file(), listed_ledgers()
         after = change(before)
@@ -150,10 +149,10 @@ def store_identity(
     settings: ProductSettings,
     digests_under: Callable[[bytes], Digests],
 ) -> None:
-    """Remember an input that was read: its files, and, if the run is private, its people.
+    """Record an input that was read: its files, and, if the run is private, its people.
 
-    `digests_under` computes the digests by kind under a key: the ledger's, and those under which
-    other ledgers know people. All are kept in the run's confidential folder.
+    `digests_under` computes the digests by kind under a key: the ledger's, and the keys of
+    other ledgers. All are kept in the run's confidential folder.
     """
     if settings.is_private:
         ledger = open_ledger(Path(settings.privacy.ledger))
@@ -165,7 +164,7 @@ def store_identity(
 
 
 def stored_digests(run: RunDirectory) -> dict[str, InputDigest]:
-    """The keyed digests that the ingest of this run stored; empty if there are none."""
+    """The keyed digests that the ingest of this run stored; empty if it stored none."""
     try:
         return read_values(run.confidential / INPUT_DIGESTS, dict[str, InputDigest])
     except FileNotFoundError:
@@ -175,8 +174,8 @@ def stored_digests(run: RunDirectory) -> dict[str, InputDigest]:
 def digests_to_charge(run: RunDirectory, settings: ProductSettings) -> dict[str, InputDigest]:
     """The keyed digests of the people that a run is charged for.
 
-    Raises InputRefused for a private run whose ingest has stored none, or others than those that
-    the manifest tells: without them the ledger would not know whom it charges for.
+    Raises InputRefused for a private run whose ingest has stored none, or others than the
+    manifest's: without them the ledger would not know whose data it charges.
     """
     stored = stored_digests(run)
     recorded = run.read_manifest()["input_digests"]
@@ -193,12 +192,12 @@ def digests_to_charge(run: RunDirectory, settings: ProductSettings) -> dict[str,
 
 
 def whole_digests(run: RunDirectory) -> dict[str, str]:
-    """Of those digests, the one of each whole table: what the manifest keeps of the input."""
+    """The digest of each whole table, by kind, which the manifest keeps."""
     return {kind: digest.whole for kind, digest in stored_digests(run).items()}
 
 
 def refuse_changed_input(run: RunDirectory, settings: ProductSettings) -> None:
-    """Raise InputRefused if an input is no longer the files that the run has read.
+    """Raise InputRefused if the input's files have changed since the run read them.
 
     Files are compared by size and time of modification; inputs that are gone, and those on object
     stores, cannot be compared and count as unchanged. A file that was not there is a change.
@@ -228,8 +227,8 @@ def ingested_once(
     path: Path,
     ingest: Callable[[RunDirectory, Any], object],
 ) -> Made:
-    """What an ingest makes, `path` being what it writes last, unless that is there; raises as
-    `ingest`, and as `refuse_changed_input` where it is."""
+    """The result of an ingest whose last file is `path`, or the existing one; raises as `ingest`,
+    and for an existing one as `refuse_changed_input`."""
     if path.exists():
         refuse_changed_input(run, settings)
         return found(path, whole_digests(run))
@@ -267,8 +266,8 @@ def _store_elsewhere(
 
 
 def _digests_by_key(run: RunDirectory, ledger: Ledger, own: Digests) -> dict[str, Digests]:
-    """The digests of a run's people by fingerprints of keys; `own` are those that it is charged
-    with.
+    """The digests of a run's people by fingerprints of keys; `own` are under the key of its own
+    ledger.
     """
     try:
         stored = read_values(run.confidential / DIGESTS_ELSEWHERE, _Elsewhere)
@@ -281,16 +280,16 @@ def _digests_by_key(run: RunDirectory, ledger: Ledger, own: Digests) -> dict[str
 def refuse_known_elsewhere(
     run: RunDirectory, settings: ProductSettings, ledger: Ledger, own: Digests
 ) -> list[InputDigest]:
-    """The digests of a run's people under all keys of its ledger, if no other ledger knows them.
+    """The digests of a run's people under all keys of its ledger, unless another ledger knows them.
 
-    The caller holds the list until the run is charged. Raises BudgetRefused for people whom another
-    ledger knows, for a ledger that was joined to another and put back, and where it cannot be told
-    since a ledger was made or joined after the input was read.
+    The caller keeps the list locked until the run is charged. Raises BudgetRefused for people known
+    to another ledger, for a ledger that was joined to another and put back, and if a ledger was
+    made or joined after the input was read, so that this cannot be determined.
     """
     digests = _digests_by_key(run, ledger, own)
     for path, other in _others(ledger, settings):
         if other is None:
-            continue  # It is told of by `unasked_ledgers`.
+            continue  # `unasked_ledgers` reports it.
         if has_joined(other, read_key(ledger.key_path).fingerprint):
             raise BudgetRefused(
                 f"the ledger {ledger.path} was joined to {path}, and is an older copy; set "
@@ -311,7 +310,7 @@ def refuse_known_elsewhere(
 
 
 def unasked_ledgers(settings: ProductSettings) -> list[str]:
-    """What is to be said of ledgers in the list that cannot be asked for the people of a run."""
+    """Warnings of ledgers in the list that cannot be asked for the people of a run."""
     return [
         f"the ledger {path} of this machine's list is missing or cannot be used, so that people "
         "whom it knows are not recognised; restore it, or take it off the list with 'spineflow "
@@ -322,7 +321,7 @@ def unasked_ledgers(settings: ProductSettings) -> list[str]:
 
 
 def _under_keys_of(ledger: Ledger, digests: Mapping[str, Digests]) -> list[InputDigest]:
-    """The digests under the keys of a ledger; raises BudgetRefused if there are none of some."""
+    """The digests under the keys of a ledger; raises BudgetRefused if any key lacks digests."""
     found: list[InputDigest] = []
     keys = ledger.keys()
     if keys.keys() - digests.keys():

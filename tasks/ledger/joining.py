@@ -1,17 +1,17 @@
-"""Joining ledgers: all that one holds goes to another, which stands for both from then on.
+"""Joining ledgers: all rows of one move to another, which replaces both from then on.
 
-Digests cannot be made anew under another key, so that the ledger keeps the keys of those that were
-joined to it, and new people are looked up under each (`identity`). Runs that were charged to the
-joined ledger go on: it tells where its rows are (`store.ledger_at`).
+Digests cannot be made anew under another key, so the ledger keeps the keys of joined ledgers, and
+new people are looked up under each (`identity`). Runs that were charged to the joined ledger go on:
+it records the ledger with its rows (`store.ledger_at`).
 
 Three steps, under the write lock of the ledger that stays, each durable before the next:
 
-    the other ledger says where it was joined to, and is refused until it is
-    its keys go beside the key of the one that stays
-    its rows go there, in one transaction, which says whose they are
+    the other ledger records its target, and is refused until the joining has ended
+    its keys are added to the key of the one that stays
+    its rows move there, in one transaction, which records their origin
 
-Who dies between leaves a ledger that is refused, with the word that ends the joining: there are
-never two that can be charged. Joining again does what is left to do.
+If the process dies in between, the ledger is refused with the command that ends the joining: two
+ledgers can never be charged at once. Joining again resumes from the step that was interrupted.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ _MOVED = (
     "curves",
     "joined",
 )
-"""Tables whose rows move as they are."""
+"""Tables whose rows move unchanged."""
 
 
 def join(path: Path, other_path: Path) -> Ledger:
-    """Move all that the ledger at `other_path` holds into the one at `path`; returns that one.
+    """Move all rows of the ledger at `other_path` into the one at `path`; returns the latter.
 
-    What a dataset has in both adds up; it keeps the smaller of its caps. Raises BudgetRefused if a
+    Draws of one dataset in both add up; it keeps the smaller of its caps. Raises BudgetRefused if a
     ledger cannot be used, if one is a copy of the other, or if both have a run; InputRefused if
     they are one ledger, or were joined before.
     """
@@ -106,20 +106,20 @@ def _holds(connection: sqlite3.Connection, table: str, column: str, values: Sequ
 
 
 def _refuse_copies(ledger: Ledger, other: Ledger, connection: sqlite3.Connection) -> None:
-    """Raise BudgetRefused if rows of both ledgers could be those of one."""
+    """Raise BudgetRefused if the ledgers may have rows in common."""
     with reading(other) as others:
         runs = [row["run_id"] for row in others.execute("SELECT DISTINCT run_id FROM draws")]
     is_copy = ledger.keys().keys() & other.keys().keys()
     if is_copy or _holds(connection, "draws", "run_id", runs):
         raise BudgetRefused(
             f"the ledgers {ledger.path} and {other.path} have "
-            f"{'a key' if is_copy else 'a run'} in common, so that one holds copies of what the "
-            "other does; keep the newer one, and no copy of it"
+            f"{'a key' if is_copy else 'a run'} in common, so that one holds copies of the other's "
+            "rows; keep the newer one, and no copy of it"
         )
 
 
 def _drawn(connection: sqlite3.Connection) -> set[str]:
-    """The datasets that something was drawn from."""
+    """The datasets with draws."""
     return {row["dataset"] for row in connection.execute("SELECT DISTINCT dataset FROM draws")}
 
 
@@ -140,7 +140,7 @@ def _move(others: sqlite3.Connection, connection: sqlite3.Connection) -> None:
             marks = ", ".join("?" * len(columns))
             query = f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks})"
             connection.executemany(query, [tuple(row) for row in rows])
-    # Of what was charged to one ledger, the other cannot tell whether results were known.
+    # Between draws charged to two ledgers, it is unknown whether results were known.
     connection.executemany(
         "UPDATE draws SET after_results = 1 WHERE dataset = ?", [[name] for name in sorted(in_both)]
     )

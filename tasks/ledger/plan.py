@@ -1,4 +1,4 @@
-"""What is measured, with which noise, for which guarantee: what a ledger is charged for.
+"""Measurement plans: measures, noise and guarantee, which a ledger is charged for.
 
 The types are read by everything that follows from a plan (`products.plan`): the rows of the ledger,
 budgets, statements, certificates.
@@ -28,13 +28,13 @@ class Measure:
     """The answers to one query in areas of one level, all with noise of one distribution.
 
     part : the name under which the noise is charged and drawn.
-    noise : of every answer; None without noise.
-    share : of the loss of the universe's plan; 0 for a level that is not measured.
+    noise : noise of every answer; None without noise.
+    share : share of the loss of the universe's plan; 0 for a level that is not measured.
     moved : the most by which neighbouring datasets differ in all these answers: the squared L2
         norm under discrete Gaussian noise, whose loss is moved / (2 sigma^2), and the L1 norm under
         discrete Laplace noise, whose loss is moved / scale.
-    areas : of the level, whether measured or not. answers : noisy ones; None where their number
-        depends on earlier outcomes, as areas are None where they have no number.
+    areas : areas of the level, measured or not. answers : noisy answers; None where their number
+        depends on earlier outcomes, as areas are None where their number is unknown.
     named : the level for readers, where that is not `level`; `place` is either.
     """
 
@@ -61,13 +61,13 @@ class Measure:
 
 @dataclass(frozen=True)
 class UniversePlan:
-    """What one universe is measured with, and what that guarantees: one draw of the ledger.
+    """The measures of one universe and their guarantee: one draw of the ledger.
 
-    universe : of records; or another name under which a draw is charged and its loss stated.
+    universe : a universe of records, or another name under which a draw is charged.
     mechanism : the distribution of all noise.
-    guarantee : None where nothing is guaranteed.
+    guarantee : None without a guarantee.
     loss : rho or epsilon of all measures; None without noise.
-    delta : at which the epsilon of a rho is reported.
+    delta : delta at which the epsilon of a rho is reported.
     curve : the privacy curve of one person's change; None where it is not known.
     """
 
@@ -81,9 +81,9 @@ class UniversePlan:
 
     @property
     def promised(self) -> Guarantee:
-        """The guarantee; raises ValueError for a plan that has none."""
+        """The guarantee; raises ValueError for a plan without one."""
         if self.guarantee is None:
-            raise ValueError(f"measuring {self.universe} so guarantees nothing")
+            raise ValueError(f"the measurement of {self.universe} has no guarantee")
         return self.guarantee
 
     @property
@@ -95,7 +95,7 @@ class UniversePlan:
 
     @property
     def symbol(self) -> str:
-        """What the loss is called."""
+        """Name of the loss, epsilon or rho."""
         return "epsilon" if self.is_pure else "rho"
 
     @property
@@ -105,7 +105,7 @@ class UniversePlan:
 
     @property
     def bounded_rho(self) -> str:
-        """Rho of bounded zCDP per person, in which products add up; infinite if nothing holds."""
+        """Rho of bounded zCDP per person, additive over products; infinite without guarantee."""
         return "inf" if self.guarantee is None else str(self.guarantee.bounded_rho)
 
     @property
@@ -115,19 +115,19 @@ class UniversePlan:
 
     @property
     def noises(self) -> Iterator[tuple[str, Noise]]:
-        """Every noise with the name under which it is charged."""
+        """Every noise with its name in the charge."""
         return ((own.part, own.noise) for own in self.measures if own.noise is not None)
 
     @property
     def n_answers(self) -> int | None:
-        """Noisy answers in all; None where that depends on earlier outcomes."""
+        """Number of noisy answers; None where it depends on earlier outcomes."""
         known = [own.answers for own in self.measures if own.noise is not None]
         return None if None in known or not known else sum(n for n in known if n is not None)
 
     def epsilons(self, share: Fraction = Fraction(1)) -> dict[str, float | str]:
         """Epsilon of a share of the loss, between the plan's own neighbours.
 
-        Of a rho it is that at `delta`, by the tight and by the simple conversion.
+        For a rho it is at `delta`, by the tight and by the simple conversion.
         """
         if self.loss is None:
             return dict.fromkeys(("tight", "simple"), "inf" if share else 0.0)
@@ -137,7 +137,7 @@ class UniversePlan:
 
     @property
     def epsilon(self) -> float:
-        """Epsilon of the guarantee, of a rho by the tight conversion at `delta`."""
+        """Epsilon of the guarantee; for a rho by the tight conversion at `delta`."""
         own = self.promised
         return float(own.parameter) if self.is_pure else epsilon_tight(own.parameter, self.delta)
 

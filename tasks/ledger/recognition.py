@@ -1,19 +1,19 @@
-"""Keyed digests that recognise the same people again, whatever file they come in.
+"""Keyed digests that recognise the same people again in any file.
 
 A digest is an HMAC-SHA256, under the ledger's key, of the sorted rows of a canonical table, so it
 does not depend on the order of records, on file formats, or on columns that only one product
-reads. A plain hash would let anyone who holds a guess of the records confirm it; without the key
-the digests say nothing.
+reads. A plain hash would let anyone with a guess of the records confirm it; without the key
+the digests reveal nothing.
 
-An input has one digest that names it: of persons, how many of them each block has of each
-combination of the attributes that their census declares for it. Where the first column is a block
-geocode there is also a digest for each county, by which ledgers of older versions know the counties
-of a state. In tables of another form people are recognised by digests of
-what each geounit holds, column by column.
+An input has one digest that names it. For persons, it covers the count of each combination of the
+attributes declared by their census, by block. Where the first column is a block geocode there is
+also a digest for each county, by which ledgers of older versions know the counties of a state. In
+tables of another form people are recognised by digests of each geounit's contents, column by
+column.
 
-A table of people becomes, for each of its columns, counts of raw values by area. Nothing else goes
-in: no name of a column, a universe, an area or a file, no recode, no order. Each value has a keyed
-hash, and a geounit the sum of its records' hashes, which is that of their multiset (Clarke and
+Each column of a table of people becomes counts of raw values by area. The digests depend on
+nothing else: no name of a column, a universe, an area or a file, no recode, no order. Each value
+has a keyed hash, and a geounit the sum of its records' hashes, which is a multiset hash (Clarke and
 others, Incremental multiset hash functions, 2003). Three kinds of digests are made of the sums:
 
     records   of a geounit: the values of its records
@@ -23,15 +23,16 @@ others, Incremental multiset hash functions, 2003). Three kinds of digests are m
 
 The first recognises people whose areas are grouped in another way, a part of the areas and the
 whole that a part comes from; the second also columns of few values; the third rows of a table that
-were chosen by one of its columns. Any column is enough that two tables have in common.
+were chosen by one of its columns. One common column of two tables is enough.
 
-What is common by chance must recognise nobody: a geounit with nobody, or with one ordinary person,
-has no digest. The information of a multiset is estimated from below, in bits: each count n of a
-value tells at least 1 + log2(n) / 2, which is less than the collision entropy of two Poisson
-counts of mean n. One digest of `STRONG_BITS` recognises; of those between `WEAK_BITS` and that it
-takes `ENOUGH_WEAK`. Each list holds at most `MOST` digests, those whose keyed hash is smallest, so
-that two tables keep the same ones of what they share. Lists are filled up to a length that public
-geography decides, so that the number of digests tells nothing of the people.
+Chance agreement must not recognise anyone: a geounit without people, or with one ordinary person,
+has no digest. The information of a multiset is bounded from below, in bits: each count n of a
+value carries at least 1 + log2(n) / 2, which is less than the collision entropy of two Poisson
+counts of mean n. One digest of `STRONG_BITS` is enough to recognise people; from `WEAK_BITS` up to
+that, `ENOUGH_WEAK` digests are needed. Each list has at most `MOST` digests, the ones with the
+smallest keyed hashes, so that two tables keep the same digests of their common people. Lists are
+padded to a length that follows from public geography, so that the number of digests reveals
+nothing about the people.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ from ..tables.columns import cut_at, without_point
 DIGITS_BELOW_COUNTY = 11
 
 _ROWS_AT_ONCE = 1 << 20
-"""Rows that are laid out at once where there are no counties to go by."""
+"""Rows laid out in one step where there are no counties to split by."""
 
 INPUT_DIGESTS = "input_digests.json"
 """Name of the file with the digests of a run's input, in its confidential folder."""
@@ -67,7 +68,7 @@ ENOUGH_WEAK = 4
 class PeopleDigests:
     """Digests that recognise people: each `strong` one alone, `weak` ones together.
 
-    `filling` recognises nobody: it makes the number of digests one that is public.
+    `filling` is padding that recognises no one: it makes the number of digests public.
     """
 
     strong: tuple[str, ...] = ()
@@ -77,11 +78,11 @@ class PeopleDigests:
 
 @dataclass(frozen=True)
 class InputDigest:
-    """Digest of an input, and what recognises it in another table.
+    """Digest of an input, and digests that recognise its people in another table.
 
     Each of `parts` recognises people by itself: digests by county where the input has blocks, and
-    the strong ones of `recognition`. Of `weak` ones it takes several, and of `filling` none does.
-    Versions before had fewer of these.
+    the strong digests. Several `weak` ones are needed, and `filling` is padding that recognises no
+    one. Earlier versions had fewer of these.
     """
 
     whole: str
@@ -132,7 +133,7 @@ def input_digest(kind: str, columns: Mapping[str, np.ndarray], key: bytes) -> In
 def block_counts_digest(
     kind: str, columns: Sequence[str], counties: Iterable[Sequence[np.ndarray]], n: int, key: bytes
 ) -> InputDigest:
-    """What `input_digest` is of a table of integers with blocks that comes county by county.
+    """`input_digest` of a table of integers with blocks, given county by county.
 
     Each county is its rows' columns (n_rows,), in the order of all columns; the first has geocodes,
     and counties ascend by it. `n` is the number of all rows.
@@ -151,7 +152,7 @@ def _digest(
     *,
     of_parts: bool,
 ) -> InputDigest:
-    """Digest of rows in their order, which come in parts, and of each part if asked for."""
+    """Digest of rows in their order, given in parts, and of each part on request."""
     dtype = [(f"f{i}", each) for i, each in enumerate(types)]
     head = f"{'|'.join([kind, *columns])}|{np.dtype(dtype).descr}"
     whole, digests = _begun(head, n, key), []
@@ -170,17 +171,16 @@ def _digest(
 def unnamed_digest(kind: str, columns: Sequence[np.ndarray], count: np.ndarray, key: bytes) -> str:
     """Digest of a table of counts that does not depend on its columns' names or their order.
 
-    Columns (n,) hold codes, and rows are distinct. The columns are put in the order of the
-    digests of what each holds by itself, the counts of its codes added up; columns that agree in
-    that keep the order in which they come. A column that another one determines, as a region does
-    which is given beside its province, is left out.
+    Columns (n,) hold codes, and rows are distinct. The columns are ordered by the digests of their
+    own totals by code; columns that agree in these keep their order. A column that another one
+    determines, such as a region given with its province, is left out.
 
     >>> one, other = np.array(["a", "b"]), np.array(["x", "x"])
     >>> n = np.array([3, 4])
     >>> unnamed_digest("t", [one, other], n, b"k") == unnamed_digest("t", [other, one], n, b"k")
     True
     """
-    import pandas as pd  # Only inputs without a name of their own need it.
+    import pandas as pd  # Needed only for inputs without a name.
 
     codes = [pd.factorize(np.asarray(column, dtype=object)) for column in columns]
     kept = [number for number in range(len(columns)) if not _is_determined(codes, number)]
@@ -207,9 +207,9 @@ def file_digest(path: Path, key: bytes) -> str:
 
 
 def _is_determined(codes: Sequence[tuple[np.ndarray, np.ndarray]], number: int) -> bool:
-    """Whether the codes of one column follow from those of another, coarser ones from finer.
+    """Whether the codes of another, finer column determine the codes of one.
 
-    Of columns that determine each other the first stays.
+    If two columns determine each other, the first stays.
     """
     position, values = codes[number]
     for other, (finer, finer_values) in enumerate(codes):
@@ -222,7 +222,7 @@ def _is_determined(codes: Sequence[tuple[np.ndarray, np.ndarray]], number: int) 
 
 
 def _canonical(column: np.ndarray) -> np.ndarray:
-    """Integers as they are, which all become int64 in a row; strings as UTF-8."""
+    """Integers unchanged, which become int64 in rows; strings as UTF-8."""
     column = np.asarray(column)
     if column.dtype.kind in "iub":
         return column
@@ -245,7 +245,7 @@ def _begun(head: str, n_rows: int, key: bytes) -> hmac.HMAC:
 
 
 STRONG_BITS, WEAK_BITS = 64.0, 32.0
-"""Information of a multiset that recognises people by itself, and of one that does beside others:
+"""Information of a multiset that recognises people by itself, and together with others:
 some 2^35 pairs of digests are compared for two large tables."""
 
 MOST = 1 << 12
@@ -295,7 +295,7 @@ class RecordColumn:
 
 
 def raw_value(text: str | None) -> str:
-    """A raw value as every reader of its column spells it: numbers without leading zeros.
+    """Canonical spelling of a raw value, common to all readers: numbers without leading zeros.
 
     >>> raw_value("07"), raw_value("7.0"), raw_value(" b "), raw_value(None)
     ('7', '7', 'b', '')
@@ -310,7 +310,7 @@ def people_digests(
     """Digests of people, under a key.
 
     `levels` are the geolevels above the areas from the root on, each the number `(n_areas,)` of
-    every area's geounit; a geounit lies in one of the level above.
+    every area's geounit; each geounit is within one geounit of the level above.
     """
     hashing, nested = _Hashing(key), dict[int, _Geolevels]()
     # Column by column: each holds its counts at every geolevel until its lists are made.
@@ -352,7 +352,7 @@ class _Hashing:
         return np.frombuffer(b"".join(hashes), dtype="<u8").reshape(-1, 2).astype(np.uint64)
 
     def of_sums(self, sums: _Lanes) -> _Lanes:
-        """Hashes of hashes that were added up, so that sums of these tell which there were."""
+        """Hashes of sums of hashes; their sums in turn identify the multiset of sums."""
         return _mixed(sums ^ self._constants[0], self._constants[1])
 
     def of_counts(self, counts: np.ndarray) -> _Lanes:
@@ -361,12 +361,12 @@ class _Hashing:
         return _mixed(lanes, self._constants[3])
 
     def digest(self, kind: bytes, data: bytes) -> str:
-        """What leaves this module: one way, and no function of anything but kind and data."""
+        """A digest for use outside this module: one-way, and a function of kind and data alone."""
         return blake2b(kind + b"|" + data, key=self._key, digest_size=_DIGEST_BYTES).hexdigest()
 
 
 def _mixed(lanes: _Lanes, constants: np.ndarray) -> _Lanes:
-    """The finalizer of MurmurHash3, between additions of what the key decides."""
+    """The finalizer of MurmurHash3, between additions of keyed constants."""
     lanes = lanes + constants
     for factor in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53):
         lanes = (lanes ^ (lanes >> np.uint64(33))) * np.uint64(factor)
@@ -395,7 +395,7 @@ class _List:
 class _Level:
     """A geolevel of one column: sums of its geounits' records, their bits, and counts by value.
 
-    `counts` is None where they were too many to be held.
+    `counts` is None where there were too many to keep.
     """
 
     sums: _Lanes
@@ -404,9 +404,8 @@ class _Level:
 
 
 class _Geolevels:
-    """The geolevels from the root to the areas, without those that repeat the one above them, which
-    would repeat its digests: the number `(n_areas,)` of every area's geounit, and how many there
-    are.
+    """Geolevels from the root to the areas, without those that repeat the level above and would
+    repeat its digests: the number `(n_areas,)` of every area's geounit, and how many there are.
     """
 
     def __init__(self, levels: Sequence[np.ndarray], n_areas: int) -> None:
@@ -472,19 +471,19 @@ class _ColumnDigests:
         yield self._of_values()
 
     def _of_areas(self, upper: int, lower: int) -> _List:
-        """The multisets of what the geounits of a lower level hold, by geounit of an upper one."""
+        """Multisets of the contents of a lower level's geounits, by geounit of an upper level."""
         below, n_units = self._levels[lower], self._n_units[upper]
-        rows = np.flatnonzero(below.bits > 0)  # Of those that have records.
+        rows = np.flatnonzero(below.bits > 0)  # Geounits with records.
         parents, hashes = self._parents(upper, lower)[rows], self._hashing.of_sums(below.sums[rows])
         sums = np.zeros((n_units, 2), dtype=np.uint64)
         np.add.at(sums, parents, hashes)
         n_below = np.bincount(parents, minlength=n_units)
-        # Each tells what it holds; that they have no order takes at most log2(n) bits of each.
+        # Each has the bits of its contents; being without order costs at most log2(n) bits each.
         own = below.bits[rows] - np.log2(np.maximum(1, n_below))[parents]
         by_what_they_hold = np.bincount(parents, np.maximum(0, own), minlength=n_units)
         by_how_many_hold_it = _bits_of_repeats(parents, hashes[:, 0], n_units)
         bits = np.maximum(by_what_they_hold, by_how_many_hold_it)
-        # One geounit alone tells what the geounit does that has it.
+        # With a single geounit below, the digest would repeat the one of that geounit.
         return _List(b"areas", sums, np.where(n_below > 1, bits, 0), min(MOST, n_units))
 
     def _of_values(self) -> _List:
@@ -535,14 +534,14 @@ def _regrouped(counts: sparse.csr_array, group: np.ndarray, n_groups: int) -> sp
 
 
 def _bits(counts: np.ndarray) -> np.ndarray:
-    """Bits that counts of at least 1 tell, from below."""
+    """Lower bound of the bits that counts of at least 1 carry."""
     return 1 + np.log2(counts) / 2
 
 
 def _bits_of_repeats(group: np.ndarray, what: np.ndarray, n_groups: int) -> np.ndarray:
-    """Bits `(n_groups,)` that a multiset tells by how often each of its elements occurs in it.
+    """Bits `(n_groups,)` that a multiset carries by how often each of its elements occurs in it.
 
-    `what` are the elements, whole numbers from 0 on.
+    The elements are `what`, whole numbers from 0 on.
     """
     if not len(group):
         return np.zeros(n_groups)

@@ -1,27 +1,27 @@
 """The guarantee of all draws of a dataset: rho, delta, and epsilon by their exact curve.
 
-A curve is written as JSON of what it is worked out from, in exact fractions: the kinds of noisy
+A curve is written as JSON of its parameters, in exact fractions: the kinds of noisy
 counts, each as the power and c of its noise and the shift; the counts that every change moves; and
-the choices, each with how often it stands and its alternatives. Counts are pairs of the place of a
+the choices, each with its repetitions and its alternatives. Counts are pairs of the place of a
 kind and a number:
 
     {"kinds": [[2, "1/5", 1]], "changed": [[0, 2]], "choices": [[2, [[[0, 1]], [[0, 3]]]]]}
 
 **By rho.** (rho, delta)-approximate zCDP adds up, also where the parameters of a draw were chosen
-by what was drawn before, as long as the sums stay within bounds that were fixed beforehand
-([FullyAdaptive2023]). At a delta' beside it, rho gives the epsilon of `accounting.epsilon_tight`.
+from earlier draws, as long as the sums stay within bounds that were fixed beforehand
+([FullyAdaptive2023]). At a further delta', rho gives the epsilon of `accounting.epsilon_tight`.
 
 **By the curve.** A draw whose noisy counts are known has a curve (`exact_curve`), and so has one of
 epsilon-DP without a delta: its curve is at most that of a count with discrete Laplace noise that
 has the two losses epsilon and -epsilon ([OptimalComposition2017]). The curves of all such draws
-compose ([OptimalAccounting2022], theorem 10), provided that no draw's parameters were chosen by
-what was drawn before: a later curve must be the same for all earlier outcomes.
+compose ([OptimalAccounting2022], theorem 10), provided that no draw's parameters were chosen from
+earlier draws: a later curve must be the same for all earlier outcomes.
 
 **Both.** Let the draws with curves be (e1, d1)-DP together, and the others (rho, d)-approximate
 zCDP, hence (e2, d + d2)-DP with e2 the epsilon of rho at d2. All draws are then
-(e1 + e2, d1 + d2 + d)-DP by basic composition ([AlgorithmicFoundations2014], theorem 3.16). `PART`
-of what delta leaves beside the mechanisms' own is d2, whatever the draws are. The conversion of the
-whole rho holds too, and the smaller of the two epsilons is told.
+(e1 + e2, d1 + d2 + d)-DP by basic composition ([AlgorithmicFoundations2014], theorem 3.16). d2 is
+the fixed share `PART` of delta less the mechanisms' own. The conversion of the
+whole rho is valid too, and the smaller of the two epsilons is reported.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def _kind(power: int, c: str, shift: int) -> ChangedCount:
 
 
 def composed(curves: Iterable[PrivacyCurve]) -> PrivacyCurve:
-    """The curve of several draws together, whose worst choices may be made apart.
+    """The composed curve of several draws, whose worst choices are independent.
 
     Raises ValueError where there are more combinations of choices than are compared.
     """
@@ -124,7 +124,7 @@ PART = Fraction(1, 64)
 """Share of delta for draws without a curve: small, as they matter where they are few."""
 
 ROUNDED = 1 + 1e-12
-"""Factor that is more than the rounding errors of an epsilon that is worked out in doubles."""
+"""Factor above the rounding errors of an epsilon computed in doubles."""
 
 CHANGES = {
     BOUNDED: 1,
@@ -133,15 +133,15 @@ CHANGES = {
     UNBOUNDED_OF_SEVERAL: 2,
     TWO_RECORDS: 2,
 }
-"""How often a person's change can be one of a draw's own neighbours, where that is known."""
+"""Steps between a draw's own neighbours that make up one person's change, where known."""
 
 
 @dataclass(frozen=True)
 class SpentDraw:
-    """What a draw guarantees, its curve if that is known, and when it was charged.
+    """A draw's guarantee, its curve if known, and whether it was charged after results.
 
-    after_results : whether something that was drawn from the dataset had been published then, so
-        that its parameters may have been chosen by it.
+    after_results : whether a result from the dataset had been published by then, so
+        that the draw's parameters may depend on it.
 
     Raises ValueError for a curve of more rho than the guarantee has.
     """
@@ -156,7 +156,7 @@ class SpentDraw:
 
     @property
     def known(self) -> PrivacyCurve | None:
-        """The curve, that of any mechanism of its epsilon under pure DP, or None."""
+        """The curve, or under pure DP the bound for its epsilon, or None."""
         guarantee = self.guarantee
         if guarantee.delta:
             return None
@@ -170,7 +170,7 @@ class SpentDraw:
 
 @dataclass(frozen=True)
 class Spending:
-    """All draws from a dataset, and perhaps further draws that are asked for.
+    """All draws from a dataset, possibly with further requested draws.
 
     >>> spending = Spending([SpentDraw(Guarantee("pure_dp", Fraction(1, 4)))] * 20)
     >>> delta = Fraction(1, 10**6)
@@ -192,22 +192,22 @@ class Spending:
 
     @property
     def curve(self) -> PrivacyCurve | None:
-        """The curve of the draws that count by theirs; None if there are none."""
+        """The composed curve of the draws accounted by curve; None without such draws."""
         return self._by_curve[0]
 
     @cached_property
     def unknown(self) -> Fraction:
-        """rho of the draws that do not count by a curve."""
+        """rho of the draws not accounted by curve."""
         _, places = self._by_curve
         others = (draw for place, draw in enumerate(self.draws) if place not in places)
         return compose(draw.guarantee for draw in others).parameter
 
     @cached_property
     def _by_curve(self) -> tuple[PrivacyCurve | None, frozenset[int]]:
-        """The curve of the draws that count by theirs, and their places.
+        """The composed curve of the draws accounted by curve, and their places.
 
-        Those are all that have one; where they have more combinations of choices than are compared,
-        the ones of one choice, and of the others those of the largest rho that can be.
+        These are all draws with a curve. With more combinations of choices than are compared, they
+        are the draws of one choice, and as many others as possible, by descending rho.
         """
         curves = {place: draw.known for place, draw in enumerate(self.draws)}
         known = {place: curve for place, curve in curves.items() if curve is not None}
@@ -224,7 +224,7 @@ class Spending:
     def epsilon(self, delta: Fraction) -> float:
         """The smaller epsilon at delta, by the curve or by rho, for runs that were planned.
 
-        Infinite where the mechanisms' own deltas leave nothing of delta.
+        Infinite where the mechanisms' own deltas use up delta.
         """
         own = delta - self.total.delta
         if own <= 0:
@@ -236,7 +236,7 @@ class Spending:
         try:
             return min(by_rho, self.curve.epsilon_upper(own - part) + of_unknown)
         except ValueError:
-            return by_rho  # The delta is too small to be worked out.
+            return by_rho  # The delta is too small for the curve.
 
     def delta_by_curve(self, epsilon: Fraction, delta: Fraction) -> Fraction:
         """A delta at epsilon by the curve, with delta to share out; 1 where none is known."""
@@ -252,7 +252,7 @@ class Spending:
     def is_within(self, epsilon: Fraction, delta: Fraction) -> bool:
         """Whether all draws are (epsilon, delta)-DP, by rho or by the curve, if runs were planned.
 
-        One look at the curve, and none where rho is enough; `epsilon` takes many.
+        Evaluates the curve once, or not at all where rho is enough; `epsilon` evaluates it often.
         """
         own = delta - self.total.delta
         if own > 0 and self.total.parameter <= rho_from_epsilon_tight(epsilon, own):
@@ -260,7 +260,7 @@ class Spending:
         return self.delta_by_curve(epsilon, delta) <= delta
 
     def _beside(self, own: Fraction) -> tuple[float, Fraction]:
-        """The epsilon and the delta of the draws without a curve, of a delta for all."""
+        """Epsilon and delta of the draws without a curve, from a delta for all."""
         if not self.unknown:
             return 0.0, Fraction(0)
         part = own * PART
@@ -268,13 +268,13 @@ class Spending:
 
 
 def _choices_and_rho(item: tuple[int, PrivacyCurve]) -> tuple[bool, Fraction]:
-    """Sorts those of one choice first, and then those of the largest rho."""
+    """Sort key: draws of one choice first, then by descending rho."""
     _, curve = item
     return any(len(choice) > 1 for choice in curve.choices), -curve.rho
 
 
 def spending_of(connection: sqlite3.Connection, dataset: str) -> Spending:
-    """All draws from a dataset, as the ledger has them; raises Damaged where it holds none such."""
+    """All draws from a dataset in the ledger; raises Damaged for rows that cannot be read."""
     rows = connection.execute(
         "SELECT draws.*, curves.curve FROM draws LEFT JOIN curves "
         "ON curves.run_id = draws.run_id AND curves.draw = draws.name WHERE dataset = ?",
@@ -285,7 +285,7 @@ def spending_of(connection: sqlite3.Connection, dataset: str) -> Spending:
 
 def _spent(row: sqlite3.Row) -> SpentDraw:
     guarantee = guarantee_of(row)
-    # An earlier version did not enter when it was charged.
+    # Earlier versions did not enter the time of the charge.
     after_results = row["after_results"] != 0
     if row["curve"] is None:
         return SpentDraw(guarantee, None, after_results)
@@ -308,7 +308,7 @@ def guarantee_of(row: Mapping[str, Any] | sqlite3.Row) -> Guarantee:
 
 
 def parsed(text: str, what: str) -> Fraction:
-    """A fraction that the ledger holds; raises Damaged if it is none."""
+    """Parse a fraction from the ledger; raises Damaged if the text is not one."""
     try:
         return Fraction(text)
     except (ValueError, TypeError, ZeroDivisionError):

@@ -1,30 +1,29 @@
-"""The ledger's file and its key: made, opened, locked, compared, and brought to this version.
+"""The ledger's file and its key: creation, opening, locking, comparison and migration.
 
-Digests are made under the key, which stands in a file of mode 0600 beside the ledger, with the mark
-of the ledger's last state. It is one line: the key, and once the ledger has been written to, the
-word `used`, the number of the last state that was acted upon, and that state's identity:
+Digests are made under the key. The key file, of mode 0600, is next to the ledger and also holds
+the mark of the ledger's last state. It is one line: the key and, once the ledger has been written
+to, the word `used`, the number of the last state that was acted upon, and that state's identity:
 
     <64 hexadecimal digits> used 12 5b0c...
 
-The keys of ledgers that were joined to it follow, since their digests cannot be made anew:
+The keys of ledgers joined to it follow, since their digests cannot be made anew:
 
     joined <64 hexadecimal digits>
 
-A ledger whose state lies behind the mark, or in another history, is an older or another copy.
 Files of version 0.1.0 have no number; they count as state 0.
 
-A ledger is an SQLite file outside run directories. What it holds is
-in `charges` (what is drawn and under which caps) and `claims` (which directory draws which file).
+A ledger is an SQLite file outside run directories. It holds `charges` (what was drawn, and under
+which caps) and `claims` (the directory that draws each file).
 
-**Rollback.** Every transaction that changes a ledger gives it a new state: a number and a random
-identity, beside the identity of the state before. Only after it is durable does the mark in the
+**Rollback.** Every transaction that changes a ledger gives it a new state: a number, a random
+identity, and the identity of the state before. Only after it is durable does the mark in the
 key file follow, and only after that does the caller act. So the mark is at the ledger's state, or
 one behind it if a process died between the two: then nothing was drawn under the last
-transaction, and the next one sets the mark. A ledger behind the mark, or in another history, is an
-older or another copy and is refused. Marks are written under the ledger's write lock.
+transaction, and the next one sets the mark. A ledger behind the mark, or with another history, is
+an older or another copy and is refused. Marks are written under the ledger's write lock.
 
-**Versions.** `PRAGMA user_version` numbers the layout. Older ledgers are brought to this one when
-they are opened, in one transaction; newer ones are refused.
+**Versions.** `PRAGMA user_version` numbers the layout. Older ledgers are migrated when they are
+opened, in one transaction; newer ones are refused.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ from ..runs.writing import UNFINISHED_SUFFIX
 
 KEY_BYTES = 32
 USED, JOINED = "used", "joined "
-"""Words in the key file: of a ledger that may hold charges, and before the key of another."""
+"""Words in the key file: for a ledger that may hold charges, and before the key of a joined one."""
 
 
 @dataclass(frozen=True)
@@ -60,8 +59,8 @@ class Mark:
 
 @dataclass(frozen=True)
 class LedgerKey:
-    """A ledger's key, whether its ledger may hold charges, and the last state acted upon; and the
-    keys of ledgers that were joined to it.
+    """A ledger's key, whether the ledger may hold charges, the last state acted upon, and the keys
+    of joined ledgers.
     """
 
     key: bytes
@@ -71,12 +70,12 @@ class LedgerKey:
 
     @property
     def fingerprint(self) -> str:
-        """What a ledger holds of its key, by which the two are known to belong together."""
+        """Fingerprint of the key, by which a ledger recognises its key file."""
         return fingerprint_of(self.key)
 
 
 def fingerprint_of(key: bytes) -> str:
-    """What tells a key without giving it away."""
+    """Fingerprint of a key, which does not reveal it."""
     return hmac.new(key, b"ledger key fingerprint", hashlib.sha256).hexdigest()
 
 
@@ -105,7 +104,7 @@ def read_key(path: Path) -> LedgerKey:
 
 
 def make_key(path: Path) -> None:
-    """Write a new key, unless one is there; the folder must be locked."""
+    """Write a new key, unless one exists; the folder must be locked."""
     if not path.exists():
         _write(path, secrets.token_hex(KEY_BYTES))
 
@@ -117,7 +116,7 @@ def write_mark(path: Path, mark: Mark) -> None:
 
 
 def add_keys(path: Path, keys: Iterable[bytes]) -> None:
-    """Keep the keys of ledgers that are joined to this one, durably; as `write_mark`."""
+    """Keep the keys of joined ledgers, durably; as `write_mark`."""
     found = read_key(path)
     joined = tuple(dict.fromkeys([*found.joined, *keys]))
     _write_key(path, LedgerKey(found.key, True, found.mark, joined))
@@ -130,7 +129,7 @@ def _write_key(path: Path, key: LedgerKey) -> None:
 
 
 def _write(path: Path, text: str) -> None:
-    """Replace a key file in one step, and remove what killed writers left; one writes at a time."""
+    """Replace a key file atomically, and remove leftovers of killed writers; one writer at once."""
     for leftover in path.parent.glob(f"{path.name}.*{TEMPORARY_SUFFIX}"):
         leftover.unlink(missing_ok=True)
     with replacing(path) as part:
@@ -139,16 +138,16 @@ def _write(path: Path, text: str) -> None:
 
 
 APPLICATION_ID, JOINED_ID = 0x73706C67, 0x73706C6A
-"""Of a ledger, and of one that was joined to another."""
+"""Application ids of a ledger, and of one joined to another."""
 _APPLICATION_ID_AT = 68
-"""Where SQLite has it in a file."""
+"""Offset of the application id in an SQLite file."""
 BUSY_SECONDS = 120
 
 _LAYOUTS = tuple(
     path.read_text(encoding="utf-8")
     for path in sorted(Path(__file__).parent.glob("layouts/*.sql"), key=lambda path: int(path.stem))
 )
-"""What each layout adds to the one before it, as `layouts/` has it; the last is this version's."""
+"""SQL of each layout, as a change of the layout before it; the last is this version's."""
 
 LAYOUT = len(_LAYOUTS)
 
@@ -169,7 +168,7 @@ _RESTORE = "restore it from a backup, or make it writable if its permissions cha
 
 
 class Damaged(Exception):
-    """A ledger holds what no version of the program writes; the text says what."""
+    """A ledger has contents that no version of the program writes; the text names them."""
 
 
 @dataclass(frozen=True)
@@ -188,12 +187,12 @@ class Ledger:
         return read_key(self.key_path).key
 
     def keys(self) -> dict[str, bytes]:
-        """The keys of all digests of people in it, its own first, by their fingerprints."""
+        """All keys of digests of people in it, its own first, by fingerprint."""
         found = read_key(self.key_path)
         return {fingerprint_of(key): key for key in (found.key, *found.joined)}
 
     def key_of_run(self, run_id: str) -> bytes:
-        """The key of the digests of a run's files: that of the ledger that it was charged to."""
+        """The key of the digests of a run's files, from the ledger that the run was charged to."""
         keys = self.keys()
         if len(keys) > 1:
             with reading(self) as connection:
@@ -206,10 +205,10 @@ class Ledger:
 
 
 def ledger_at(path: Path) -> Ledger:
-    """The ledger at a path, whatever is there; each use of it is checked.
+    """The ledger at a path, not checked yet: each use of it is.
 
-    Of one that was joined to another it is that other. Raises BudgetRefused where that is missing,
-    or the joining did not end.
+    For a ledger joined to another it is the other. Raises BudgetRefused if that is missing, or if
+    the joining was interrupted.
     """
     refuse_unreachable(path)
     ledger = Ledger(Path(path).absolute())
@@ -235,7 +234,7 @@ def ledger_at(path: Path) -> Ledger:
 
 
 def refuse_unreachable(path: Path) -> None:
-    """Raise BudgetRefused where nobody can tell whether there is a ledger at a path."""
+    """Raise BudgetRefused if a path cannot be checked for a ledger."""
     try:
         path.stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -248,7 +247,7 @@ def refuse_unreachable(path: Path) -> None:
 
 
 def is_joined(ledger: Ledger) -> bool:
-    """Whether a file says of itself, in its header, that it was joined to another ledger."""
+    """Whether the header of a file marks it as joined to another ledger."""
     try:
         with ledger.path.open("rb") as file:
             file.seek(_APPLICATION_ID_AT)
@@ -262,18 +261,18 @@ def joined_to(ledger: Ledger) -> tuple[Ledger, str]:
     with connected(ledger) as connection:
         rows = connection.execute("SELECT path, key_fingerprint FROM joined_to").fetchall()
         if len(rows) != 1:
-            raise Damaged("it does not tell where it was joined to")
+            raise Damaged("it does not name the ledger that it was joined to")
         return Ledger(Path(rows[0]["path"])), rows[0]["key_fingerprint"]
 
 
 def has_joined(ledger: Ledger, fingerprint: str) -> bool:
-    """Whether a ledger holds what one with a key of this fingerprint held."""
+    """Whether a ledger has taken over the rows of the one whose key has this fingerprint."""
     with reading(ledger) as connection:
         return holds(connection, "SELECT 1 FROM joined WHERE key_fingerprint = ?", [fingerprint])
 
 
 def retire(ledger: Ledger, target: Ledger) -> None:
-    """Make a ledger one that says where it was joined to, and that nothing is charged to again."""
+    """Mark a ledger as joined to another and closed to charges."""
     with connected(ledger) as connection:
         connection.execute("BEGIN IMMEDIATE")
         found, _ = _agree(ledger, connection)
@@ -285,7 +284,7 @@ def retire(ledger: Ledger, target: Ledger) -> None:
 
 
 def bring_up_retired(ledger: Ledger) -> None:
-    """Bring a ledger to this version that an older one retired and did not end joining."""
+    """Migrate a ledger that an older version retired without finishing the joining."""
     with connected(ledger) as connection:
         connection.execute("BEGIN IMMEDIATE")
         layout = connection.execute("PRAGMA user_version").fetchone()[0]
@@ -294,7 +293,7 @@ def bring_up_retired(ledger: Ledger) -> None:
 
 
 def open_ledger(path: Path, *, must_exist: bool = False) -> Ledger:
-    """Open the ledger at `path`, check the whole of it, and bring it to this version.
+    """Open the ledger at `path`, check the whole of it, and migrate it to this version.
 
     If neither it nor its key exists it is made, unless `must_exist`. Its folder must exist.
     Raises BudgetRefused if the ledger or its key is missing after use, damaged, of another kind,
@@ -327,7 +326,7 @@ def open_ledger(path: Path, *, must_exist: bool = False) -> Ledger:
         with closing(sqlite3.connect(":memory:")) as like_new:
             like_new.executescript("".join(_LAYOUTS[:layout]))
             if _schema(connection) != _schema(like_new):
-                raise Damaged(f"its tables are not those of layout {layout}")
+                raise Damaged(f"its tables differ from layout {layout}")
     with reading(ledger):
         return ledger
 
@@ -339,11 +338,11 @@ def holds(connection: sqlite3.Connection, query: str, values: Sequence[str] = ()
 
 @contextmanager
 def writing(ledger: Ledger) -> Iterator[sqlite3.Connection]:
-    """A transaction that holds the ledger's write lock from its beginning.
+    """A transaction that has the ledger's write lock from its beginning.
 
-    It is durable, and the key's mark stands at it, when it ends without an error; it leaves no
-    trace when it ends with one. What SQLite says of the file becomes BudgetRefused; mistakes in
-    the block are passed on as they are.
+    If it ends without an error it is durable and the key's mark is at its state; otherwise it
+    leaves no trace. SQLite's errors about the file become BudgetRefused; errors of the block pass
+    unchanged.
     """
     with connected(ledger) as connection:
         connection.execute("BEGIN IMMEDIATE")
@@ -384,7 +383,7 @@ def reading(ledger: Ledger) -> Iterator[sqlite3.Connection]:
 
 @contextmanager
 def connected(ledger: Ledger) -> Iterator[sqlite3.Connection]:
-    """A connection to the file of a ledger; its errors tell of the ledger what they mean."""
+    """A connection to a ledger's file; SQLite's errors become BudgetRefused with a remedy."""
     connection = None
     try:
         _refuse_what_others_can_write(ledger)
@@ -409,7 +408,7 @@ def connected(ledger: Ledger) -> Iterator[sqlite3.Connection]:
 
 
 def _remedy(error: sqlite3.Error) -> str | None:
-    """What helps against an error of SQLite; None for one that a mistake of ours has caused."""
+    """The remedy for an error of SQLite; None for an error of the program."""
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
     if code in _OF_THE_HOLDER:
         return "end the program that holds it, and run the command again"
@@ -423,13 +422,13 @@ def _refuse_what_others_can_write(ledger: Ledger) -> None:
     try:
         folder = ledger.path.parent.stat()
     except OSError:
-        return  # SQLite says what is wrong with it.
+        return  # SQLite reports the fault.
     if folder.st_uid != os.geteuid():
         raise BudgetRefused(
             f"the folder {ledger.path.parent} of the ledger belongs to another user; keep the "
             "ledger in a folder of your own"
         )
-    # A sticky bit is no help: who can write there can put a journal beside the ledger.
+    # A sticky bit is no help: any user who can write there can add a journal for the ledger.
     if folder.st_mode & 0o022:
         raise BudgetRefused(
             f"the folder {ledger.path.parent} of the ledger can be written by other users; see "
@@ -445,15 +444,15 @@ def _refuse_what_others_can_write(ledger: Ledger) -> None:
         )
     if stat.S_ISREG(status.st_mode) and status.st_mode & 0o022:
         raise BudgetRefused(
-            f"the ledger {ledger.path} can be written by other users; see that it holds what it "
-            "should, and chmod it to 0600"
+            f"the ledger {ledger.path} can be written by other users; check its contents, and "
+            "chmod it to 0600"
         )
 
 
 def _agree(ledger: Ledger, connection: sqlite3.Connection) -> tuple[Mark, bool]:
-    """Compare a ledger with its key, bring it to this layout, and set the mark that lags.
+    """Compare a ledger with its key, migrate it to this layout, and set a mark that lags.
 
-    The connection holds the write lock. Returns the ledger's state, and whether its layout was
+    The connection has the write lock. Returns the ledger's state, and whether its layout was
     older.
     """
     key = read_key(ledger.key_path)
@@ -470,14 +469,14 @@ def _agree(ledger: Ledger, connection: sqlite3.Connection) -> tuple[Mark, bool]:
 
 
 def _compare(ledger: Ledger, connection: sqlite3.Connection, key: LedgerKey) -> Mark:
-    """The state of a ledger; raises BudgetRefused if it is not that of its key's mark.
+    """The state of a ledger; raises BudgetRefused if the key's mark disagrees.
 
-    One state ahead of the mark is that of a process that died before it acted.
+    One state ahead of the mark is accepted: a process died before it acted.
     """
     _check_fingerprint(ledger, connection, key)
     row = connection.execute("SELECT sequence, state, state_before FROM ledger").fetchone()
     if not isinstance(row["sequence"], int):
-        raise Damaged("its number of states is none")
+        raise Damaged("its state number is not an integer")
     found = Mark(row["sequence"], row["state"])
     before = Mark(row["sequence"] - 1, row["state_before"])
     if key.mark in (found, before):
@@ -510,9 +509,9 @@ def _layout(connection: sqlite3.Connection) -> int:
 
 
 def _schema(connection: sqlite3.Connection) -> set[tuple[object, ...]]:
-    """What a database is made of: tables, indices, triggers, views, and the tables' columns.
+    """The schema of a database: tables, indices, triggers, views, and the tables' columns.
 
-    What `ANALYZE` keeps of its own is left out.
+    Tables of `ANALYZE` are left out.
     """
     made = "SELECT type, name, tbl_name FROM sqlite_schema WHERE name NOT LIKE 'sqlite_stat%'"
     columns = (
@@ -525,11 +524,11 @@ def _schema(connection: sqlite3.Connection) -> set[tuple[object, ...]]:
 def _check_fingerprint(ledger: Ledger, connection: sqlite3.Connection, key: LedgerKey) -> None:
     fingerprints = connection.execute("SELECT key_fingerprint FROM ledger").fetchall()
     if [fingerprint for (fingerprint,) in fingerprints] != [key.fingerprint]:
-        raise Damaged(f"its key {ledger.key_path} is that of another ledger")
+        raise Damaged(f"its key {ledger.key_path} belongs to another ledger")
 
 
 def _bring_up(connection: sqlite3.Connection, layout: int) -> None:
-    """Add what layouts after one have, inside a transaction; it counts as a change of state."""
+    """Apply later layouts inside a transaction; counts as a change of state."""
     for added in _LAYOUTS[layout:]:
         for statement in added.split(";"):
             connection.execute(statement)
@@ -557,7 +556,7 @@ def _create(ledger: Ledger) -> None:
 
 
 def _discard_unfinished(ledger: Ledger) -> None:
-    """Remove what a process that died while it made a ledger left; the folder must be locked."""
+    """Remove leftovers of a process that died while making a ledger; the folder must be locked."""
     folder = ledger.path.parent
     for leftover in folder.glob(f".{ledger.path.name}.*{UNFINISHED_SUFFIX}"):
         leftover.unlink(missing_ok=True)
@@ -566,6 +565,6 @@ def _discard_unfinished(ledger: Ledger) -> None:
 def _is_used(ledger: Ledger) -> bool:
     """Whether the key says that the ledger may hold charges.
 
-    A key without the mark is that of a ledger which was not made before its maker died.
+    A key without the mark belongs to a ledger whose creation was interrupted.
     """
     return ledger.key_path.exists() and read_key(ledger.key_path).is_used

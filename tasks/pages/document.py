@@ -1,8 +1,8 @@
 """Small documents of headings, paragraphs, tables and figures, as Markdown and as one HTML file.
 
-The HTML is made by the templates beside this module, in `templates/`. Whatever a document says is
-escaped there; the one exception is the markup of figures, which `figures` makes and escapes. Every
-table has a link beside it that holds the same table as CSV, so that the file needs no other.
+The HTML is made by the templates in `templates/`, which escape all content of a document. The only
+exception is the markup of figures, which `figures` makes and escapes. Every
+table has a link that holds the same table as CSV, so that the file needs no other.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Link:
 Cell = str | int | float | Link
 
 NONE = "–"
-"""Cell of a column of numbers where there is none."""
+"""Cell of a column of numbers without a number."""
 
 
 @dataclass(frozen=True)
@@ -49,14 +49,14 @@ class Table:
 
     @classmethod
     def of(cls, rows: Sequence[Mapping[str, Cell | None]], deciding: str | None = None) -> Table:
-        """A table of one row or more, of cells by header; `NONE` stands for None."""
+        """A table of one row or more, of cells by header; None is shown as `NONE`."""
         shown = (tuple(NONE if cell is None else cell for cell in row.values()) for row in rows)
         return cls(tuple(rows[0]), tuple(shown), deciding)
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A drawing as SVG markup, and what it shows; Markdown keeps the words alone."""
+    """A drawing as SVG markup, and its description; Markdown keeps the description alone."""
 
     svg: str
     caption: str
@@ -64,7 +64,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Details:
-    """Blocks that a page folds away under a line that says what they are."""
+    """Blocks that a page folds away under a line that describes them."""
 
     summary: str
     blocks: tuple[str | Table | Figure, ...]
@@ -75,7 +75,7 @@ Block = str | Table | Figure | Details
 
 @dataclass(frozen=True)
 class Section:
-    """A heading and what stands under it: paragraphs, tables, figures and folded details."""
+    """A heading and its content: paragraphs, tables, figures and folded details."""
 
     title: str
     blocks: tuple[Block, ...]
@@ -83,11 +83,11 @@ class Section:
 
 @dataclass(frozen=True)
 class FrontPage:
-    """What a reader of a report wants to know first.
+    """The first answers for a reader of a report.
 
-    verdict : how the run ended, in a sentence; `is_good` whether it is as it should be.
-    guarantee : what is guaranteed, in a sentence; empty where a run promises nothing.
-    panels : what stands side by side below: a few figures or small tables under headings.
+    verdict : the run's outcome, in a sentence; `is_good` whether it is as it should be.
+    guarantee : the guarantee, in a sentence; empty where a run has no guarantee.
+    panels : a few figures or small tables under headings, side by side.
     links : pages and files to go on with.
     """
 
@@ -103,6 +103,7 @@ class Document:
     """A title, paragraphs that introduce it, sections, and a stamp if it must carry one.
 
     The front page stands before the sections, the colophon, for digests and versions, behind them.
+    A page may fold its sections under their titles.
     """
 
     title: str
@@ -111,6 +112,7 @@ class Document:
     stamp: str | None = None
     front: FrontPage | None = None
     colophon: tuple[Block, ...] = ()
+    folded: bool = False
 
 
 def to_markdown(document: Document) -> str:
@@ -139,8 +141,8 @@ def to_markdown(document: Document) -> str:
 def to_csv(table: Table, stamp: str | None = None) -> str:
     """A table as CSV, with the stamp before the header as a line after "# ".
 
-    Numbers have up to six digits and no separators between thousands; where there is none, the
-    field is empty. Of links the text stays.
+    Numbers have up to six digits and no separators between thousands; missing numbers are
+    empty fields. Links are reduced to their text.
 
     >>> to_csv(Table(("level", "n"), (("a, b", 12345), ("c", NONE))))
     'level,n\\r\\n"a, b",12345\\r\\nc,\\r\\n'
@@ -209,18 +211,18 @@ def _csv_field(cell: Cell) -> str | int:
 
 
 def _csv_name(table: Table, title: str) -> str:
-    """What a table is called once downloaded: after its section and its first column."""
+    """Download name of a table: from its section and its first column."""
     words = re.findall(r"[a-z0-9]+", f"{title} {table.headers[0]}".lower())
     return f"{'-'.join(words)[:80] or 'table'}.csv"
 
 
 def _csv_link(table: Table, stamp: str | None) -> Markup:
-    """The table as an address that holds it; quoting leaves no character that ends an attribute."""
+    """The table as a data address; quoting escapes every character that ends an attribute."""
     return Markup(f"data:text/csv;charset=utf-8,{quote(to_csv(table, stamp), safe=_PLAIN)}")
 
 
 _PLAIN = ",;:/()*!@$+="
-"""Characters that stand for themselves in the address of a download."""
+"""Characters that are not escaped in the address of a download."""
 
 
 def _shown(cell: Cell) -> str:

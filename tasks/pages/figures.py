@@ -1,12 +1,12 @@
-"""Charts as SVG markup that stands inside an HTML page: lines, bars, strips and boxes.
+"""Charts as SVG markup for HTML pages: lines, bars, strips and boxes.
 
 A chart is 500 units wide, so that its text can be read on a telephone and at its natural size on
 a desk. Series differ by colour and by dash or shade, axes carry their labels, and every chart has
 a title for screen readers.
 
-No plotting library is used, for four reasons. A page must stand alone, in a few kilobytes and
-without scripts, which rules out those that draw in the browser. Its text must stay text, which can
-be searched, read aloud and set in the reader's font; Matplotlib sets it as outlines or assumes
+No plotting library is used, for four reasons. A page must be complete in a few kilobytes and
+without scripts, which rules out libraries that draw in the browser. Its text must stay text, which
+can be searched, read aloud and set in the reader's font; Matplotlib sets it as outlines or assumes
 fonts. The same run must give the same bytes, without dates, random identifiers or a library's
 version in them. And four kinds of chart do not need a dependency of tens of megabytes.
 """
@@ -26,7 +26,7 @@ CHARACTER = 7.6
 
 INK, SOFT, GRID = "#1c2430", "#5b6675", "#d9dee5"
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#9a4f80", "#5b6675", "#b8860b", "#1c2430")
-"""Colours that readers with any kind of colour vision can tell apart, after [ColourDesign2008]."""
+"""Colours that are distinct for any kind of colour vision, after [ColourDesign2008]."""
 DASHES = ("none", "7 3", "2 3", "9 3 2 3", "12 4", "4 2", "1 2")
 
 
@@ -226,7 +226,7 @@ class _Axis:
         spacing: float,
         from_zero: bool = False,
     ) -> _Axis:
-        """An axis that holds the values, with ticks no closer than `spacing`."""
+        """An axis that covers the values, with ticks no closer than `spacing`."""
         low, high = min(values), max(values)
         if from_zero:
             low, high = min(low, 0.0), max(high, 0.0)
@@ -262,7 +262,7 @@ class _Axis:
             [value for value in choice if self.low * 0.999 <= value <= self.high * 1.001]
             for choice in choices
         ]
-        # Between 2 and 5, for example, no choice has any: the ends tell the scale then.
+        # For example, no choice has a tick between 2 and 5: then the ends show the scale.
         held = [ticks for ticks in within if ticks] or [[self.low, self.high]]
         return next((ticks for ticks in held if len(ticks) <= self.n_ticks), held[-1])
 
@@ -372,7 +372,7 @@ def stacked(title: str, drawings: Sequence[str]) -> str:
 
 
 def svg_document(title: str, height: float, parts: Sequence[str]) -> str:
-    """A drawing of `WIDTH` from its parts, with a title for those who hear it read."""
+    """A drawing of `WIDTH` from its parts, with a title for screen readers."""
     title = html.escape(title, quote=True)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="{title}" '

@@ -1,6 +1,6 @@
 """Maps as SVG markup: areas filled by a value, outlines over them, and a key.
 
-Areas are rings of points; whatever read them has them in degrees or in any plane's units. A map is
+Areas are rings of points, in degrees or in any plane's units. A map is
 as wide as a chart. Points that fall on one another on the page are drawn once.
 """
 
@@ -18,13 +18,13 @@ CLASSES = 5
 SEQUENTIAL = ("#eff3ff", "#bdd7e7", "#6baed6", "#3182bd", "#08519c")
 """From small to large."""
 DIVERGING = ("#b35806", "#f1a340", "#f7f7f7", "#998ec3", "#542788")
-"""Below zero, near it, above it; told apart with any kind of colour vision."""
+"""Below zero, near it, above it; distinct for any kind of colour vision."""
 NO_VALUE = "#ffffff"
 
 
 @dataclass(frozen=True, eq=False)
 class Area:
-    """The rings of an area, (n, 2) points each, and its value; NaN for none."""
+    """The rings of an area, (n, 2) points each, and its value; NaN without a value."""
 
     rings: tuple[np.ndarray, ...]
     value: float = float("nan")
@@ -39,7 +39,7 @@ def area_map(
     outline_label: str = "",
     in_degrees: bool,
 ) -> str:
-    """Areas filled by classes of their values, those of `outlines` drawn around, with a key.
+    """Areas filled by classes of their values, with `outlines` drawn around areas, and a key.
 
     Values of both signs get a scale that is even about zero, others one from small to large whose
     classes hold about as many areas each.
@@ -123,7 +123,7 @@ def _classes(values: np.ndarray) -> tuple[np.ndarray, tuple[str, ...]]:
 def _key(
     values: np.ndarray, limits: np.ndarray, colours: Sequence[str], label: str, y: float
 ) -> tuple[str, float]:
-    """The classes with their limits under a label, and where the drawing goes on."""
+    """The classes with their limits under a label, and the height below them."""
     known = values[np.isfinite(values)]
     parts = [svg_text(0, y, label, fill=SOFT)]
     if known.size:

@@ -25,7 +25,7 @@ def shown_epsilon(value: float | str) -> str:
 def shown_bound(value: Fraction | float | str) -> str:
     """An upper bound on an epsilon in the digits of `shown_epsilon`, rounded upwards.
 
-    What is shown is thus a bound, too. The word for an infinite one is kept.
+    The shown number is thus a bound, too. The word for an infinite one is kept.
 
     >>> shown_bound(16.4601), shown_bound(0.0123401), shown_bound("inf")
     ('16.47', '0.0124', 'inf')

@@ -1,9 +1,9 @@
 """Documents from templates: prose as Markdown with Jinja, tables and figures in their places.
 
 A template's first heading is the title of the document, `##` begins a section, and `###` a panel
-of the front page; paragraphs are parted by empty lines. A value that is a
-block, or several, stands as such where the template prints it. Templates lie in folders `templates`
-of their rooms, and are named by their place below `tasks/`.
+of the front page; paragraphs are separated by empty lines. A value that is a
+block, or several, becomes those blocks where the template prints it. Templates are in the folders
+`templates` of their packages, and are named by their path below `tasks/`.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from .figures import bar_chart
 from .numbers import shown_bound, shown_delta, shown_epsilon, shown_rho
 
 MARK = "\x00"
-"""Stands before and after the number of a block in rendered text."""
+"""Marker before and after the number of a block in rendered text."""
 
 PLACED = "_placed"
 """Where a template's context has the blocks that it has printed."""
 
 
 def parts_of(template: str, **context: Any) -> tuple[str, list[Section], list[Section]]:
-    """The title, the panels and the sections of a template; the first section is what stands before
-    any other, and has no title. A section without blocks is left out.
+    """The title, the panels and the sections of a template; the first section has no title and
+    precedes all others. A section without blocks is left out.
     """
     placed: list[Block] = []
     text = _templates().get_template(template).render(**context, **{PLACED: placed})
@@ -51,7 +51,7 @@ def parts_of(template: str, **context: Any) -> tuple[str, list[Section], list[Se
 
 
 def rendered(text: str, context: Mapping[str, Any]) -> str:
-    """A text that is a template of its own, with its names filled in."""
+    """A text rendered as a template, with its names filled in."""
     return _templates().from_string(text).render(context).strip()
 
 
@@ -62,7 +62,7 @@ def table(rows: Iterable[Mapping[str, Any]], deciding: str | None = None) -> Tab
 
 
 def values(rows: Mapping[str, Cell | None]) -> Table | None:
-    """A table of values by what they are of."""
+    """A table of values by label."""
     return table({"what": name, "value": value} for name, value in rows.items())
 
 
@@ -73,8 +73,8 @@ def bars(
     label: str,
     nothing: str = "No noise was drawn.",
 ) -> Figure | str:
-    """Bars by group, one for each of some series of figures of the same groups, with words on what
-    they are; or `nothing`, where there are none.
+    """Bars by group, one for each of several series of figures of the same groups, with a
+    description; or `nothing`, without groups.
     """
     groups = [group.replace("_", " ") for group in next(iter(series.values()), ())]
     if not groups:
@@ -87,7 +87,7 @@ def bars(
 
 @cache
 def _templates() -> Environment:
-    """The templates of all rooms, with what they may call."""
+    """The templates of all packages, with the functions that they call."""
     templates = Environment(
         loader=FileSystemLoader(Path(__file__).parents[1]),
         autoescape=False,  # A document is escaped where it is written as HTML.
@@ -108,7 +108,7 @@ def _templates() -> Environment:
         "delta": shown_delta,
         "rho": shown_rho,
         "words": lambda name: name.replace("_", " "),
-        # `capitalize` of Jinja lowers the rest, which may hold names.
+        # `capitalize` of Jinja lowers the rest, which may contain names.
         "capital": lambda text: text[:1].upper() + text[1:],
         "number": lambda value: f"{value:,}",
         "short": lambda value: f"{float(value):.4g}",
@@ -119,7 +119,7 @@ def _templates() -> Environment:
 
 @pass_context
 def _place(context: Context, value: Any) -> Any:
-    """Print a block as a paragraph of its own that stands for it, and nothing of None."""
+    """Print a placeholder for a block as a paragraph of its own; nothing for None."""
     if value is None:
         return ""
     if isinstance(value, Table | Figure | Details):

@@ -1,1 +1,1 @@
-"""What a product is: its settings, plan, order of steps, charge, costs, certificate and report."""
+"""Products: settings, plan, order of steps, charge, costs, certificate and report."""

@@ -35,7 +35,7 @@ def accept(
 
 
 WARNINGS_FILE = "warnings.json"
-"""Public sentences on what failed without holding a release back, beside the checks' outcomes."""
+"""Public sentences on failures that did not hold a release back, next to the checks' outcomes."""
 
 
 def compared(run: RunDirectory, settings: ProductSettings, compare: Callable[[], object]) -> bool:
@@ -43,7 +43,7 @@ def compared(run: RunDirectory, settings: ProductSettings, compare: Callable[[],
 
     A release whose checks pass does not wait for a comparison that fails: the traceback goes to
     the confidential folder, and a public sentence to `WARNINGS_FILE`, until a comparison succeeds.
-    Errors of our own, which say what to do, and those of the storage, which may pass, are raised.
+    The program's own errors, which name a remedy, and transient errors of storage are raised.
     """
     path = run.checks / WARNINGS_FILE
     try:
@@ -63,7 +63,7 @@ def compared(run: RunDirectory, settings: ProductSettings, compare: Callable[[],
 
 
 def warnings_of(run: RunDirectory) -> tuple[str, ...]:
-    """Public sentences on what failed in a run without holding its release back."""
+    """Public sentences on failures in a run that did not hold its release back."""
     path = run.checks / WARNINGS_FILE
     if not path.exists():
         return ()
@@ -71,10 +71,10 @@ def warnings_of(run: RunDirectory) -> tuple[str, ...]:
 
 
 def released(run: RunDirectory, complete: Callable[[], None] = lambda: None) -> Made:
-    """Give what was prepared the name of the release in one step, unless there is one already.
+    """Rename the prepared release to its final name in one step, unless one exists already.
 
-    It was checked before, but for figures of data that may be disclosed; `complete` adds to it what
-    is written last.
+    It was checked before, except for figures of data that may be disclosed; `complete` adds the
+    last files.
     """
     if run.release.exists():
         return found(run.release)

@@ -32,8 +32,8 @@ Errors = TypeVar("Errors")
 class Compared:
     """A run that is compared.
 
-    facts : what the run is, in words, by what they are about.
-    errors : its figures; the columns that say of what are the same for all runs.
+    facts : facts about the run, in words, by label.
+    errors : its figures; the key columns are the same for all runs.
     """
 
     run: RunDirectory
@@ -48,7 +48,7 @@ def write_errors(run: RunDirectory, errors: pa.Table, name: str = ACCURACY) -> N
 
 
 def read_errors(run: RunDirectory, name: str = ACCURACY) -> pd.DataFrame | None:
-    """The errors that were kept; None where there are none, or none any more."""
+    """The kept errors; None if the run has none, or no longer has them."""
     path = run.confidential / name
     return pq.read_table(path).to_pandas() if path.exists() else None
 
@@ -56,7 +56,7 @@ def read_errors(run: RunDirectory, name: str = ACCURACY) -> pd.DataFrame | None:
 def errors_table(
     errors: pd.DataFrame, columns: Mapping[str, str], deciding: str | None = None
 ) -> Table:
-    """Errors as a table of a report; `columns` are the headers of those that are shown."""
+    """Errors as a table of a report; `columns` are the headers of the shown columns."""
     rows = errors[list(columns)].itertuples(index=False, name=None)
     shown = (
         tuple(NONE if pd.isna(x) else "infinite" if x == math.inf else x for x in row)
@@ -85,9 +85,9 @@ def write_comparison(
 ) -> Path:
     """Write the comparison into the first run's confidential folder, and return its path.
 
-    If no input is confidential, it is copied to the first run's report folder, and the path is that
-    of the copy. `keys` are the columns that say what a figure is of, `figures` the columns to
-    compare, with what they are in words.
+    If no input is confidential, it is copied to the first run's report folder, and the copy's path
+    is returned. `keys` are the columns that identify a quantity, `figures` the columns to
+    compare, with their descriptions.
     """
     document = comparison_document(compared, keys, figures)
     first = compared[0].run
@@ -100,8 +100,8 @@ def write_compared(
     document: Document, path: Path, run: RunDirectory, settings: Iterable[ProductSettings]
 ) -> Path:
     """Write a page on comparisons with the truth to a path in a run's confidential folder; returns
-    the path or, where the input of none of the settings is confidential, that of a copy beside the
-    run's public report."""
+    the path or, where the input of none of the settings is confidential, the path of a copy next to
+    the run's public report."""
     write_page(path, document)
     if any(own.input.confidential for own in settings):
         return path
@@ -124,7 +124,7 @@ def write_links(run: RunDirectory, pages: Mapping[str, Path], *, stamp: str | No
 def comparison_document(
     compared: Sequence[Compared], keys: Sequence[str], figures: Mapping[str, str]
 ) -> Document:
-    """What the runs are, and one table a figure, with a column for each run."""
+    """The facts of the runs, and one table a figure, with a column for each run."""
     labels = labels_of([one.run for one in compared])
     about = list(dict.fromkeys(name for one in compared for name in one.facts))
     rows = tuple((name, *(one.facts.get(name, "") for one in compared)) for name in about)

@@ -1,4 +1,4 @@
-"""Measuring a level: answers of its regions to queries, each with noise of its own, as one file."""
+"""Measuring a level: answers of its regions to queries, each with its own noise, as one file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def publish_level(
     level: str,
     answers: Callable[[NoiseDraws], Sequence[NoisyAnswers]],
 ) -> None:
-    """Publish the answers of a level, which are asked for as their file is written; raises as
+    """Publish the answers of a level, which are computed while their file is written; raises as
     `single_draw`.
     """
     path = run.dpqueries(universe, level)
@@ -96,7 +96,7 @@ def with_noise(
     values: np.ndarray, noise: Noise | None, draws: NoiseDraws, part: str = ""
 ) -> np.ndarray:
     """Values with independent noise on each, so that they may be negative; without it if it is
-    None. `part` is the name under which the noise is charged.
+    None. `part` is the name of the noise in the charge.
 
     Raises OverflowError if a value does not fit 64 bits.
     """

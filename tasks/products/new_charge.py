@@ -1,4 +1,4 @@
-"""What a run would be charged if it began now, and what its ledger says to that."""
+"""The charge of a run that would begin now, and the answer of its ledger."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from .registry import product as product_named
 
 
 def new_charge(asked: Product, settings: ProductSettings) -> Iterator[str]:
-    """Sentences on the charge of a new run of these settings, on why it is more than the budgets
-    add up to, and on what remains of the dataset's cap.
+    """Sentences on the charge of a new run of these settings, the reason why it exceeds the sum of
+    the budgets, and the remainder of the dataset's cap.
 
     A mechanism's own delta is left to the run. Raises BudgetRefused where the run would be refused.
     """
@@ -52,13 +52,13 @@ def new_charge(asked: Product, settings: ProductSettings) -> Iterator[str]:
             raise BudgetRefused(f"a new run would be refused: {error}") from None
     if cap.rho is not None:
         yield (
-            f"Of its cap of rho {shown_rho(cap.rho)}, {float(spent):.5g} is spent; "
+            f"The cap is rho {shown_rho(cap.rho)}, of which {float(spent):.5g} is spent; "
             f"{float(cap.rho - spent - needed):.5g} would remain."
         )
 
 
 def _draws(asked: Product, settings: ProductSettings) -> Iterator[tuple[str, SpentDraw]]:
-    """Each draw of a run, by its name, and of several products by the product's, too."""
+    """Each draw of a run, by its name, preceded by the product's name if there are several."""
     for product, own in settings.parts.items():
         for name, draw in _draws(product_named(own.PRODUCT), own):
             yield f"{product} {name}", draw
@@ -68,7 +68,7 @@ def _draws(asked: Product, settings: ProductSettings) -> Iterator[tuple[str, Spe
 
 
 def _reasons(asked: Product, settings: ProductSettings) -> Iterator[str]:
-    """Of each universe that is charged more than the rho of one record: for which change."""
+    """For each universe charged more than the rho of one record, a sentence with the reason."""
     for own in settings.parts.values():
         yield from _reasons(product_named(own.PRODUCT), own)
     if asked.plan is not None:

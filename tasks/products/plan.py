@@ -1,7 +1,7 @@
 """The plan of a run: all that is measured, with which noise, for which guarantee; one public file.
 
-A product makes its plan from settings and public areas. What follows from every plan alike follows
-from it here and nowhere else: `plan/plan.json`, what the ledger is charged for, the budget that a
+A product makes its plan from settings and public areas. This module derives all common
+consequences of a plan: `plan/plan.json`, the charge to the ledger, the budget that a
 margin needs, the bars of a front page. docs/plan.schema.json has the form of the file.
 """
 
@@ -32,7 +32,7 @@ from .privacy_curves import Curves
 from .statement import Statement
 
 VERSION = 1
-"""Of the form of `plan.json`."""
+"""Version of the form of `plan.json`."""
 
 MOST_NAMED = 8
 """Measures that a refusal of a target names."""
@@ -40,7 +40,7 @@ MOST_NAMED = 8
 
 @dataclass(frozen=True)
 class ExactFact:
-    """Something that is public by declaration and leaves without noise."""
+    """A fact that is public by declaration and released without noise."""
 
     subject: str
     fact: str
@@ -48,20 +48,20 @@ class ExactFact:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a run measures, and what it guarantees.
+    """The measures of a run, and its guarantee.
 
-    universes : what each is measured with; one draw of the ledger each.
-    statement : the guarantee in words, and what each part of it costs.
-    inputs : digests of the public files that, with the settings, decide what is drawn, by name.
+    universes : the measures of each; one draw of the ledger each.
+    statement : the guarantee in words, and the cost of each part of it.
+    inputs : digests of the public files that, with the settings, decide the draws, by name.
     counts : names of the confidential files that are measured.
 
     The file of a plan does not have:
 
-    costs : of each part that is told apart, between the neighbours of the statement.
-    curves : the privacy curves of the parts; None where nothing is guaranteed.
-    coverage : the probability of margins that targets are given.
+    costs : cost of each part that is reported separately, between the neighbours of the statement.
+    curves : the privacy curves of the parts; None without a guarantee.
+    coverage : the probability of the margins of targets.
     split : a sentence on the budget, and its split, that meets several margins by the names of
-        levels; None where there is none.
+        levels; None if no such split is known.
     """
 
     product: str
@@ -89,9 +89,9 @@ class Plan:
     ) -> Plan:
         """The plan of settings; by default a draw is made of each part that has a cost.
 
-        A statement without losses guarantees those of the costs, and nothing where the settings
-        are not private. `question` is asked of one person by the test of `Curves`, which are then
-        those of the costs.
+        A statement without losses guarantees the losses of the costs, and nothing where the
+        settings are not private. With a `question`, which the test of `Curves` asks about one
+        person, the curves are the curves of the costs.
         """
         costs = tuple(costs)
         if question:
@@ -158,7 +158,7 @@ class Plan:
 
 
 def _curves_of(costs: Iterable[Cost], question: str) -> Curves | None:
-    """The curves of parts between their own neighbours; None where nothing is guaranteed."""
+    """The curves of parts between their own neighbours; None without a guarantee."""
     known = {cost.plan.universe: cost for cost in costs}
     if any(cost.plan.guarantee is None for cost in known.values()):
         return None
@@ -167,7 +167,7 @@ def _curves_of(costs: Iterable[Cost], question: str) -> Curves | None:
 
 
 def plan_file(run: RunDirectory) -> Path:
-    """Where a run has its plan."""
+    """Path of a run's plan."""
     return run.root / "plan" / "plan.json"
 
 
@@ -178,7 +178,7 @@ def write_plan(run: RunDirectory, plan: Plan) -> None:
 
 
 def read_plan(run: RunDirectory) -> Plan:
-    """The plan of a run as its file has it, which has no curves."""
+    """The plan of a run from its file, without curves."""
     content = read_record(plan_file(run))
     guaranteed = {own["universe"]: own for own in content["guarantees"]}
     measures: dict[str, list[Mapping[str, Any]]] = {name: [] for name in guaranteed}
@@ -208,7 +208,7 @@ def read_plan(run: RunDirectory) -> Plan:
 
 
 def _unguaranteed(name: str, measures: Sequence[Mapping[str, Any]]) -> UniversePlan:
-    """What a universe is measured with in a run that guarantees nothing."""
+    """The measures of a universe in a run without a guarantee."""
     first = measures[0]
     loss = None if first["loss"] is None else Fraction(first["loss"]) / Fraction(first["share"])
     return UniversePlan(name, first["mechanism"], None, loss, tuple(map(_measure_of, measures)))
@@ -282,7 +282,7 @@ def _universe_of(content: Mapping[str, Any], measures: Iterable[Mapping[str, Any
 
 
 def charged_for(plan: Plan) -> Iterator[str]:
-    """Of each universe that is charged more than the rho of one record: for which change."""
+    """For each universe charged more than the rho of one record, a sentence with the reason."""
     for number, universe in enumerate(plan.universes):
         if universe.guarantee is None:
             continue
@@ -290,7 +290,7 @@ def charged_for(plan: Plan) -> Iterator[str]:
         if charged != universe.guarantee.own_rho:
             why = change[number] if len(change) == len(plan.universes) else " ".join(change)
             yield (
-                f"{universe.universe}: the ledger is charged rho {shown_rho(charged)}, that of the "
+                f"{universe.universe}: the ledger is charged rho {shown_rho(charged)}, for the "
                 f"largest change. {why}"
             )
 
@@ -298,8 +298,8 @@ def charged_for(plan: Plan) -> Iterator[str]:
 def needed(plan: Plan, wanted: Mapping[str, int]) -> Iterator[str]:
     """Sentences: the losses at which answers have margins of error, by the targets of a plan.
 
-    A target names measures by their level, or more closely by universe, level, query or part with
-    colons between. Of several targets there is also the split that meets them at once, where it is
+    A target names measures by their level, or more closely by universe, level, query or part,
+    separated by colons. For several targets the split that meets them at once is added, where
     known. Raises InputRefused for a target that names nothing, and as `needed_loss`.
     """
     for target, margin in wanted.items():
@@ -310,7 +310,7 @@ def needed(plan: Plan, wanted: Mapping[str, int]) -> Iterator[str]:
 
 
 def _named(plan: Plan, target: str) -> list[tuple[UniversePlan, Measure]]:
-    """The measures of a plan that a target names; raises InputRefused if there are none."""
+    """The measures of a plan that a target names; raises InputRefused without any."""
     measures = [(cost.plan, own) for cost in plan.costs for own in cost.plan.measured]
     words = {_plain(word) for word in target.split(":")}
     for names in (_names, _words):
@@ -326,13 +326,13 @@ def _named(plan: Plan, target: str) -> list[tuple[UniversePlan, Measure]]:
 
 
 def _names(universe: UniversePlan, measure: Measure) -> set[str]:
-    """What a measure is called, for targets."""
+    """Names of a measure, for targets."""
     names = (universe.universe, measure.level, measure.query, measure.part)
     return {_plain(name) for name in names}
 
 
 def _words(universe: UniversePlan, measure: Measure) -> set[str]:
-    """What a measure is called, every word of it, and the numbers of its part."""
+    """All words in the names of a measure, and the numbers of its part."""
     text = f"{measure.query} {measure.part}"
     words = text.replace(",", " ").replace("/", " ").split()
     numbers = (str(int(digits)) for digits in re.findall(r"\d+", measure.part))
@@ -340,7 +340,7 @@ def _words(universe: UniversePlan, measure: Measure) -> set[str]:
 
 
 def _plain(name: str) -> str:
-    """A name as it is compared: attributes of a query in any order, with any spaces."""
+    """The form of a name for comparisons, without spaces and order of a query's attributes."""
     return "*".join(sorted("".join(part.split()).lower() for part in name.split("*")))
 
 
@@ -374,7 +374,7 @@ def needed_loss(
 def refuse_other_noise(check: Callable[[Failures], None]) -> None:
     """Raise BudgetRefused, before any noise is drawn, if a check by independent code fails.
 
-    `check` recomputes from the run's files what will be drawn and what it costs.
+    `check` recomputes the draws and their cost from the run's files.
     """
     failures = Failures()
     with unusable_files_fail(failures):

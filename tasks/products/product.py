@@ -1,8 +1,8 @@
-"""What a product is: one record, which the command line, flows, library, `products`, `tune` read.
+"""The record of a product, which the command line, flows, library, `products` and `tune` read.
 
-A product is made in the module `product` of its folder, out of functions of its stages, and is
-found by its name (`registry`). Its flow stands in `flows/`: Prefect is imported when that is asked
-for, so that commands that run nothing start fast.
+A product is made in the module `product` of its folder, from functions of its stages, and is
+found by its name (`registry`). Its flow is in `flows/`: Prefect is imported with the flow alone,
+so that commands that run nothing start fast.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ class Caution(str):
 class Rules:
     """Rules on settings and input, before a run.
 
-    check : reads the input and holds it to every rule.
-    fits : holds the settings to an input that was accepted, and gives what a user may want to know.
-    refuse : refuses settings by what no single field shows, before any input is read.
+    check : reads the input and checks it against every rule.
+    fits : checks the settings against an accepted input, and returns advisory notes.
+    refuse : refuses combinations of settings, before any input is read.
     """
 
     check: Callable[[Any], InputCheck[Any]] | None = None
@@ -53,7 +53,7 @@ class Rules:
 
 @dataclass(frozen=True)
 class Checks:
-    """Checks of a run by code that shares nothing with what they check.
+    """Checks of a run by code that shares nothing with the code that it checks.
 
     release : outcomes for the finished run, all of which must pass before its release appears.
     plan : of a run's folder, before any noise is drawn; adds failures.
@@ -65,16 +65,16 @@ class Checks:
 
 @dataclass(frozen=True)
 class Words:
-    """Words and tables of a product, beside those that follow from every plan.
+    """Words and tables of a product, in addition to those that follow from every plan.
 
     budget : of the costs, from settings and plan.
-    notes : sentences on measurements that a run is about to make to no avail.
-    certificate : the facts of the certificate; by default those of the plan alone.
-    report : the public report, given the plan and the errors of public input; by default that of
-        the plan alone.
+    notes : sentences on useless measurements of a run that is about to begin.
+    certificate : the facts of the certificate; by default the facts of the plan.
+    report : the public report, given the plan and the errors of public input; by default the report
+        of the plan.
     restore : makes again files that a report needs and may lack.
     summary : the end of the command.
-    shown : tables of the UI when some stages have ended, of none when the run begins, and of `END`
+    shown : tables of the UI after some stages, after no stages when the run begins, and after `END`
         at its end; by default the noise of every measure.
     """
 
@@ -91,12 +91,12 @@ class Words:
 
 @dataclass(frozen=True)
 class Figures:
-    """What replicates, comparisons and searches tell of the errors of a run.
+    """Figures on the errors of a run, for replicates, comparisons and searches.
 
-    keys : the columns that say what an error is of.
-    words : the columns of figures, with what they are in words.
+    keys : the columns that identify a quantity.
+    words : the columns of figures, with their descriptions.
     of_errors : the table of both, from a run's errors.
-    facts : what a run is, in words, by what they are about.
+    facts : facts about a run, in words, by label.
     """
 
     keys: Sequence[str]
@@ -107,16 +107,16 @@ class Figures:
 
 @dataclass(frozen=True)
 class Accuracy:
-    """How a release is compared with its truth; what comes out is as confidential as the input.
+    """Comparison of a release with its truth; the result is as confidential as the input.
 
-    read : the errors of a run by what they are of; None if they are gone.
+    read : the errors of a run by quantity; None if they are gone.
     write : compares and keeps the errors; None where a step of its own does.
-    truth : the confidential files that it is compared with, as long as they are all there.
-    in_brief : the errors in a small table, for the page of a run; None if nothing tells.
+    truth : the confidential files for the comparison, as long as all exist.
+    in_brief : the errors in a small table, for the page of a run; None without a table.
     figures : the errors of replicates and comparisons; None where runs are not compared.
     compare : writes a comparison where that is more than a table.
-    of_release : settings with a release as public input, for errors to be expected.
-    write_truth : writes the true counts of input that may be disclosed, beside replicates.
+    of_release : settings with a release as public input, for expected errors.
+    write_truth : writes the true counts of input that may be disclosed, next to replicates.
     """
 
     read: Callable[[RunDirectory], pd.DataFrame | None] = lambda run: None
@@ -129,7 +129,7 @@ class Accuracy:
     write_truth: Callable[[Any, Path], Sequence[Path]] = lambda settings, folder: ()
 
     def is_possible(self, run: RunDirectory) -> bool:
-        """Whether the truth is still there to compare with."""
+        """Whether the truth still exists, for comparisons."""
         return all(path.exists() for path in self.truth(run))
 
 
@@ -147,17 +147,17 @@ class Product:
     """A product: how settings and an input become a checked release under one charge.
 
     A settings file becomes an instance of `settings`, whose PRODUCT is the product's name. The
-    stages of a run stand in the product's module of `flows/`: ingest first, which writes what is
-    public and what is confidential in folders of their own; then the charge, before any noise is
+    stages of a run are in the product's module of `flows/`: ingest first, which writes public
+    and confidential files to separate folders; then the charge, before any noise is
     drawn; measurement, estimation, the tables; and the steps of `steps`, which check,
     release and report.
 
-    `plan` maps settings, and a run once its input is read, to what is measured and guaranteed;
-    without a run it is the plan by settings and public files alone, whose costs `budget` shows. All
-    that follows from it stands in the rooms beside this module. A product without a plan measures
-    nothing itself: a search, or several products in one run (`ProductSettings.parts`), whose parts
-    are charged, checked and reported by their own runs. `measured` are all files of noisy answers,
-    there yet or not, where these are not one for each measured level.
+    `plan` maps settings, and a run once its input is read, to measures and guarantee;
+    without a run it is the plan by settings and public files alone, whose costs `budget` shows.
+    The other modules of this package derive everything else from it. A product without a plan
+    measures nothing itself: a search, or several products in one run (`ProductSettings.parts`),
+    whose parts are charged, checked and reported by their own runs. `measured` are all files of
+    noisy answers, present or not, where these are not one for each measured level.
     """
 
     settings: type[ProductSettings]
@@ -184,7 +184,7 @@ class Product:
         return settings
 
     def refuse(self, settings: ProductSettings) -> None:
-        """Hold settings to the product's rules, or to those of every part; raises InputRefused."""
+        """Check settings by the product's rules, or each part's; raises InputRefused."""
         if self.rules is not None:
             self.rules.refuse(settings)
             return
@@ -192,7 +192,7 @@ class Product:
             own.refuse(part)
 
     def plan_of(self, run: RunDirectory, settings: ProductSettings) -> Plan:
-        """The plan of a run, as it was written, or made anew of a run that has none yet."""
+        """The plan of a run, as written, or made anew for a run without one."""
         from .plan import plan_file, read_plan
 
         if self.plan is None:
@@ -200,8 +200,8 @@ class Product:
         return read_plan(run) if plan_file(run).exists() else self.plan(settings, run)
 
     def costs(self, settings: ProductSettings) -> dict[str, Any]:
-        """What a run would cost, from settings and public files alone, by universe; of several
-        products by their names."""
+        """The cost of a run, from settings and public files alone, by universe; for several
+        products by name."""
         if self.plan is None:
             return {name: own.costs(part) for name, (own, part) in _parts(settings).items()}
         return {cost.name: cost for cost in self.plan(settings, None).costs}
@@ -218,7 +218,7 @@ class Product:
             yield from self.words.budget(settings, plan)
 
     def curves(self, settings: ProductSettings) -> Curves | None:
-        """The privacy curves of a run of settings; None where nothing is guaranteed or known."""
+        """The privacy curves of a run of settings; None without a guarantee or a known curve."""
         return None if self.plan is None else self.plan(settings, None).curves()
 
     def needed(self, settings: ProductSettings, wanted: Mapping[str, int]) -> Iterator[str]:
@@ -244,7 +244,7 @@ class Product:
             yield from (f"{name}: {sentence}" for sentence in own.needed(part, {what: margin}))
 
     def measurement_files(self, run: RunDirectory, settings: ProductSettings) -> Sequence[Path]:
-        """All files of noisy answers, there yet or not; by default one for each measured level."""
+        """All files of noisy answers, present or not; by default one for each measured level."""
         if self.measured is not None or self.plan is None:
             return () if self.measured is None else self.measured(run, settings)
         universes = self.plan_of(run, settings).universes
@@ -299,7 +299,7 @@ class Product:
         return accept(run, settings, self.checks.release(run, settings))
 
     def facts(self, run: RunDirectory, settings: ProductSettings) -> Facts:
-        """The facts of a run's certificate; by default those of the plan alone."""
+        """The facts of a run's certificate; by default the facts of the plan."""
         from .certificate import Facts
 
         if self.words.certificate is not None:
@@ -309,7 +309,7 @@ class Product:
         return Facts("products/templates/certificate.md.j2", curves=curves, costs=costs)
 
     def compare_with_truth(self, run: RunDirectory, settings: ProductSettings) -> None:
-        """Keep the errors of a release in its confidential folder, while the truth is there."""
+        """Keep the errors of a release in its confidential folder, while the truth exists."""
         if self.accuracy.write is not None and self.accuracy.is_possible(run):
             self.accuracy.write(run, settings)
 
@@ -370,11 +370,11 @@ def shown_plan(run: RunDirectory, stages: Collection[str]) -> Iterator[Shown]:
 
 
 END: Collection[str] = ("end",)
-"""What `Product.shown` is asked for when all stages have ended."""
+"""Argument of `Product.shown` after all stages have ended."""
 
 
 def noted(sentences: Iterable[str]) -> Iterator[str]:
-    """What a user may want to change before anything is spent, or next time."""
+    """Format advisory notes."""
     return (f"note: {sentence}." for sentence in sentences)
 
 

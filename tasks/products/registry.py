@@ -1,4 +1,4 @@
-"""The products by name: where each is, told in words, so that only what is asked for is loaded."""
+"""The products by name: paths of modules as text, so that only the requested product is loaded."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PRODUCTS: Mapping[str, str] = {
 """Module and name of every product within the package."""
 
 OF_ONE_INPUT = tuple(name for name, place in PRODUCTS.items() if place.startswith("tasks."))
-"""Products that release something of one input."""
+"""Products with a release of one input."""
 
 TOGETHER = {
     "topdown": "topdown",
@@ -83,7 +83,7 @@ def settings_of(run: RunDirectory) -> type[Any]:
 
 
 def check_input_of(settings: ProductSettings) -> InputCheck[Any]:
-    """The check of an input by the rules of its product; raises ValueError where that has none."""
+    """The check of an input by the rules of its product; raises ValueError where it has none."""
     rules = product(settings.PRODUCT).rules
     if rules is None or rules.check is None:
         raise ValueError(f"{settings.PRODUCT} has no rules on its input")
@@ -91,6 +91,6 @@ def check_input_of(settings: ProductSettings) -> InputCheck[Any]:
 
 
 def fits_of(settings: ProductSettings, accepted: Any) -> Iterable[Block]:
-    """What holding settings to an accepted input tells, where their product does that."""
+    """Advisory notes on settings and an accepted input, where the product has any."""
     rules = product(settings.PRODUCT).rules
     return () if rules is None else rules.fits(settings, accepted)

@@ -17,13 +17,14 @@ from ..runs.settings import ProductSettings
 from .acceptance import CERTIFICATE, warnings_of
 from .budget import noise_table
 from .plan import Plan
+from .spent import spent_in_brief
 from .statement import in_one_sentence, losses_table
 
 MOST_PARTS = 9
-"""Kinds of stages that the bar of time tells apart; shorter ones are taken together."""
+"""Kinds of stages in the bar of time; shorter ones are combined."""
 
 MOST_COUNTS = 8
-"""Released counts of a table that stand on the front page."""
+"""Released counts of a table shown on the front page."""
 
 KINDS = (
     "summary",
@@ -45,7 +46,7 @@ KINDS = (
     "accuracy",
     "release",
 )
-"""Words by which stages of one kind are known, whatever universe and geolevel they are of."""
+"""Words common to stages of one kind, for all universes and geolevels."""
 
 
 def report_document(
@@ -61,10 +62,10 @@ def report_document(
     """The report of a run: its front page, the product's own sections, checks, seconds, digests.
 
     Args:
-        template: of the report, by its place below `tasks/`.
+        template: template of the report, by its path below `tasks/`.
         counts: the first of the released counts, which a withheld release does not show.
-        links: pages of the product's own, besides the certificate and the released files.
-        context: names that the template uses besides those of every report.
+        links: pages of the product's own, in addition to the certificate and the released files.
+        context: names that the template uses in addition to those of every report.
     """
     passed, n_checks = passed_and_all(run)
     verdict = f"Released: all {n_checks} independent checks of the result passed."
@@ -76,9 +77,9 @@ def report_document(
         plan=plan,
         warnings=warnings_of(run),
         counts=counts if passed == n_checks else (),
-        time=time_panel(stage_seconds(run)).blocks,
+        spent=spent_in_brief(settings),
         checks=checks_table(run),
-        stages=stages_section(run).blocks,
+        stages=(*time_panel(stage_seconds(run)).blocks, *stages_section(run).blocks),
         losses=losses_table(plan.statement.losses) if plan.statement.losses else None,
         noise_table=noise_table,
         noise_of=noise_of,
@@ -99,19 +100,20 @@ def report_document(
             (*certificate_links(run), *links, *_file_links(run)),
         ),
         provenance(run),
+        folded=True,
     )
 
 
 def plain_document(
     run: RunDirectory, settings: ProductSettings, plan: Plan, errors: object = None
 ) -> Document:
-    """The report of a product without words of its own: what was measured, and what is exact."""
+    """The report of a product without words of its own: its measures, and its exact facts."""
     tables = sorted(run.release.glob("*.parquet"))
     return report_document(run, settings, plan, counts=first_rows(tables[0]) if tables else ())
 
 
 def provenance(run: RunDirectory) -> tuple[str]:
-    """The last line of a report: which run, settings and code it is of."""
+    """The last line of a report: its run, settings and code."""
     manifest = run.read_manifest()
     return (
         f"Run {manifest['run_id']}, begun {manifest['created']}. Settings "
@@ -128,8 +130,8 @@ def bars_panel(
     value_label: str,
     nothing: str = "No noise was drawn.",
 ) -> Section:
-    """A panel of a front page with bars, such as the budget; `words` say what they are, and
-    `nothing` why there are none.
+    """A panel of a front page with bars, such as the budget; `words` describe them, and
+    `nothing` explains why there are none.
     """
     if not groups:
         return Section(title, (nothing,))
@@ -139,8 +141,8 @@ def bars_panel(
 
 
 def first_rows(file: Path, columns: Sequence[str] | None = None) -> tuple[Block, ...]:
-    """The first rows of a released Parquet table as it stands, for a front page; by default
-    of all columns. Numbers before the last column are codes, and stand as they are. Nothing of a
+    """The first rows of a released Parquet table, unchanged, for a front page; by default
+    of all columns. Numbers before the last column are codes, shown unformatted. Empty for a
     release that was withheld.
     """
     if not file.exists():
@@ -160,7 +162,7 @@ def first_rows(file: Path, columns: Sequence[str] | None = None) -> tuple[Block,
 
 
 def time_panel(seconds: Mapping[str, float]) -> Section:
-    """Where the work went, as one bar: stages of a kind together, short ones as one part."""
+    """Times of the stages in one bar: stages of a kind together, short ones as one part."""
     kinds: dict[str, float] = {}
     for stage, spent in seconds.items():
         words = stage.split()
@@ -200,7 +202,7 @@ def _file_links(run: RunDirectory) -> Iterable[Link]:
 
 
 def passed_and_all(run: RunDirectory) -> tuple[int, int]:
-    """How many checks of the result passed, and how many there are."""
+    """Numbers of passed checks of the result, and of all."""
     checks = _checks(run)
     return sum(bool(check["passed"]) for check in checks), len(checks)
 

@@ -1,4 +1,4 @@
-"""The page and the index of a run of several products: what each gave, and what all cost."""
+"""The page and the index of a run of several products: results of each, and the total cost."""
 
 from __future__ import annotations
 
@@ -57,10 +57,10 @@ def write_products_report(
     products: Sequence[str],
     further: Sequence[Section] = (),
 ) -> Path:
-    """Write `report/report.html`: a line for each product, and what the dataset has spent.
+    """Write `report/report.html`: a line for each product, and the spending of the dataset.
 
-    `settings` are the parent run's, which have the dataset and its ledger; `further` is what the
-    products together give.
+    `settings` are the parent run's, which have the dataset and its ledger; `further` is the joint
+    output of the products.
     """
     parts = {name: RunDirectory(run.root / name) for name in products}
     rows = [
@@ -102,7 +102,7 @@ def write_products_report(
     )
     introduction = tuple(map(str, first.blocks))
     document = Document(
-        title, introduction, tuple(sections), settings.stamp, front, provenance(run)
+        title, introduction, tuple(sections), settings.stamp, front, provenance(run), True
     )
     return write_page(run.report, document)
 
@@ -115,15 +115,15 @@ def _guarantee(settings: ProductSettings, dataset: Mapping[str, Any] | None) -> 
     delta = shown_delta(dataset["epsilon"]["delta"])
     return (
         "Guarantee: a change of one person's data, of the kind that the certificates of all these "
-        "products protect, makes nothing that was ever released of the dataset more likely by "
-        f"more than a factor of e to the power of {epsilon}, but for a "
-        f"probability of {delta} (epsilon {epsilon} at delta {delta}, from a rho of "
+        "products protect, changes the probability of everything that was released of the dataset "
+        f"by a factor of at most e^{epsilon}, except with probability {delta} (epsilon {epsilon} "
+        f"at delta {delta}, from a rho of "
         f"{float(Fraction(dataset['rho'])):.4g}).{stated_sentence(dataset)}"
     )
 
 
 def _dataset(settings: ProductSettings) -> Mapping[str, Any] | None:
-    """The dataset as its ledger has it; None for runs that are not private."""
+    """The dataset's summary in its ledger; None for runs that are not private."""
     if not settings.is_private:
         return None
     ledger = open_ledger(Path(settings.privacy.ledger), must_exist=True)

@@ -1,4 +1,4 @@
-"""What a dataset has spent by now, as its ledger has it: the same figures as `spineflow ledger`."""
+"""Spending of a dataset so far, by its ledger: the same figures as `spineflow ledger`."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from .statement import Statement, charged
 
 
 def spent_by(settings: ProductSettings, own: Mapping[str, Statement]) -> Mapping[str, Any] | None:
-    """All draws from the dataset of these settings, as of `summary`; None where nothing is charged.
+    """All draws from the dataset of these settings, as in `summary`; None without a charge.
 
     `own` are the statements of the runs, by their ids, whose draws must be among them. Raises
-    BudgetRefused if the ledger cannot be used, or holds less for one of these runs than it states.
+    BudgetRefused if the ledger cannot be used, or has less for one of these runs than it states.
     """
     if not settings.draws_noise or not settings.is_private:
         return None
@@ -33,6 +33,26 @@ def spent_by(settings: ProductSettings, own: Mapping[str, Statement]) -> Mapping
             raise BudgetRefused(uncharged(ledger, run_id))
     found: Mapping[str, Any] = spent
     return found
+
+
+def spent_in_brief(settings: ProductSettings) -> str:
+    """What the dataset of these settings has spent by now, and what remains of its cap of rho."""
+    if not settings.draws_noise:
+        return "This run drew no noise: it read measurements that are published already."
+    if not settings.is_private:
+        return "This run is not private, and was charged to no ledger."
+    name = settings.privacy.dataset
+    try:
+        ledger = open_ledger(Path(settings.privacy.ledger), must_exist=True)
+        spent = summary(ledger, only=name)["datasets"][name]
+    except BudgetRefused:
+        # A report may be written anew on a machine that does not have the ledger.
+        return f"The ledger with the losses of the dataset {name} is not here."
+    words = f"The dataset {name} has spent rho {float(Fraction(spent['rho'])):.4g} by now"
+    if spent["cap"] is None:
+        return f"{words}; its ledger sets no cap."
+    cap, left = (float(Fraction(spent[name])) for name in ("cap", "remaining"))
+    return f"{words}, of a cap of {cap:.4g}; {left:.4g} remain for further releases."
 
 
 def draws_table(spent: Mapping) -> Table:
@@ -55,7 +75,7 @@ def draws_table(spent: Mapping) -> Table:
 
 
 def _holds(spent: Mapping, run_id: str, statement: Statement) -> bool:
-    """Whether what a dataset has spent holds at least what a run states of itself."""
+    """Whether a dataset's spending covers at least the statement of a run."""
     draws = [draw for drawn in spent["products"].values() for draw in drawn["draws"]]
     of_run = [draw for draw in draws if draw["run_id"] == run_id]
     rho = sum((Fraction(draw["bounded_rho"]) for draw in of_run), Fraction(0))
@@ -85,7 +105,7 @@ def composed_sentence(spent: Mapping[str, Any]) -> str:
 
 
 def exact_epsilon_words(exact: float) -> str:
-    """The epsilon by the exact curve of all draws of `summary`, and for which runs it holds."""
+    """The epsilon by the exact curve of all draws of `summary`, and its condition on runs."""
     return f"{shown_bound(exact)} by the exact curve, of runs planned beforehand"
 
 
@@ -97,8 +117,8 @@ def epsilon_cap_words(cap: Mapping) -> str:
 
 
 def stated_sentence(spent: Mapping[str, Any]) -> str:
-    """What a dataset of `summary` has spent on all records that a person's change may change, where
-    that is more than it is charged; empty otherwise.
+    """Sentence on a dataset's spending on all records that a person's change may change, where
+    it is more than the charge; empty otherwise.
     """
     if spent["stated_rho"] == spent["rho"]:
         return ""

@@ -16,7 +16,7 @@ from .registry import product_of, settings_of
 
 @step("charge ledger", settings_of, run_name="charge ledger", retried=False)
 def charge_ledger(run: RunDirectory, settings: ProductSettings) -> Made:
-    """Recompute what will be drawn, and enter the run in the ledger before anything is."""
+    """Recompute the draws, and enter the run in the ledger before anything is drawn."""
     product = product_of(run)
     if is_settled(run, settings, product.measurement_files(run, settings)):
         return found("")
@@ -26,7 +26,7 @@ def charge_ledger(run: RunDirectory, settings: ProductSettings) -> Made:
 
 @step("check", settings_of, run_name="check")
 def check_release(run: RunDirectory, settings: ProductSettings) -> Made:
-    """Check measurements, estimates and release by code independent of what made them."""
+    """Check measurements, estimates and release by independent code."""
     path = run.checks / CHECKS_FILE
     if run.release.exists():
         return found(path)
@@ -35,7 +35,7 @@ def check_release(run: RunDirectory, settings: ProductSettings) -> Made:
 
 @step("release", settings_of, run_name="release")
 def release_run(run: RunDirectory, settings: ProductSettings) -> Made:
-    """Add the certificate, and move the checked release to where readers look for it."""
+    """Add the certificate, and move the checked release to its public folder."""
     product = product_of(run)
 
     def certify() -> None:
@@ -49,7 +49,7 @@ def release_run(run: RunDirectory, settings: ProductSettings) -> Made:
 def report_run(run: RunDirectory, settings: ProductSettings) -> Made:
     """Compare the release with the truth, in confidence, and write the public report."""
     product = product_of(run)
-    # Where a step of its own compares, that step has said whether the comparison failed.
+    # A separate comparison step has reported its failure itself.
     if product.accuracy.write is not None:
         compared(run, settings, lambda: product.compare_with_truth(run, settings))
     return made(product.report(run, settings))
@@ -57,7 +57,7 @@ def report_run(run: RunDirectory, settings: ProductSettings) -> Made:
 
 @step("copy release", settings_of, run_name="copy release")
 def copy_checked_release(run: RunDirectory, settings: ProductSettings) -> Made:
-    """Copy the checked release to where the settings say, whole or not at all."""
+    """Copy the checked release to its place in the settings, whole or not at all."""
     place = settings.published_to
     if place is None:
         raise ValueError("the settings of the run name no place for its release")

@@ -1,9 +1,9 @@
-"""Numbers, texts and arrays that tasks leave for each other: two files, whose arrays are mapped.
+"""Numbers, texts and arrays that tasks exchange: two files, whose arrays are mapped.
 
-`<stem>.json` has everything but the arrays and says of each of these what it is; `<stem>.bin` has
-them one after the other, each from a multiple of 64 bytes on, so that they are used as they are
-mapped. The first is written last. Nothing is kept as a pickle: whoever reads one runs what its
-writer wants.
+`<stem>.json` has everything but the arrays, and their types, shapes and offsets; `<stem>.bin` has
+the arrays one after the other, each from a multiple of 64 bytes on, so that they are used as they
+are mapped. The first is written last. Pickles are avoided, since reading one executes
+code of its writer.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from .files import replacing, write_text
 
 _ALIGNED = 64
 _PLACE = {"kind", "shape", "at"}
-"""What an array is, and where in the file."""
+"""Keys of an array's type, shape and offset in the file."""
 
 
 def keep(stem: Path, facts: object) -> Path:
-    """Keep what JSON has, with arrays and functions without arguments that give further facts.
+    """Write JSON values, with arrays and functions without arguments that return further values.
 
-    Functions are called as their turn comes, and what they give is not held. Returns the file that
+    Functions are called in turn, and their results are not kept in memory. Returns the file that
     is written last.
     """
     description, content = files_of(stem)
@@ -48,7 +48,7 @@ def keep(stem: Path, facts: object) -> Path:
 
 
 def kept(stem: Path) -> Any:
-    """What `keep` kept, with mapped arrays; mappings that are no arrays' are dictionaries."""
+    """Read the content that `keep` wrote, with mapped arrays."""
     description, content = files_of(stem)
     mapped = np.memmap(content, dtype=np.uint8, mode="r") if content.stat().st_size else None
 
@@ -64,7 +64,7 @@ def files_of(stem: Path) -> tuple[Path, Path]:
 
 
 def _array(content: np.ndarray | None, place: Mapping[str, Any]) -> np.ndarray:
-    """An array of the file; of bytes, so that none of objects is made, and whole or refused."""
+    """An array of the file; mapped as bytes, so never of objects, and refused unless complete."""
     kind, shape, at = np.dtype(place["kind"]), tuple(place["shape"]), place["at"]
     if content is None or 0 in shape:
         return np.zeros(shape, kind)

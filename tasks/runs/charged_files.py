@@ -1,12 +1,12 @@
-"""The public files that decide what a run draws, and whether they are still as they were charged.
+"""The public files that decide a run's draws, and their comparison with the charged ones.
 
 When a run is charged, the digests of its settings, its spine or tree, its plan and its parameters
-are entered in the ledger, and kept in the run beside them (`charged.json`), so that every step can
-compare what it reads without asking the ledger. Whatever draws, checks or reports also compares
-with the ledger's own.
+are entered in the ledger, and kept in the run as well (`charged.json`), so that every step can
+compare its input without asking the ledger. Steps that draw, check or report also compare
+with the ledger's own digests.
 
-A run that goes on has all of these to hash again, and all noisy measurements, which of a nation are
-17 GB: as many at a time as there are processors. What a process has hashed it does not hash again.
+A continued run hashes all of these again, and all noisy measurements, 17 GB for a nation,
+in as many threads as there are processors. A process hashes no file twice.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ CHARGED = "spine/charged.json"
 """File of a run that has the digests that it was charged with."""
 
 _known: dict[Path, tuple[FileState, str]] = {}
-"""Digests of files, and the states that they had. Threads add to it: whoever goes through it takes
-a copy, which is made in one piece. A list of its items is not: it allocates, the collector may then
+"""Digests of files, and their states then. Threads add to it, so iterate over a
+copy, which is made atomically. A list of its items is not: it allocates, the collector may then
 run finalizers, and these let other threads run."""
 
 
@@ -41,7 +41,7 @@ def digests_by_name(run: RunDirectory, files: Iterable[Path]) -> dict[str, str]:
 
 
 def digest_of(path: Path) -> str:
-    """SHA-256 of a public file; known while the file stands unchanged."""
+    """SHA-256 of a public file; cached while the file is unchanged."""
     state = state_of_file(path)
     before, digest = _known.get(path, ((), ""))
     if before != state:
@@ -51,7 +51,7 @@ def digest_of(path: Path) -> str:
 
 
 def digests_of(paths: Iterable[Path]) -> list[str]:
-    """The `digest_of` many public files; raises FileNotFoundError for one that is not there."""
+    """The `digest_of` many public files; raises FileNotFoundError for a missing one."""
     paths = list(paths)
     digests_if_there(paths)
     return list(map(digest_of, paths))
@@ -64,15 +64,15 @@ def _is_known(path: Path) -> bool:
 
 
 def know_renamed(before: Path, after: Path) -> None:
-    """Know the files in a folder that has been renamed: they stand as they were, but for where."""
+    """Keep the cached digests of files in a folder that has been renamed."""
     for path, known in _known.copy().items():
         if path.is_relative_to(before):
             _known[after / path.relative_to(before)] = known
 
 
 def digests_if_there(paths: Sequence[Path]) -> list[str | None]:
-    """SHA-256 of public files, as many at a time as there are processors; None of what there is
-    not."""
+    """SHA-256 of public files, as many at a time as there are processors; None for missing
+    ones."""
     if sum(not _is_known(path) for path in paths) < 2:
         return list(map(_digest_if_there, paths))
     with ThreadPoolExecutor(os.cpu_count()) as threads:
@@ -87,15 +87,15 @@ def _digest_if_there(path: Path) -> str | None:
 
 
 def write_charged(run: RunDirectory, charged_files: Mapping[str, str]) -> None:
-    """Keep in the run what its draws were charged with."""
+    """Keep in the run the digests that its draws were charged with."""
     write_record(_charged_file(run), dict(charged_files))
 
 
 def refuse_altered(run: RunDirectory, charged_files: Mapping[str, str] | None = None) -> None:
-    """Raise InputRefused if a file that decides the draws is not the one that was charged.
+    """Raise InputRefused if a file that decides the draws differs from the charged one.
 
-    `charged_files` are those of the ledger, by default those kept in the run; a run that has not
-    been charged has none.
+    `charged_files` are the ledger's, by default the run's own copy; a run without a charge has
+    none.
     """
     charged = _charged(run) if charged_files is None else charged_files
     paths = [_path_of(run, name) for name in charged]
@@ -116,7 +116,7 @@ def refuse_altered(run: RunDirectory, charged_files: Mapping[str, str] | None = 
 def is_left_out(spines: Path, name: str) -> bool:
     """Whether a run was charged without a file `name` of the folder that has its spines.
 
-    What was charged decides what is drawn; a file that came later decides nothing.
+    Charged files decide the draws; later files have no effect on them.
     """
     charged = _charged(RunDirectory(spines.parent))
     return bool(charged) and f"{spines.name}/{name}" not in charged

@@ -1,10 +1,9 @@
-"""What has befallen the files of a run since it made them: what can be made again is, the rest is
-named.
+"""Detect changed run files; remove files that can be rebuilt, report the rest.
 
-The manifest has the digests of the public files of a run: of each stage what its steps hand on, and
-`beside` those all that they have written next to it. When a run is continued, or asked whether it
-is done, its files are held against them. Confidential files have no digests there: what is
-measured is held against the ledger.
+The manifest has the digests of the public files of a run: for each stage, of the artifacts that its
+steps return, and under `beside` of all further files. When a run is continued, or its completion is
+checked, its files are compared with them. Confidential files have no digests there: measured files
+are compared with the ledger.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ RELEASE, UNCHECKED, MEASUREMENTS = "release", "release-unchecked", "measurements
 CHECKS = "validation/checks.json"
 
 OF_OTHERS = "estimate"
-"""The product whose measurements others have published, and which no ledger of the run knows."""
+"""The product that reads measurements published by others, unknown to the run's ledger."""
 
 RECORDED = (
     *(name for name in DERIVED if name not in ("intervals", CHECKS)),
@@ -39,12 +38,12 @@ RECORDED = (
 
 
 class ReleaseAltered(SpineflowError):
-    """What a finished run has released is not what was checked."""
+    """Released files of a finished run differ from the checked ones."""
 
 
 @dataclass(frozen=True)
 class Damage:
-    """A file of a run that is not as the run made it, by its name in the run."""
+    """A missing or changed file of a run, by its name in the run."""
 
     name: str
     is_missing: bool
@@ -60,10 +59,10 @@ class Damage:
 
 
 def record_files(run: RunDirectory) -> None:
-    """Enter in the manifest the digests of the public files that no stage has handed on.
+    """Enter in the manifest the digests of the public files that no stage has returned.
 
-    Noise that a private run had published when it was killed is the ledger's to know until the run
-    is done: it may have been altered since, and is held against the ledger after the first stages.
+    Published noise of a private run that was killed is known to the ledger until the run
+    is done: it may have been altered since, and is compared with the ledger after the first stages.
     """
     manifest = run.read_manifest()
     names = sorted(set(_files(run)) - _handed_on(manifest).keys())
@@ -77,7 +76,7 @@ def record_files(run: RunDirectory) -> None:
 
 
 def record_anew(run: RunDirectory, folder: str) -> None:
-    """Enter the digests of the files in a folder anew, since they were written again on purpose."""
+    """Replace the digests of the files in a folder that were rewritten on purpose."""
     manifest = run.read_manifest()
     names = [name for name in _files(run) if name.startswith(f"{folder}/")]
     now = dict(zip(names, digests_of(run.root / name for name in names), strict=True))
@@ -87,12 +86,12 @@ def record_anew(run: RunDirectory, folder: str) -> None:
 
 
 def mend(run: RunDirectory) -> list[str]:
-    """Remove what is damaged of what a continued run makes again; sentences that tell of it, and of
-    what is damaged and decides nothing.
+    """Remove damaged files that a continued run makes again; return sentences about them, and about
+    damaged files without effect.
 
-    Raises InputRefused for settings, a spine, a plan or parameters that are not as they were made,
-    BudgetRefused for measurements that are not those that were published, which are never drawn
-    again, and ReleaseAltered for a release that is not what was checked.
+    Raises InputRefused for changed settings, spine, plan or parameters, BudgetRefused for
+    measurements that differ from the published ones, which are never drawn again, and
+    ReleaseAltered for a release that differs from the checked one.
     """
     run.refuse_altered_manifest()
     run.refuse_edited_settings()
@@ -118,12 +117,12 @@ def mend(run: RunDirectory) -> list[str]:
 
 
 def is_needed(name: str) -> bool:
-    """Whether a finished run wants a public file back that it does not have."""
+    """Whether a finished run needs a missing public file restored."""
     return not name.startswith("validation/") and name != CHARGED
 
 
 def damaged(run: RunDirectory, recorded: Mapping[str, str]) -> list[Damage]:
-    """The files with a digest that a run does not have, or no longer has as they were."""
+    """The missing or changed files, among all with a digest in the run."""
     other = UNCHECKED if run.release.exists() else RELEASE
     names = [name for name in recorded if not name.startswith(f"{other}/") and name != CHARGED]
     found = digests_if_there([run.root / name for name in names])
@@ -135,7 +134,7 @@ def damaged(run: RunDirectory, recorded: Mapping[str, str]) -> list[Damage]:
 
 
 def _handed_on(manifest: Mapping[str, Any]) -> dict[str, str]:
-    """The digests of what the steps of finished stages have handed on, by name."""
+    """Digests of the artifacts that the steps of finished stages returned, by name."""
     return {
         name: digest
         for stage in manifest["stages"].values()
@@ -145,7 +144,7 @@ def _handed_on(manifest: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _files(run: RunDirectory) -> Iterator[str]:
-    # What else is in `intervals` people have asked for.
+    # Other files in `intervals` were made on request.
     recorded = [run.root / folder for folder in RECORDED]
     for folder in [*recorded, *run.root.glob("intervals/*/summary")]:
         for place, _, names in os.walk(folder):
@@ -154,7 +153,7 @@ def _files(run: RunDirectory) -> Iterator[str]:
 
 
 def _is_noise(damage: Damage) -> bool:
-    """Whether a file has noisy measurements; the constraints beside them are exact."""
+    """Whether a file has noisy measurements; the constraints with them are exact."""
     return damage.within[0] == MEASUREMENTS and "constraints" not in damage.within
 
 
@@ -165,16 +164,16 @@ def _is_left_to_ledger(run: RunDirectory, damage: Damage) -> bool:
 
 
 def _decides_nothing(damage: Damage) -> bool:
-    """Whether a file is there for people alone, and cannot be made again."""
+    """Whether a file is for people alone, and cannot be made again."""
     return damage.within[0] == "validation" and damage.name != CHECKS
 
 
 def _can_be_made_again(run: RunDirectory, damage: Damage) -> bool:
     """Whether continuing the run makes a file that is not there, without drawing noise.
 
-    A finished run is left as it is by another version of the code, which might make another file.
-    Measurements that others have published are read again, and those of a run that is not private
-    are as they were: a seed fixes their noise, or they have none.
+    A finished run is left unchanged by another version of the code, which might make another file.
+    Published measurements of another run are read again, and those of a run that is not private
+    are equal when drawn again: a seed fixes their noise, or they are without noise.
     """
     first = damage.within[0]
     if _is_noise(damage):
@@ -191,17 +190,17 @@ def _can_be_made_again(run: RunDirectory, damage: Damage) -> bool:
 
 
 def _remove_for(run: RunDirectory, damage: Damage, *, is_handed_on: bool) -> None:
-    """Remove a damaged file, and what makes its step find that there is nothing to do."""
+    """Remove a damaged file, and the file by which its step would count as done."""
     path, (first, *rest) = run.root / damage.name, damage.within
     path.unlink(missing_ok=True)
     if "summary" in rest:
-        # All of its files may be gone, and with them the folder.
+        # All of its files, and with them the folder, may be missing.
         shutil.rmtree(path.parent, ignore_errors=True)
     elif (first, rest[0]) == ("evidence", "found") and not is_handed_on:
-        # How accurate a release is, which is found when it is made.
+        # The accuracy of a release, which is computed when it is made.
         shutil.rmtree(run.root.joinpath(first, "published", rest[1]), ignore_errors=True)
     elif first == "spine" and len(rest) > 1:
-        # What its step writes last; it writes all of them again.
+        # The last file that its step writes; the step writes all of them again.
         (path.parent / "shards.parquet").unlink(missing_ok=True)
     elif first == "solves":
         run.root.joinpath("estimates", *rest).unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""The run directory: where every artifact of a run lives, and the manifest that describes it."""
+"""The run directory: the paths of a run's artifacts, and the manifest that describes them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ DERIVED = (
     "validation/checks.json",
     "report",
 )
-"""What can be made again from measurements, invariants, public geography and public input."""
+"""Entries that can be made again from measurements, invariants and public input or geography."""
 
 INGEST = "ingest"
 """The stage whose facts are the digests of the input."""
@@ -58,13 +58,13 @@ LOCK = ".lock"
 """File that is locked while a process works on the run; it names that process."""
 
 ONLY_SHARD = "00000"
-"""Name of the shard of what is not cut into several."""
+"""Name of the only shard of an artifact in one piece."""
 
 IDENTITY = ".identity"
-"""File that tells a run's directory from its copies; written once, and never touched again."""
+"""File that distinguishes a run's directory from its copies; written once and never changed."""
 
 RELEASE_STAGES = ("intervals", "release-unchecked", "validation/checks.json", "report")
-"""What is made again when the settings of a release change before there is one."""
+"""Stages made again if the settings of a release change before its publication."""
 
 RELEASE_CHANGED = "release"
 """Key of a manifest with the settings of the release, where they have changed since it began."""
@@ -73,7 +73,7 @@ OWN_DIGEST = "digest"
 """Key of a manifest with the digest of all the rest."""
 
 _FIRST_ENTRIES = (LOCK, IDENTITY, "confidential", "settings.toml", STAMP_FILE)
-"""What a run that was killed before its manifest may have left."""
+"""Entries that a run may leave if it is killed before its manifest is written."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class RunDirectory:
 
     @property
     def release(self) -> Path:
-        """What is released; the folder exists once every check has passed."""
+        """The folder of the release; it exists once every check has passed."""
         return self.root / "release"
 
     @property
@@ -153,7 +153,7 @@ class RunDirectory:
             )
 
     def read_manifest(self) -> dict[str, Any]:
-        """The manifest; raises InputRefused where there is none that can be read."""
+        """The manifest; raises InputRefused if it is missing or unreadable."""
         try:
             return json.loads(self.manifest.read_text(encoding="utf-8"))
         except FileNotFoundError:
@@ -172,20 +172,20 @@ class RunDirectory:
         write_record(self.manifest, {**manifest, OWN_DIGEST: _digest_of_facts(manifest)})
 
     def refuse_altered_manifest(self) -> None:
-        """Raise InputRefused for a manifest that is not as it was written."""
+        """Raise InputRefused for a manifest that was changed."""
         manifest = self.read_manifest()
         if manifest.get(OWN_DIGEST, found := _digest_of_facts(manifest)) != found:
             raise InputRefused(f"{self.manifest} was altered; restore it, or start a new run.")
 
     def update_manifest(self, **facts: Any) -> None:
-        """Set top-level facts; only the process that holds the lock calls this."""
+        """Set top-level facts; the caller holds the lock."""
         self.write_manifest({**self.read_manifest(), **facts})
 
     def record_stages(
         self, stages: Mapping[str, Sequence[Artifact]], order: Sequence[str] = ()
     ) -> None:
         """Enter finished stages with their artifacts' digests and seconds of work; stages named in
-        `order` stand in it, after all others."""
+        `order` are in this order, after all others."""
         manifest = self.read_manifest()
         for stage, artifacts in stages.items():
             known = manifest["stages"].get(stage, {})
@@ -204,7 +204,7 @@ class RunDirectory:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the run for this process; the system frees the lock of a process that died.
+        """Lock the run for this process; the system frees the lock of a process that died.
 
         The lock file names its last owner. Raises SpineflowError if another process holds it.
         """
@@ -234,7 +234,7 @@ class RunDirectory:
 
 
 def _write_owner(lock: BinaryIO) -> None:
-    """Say in a lock file who holds it; on a full disk, the lock holds without that."""
+    """Write the owner into a lock file; on a full disk, the lock is valid without that."""
     owner = {
         "pid": os.getpid(),
         "host": socket.gethostname(),
@@ -246,7 +246,7 @@ def _write_owner(lock: BinaryIO) -> None:
 
 
 def _owner(lock: BinaryIO) -> str:
-    """Who holds a lock, in words."""
+    """Description of the process that holds a lock."""
     try:
         lock.seek(0)
         owner = json.loads(lock.read())
@@ -256,7 +256,7 @@ def _owner(lock: BinaryIO) -> str:
 
 
 def refuse_odd_name(run: RunDirectory) -> None:
-    """Raise InputRefused for a folder whose name is no UTF-8: it could not be written of."""
+    """Raise InputRefused for a folder whose name is not UTF-8: no message could contain it."""
     try:
         str(run.root).encode()
     except UnicodeEncodeError:
@@ -267,7 +267,7 @@ def refuse_odd_name(run: RunDirectory) -> None:
 
 
 def refuse_other_folders(run: RunDirectory) -> None:
-    """Raise InputRefused for a folder that holds something, but no run."""
+    """Raise InputRefused for a folder with contents other than a run."""
     if run.manifest.exists() or not run.root.is_dir():
         return
     if not all(_may_be_left(entry.name) for entry in run.root.iterdir()):
@@ -282,10 +282,10 @@ def start_run(
 ) -> None:
     """Lay out a new run directory, or continue one that was started with the same settings.
 
-    If an unfinished run was begun by another version of the code, what it derived is made again;
-    measurements are never drawn again, and a finished release is left as it is. `stamp` is what
-    the settings say of a run that is not private. Raises InputRefused if the directory belongs to
-    other settings or holds something else.
+    If an unfinished run was begun by another version of the code, its derived files are made again;
+    measurements are never drawn again, and a finished release is left unchanged. `stamp` is the
+    settings' first line for the pages of a run that is not private. Raises InputRefused if the
+    directory belongs to other settings or has other contents.
     """
     digest = settings_digest(settings_text)
     if run.manifest.exists():
@@ -328,7 +328,7 @@ def start_run(
 
 
 def _stamp(run: RunDirectory, stamp: str | None) -> None:
-    """Have a run that is not private say so at its top, as it did when it began."""
+    """Restore the stamp file of a run that is not private."""
     path = run.root / STAMP_FILE
     if stamp is None or (path.is_file() and path.read_bytes() == f"{stamp}.\n".encode()):
         return
@@ -336,11 +336,11 @@ def _stamp(run: RunDirectory, stamp: str | None) -> None:
 
 
 def secure_confidential(run: RunDirectory) -> None:
-    """Make the confidential folder of a run, or close it to others, once it is known to be ours.
+    """Make the confidential folder of a run, or close it to others once its owner is checked.
 
-    Raises InputRefused for a symbolic link, for what is no folder or belongs to another user, and,
-    before the run has begun, for a folder that others can enter: somebody else made it, and may
-    have it open.
+    Raises InputRefused for a symbolic link, for a path that is no folder or belongs to another
+    user, and, before the run has begun, for a folder that others can enter: another user may have
+    made it, and may have it open.
     """
     folder = run.confidential
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -370,19 +370,19 @@ def secure_confidential(run: RunDirectory) -> None:
 
 
 def make_identity(run: RunDirectory) -> None:
-    """Write the file that `identity_of` reads, unless it is there."""
+    """Write the file that `identity_of` reads, unless it exists."""
     path = run.root / IDENTITY
     if not path.exists():
         write_text(path, f"{secrets.token_hex(16)}\n")
 
 
 def identity_of(run: RunDirectory) -> str:
-    """What tells a run's directory from every copy of it; the same while it is only renamed.
+    """Identity of a run's directory, different for every copy and unchanged by renaming.
 
-    The random text of the identity file, and what a copy cannot take along: the inode numbers of
-    the file and of the directory, and the time at which the file's inode last changed, which no
-    program can set. A copy at block level, such as a snapshot of a whole file system, has all of
-    them. Raises InputRefused where the file is missing.
+    It consists of the random text of the identity file and of properties that a copy loses: the
+    inode numbers of the file and of the directory, and the time of the last change of the file's
+    inode, which no program can set. A copy at block level, such as a snapshot of a whole file
+    system, keeps all of them. Raises InputRefused if the file is missing.
     """
     path = run.root / IDENTITY
     try:
@@ -395,27 +395,27 @@ def identity_of(run: RunDirectory) -> str:
 
 
 def remove_unfinished(run: RunDirectory) -> None:
-    """Remove what killed writers left under temporary names, unseen by anything else."""
+    """Remove files that killed writers left under temporary names, which no reader has seen."""
     remove_temporaries(run.root)
     for folder in (run.root / "measurements", run.confidential / "unrecorded"):
         discard_all_unfinished(folder)
 
 
 def _may_be_left(name: str) -> bool:
-    """Whether a file or folder may be what is left of a run that was killed before its manifest."""
+    """Whether a file or folder may be left over from a run killed before its manifest."""
     written = re.fullmatch(rf"(settings\.toml|manifest\.json)\.\w+{TEMPORARY_SUFFIX}", name)
     return name in _FIRST_ENTRIES or written is not None
 
 
 def discard_stages(run: RunDirectory, names: Sequence[str] = DERIVED) -> None:
-    """Remove what `remove_derived` removes, and the stages that made it from the manifest."""
-    # Before the files: what is made under the same names has other digests.
+    """Remove the files of `remove_derived`, and their stages from the manifest."""
+    # Before the files: files made under the same names have other digests.
     run.update_manifest(stages=_not_derived(run.read_manifest()["stages"], names))
     remove_derived(run, names)
 
 
 def remove_derived(run: RunDirectory, names: Sequence[str] = DERIVED) -> None:
-    """Remove what can be made again without the input and without drawing noise, or some of it."""
+    """Remove files that can be made again without the input and without noise, or some of them."""
     for name in names:
         shutil.rmtree(run.root / name, ignore_errors=True)
         with suppress(OSError):
@@ -425,7 +425,7 @@ def remove_derived(run: RunDirectory, names: Sequence[str] = DERIVED) -> None:
 def _not_derived(
     stages: Mapping[str, Mapping[str, Any]], names: Sequence[str]
 ) -> dict[str, Mapping[str, Any]]:
-    """The stages of a manifest that have made nothing of what `remove_derived` removes."""
+    """The stages of a manifest that made none of the files of `remove_derived`."""
     return {
         name: stage
         for name, stage in stages.items()
@@ -441,12 +441,12 @@ def _digest_of_facts(manifest: Mapping[str, Any]) -> str:
 
 
 def settings_digest(text: str) -> str:
-    """Digest that ties a run to its settings."""
+    """Digest that binds a run to its settings."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 SOURCES = ("*.py", "*_rules.toml", "presets/*", "layouts/*.sql")
-"""What code is made of: sources, and the declarations beside them that decide what is made."""
+"""Patterns of code: sources, and declarations that determine results."""
 
 
 @cache

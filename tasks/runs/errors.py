@@ -4,11 +4,11 @@ The text of these errors may reach the Prefect server, the console and the log, 
 files, columns, rules, geounits and remedies; it never carries a value of a record, and carries
 counts only for inputs that are not confidential.
 
-Keeping confidential values out of whatever leaves the process as an error.
+Keeping confidential values out of errors that leave the process.
 
-The text of an exception becomes part of a task's state on the Prefect server. Errors of our own
+The text of an exception becomes part of a task's state on the Prefect server. The program's errors
 are public sentences; any other exception may quote data, so its text and traceback go to the
-run's confidential folder and a sentence without them takes its place.
+run's confidential folder, and a sentence without them replaces it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import ParamSpec, TypeVar
 
 
 class SpineflowError(Exception):
-    """An error whose text is one public sentence: what is wrong, where, and the remedy."""
+    """An error whose text is one public sentence: the fault, its place, and the remedy."""
 
     exit_code = 1
 
@@ -39,7 +39,7 @@ class InputRefused(SpineflowError):
 def refused(
     before: str = "", after: str = ".", *, of: type[Exception] = ValueError
 ) -> Iterator[None]:
-    """Raise InputRefused for an error inside, whose words stand between these two."""
+    """Raise InputRefused for an error inside, with its text between these two."""
     try:
         yield
     except of as error:
@@ -73,11 +73,11 @@ class StorageFailed(SpineflowError):
 
 
 class MemoryFailed(SpineflowError):
-    """A piece of work asked for more memory than there is."""
+    """A piece of work ran out of memory."""
 
 
 class WorkLost(SpineflowError):
-    """Something unforeseen; its detail lies in the run's confidential folder."""
+    """An unforeseen error; its detail is in the run's confidential folder."""
 
 
 def confined(run_root: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
@@ -95,7 +95,7 @@ def confined(run_root: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
                 public = storage_failed(error, run_root)
             except MemoryError as error:
                 keep_traceback(error, run_root)
-                # Whatever names a piece of work names its task at the server, too.
+                # The name of a piece of work is the name of its task at the server, too.
                 what = " ".join(map(str, [function.__name__, *args[1:]]))
                 public = MemoryFailed(f"Memory ran out in {what}; {more_memory(run_root)}.")
             except Exception as error:
@@ -119,7 +119,7 @@ def storage_failed(error: OSError, run_root: str) -> StorageFailed:
 
 
 def more_memory(run_root: str) -> str:
-    """What to do for a run that has run out of memory.
+    """Remedy for a run that has run out of memory.
 
     >>> more_memory("run")
     "give the run more, or fewer tasks at once (--set run.workers=N) with 'spineflow resume run'"
@@ -129,7 +129,7 @@ def more_memory(run_root: str) -> str:
 
 
 def lost(error: Exception, what: str, run_root: str) -> str:
-    """A public sentence on what failed with an error, whose traceback is kept in confidence."""
+    """A public sentence on a failed step; the error's traceback is kept confidential."""
     kept = keep_traceback(error, run_root)
     detail = f"; the detail is in {kept}" if kept else ""
     return f"{what} failed with {type(error).__name__}{detail}."

@@ -1,6 +1,6 @@
 """Writing files so that a reader never sees half of one.
 
-What files of the package declare, beside the code that reads them.
+Declaration files of the package, next to the code that reads them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ..pages.document import Document, to_html
 from .errors import InputRefused
 
 NOT_PRIVATE = "NOT PRIVATE"
-"""Stamp on the files of a run whose noise protects nobody."""
+"""Stamp on the files of a run whose noise does not protect."""
 
 STAMP_KEY = "spineflow"
 """Key of the stamp in the metadata of a Parquet file."""
@@ -36,14 +36,14 @@ TEMPORARY_SUFFIX = ".part"
 """Ending of the names under which files are written before they are published."""
 
 FileState = tuple[int, ...]
-"""What tells that a file stands unchanged."""
+"""State of a file, equal while the file is unchanged."""
 
 Arguments = ParamSpec("Arguments")
 Content = TypeVar("Content")
 
 
 def state_of_file(path: Path) -> FileState:
-    """A file's inode number, size and times, as it is now.
+    """A file's present inode number, size and times.
 
     No program can set the time at which an inode last changed, so no file can be altered unseen.
     """
@@ -54,8 +54,8 @@ def state_of_file(path: Path) -> FileState:
 def while_unchanged(
     files: Callable[Arguments, Path | Iterable[Path]], *, at_most: int
 ) -> Callable[[Callable[Arguments, Content]], Callable[Arguments, Content]]:
-    """Have a reader keep in memory what it read for its last `at_most` different arguments, as long
-    as what `files` gives for the arguments stand unchanged. Its arguments must be hashable.
+    """Cache a reader's results for its last `at_most` different arguments, as long as the `files`
+    of the arguments are unchanged. The arguments must be hashable.
 
     >>> @while_unchanged(lambda path: path, at_most=4)
     ... def read_text(path: Path) -> str:
@@ -80,7 +80,7 @@ def while_unchanged(
 
 
 def read_record(path: Path, remedy: str = "put it back, or start a new run") -> Any:
-    """What a JSON file of a run holds; raises InputRefused, with a remedy, for a damaged one."""
+    """Content of a run's JSON file; raises InputRefused, with a remedy, for a damaged one."""
     try:
         return json.loads(path.read_bytes())
     except (ValueError, RecursionError):
@@ -89,7 +89,7 @@ def read_record(path: Path, remedy: str = "put it back, or start a new run") -> 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Write to a temporary name beside `path`, then move it there in one step.
+    """Write to a temporary name next to `path`, then move it there in one step.
 
     >>> with replacing(Path("x.json")) as part:  # doctest: +SKIP
     ...     part.write_text("{}")
@@ -107,7 +107,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def remove_temporaries(folder: Path) -> None:
-    """Remove what a killed writer left below `folder`."""
+    """Remove temporary files of killed writers below `folder`."""
     for part in folder.rglob(f"*{TEMPORARY_SUFFIX}"):
         part.unlink(missing_ok=True)
 
@@ -120,7 +120,7 @@ def sha256_of_file(path: Path) -> str:
 
 @contextmanager
 def locked(descriptor: int) -> Iterator[None]:
-    """Hold the lock of an open file or folder, which is closed at the end."""
+    """Lock an open file or folder, which is closed at the end."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
@@ -144,7 +144,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_record(path: Path, content: object) -> None:
-    """Write what `read_record` reads: JSON that people can read too."""
+    """Write JSON that `read_record` and people can read."""
     write_text(path, json.dumps(content, indent=2) + "\n")
 
 
@@ -160,7 +160,7 @@ def read_values(path: Path, kind: Callable[..., Content]) -> Content:
 
 
 _reader_of: Callable[..., TypeAdapter[Any]] = lru_cache(TypeAdapter)
-"""Kept, since to make one takes longer than to read with it."""
+"""Cached, since making one takes longer than a read."""
 
 
 def write_page(path: Path, document: Document) -> Path:

@@ -1,6 +1,6 @@
-"""What travels between tasks: small frozen handles, never data.
+"""Data passed between tasks: small frozen handles, never tables.
 
-What a piece of work takes of its machine: seconds, processor time, bytes read and written.
+Metering of a piece of work: seconds, processor time, bytes read and written.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 IO = Path("/proc/self/io")
-"""What this process has read and written so far, on Linux."""
+"""Bytes that this process has read and written, on Linux."""
 
 
 @dataclass(frozen=True)
 class Work:
-    """What one call of a step took; all of it public.
+    """Work of one call of a step; all of it public.
 
-    started : seconds since 1970 at which it began.
+    started : seconds since 1970 at its beginning.
     cpu : processor seconds, of all its threads where it had the process to itself.
-    worker : host and process that did it.
-    read, written : bytes that passed from and to files; None where they are not known, or not to
-        be told: how long confidential files are depends on what is in them. What is read through
-        a mapping of a file into memory is not among them.
+    worker : host and process of the call.
+    read, written : bytes read from and written to files; None where they are unknown, or
+        confidential, as the length of confidential files depends on their contents. Reads through
+        a memory-mapped file are not counted.
     """
 
     started: float
@@ -39,7 +39,7 @@ class Work:
 
 
 PUBLIC_STAGES = {"estimation", "postprocess", "release", "checks", "spine"}
-"""Folders of stages that open nothing confidential; what is in a folder `accuracy` does."""
+"""Folders of stages that open nothing confidential, apart from their folders `accuracy`."""
 
 
 def reads_public_files(module: str) -> bool:
@@ -53,7 +53,7 @@ def reads_public_files(module: str) -> bool:
 
 
 def confined_work(work: Work) -> Work:
-    """Work without the bytes read and written, which depend on what is in confidential files."""
+    """Work without the bytes read and written, which depend on confidential files."""
     return replace(work, read=None, written=None)
 
 
@@ -72,7 +72,7 @@ _metered: set[_Block] = set()
 
 @contextmanager
 def metered() -> Iterator[Callable[[], Work]]:
-    """Yields a function that gives what this thread's block has taken so far."""
+    """Yield a function that returns the work of this thread's block so far."""
     with _lock:
         thread = threading.get_ident()
         others = [other for other in _metered if other.thread != thread]
@@ -106,7 +106,7 @@ def _cpu() -> float:
 
 
 def _moved() -> tuple[int, int] | None:
-    """Bytes that this process has read and written; None where the system does not tell."""
+    """Bytes that this process has read and written; None where the system does not report them."""
     try:
         lines = IO.read_text(encoding="ascii").splitlines()
         counters = dict(line.split(": ") for line in lines)
@@ -129,12 +129,12 @@ Fact = int | float | str
 class Artifact:
     """A finished artifact of a run.
 
-    path : where it lies, relative to the run directory.
+    path : path relative to the run directory.
     digest : SHA-256 of a public file, keyed digest of a confidential one, "" for a folder.
     seconds : time it took to make.
-    reused : it was there already, from an earlier attempt at the same run.
+    reused : it existed already, from an earlier attempt at the same run.
     facts : public facts worth showing, such as numbers of geounits or of solves.
-    work : what it took of its machine, if that was metered; two artifacts are the same without it.
+    work : its metered work, if any; ignored when artifacts are compared.
     """
 
     path: str
@@ -147,9 +147,9 @@ class Artifact:
 
 @dataclass(frozen=True)
 class Made:
-    """What a step did, as it says itself; see `Artifact` for what is told of it.
+    """Result of a step, by its own account; see `Artifact` for the public part.
 
-    path : the file or folder in the run, as text what lies elsewhere; "" for the ledger.
+    path : file or folder in the run, or the text of a place outside; "" for the ledger.
     facts : public facts worth showing.
     reused : nothing was left to do.
     """
@@ -160,17 +160,17 @@ class Made:
 
 
 def made(path: Path | str, facts: Mapping[str, Fact] | None = None) -> Made:
-    """What a step has just made."""
+    """Result of a step that has just made it."""
     return Made(path, facts or {})
 
 
 def found(path: Path | str, facts: Mapping[str, Fact] | None = None) -> Made:
-    """What an earlier attempt has left, so that the step did nothing."""
+    """Result of an earlier attempt, which the step reuses."""
     return Made(path, facts or {}, reused=True)
 
 
 def once(path: Path, make: Callable[..., object], *arguments: object) -> Made:
-    """What an earlier attempt has left at a path, or else what `make` makes there of arguments."""
+    """Reuse the file at a path from an earlier attempt, or `make` it from arguments."""
     if path.exists():
         return found(path)
     make(*arguments)

@@ -1,9 +1,9 @@
-"""Names that people give: those that become names of files and folders, and those that are shown.
+"""Names that people give: names of files and folders, and names for display.
 
 Settings and declarations are checked by these types when they are read, so that nothing behind
 them meets a name that leads out of a run directory.
 
-What a misspelt name was meant to be.
+Suggestions for misspelt names.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from typing import Annotated
 from pydantic import AfterValidator
 
 MOST_BYTES = 120
-"""Of a name in UTF-8: file systems take 255, and files add endings to it."""
+"""Largest length of a name in UTF-8: file systems take 255, and files add endings to it."""
 
 MOST_CHARACTERS = 300
-"""Of a name that is only shown."""
+"""Largest length of a name for display."""
 
 _MARKS = " ._-"
-"""What a name of a file may have inside, beside letters, their marks, and digits."""
+"""Characters inside a file name, in addition to letters, their marks, and digits."""
 
 
 def is_file_name(name: str) -> bool:
-    """Whether a name can stand for a file or a folder in every run directory.
+    """Whether a name can be a file or a folder in every run directory.
 
     Letters, marks and digits of any script, `_` and `-`; dots and single spaces inside.
     """
@@ -42,7 +42,7 @@ def is_file_name(name: str) -> bool:
 
 
 def checked_file_name(name: str) -> str:
-    """A name of a file or a folder; raises ValueError with what such a name may have."""
+    """A name of a file or a folder; raises ValueError with the characters that it may have."""
     if not is_file_name(name):
         raise ValueError(
             f"is no name that files can have ({shown(name)}): write letters, digits, '_' and '-', "
@@ -52,7 +52,7 @@ def checked_file_name(name: str) -> str:
 
 
 def checked_label(name: str) -> str:
-    """A name that is shown; raises ValueError for what no page or message could show."""
+    """A name for display; raises ValueError for characters that no page or message could show."""
     if not name or name != name.strip() or not name.isprintable() or len(name) > MOST_CHARACTERS:
         raise ValueError(
             f"is no name that pages can show ({shown(name)}): write at most {MOST_CHARACTERS} "
@@ -62,19 +62,19 @@ def checked_label(name: str) -> str:
 
 
 def shown(name: str) -> str:
-    """A name in a message, whatever is in it: letters of any script, and escapes for the rest."""
+    """A name as shown in a message: letters of any script, and escapes for the rest."""
     return repr(name[:40]) + (" and so on" if len(name) > 40 else "")
 
 
 FileName = Annotated[str, AfterValidator(checked_file_name)]
-"""A name that becomes that of files, folders, columns and queries."""
+"""A name that is also used for files, folders, columns and queries."""
 
 Label = Annotated[str, AfterValidator(checked_label)]
-"""A name that stands in files, reports and messages, and is never that of a file."""
+"""A name for display in files, reports and messages, never the name of a file."""
 
 
 def factors_of(name: str) -> tuple[str, ...]:
-    """What a name of a query is told by: its factors, whatever the spaces and the order.
+    """The factors in a query's name, whatever the spaces and the order.
 
     >>> factors_of("sex*age") == factors_of("age  * sex")
     True
@@ -83,7 +83,7 @@ def factors_of(name: str) -> tuple[str, ...]:
 
 
 def spelt_as(name: str, names: Iterable[str]) -> str:
-    """The one of some names that is told by the same factors; the name itself if none is."""
+    """The first of some names with the same factors; the name itself if there is none."""
     if "*" not in name:
         return name
     factors = factors_of(name)
@@ -103,7 +103,7 @@ def below(folder: Path, *names: str) -> Path:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Words that follow a name that is not known: the nearest that is, or nothing.
+    """Suggestion after an unknown name: the nearest known one, or nothing.
 
     >>> did_you_mean("Conty", ["State", "County"])
     " (did you mean 'County'?)"

@@ -1,10 +1,10 @@
 """Copying a finished release to a folder or an object store, so that it appears there whole.
 
-Files go first, into a folder named by the run and by a digest of what they hold. Last comes
+Files go first, into a folder named by the run and by a digest of their contents. The last file is
 `<product>.json`, which names that folder and lists its files with sizes and digests. It is put on
-condition that nothing stands there. Readers begin with it, so that they find a whole release or
-none; of two runs that publish to one place, the second is refused, and doing it again changes
-nothing. Only the files of the run's `release/` leave the run directory.
+condition that it does not exist yet. Readers begin with it, so that they find a whole release or
+none; of two runs that publish to one place, the second is refused, and repeating a publication
+changes nothing. Only the files of the run's `release/` leave the run directory.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from .stores import StoreRefused, is_url, store_errors
 from .writing import discard_unfinished, write_once
 
 TRIAL = b"A run of Spineflow has tried whether it can publish here; this can be removed.\n"
-"""What an object holds that is written to try a place."""
+"""Contents of an object written to test a place."""
 
 
 class PublicationRefused(SpineflowError):
-    """The place does not take the release, which stays in the run directory."""
+    """The place refuses the release, which stays in the run directory."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Folder:
     root: Path
 
     def read(self, name: str) -> bytes | None:
-        """Content of a file; None if there is none. What a killed writer left goes."""
+        """Content of a file, None if it does not exist; removes leftovers of killed writers."""
         discard_unfinished(self.root / name)
         try:
             return (self.root / name).read_bytes()
@@ -49,7 +49,7 @@ class Folder:
             return None
 
     def put(self, name: str, file: Path) -> None:
-        """Copy a file to a name that holds this file or nothing; it appears whole."""
+        """Copy a file to a name atomically; the name has this file already, or does not exist."""
 
         def copy(target: BinaryIO) -> None:
             with file.open("rb") as source:
@@ -58,11 +58,11 @@ class Folder:
         write_once(self.root / name, copy)
 
     def put_once(self, name: str, content: bytes) -> bytes:
-        """Write a file unless it exists; returns what stands there then."""
+        """Write a file unless it exists; returns its present content."""
         return write_once(self.root / name, lambda file: file.write(content)).read_bytes()
 
     def try_writing(self, name: str) -> None:
-        """Write a file and remove it, in the folder or in what it would be made in."""
+        """Write a file and remove it, in the folder or in its nearest existing parent."""
         there = next(folder for folder in (self.root, *self.root.parents) if folder.exists())
         trial = there / name
         try:
@@ -80,7 +80,7 @@ class Prefix:
     store: Any
 
     def read(self, name: str) -> bytes | None:
-        """Content of an object; None if there is none."""
+        """Content of an object; None if it does not exist."""
         try:
             with store_errors(self.url, self.url):
                 return self.store.cat_file(f"{self.root}/{name}")
@@ -93,14 +93,14 @@ class Prefix:
             self.store.put_file(str(file), f"{self.root}/{name}")
 
     def put_once(self, name: str, content: bytes) -> bytes:
-        """Write an object unless it exists, as one request; returns what stands there then."""
+        """Write an object unless it exists, as one request; returns its present content."""
         try:
             with store_errors(self.url, self.url):
                 self.store.pipe_file(f"{self.root}/{name}", content, mode="create")
         except FileNotFoundError:
             raise
         except (FileExistsError, SpineflowError):
-            # Stores word a failed condition in several ways; what stands there tells.
+            # Stores report a failed condition in several ways; the present content decides.
             if (standing := self.read(name)) is None:
                 raise
             return standing
@@ -120,10 +120,10 @@ def marker_address(place: str, product: str) -> str:
 
 
 def refuse_taken_place(run: RunDirectory, settings: ProductSettings) -> None:
-    """Raise InputRefused if this run's release cannot go where the settings say.
+    """Raise InputRefused if this run's release cannot be copied to its place in the settings.
 
-    Asked before a run begins, so that nothing is spent on a release that has no place: another
-    run's release may stand there, or nobody may write there. Raises StoreSilent for a store that
+    Called before a run begins, so that no budget is spent on a release without a place: the place
+    may have another run's release, or may not be writable. Raises StoreSilent for a store that
     does not answer.
     """
     place = settings.published_to
@@ -152,7 +152,7 @@ def refuse_taken_place(run: RunDirectory, settings: ProductSettings) -> None:
 
 
 def copy_release(run: RunDirectory, place: str) -> bool:
-    """Copy the release of a run to a place; False if it stands there already.
+    """Copy the release of a run to a place; False if the place has it already.
 
     Raises PublicationRefused if the place holds another release, does not exist or refuses access,
     StorageFailed if the store does not answer.
@@ -181,7 +181,7 @@ def copy_release(run: RunDirectory, place: str) -> bool:
 
 
 def describe_release(run: RunDirectory) -> dict[str, Any]:
-    """What is published of a run: whose it is, its folder, and its files; public."""
+    """Public listing of a run's published release: run, folder and files."""
     manifest = run.read_manifest()
     files = [
         {
@@ -218,7 +218,7 @@ def _marker_name(product: str) -> str:
 
 
 def _described(standing: bytes) -> dict[str, Any]:
-    """The listing that stands at a place, or an empty one if it is none."""
+    """The listing found at a place; a placeholder if it cannot be read."""
     try:
         listing = json.loads(standing)
         return {"run_id": listing["run_id"], "folder": listing["folder"]}
@@ -227,7 +227,7 @@ def _described(standing: bytes) -> dict[str, Any]:
 
 
 def _taken(standing: bytes, product: str, place: str) -> str:
-    """What is wrong with a place that holds another release."""
+    """Message: a place has another release."""
     return (
         f"{marker_address(place, product)} is the release of run "
         f"{_described(standing)['run_id']}, and releases are not replaced; move it away, or start "

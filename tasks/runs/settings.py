@@ -1,4 +1,4 @@
-"""What the settings of every product are made of.
+"""Settings common to all products.
 
 Settings are frozen, unknown keys are refused, and privacy parameters are exact fractions. A
 product's model inherits from `ProductSettings` and adds its own sections.
@@ -82,14 +82,14 @@ def _tupled(value: Any) -> Any:
 
 
 class KnownKeys(frozenset[str]):
-    """Stands for the value of a key that is not known, for the refusal to name those that are."""
+    """Placeholder for the value of an unknown key; holds the known keys, for the refusal."""
 
 
 class ExactTypes(BaseModel):
-    """A model that turns no value into one of another type.
+    """A model without conversion between types.
 
     "off", 0 and "f" are no booleans, true, "3" and 3.0 no whole numbers, at any depth of a field's
-    type; lists stand for tuples, since TOML and JSON have no others.
+    type; lists are accepted for tuples, since TOML and JSON have no tuples.
     """
 
     model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
@@ -137,7 +137,7 @@ class Section(ExactTypes):
         return own.with_sections(lambda section: section.with_absolute_paths(absolute))
 
     def paths(self) -> dict[str, str]:
-        """The paths that this section itself holds, by key; keys without a value are left out."""
+        """The paths in this section itself, by key; keys without a value are left out."""
         fields = type(self).model_fields.items()
         values = {name: getattr(self, name) for name, field in fields if is_path(field)}
         return {name: value for name, value in values.items() if value is not None}
@@ -152,7 +152,7 @@ class Section(ExactTypes):
 
 
 def is_path(field: Any) -> bool:
-    """Whether a field is a FilePath, alone or beside None."""
+    """Whether a field is a FilePath, alone or optional."""
     alternatives = [field.annotation, *getattr(field.annotation, "__args__", ())]
     return _PATH in field.metadata or any(
         _PATH in getattr(alternative, "__metadata__", ()) for alternative in alternatives
@@ -174,7 +174,7 @@ class InputSettings(Section):
     """Confidential inputs never have counts or other detail shown outside `confidential/`."""
 
     def file_names(self) -> dict[str, str]:
-        """What messages call the tables: the last parts of their paths."""
+        """Names of the tables in messages: the last parts of their paths."""
         return {name: PurePosixPath(path).name for name, path in self.paths().items()}
 
     def files(self) -> tuple[str, ...]:
@@ -183,7 +183,7 @@ class InputSettings(Section):
 
     @property
     def awaited(self) -> dict[str, str]:
-        """Products of the same run whose releases come first, by the names that inputs have."""
+        """Products of the same run that are released earlier, by the names of inputs."""
         return {
             name: path.removeprefix(OF_PRODUCTS)
             for name, path in self.paths().items()
@@ -196,7 +196,7 @@ class InputSettings(Section):
         return ()
 
     def with_absolute_paths(self, absolute: Callable[[str], str]) -> Self:
-        """These settings with `absolute` applied to every path that is no earlier product."""
+        """These settings with `absolute` applied to every path except earlier products."""
         awaited = {f"{OF_PRODUCTS}{name}" for name in self.awaited.values()}
         return super().with_absolute_paths(lambda path: path if path in awaited else absolute(path))
 
@@ -228,7 +228,7 @@ class PrivacySettings(Section):
 
 
 Neighbors = Literal["bounded", "unbounded"]
-"""Between which datasets a guarantee is promised: one record is changed, or added or removed."""
+"""Neighbouring datasets of a guarantee: one record is changed, or added or removed."""
 
 
 class RunnerSettings(Section):
@@ -237,7 +237,7 @@ class RunnerSettings(Section):
     runner: Literal["auto", "threads", "processes", "dask"] = Field(
         default="auto",
         title="Runner",
-        description="What runs the tasks; the release does not depend on it.",
+        description="Task runner; the release does not depend on it.",
     )
     workers: int = Field(
         default=2, ge=1, le=10_000, title="Workers", description="How many tasks run at once."
@@ -250,7 +250,7 @@ class RunnerSettings(Section):
 
 
 RUNNER_KEYS = tuple(f"run.{name}" for name in RunnerSettings.model_fields)
-"""The settings that change how long a run takes and nothing else; a resumed run may change them."""
+"""The settings that change only how long a run takes; a resumed run may change them."""
 
 
 class ReleaseSettings(Section):
@@ -264,7 +264,7 @@ class ReleaseSettings(Section):
 
 
 WithPreset = Callable[["type[ProductSettings]", Mapping[str, Any]], Mapping[str, Any]]
-"""Merges the preset that a product's table names, if it names one, beneath the table."""
+"""Merges the preset named in a product's table, if any, beneath the table."""
 
 
 class ProductSettings(Section):
@@ -273,9 +273,9 @@ class ProductSettings(Section):
     PRODUCT: ClassVar[str]
     """Name of the flow."""
     ASIDE: ClassVar[frozenset[str]] = frozenset()
-    """Sections of a settings file that other commands read, and that decide nothing of a run."""
+    """Sections of a settings file that other commands read, without effect on a run."""
     WRITTEN_AS: ClassVar[Mapping[str, str]] = {}
-    """Sections of a settings file by the fields that stand for them under another name."""
+    """Sections of a settings file under another name, by the field that they set."""
     NEEDS_PUBLIC_DATA: ClassVar[str] = (
         "privacy.infinite and privacy.seed are for testing only: set input.confidential = false "
         "if these data may be disclosed"
@@ -302,13 +302,13 @@ class ProductSettings(Section):
 
     @property
     def release_keys(self) -> tuple[str, ...]:
-        """The settings of the release, which spend nothing; a run that has begun may change them
+        """The settings of the release, which spend no budget; a run that has begun may change them
         until it is released."""
         return tuple(f"release.{name}" for name in type(self.release).model_fields)
 
     @property
     def why_not_private(self) -> str | None:
-        """Why the run's noise protects nobody, as a clause; None if it does protect."""
+        """Why the run's noise does not protect, as a clause; None for a private run."""
         if self.privacy.infinite:
             return "noise was switched off"
         if self.privacy.seed is not None:
@@ -327,45 +327,45 @@ class ProductSettings(Section):
 
     @property
     def is_private(self) -> bool:
-        """Whether the run's noise protects anybody; otherwise its files say NOT PRIVATE."""
+        """Whether the run's noise protects; otherwise its files say NOT PRIVATE."""
         return self.why_not_private is None
 
     @property
     def stamp(self) -> str | None:
-        """What the pages of a run that is not private say first, and why; None if it is private."""
+        """First line of the pages of a run that is not private, with the reason, or None."""
         why = self.why_not_private
         return None if why is None else f"{NOT_PRIVATE}: {why}; for testing only"
 
     @classmethod
     def chosen_by(cls, tree: Mapping[str, Any]) -> type[Self]:
-        """The model of a settings file's tables, or of those that a run has frozen; by default this
-        one, whatever they are.
+        """The model for a settings file's tables, or for frozen settings; by default this
+        one, for all tables.
         """
         return cls
 
     @classmethod
     def completed(cls, own: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
-        """A settings file's table with what it leaves to the files it names; by default, nothing.
+        """A settings file's table, completed from files that it names; by default, unchanged.
 
-        `folder` is that of the settings file, from which relative paths are taken.
+        `folder` is the folder of the settings file, to which relative paths refer.
         """
         return own
 
     @classmethod
     def expanded(cls, own: Mapping[str, Any], with_preset: WithPreset) -> Mapping[str, Any]:
-        """A settings file's table with everything that it leaves to presets."""
+        """A settings file's table, completed from its presets."""
         return with_preset(cls, own)
 
     def resolved(self) -> Self:
-        """These settings with what follows from the files that they name; by default, themselves.
+        """These settings, completed from the files that they name; by default, themselves.
 
-        Asked once, of the settings that are given: a run keeps what it has frozen.
+        Called once, on the given settings: a run keeps its frozen settings.
         """
         return self
 
     @classmethod
     def without_replaced(cls, preset: dict[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-        """The preset less what the file's own settings replace as a whole; by default, nothing."""
+        """The preset without the keys that the file's own settings replace as a whole."""
         return preset
 
     def refuse_unfit_addresses(self, refuse: Refuse) -> None:
@@ -380,13 +380,13 @@ class ProductSettings(Section):
             refuse("privacy.ledger must be a path; the ledger is a file that is locked and synced")
 
     def refuse_what_does_not_fit(self, refuse: Refuse) -> None:
-        """Check what a single field cannot show; call `refuse` with a sentence about the first."""
+        """Check conditions between fields; call `refuse` with a sentence on the first failure."""
 
     def refuse_what_does_nothing(self, own: Mapping[str, Any], refuse: Refuse) -> None:
-        """Refuse settings that have no effect beside the others.
+        """Refuse settings without effect in combination with the others.
 
-        `own` is what the settings file itself says, without its preset. Asked of settings files
-        alone: a run that an earlier version began keeps what it has.
+        `own` is the settings file's own table, without its preset. Called for settings files
+        alone: a run that an earlier version began keeps its settings.
         """
         uses = {"dask_address": (self.run.runner == "dask", 'run.runner = "dask"')}
         refuse_idle(self.run, table_of(own, "run"), "run", uses, refuse)
@@ -397,7 +397,7 @@ class ProductSettings(Section):
 
 
 Uses = Mapping[str, tuple[bool, str]]
-"""Of settings by key: whether they have an effect beside the others, and what that would need."""
+"""For settings by key: whether they have an effect given the others, and the condition for it."""
 
 
 def refuse_idle(
@@ -405,7 +405,7 @@ def refuse_idle(
 ) -> None:
     """Refuse settings of a section that a file gives although they have no effect.
 
-    Those at their defaults pass: they say how the run is anyway. `own` is the file's own table, and
+    Values at their defaults pass: they describe the run correctly. `own` is the file's table, and
     `where` its dotted key.
     """
     for name, (is_used, need) in uses.items():
@@ -415,7 +415,7 @@ def refuse_idle(
 
 
 def table_of(tree: Mapping[str, Any], *keys: str) -> Mapping[str, Any]:
-    """The table under some keys, one below the other; empty if there is none."""
+    """The table under nested keys; empty if it does not exist."""
     for key in keys:
         found = tree.get(key)
         tree = found if isinstance(found, Mapping) else {}
@@ -445,7 +445,7 @@ def have_same_draws(one: ProductSettings, other: ProductSettings) -> bool:
 
 def have_same_release(one: ProductSettings, other: ProductSettings) -> bool:
     """Whether two settings differ in their runners alone, if at all."""
-    # Settings that are compared as they are would compare what follows from them, arrays and all.
+    # Comparing the settings themselves would include derived arrays.
     first, second = (run_by(own, RunnerSettings()).model_dump() for own in (one, other))
     return type(one) is type(other) and first == second
 
@@ -453,7 +453,7 @@ def have_same_release(one: ProductSettings, other: ProductSettings) -> bool:
 def merged_tables(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:
     """A table with the keys of both; where both have one, `top` wins, and tables are merged.
 
-    Names of queries are the same whatever their spaces and the order of their factors.
+    Names of queries are compared without their spaces and the order of their factors.
     """
     merged = dict(base)
     for given, value in top.items():
@@ -494,10 +494,10 @@ def refuse_large_delta(
 ) -> None:
     """Refuse a delta of one over the number of persons or more, unless the settings accept it.
 
-    Such a guarantee holds for a mechanism that publishes a person picked at random. The sentence
-    has no number, since that of the persons may be confidential: who sees the refusal learns
-    whether it is at least one over delta. Raises InputRefused for confidential input of a private
-    run.
+    Such a guarantee is met by a mechanism that publishes a person picked at random. The sentence
+    has no number, since the number of persons may be confidential: a reader of the refusal learns
+    only whether it is at least one over delta. Raises InputRefused for confidential input of a
+    private run.
     """
     if delta is None or delta * n_persons < 1 or not settings.is_private:
         return

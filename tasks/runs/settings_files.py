@@ -36,13 +36,13 @@ from .settings_problems import Location, dotted, line_of, sentences
 from .stores import is_url
 
 NO_FILE = "the form"
-"""What settings that come from no file are called in refusals."""
+"""Name, in refusals, of settings that come from no file."""
 
 Source = Mapping[str, Any] | str | Path
 """Settings: the tables of a settings file as nested mappings, or the path of one."""
 
 TABLES = "the settings"
-"""What settings that are given as tables are called in refusals."""
+"""Name, in refusals, of settings given as tables."""
 
 Settings = TypeVar("Settings", bound=ProductSettings)
 
@@ -56,11 +56,11 @@ def load_settings(
 ) -> Settings:
     """Read, merge and validate the settings of a run of the model's product.
 
-    `source` is a settings file, or what would stand in one, as nested tables whose relative paths
+    `source` is a settings file, or its contents as nested tables whose relative paths
     are taken from the working directory. `presets` is the folder of preset files; `overrides` are
     `section.key=value` strings whose value is TOML or else a bare string. Without a source the
-    overrides are all there is, and their paths must be full ones. Raises InputRefused, naming the
-    key and the remedy.
+    settings consist of the overrides, and their paths must be absolute. Raises InputRefused, naming
+    the key and the remedy.
     """
     if source is None and not overrides:
         raise InputRefused("There are no settings: name a settings file, or fill in the form.")
@@ -111,13 +111,12 @@ def settings_of_finished(
 ) -> Settings:
     """The settings of the finished run that another run's setting `where` names.
 
-    Raises InputRefused for what is no run, one of another product, one whose release, or the `file`
-    of it that is needed, is not there yet, and one whose settings somebody has edited.
+    Raises InputRefused if the folder is no run, or a run of another product, if its release, or the
+    required `file` of it, does not exist yet, and if its settings have been edited.
     """
     if not run.manifest.exists():
         raise InputRefused(
-            f"{where}: {run.root} is no directory of a run; name that of a finished run of "
-            f"{model.PRODUCT}."
+            f"{where}: {run.root} is no directory of a run; name a finished run of {model.PRODUCT}."
         )
     product = run.read_manifest()["product"]
     if product != model.PRODUCT:
@@ -138,7 +137,7 @@ def _frozen(model: type[Settings], text: str, path: Path) -> Settings:
 
 
 def settings_of_run(model: type[Settings], run: RunDirectory) -> Settings:
-    """The settings of a run: those that it has frozen, with [release] as it is now."""
+    """The frozen settings of a run, with the present [release]."""
     return with_release_of(run, frozen_settings(model, run.settings))
 
 
@@ -152,8 +151,8 @@ def with_release_of(run: RunDirectory, settings: Settings) -> Settings:
 
 
 def with_resume_overrides(settings: Settings, overrides: Sequence[str]) -> Settings:
-    """The settings of a run with overrides of what a resumed run may change: what runs its tasks,
-    and how it is released. Relative paths are taken from the working directory.
+    """The settings of a run with overrides of the keys that a resumed run may change: its runner
+    and its release. Relative paths are taken from the working directory.
 
     Raises InputRefused for any other key: the rest decides what is drawn, and was charged.
     """
@@ -181,7 +180,7 @@ def with_resume_overrides(settings: Settings, overrides: Sequence[str]) -> Setti
 
 
 def _overridden(model: type[AnySection], name: str, given: Mapping[str, Any]) -> AnySection:
-    """A section with overrides; raises InputRefused for what is wrong with them."""
+    """A section with overrides; raises InputRefused for wrong ones."""
     try:
         return model.model_validate(given)
     except ValidationError as error:
@@ -274,7 +273,7 @@ def _parts_of(key: str) -> list[str]:
 
 
 def _place_in(text: str, overrides: Sequence[str]) -> Callable[[Location, bool], str]:
-    """Tells where a location of settings stands: in an override, or in a line of the file."""
+    """Function from a location of settings to its place: an override, or a line of the file."""
     keys = [dotted(tuple(_parts_of(override.partition("=")[0]))) for override in overrides]
 
     def place(location: Location, is_missing: bool) -> str:
@@ -286,7 +285,7 @@ def _place_in(text: str, overrides: Sequence[str]) -> Callable[[Location, bool],
             line = line_of(text, there)
             if line is not None:
                 return f"line {line}"
-            # Defaults put values where the file has none; what is above them it has.
+            # Defaults set values that the file does not; the keys above them are in the file.
             there = there[:-1]
         return ""
 
@@ -315,7 +314,7 @@ def _validated(
         if not os.path.lexists(given) and os.path.lexists(path.parent / normalize("NFD", name)):
             # Settings are read in form C; files keep the letters that their system composed.
             given = path.parent / normalize("NFD", name)
-        # These tell nothing of a place that may not be entered; reading it says what is wrong.
+        # These ignore places that may not be entered; reading the file reports the fault.
         exists = os.path.exists(given)
         if os.path.islink(given) and not exists:
             raise InputRefused(
@@ -324,7 +323,7 @@ def _validated(
             )
         if exists and not os.path.isfile(given) and not os.path.isdir(given):
             raise InputRefused(
-                f"{path.name}: {name} is a pipe, a socket or a device; copy what it gives into a "
+                f"{path.name}: {name} is a pipe, a socket or a device; copy its output into a "
                 "file, and name that."
             )
         return str(given.resolve())

@@ -1,4 +1,4 @@
-"""What is wrong in settings, in sentences: the key, its line in the file, and what it must be."""
+"""Problems of settings, in sentences: the key, its line in the file, and its possible values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 from .names import did_you_mean, shown
 
 MOST_SHOWN = 5
-"""Problems that are told at once."""
+"""Largest number of problems in one message."""
 
 Location = tuple[str | int, ...]
 """Keys and positions that lead to a value."""
@@ -46,7 +46,7 @@ _WORDS = {
     "union_tag_invalid": "one of {expected_tags}",
     "string_pattern_mismatch": "a text of the form {pattern}",
 }
-"""What a value must be, by the kind of the complaint."""
+"""Possible values, by the kind of the complaint."""
 
 _SENTENCES = {
     "missing": "the setting '{key}' is missing; add it, or name a preset that has it",
@@ -67,13 +67,13 @@ _PATTERNS = {
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong at a place of the settings.
+    """A problem at a place of the settings.
 
-    must_be : what a value must be, where nothing more is to be told.
-    text : the whole clause, where there is more.
-    known : of a key without a meaning, those that have one.
+    must_be : the possible values, where that is the whole message.
+    text : the whole clause otherwise.
+    known : the known keys, for an unknown key.
     is_missing : whether the key has no value.
-    branches : how many branches of its type the validator took to get there.
+    branches : branches of its type that the validator took to get there.
     """
 
     location: Location
@@ -90,8 +90,8 @@ class Problem:
 
 
 def dotted(location: Location) -> str:
-    """Keys and positions as people write them, such as `census.tables.0.name`; what is no bare key
-    is quoted.
+    """Keys and positions as people write them, such as `census.tables.0.name`; other keys than bare
+    ones are quoted.
     """
     return ".".join(
         str(part) if isinstance(part, int) or _BARE.fullmatch(part) else shown(part)
@@ -105,9 +105,10 @@ def sentences(
     tree: Mapping[str, Any],
     place: Callable[[Location, bool], str] = lambda location, is_missing: "",
 ) -> str:
-    """What a model finds wrong in settings, without its last full stop: one clause, or a line each.
+    """A model's problems with settings, without the last full stop: one clause, or a line each.
 
-    `place` tells where a location stands, or of a missing one where it belongs, "" if unknown.
+    `place` gives the place of a location, or of a missing key the place where it belongs, "" if
+    unknown.
     """
     found = _problems(model, error, tree)
     clauses = []
@@ -128,11 +129,11 @@ def _problems(
     """The problems, one for each place: unknown keys, wrong values, and missing keys last."""
     written: Mapping[str, str] = getattr(model, "WRITTEN_AS", {})
     complaints = error.errors(include_url=False)
-    # A list that lacks what is wrong in it has all its entries.
+    # A list is reported as too short if its entries are wrong.
     below = {one["loc"][:n] for one in complaints for n in range(len(one["loc"]))}
     told = (one for one in complaints if one["type"] != "too_short" or one["loc"] not in below)
     every = [_problem(one, tree, written) for one in told]
-    # What is shared is told where it stands, not again of the section that takes it over.
+    # A shared problem is reported at its own place, not at the section that takes it over.
     places = {one.location for one in every}
     taking = {(name,) for name in written.values()}
     raw = [one for one in every if one.location[:1] not in taking or one.location[1:] not in places]
@@ -141,7 +142,7 @@ def _problems(
         at.setdefault(problem.location, []).append(problem)
     unknown, wrong, meant = [], [], set()
     for location, problems in at.items():
-        # A branch of a type that was left for another is of no interest beside what is below it.
+        # A rejected branch of a type is of no interest if a problem below it is known.
         is_above = any(location == other[: len(location)] != other for other in at)
         kept = [one for one in problems if not (is_above and one.must_be and one.branches)]
         known = frozenset[str]().union(*(one.known for one in kept if one.known is not None))
@@ -188,7 +189,7 @@ def _problem(
 
 
 def _without_branches(location: Sequence[Any], tree: Any) -> tuple[Location, int]:
-    """The keys and positions of a complaint, and how many parts of its location were none."""
+    """The keys and positions of a complaint, and the number of other parts of its location."""
     kept: list[str | int] = []
     node: Any = tree
     for part in location:
@@ -197,11 +198,11 @@ def _without_branches(location: Sequence[Any], tree: Any) -> tuple[Location, int
         elif isinstance(part, int) and isinstance(node, list | tuple):
             node = node[part] if part < len(node) else None
         elif isinstance(part, int) and node is not None:
-            continue  # A value that stands alone for a list of it.
+            continue  # A single value, accepted for a list of one.
         elif isinstance(part, str) and (part == _IS_A_KEY or _BRANCH.match(part)):
             continue
         elif isinstance(node, Mapping) and part in node.values() and part != location[-1]:
-            continue  # What a table says of its kind.
+            continue  # The tag of a table's kind.
         else:
             node = None
         kept.append(part)
@@ -211,8 +212,8 @@ def _without_branches(location: Sequence[Any], tree: Any) -> tuple[Location, int
 def line_of(text: str, location: Location) -> int | None:
     """The line of a TOML text in which the statement begins that gives a location its value.
 
-    None where the text gives it none. The first lines of a text that are TOML by themselves end
-    with a statement, so that the first of them with the location tell it.
+    None if the text does not set it. The first lines of a text that are TOML by themselves end
+    with a statement, so the shortest beginning that has the location ends with its line.
     """
     lines = text.splitlines()
     begin = 1

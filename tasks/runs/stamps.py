@@ -1,9 +1,9 @@
 """Parquet files of a run, stamped as they are written if the run is not private.
 
-A run that protects nobody says so in every file from its first byte on: what is written once, as
-measurements are, is never written again, and whoever stops such a run half way has no file that
-looks like another's. What writes a file far from the settings learns it from the run directory
-that the file lies in, whose `NOT PRIVATE.txt` is there before everything else.
+A run that is not private says so in every file from its first byte on: files that are written
+once, such as measurements, are never written again, and an interrupted run must leave no file that
+looks private. Code that writes a file far from the settings looks up the run directory
+of the file, whose `NOT PRIVATE.txt` is written before all other files.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 _SETTINGS = "settings.toml"
 
 VALUES = "value"
-"""Column of what was measured, or is exact, in the files of measurements."""
+"""Column of measured or exact values in the files of measurements."""
 INTEGER_LIST = pa.list_(pa.field("element", pa.int64(), nullable=False))
-"""Type of the numbers that a row of noisy measurements holds."""
+"""Type of the numbers in a row of noisy measurements."""
 WRITTEN_AT_ONCE = 1 << 18
 """Bytes: Parquet has several writes of each column, of which tables have hundreds."""
 
@@ -46,8 +46,8 @@ def stamp(*, is_private: bool) -> dict[str, str]:
 
 
 def stamp_at(path: Path) -> dict[str, str]:
-    """Metadata of the Parquet file at a path: a stamp if the run directory that it lies in is of a
-    run that is not private."""
+    """Metadata of the Parquet file at a path: a stamp if it is in the directory of a run that is
+    not private."""
     for folder in path.absolute().parents:
         if (folder / _SETTINGS).exists():
             return stamp(is_private=not (folder / STAMP_FILE).exists())
@@ -55,7 +55,7 @@ def stamp_at(path: Path) -> dict[str, str]:
 
 
 def stamped(schema: pa.Schema, metadata: dict[str, str]) -> pa.Schema:
-    """A schema with metadata beside its own.
+    """A schema with additional metadata.
 
     >>> stamped(pa.schema([]), stamp(is_private=False)).metadata
     {b'spineflow': b'NOT PRIVATE'}
@@ -87,7 +87,7 @@ def has_frames(folder: Path, kind: type[Any]) -> bool:
 
 
 def read_frames(folder: Path, kind: type[Frames]) -> Frames:
-    """What `write_frames` wrote."""
+    """Read the frames that `write_frames` wrote."""
     return kind(*(pq.read_table(path).to_pandas() for path in _files_of(folder, kind)))
 
 
@@ -132,7 +132,7 @@ def write_parquet_once(
 
 
 def _name_in_file(field: pa.Field) -> str:
-    """What Parquet calls a column, or the elements of one of lists."""
+    """Parquet's name for a column, or for the elements of a column of lists."""
     is_list = pa.types.is_list(field.type)
     return f"{field.name}.list.{field.type.value_field.name}" if is_list else str(field.name)
 
@@ -175,7 +175,7 @@ def write_rows(
 def rows_written(
     stem: Path, schema: pa.Schema, is_private: bool, form: RowsForm, **options: Any
 ) -> Iterator[Callable[[Columns], int]]:
-    """What writes batches of columns as Parquet and as text, and returns their number of rows.
+    """Yield a function that writes a batch of columns as Parquet and as text, and returns its rows.
 
     Both files are stamped if the run is not private; the text has a header, and appears last.
     `options` are those of Parquet.
@@ -200,8 +200,8 @@ def rows_written(
 def text_rows(
     file: Path, schema: pa.Schema, is_private: bool, delimiter: str = ",", is_quoted: bool = True
 ) -> Iterator[pyarrow.csv.CSVWriter]:
-    """A writer of rows as text under a header, before which a stamp stands if they are not private;
-    texts are quoted where they must be, unless nothing `is_quoted`."""
+    """A writer of rows as text under a header, preceded by a stamp if they are not private;
+    texts are quoted where necessary, unless `is_quoted` is false."""
     options = pyarrow.csv.WriteOptions(
         include_header=False, delimiter=delimiter, quoting_style="needed" if is_quoted else "none"
     )
@@ -216,8 +216,8 @@ def text_rows(
 def parquet_rows(
     file: Path, schema: pa.Schema, is_private: bool, keeps_types: bool = True, **options: Any
 ) -> Iterator[pq.ParquetWriter]:
-    """A writer of rows as Parquet, stamped if they are not private; `keeps_types` whether it has
-    the types of Arrow beside its own, and further `options` are Parquet's."""
+    """A writer of rows as Parquet, stamped if they are not private; `keeps_types` whether to store
+    the types of Arrow as well, and further `options` are Parquet's."""
     metadata = stamp(is_private=is_private)
     whole = stamped(schema, metadata) if keeps_types else schema
     options = {"compression": "zstd", "store_schema": keeps_types} | options

@@ -1,6 +1,6 @@
-"""What the Prefect tasks of all stages share: their frame, options, retries, how reuse is shown.
+"""Common parts of the Prefect tasks of all stages: frame, options, retries, display of reuse.
 
-What the logs of flow and task runs say of errors of ours: their sentence, without a traceback.
+In the logs of flow and task runs, the program's own errors are one sentence, without a traceback.
 
 Prefect logs every exception of a task and of a flow with its traceback, which says nothing to the
 person who reads on the run's page that a column is missing.
@@ -52,7 +52,7 @@ class ErrorsInSentences(logging.Filter):
 
 
 def shorten_errors() -> None:
-    """Have the logs of runs in this process tell errors of ours in a sentence."""
+    """Have the logs of this process show the program's own errors as a sentence."""
     for name in LOGGERS:
         logger = logging.getLogger(name)
         if not any(isinstance(found, ErrorsInSentences) for found in logger.filters):
@@ -60,7 +60,7 @@ def shorten_errors() -> None:
 
 
 def _when_again(record: logging.LogRecord) -> str:
-    """What a record of a failed attempt says of the next, as Prefect words it; else nothing."""
+    """Prefect's announcement of the next attempt in a record of a failed one; else ""."""
     _, found, rest = record.getMessage().rpartition(" - Retry ")
     return f" Retry {rest}." if found else ""
 
@@ -76,7 +76,7 @@ Files of this machine are tried again after the first `OF_A_DISK` alone: a full 
 OF_A_DISK = 2
 
 Model = type[ProductSettings] | Callable[[RunDirectory], type[ProductSettings]]
-"""The model of a run's settings, or what tells it of the run."""
+"""The model of a run's settings, or a function of the run that returns it."""
 
 _MADE_AT = "made_at"
 """Attribute of a task's function: the path of the file that it makes, of the same arguments."""
@@ -86,8 +86,8 @@ def opened(run_root: str | Path, model: Model) -> tuple[RunDirectory, ProductSet
     """The run at `run_root` and the settings it has frozen.
 
     Every step reads its run through here. Raises InputRefused if the settings cannot be read or
-    have been edited since the run began, or if a file that decides what is drawn is not the one
-    that was charged.
+    have been edited since the run began, or if a file that decides the draws differs from the
+    charged one.
     """
     run = RunDirectory(Path(run_root))
     if run.manifest.exists():
@@ -98,9 +98,9 @@ def opened(run_root: str | Path, model: Model) -> tuple[RunDirectory, ProductSet
 
 
 def artifact_of(run: RunDirectory, made: Made, seconds: float) -> Artifact:
-    """The handle of what a step made or found in `seconds`.
+    """The handle of an artifact that a step made or reused in `seconds`.
 
-    Only public files get a digest: of folders, and of what is confidential, the path is told.
+    Only public files get a digest; folders and confidential files have a path alone.
     """
     path, digest = made.path, ""
     if isinstance(path, Path):
@@ -128,10 +128,10 @@ def step(
     """Decorator that makes the task of a stage from the part that is the stage's own.
 
     That part is a function `(run, settings, *keys)` of the run directory, its frozen settings, read
-    as `model` or as what it tells of the run, and what names one piece of work (universe, level,
-    shard). It returns what it has `made`, or `found` from an earlier attempt. Where `made_at` of
-    the same arguments is the file that it makes, it is not called if that file stands. The task is
-    called with the root of the run directory and the keys, and returns an Artifact.
+    by `model`, and the keys of one piece of work (universe, level, shard). It returns what it
+    has `made`, or `found` from an earlier attempt. If the file `made_at` of the same arguments
+    exists, the function is not called. The task is called with the root of the run directory and
+    the keys, and returns an Artifact.
 
     Prefect caches and persists nothing: artifacts in the run directory are the cache, and a step
     that finds its own says so by ending in the state Reused. Steps with `retried` are tried again
@@ -178,15 +178,15 @@ def step(
 def made_before(
     step: Task[..., Any], run: RunDirectory, settings: ProductSettings, keys: Sequence[Any]
 ) -> Path | None:
-    """The file that an earlier attempt at a call of a step has made; None if none has, or if the
-    step does not say where that would be."""
+    """The file that an earlier attempt at a call of a step has made; None without such a file, or
+    for a step without `made_at`."""
     made_at = step.fn.__dict__.get(_MADE_AT)
     path = None if made_at is None else made_at(run, settings, *keys)
     return path if path is not None and path.exists() else None
 
 
 def _signature(function: Callable[..., Made]) -> inspect.Signature:
-    """What the task takes: the root of the run instead of the function's first two, the keys.
+    """Signature of the task: the root of the run instead of the function's first two, the keys.
 
     Prefect names a task run after the arguments that it finds here.
     """

@@ -1,8 +1,8 @@
-"""Object stores by fsspec URL: which addresses are accepted, and what is said when one fails.
+"""Object stores by fsspec URL: accepted addresses, and messages for failures.
 
 Credentials come from where the protocol's package looks for them (environment, profile, role of
-the machine), never from settings: those are frozen in the run directory. What a store answers may
-quote addresses and identities, so that no text of its errors goes on.
+the machine), never from settings: those are frozen in the run directory. A store's answers may
+quote addresses and identities, so the text of its errors is dropped.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class StoreSilent(StorageFailed):
 
 
 class StoreRefused(InputRefused):
-    """A store cannot be used as things are: who asks, or what is installed, has to change.
+    """A store cannot be used at present: the account, or the installation, has to change.
 
     `rule` and `remedy` are the parts of the sentence.
     """
@@ -70,7 +70,7 @@ def carries_secrets(url: str) -> bool:
 
 @contextmanager
 def store_errors(url: str, name: str) -> Iterator[None]:
-    """Turn what a store raises in the block into errors of ours; messages show `name`.
+    """Turn errors of a store in the block into the program's own; messages show `name`.
 
     FileNotFoundError, FileExistsError and IsADirectoryError are answers and pass. Raises
     StoreRefused where trying again would not help, StoreSilent where it may.
@@ -103,7 +103,7 @@ def store_errors(url: str, name: str) -> Iterator[None]:
 
 
 def _is_refusal(error: Exception) -> bool:
-    """Whether an error is about credentials or permissions, which each package says its own way."""
+    """Whether an error is about credentials or permissions, in the words of each package."""
     status = str(getattr(error, "code", getattr(error, "status_code", "")))
     words = ("Credential", "Authentication", "Token")
     return (
@@ -115,7 +115,7 @@ def _is_refusal(error: Exception) -> bool:
 
 
 class StoreFile(io.RawIOBase):
-    """A file of a store, open for reading, whose failures are errors of ours (`store_errors`)."""
+    """A file of a store, open for reading, with the errors of `store_errors`."""
 
     def __init__(self, url: str, name: str) -> None:
         """Open a file at its first byte; FileNotFoundError if it does not exist."""

@@ -1,8 +1,8 @@
-"""The public record of a run's work: which tasks it had, when they ran, and what they took.
+"""The public record of a run's work: its tasks, their times, and their use of resources.
 
 `work.jsonl` in the run directory has a line for every time that a process began to work on the run,
-and one for every task as soon as it has ended; a resumed run adds to it. What it holds is public:
-names of stages, numbers of geounits and timings, never what depends on confidential values.
+and one for every task as soon as it has ended; a resumed run adds to it. Its contents are public:
+names of stages, numbers of geounits and timings, never a function of confidential values.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ class Task:
     """A task that has ended.
 
     name : step and keys, such as `measure persons Block 00003`; unique in a run.
-    stage, step : the stage it is part of, and the step that it calls.
+    stage, step : the stage that it belongs to, and the step that it calls.
     wave : number of its wave; a wave waits until the one before has ended.
-    aside : its wave was not waited for; what came later did not wait for it.
-    after : names of the tasks that it waited for, besides earlier waves.
-    begun, ended : when its wave was begun and when its end was heard of, seconds since 1970.
+    aside : whether later waves did not wait for its wave.
+    after : names of the tasks that it waited for, in addition to earlier waves.
+    begun, ended : times when its wave began and when its end was reported, seconds since 1970.
     started, seconds, cpu, worker, read, written : as in `metering.Work`; seconds by the wall clock.
-    reused : it found what an earlier attempt had made.
+    reused : whether it reused the result of an earlier attempt.
     """
 
     name: str
@@ -68,10 +68,10 @@ def work_file(run: RunDirectory) -> Path:
 
 
 def append(run: RunDirectory, *records: Began | Task) -> None:
-    """Add records to the work of a run; on a disk that is full, the run goes on without them."""
+    """Add records to the work of a run; on a full disk, the run continues without them."""
     lines = "".join(f"{json.dumps(asdict(record))}\n" for record in records)
     with suppress(OSError), work_file(run).open("ab+") as stream:
-        # What a killed process wrote last may lack its end.
+        # The last line of a killed process may be incomplete.
         if stream.seek(0, os.SEEK_END):
             stream.seek(-1, os.SEEK_END)
             lines = lines if stream.read() == b"\n" else f"\n{lines}"
@@ -88,7 +88,7 @@ def read(run: RunDirectory) -> list[Began | Task]:
 
 
 def tasks_of(records: Sequence[Began | Task]) -> dict[str, Task]:
-    """By name, what was recorded of the call that did the work: the last that reused nothing."""
+    """Record of the call that did the work, by name: the last that reused nothing."""
     done: dict[str, Task] = {}
     for record in records:
         if isinstance(record, Task) and not (record.reused and record.name in done):
@@ -97,12 +97,12 @@ def tasks_of(records: Sequence[Began | Task]) -> dict[str, Task]:
 
 
 def _record(line: str) -> Began | Task | None:
-    """The record of a line; None for half a line, or one of another version."""
+    """The record of a line; None for an incomplete line, or a line of another version."""
     try:
         fields: Mapping[str, Any] = json.loads(line)
         if "runner" in fields:
             return Began(**fields)
-        # Earlier versions have recorded the size of a task besides.
+        # Earlier versions also recorded the size of a task.
         known = {name: value for name, value in fields.items() if name != "size"}
         return Task(**{**known, "after": tuple(known["after"])})
     except (ValueError, TypeError, KeyError):

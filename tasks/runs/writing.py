@@ -1,13 +1,13 @@
 """Writing a file once: it appears whole, and never replaces another.
 
 A file is written without a name, flushed to disk, and given its final name by a hard link, which
-fails if the name is taken. Of two workers that write the same file, one names its own and both
-return the file that stands. Until then it is open to its process alone, and goes away with it.
-Where the file system has no files without names, it is written under a name that no reader looks
-for, and what a killed worker leaves is removed by the next worker on that file: a writer holds a
-lock on its file for as long as it lives.
+fails if the name is taken. If two workers write the same file, one names its own and both
+return the existing file. Until then it is open to its process alone, and disappears with it.
+Where the file system has no files without names, it is written under a name that readers ignore,
+and the next worker on that file removes leftovers of killed workers: a writer keeps a
+lock on its file for as long as it runs.
 
-A file that has to be recorded elsewhere before anybody sees it (`Recording`) lies, once it is
+A file that has to be recorded elsewhere before it may be seen (`Recording`) is kept, once it is
 whole, in a folder that is closed to others, with mode 0600. It gets its public name and mode when
 it is recorded; if its worker dies in between, from the next worker (`name_recorded`).
 """
@@ -33,12 +33,12 @@ UNFINISHED_SUFFIX = ".unpublished"
 _OPEN_FILES = "/proc/self/fd"
 _NEW = os.O_CREAT | os.O_EXCL | os.O_RDWR
 _NO_UNNAMED_FILES = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL)
-"""What systems answer that cannot open a file without a name."""
+"""Errors of systems that cannot open a file without a name."""
 
 
 @dataclass(frozen=True)
 class Recording:
-    """How a file is recorded before anybody else can read it.
+    """Recording of a file before others can read it.
 
     `record` is called with the file when it is whole and on disk. `folder`, which is closed to
     others, holds it from shortly before until it has its name; no two files share one.
@@ -53,11 +53,11 @@ def write_once(
     write: Callable[[BinaryIO], object],
     recording: Recording | None = None,
 ) -> Path:
-    """Write a file through `write` and name it `path`, unless one stands there already.
+    """Write a file through `write` and name it `path`, unless `path` exists already.
 
-    `write` is not called if the file exists. If another worker is first, what this one wrote
-    is dropped. Whatever `write` raises is passed on and nothing is left. Whatever is raised while
-    the file is recorded is passed on too; it then stays in its folder, since it may be recorded.
+    `write` is not called if the file exists. If another worker is first, this one's file is
+    dropped. Errors of `write` are passed on and nothing is left. Errors while the file is recorded
+    are passed on too; it then stays in its folder, since it may be recorded.
     Returns `path`.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -84,8 +84,8 @@ def write_once(
 def name_recorded(path: Path, digest: str, folder: Path) -> bool:
     """Name the file of this digest if a worker wrote it and died before it got its name.
 
-    `folder` is that of its `Recording`; workers of earlier versions left it beside `path`. Waits
-    for a worker that lives. Returns whether a file stands at `path` afterwards.
+    `folder` is the folder of its `Recording`; workers of earlier versions left it next to `path`.
+    Waits for a running worker. Returns whether `path` exists afterwards.
     """
     leftovers = [*_leftovers(path, folder), *_leftovers(path, path.parent)]
     for leftover in leftovers:
@@ -103,18 +103,18 @@ def name_recorded(path: Path, digest: str, folder: Path) -> bool:
 
 
 def discard_unfinished(path: Path, recording: Recording | None = None) -> None:
-    """Remove what workers that no longer run left unfinished of this file."""
+    """Remove unfinished copies of this file left by workers that no longer run."""
     folders = [path.parent] if recording is None else [path.parent, recording.folder]
     _discard(leftover for folder in folders for leftover in _leftovers(path, folder))
 
 
 def discard_all_unfinished(folder: Path) -> None:
-    """Remove what workers that no longer run left unfinished anywhere below a folder."""
+    """Remove unfinished files anywhere below a folder left by workers that no longer run."""
     _discard(folder.rglob(f".*{UNFINISHED_SUFFIX}"))
 
 
 def _leftovers(path: Path, folder: Path) -> list[Path]:
-    """What lies in a folder under the names that unfinished files of `path` have."""
+    """Unfinished files of `path` in a folder, by their names."""
     return list(folder.glob(f".{glob.escape(path.name)}.*{UNFINISHED_SUFFIX}"))
 
 
@@ -133,7 +133,7 @@ def _discard(leftovers: Iterable[Path]) -> None:
 
 
 def _open_to_readers(file: BinaryIO, path: Path) -> None:
-    """Let those read a file who can read the folder that it is to be named in."""
+    """Give a file the read permissions of its final folder."""
     os.fchmod(file.fileno(), path.parent.stat().st_mode & 0o666)
 
 
@@ -178,7 +178,7 @@ class _Unfinished:
                 copy._link(path)
 
     def _link(self, path: Path) -> None:
-        # With a folder, which an absolute source has no use for, Python calls what follows links.
+        # The folder, which an absolute source ignores, makes Python follow links.
         os.link(self.source, path, src_dir_fd=self.file.fileno(), follow_symlinks=True)
 
     def _copy(self, target: BinaryIO) -> None:
@@ -231,7 +231,7 @@ def _named(path: Path, folder: Path, mode: int) -> _Unfinished:
 
 
 def _make_closed(folder: Path) -> None:
-    """Make a folder, and those above it that are wanting, for this user alone."""
+    """Make a folder, and missing ones above it, for this user alone."""
     missing = [one for one in (folder, *folder.parents) if not one.is_dir()]
     for one in reversed(missing):
         with suppress(FileExistsError):

@@ -21,7 +21,7 @@ from .settings import SupplementalDhcSettings
 
 
 def summary(run: RunDirectory, settings: SupplementalDhcSettings) -> tuple[str, ...]:
-    """What is in the release, and what it cost."""
+    """Content of the release, and its cost."""
     plan = read_plan(run)
     rows = parquet.read_metadata(run.release / f"{SUPPLEMENTAL_DHC}.parquet").num_rows
     regions = ", ".join(f"{number:,} {level}" for level, number in plan.levels.items())

@@ -1,1 +1,1 @@
-"""Input tables: sources, readers, layouts, columns, and what is found wrong in them."""
+"""Input tables: sources, readers, layouts, columns, and findings."""

@@ -7,7 +7,7 @@ the rows.
 Large arrays in temporary files that are mapped into memory, small ones in memory.
 
 The system may drop the pages of a mapped array and read them again, so that an input of any size
-passes through bounded memory. The files have no name, are readable by nobody else, and go away with
+passes through bounded memory. The files have no name, are closed to others, and disappear with
 the arrays, however the process ends.
 
 Items cut into runs that are worked on together.
@@ -68,7 +68,7 @@ def zeros(n: int, dtype: DTypeLike, folder: Path | None = None) -> np.ndarray:
 
 
 class GrowingArray:
-    """An array to which values are appended; what is more than `MOST_BYTES` goes to a file.
+    """An array to which values are appended; beyond `MOST_BYTES` they are in a file.
 
     >>> growing = GrowingArray(np.int8)
     >>> growing.append(np.array([1, 2])), growing.append(np.array([3]))
@@ -115,8 +115,8 @@ def sorted_with_rows(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Values (n,) in ascending order, and their rows; equal ones in the order of their rows.
 
-    What is too large for memory is cut at quantiles of a sample into parts of a few million values,
-    which are sorted one after the other.
+    An array too large for memory is cut at quantiles of a sample into parts of a few million
+    values, which are sorted one after the other.
     """
     n = len(values)
     row_type = np.int32 if n < 2**31 else np.int64
@@ -160,8 +160,8 @@ def coded_texts(codes: np.ndarray, texts: Iterable[str]) -> pa.DictionaryArray:
     """A column of `texts` by their positions `codes`, shape `(n_rows,)`; texts may be equal.
 
     Its dictionary has every text once. Arrow's Parquet writer reserves room for each entry of a
-    dictionary, writes equal ones once, and fills the rest of the page with what its memory held
-    before: of a process that has read microdata, into a file that is published.
+    dictionary, writes equal ones once, and fills the rest of the page from uncleared memory, which
+    in a process that has read microdata would reach a published file.
 
     >>> coded_texts(np.array([2, 1, 0]), ["a", "b", "a"]).dictionary.to_pylist()
     ['a', 'b']
@@ -225,9 +225,9 @@ class CodedColumn:
 
 
 class GrowingColumn:
-    """A coded column to which batches are appended; what is large goes to a file in `folder`.
+    """A coded column to which batches are appended; large ones are in a file in `folder`.
 
-    Its values have a blank in any case, so that rows without a value can be told.
+    Its values always include a blank, to mark rows without a value.
 
     >>> growing = GrowingColumn()
     >>> growing.append(CodedColumn(np.array([0, 0]), ("b",)))
@@ -282,7 +282,7 @@ def canonical_text(value: str | int | float | None, field: Field) -> str | None:
 
 
 def without_point(text: str) -> str:
-    """A whole number without the point and zeros that columns of floats add; others as they are.
+    """A whole number without the point and zeros that columns of floats add; others unchanged.
 
     >>> without_point("44.0"), without_point("01."), without_point("4.5")
     ('44', '01', '4.5')
@@ -348,8 +348,8 @@ class KeyIndex:
     Identifiers are compared as numbers if all of the indexed column are made of up to 18 digits,
     so that integers, `7` and `000000007` agree; else as texts without surrounding blanks.
 
-    What is kept are sorted 64-bit codes and their rows: the numbers themselves, or hashes of
-    the texts. A hash only says which texts to compare, so that equal ones cannot mislead.
+    The index keeps sorted 64-bit codes and their rows: the numbers themselves, or hashes of
+    the texts. Rows with equal hashes are compared by text, so that collisions cannot mislead.
 
     >>> index = KeyIndex(pa.array(["01", "02", None]))
     >>> index.positions(pa.array([2, 3])).tolist()
@@ -391,7 +391,7 @@ class KeyIndex:
     def of_parts(
         cls, ascending: np.ndarray, rows: np.ndarray, texts: pa.Array | None = None
     ) -> KeyIndex:
-        """The index that `parts` told of; what is blank or repeated it does not know."""
+        """The index of all `parts`; without blank or repeated keys."""
         index = cls.__new__(cls)
         index.is_blank = index.is_repeated = np.empty(0, dtype=bool)
         index._texts, index._codes, index._rows = texts, ascending, rows
@@ -409,7 +409,7 @@ class KeyIndex:
         plain = _plain(keys)
         wanted = _numbers(plain) if self._texts is None else _hashes(_texts(plain))
         found = np.full(len(keys), -1, dtype=np.int64)
-        # In ascending order they are looked up along the codes, not all over memory.
+        # Looked up in ascending order, along the codes, since random access to memory is slow.
         pending = np.argsort(wanted)
         at = np.searchsorted(self._codes, wanted[pending])
         while pending.size:
@@ -430,7 +430,7 @@ class KeyIndex:
         """As `positions`, with each distinct value looked up once."""
         if not pa.types.is_dictionary(keys.type):
             keys = keys.dictionary_encode()
-        # The last entry stands for blank.
+        # The last entry is for blanks.
         known = np.append(self.positions(keys.dictionary), -1)
         codes = pc.fill_null(keys.indices.cast(pa.int64()), len(known) - 1)
         return known[codes.to_numpy(zero_copy_only=False)]
@@ -457,13 +457,13 @@ def trimmed_texts(keys: pa.Array) -> pa.Array:
         keys = keys.dictionary_decode()
     texts = pc.utf8_trim_whitespace(keys.cast(pa.large_string()))
     if pc.any(pc.match_substring(texts, ".")).as_py():
-        # Of a whole number that a column of floats became as text.
+        # Text of a whole number from a column of floats.
         texts = pc.replace_substring_regex(texts, r"^([0-9]+)\.0*$", r"\1")
     return pc.if_else(pc.equal(texts, ""), None, texts)
 
 
 def canonical_keys(keys: pa.Array) -> pa.Array:
-    """Identifiers such that equal ones are equal whatever else the column holds: `007` as `7`.
+    """Identifiers in a form that compares equal in every column: `007` as `7`.
 
     A column of both numbers and other texts is compared as texts, so that without this one row
     would decide how all others are compared.
@@ -495,7 +495,7 @@ def _plain(keys: pa.Array) -> pa.Array:
     if pa.types.is_dictionary(keys.type):
         keys = keys.dictionary_decode()
     if pa.types.is_floating(keys.type):
-        # A float that is no whole number, or too large to be exact, identifies nothing.
+        # A float that is no whole number, or too large to be exact, is no identifier.
         is_exact = pc.and_(pc.equal(pc.floor(keys), keys), pc.less(pc.abs(keys), 2.0**53))
         keys = pc.if_else(is_exact, keys, None).cast(pa.int64())
     if pa.types.is_integer(keys.type) and not pa.types.is_uint64(keys.type):
@@ -531,6 +531,6 @@ def _numbers(plain: pa.Array) -> np.ndarray:
 
 
 def _hashes(texts: pa.Array) -> np.ndarray:
-    """A 64-bit hash of every text as int64; that of a null means nothing."""
+    """A 64-bit hash of every text as int64; arbitrary for nulls."""
     values = pc.fill_null(texts, "").to_numpy(zero_copy_only=False)
     return pd.util.hash_array(values, categorize=False).view(np.int64)

@@ -1,4 +1,4 @@
-"""Files of an input that were read: how each is written, its rows, and copies among them."""
+"""Files of an input that were read: formats, rows, and copies among them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class FilesRead:
             self._add(file.path, FileRead(file.name, "", int(n), int(total)))
 
     def merge(self, rows: Iterable[Sequence[Any]]) -> None:
-        """Add what `as_rows` gave."""
+        """Add rows from `as_rows`."""
         for path, *values in rows:
             self._add(path, FileRead(*values))
 
@@ -60,8 +60,8 @@ class FilesRead:
         return tuple(FileRead(own.name, own.written) for own in self.listed if own.written)
 
     def copies(self, files: Sequence[InputFile]) -> Iterator[Finding]:
-        """Findings on files of a table that hold exactly the records of one before them, in
-        whatever order and format.
+        """Findings on files of a table with exactly the records of an earlier one, in
+        any order and format.
 
         Records in folders of other values, such as `sex=1`, are others.
         """

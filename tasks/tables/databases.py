@@ -1,6 +1,6 @@
 """Tables and queries of databases: PostgreSQL through ADBC, and files of DuckDB.
 
-An address is that of the database and, after `#`, the name of a table or a query:
+An address consists of the database and, after `#`, the name of a table or a query:
 
     postgresql://db.office.example/census#public.persons
     duckdb:///data/census.duckdb#SELECT * FROM persons WHERE year = 2020
@@ -37,7 +37,7 @@ class DatabaseTable:
     """A table or query of a database that is open.
 
     ask : the rows of a statement.
-    source : what stands after FROM.
+    source : the operand of FROM.
     """
 
     ask: Callable[[str], pa.RecordBatchReader]
@@ -48,7 +48,7 @@ class DatabaseTable:
         return self.ask(f"SELECT * FROM {self.source} LIMIT 0").schema
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """The rows of some columns, in whatever order the database has them."""
+        """The rows of some columns, in the database's order."""
         yield from self.ask(f"SELECT {', '.join(map(_quoted, columns))} FROM {self.source}")
 
 
@@ -103,7 +103,7 @@ def _duckdb(address: str, opened: ExitStack) -> Callable[[str], pa.RecordBatchRe
 
 @contextmanager
 def _refusing(file: InputFile, protocol: str) -> Iterator[None]:
-    """Make what a driver raises a refusal; its text may quote values, and the address."""
+    """Turn a driver's errors into refusals; their text may quote values, and the address."""
     try:
         yield
     except ImportError:

@@ -1,15 +1,15 @@
-"""What is wrong with an input, as public sentences and confidential counts.
+"""Findings about an input, as public sentences and confidential counts.
 
-What a run keeps of the check of its input: public outcomes, and confidential counts.
+Records of the check of a run's input: public outcomes, and confidential counts.
 
 `validation/data_docs/` has a page for each Great Expectations suite, with every rule in words,
 whether it was met, and the expectations that it was evaluated by, in Great Expectations' own words;
-`confidential/data_docs/` says how many rows break which rule. Its site builder is not used, since
+`confidential/data_docs/` counts the rows that break each rule. Its site builder is not used, since
 its pages load scripts, styles and pictures from a dozen hosts and show nothing without them.
 
-What an input shows of each rule, as it is read: rows that break it, and the values it is about.
+Evidence on each rule from reading the input: rows that break it, and the values it concerns.
 
-Our own code counts the rows that break a rule. Great Expectations judges the same rule by itself,
+The program counts the rows that break a rule. Great Expectations judges it independently,
 from the distinct values that were seen of a column, or from a yes/no column where a rule is about
 rows together or about several columns.
 """
@@ -40,11 +40,11 @@ Accepted = TypeVar("Accepted", covariant=True)
 class Finding:
     """A rule that an input file breaks.
 
-    `file` is the name that the settings give; `column` may be empty where the rule is about the
+    `file` is the name in the settings; `column` may be empty where the rule is about the
     file; `rule` is a clause such as "QSEX must be 1 or 2", `remedy` an imperative.
-    `count` is the number of rows (or lines) that break the rule and `line` the first that does,
-    None where they are unknown; both are confidential unless the input is not, since a line's
-    number tells of rows before it. No part holds a value of a record.
+    `count` is the number of rows (or lines) that break the rule and `line` the first of them,
+    None where they are unknown; both are confidential unless the input is public, since a line's
+    number reveals the number of rows before it. No part holds a value of a record.
     """
 
     file: str
@@ -67,7 +67,7 @@ class Finding:
 
 
 class UnreadableInput(Exception):
-    """Ends the reading of a file; carries the finding and nothing of the file's content."""
+    """Ends the reading of a file; carries the finding, without the file's content."""
 
     def __init__(self, finding: Finding) -> None:
         super().__init__(finding.sentence())
@@ -143,7 +143,7 @@ INDEX = "index.html"
 def accepted_input(
     run: RunDirectory, settings: ProductSettings, check: InputCheck[Accepted]
 ) -> Accepted:
-    """What a run needs of its input, once what the check found is kept.
+    """A run's accepted input, after the outcomes of its check are written.
 
     Raises InputRefused for input that breaks a rule, with counts unless it is confidential.
     """
@@ -157,8 +157,8 @@ def write_input_outcomes(
 ) -> None:
     """Write the public outcomes and the confidential findings of a checked input, with pages.
 
-    Rows of the files are public `with_counts`. `stamp` is what the pages of a run that is not
-    private say first.
+    Rows of the files are public `with_counts`. `stamp` is the first line of the pages of a run that
+    is not private.
     """
     outcomes, findings = check.outcomes, check.findings
     listed = [
@@ -203,7 +203,7 @@ def _index_page(
         if not rule.passed
     )
     if failed:
-        sections.insert(0, Section("What is not met", (Table(("table", "rule"), failed),)))
+        sections.insert(0, Section("Rules not met", (Table(("table", "rule"), failed),)))
     about = (
         "The rules on the input, evaluated by Great Expectations. Pass or fail is public; how many "
         "rows break a rule is kept in the run's confidential folder."
@@ -223,7 +223,7 @@ def _files_table(files: Sequence[FileRead], with_counts: bool) -> Table:
 
 
 def _suite_page(suite: str, rules: Sequence[Outcome], stamp: str | None) -> Document:
-    """Every rule in words with its outcome, unmet rules first, and how it was asked."""
+    """Every rule in words with its outcome, unmet rules first, and its expectations."""
     ordered = sorted(rules, key=lambda rule: rule.passed)
     rows = tuple((_rule_in_words(rule), _outcome(rule.passed)) for rule in ordered)
     asked = tuple(
@@ -235,7 +235,7 @@ def _suite_page(suite: str, rules: Sequence[Outcome], stamp: str | None) -> Docu
     if asked:
         headers = ("rule", "expectation of its distinct values", "outcome")
         table = Table(headers, asked, "outcome")
-        details = Details("What Great Expectations was asked, in its own words", (table,))
+        details = Details("Expectations in the words of Great Expectations", (table,))
         sections.append(Section("How the rules were evaluated", (details,)))
     verdict = _verdict(rules, Link("All tables", INDEX))
     return Document(f"Data docs: {_words(suite)}", (), tuple(sections), stamp, verdict)
@@ -250,7 +250,7 @@ def _verdict(rules: Sequence[Outcome], *links: Link) -> FrontPage:
 
 
 def _rule_in_words(rule: Outcome) -> str:
-    """The rule as a sentence; its name where it has none."""
+    """The rule as a sentence; its name where it has no detail."""
     words = rule.detail or _words(rule.name)
     return f"{words[:1].upper()}{words[1:]}."
 
@@ -293,9 +293,9 @@ class RuleTally:
     _seen: dict[tuple[str, str], dict[Value, None]] = field(default_factory=dict)
 
     def add(self, rule: Rule, count: int, example: str = "") -> bool:
-        """Add cases that break a rule, 0 included; whether there are none.
+        """Add cases that break a rule, 0 included; returns whether there were no cases.
 
-        `example` ends the public sentence: only what a public file says.
+        `example` ends the public sentence: only content of a public file.
         """
         self._broken[rule] = self._broken.get(rule, 0) + int(count)
         if count and example:
@@ -303,8 +303,8 @@ class RuleTally:
         return not count
 
     def add_areas(self, rule: Rule, rows: pd.DataFrame, is_wrong: pd.Series, what: str) -> bool:
-        """Add those of public areas, rows of level, area, parent, that break a rule, and what the
-        first of them is or has as an example; whether there are none."""
+        """Add the public areas, rows of level, area, parent, that break a rule; an example ends
+        with the first area and `what` about it. Returns whether no area breaks the rule."""
         example = ""
         if is_wrong.any():
             level, area, _ = rows[is_wrong].iloc[0]
@@ -312,7 +312,7 @@ class RuleTally:
         return self.add(rule, is_wrong.sum(), example)
 
     def see(self, rule: Rule, values: Iterable[Value]) -> None:
-        """Add values of a rule's column, None where there is none of the kind that it is about."""
+        """Add values of a rule's column, None for a row without a value of the required kind."""
         self._seen.setdefault((rule.suite, rule.evidence), {}).update(dict.fromkeys(values))
 
     def is_broken(self, rule: Rule) -> bool:
@@ -327,7 +327,7 @@ class RuleTally:
     def outcomes(self) -> tuple[Outcome, ...]:
         """Public outcome of every rule that was looked at, by Great Expectations.
 
-        Each judges by itself; input is accepted only where neither finds anything.
+        Each judges independently; input is accepted only if neither finds a fault.
         """
         distinct: dict[str, dict[str, tuple[Value, ...]]] = {}
         for rule, count in self._broken.items():

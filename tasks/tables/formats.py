@@ -1,4 +1,4 @@
-"""How files of a table are written, and their columns with what that says of blanks and numbers
+"""File formats of a table, and its columns after the format's blanks and numbers are
 applied; points in the cells of a square grid of the European codes (ETRS89-LAEA).
 """
 
@@ -61,7 +61,7 @@ class GridCells:
 
 
 SEPARATORS = {"|": "pipes", ",": "commas", "\t": "tabs", ";": "semicolons"}
-"""What may stand between the fields of a row, and its name in messages."""
+"""Possible separators of the fields of a row, and their names in messages."""
 
 UTF_8 = "utf-8"
 _NO_CHARACTERS = (
@@ -75,7 +75,7 @@ _NO_CHARACTERS = (
     "mbcs",
     "oem",
 )
-"""Beginnings of what Python calls encodings, and no file is written in."""
+"""Prefixes of Python encodings that are not encodings of text files."""
 _DECIMAL_COMMA = re.compile(r"([+-]?\d+),(\d+)", re.ASCII)
 
 
@@ -84,13 +84,13 @@ class TextFormat:
     """How the files of a table are written, as far as settings say.
 
     separator, decimal, encoding : None where the files show them.
-    is_missing : whether a cell's text stands for a blank.
-    missing : the texts that do, which is all that identifiers are compared with.
-    numbers : columns that are read as numbers, whose decimal mark counts.
-    digits : by column, the digits of its codes, which shorter numbers get by leading zeros.
-    cells : by column that the files do not have, the grid whose cells it tells.
-    key : dotted key under which settings say it, for remedies.
-    places : of texts of fixed width, the first character of each column and the one after its last.
+    is_missing : whether a cell's text is a blank.
+    missing : the texts that are blanks, the only rule for identifiers.
+    numbers : columns that are read as numbers, with a decimal mark.
+    digits : by column, the digits of its codes, to which shorter numbers are padded with zeros.
+    cells : by column that the files do not have, the grid whose cells it has.
+    key : dotted key of this section of the settings, for remedies.
+    places : for texts of fixed width, by column, the first character and the one after its last.
     line_length : characters of each of their lines; None for any other text.
     """
 
@@ -107,11 +107,11 @@ class TextFormat:
     line_length: int | None = None
 
     def decimal_beside(self, separator: str | None) -> str:
-        """The decimal mark of numbers between such separators, or in Parquet if there are none."""
+        """The decimal mark of numbers in texts with a separator, or in Parquet for None."""
         return self.decimal or ("," if separator == ";" else ".")
 
     def value(self, text: str | None, is_number: bool, digits: int = 0) -> str | None:
-        """The text of one cell, of whole numbers at least so many digits; None for a blank."""
+        """The text of one cell, whole numbers padded to so many digits; None for a blank."""
         if text is None or (self.is_missing is not None and self.is_missing(text)):
             return None
         if is_number:
@@ -151,9 +151,9 @@ def checked_encoding(name: str) -> str:
 def cleaned(
     text_format: TextFormat, batch: Mapping[str, pa.Array], separator: str | None = None
 ) -> dict[str, pa.Array]:
-    """Columns with blanks for what is missing, points for decimal commas, and texts in Unicode's
-    normal form C, so that letters agree however they were composed; `separator` is what stands
-    between the fields of a row, if anything does.
+    """Columns with blanks for missing values, points for decimal commas, and texts in Unicode's
+    normal form C, so that equal letters compare equal; `separator` separates the fields of a row,
+    if any does.
     """
     decimal = text_format.decimal_beside(separator)
     return {name: _cleaned(text_format, name, array, decimal) for name, array in batch.items()}
@@ -194,13 +194,13 @@ def _cleaned_codes(
 
 
 def _is_plain(values: pa.Array) -> bool:
-    """Whether values are no texts, or in letters that have one form alone."""
+    """Whether values are no texts, or consist of letters with a single form."""
     is_text = pa.types.is_string(values.type) or pa.types.is_large_string(values.type)
     return not is_text or pc.all(pc.string_is_ascii(values)).as_py() in (True, None)
 
 
 def _recoded(array: pa.DictionaryArray, values: list[str | None]) -> pa.DictionaryArray:
-    """A column with other texts for its distinct values; null where there is none."""
+    """A column with other texts for its distinct values; null for None."""
     texts = [normalize("NFC", value) for value in values if value is not None]
     position = {text: at for at, text in enumerate(dict.fromkeys(texts))}
     number_of = [None if v is None else position[normalize("NFC", v)] for v in values]

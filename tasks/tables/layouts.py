@@ -1,20 +1,20 @@
-"""Layouts of input tables: their columns, and how the texts of each are brought to one form.
+"""Layouts of input tables: their columns, and the canonical form of their texts.
 
-A field's `kind` says how its text is brought to one form, whatever the file's format and types:
+A field's `kind` determines the canonical form of its text, for all formats and types of files:
 
 - `number`: a whole number; leading zeros are dropped, so `028`, `28` and the integer 28 agree.
 - `code`: digits of a fixed width; integers are padded with zeros on the left.
 - `key`: an identifier that is only compared for equality.
 - `text`: anything else.
 
-Blanks are stripped from both ends of every text, and what is then empty counts as blank.
+Blanks are stripped from both ends of every text, and an empty result counts as blank.
 
 The Census Edited File (CEF) layout: columns of the three input tables, and fixed-width places.
 
 `presets/cef_layout.toml` declares them.
 
-No other part of the tables knows their names; what persons and units are counted by is declared
-in `tasks/census/presets/cef_2020.toml`.
+No other part of the tables knows their names; `tasks/census/presets/cef_2020.toml` declares the
+attributes by which persons and units are counted.
 
 Writers of the input tables in the three layouts that the readers accept.
 """
@@ -165,7 +165,7 @@ def delimited_text(columns: Columns, delimiter: str = "|") -> bytes:
 
 
 def fixed_width_text(columns: Columns, layout: TableLayout) -> bytes:
-    """Lines of the layout's length, filled with spaces where no column stands."""
+    """Lines of the layout's length, filled with spaces between columns."""
     line_length = layout.fixed_length
     n_rows = len(next(iter(columns.values())))
     lines = np.full((n_rows, line_length + 1), ord(" "), dtype=np.uint8)

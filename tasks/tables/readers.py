@@ -5,7 +5,7 @@ columns as Arrow arrays (integers, floats, strings, or dictionaries of these), s
 not fit into memory; `tasks.tables.columns` brings them to one form. Fixed-width files are sliced
 as byte matrices, never line by line.
 
-Anything wrong with a file raises `UnreadableInput`, whose text holds no byte of the file.
+Every fault of a file raises `UnreadableInput`, whose text has no byte of the file.
 
 Files of public areas: their rows (level, area, parent).
 """
@@ -59,18 +59,18 @@ _FOREIGN = {
     b'{"': "a JSON file",
     b"[{": "a JSON file",
 }
-"""First bytes of files that are no table of ours, plain or gzipped, and their names in messages."""
+"""First bytes of unsupported files, plain or gzipped, and their names in messages."""
 
 
 @dataclass(frozen=True)
 class Selection:
-    """The columns wanted of a table: those required, or these and every other column."""
+    """The requested columns of a table: the required ones, or all columns."""
 
     required: tuple[str, ...]
     with_others: bool = False
 
     def choose(self, file: InputFile, present: Sequence[str]) -> list[str]:
-        """The columns to read out of those present; refuses missing and repeated ones."""
+        """The columns to read among the present ones; refuses missing and repeated ones."""
         for name in self.required:
             if name not in present:
                 remedy = "add it under this name, or correct the setting, if any, that names it"
@@ -100,11 +100,10 @@ def read_batches(file: InputFile, selection: Selection) -> Iterator[Batch]:
 def read_partitions(
     files: Sequence[InputFile], selection: Selection, *, may_be_empty: bool = False
 ) -> Iterator[tuple[int, Batch]]:
-    """Yield the selected columns of a table that lies in several files, batch by batch.
+    """Yield the selected columns of a table in several files, batch by batch.
 
-    Each batch comes with the position of its file. One file may hold no rows beside others that do,
-    or all of them may. Raises `UnreadableInput` as `read_batches`, about the file that cannot be
-    read.
+    Each batch comes with the position of its file. Any of the files may have no rows. Raises
+    `UnreadableInput` as `read_batches`, about the file that cannot be read.
     """
     n_rows = 0
     for position, file in enumerate(files):
@@ -122,7 +121,7 @@ def refuse_empty(files: Sequence[InputFile]) -> NoReturn:
 
 
 def _with_cells(file: InputFile, selection: Selection) -> Iterator[Batch]:
-    """The batches of one file, with the columns of cells that its coordinates tell."""
+    """The batches of one file, with columns of cells from its coordinates."""
     cells = {} if file.format is None else file.format.cells
     made = {name: cells[name] for name in selection.required if name in cells}
     if not made:
@@ -135,7 +134,7 @@ def _with_cells(file: InputFile, selection: Selection) -> Iterator[Batch]:
 
 
 def _with_folders(file: InputFile, selection: Selection) -> Iterator[Batch]:
-    """The batches of one file, with the columns that the names of its folders hold."""
+    """The batches of one file, with the columns in the names of its folders."""
     constant = {
         name: value
         for name, value in file.folders
@@ -218,9 +217,9 @@ def _read_database(file: InputFile, selection: Selection) -> Iterator[Batch]:
 
 
 def _stored_columns(file: InputFile, schema: pa.Schema, selection: Selection) -> dict[str, str]:
-    """The columns to read of a typed table, by the names that are asked for."""
+    """The columns to read of a typed table, by requested name."""
     names = [normalize("NFC", name) for name in schema.names]
-    # Further columns of bytes or times, such as shapes, are nobody's.
+    # Further columns of bytes or times, such as shapes, are not read.
     readable = {
         name
         for name, kind in zip(names, schema.types, strict=True)
@@ -254,7 +253,7 @@ def _as_texts(file: InputFile, name: str, column: pa.Array) -> pa.Array:
         values = _as_texts(file, name, column.dictionary)
         return pa.DictionaryArray.from_arrays(column.indices, values)
     if pa.types.is_timestamp(kind):
-        # Days are those of the zone that the column names.
+        # Days are in the zone that the column names.
         is_plain, what = kind.tz in (None, "UTC"), "holds times of day"
         try:
             local = column.cast(pa.timestamp(kind.unit)) if is_plain else pc.local_timestamp(column)
@@ -281,12 +280,12 @@ def _as_texts(file: InputFile, name: str, column: pa.Array) -> pa.Array:
 
 
 def _value_type(kind: pa.DataType) -> pa.DataType:
-    """The type of a column's values, of those of a dictionary too."""
+    """The type of a column's values, or of its dictionary's values."""
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
 def _is_made_text(kind: pa.DataType) -> bool:
-    """Whether a column that is asked for becomes text."""
+    """Whether a requested column becomes text."""
     kind = _value_type(kind)
     return (
         pa.types.is_date(kind)
@@ -306,7 +305,7 @@ def _is_binary(kind: pa.DataType) -> bool:
 
 
 def _as_integers(file: InputFile, name: str, column: pa.Array) -> pa.Array:
-    """Decimals, in which databases write numbers, as the integers that they are."""
+    """Decimals, as databases write numbers, converted to integers."""
     if not pa.types.is_decimal(column.type):
         return column
     try:
@@ -317,7 +316,7 @@ def _as_integers(file: InputFile, name: str, column: pa.Array) -> pa.Array:
 
 
 def _check_utf8(file: InputFile, name: str, column: pa.Array) -> None:
-    """Refuse texts that are not UTF-8, which Arrow takes from a Parquet file as they are."""
+    """Refuse texts that are not UTF-8, which Arrow reads from a Parquet file unchecked."""
     try:
         column.validate(full=True)
     except pa.ArrowInvalid:
@@ -398,7 +397,7 @@ def _read_delimited(file: InputFile, text: TextStream, selection: Selection) -> 
         n_ragged += 1
         return "skip"
 
-    # Arrow knows columns by name, and those that nobody reads may be unnamed or repeated.
+    # Arrow knows columns by name, and unread ones may be unnamed or repeated.
     known = [name if name in columns else f"unread {at}" for at, name in enumerate(names)]
     kinds = {name: layout.field(name).kind for name in columns}
     types = {n: pa.string() if kind == "key" else _CODED_TEXT for n, kind in kinds.items()}
@@ -494,8 +493,8 @@ def _slice(lines: np.ndarray, layout: TableLayout, name: str) -> pa.Array:
 
 
 def format_of(file: InputFile) -> str:
-    """How a file is written, in words, such as "text separated by semicolons, decimal commas,
-    CP1252"; "" for what cannot be read, which reading it says.
+    """Format of a file in words, such as "text separated by semicolons, decimal commas,
+    CP1252"; "" for an unreadable file, which is refused when it is read.
     """
     if is_database(file.path):
         return f"{file.path.partition('://')[0]} table"
@@ -524,7 +523,7 @@ def format_of(file: InputFile) -> str:
 def read_under_names(
     file: InputFile, columns: Sequence[str], other_names: Mapping[str, str]
 ) -> Iterator[Batch]:
-    """Batches of columns that may stand under another name; under their own if both are there.
+    """Batches of columns, possibly under another name; under their own if the file has both.
 
     Raises UnreadableInput about a column's own name if the file has neither.
     """

@@ -2,12 +2,12 @@
 
 Every failure becomes an `UnreadableInput` that names the file and the remedy, except that a store
 that does not answer may answer later (`StorageFailed`). The original error is dropped
-(`from None`), because decoders quote what they could not decode.
+(`from None`), because decoders quote the bytes that they could not decode.
 
-The files of a table that a folder or a glob holds.
+The files of a table in a folder, or matching a glob.
 
-Hidden files, those that begin with an underscore, and checkpoints are passed over, in folders with
-such names too: editors and Spark write them beside a table. All others count or are refused.
+Hidden files, files that begin with an underscore, and checkpoints are skipped, in folders with
+such names too: editors and Spark write them next to a table. All others count or are refused.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ _WILD = re.compile(r"[*?[]")
 
 
 def base_of(path: str) -> Path:
-    """The folder that holds all files of a path: itself, or of a glob what stands before its first
-    part that is a pattern."""
+    """The folder that holds all files of a path: the path itself, or for a glob its part before
+    the first pattern."""
     if os.path.isdir(path):
         return Path(path)
     parts = Path(path).parts
@@ -73,14 +73,15 @@ def _is_skipped(part: str, named: Sequence[str]) -> bool:
 
 
 def folder_columns(file: Path) -> tuple[tuple[str, str | None], ...]:
-    """Columns that the names of a file's folders hold, such as `sex=1`, and their values."""
+    """Columns in the names of a file's folders, such as `sex=1`, and their values."""
     pairs = [part.split("=", 1) for part in file.parent.parts if "=" in part]
     return tuple((name, None if v == HIVE_BLANK else unquote(v)) for name, v in pairs if name)
 
 
 def refusals(files: Sequence[Path], base: Path, *, of_folder: bool) -> dict[Path, tuple[str, str]]:
-    """The rule and the remedy of every file that is refused: for its ending, or as another form of
-    one beside it. Copies under other names are found as they are read; see `tasks.tables.copies`.
+    """The rule and the remedy of every refused file: for its ending, or as a second form of
+    a neighbouring file. Copies under other names are found during reading; see
+    `tasks.tables.copies`.
     """
     refused: dict[Path, tuple[str, str]] = {}
     stems: dict[Path, Path] = {}
@@ -121,9 +122,9 @@ _UTF16_BOMS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 class InputFile:
     """One input table: its kind, the path or URL to open, and the name that messages show.
 
-    `layout` is that of a table outside `LAYOUTS`, whose columns the settings name; `format` is how
-    its files are written, where settings can say it. `folders` are columns that the names of its
-    folders hold, such as `sex=1`; `refused` are the rule and the remedy that refuse it.
+    `layout` belongs to a table outside `LAYOUTS`, whose columns the settings name; `format` is the
+    format of its files, where settings can declare it. `folders` are columns in the names of its
+    folders, such as `sex=1`; `refused` are the rule and the remedy of a refused file.
     """
 
     table: str
@@ -161,11 +162,11 @@ def names_several_files(path: str) -> bool:
 
 
 def input_files(table: str, path: str, name: str | None = None) -> tuple[InputFile, ...]:
-    """The files that a path stands for: itself, the files of a folder, or the matches of a glob.
+    """The files of a path: itself, the files of a folder, or the matches of a glob.
 
-    Files are in the order of their paths. `name` is what messages call a path that is one file, by
-    default the last part of it; a file among several is called by its path below the folder that
-    holds all of them.
+    Files are in the order of their paths. `name` is the name in messages of a path that is one
+    file, by default its last part; a file among several is named by its path below their common
+    folder.
     """
     found = files_of(path) if names_several_files(path) else []
     if not found:
@@ -195,7 +196,7 @@ def refuse_shared(files: Mapping[str, Sequence[InputFile]]) -> dict[str, tuple[I
         other = first.setdefault(place, table)
         if other == table:
             return file
-        rule = f"the file is that of input.{other} too"
+        rule = f"the file is also the file of input.{other}"
         remedy = f"declare {other!r} as the table of everything that reads it"
         return replace(file, refused=(rule, remedy))
 
@@ -260,8 +261,8 @@ def _read(file: InputFile, stream: ByteStream | gzip.GzipFile, size: int) -> byt
 
 
 def encoding_of(start: bytes, declared: str | None) -> str:
-    """The encoding of a text that begins with some bytes, and that settings may tell; a byte order
-    mark is surer than they.
+    """The encoding of a text from its first bytes and the declared one, if any; a byte order
+    mark takes precedence.
     """
     name = codecs.lookup(declared or UTF_8).name
     if start == _UTF8_BOM:
@@ -371,7 +372,7 @@ class TextStream:
         return text.encode("utf-8", "surrogatepass")
 
     def _not_in_encoding(self, line: int) -> UnreadableInput:
-        """What refuses bytes that the encoding does not have."""
+        """The refusal of bytes that the encoding does not have."""
         name = self.encoding.upper()
         text_format = self._file.format
         remedy = "save it as UTF-8"

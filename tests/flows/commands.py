@@ -16,8 +16,8 @@ PATIENCE = 900
 
 RUNS = "import sys; from spineflow.flows.cli import main; sys.exit(main(sys.argv[1:]))"
 
-NO_CAP = ("warning: there is no ledger", "warning: nothing caps")
-"""How the sentences begin that tell, when a run is charged, that nothing caps what it spends."""
+NO_CAP = ("warning: there is no ledger", "warning: dataset")
+"""Beginnings of the warnings, when a run is charged, that its dataset has no cap."""
 
 STAGE_LINE = re.compile(r"^\d{4}-\d\d-\d\dT[\d:]{8}Z .*\n", re.MULTILINE)
 """What is said of a finished stage, and where a run can be watched, off a terminal."""

@@ -40,7 +40,7 @@ MISTAKES = {
         (
             'called = { sex = "householder" }',
             "",
-            "does not tell 'sex'; say in called what it is called",
+            "lacks 'sex'; name it in called",
         ),
         ('"4 or more" = [4, 12] }', '"4 or more" = [12, 4] }', "at least 12 and at most 4"),
     ],
@@ -120,8 +120,8 @@ def test_a_budget_tells_one_record_s_rho_and_what_is_charged(settings: Path, cap
     assert "rho 1/10 (about 0.1), epsilon" in dwellings and "charged" not in dwellings
     assert persons.startswith("rho 1, epsilon 10.03 at delta 1e-10 (simple bound")
     persons = " ".join(persons.split())
-    assert "persons: the ledger is charged rho 144, that of the largest change." in persons
+    assert "persons: the ledger is charged rho 144, for the largest change." in persons
     assert "One changed record of dwellings changes at most 12 records of persons, and" in persons
     assert main(["check", "topdown", str(settings)]) == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert "persons: the ledger is charged rho 144, that of the largest change." in said
+    assert "persons: the ledger is charged rho 144, for the largest change." in said

@@ -43,7 +43,7 @@ def test_the_tutorial_leads_to_a_release(
     said = capsys.readouterr().out
     for line in (
         "charged rho 1/2 (about 0.5) to dataset 'my-town'.",
-        "Of its cap of rho 1, 0 is spent; 0.5 would remain.",
+        "The cap is rho 1, of which 0 is spent; 0.5 would remain.",
         "The settings and the input are in order.",
         "epsilon 6.84 at delta 1e-10 (rho 0.5).",
         "12 checks passed",

@@ -197,7 +197,7 @@ def test_detailed_groups_from_files_and_frames(tmp_path: Path) -> None:
     assert found[found["table"] == 0]["age"].isna().all()
     assert set(run.tables) == {"population_groups", "t1", "t2"}
     assert len(run.table("t1")) and run.table("t1")["REGION_ID"].map(type).eq(str).all()
-    with pytest.raises(spineflow.SpineflowError, match="no estimates beside their release"):
+    with pytest.raises(spineflow.SpineflowError, match="no estimates apart from"):
         run.estimates()
 
 

@@ -40,7 +40,7 @@ def test_lines_of_errors_are_the_errors() -> None:
     lines = spineflow.plot_errors(errors).get_lines()
     assert [line.get_label() for line in lines] == ["total", "tenure"]
     assert list(lines[1].get_ydata()) == [1.0, 4.0] and lines[0].get_ydata()[0] > 0
-    with pytest.raises(spineflow.SpineflowError, match="Errors of topdown"):
+    with pytest.raises(spineflow.SpineflowError, match="errors of topdown"):
         spineflow.plot_errors(errors.drop(columns="query"))
 
 

@@ -1,6 +1,6 @@
 """Error of released group sizes against the confidential truth; the result is confidential too.
 
-`KEYS` and `FIGURES` are what a comparison of runs shows of each.
+`KEYS` and `FIGURES` define the table of a comparison of runs.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def write_accuracy(run: RunDirectory, _settings: GroupSizesSettings) -> None:
 
 
 def facts_of_run(run: RunDirectory, _settings: GroupSizesSettings) -> dict[str, str]:
-    """What a run is, in words."""
+    """Description of a run in words."""
     plan = read_plan(run)
     return {
         "mechanism": plan.mechanism,

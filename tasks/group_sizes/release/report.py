@@ -1,4 +1,4 @@
-"""The public report of a group-sizes run: what was asked, how exact it is, what was checked.
+"""The public report of a group-sizes run: its settings, its accuracy, its checks.
 
 Errors against the input are shown for inputs that are not confidential, and only for those.
 """

@@ -1,6 +1,6 @@
 """Errors of the released rows against the confidential truth; the result is confidential too.
 
-`KEYS` and `FIGURES` are what a comparison of runs shows of each.
+`KEYS` and `FIGURES` define the table of a comparison of runs.
 """
 
 from __future__ import annotations
@@ -31,9 +31,10 @@ FIGURES = {
 def write_accuracy(run: RunDirectory, _settings: SupplementalDhcSettings) -> None:
     """Write the errors by table, level and iteration to the confidential folder of the run.
 
-    True values are those of the measured counts, after truncation. Averages over no households are
-    left out. Columns: table, level, iteration, kind ("count" or "average"), rows, rmse, rmse_noisy
-    (of the noisy values themselves, where there are any), covered (share within the interval).
+    True values are the measured counts without noise, after truncation. Averages over no households
+    are skipped. Columns: table, level, iteration, kind ("count" or "average"), rows, rmse,
+    rmse_noisy (of the noisy values themselves, where there are any), covered (share within the
+    interval).
     """
     rows = released_rows(run).to_pandas()
     rows["truth"] = true_values(run, rows)
@@ -71,7 +72,7 @@ def true_values(run: RunDirectory, rows: pd.DataFrame) -> np.ndarray:
 
 
 def facts_of_run(run: RunDirectory, _settings: SupplementalDhcSettings) -> dict[str, str]:
-    """What a run is, in words."""
+    """Description of a run in words."""
     plan = read_plan(run)
     return {
         "loss": Cost(universe_plan(plan)).in_words,

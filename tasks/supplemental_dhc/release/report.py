@@ -1,4 +1,4 @@
-"""The public report of a run of the supplemental tables: what was asked, how exact it is.
+"""The public report of a run of the supplemental tables: its settings, its accuracy.
 
 Errors against the input are shown for inputs that are not confidential, and only for those.
 """
@@ -21,7 +21,7 @@ NEIGHBORS = "one person joins or leaves, with up to two records of units"
 
 
 COLUMNS = ("table", "level", "region", "iteration", "label", "low", "high", "estimate")
-"""Of the released rows that the front page shows."""
+"""Columns of the released rows on the front page."""
 
 
 def report(

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 from ...census.queries import TOTAL, marginal_query
 from ...census.schema import Schema
+from ...dissemination.fitness import fitness
 from ...pages.document import NONE, Block, Cell, Document, Link, Table
 from ...pages.numbers import shown_delta, shown_epsilon, shown_rho
 from ...pages.template import bars
@@ -58,6 +59,7 @@ def report(
         "topdown/templates/report.md.j2",
         counts=tuple(of_root(run, settings, universe) for universe in universes),
         links=links,
+        fitness=fitness(run.release),
         budget=list(_budget(settings)),
         implied=list(_implied(settings)),
         errors=None if accuracy is None else list(_errors(accuracy)),

@@ -1,5 +1,5 @@
-"""What a trips release says of itself, on its certificate and in its report: the mechanism, its
-cost, its noise; public content only, true of its plan.
+"""Texts of a trips release for its certificate and its report: the mechanism, its cost, its noise;
+public content only, true of its plan.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .table import RANGE_QUERIES
 def facts_of(
     plan: Plan, total: int | None, warning: str | None = None, charged: ChargedPlan | None = None
 ) -> Facts:
-    """What was protected, against which change, with which noise, and what is exact.
+    """The protected records, the change, the noise, and the exact facts.
 
     `total` is the number of trips where it is public.
     """
@@ -41,7 +41,8 @@ def facts_of(
 
 
 def conversion_sentence(settings: TripsSettings) -> tuple[Block, ...]:
-    """What the tight conversion of epsilon and delta would allow, where the simple one was used."""
+    """The rho that the tight conversion of epsilon and delta would allow, where the simple one was
+    used."""
     _, _, (section,) = parts_of(
         "trips/templates/conversion.md.j2", settings=settings, less=noise_saved(settings)
     )

@@ -382,9 +382,9 @@ def test_people_that_were_not_charged_are_not_measured(run: RunDirectory, settin
     first, second = files_of(run)
     measured(run, settings, first)
     truth_of(run).write_text("the others")
-    with pytest.raises(BudgetRefused, match="persons.parquet is not what run .* was charged for"):
+    with pytest.raises(BudgetRefused, match="persons.parquet is not the file that run"):
         measured(run, settings, second)
-    with pytest.raises(BudgetRefused, match="is not what run"):
+    with pytest.raises(BudgetRefused, match="is not the file that run"):
         charged(run, settings)
     truth_of(run).write_text("the people")
     charged(run, settings)
@@ -422,7 +422,7 @@ def test_a_run_that_was_charged_without_its_people_is_told_them_once(
     with sqlite3.connect(settings.privacy.ledger) as connection:
         connection.execute("DELETE FROM conditions WHERE name LIKE 'confidential/%'")
     connection.close()
-    with pytest.raises(BudgetRefused, match="is not what run"):
+    with pytest.raises(BudgetRefused, match="is not the file that run"):
         measured(run, settings, files_of(run)[0])
     charged(run, settings)
     assert measured(run, settings, files_of(run)[0]) == 1
@@ -433,7 +433,7 @@ def test_a_first_run_without_a_cap_says_so(settings) -> None:
     assert "there is no ledger" in first_run_notice(settings)
     assert not path.exists()
     ledger = open_ledger(path)
-    assert "nothing caps what is spent on dataset 'county'" in first_run_notice(settings)
+    assert "dataset 'county' has no cap" in first_run_notice(settings)
     set_caps(ledger, None, Caps(Fraction(5)))
     assert first_run_notice(settings) is None
 

@@ -197,7 +197,7 @@ def test_files_of_a_run_whose_draws_were_deleted_are_refused(ledger: Ledger) -> 
     with closing(sqlite3.connect(ledger.path)) as connection, connection:
         for table in ("draws", "published", "directories", "conditions", "noise"):
             connection.execute(f"DELETE FROM {table}")
-    with pytest.raises(BudgetRefused, match="does not hold what run run-1 was charged; restore"):
+    with pytest.raises(BudgetRefused, match="does not hold the charges of run run-1; restore"):
         hold_files(ledger, RUN, HERE, {FILE: "aa"}, [FILE])
 
 

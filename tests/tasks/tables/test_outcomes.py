@@ -74,7 +74,7 @@ def test_rules_are_told_in_words_and_those_not_met_first(run: RunDirectory) -> N
     assert persons.index("2 of 6 rules are not met.") < persons.index(race)
     assert persons.index(race) < persons.index(hispanic)
     assert "All 1 rules" not in pages["units.html"] and "rules are met." in pages["units.html"]
-    assert "2 of" in pages["index.html"] and "What is not met" in pages["index.html"]
+    assert "2 of" in pages["index.html"] and "Rules not met" in pages["index.html"]
     assert re.search(rf'href="persons.html">persons</a>{decided}FAILED', pages["index.html"])
 
 
