@@ -177,7 +177,8 @@ def write_release(
             # The last one waits for the others: no ready task is queued behind it.
             after += [*margin_files, *figures]
             written += [*figures, write_release_margins.submit(root, wait_for=after)]
-    if settings.release.has_formats:
+    formats = settings.release
+    if formats.sdmx is not None or formats.csvw or formats.geoparquet:
         with stage("formats"):
             written.append(write_formats.submit(root, wait_for=written))
     return written

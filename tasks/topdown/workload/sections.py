@@ -1,8 +1,6 @@
 """Sections of the settings of topdown, and what follows from them for every universe.
 
-What the settings of a run need not say: universes, geolevels' order and shares, passes.
-
-The tables of a run's input, by the names that its census gives them.
+Defaults are universes, geolevels' order and shares, passes, and the tables of a run's input.
 """
 
 from __future__ import annotations
@@ -409,11 +407,6 @@ class TabulatedReleaseSettings(ReleaseSettings):
     """Metadata of CSV on the Web for the CSV tables."""
     geoparquet: bool = False
     """Tables with the geometry of the input as GeoParquet, too."""
-
-    @property
-    def has_formats(self) -> bool:
-        """Whether tables are written in further formats."""
-        return self.sdmx is not None or self.csvw or self.geoparquet
 
 
 class MeasuredSettings(Section):
