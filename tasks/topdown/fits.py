@@ -57,7 +57,7 @@ def redundant_spending(settings: TopdownSettings, universe: str, spine: Spine) -
         return ()
     budget = settings.budget_of(universe)
     symbol = "epsilon" if budget.is_pure else "rho"
-    sentences = []
+    sentences, names = [], spine.level_names
     for above, level in zip(spine.geolevels, spine.geolevels[1:], strict=False):
         n_siblings = np.bincount(level.parent, minlength=len(above))[level.parent]
         is_repeated = (n_siblings == 1) & (level.shares() > 0)
@@ -68,10 +68,10 @@ def redundant_spending(settings: TopdownSettings, universe: str, spine: Spine) -
         costs = [budget.total * level.plb_shares[code] for code in codes]
         named = " to ".join(_shown(cost) for cost in dict.fromkeys((min(costs), max(costs))))
         sentences.append(
-            f"{universe}: {n_repeated:,} of {len(level):,} geounits of {level.name} are the only "
-            f"one in theirs of {above.name} and take its counts, so that their own measurements, "
-            f"for {symbol} {named} each, are discarded: geography.bypass = true gives that to the "
-            "geounit above"
+            f"{universe}: {n_repeated:,} of {len(level):,} geounits of {names[level.name]} are the "
+            f"only one in theirs of {names[above.name]} and take its counts, so that their own "
+            f"measurements, for {symbol} {named} each, are discarded: geography.bypass = true "
+            "gives that to the geounit above"
         )
     return tuple(sentences)
 

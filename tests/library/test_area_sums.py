@@ -86,7 +86,7 @@ def test_areas_that_cannot_be_added_up_are_refused(
 def test_other_queries_are_refused(groups: spineflow.Run, tmp_path: Path) -> None:
     file, out = tmp_path / "areas.csv", tmp_path / "sums.csv"
     file.write_text(f"area,region\nmine,{tracts(groups)[0]}\n")
-    with pytest.raises(spineflow.SpineflowError, match="totals are added up"):
+    with pytest.raises(spineflow.SpineflowError, match="are added up over areas"):
         groups.make_intervals("sex", areas=file)
     asked = ["intervals", str(groups.path), "--query", "total"]
     assert main([*asked, "--entities", str(file), "--out", str(out)]) == 0
