@@ -22,7 +22,7 @@ else:
     AnyDemo = Literal[(*DEMOS, HOUSEHOLDS, GRID)]
     AnyReplicated = Literal[REPLICATED]
 
-FlowName = Annotated[AnyFlow, Parameter(help="flow to run")]
+FlowName = Annotated[AnyFlow, Parameter(help="flow")]
 SettingsFile = Annotated[Path, Parameter(help="settings file of the run")]
 RunFolder = Annotated[
     Path,

@@ -34,16 +34,15 @@ def show_budget(
 ) -> None:
     """Show the cost of a run: rho, epsilon, sigma of every query.
 
-    Show the cost of a run and the width of its noise. Reads nothing confidential, and
-    spends nothing.
+    Show the cost of a run and the width of its noise. Reads nothing confidential, spends nothing.
 
     Args:
-        target: 95 % margin of error of an answer, NAME=MARGIN, to convert to a budget: for example
+        target: 95 % margin of error of an answer, ANSWER=MARGIN, whose budget is shown: for example
             persons:County:total=25 of topdown, TRACT:2=11 of detailed-groups, county=40 of
             group-sizes, 8=30 (a level) of trips, or one of these after PRODUCT: of products; may be
-            given several times, for which group-sizes and trips also give the best split
-        curve: also draw delta over epsilon, and the power of tests of one record, as SVG
-        forecast: also write an HTML page that forecasts topdown's estimates
+            given several times, for which group-sizes and trips also show the best split
+        curve: also draw delta over epsilon, and the errors of the best test of one record, as SVG
+        forecast: also write an HTML page with the expected errors of topdown's estimates
         replicates: number of releases that are simulated for the forecast
     """
     asked = product(flow)
@@ -66,12 +65,12 @@ def show_budget(
 
 
 def wanted_margins(targets: Sequence[str]) -> dict[str, int]:
-    """The margins of targets NAME=MARGIN; raises InputRefused for a name given twice."""
+    """The margins of targets ANSWER=MARGIN; raises InputRefused for one that is named twice."""
     found: dict[str, int] = {}
     for target in targets:
         what, equals, margin = target.rpartition("=")
         if not equals or not margin.strip().isdigit():
-            raise InputRefused(f"--target {target}: write NAME=MARGIN with a whole margin.")
+            raise InputRefused(f"--target {target}: write ANSWER=MARGIN with a whole margin.")
         if found.setdefault(what.strip(), int(margin)) != int(margin):
             raise InputRefused("--target: a level is named twice; give it one margin.")
     return found

@@ -106,8 +106,8 @@ def _launch(
 
     Args:
         debug: show tracebacks and flow logs
-        log: format of messages on standard error: text, or json, one object a line for the log
-            of a service
+        log: format of messages on standard error: text, or json, one object a line for the log of a
+            service
     """
     command, bound, _ = app.parse_args(tokens, exit_on_error=False, print_error=False)
     _quieten("INFO" if debug else "CRITICAL")
@@ -172,11 +172,11 @@ def demo(
 ) -> int:
     """Run everything on generated input.
 
-    Generate input for a flow, write settings and a ledger for it, and run them. 'spineflow demo'
+    Generate input for a flow, write its settings and a ledger, and run them. 'spineflow demo'
     alone generates a county of 30,000 persons and runs topdown.
 
     Args:
-        flow: demonstration: a flow; households, which is redistricting, housing units and persons
+        flow: a flow; households, which is redistricting, housing units and persons
             of one county; or grid, a European census in cells of 1 km
         directory: folder to write to (default: spineflow-demo, or spineflow-FLOW)
         country: generate a country abroad instead, declared in its settings file
@@ -225,12 +225,12 @@ def run(
 ) -> None:
     """Run a flow.
 
-    Repeating the command continues the same run: finished stages are reused, and noise is never
-    drawn twice.
+    The same command again continues the same run: finished work is reused, and noise is never drawn
+    twice.
 
     Args:
-        run_dir: folder of the run (default: in runs/ next to the settings file, named after
-            the dataset and the settings)
+        run_dir: folder of the run (default: in runs/ next to the settings file, named after the
+            dataset and the settings)
     """
     from .servers import server_for_runs  # 0.8 s
 
@@ -286,7 +286,7 @@ def report(first: RunFolder, /, *others: RunFolder, expected: int = 0) -> None:
 
 @app.command
 def registry(run_directory: RunFolder, /, *, office: Path | None = None) -> None:
-    """Write a release's entry for the registry of deployments, and a self-assessment.
+    """Write a release's record for the registry of deployments, and a self-assessment.
 
     The record (YAML) and the self-assessment by the privacy hazards of NIST SP 800-226 (Markdown,
     HTML) are written into registry/ in the run directory. Figures come from the certificate.
@@ -428,9 +428,9 @@ def intervals(
 def measurements(action: Literal["export"], run_directory: RunFolder, directory: Path, /) -> None:
     """Write a topdown run's noisy measurements in the published layout.
 
-    Write the noisy measurements and constraints of a topdown run in the form in which the U.S.
-    Census Bureau publishes its own, with the state totals and the queries. 'spineflow run
-    estimate' reads them. Reads nothing confidential, and spends nothing.
+    Write the noisy measurements and constraints of a topdown run as the U.S. Census Bureau has
+    published its own, with the state totals and the queries. 'spineflow run
+    estimate' reads them. Nothing confidential is read, and nothing spent.
 
     Args:
         action: export, which writes them
@@ -498,14 +498,14 @@ def ledger(
 ) -> None:
     """Make a ledger, show the spending of datasets, set caps, or join two.
 
-    Show the spending of every dataset, by product, native and composed as bounded zCDP per person.
-    'init' makes a ledger, with caps on its spending; 'set-cap' sets the caps of a dataset;
-    'move' moves a run to a folder that was copied, restored or moved to another disk; the old
-    folder can then draw nothing; 'join' moves all rows of another ledger into this one; 'list'
-    shows the ledgers of this machine, and 'forget' takes one off the list.
+    Show every dataset's spending, by product, natively and composed as bounded zCDP per person.
+    'init' makes a ledger, with caps that no spending may pass; 'set-cap' sets a dataset's caps;
+    'move' says that a run goes on in a folder that was copied, restored or moved to another disk,
+    and nowhere else; 'join' moves all that another ledger holds into this one; 'list' shows the
+    ledgers of this machine, and 'forget' takes one off the list.
 
     Args:
-        action: action on the ledger
+        action: task, see above
         name: dataset whose cap is set; for move the folder of the run, for join and forget the
             other ledger
         rho: for set-cap the cap of rho, a fraction such as 3/2
@@ -553,8 +553,8 @@ def ledger(
 def serve(*flows: FlowName) -> None:
     """Register the flows with a Prefect server and run them from this machine.
 
-    The server is the one at PREFECT_API_URL; runs started from its UI are executed here until
-    interrupted. Without names of flows all are registered.
+    The server is named by PREFECT_API_URL; what is started from its UI runs here until interrupted.
+    Without names of flows all are registered.
     """
     from .deployments import serve  # 1.1 s
 
@@ -565,7 +565,7 @@ def serve(*flows: FlowName) -> None:
 def deploy(*flows: FlowName, pool: str = "spineflow") -> None:
     """Register the flows with a Prefect server, for the workers of a work pool.
 
-    The server is at PREFECT_API_URL. Workers of the pool run them: prefect worker start --pool
+    PREFECT_API_URL names the server. Workers of the pool run them: prefect worker start --pool
     POOL. Without names of flows all are registered.
 
     Args:
@@ -580,7 +580,7 @@ def deploy(*flows: FlowName, pool: str = "spineflow") -> None:
 
 @app.command
 def completion(shell: Literal["bash", "zsh", "fish"], /) -> None:
-    """Print a shell's completion script.
+    """Print the completion script of a shell.
 
     With this script the Tab key completes commands, flows and options. For bash:
     spineflow completion bash > ~/.local/share/bash-completion/completions/spineflow. For zsh, into

@@ -38,7 +38,7 @@ def write_design(
     Reads public geography, and of housing units declared invariants, alone.
 
     Args:
-        flow: flow to run
+        flow: flow
         out: settings file to write (default: SETTINGS-designed.toml)
     """
     file = out or settings_file.with_name(f"{settings_file.stem}-designed.toml")

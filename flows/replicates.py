@@ -39,7 +39,7 @@ ERRORS = "errors.csv"
 
 
 def write_replicates(
-    flow: Annotated[AnyReplicated, Parameter(help="flow to run")],
+    flow: Annotated[AnyReplicated, Parameter(help="flow")],
     settings_file: SettingsFile,
     /,
     *,

@@ -40,7 +40,7 @@ def show_spine(
     declaration: no person, and no ledger.
 
     Args:
-        entities: own areas in addition: CSV or Parquet with the columns area and block
+        entities: further areas of your own: CSV or Parquet with the columns area and block
         page: also write an HTML page with charts
         csv: also write the distances of all entities
     """
