@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +29,12 @@ from spineflow.flows.products import PRODUCT, _with_earlier
 from spineflow.flows.running import prepare, run_stages_here
 from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.census.schema import Schema
-from spineflow.tasks.population.estimation.blocks import Blocks, Piece, joined, populated
-from spineflow.tasks.population.estimation.closing import closed
-from spineflow.tasks.population.estimation.pieces import blocks_of, earlier, extents, first_drift
+from spineflow.tasks.population.estimation.blocks import (
+    close_states,
+    join_members,
+    populate_county,
+)
+from spineflow.tasks.population.estimation.pieces import blocks_of, pieces_of
 from spineflow.tasks.population.ingest.released import Released, Sources, read_released
 from spineflow.tasks.population.release.population import (
     Population,
@@ -139,21 +142,10 @@ def one_population(sources: Sources) -> Population:
     """One population of the releases, made in this process."""
     source = read_released(sources)
     own = blocks_of(source)
-    every = extents(own)
-    pieces = populated_in_chains(own, every)
-    made = joined(own, [first for first, _ in every], pieces)
-    return Population(source, closed(own, made))
-
-
-def populated_in_chains(blocks: Blocks, every: Sequence[tuple[int, int]]) -> list[Piece]:
-    """What is made of all pieces of blocks, one after the other."""
-    states = [blocks.areas[first][0] for first, _ in every]
-    found, drifts = [], []
-    for number, one in enumerate(every):
-        before = earlier(number, states)
-        drifts.append(first_drift(number, states) if before is None else drifts[before])
-        found.append(populated(blocks.part(*one), drifts[number]))
-    return found
+    every = pieces_of(own)
+    made = [populate_county(own.part(*one)) for one in every]
+    members = join_members(made, own.household_starts[[first for first, _ in every]])
+    return Population(source, close_states(own, members))
 
 
 def tell_run(root: Path) -> None:

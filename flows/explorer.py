@@ -21,18 +21,13 @@ def write_release_page(run: RunDirectory, settings: TopdownSettings) -> Path:
     if not run.release.exists():
         raise InputRefused(f"{run.root} has no release; finish it with 'spineflow resume'.")
     geometry = settings.input.geometry
-    labels = {
-        name: label
-        for universe in settings.run.universes
-        for name, label in variable_labels(settings.schema_of(universe)).items()
-    }
     path = run.report.with_name("explore.html")
     write_explorer(
         run.release,
         path,
         title=f"Release of {settings.privacy.dataset}",
         guarantee=in_one_sentence(read_plan(run).statement),
-        labels=labels,
+        labels=variable_labels(map(settings.schema_of, settings.run.universes)),
         geometry=None if geometry is None else Path(geometry),
     )
     return path

@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import cast
 
 from ..tasks.population.checks.expected import expected_population
-from ..tasks.population.estimation.blocks import populated
+from ..tasks.population.estimation.blocks import populate_county
 from ..tasks.population.estimation.pieces import (
     blocks_of,
-    drift_before,
     made_file,
-    pieces_before,
+    piece_names,
     read_piece,
     released_file,
     write_made,
@@ -27,23 +26,20 @@ from ..tasks.runs.steps import step
 from ..tasks.topdown.settings import TopdownSettings
 from ..validation.population.run_checks import check_population
 from .products_settings import ProductsSettings
-from .stages import Future, finish, stage
+from .stages import finish, stage
 
 
 def make_one_population(run: RunDirectory) -> None:
-    """Submit the stages that write the released records piece by piece, make the pieces, chains of
-    them side by side, write them together and check them."""
+    """Submit the stages that write the released records county by county, make the counties side by
+    side, write them together and check them."""
     root = str(run.root)
     with stage("gather", "records for one population"):
         gathered = gather_released.submit(root)
     finish([gathered])
-    made: dict[str, Future] = {}
-    with stage("populate", "pieces of one population"):
-        for name, before in pieces_before(run).items():
-            after = [gathered if before is None else made[before]]
-            made[name] = populate.submit(root, name, wait_for=after)
+    with stage("populate", "counties of one population"):
+        made = [populate.submit(root, name, wait_for=[gathered]) for name in piece_names(run)]
     with stage("population"):
-        population = make_population.submit(root, wait_for=made.values())
+        population = make_population.submit(root, wait_for=made)
     finish([population])
 
 
@@ -64,9 +60,8 @@ def gather_released(run: RunDirectory, settings: ProductsSettings) -> Made:
 
 @step("populate", ProductsSettings, run_name="populate-{piece}", made_at=_made_file)
 def populate(run: RunDirectory, _settings: ProductsSettings, piece: str) -> Made:
-    """Make households of the persons of a piece."""
-    blocks, drift = read_piece(run, piece), drift_before(run, piece)
-    return made(write_made(run, piece, blocks, populated(blocks, drift), drift))
+    """Make households of the persons of a county."""
+    return made(write_made(run, piece, populate_county(read_piece(run, piece))))
 
 
 @step("make population", ProductsSettings, run_name="one population")

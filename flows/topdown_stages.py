@@ -27,11 +27,11 @@ from ..tasks.topdown.release.steps import (
     keep_estimates,
     summarise_spine,
     work_out_loss,
+    write_formats,
     write_margin_piece,
     write_microdata,
     write_redistricting_tables,
     write_release_margins,
-    write_sdmx_tables,
 )
 from ..tasks.topdown.release.tabulations.run import has_tables, tables_of_run
 from ..tasks.topdown.settings import TopdownSettings
@@ -177,9 +177,9 @@ def write_release(
             # The last one waits for the others: no ready task is queued behind it.
             after += [*margin_files, *figures]
             written += [*figures, write_release_margins.submit(root, wait_for=after)]
-    if settings.release.sdmx is not None:
-        with stage("SDMX"):
-            written.append(write_sdmx_tables.submit(root, wait_for=written))
+    if settings.release.has_formats:
+        with stage("formats"):
+            written.append(write_formats.submit(root, wait_for=written))
     return written
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from spineflow.tasks.pages.document import to_markdown
-from spineflow.tasks.products.certificate import Facts, certificate_document
+from spineflow.tasks.products.certificate import Facts, certificate_document, exact_of
 from spineflow.tasks.products.plan import Plan
 from spineflow.tasks.runs.settings import ProductSettings
 
@@ -19,4 +19,6 @@ MANIFEST = {
 def certificate_text(settings: ProductSettings, plan: Plan, facts: Facts) -> str:
     """The words of a certificate, in one line."""
     of_run = {"spent": None, "checks": None, "files": None, "manifest": MANIFEST}
-    return " ".join(to_markdown(certificate_document(settings, plan, facts, **of_run)).split())
+    exact = exact_of(settings, plan, facts)
+    document = certificate_document(settings, plan, facts, exact, **of_run)
+    return " ".join(to_markdown(document).split())

@@ -134,9 +134,9 @@ def _is_empty(values: Collection[Value] | None) -> bool:
 
 
 def _sentence(config: ExpectationConfiguration) -> str:
-    """What an expectation expects, as Great Expectations words it, long sets shortened.
+    """Great Expectations' text of an expectation, long sets shortened.
 
-    The words come from the rule alone; nothing of the data is in them.
+    The text comes from the rule alone; it contains no data.
     """
     return _worded(config.type, json.dumps({k: _shortened(v) for k, v in config.kwargs.items()}))
 

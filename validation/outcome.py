@@ -1,4 +1,4 @@
-"""Outcomes of rules and of checks, and the public file that lists those of the checks.
+"""Outcomes of rules and of checks, and the public file with those of the checks.
 
 An outcome's text is public. Estimates, constraints, measurements and microdata are public, so it
 may name geounits, cells and files; nothing here may be given a confidential value.
@@ -21,7 +21,7 @@ SHOWN_FAILURES = 3
 
 @dataclass(frozen=True)
 class ExpectationOutcome:
-    """Outcome of one expectation, and what it expects in Great Expectations' words."""
+    """Outcome of one expectation, and its text by Great Expectations."""
 
     sentence: str
     passed: bool
@@ -32,8 +32,8 @@ class Outcome:
     """Whether a rule on the input, or a check of the result, holds.
 
     subject : the suite of a rule, the universe of a check.
-    detail : what a rule asks for; what a check saw.
-    expectations : how Great Expectations was asked, if it was.
+    detail : requirement of a rule; result of a check.
+    expectations : those given to Great Expectations, if any.
     """
 
     name: str
@@ -49,7 +49,7 @@ class UnusableRunFile(Exception):
 
 @dataclass
 class Failures:
-    """What one check found wrong: how often, and the first few in words."""
+    """Failures of one check: their number, and the first few in words."""
 
     count: int = 0
     texts: list[str] = field(default_factory=list)
@@ -61,7 +61,7 @@ class Failures:
             self.texts.append(text)
 
     def extend(self, later: Failures) -> None:
-        """Take in what the same check has found wrong elsewhere, later in its order."""
+        """Add failures of the same check elsewhere, later in its order."""
         self.count += later.count
         self.texts = [*self.texts, *later.texts][:SHOWN_FAILURES]
 

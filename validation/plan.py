@@ -1,9 +1,9 @@
 """The plan of a run, `plan/plan.json`, read and checked apart from the code that wrote it.
 
-What a product measures is worked out again from the run's settings and public files in the
-product's folder, as a `Plan` of its own. Here the rest follows by own arithmetic, a measure's noise
-from its loss and from how far one person moves it, rho per person from a guarantee; and the file is
-held against it, field by field. docs/plan.schema.json has the form of the file.
+Each product computes its expected measurements from the run's settings and public files in its
+folder, as a `Plan` of its own. This module adds the rest by its own arithmetic, a measure's noise
+from its loss and from the largest change by one person, rho per person from a guarantee; and
+compares the file with it, field by field. docs/plan.schema.json has the form of the file.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ REPORT_DELTA = Fraction(1, 10**10)
 GAUSSIAN, LAPLACE = "discrete_gaussian", "discrete_laplace"
 UNBOUNDED = ("unbounded", "unbounded_one_of_several")
 OF_ONE = ("bounded", "bounded_one_of_several")
-"""Changes whose guarantee is that of one changed record."""
+"""Changes with the same guarantee as one changed record."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Measure:
 
 @dataclass(frozen=True)
 class Guarantee:
-    """What is guaranteed of a universe, as `plan.json` has it, but for its words."""
+    """Guarantee of a universe, as in `plan.json`, without its words."""
 
     universe: str
     definition: str
@@ -68,11 +68,11 @@ class Guarantee:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a run measures and guarantees.
+    """Measurements and guarantees of a run.
 
     stated : the guarantees of the parts that the statement names.
-    exact : what leaves without noise, by subject.
-    inputs : names of the public files that decide what is drawn, the settings among them.
+    exact : facts released without noise, by subject.
+    inputs : names of the public files that decide the draws, including the settings.
     counts : names of the confidential files that are measured.
     """
 
@@ -100,7 +100,7 @@ def measured(
     mechanism: str = GAUSSIAN,
     part: str | None = None,
 ) -> Measure:
-    """A measure with the noise that its loss and what one person moves ask for.
+    """A measure with the noise for its loss and the largest change by one person.
 
     A part that is not given is named by level and query. No loss is no noise.
     """
@@ -136,8 +136,8 @@ def guaranteed(
 ) -> Guarantee:
     """A guarantee with the rho per person that follows from it.
 
-    epsilon-DP is epsilon^2 / 2-zCDP. One person is changed where one is removed and one is added:
-    four times the rho by group privacy, twice for counts as those of SafeTab-P, by Theorem 2 of
+    epsilon-DP is epsilon^2 / 2-zCDP. Changing one person is removing one and adding one: four times
+    the rho by group privacy, twice for counts as those of SafeTab-P, by Theorem 2 of
     [SafeTabP2025].
     """
     own = loss**2 / 2 if is_pure else loss
@@ -173,7 +173,7 @@ def check_plan(root: Path, wanted: Plan, settings: Mapping[str, Any], failures: 
         failures.add("the plan is of another version, or says otherwise whether it is private")
     for name in ("product", "dataset", "exact", "inputs", "counts", "are_disjoint"):
         if getattr(found, name) != getattr(wanted, name):
-            failures.add(f"the plan's {name} are not those of the settings")
+            failures.add(f"the plan's {name} differ from the settings")
     _compare(found.measures, wanted.measures, "measures", failures)
     for kind in ("guarantees", "stated"):
         due = getattr(wanted, kind) if why_not is None else ()
@@ -183,14 +183,15 @@ def check_plan(root: Path, wanted: Plan, settings: Mapping[str, Any], failures: 
         if (due is None) != (own.variance is None) or (
             due is not None and not math.isclose(due, own.variance or 0, rel_tol=1e-9)
         ):
-            failures.add(f"the plan's variance of {own.part} is not that of its noise")
+            failures.add(f"the plan's variance of {own.part} differs from its noise")
     for name, digest in content["inputs"].items():
         if not (root / name).is_file() or sha256(root / name) != digest:
             failures.add(f"{name} is not the file that the plan was made from")
 
 
 def check_sums(root: Path, failures: Failures) -> None:
-    """Of every universe, whose measures are no alternatives, shares and losses add up."""
+    """For every universe whose measures are no alternatives, check that shares and losses add
+    up."""
     found = read_plan(root)
     for universe in {own.universe for own in found.measures}:
         own = [measure for measure in found.measures if measure.universe == universe]
@@ -228,22 +229,22 @@ def answers_file(root: Path, universe: str, level: str) -> Path:
 
 
 def read_plan(root: Path) -> Plan:
-    """The plan of a run; raises UnusableRunFile where there is none, or one of another form."""
+    """Read the plan of a run; raise UnusableRunFile if it is missing or of another form."""
     return _plan_of(read_content(root))
 
 
 def read_content(root: Path) -> dict[str, Any]:
-    """All that `plan.json` has; raises UnusableRunFile where there is none."""
+    """Read all of `plan.json`; raise UnusableRunFile if it is missing."""
     if not (root / PLAN).exists():
         raise UnusableRunFile(
-            f"{PLAN} is missing; a run that version 0.2 charged has none, and is "
-            "finished by that version"
+            f"{PLAN} is missing; runs charged by version 0.2 have no plan, and are finished by "
+            "that version"
         )
     return read_json(root, PLAN)
 
 
 def why_not_private(settings: Mapping[str, Any]) -> str | None:
-    """Why a run with these settings protects nobody, None if it does."""
+    """Reason why a run with these settings protects no one, None if it does protect."""
     if settings["privacy"].get("infinite", False):
         return "noise was switched off"
     if settings["privacy"].get("seed") is not None:

@@ -1,15 +1,15 @@
 """Rules on an input as a TOML file declares them, in groups.
 
-    evidence = "breaks {name}"   # what every rule of the file has that says nothing else
+    evidence = "breaks {name}"   # default of every rule of the file
     [[areas]]                    # a rule of the group `areas`, in the order of reporting
     name = "areas_are_named"
     column = "area"
     statement = "every row must name a level and an area"
     remedy = "fill the level and the area in every row"
 
-Names in braces stand for words that are given with the group, or for the rule's own texts; braces
-of a pattern are doubled. The table of a rule is the group's name, its suite is its table, and its
-evidence its name, unless it says otherwise.
+Names in braces are replaced by words that are given with the group, or by the rule's own texts;
+braces of a pattern are doubled. The table of a rule is the group's name, its suite is its table,
+and its evidence its name, unless it says otherwise.
 
 A rule has at most one condition on its evidence: a `pattern`, the values that are `allowed`, the
 `numbers` from a first to a last as texts, or the ends `at_least` and `at_most`. These and `allowed`
@@ -31,8 +31,7 @@ TEXTS = ("name", "suite", "table", "column", "evidence", "statement", "remedy")
 
 @dataclass(frozen=True)
 class RuleFile:
-    """What a file declares: tables of `rules` by group, the texts `of_all`, and what else it has
-    `tables` of."""
+    """Content of a file: tables of `rules` by group, the texts `of_all`, and its other `tables`."""
 
     rules: Mapping[str, list[dict[str, Any]]]
     of_all: Mapping[str, str]

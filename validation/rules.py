@@ -1,12 +1,12 @@
-"""Rules on the input of a run: what they are, and how many rows break one.
+"""Rules on the input of a run, and the number of rows that break one.
 
 Every rule is a statement about the distinct values of one column of *evidence*: a column of the
 table itself, in canonical text or as a whole number, or a yes/no column derived from several
 columns or tables. A rule of this kind holds for all rows if and only if it holds for all distinct
 values, so it can be evaluated on a table's distinct values, however many rows there are.
 `count_violations` evaluates a rule here, with (confidential) row counts; `validation.expectations`
-turns the same rules into Great Expectations suites for the public outcome. What each product's
-input must satisfy is declared in its `input_rules`.
+turns the same rules into Great Expectations suites for the public outcome. Each product declares
+the rules on its input in its `input_rules`.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class Rule:
     `statement` is a clause with "must", which names no value of a record; `remedy` is an
     imperative. A value passes if it is in `allowed`, fully matches `pattern`, or is a number from
     the first to the second of `between`, None for no end; a blank (None) passes if `may_be_blank`.
-    `suite` is the suite of expectations that has it, `table` the input table whose file a message
-    names, `column` the column it names.
+    `suite` is its suite of expectations, `table` the input table whose file a message names,
+    `column` the column it names.
     """
 
     name: str

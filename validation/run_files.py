@@ -1,4 +1,4 @@
-"""Reading a run directory's public files, with what every product's checks need for it.
+"""Reading a run directory's public files, for the checks of every product.
 
 Each product reads its own layout in its folder; here are the parts of that which they share, and
 the one rule on files that cannot be used: they fail the checks that need them.
@@ -25,8 +25,8 @@ from .outcome import Failures, UnusableRunFile
 
 ROWS_PER_BATCH = 1 << 18
 BLOCK_OF_TEXT = 1 << 22
-"""Bytes of text that are parsed at a time; Arrow holds several such blocks. Of larger ones a check
-would take a hundred MiB more, and no less time."""
+"""Bytes of text that are parsed at a time; Arrow holds several such blocks. Larger ones would cost
+a check a hundred MiB more, and save no time."""
 STAMP = b"NOT PRIVATE"
 STAMP_LINE = b"# " + STAMP + b"\n"
 """First line of the texts of a run that is not private."""
@@ -46,7 +46,7 @@ UNUSABLE = (
 
 @contextmanager
 def unusable_files_fail(*checks: Failures) -> Iterator[None]:
-    """Record a file that cannot be used as a failure of these checks, whatever is wrong with it.
+    """Record an unusable file as a failure of these checks.
 
     Only an UnusableRunFile's own words are shown: the messages of Arrow, Python and the system may
     quote contents and paths.
@@ -77,7 +77,7 @@ def parse_fraction(text: str) -> Fraction:
 
 
 def read_json(root: Path, place: Path) -> Any:
-    """What a JSON file of a run holds, `place` being its path from the root."""
+    """Content of a JSON file of a run, `place` being its path from the root."""
     try:
         return json.loads((root / place).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -93,7 +93,7 @@ def read_settings(root: Path) -> dict[str, Any]:
 
 
 def read_whole(root: Path, place: Path) -> pa.Table:
-    """What a Parquet file of a run holds, `place` being its path from the root."""
+    """Content of a Parquet file of a run, `place` being its path from the root."""
     try:
         return pq.read_table(root / place)
     except (OSError, pa.ArrowException):
@@ -101,7 +101,7 @@ def read_whole(root: Path, place: Path) -> pa.Table:
 
 
 def as_text(values: pa.Array | pa.ChunkedArray) -> pa.StringArray:
-    """The values as one array of plain strings, whatever string type the file was written with."""
+    """The values as one array of plain strings, for any string type of the file."""
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()
     return values.cast(pa.string())
@@ -126,14 +126,14 @@ def read_table(path: Path, columns: Sequence[str], as_dictionary: Sequence[str] 
 
 
 def opened(path: Path, columns: Sequence[str], as_dictionary: Sequence[str] = ()) -> pq.ParquetFile:
-    """A Parquet file that has these columns; raises UnusableRunFile if it is none."""
+    """Open a Parquet file that has these columns; raise UnusableRunFile for another file."""
     name_of_file = shown(path)
     try:
         file = pq.ParquetFile(path, read_dictionary=list(as_dictionary))
     except FileNotFoundError:
         raise UnusableRunFile(f"the file {name_of_file} is missing") from None
     except KeyError as error:
-        # Of `as_dictionary`, and so of `columns`.
+        # One of `as_dictionary`, and so of `columns`.
         raise UnusableRunFile(f"{name_of_file} has no column {error.args[0].decode()}") from None
     except (pa.ArrowException, OSError) as error:
         raise UnusableRunFile(f"{name_of_file} is not a Parquet file") from error
@@ -151,13 +151,13 @@ def check_answers(
     queries: Mapping[str, tuple[int, str, float]],
     failures: Failures,
 ) -> None:
-    """The measurements of a level: those of the queries in each of its regions once, in their
-    order. Of each query are told how many values an answer has, its loss and its variance.
+    """Check the measurements of a level: those of the queries in each of its regions once, in their
+    order. For each query are given how many values an answer has, its loss and its variance.
     """
     columns = ["geocode", "query_name", "value", "variance", "plb"]
     table, level = pq.read_table(path, columns=columns), path.parent.parent.name
     if set(table["query_name"].unique().to_pylist()) != set(queries):
-        failures.add(f"level {level} was measured by other queries than those of the plan")
+        failures.add(f"level {level} was measured by other queries than the plan has")
     for name, (n_values, loss, variance) in queries.items():
         rows = table.filter(pc.equal(table["query_name"], name))
         if rows["geocode"].to_pylist() != list(regions):
@@ -202,7 +202,8 @@ def is_stamped(path: Path) -> bool:
 
 
 def check_stamp(path: Path, *, is_private: bool, failures: Failures) -> bool:
-    """A file of a run that is not private has the stamp, and no other; whether this one has it."""
+    """Check that the file has the stamp exactly if the run is not private; return whether it has
+    it."""
     has_stamp = is_stamped(path)
     if has_stamp == is_private:
         due = "without" if is_private else "with"

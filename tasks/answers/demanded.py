@@ -2,8 +2,8 @@
 
 `measurements/<universe>/<geolevel>/on_demand/<shard>.parquet` holds `geocode` string, `query_name`
 string (`sex * age_dpq`), `row` list<int64>, the rows of the query that were measured, ascending,
-`value` list<int64>, their noisy answers, `variance` double and `plb` string. They stand apart from
-the measurements of all rows, `dpqueries`, so that nobody takes some for all.
+`value` list<int64>, their noisy answers, `variance` double and `plb` string. They are separate from
+the measurements of all rows, `dpqueries`, so that partial answers are not taken for whole ones.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ def write_estimates(
 
 
 def read_estimates(paths: Iterable[Path], geocode: np.ndarray, n_cells: int) -> sparse.csr_array:
-    """Histograms `(len(geocode), n_cells)` of the given geounits, wherever they stand."""
+    """Histograms `(len(geocode), n_cells)` of the given geounits, in any of the files."""
     wanted = pa.array(geocode, pa.string())
     rows, cells, counts = [], [], []
     for path in paths:

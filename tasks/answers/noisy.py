@@ -52,8 +52,7 @@ class NoisyAnswers:
     """One query measured on some geounits.
 
     `geocode` (n,), `values` (n, n_rows) int64, `variance` (n,), `plb` (n,) of `p/q`. As read, for
-    geounits that were asked for, a geounit that was not measured has values 0, infinite variance
-    and plb "0".
+    requested geounits, a geounit that was not measured has values 0, infinite variance and plb "0".
     """
 
     query_name: str
@@ -67,8 +66,8 @@ class NoisyAnswers:
 class Constraint:
     """One constraint on some geounits: Q x `sign` values; `geocode` (n,), `values` (n, n_rows).
 
-    holds : (n,), false where a geounit that was asked for has no such constraint, and its values
-        are 0; None where all have it, as in all that is written.
+    holds : (n,), false where a requested geounit has no such constraint, and its values are 0; None
+        where all have it, as in all written constraints.
     """
 
     query_name: str
@@ -83,9 +82,8 @@ def write_measurements(
 ) -> Path:
     """Write noisy measurements at `path`, one row group for each item of `groups`.
 
-    An existing file is kept, and then nothing is taken from `groups`. Files of a run that is not
-    private carry the stamp in their metadata. What is drawn as it is written goes through
-    `ledger.charging.FileDraw.publish` instead.
+    An existing file is kept, and `groups` is not consumed. Files of a run that is not private carry
+    the stamp in their metadata. Fresh draws go through `ledger.charging.FileDraw.publish` instead.
     """
     metadata = stamp(is_private=is_private)
     return write_parquet_once(path, DPQUERIES_SCHEMA, measured_batches(groups), metadata)
@@ -107,7 +105,7 @@ def write_constraints(path: Path, constraints: Iterable[Constraint]) -> Path:
 
     Those of a run that is not private carry the stamp.
 
-    Raises ValueError for a sign that is none of `=`, `<=`, `>=`.
+    Raises ValueError for a sign other than `=`, `<=`, `>=`.
     """
 
     def batches() -> Iterator[pa.RecordBatch]:
@@ -125,7 +123,7 @@ def read_measurements(
 ) -> dict[str, NoisyAnswers]:
     """Noisy answers of the given geounits by query name, aligned to `geocodes`.
 
-    Row groups that hold none of the geounits are skipped. Raises ValueError if an answer stands
+    Row groups that hold none of the geounits are skipped. Raises ValueError if an answer appears
     twice.
     """
     geocode = np.asarray(geocodes, dtype=object)
@@ -154,7 +152,7 @@ def read_constraints(
 ) -> dict[tuple[str, str], Constraint]:
     """Constraints of the given geounits by query name and sign, aligned to `geocodes`.
 
-    Raises ValueError if a constraint stands twice.
+    Raises ValueError if a constraint appears twice.
     """
     geocode = np.asarray(geocodes, dtype=object)
     found: dict[tuple[str, str], Constraint] = {}
@@ -200,7 +198,7 @@ def _strings(values: np.ndarray) -> pa.Array:
 def _runs(
     paths: Path | Iterable[Path], geocodes: Sequence[str] | np.ndarray, schema: pa.Schema
 ) -> Iterator[tuple[pa.Table, str, np.ndarray, np.ndarray]]:
-    """Runs of rows of one query, those of the geounits asked for.
+    """Runs of rows of one query, limited to the requested geounits.
 
     Yields the rows without their values, the query name, the position of each row's geounit in
     `geocodes`, and the values (n, n_rows).

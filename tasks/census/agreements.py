@@ -2,9 +2,9 @@
 at most one for each of them, as many householders as dwellings are occupied, and as many people as
 fit into dwellings of their sizes.
 
-That every release of the earlier universe leaves a solution in every area, and every sum one to its
-parts, is proven in `tasks.topdown.measurement.public_answers`; what the proof needs of a
-declaration is asked for here.
+`tasks.topdown.measurement.public_answers` proves that every release of the earlier universe leaves
+a solution in every area, with sums equal to their parts; this module checks the assumptions of the
+proof about a declaration.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .schema import Coarsening, Schema
 
 @dataclass(frozen=True, eq=False)
 class AgreeingTypes:
-    """Cells of a universe by what agreements fix of them.
+    """Cells of a universe by the agreements that fix their counts.
 
     label : (n_cells,) the type of each cell: 0 where nothing is fixed, then a type for each answer
         of the householders' query, then one for the other people whom sizes count.
@@ -70,7 +70,7 @@ def householders_of_cells(
 ) -> np.ndarray:
     """Answer that counts each cell of the other universe, `(other_schema.n_cells,)`, -1 for none.
 
-    Raises ValueError, as a clause about the other universe, for what it does not tell.
+    Raises ValueError, as a clause about the other universe, for names that it lacks.
     """
     aliases = [_alias(name, theirs, other_schema) for name, theirs in householders.called.items()]
     named = replace(other_schema, coarsenings=(*aliases, *other_schema.coarsenings))
@@ -78,21 +78,20 @@ def householders_of_cells(
     for part, _, _ in label_parts(schema, one.query):
         if part not in named.known_names:
             raise ValueError(
-                f"does not tell {part!r}{did_you_mean(part, named.known_names)}; say in called "
-                "what it is called there, or choose a query that it tells"
+                f"lacks {part!r}{did_you_mean(part, named.known_names)}; name it in called as it "
+                "is named there, or choose another query"
             )
     return rows_that_count(schema, named, one.query, one.where, one.of)
 
 
 def _alias(name: str, theirs: str, other_schema: Schema) -> Coarsening:
-    """What the other universe tells, as a coarsening under the name that it has here."""
+    """Return a coarsening of the other universe under its name in this one."""
     known = other_schema.known_names
     if theirs not in known or name in known:
         raise ValueError(
-            f"tells {name!r} itself; take it out of called"
+            f"has {name!r} itself; take it out of called"
             if name in known
-            else f"does not tell {theirs!r}{did_you_mean(theirs, known)}; it tells "
-            f"{', '.join(known)}"
+            else f"lacks {theirs!r}{did_you_mean(theirs, known)}; it has {', '.join(known)}"
         )
     return replace(other_schema.grouping(theirs), name=name)
 
@@ -123,9 +122,9 @@ def compiled_agreements(
     kinds, others = [entry.kind for entry in entries], {entry.universe for entry in entries}
     if len(set(kinds)) < len(kinds) or PRESENCE in kinds or len(others) > 1:
         raise ValueError(
-            f"agree of {name!r} may have one entry of the kind 'householders' and one of the kind "
-            "'sizes', of the same universe, and none of the kind 'presence' beside them, which "
-            "sizes say more exactly"
+            f"agree of {name!r} may have one entry of the kind 'householders' and one of the "
+            "kind 'sizes', of the same universe, without one of the kind 'presence', which "
+            "sizes include more exactly"
         )
     names = [entry.name for entry in entries]
     names += [bound.name for bound in census.universes[name].bounds if bound.name is not None]
@@ -165,8 +164,8 @@ def _refuse_unfit_presence(
     others = (declared.bounds, declared.relations, declared.held_to, declared.structural_zeros)
     if invariants != [(TOTAL, census.geography.geolevels[-1])] or any(others):
         raise ValueError(
-            f"{what} needs the total of {name!r} exact in every finest area, and no bounds, "
-            "relations, held_to and structural_zeros beside it, so that records can always agree"
+            f"{what} needs the total of {name!r} exact in every finest area, without bounds, "
+            "relations, held_to and structural_zeros, so that records can always agree"
         )
     other_schema, of = schemas[entry.universe], schemas[entry.universe].cells_where(entry.of)
     if not _is_bounded(of, other_schema, census.universes[entry.universe].bounds, name, entry.most):
@@ -232,8 +231,8 @@ def _refuse_unfit(
 
 
 def _refuse_sizes(what: str, entry: AgreeDeclaration, other_schema: Schema) -> None:
-    """Raise ValueError for a size that the other universe does not have, and for levels that are
-    unknown or left out."""
+    """Raise ValueError for a size that the other universe does not have, and for unknown or missing
+    levels."""
     size = entry.size or ""
     if size not in other_schema.known_names:
         raise ValueError(
@@ -262,7 +261,8 @@ def _refuse_sizes(what: str, entry: AgreeDeclaration, other_schema: Schema) -> N
 
 
 class _Solvable:
-    """What a declaration needs so that every release of the earlier universe leaves a solution."""
+    """Conditions on a declaration under which every release of the earlier universe leaves a
+    solution."""
 
     def __init__(
         self,
@@ -282,10 +282,10 @@ class _Solvable:
         self.types = types
 
     def refuse_what_is_not(self) -> None:
-        """Raise ValueError with what is missing, or what stands beside and must not."""
+        """Raise ValueError with what is missing, or with a declaration that must be absent."""
         if self.declared.relations or self.declared.held_to:
             raise ValueError(
-                f"{self.what} can have no relations and held_to beside it, so that records can "
+                f"{self.what} cannot be combined with relations and held_to, so that records can "
                 "always agree; take them out"
             )
         self._refuse_cells()
@@ -294,7 +294,7 @@ class _Solvable:
         self._refuse_bounds()
 
     def _refuse_cells(self) -> None:
-        """Householders are among the people, and every type has a cell that can hold somebody."""
+        """Householders are among the people, and every type has a possible cell."""
         types, sizes = self.types, self.types.sizes
         if (
             sizes is not None
@@ -312,15 +312,15 @@ class _Solvable:
                 among = (
                     "an answer of the householders"
                     if number <= types.answers.size
-                    else ("people beside householders")
+                    else ("people other than householders")
                 )
                 raise ValueError(
-                    f"{self.what} needs {among} that the structural zeros leave nobody for; take "
-                    "one of them out"
+                    f"{self.what} needs {among} for which the structural zeros leave no cell; "
+                    "take one of them out"
                 )
 
     def _refuse_sizes_without_householder(self) -> None:
-        """Wherever a record is counted for a householder, somebody fits in."""
+        """Wherever a record is counted for a householder, a person fits in."""
         householders, sizes = self.types.householders, self.types.sizes
         if householders is None or sizes is None:
             return
@@ -357,8 +357,8 @@ class _Solvable:
             )
 
     def _refuse_bounds(self) -> None:
-        """Bounds do not narrow what agrees: they are on others alone, or so wide that whatever fits
-        into the earlier universe is within them.
+        """Bounds do not restrict agreeing records: they are on others alone, or wide enough for
+        every count that fits into the earlier universe.
         """
         agreed = self.types.label > 0
         exact = [(one.query, one.geolevel) for one in self.of_other.invariants]
@@ -397,9 +397,9 @@ class _Solvable:
         )
         if around and (apart or crossing):
             raise ValueError(
-                f"{self.what} can have the bound {around[0][0]!r}, on people who agree and others, "
-                f"beside no bound such as {(apart or [around[-1][0]])[0]!r} on some of "
-                "these others, so that records can always agree; take one of them out"
+                f"{self.what} can have the bound {around[0][0]!r}, on people who agree and "
+                f"others, only without a bound such as {(apart or [around[-1][0]])[0]!r} on some "
+                "of these others, so that records can always agree; take one of them out"
             )
 
     def _most(self, cells: np.ndarray) -> int:

@@ -1,4 +1,4 @@
-"""What the rules of a geography settle of its areas, beside what a census declares."""
+"""Facts about areas that follow from the rules of a geography."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ BLOCKS = "blocks"
 
 @dataclass(frozen=True)
 class AreaRules:
-    """What holds of the areas of a geography.
+    """Facts about the areas of a geography.
 
-    geocodes_tell_geolevels : geocodes are digits that tell every geolevel, so that areas have no
-        code beside them.
-    have_addresses : areas without an address are in no spine, so that addresses are public and
-        read whatever universes are run.
-    have_published_layout : measurements of the areas have a layout in which they are published.
+    geocodes_tell_geolevels : geocodes are digits that determine every geolevel, so that areas have
+        no other code.
+    have_addresses : areas without an address are in no spine, so that addresses are public and read
+        for every choice of universes.
+    have_published_layout : measurements of the areas have a published layout.
     follow_block_rules : spines have the AIAN branch and are made by the rules of blocks.
-    totals_need_topdown : where every area is estimated by itself, exact totals above the areas are
+    totals_need_topdown : where every area is estimated separately, exact totals above the areas are
         not declared; elsewhere such a run is refused.
     may_have_linear_rows : cells may be tied by relations and answers to other universes.
     """

@@ -1,9 +1,9 @@
 """The areas of a declared census: read, checked, sorted, and found again by their codes.
 
-The entities of a level of declared areas: which areas each has, what it is called, where it is.
+The entities of a level of declared areas: their areas, names and positions.
 
-A level is a geolevel or another column of the table of areas. Names and points stand in columns of
-the table, as the declaration tells; every area of an entity repeats them.
+A level is a geolevel or another column of the table of areas. Names and points are in the declared
+columns of the table; every area of an entity repeats them.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ def described_columns(declared: CensusGeography, levels: Iterable[str]) -> tuple
 
 
 def columns_of(entry: EntityColumns) -> dict[str, str]:
-    """The columns of the table of areas that an entry names, by what they tell."""
+    """The columns of the table of areas that an entry names, by their contents."""
     return {name: column for name, column in entry if column is not None}
 
 
 def descriptions(
     areas: pd.DataFrame, declared: CensusGeography, level: str
 ) -> dict[str, Sequence[str]]:
-    """Name, latitude and longitude of the entities of a level, those of them that are declared.
+    """Name, latitude and longitude of the entities of a level, as far as declared.
 
     Each has a text for every entity, in the order of `entities`; empty where the table has none.
     """
@@ -91,9 +91,9 @@ def refuse_unfit_descriptions(
 
 
 def refuse_alike(areas: Areas, universe: str, named: Sequence[str], file: InputFile) -> None:
-    """Raise UnreadableInput where the codes that records have do not tell areas apart.
+    """Raise UnreadableInput where the codes in records do not identify areas.
 
-    `named` are the columns with the codes of a record's area, those of the last geolevels.
+    `named` are the columns with the codes of a record's area at the last geolevels.
     """
     names = areas.columns[-len(named) :]
     if len(names) < len(named):
@@ -102,7 +102,7 @@ def refuse_alike(areas: Areas, universe: str, named: Sequence[str], file: InputF
         )
         raise file.unreadable(rule, "name a column for each of the last geolevels, or for all")
     alike = areas.frame.duplicated(list(names), keep=False)
-    # Areas whose whole paths are alike break a rule on the table of areas.
+    # Areas with equal whole paths break a rule on the table of areas.
     if len(names) < len(areas.columns) and alike.any():
         rule = (
             f"areas must not share their codes of {' and '.join(names)}, by which records of "
@@ -126,7 +126,8 @@ def _are_degrees(texts: np.ndarray, farthest: float) -> bool:
 
 
 def needed_columns(declared: CensusGeography, tables: Iterable[TableDeclaration]) -> set[str]:
-    """Columns of the table of areas, besides the geolevels, that tables and entities name."""
+    """Columns of the table of areas, in addition to the geolevels, that tables and entities
+    name."""
     named = {level for table in tables for level in table.levels} | set(declared.entities)
     of_entities = {
         column for entry in declared.entities.values() for column in columns_of(entry).values()
@@ -146,14 +147,14 @@ class Areas:
     columns: tuple[str, ...]
     units: Mapping[str, Units]
     skipped: frozenset[str] = frozenset()
-    """Geolevels whose blank codes stand for those of the geolevel above."""
+    """Geolevels whose blank codes are replaced by those of the geolevel above."""
 
     def __len__(self) -> int:
         return len(self.frame)
 
     @property
     def codes(self) -> np.ndarray | None:
-        """Codes (n_areas,) that tell areas apart without the path: those of the last geolevel, or
+        """Codes (n_areas,) that identify areas without the path: those of the last geolevel, or
         else those of all geolevels one after the other; None where neither do.
         """
         last = self.frame[self.columns[-1]]
@@ -164,8 +165,7 @@ class Areas:
 
 
 def code_columns(geolevels: Sequence[str], columns: Collection[str]) -> tuple[str, ...]:
-    """The geolevels below the root, which stands first, that areas with these columns have codes
-    of.
+    """The geolevels below the root, the first one, for which areas with these columns have codes.
 
     >>> code_columns(("country", "district", "section"), ["block_geocode", "section"])
     ('section',)
@@ -182,7 +182,7 @@ def joined_codes(frame: pd.DataFrame, columns: Sequence[str]) -> np.ndarray:
 
 
 class AreaIndex:
-    """Finds the row of an area by the codes of the last geolevels, which tell areas apart."""
+    """Find the row of an area by the codes of the last geolevels, which identify areas."""
 
     def __init__(self, areas: Areas, n_columns: int) -> None:
         names = areas.columns[-n_columns:]
@@ -212,7 +212,7 @@ class AreaIndex:
 
 
 def _filled(column: CodedColumn, above: CodedColumn) -> CodedColumn:
-    """A column of codes with those of the geolevel above where it is blank."""
+    """Fill blanks of a column of codes with codes of the geolevel above."""
     n = len(column.values)
     is_blank = column.lookup(lambda code: code is None, bool)
     return CodedColumn(
@@ -286,7 +286,7 @@ def load_areas(
 
 def _is_taken(above: Sequence[np.ndarray], codes: np.ndarray, is_blank: np.ndarray) -> np.ndarray:
     """Mask of the rows without a geounit of a geolevel where another within the same geounit above
-    has the code that would stand in for it. `above` are the codes of the geolevels above.
+    has the code that would replace it. `above` are the codes of the geolevels above.
     """
     paths = list(zip(*above, strict=True))
     taken = {path for path, code in zip(paths, codes, strict=True) if code == path[-1]}
@@ -300,8 +300,8 @@ def shaped(
     keys: Sequence[str],
     evidence: EvidenceTally,
 ) -> tuple[InputFile, ...]:
-    """The files of a declared table with its layout: columns of codes, identifiers, and those that
-    its declaration places; the evidence gets how the files are written.
+    """Return the files of a declared table with its layout: columns of codes, identifiers, and
+    those that its declaration places; record the format of the files in the evidence.
     """
     text_format = files[0].format
     places, length = (

@@ -1,6 +1,6 @@
-"""The parts of the language of declarations that tell records apart: files, codes, attributes.
+"""The parts of the language of declarations for attributes: files, codes, attributes.
 
-How a declaration says that records agree with those of an earlier universe of the run.
+They also declare how records agree with those of an earlier universe of the run.
 """
 
 from __future__ import annotations
@@ -75,11 +75,11 @@ Where = dict[str, Levels]
 
 
 class CellDeclaration(Part):
-    """A column with the codes of the grid cells that points lie in, such as
+    """A column with the codes of the grid cells that contain points, such as
     `CRS3035RES1000mN2689000E4337000`, by the cell's south-west corner."""
 
     x: str
-    """Column of the eastings, in metres; fractions are left out."""
+    """Column of the eastings, in metres; fractions are dropped."""
     y: str
     """Column of the northings, in metres."""
     size: int = Field(ge=1)
@@ -96,10 +96,10 @@ class FilesDeclaration(Part):
     """Separator of the fields of a row; left out, the pipes, commas, tabs or semicolons of the
     header."""
     decimal: Literal[",", "."] | None = None
-    """Decimal mark of numbers; left out, a comma between semicolons, and else a point."""
+    """Decimal mark of numbers; if omitted, a comma between semicolons, and else a point."""
     encoding: Annotated[str, AfterValidator(checked_encoding)] | None = None
-    """Encoding of texts, such as `latin-1` or `windows-1250`; left out, UTF-8, or UTF-16 where a
-    byte order mark says so."""
+    """Encoding of texts, such as `latin-1` or `windows-1250`; if omitted, UTF-8, or UTF-16 with a
+    byte order mark."""
     missing: Codes | None = None
     """Codes of a blank in every column, such as `["NA", "-9"]`; in identifiers, ranges do not
     apply."""
@@ -114,7 +114,7 @@ class FilesDeclaration(Part):
     """Places of columns in the lines of a text of fixed width without a header: the first character
     of each, counted from 0, and the one after its last. The text must be ASCII."""
     line_length: int | None = Field(default=None, ge=1)
-    """Characters of each such line; left out, up to the end of the last column."""
+    """Characters of each such line; if omitted, up to the end of the last column."""
 
     def _refuse_misfits(self) -> None:
         if self.columns is None:
@@ -150,8 +150,8 @@ class LevelRule(Part):
 
 
 class RefusedCodes(Part):
-    """Codes that columns may not have together; a record with them is refused, whatever level the
-    rules would give it."""
+    """Codes that columns may not have together; a record with them is refused, regardless of its
+    level by the rules."""
 
     where: dict[str, Codes] = Field(min_length=1)
     """By column, as in `rules`."""
@@ -190,8 +190,8 @@ class AttributeDeclaration(Part):
     missing: Codes | None = None
     """Codes of a blank in the column, in addition to its table's."""
     blank: str | None = None
-    """Label of a further level, the last, for blanks; left out, a blank is refused unless `levels`
-    or `rules` have it."""
+    """Label of a further level, the last, for blanks; if omitted, a blank is refused unless
+    `levels` or `rules` have it."""
     age_at: date | None = None
     """A day, such as the census day: the column holds dates of birth, and codes, numbers and bins
     are of the ages in whole years on that day."""
@@ -243,7 +243,7 @@ class AttributeDeclaration(Part):
             raise ValueError("needs numbers that ascend from 0 or more")
 
     def _refuse_idle_keys(self, kind: str) -> None:
-        """Refuse keys that have no meaning beside the kind of recode."""
+        """Refuse keys that have no meaning for this kind of recode."""
         needs = {
             "largest": (kind == "bins", "bins have"),
             "labels": (kind in ("bins", "contains"), "bins and contains have"),
@@ -264,7 +264,7 @@ class CoarseningDeclaration(Part):
     """A partition of an attribute's levels, usable wherever the attribute is."""
 
     attribute: str
-    """Attribute whose levels are put together."""
+    """Attribute whose levels are merged."""
     levels: dict[str, Codes] = Field(min_length=1)
     """Labels of the attribute's levels, each once, by the label of the coarse level. A range,
     also as "0-14", selects the labels that are numbers, or ranges of numbers, within it; a

@@ -1,6 +1,6 @@
 """The 2020 universes on the Census Edited File layout, as products that read it know them.
 
-What a geographic header says of a state: public codes of the Census Bureau and of the GNIS.
+Public facts about a state for a geographic header: codes of the Census Bureau and of the GNIS.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .recodes import Recode
 from .schema import Schema
 
 CENSUS = preset_census("cef_2020")
-"""What `presets/cef_2020.toml` declares."""
+"""The census declared in `presets/cef_2020.toml`."""
 
 PERSONS = CENSUS.schema("persons")
 """Persons of the redistricting product: 2,016 cells."""
@@ -56,7 +56,7 @@ def person_columns(attributes: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def is_minor(age: str | None) -> bool:
-    """Whether an age is known and below that of voting."""
+    """Whether an age is known and below the voting age."""
     return 0 <= recode_of("persons", "age").level_of(age) < ADULT_AGE
 
 
@@ -79,5 +79,5 @@ STATES: Mapping[str, State] = {line[:2]: State(*line.split(" ", 5)) for line in 
 
 
 def state_of(fips: str) -> State:
-    """The state of a FIPS code; one that no state has stands for itself."""
+    """Return the state of a FIPS code; an unknown code names itself."""
     return STATES.get(fips) or State(fips, fips, "", "", "", fips)

@@ -1,9 +1,9 @@
-"""The tables of the Census Edited File, and what its rules ask of them beside their columns.
+"""The tables of the Census Edited File, and its rules beyond single columns.
 
-The geography table is held whole. Units pass through in batches, of which some 20 bytes a unit
-stay, and so do persons, of which only sums stay. How a person's unit and block are found, and how
-persons are counted, is what every census has (`joins`, `counting`); what stands here are group
-quarters, vacancy, and the rules between tables.
+The geography table is kept in memory. Units pass through in batches, of which some 20 bytes a unit
+stay, and so do persons, of which only sums stay. `joins` finds a person's unit and block and
+`counting` counts persons, as for every census; this module adds group quarters, vacancy, and the
+rules between tables.
 
 The input of a run: read, checked, and turned into histograms and invariants in one pass.
 """
@@ -63,9 +63,9 @@ from .schema import Schema
 HOUSING_UNIT = "2"
 FACILITY = "4"
 IDENTITY = cef_schema("persons", CENSUS.universes["persons"].declared.identity)
-"""What every product that reads persons knows of them beside their block."""
+"""Columns of persons that every product reads, apart from their block."""
 UNIT_KEY, BLOCK_OF_UNIT = "MAFID", "OIDTB"
-"""Columns that tell a unit, and the block of one."""
+"""Column that identifies a unit, and that of its block."""
 UNIT_COLUMNS = ("RTYPE", "QGQTYP", "VACS")
 
 
@@ -79,7 +79,7 @@ class GeographyTable:
 
 @dataclass(frozen=True, eq=False)
 class UnitCodes:
-    """What the columns of some units say, `(n_units,)` each."""
+    """Columns of some units, `(n_units,)` each."""
 
     rtype: CodedColumn
     qgqtyp: CodedColumn
@@ -87,7 +87,7 @@ class UnitCodes:
 
     @classmethod
     def of(cls, columns: Mapping[str, CodedColumn], prefix: str = "") -> UnitCodes:
-        """Of columns with their names after a prefix."""
+        """Select the columns by their names after a prefix."""
         return cls(*(columns[f"{prefix}{name}"] for name in UNIT_COLUMNS))
 
     @property
@@ -121,7 +121,7 @@ _PREFIX, _SIZE = "units.", "size"
 
 
 def unit_codes(units: JoinedTable, rows: slice | np.ndarray) -> UnitCodes:
-    """What the columns of some rows of the units say."""
+    """Return the columns of some rows of the units."""
     columns = {name: column.at(rows) for name, column in units.columns.items()}
     return UnitCodes.of(columns, _PREFIX)
 
@@ -133,7 +133,7 @@ def load_geography(
 
     The frame has block_geocode (16 digits) and every column of the file that is no part of the
     block geocode and not the block's identifier. Files of one table must have the same columns.
-    What is large goes to temporary files in the folder `scratch`.
+    Large arrays go to temporary files in the folder `scratch`.
     """
     keys = KeyColumn(scratch)
     n_rows = np.zeros(len(files), dtype=np.int64)
@@ -185,7 +185,7 @@ def load_geography(
 
 
 def _geocodes(parts: Sequence[pa.Array]) -> tuple[pa.Array, np.ndarray]:
-    """The texts of geocodes, put together, and the mask of geocodes of which no part is blank."""
+    """The joined texts of geocodes, and the mask of geocodes without a blank part."""
     is_whole = np.ones(len(parts[0]), dtype=bool)
     for part in parts:
         is_whole &= part.is_valid().to_numpy(zero_copy_only=False)
@@ -201,7 +201,7 @@ def load_units(
 ) -> JoinedTable:
     """Read the units table, batch by batch, and find each unit's block.
 
-    What is large goes to temporary files in the folder `scratch`.
+    Large arrays go to temporary files in the folder `scratch`.
     """
 
     def tally(batch: Batch, columns: Mapping[str, CodedColumn], placed: Placed, file: int) -> None:
@@ -251,7 +251,8 @@ def recognised_columns(
 def tally_empty_facilities(
     evidence: EvidenceTally, units: JoinedTable, n_persons: np.ndarray
 ) -> None:
-    """Add to the evidence whether facilities have persons, from those of every unit (n_units,)."""
+    """Record in the evidence whether facilities have persons, from those of every unit
+    (n_units,)."""
     is_facility = unit_codes(units, slice(None)).is_facility
     is_empty = is_facility & (n_persons == 0)
     evidence.add_masks("cross_table", "facility_without_person", is_empty, units.n_rows)
@@ -280,7 +281,7 @@ class PersonCounter(RecordCounter):
         self.raw = RawColumns(self.texts, n_blocks, scratch)
 
     def tally(self, read: PlacedBatch) -> Weights:
-        """Add what the rules on persons ask for."""
+        """Add the evidence of the rules on persons."""
         columns = read.columns
         for name in self.texts:
             read.evidence.add("persons", name, columns[name].counts(), file=read.file)
@@ -322,10 +323,10 @@ _TABLES = ("geography", "units", "persons")
 
 @dataclass(frozen=True)
 class IngestResult:
-    """What a run needs of its input; rows of all members are in the order of `geography`.
+    """The input of a run; rows of all members are in the order of `geography`.
 
-    `histograms` maps a universe to int64 counts, shape `(n_blocks, n_cells)`. Blocks that can
-    hold nobody are included; see `tasks.census.invariants.inhabitable`.
+    `histograms` maps a universe to int64 counts, shape `(n_blocks, n_cells)`. Empty blocks without
+    housing units or facilities are included; see `tasks.census.invariants.inhabitable`.
     """
 
     geography: pd.DataFrame
@@ -343,7 +344,7 @@ class IngestResult:
 
     @property
     def public(self) -> pd.DataFrame:
-        """What is public of every block."""
+        """Public facts about every block."""
         return self.invariants
 
     @property
@@ -352,12 +353,12 @@ class IngestResult:
         return sum(self.state_totals.values())
 
     def known_records(self, universe: str) -> int:
-        """The number of a universe's records, which invariants tell."""
+        """The number of a universe's records, from its invariants."""
         return int(self.histograms[universe].sum())
 
     def exact(self, *, areas_alone: bool) -> Mapping[str, int]:
-        """Totals that are released exactly; where blocks are estimated alone, and where persons are
-        not counted, there are none.
+        """Totals that are released exactly; empty where blocks are estimated alone, and where
+        persons are not counted.
         """
         return {} if areas_alone or "persons" not in self.histograms else self.state_totals
 
@@ -390,14 +391,13 @@ def check_inputs(
 ) -> InputCheck[IngestResult]:
     """Read the three tables, evaluate every rule and build the result.
 
-    A path is that of a file, of a folder of partitions, a glob, or an fsspec URL. `names` gives the
-    name that messages show for a table in one file, by default its path;
-    `names={"persons": "persons.parquet"}` for example. A universe whose schema is None gets no
-    histogram. The rules are counted by vectorised code and, as a public pass or fail, evaluated by
-    Great Expectations; the input is accepted only if both find nothing. How the rows of a table are
-    spread over its files decides nothing but which of them a finding names. What is large is kept
-    in temporary files in the folder `scratch`, by default the system's; they hold confidential
-    rows.
+    A path is a file, a folder of partitions, a glob, or an fsspec URL. `names` gives the name that
+    messages show for a table in one file, by default its path; `names={"persons":
+    "persons.parquet"}` for example. A universe whose schema is None gets no histogram. The rules
+    are counted by vectorised code and, as a public pass or fail, evaluated by Great Expectations;
+    the input is accepted only if both find nothing. The division of a table's rows into files
+    affects only the file that a finding names. Large arrays go to temporary files in the folder
+    `scratch`, by default the system's; they hold confidential rows.
     """
     paths = {"geography": geography, "units": units, "persons": persons}
     reading = CefTables(table_files(paths, names), person_schema, unit_schema)
@@ -406,8 +406,8 @@ def check_inputs(
 
 @dataclass(frozen=True, eq=False)
 class Addresses:
-    """What persons refer to: the units, and the number of blocks with their frame, which is read
-    where it is asked for.
+    """Tables to which persons refer: the units, and the number of blocks with their frame, which is
+    read on demand.
     """
 
     units: JoinedTable
@@ -449,12 +449,12 @@ class CefTables:
         return Addresses(units, len(blocks.frame), lambda: blocks.frame)
 
     def keep(self, before: Addresses, folder: Path) -> list[Any]:
-        """The units; geography goes to a file in the folder."""
+        """Return the units; geography goes to a file in the folder."""
         write_frame(folder / "geography.parquet", before.geography())
         return [table_facts(before.units), before.n_blocks]
 
     def kept(self, folder: Path, facts: Any) -> Addresses:
-        """What `keep` told and wrote."""
+        """Restore the result of `keep`."""
         units, n_blocks = facts
         return Addresses(
             table_of(units),
@@ -465,7 +465,7 @@ class CefTables:
     def counter(
         self, before: Addresses, universe: str, scratch: Path | None, evidence: EvidenceTally
     ) -> tuple[PersonCounter, tuple[InputFile, ...]]:
-        """What counts persons, or a part of them, and their files."""
+        """Return the counter of persons, or of a part of them, and their files."""
         counter = PersonCounter(before.units, before.n_blocks, self.person_schema, scratch)
         return counter, self.files[universe]
 
@@ -477,9 +477,9 @@ class CefTables:
         return InputCheck((*read, readable(subject, False)), (finding,), None)
 
     def public_tables(self, *, with_counts: bool) -> tuple[pd.DataFrame, pd.DataFrame]:
-        """The geography frame and what is public of every block; no person is read.
+        """Return the geography frame and the public facts about every block; no person is read.
 
-        Raises InputRefused for tables that break a rule, with counts only if asked for.
+        Raises InputRefused for tables that break a rule, with counts only on request.
         """
         evidence = EvidenceTally()
         before = self.read_before(evidence, None)
@@ -492,7 +492,8 @@ class CefTables:
         return geography, block_invariants(geography["block_geocode"], units.area, kind)
 
     def public_geography(self, *, with_counts: bool) -> tuple[pd.DataFrame, pd.DataFrame]:
-        """What spines are built of: the public tables, since blocks without an address are in none.
+        """Return the input of spines: the public tables, since blocks without an address are in no
+        spine.
 
         Raises InputRefused as `public_tables`.
         """
@@ -540,8 +541,8 @@ class CefTables:
 def unit_counts(
     geography: pd.DataFrame, units: JoinedTable, schema: Schema | None, scratch: Path | None
 ) -> tuple[np.ndarray, sparse.csr_array | None]:
-    """Of units: their kinds `(n_units,)` as `UnitCodes` has them, and the housing units by block
-    and cell of a schema, if any.
+    """Return the kinds of units `(n_units,)` as in `UnitCodes`, and the housing units by block and
+    cell of a schema, if any.
     """
     kind = zeros(len(units), np.int8, scratch)
     summed = None if schema is None else HistogramSum(len(geography), schema.n_cells, scratch)

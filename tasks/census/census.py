@@ -1,7 +1,7 @@
 """From a declaration to the records that all stages work with, compiled once.
 
-Everything a declaration can say wrongly by itself is refused here, with the key that is wrong:
-names that do not exist, levels in no or two groups, relations to universes that come later.
+Errors within a declaration are refused here, with the wrong key: names that do not exist, levels in
+no or two groups, relations to universes that are declared later.
 """
 
 from __future__ import annotations
@@ -92,10 +92,10 @@ class Bound(BoundDeclaration):
 
 @dataclass(frozen=True)
 class BoundedQuery:
-    """Bounds that stand in files together: each is on other answers to one query.
+    """Bounds that files list together: each is on other answers to one query.
 
     stem : the beginning of their constraints' names.
-    numbers : the bounds' places among those of the universe.
+    numbers : the bounds' positions among those of the universe.
     """
 
     stem: str
@@ -104,11 +104,11 @@ class BoundedQuery:
     bounds: tuple[Bound, ...]
 
     def is_askable(self, schema: Schema) -> bool:
-        """Whether a schema has what the query asks for; else the bounds are on its total."""
+        """Whether a schema has the attributes of the query; else the bounds are on its total."""
         return self.query in (TOTAL, DETAILED) or tells(schema, self.query.split(" * "))
 
     def asked(self, schema: Schema) -> MarginalQuery:
-        """The query, as a schema has it."""
+        """The query, in the notation of a schema."""
         return marginal_query(schema, self.query if self.is_askable(schema) else TOTAL)
 
     def inside(self, schema: Schema) -> np.ndarray:
@@ -119,7 +119,7 @@ class BoundedQuery:
 
 
 class Held(HeldToDeclaration):
-    """Answers that are held to others, with a name and whatever else the declaration leaves out."""
+    """Answers fixed by others, with a name and defaults for omitted keys."""
 
     name: Label
     universe: FileName
@@ -180,12 +180,12 @@ class Universe:
 
     @property
     def held_earlier(self) -> tuple[Held, ...]:
-        """What is held to earlier releases."""
+        """Answers fixed by earlier releases."""
         return tuple(held for held in self.held if held.release is not None)
 
     @property
     def held_beside(self) -> tuple[Held, ...]:
-        """What is held to earlier universes of the same run."""
+        """Answers fixed by earlier universes of the same run."""
         return tuple(held for held in self.held if held.release is None)
 
     @property
@@ -197,7 +197,7 @@ class Universe:
 
     @property
     def described_by(self) -> str | None:
-        """The later universe that tells more of the released records, if there is one."""
+        """The later universe that adds columns to the released records, if there is one."""
         microdata = self.declared.microdata
         described = None if microdata is None else microdata.described_by
         return None if described is None else described.universe
@@ -214,7 +214,7 @@ class Universe:
 
     @property
     def bounded_queries(self) -> tuple[BoundedQuery, ...]:
-        """The bounds as they stand in files: bounds of one name together."""
+        """The bounds as files list them: bounds of one name together."""
         together: dict[str, list[int]] = {}
         names = [bound.name for bound in self.declared.bounds]
         for number, bound in enumerate(self.bounds):
@@ -233,12 +233,12 @@ class Universe:
 
     @property
     def counted(self) -> CountedDeclaration:
-        """What maps and predicted deviations are of."""
+        """The count that maps and predicted deviations show."""
         return self.declared.counted or CountedDeclaration(text=f"number of {self.name}")
 
     @property
     def area_columns(self) -> tuple[str, ...]:
-        """Columns with the codes that tell a record's area."""
+        """Columns with the codes that identify a record's area."""
         area = self.declared.area or ()
         return (area,) if isinstance(area, str) else area
 
@@ -276,12 +276,12 @@ class Census:
 
     @property
     def area_rules(self) -> AreaRules:
-        """What holds of its areas by the rules of its geography."""
+        """Facts about its areas by the rules of its geography."""
         return AREA_RULES[self.geography.rules]
 
     @property
     def code_column(self) -> str | None:
-        """The column with codes of areas beside their geocodes, if there is one."""
+        """The column with codes of areas other than their geocodes, if there is one."""
         return None if self.area_rules.geocodes_tell_geolevels else self.geolevels[-1]
 
     @property
@@ -291,12 +291,12 @@ class Census:
 
     @property
     def area_word(self) -> str:
-        """What sentences call an area of the last geolevel."""
+        """Word for an area of the last geolevel in sentences."""
         return self.geography.area_word or "area"
 
     @property
     def last_geolevel(self) -> str:
-        """What tables call the last geolevel: as sentences do, or else by its name."""
+        """Word for the last geolevel in tables: as in sentences, or else its name."""
         return self.geography.area_word or self.geolevels[-1]
 
     @property
@@ -306,18 +306,18 @@ class Census:
 
     @property
     def optional_tables(self) -> tuple[str, ...]:
-        """Names of the tables that the input may give besides."""
+        """Names of the optional tables of the input."""
         tables = (members.table for members in self.members.values())
         return tuple(dict.fromkeys(name for name in tables if name not in self.formats))
 
     @property
     def earlier_releases(self) -> tuple[str, ...]:
-        """Names under `[input]` of the earlier releases that universes are held to."""
+        """Names under `[input]` of the earlier releases that constrain universes."""
         held = [one for universe in self.universes.values() for one in universe.held]
         return tuple(dict.fromkeys(one.release for one in held if one.release is not None))
 
     def schema(self, universe: str, attributes: Sequence[str] | None = None) -> Schema:
-        """The schema of a universe, or that of some of its attributes.
+        """Return the schema of a universe, or of some of its attributes.
 
         Raises ValueError for an attribute that it does not have.
         """
@@ -335,7 +335,7 @@ class Census:
 
 @cache
 def preset_census(name: str) -> Census:
-    """The census of a preset; raises ValueError if there is none of this name."""
+    """Return the census of a preset; raise ValueError if the name is unknown."""
     file = PRESETS / f"{name}.toml"
     if not file.exists():
         known = ", ".join(sorted(entry.stem for entry in PRESETS.glob("*.toml")))
@@ -345,7 +345,7 @@ def preset_census(name: str) -> Census:
 
 
 def compiled(declared: CensusDeclaration) -> Census:
-    """The census that a declaration declares; raises ValueError with what is wrong in it."""
+    """Compile a declaration into a census; raise ValueError for an invalid declaration."""
     recodes = {
         name: compiled_recode(name, attribute, rounds_down=declared.rounds_down)
         for name, attribute in declared.attributes.items()
@@ -428,8 +428,8 @@ def _universe(
     for attribute in declared.identity:
         if attribute not in full.attributes:
             raise ValueError(
-                f"{where} has the identity {attribute!r}, which is none of its attributes; there "
-                f"are {', '.join(full.attributes)}"
+                f"{where} has the identity {attribute!r}, which is not one of its attributes; "
+                f"there are {', '.join(full.attributes)}"
             )
     for step in steps_of(declared):
         if step.table in declared.occupants:
@@ -462,7 +462,7 @@ def _universe(
     held = tuple(_held(name, entry, census, schemas) for entry in declared.held_to)
     for number, one in enumerate(held):
         if any(one == other.model_copy(update={"name": one.name}) for other in held[:number]):
-            raise ValueError(f"{where} is held to the same answers twice as {one.name!r}")
+            raise ValueError(f"{where} has the same held_to answers twice as {one.name!r}")
     exact = (zeros, invariants, relations, held)
     names = [entry.name for entries in exact for entry in entries]
     if len(set(names)) < len(names):
@@ -549,13 +549,14 @@ def _held(
 
 
 def _named(kind: type[Made], declared: Part, name: str, **further: Any) -> Made:
-    """What is declared, as a kind of it whose entries all have a name: its own, or else this."""
+    """Convert declarations to a kind whose entries all have a name: their own, or else this one."""
     found = {**dict(declared), **further}
     return kind.model_construct(**{**found, "name": found["name"] or name})
 
 
 def _check_description(universe: Universe, universes: Mapping[str, Universe]) -> None:
-    """Refuse a description of records by a universe that is not held to them, or lacks columns."""
+    """Refuse a description of records by a universe without held_to on this one, or without
+    columns."""
     microdata = universe.declared.microdata
     if microdata is None or microdata.described_by is None:
         return

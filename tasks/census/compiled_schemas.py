@@ -1,4 +1,4 @@
-"""Schemas and coarsenings of a declaration compiled, and its tables and levels held to them.
+"""Schemas and coarsenings of a compiled declaration, and checks of its tables and levels.
 
 Variables of tables that rows of conditions declare, such as the redistricting tables.
 
@@ -29,7 +29,7 @@ def names_of_table(table: TableDeclaration) -> set[str]:
 
 
 def table_variables(table: TableDeclaration, schema: Schema) -> list[tuple[str, np.ndarray]]:
-    """The variables of a table in their order: what each counts in words, and the mask `(n_cells,)`
+    """The variables of a table in their order: the description of each, and the mask `(n_cells,)`
     of its cells.
 
     Example of words: "adult: adult; sex: male", and "all records" where there is no condition.
@@ -56,7 +56,7 @@ def table_cells(table: TableDeclaration, schema: Schema) -> list[np.ndarray]:
 
 
 EXACT = math.inf
-"""What a label counts beside the lengths of patterns."""
+"""Length of a label in comparisons with patterns."""
 
 
 def compiled_coarsening(
@@ -74,7 +74,7 @@ def compiled_coarsening(
                 positions = positions_of(declared.attribute, member, labels)
             except ValueError as error:
                 raise ValueError(f"coarsening {name!r}: attribute {error}") from None
-            # Of several patterns that a level fits the longest has it, and a label before all.
+            # If several patterns match a level, the longest has it, and a label before all.
             length = len(str(member)) if is_pattern(member, labels) else EXACT
             for label in (labels[at] for at in positions):
                 if named_by.get(label) == length and (length == EXACT or group_of[label] != group):
@@ -112,7 +112,7 @@ def compiled_schema(
 
 
 def refuse_unknown_universe(what: str, universe: str, declared: Collection[str]) -> None:
-    """Raise ValueError, saying what names it, for a universe that is not declared."""
+    """Raise ValueError, naming the declaration `what`, for a universe that is not declared."""
     if universe not in declared:
         raise ValueError(
             f"{what} is of {universe!r}, which is no universe{did_you_mean(universe, declared)}"
@@ -122,7 +122,7 @@ def refuse_unknown_universe(what: str, universe: str, declared: Collection[str])
 def refuse_later_universe(
     what: str, universe: str, name: str, schemas: Mapping[str, Schema], why: str = ""
 ) -> None:
-    """Raise ValueError, saying what needs it released, for a universe that is not declared before
+    """Raise ValueError, naming the declaration `what`, for a universe that is not declared before
     the one of a name; `schemas` are all universes' in the declared order."""
     refuse_unknown_universe(what, universe, schemas)
     order = list(schemas)
@@ -175,7 +175,7 @@ class Side:
 class Relation:
     """A linear relation of every geounit: own . x `sign` - sum of others . released counts.
 
-    All terms stand on the left: `own` are the weights of the universe's cells, `others` those of
+    All terms are on the left: `own` are the weights of the universe's cells, `others` those of
     earlier universes, and `sign` compares their sum with 0.
     """
 
@@ -190,8 +190,8 @@ def compiled_relation(
 ) -> Relation:
     """The relation of a number that a universe declares.
 
-    Raises ValueError for a universe that is unknown or comes later, and for a relation that says
-    nothing of its own.
+    Raises ValueError for a universe that is unknown or declared later, and for a relation without a
+    term of its own universe.
     """
     entry = census.universes[name].relations[number]
     weights: dict[str, Any] = {}
@@ -205,7 +205,7 @@ def compiled_relation(
             weights[other] = weights.get(other, 0) + moved
     own = weights.pop(name, None)
     if own is None or not own.any():
-        raise ValueError(f"relation {entry.name!r} says nothing of {name!r}, which declares it")
+        raise ValueError(f"relation {entry.name!r} has no term of {name!r}, which declares it")
     order = list(census.universes)
     late = [other for other in weights if order.index(other) > order.index(name)]
     if late:

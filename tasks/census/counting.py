@@ -1,6 +1,6 @@
 """Records counted by area and cell, batch by batch: of a whole table, or of some of its files.
 
-What a census asks of its records beside that, a counter of its own adds to the evidence.
+A census adds further evidence with a counter of its own.
 
 The raw columns that a run reads, by area: by them the ledger recognises its records.
 """
@@ -30,8 +30,8 @@ _ROWS_AT_ONCE = 1 << 20
 
 
 def identity_columns(universe: Universe, schema: Schema) -> tuple[str, ...]:
-    """The columns by which the ledger recognises records: those of the attributes of `identity`,
-    or else all that a run with this schema reads of them beside their areas and counts.
+    """Return the columns by which the ledger recognises records: those of the attributes of
+    `identity`, or else all that a run with this schema reads in addition to their areas and counts.
     """
     identity = universe.declared.identity
     attributes = identity or schema.attributes
@@ -72,7 +72,7 @@ def in_areas(columns: Iterable[RecordColumn], area: np.ndarray, n_areas: int) ->
 class RawColumns:
     """Records by area and raw value, of every column, added batch by batch.
 
-    A column of more values than fit into memory is left out.
+    A column of more values than fit into memory is omitted.
     """
 
     def __init__(self, names: Sequence[str], n_areas: int, scratch: Path | None = None) -> None:
@@ -81,7 +81,7 @@ class RawColumns:
 
     def add(self, columns: Mapping[str, CodedColumn], area: np.ndarray, count: np.ndarray) -> None:
         """Add some of the columns of a batch, by the areas and numbers `(n_rows,)` of its records;
-        those of neither count nothing.
+        those without either count nothing.
         """
         rows = np.flatnonzero((area >= 0) & (count > 0))
         for name in [own for own in self._positions if own in columns]:
@@ -105,7 +105,7 @@ class RawColumns:
             self._sums[name].add_part(first, offsets, of_value[cells], counts)
 
     def numbers(self, name: str, values: Sequence[str]) -> np.ndarray | None:
-        """Numbers `(n,)` of raw values of a column; None for one that is left out."""
+        """Numbers `(n,)` of raw values of a column; None for an omitted one."""
         positions = self._positions.get(name)
         if positions is None:
             return None
@@ -122,7 +122,7 @@ class RawColumns:
 
     @property
     def values(self) -> Mapping[str, Sequence[str]]:
-        """Raw values of every column that is not left out, by their numbers."""
+        """Raw values of every column that is not omitted, by their numbers."""
         return {name: tuple(positions) for name, positions in self._positions.items()}
 
     def counts(self, name: str) -> sparse.csr_array:
@@ -132,8 +132,8 @@ class RawColumns:
     def add_rows(
         self, columns: Mapping[str, CodedColumn], area: np.ndarray, is_in: np.ndarray | None = None
     ) -> None:
-        """Add rows of a table in areas `(n_rows,)`, a record each, or those that are in a part
-        of it `(n_rows,)`.
+        """Add rows of a table in areas `(n_rows,)`, a record each, or those in a part of it
+        `(n_rows,)`.
         """
         for start in range(0, len(area), _ROWS_AT_ONCE):
             rows = slice(start, start + _ROWS_AT_ONCE)
@@ -142,7 +142,7 @@ class RawColumns:
             self.add(own, area[rows], count.astype(np.int8))
 
     def columns(self) -> list[RecordColumn]:
-        """What was added."""
+        """Return the columns added so far."""
         return [
             RecordColumn(self.counts(name)[:, : max(1, len(values))], values)
             for name, values in self.values.items()
@@ -151,8 +151,8 @@ class RawColumns:
 
 @dataclass(frozen=True, eq=False)
 class PlacedBatch:
-    """A batch of the table's file at a position: its columns, those that are coded, where its rows
-    are, and what holds them to rules.
+    """A batch of the table's file at a position: its columns, coded columns, positions of its rows,
+    and the evidence for rules.
     """
 
     batch: Batch
@@ -168,8 +168,8 @@ class PlacedBatch:
 
 @dataclass(frozen=True, eq=False)
 class Weights:
-    """Of a batch's rows: how many records each stands for `(n_rows,)`, -1 where it cannot be told,
-    and whether they are of the universe `(n_rows,)`.
+    """Weights of a batch's rows: how many records each represents `(n_rows,)`, -1 if unknown, and
+    whether they are of the universe `(n_rows,)`.
     """
 
     count: np.ndarray
@@ -178,7 +178,7 @@ class Weights:
 
 @dataclass(frozen=True, eq=False)
 class Counted:
-    """What was counted of the records of a universe.
+    """Counts of the records of a universe.
 
     totals : histograms by name.
     references : records by row of the table on the way to their areas.
@@ -196,12 +196,12 @@ class RecordCounter:
 
     texts, keys : columns that are read of the records' table.
     references : records by row of that table so far.
-    raw : columns by which the ledger recognises the records, where they are asked for.
-    keys_of_occupants : by column of the records, the keys that other tables refer to.
+    raw : columns by which the ledger recognises the records, if needed.
+    keys_of_occupants : by column of the records, the keys to which other tables refer.
     n_rows : rows so far.
-    listed : what takes the records of a batch that are counted in a histogram, by its name: their
-        areas, cells and rows of the table on the way, and how many each stands for, `(n,)` each;
-        None where nothing is listed.
+    listed : by the name of a histogram, the receiver of a batch's counted records: their areas,
+        cells and rows of the table on the path, and how many each represents, `(n,)` each; None
+        where nothing is listed.
     """
 
     listed: Callable[[str, np.ndarray, np.ndarray, np.ndarray, np.ndarray], None] | None = None
@@ -235,8 +235,8 @@ class RecordCounter:
     ) -> None:
         """Count a batch of the table's file at this position, whose `texts` are coded.
 
-        Records whose area, number or level cannot be told are left out; the evidence then holds the
-        rule that they break.
+        Records of unknown area, number or level are not counted; the evidence then has the rule
+        that they break.
         """
         placed = self.place.of(batch, columns)
         n_rows = len(placed.area)
@@ -262,8 +262,8 @@ class RecordCounter:
                 self.listed(name, area, cell, placed.row[is_known], count)
 
     def tally(self, read: PlacedBatch) -> Weights:
-        """Hold a batch to rules; how many records of the universe each of its rows stands for, by
-        default one."""
+        """Check a batch against rules; return how many records of the universe each of its rows
+        represents, by default one."""
         n = len(read.placed.area)
         return Weights(np.ones(n, dtype=np.int64), np.ones(n, dtype=bool))
 
@@ -301,7 +301,7 @@ def count_files(
     *,
     of_part: bool = False,
 ) -> None:
-    """Count the records in the files of a table at some positions; those of a part may have none.
+    """Count the records in the files of a table at some positions; a part may have no files.
 
     Raises UnreadableInput.
     """

@@ -1,8 +1,7 @@
 """The language in which a census is declared: tables, attributes, universes, constraints, tables.
 
-A declaration says which columns tell what, in labels that people read. It is data: settings files
-hold it under `[census]`, and `tasks.census.census` compiles it into the records that everything
-else works with.
+A declaration maps columns to labels that people read. It is data: settings files have it under
+`[census]`, and `tasks.census.census` compiles it into the records of all other modules.
 """
 
 from __future__ import annotations
@@ -64,12 +63,12 @@ class ComputedFromDeclaration(Part):
 
     records: int = Field(ge=1)
     """Most records of the universe, or rows of a table that `through` leads to, that a change of
-    one record there changes in these columns: two, where somebody moves from one dwelling to
+    one record there changes in these columns: two, where a person moves from one dwelling to
     another."""
     columns: tuple[str, ...] | None = None
-    """The columns, as attributes, conditions and `count` name them; left out, all that the universe
-    reads of its own table and by `through`. Other universes that read the same columns are charged,
-    too."""
+    """The columns, as attributes, conditions and `count` name them; if omitted, all that the
+    universe reads of its own table and by `through`. Other universes that read the same columns are
+    charged, too."""
     opposite: bool = False
     """Whether as many of them take one way as the other, as where one dwelling becomes vacant and
     another occupied; changes then add up less."""
@@ -95,7 +94,7 @@ class InvariantDeclaration(Part):
     query: str = "total"
     """Query whose answers are exact."""
     geolevel: str
-    """Geolevel of the census, whatever the spine makes of it."""
+    """Geolevel of the census, for any spine."""
     above: Label | None = None
     """Name in files of the sums of several geounits. With it, files have the answers once, at
     their own geolevel and under its codes, however a spine divides it."""
@@ -133,7 +132,7 @@ class Term(Part):
     times: int = Field(default=1, ge=1)
     """Whole number that the count is multiplied by."""
     universe: str | None = None
-    """An earlier universe of run.universes; its released counts are taken as they are."""
+    """An earlier universe of run.universes; its released counts are used unchanged."""
 
 
 class RelationDeclaration(Part):
@@ -202,7 +201,7 @@ class MicrodataColumn(Part):
         if sum([*given, self.attribute is not None]) != 1:
             raise ValueError("needs one of constant, digits, number and attribute")
         if self.attribute is not None and (self.first is None) == (self.codes is None):
-            raise ValueError("needs first or codes beside its attribute")
+            raise ValueError("needs first or codes in addition to its attribute")
 
 
 class FurtherRecords(Part):
@@ -242,7 +241,7 @@ class MicrodataDeclaration(Part):
     described_by: DescribedByDeclaration | None = None
     """A later universe with further columns for the records."""
     further: FurtherRecords | None = None
-    """Rows after those of each area."""
+    """Rows after the records of each area."""
 
 
 class CountedDeclaration(Part):
@@ -294,8 +293,8 @@ class UniverseDeclaration(Part):
     held_to: tuple[HeldToDeclaration, ...] = ()
     """Answers of earlier releases."""
     identity: tuple[str, ...] = ()
-    """Attributes by whose columns, before recoding, the ledger recognises the records again; left
-    out, all columns that are read."""
+    """Attributes by whose columns, before recoding, the ledger recognises the records again; if
+    omitted, all columns that are read."""
     microdata: MicrodataDeclaration | None = None
     """Layout of its microdata."""
     public: bool = False
@@ -396,8 +395,8 @@ class CensusGeography(Part):
         for name in self.skipped or ():
             if name not in self.geolevels[2:]:
                 raise ValueError(
-                    f"skips {name!r}, which is no geolevel below the first two; those above cannot "
-                    "be skipped, since nothing could stand in for them"
+                    f"skips {name!r}, which is no geolevel below the first two; higher geolevels "
+                    "cannot be skipped, since no geounit could take their place"
                 )
 
 
@@ -424,7 +423,7 @@ class TableDeclaration(Part):
     where: Where = {}
     """The records that the table counts; by default all."""
     levels: tuple[str, ...] = ()
-    """Geolevels or other columns of the table of areas; left out, the declared summary levels."""
+    """Geolevels or other columns of the table of areas; if omitted, the declared summary levels."""
 
     def _refuse_misfits(self) -> None:
         if self.rows and self.query != "total":
@@ -447,7 +446,7 @@ class CodePart(Part):
 
 
 class SummaryLevelDeclaration(Part):
-    """A level of entities whose geocodes are made of parts."""
+    """A level of entities whose geocodes consist of parts."""
 
     code: str
     """Its code in files."""
@@ -558,7 +557,7 @@ class CensusDeclaration(Part):
 
     @property
     def rounds_down(self) -> bool:
-        """Whether numbers may have fractions, which are left out: not in the Census Edited File."""
+        """Whether numbers may have fractions, which are dropped: not in the Census Edited File."""
         return self.layout == "declared"
 
     def _refuse_misfits(self) -> None:

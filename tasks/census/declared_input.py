@@ -1,8 +1,8 @@
-"""The input of a declared census: read, held to every declaration, and turned into counts.
+"""The input of a declared census: read, checked against every declaration, and counted.
 
 The rules are made from the declaration: every code has a level, every record an area, structural
-zeros are empty, and bounds and relations hold in every area. What is public by declaration leaves
-as such: the areas, the numbers of records that bounds are multiples of, and the invariant answers.
+zeros are empty, and bounds and relations hold in every area. Public by declaration are the areas,
+the numbers of records that bounds multiply, and the invariant answers.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ from .schema import Schema
 
 @dataclass(frozen=True, eq=False)
 class DeclaredInput:
-    """What a run needs of its input; rows are in the order of the areas.
+    """The input of a run; rows are in the order of the areas.
 
     histograms : by universe of the run, int64 counts `(n_areas, n_cells)`; confidential.
     multiples : by universe and number of the bound, `(n_areas, n_rows)` records per row of the
         bounded query; public by declaration.
     totals : by universe and invariant, the answers `(n_rows,)` of every geounit by its path.
-    raw : by universe that was counted, the columns by which the ledger recognises it and what it
-        refers to, or what refers to it; confidential.
+    raw : by universe that was counted, the columns by which the ledger recognises it and the tables
+        that it refers to or that refer to it; confidential.
     """
 
     areas: Areas
@@ -74,7 +74,7 @@ class DeclaredInput:
 
     @property
     def public(self) -> pd.DataFrame:
-        """What is public of every area: its path, and a column for each number of records."""
+        """Public facts about every area: its path, and a column for each number of records."""
         columns = {
             f"{universe}/{number}/{row}": values[:, row]
             for (universe, number), values in self.multiples.items()
@@ -88,7 +88,7 @@ class DeclaredInput:
         return max(int(histogram.sum()) for histogram in self.histograms.values())
 
     def known_records(self, universe: str) -> int | None:
-        """The number of a universe's records, as far as its invariants tell it."""
+        """The number of a universe's records, as far as its invariants determine it."""
         totals = self.totals[universe].values()
         return min((int(sum(map(np.sum, exact.values()))) for exact in totals), default=None)
 
@@ -107,13 +107,13 @@ class DeclaredInput:
     def digests(self, key: bytes) -> dict[str, InputDigest]:
         """Keyed digests by which the ledger recognises the records again.
 
-        The digest of a whole universe is that of its cells by path, which older ledgers know; the
-        others are of its raw columns.
+        The digest of a whole universe is that of its cells by path, for compatibility with older
+        ledgers; the others are of its raw columns.
         """
         levels = [units.number for units in self.areas.units.values()]
         paths = self.areas.frame["block_geocode"].to_numpy(dtype=object).astype(str)
         digests = {}
-        # Universes that are counted beside those of the run are recognised with the first of these.
+        # Universes that are counted but not run are recognised with the first universe of the run.
         beside = [own for name, own in self.raw.items() if name not in self.histograms]
         raw = {name: [*self.raw[name]] for name in self.histograms}
         for own in beside:
@@ -128,8 +128,8 @@ class DeclaredInput:
 
 @dataclass(frozen=True, eq=False)
 class ReferredTables:
-    """What records refer to: the areas, and the ways of a universe's records to them, which are
-    read where they are asked for.
+    """Tables to which records refer: the areas, and the ways of a universe's records to them, which
+    are read on demand.
     """
 
     areas: Areas
@@ -140,8 +140,9 @@ class ReferredTables:
 class DeclaredTables:
     """The tables of a declared census; see `tasks.census.partitions.CensusReading`.
 
-    `ahead` is called with the result of a check while that is judged. What is not recognised has no
-    raw columns. `codes` get what columns hold, for the notes of a check; without them it has none.
+    `ahead` is called with the result of a check while that is judged. Columns that are not
+    recognised have no raw columns. `codes` collects the values of columns for the notes of a check;
+    without it there are no notes.
     """
 
     census: Census
@@ -175,14 +176,14 @@ class DeclaredTables:
         }
 
     def public_tables(self, *, with_counts: bool) -> tuple[pd.DataFrame, pd.DataFrame]:
-        """The areas and what is public of each; records are read of no universe but those which
-        bounds are per.
+        """Return the areas and the public facts about each; records are read only for universes
+        that scale bounds.
 
-        Raises InputRefused for tables that break a rule, with counts only if asked for.
+        Raises InputRefused for tables that break a rule, with counts only on request.
         """
         universes = self.census.universes
         bounds = [bound for name in self.schemas for bound in universes[name].bounds]
-        # What these records are held to themselves is a matter of their own run.
+        # Rules on these records alone are checked by their own run.
         alone = {
             name: replace(universe, bounds=(), relations=(), held=())
             for name, universe in universes.items()
@@ -195,9 +196,9 @@ class DeclaredTables:
         return found.areas.frame, replace(found, multiples=multiples).public
 
     def public_geography(self, *, with_counts: bool) -> tuple[pd.DataFrame, pd.DataFrame]:
-        """What spines are built of: the table of areas alone, and an empty frame beside it.
+        """Return the input of spines: the table of areas alone, and an empty frame.
 
-        Raises InputRefused for areas that break a rule, with counts only if asked for.
+        Raises InputRefused for areas that break a rule, with counts only on request.
         """
         found = check_whole(replace(self, schemas={}, is_recognised=False)).accepted(
             with_counts=with_counts
@@ -207,7 +208,7 @@ class DeclaredTables:
     def read_before(
         self, evidence: EvidenceTally, scratch: Path | None
     ) -> ReferredTables | Unreadable:
-        """Read the areas, and what the records of each universe refer to."""
+        """Read the areas, and the tables to which the records of each universe refer."""
         declared, subject, ways = self.census.geography, "", dict[str, Ways]()
         further = needed_columns(declared, self.census.tables)
         try:
@@ -225,14 +226,14 @@ class DeclaredTables:
         return ReferredTables(areas, ways.__getitem__)
 
     def keep(self, before: ReferredTables, folder: Path) -> list[Any]:
-        """What records refer to; the areas go to a file in the folder."""
+        """Return the tables to which records refer; the areas go to a file in the folder."""
         areas = before.areas
         write_frame(folder / "areas.parquet", areas.frame)
         ways = [ways_facts(before.ways(name)) for name in self.records]
         return [areas.columns, sorted(areas.skipped), ways]
 
     def kept(self, folder: Path, facts: Any) -> ReferredTables:
-        """What `keep` told and wrote."""
+        """Restore the result of `keep`."""
         frame = pq.read_table(folder / "areas.parquet").to_pandas()
         columns, skipped, of_ways = facts
         units = declared_units(frame, self.census.geography.geolevels)
@@ -248,7 +249,7 @@ class DeclaredTables:
     def counter(
         self, before: ReferredTables, universe: str, scratch: Path | None, evidence: EvidenceTally
     ) -> tuple[UniverseCounter, tuple[InputFile, ...]]:
-        """What counts a universe's records, or a part of them, and their files."""
+        """Return the counter of a universe's records, or of a part of them, and their files."""
         compiled = self.census.universes[universe]
         counter = UniverseCounter(
             compiled,
@@ -270,7 +271,7 @@ class DeclaredTables:
         read = [universes[name].declared.table for name in before]
         if subject:
             read.insert(0, geography)
-        # What records refer to is read with them.
+        # Tables to which records refer are read with them.
         first = universes[subject].declared.table if subject else geography
         named = [name for name, own in self.files.items() if finding.file in {f.name for f in own}]
         unread = first if first in named or not named else named[0]
@@ -278,7 +279,8 @@ class DeclaredTables:
         return InputCheck((*outcomes, readable(unread, False)), (finding,), None)
 
     def _recognised(self, universe: str) -> tuple[str, ...]:
-        """The raw columns of a universe's records, those that members tell of units included."""
+        """The raw columns of a universe's records, including those computed for units from
+        members."""
         if not self.is_recognised:
             return ()
         compiled = self.census.universes[universe]
@@ -397,7 +399,7 @@ def multiples_of(
 ) -> np.ndarray:
     """Records `(n_areas, n_rows)` of the other universe that each answer's bounds multiply.
 
-    There are none for answers without a cell that the bound is on.
+    Answers without a cell of the bound have 0.
     """
     query = marginal_query(schema, bound.query)
     is_bounded = np.isin(
@@ -431,8 +433,8 @@ def _tally_constraints(
     multiples: Mapping[tuple[str, int], np.ndarray],
     evidence: EvidenceTally,
 ) -> None:
-    """Add to the evidence whether each area meets each bound and relation;
-    `counted_schemas` are those of `counts`."""
+    """Record in the evidence whether each area meets each bound and relation; `counted_schemas` are
+    those of `counts`."""
     for name, schema in schemas.items():
         universe = census.universes[name]
         for number, bound in enumerate(universe.bounds):
@@ -484,7 +486,7 @@ def invariant_totals(
 
 
 def read_multiples(frame: pd.DataFrame, universe: str, number: int) -> np.ndarray:
-    """What `DeclaredInput.public` has of one bound, `(n_areas, n_rows)`."""
+    """Read the numbers of one bound from `DeclaredInput.public`, `(n_areas, n_rows)`."""
     prefix = f"{universe}/{number}/"
     names = [name for name in frame.columns if name.startswith(prefix)]
     names.sort(key=lambda name: int(name.rpartition("/")[2]))

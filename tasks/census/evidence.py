@@ -24,7 +24,7 @@ Accepted = TypeVar("Accepted")
 class EvidenceTally:
     """Rows per distinct value of every evidence column, by suite, summed over batches.
 
-    Of a table in several files it also knows the first file with each value.
+    For a table in several files it also has the first file with each value.
     """
 
     suites: dict[str, dict[str, dict[Value, int]]] = field(default_factory=dict)
@@ -54,7 +54,7 @@ class EvidenceTally:
             self.add_mask(suite, column, mask[start:end], file=file)
 
     def merge(self, other: EvidenceTally) -> None:
-        """Add what another has tallied, of files by their positions in the same tables."""
+        """Add the tally of another, with files by their positions in the same tables."""
         for suite, column, value, rows, file in other.as_rows():
             self.add(suite, column, {value: rows}, file=file)
         self.files.merge(other.files.as_rows())
@@ -70,7 +70,7 @@ class EvidenceTally:
 
     @classmethod
     def of_rows(cls, rows: Iterable[Sequence[Any]]) -> EvidenceTally:
-        """What `as_rows` has told."""
+        """Restore a tally from `as_rows`."""
         tally = cls()
         for suite, column, value, count, file in rows:
             tally.add(suite, column, {value: count}, file=file)
@@ -85,8 +85,8 @@ class EvidenceTally:
         """The rules that rows break, or that an outcome says are not met, with counts of rows, and
         the files that are copies of others.
 
-        `outcomes` are those of the rules in their order. A finding names the first file of the
-        rule's table with such a row.
+        `outcomes` are the results of the rules in their order. A finding names the first file of
+        the rule's table with such a row.
         """
         found = []
         for number, rule in enumerate(rules):
@@ -112,9 +112,9 @@ class EvidenceTally:
     ) -> InputCheck[Accepted]:
         """The check of tables that have been read, with the outcomes of their reading.
 
-        Great Expectations judges the rules, in another process if there is one for that. Where our
-        own code finds no rule broken, `build` meanwhile makes the result, and `ahead` is called
-        with it, for what takes time. The input is accepted only if both find nothing.
+        Great Expectations judges the rules, in another process if one is available. If our own code
+        finds no broken rule, `build` meanwhile makes the result and `ahead` is called with it, to
+        start long work. The input is accepted only if both find nothing.
         """
         with ThreadPoolExecutor(1) as other:
             judging = other.submit(copy_context().run, run_suites, rules, self.suites)

@@ -2,16 +2,16 @@
 
 An invariant is exact at its geolevel. The records that a bound is per are exact in every finest
 area, by the query that matches them with the bounded ones, whether their universe is run or not.
-Runs on blocks have what bounds are per, whatever they release.
+Runs on blocks include the universes that scale bounds, whatever they release.
 
 Declarations that contradict each other, found before any input is read.
 
-All constraints but invariants are homogeneous: nobody anywhere meets them all. A contradiction is a
-set of declarations that leave no other census: they cannot hold together in one area where every
-universe has a record, every bound from below has something to bound, and every relation has records
-that it speaks of. All together are tried as a linear program over classes of cells that no
-declaration tells apart; where they clash, those without which the others clash too are taken out
-one by one.
+All constraints but invariants are homogeneous: an empty census satisfies all of them. A
+contradiction is a set of declarations that leaves only empty censuses: they have no common solution
+in one area where every universe has a record, every bound from below has something to bound, and
+every relation has records with nonzero weight. All together are tested by a linear program over
+classes of cells that every declaration treats alike; if infeasible, declarations are removed one by
+one as long as the rest stays infeasible.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class ExactAnswers:
     """The answers to a query on a universe, which are exact in every geounit of a geolevel.
 
     of : the universe whose declaration makes them exact.
-    reason : what in it does, such as `the bound 'total per dwellings'`.
+    reason : the declaration that does, such as `the bound 'total per dwellings'`.
     invariant : name of the invariant that does; None for another reason.
     """
 
@@ -71,7 +71,7 @@ def _answers(census: Census, universes: Sequence[str]) -> Iterator[ExactAnswers]
             yield ExactAnswers(
                 name, invariant.query, invariant.geolevel, name, reason, invariant.name
             )
-    # Spines need the addresses, whatever is run.
+    # Spines need the addresses, for every choice of universes.
     for name in census.universes if census.area_rules.have_addresses else universes:
         universe = census.universes[name]
         for bound in universe.bounds:
@@ -93,7 +93,7 @@ def bound_key(universe: str, bound: Bound) -> str:
 
 
 def refuse_unknown_facts(census: Census, refuse: Callable[[str], None]) -> None:
-    """Refuse sentences of the certificate that tell what no declaration makes exact."""
+    """Refuse sentences of the certificate about facts that no declaration makes exact."""
     known = {AREAS, *(answers.key for answers in exact_answers(census, list(census.universes)))}
     for name, universe in census.universes.items():
         known |= {bound_key(name, bound) for bound in universe.bounds}
@@ -101,7 +101,7 @@ def refuse_unknown_facts(census: Census, refuse: Callable[[str], None]) -> None:
         for key in sentence.tells:
             if sentence.about != "exact" or key not in known:
                 refuse(
-                    f"census.certificate tells {key!r}, which is no exact fact; there are "
+                    f"census.certificate names {key!r}, which is no exact fact; there are "
                     f"{', '.join(sorted(known))}"
                 )
 
@@ -112,14 +112,14 @@ def refuse_protected_answers(
     budgeted: Collection[str],
     refuse: Callable[[str], None],
 ) -> None:
-    """Refuse exact answers, but invariants, that would publish what is protected.
+    """Refuse exact answers, except invariants, that would publish protected values.
 
-    What they tell is followed on the graph of influence to the columns of tables: those of the
-    query that matches them, of the conditions on their records, and those that say where and how
-    many these are. Refused are columns of occupants or made from other records, and those of a
-    universe with a budget, by a query that no invariant of it in the finest areas tells. Numbers of
-    a universe that declares itself public are so although another protects records of its table.
-    How many records a universe has, and with it every other of the same records, is public by the
+    The graph of influence traces them to columns of tables: those of the query that matches them,
+    of the conditions on their records, and those that determine their areas and number. Columns of
+    occupants or computed from other records are refused, and so are those of a universe with a
+    budget, by a query that no invariant of it in the finest areas determines. Numbers of a universe
+    that declares itself public are so although another protects records of its table. How many
+    records a universe has, and with it every other of the same records, is public by the
     declaration of a bound.
     """
     for answers in exact_answers(census, universes):
@@ -139,8 +139,8 @@ def refuse_protected_answers(
         remove = f"take {answers.reason} out"
         if told := _occupants_of(per, {*by, *per.rows}):
             refuse(
-                f"{what}, which their occupants tell ({', '.join(told)}); take the bound out, or "
-                "make it per a universe without occupants"
+                f"{what}, which depend on their occupants ({', '.join(told)}); take the bound "
+                "out, or make it per a universe without occupants"
             )
         if made := _made_columns(per, {*by, *per.rows}):
             refuse(
@@ -166,7 +166,7 @@ def refuse_protected_answers(
 
 
 def _attributes(universe: Universe, query: str) -> list[str]:
-    """Attributes whose levels a query tells apart."""
+    """Attributes whose levels a query distinguishes."""
     shape = marginal_query(universe.schema, query).shape
     return [name for name, size in zip(universe.schema.attributes, shape, strict=True) if size > 1]
 
@@ -190,7 +190,7 @@ def _places(universe: Universe) -> set[tuple[str, str]]:
 def _published(per: Universe, by: Collection[str], own: Universe) -> set[tuple[str, str]]:
     """Tables and columns by which exact numbers of a universe publish what another protects.
 
-    Conditions that both have in common tell nothing of the records of either.
+    Conditions that both have in common reveal nothing about the records of either.
     """
     if own is per or _are_alike(own, per):
         return _columns(per, by) & _protected(own)
@@ -215,8 +215,8 @@ def _are_alike(one: Universe, other: Universe) -> bool:
 
 
 def _protected(universe: Universe) -> set[tuple[str, str]]:
-    """Tables and columns whose values a universe protects: all by which it tells its records of
-    tables whose records it protects, and the column that says how many a row stands for.
+    """Tables and columns whose values a universe protects: all that it reads of its records in
+    tables whose records it protects, and the column with the number of records in a row.
     """
     protected = {reach.table for reach in universe.reaches if reach.records is not None}
     declared = universe.declared
@@ -230,7 +230,7 @@ def _protected(universe: Universe) -> set[tuple[str, str]]:
 
 
 def _occupants_of(universe: Universe, asked: Collection[str]) -> list[str]:
-    """Names of the occupants of a universe that some columns tell of."""
+    """Names of the occupants of a universe that provide some columns."""
     return [
         name
         for name in universe.occupant_ways
@@ -239,8 +239,8 @@ def _occupants_of(universe: Universe, asked: Collection[str]) -> list[str]:
 
 
 def _made_columns(universe: Universe, asked: Collection[str]) -> list[str]:
-    """Columns that are made from other records than a universe's own, among some and those that say
-    how many records a row stands for and where these are.
+    """Columns, among those given and those for the number and area of records, that are made from
+    records other than a universe's own.
     """
     found = _columns(universe, asked) | _places(universe)
     return sorted(
@@ -252,8 +252,8 @@ def _made_columns(universe: Universe, asked: Collection[str]) -> list[str]:
 
 
 def _is_invariant(own: Universe, per: Universe, answers: ExactAnswers) -> bool:
-    """Whether an invariant of a universe tells the numbers of another, of the same records, by a
-    query in every area.
+    """Whether an invariant of a universe determines the numbers of another, of the same records, by
+    a query in every area.
     """
     found = [one.query for one in own.invariants if one.geolevel == answers.geolevel]
     if own is per:
@@ -268,7 +268,7 @@ def _is_invariant(own: Universe, per: Universe, answers: ExactAnswers) -> bool:
 @dataclass(frozen=True, eq=False)
 class _Entry:
     """A declaration: its name, and rows (weights by universe, lower, upper) on the first cell of
-    each class that no declaration tells apart.
+    each class that all declarations treat alike.
     """
 
     name: str
@@ -278,7 +278,7 @@ class _Entry:
 def refuse_contradictions(
     census: Census, schemas: Mapping[str, Schema], zeros: Mapping[str, Sequence[Zero]]
 ) -> None:
-    """Raise ValueError, naming the declarations that clash, if some cannot hold together.
+    """Raise ValueError, naming the declarations that clash, if some contradict each other.
 
     `schemas` are those of the universes that are run, `zeros` their structural zeros.
     """
@@ -296,7 +296,7 @@ def refuse_contradictions(
             kept = fewer
     names = [entry.name for entry in kept]
     if len(names) == 1:
-        raise ValueError(f"{names[0]} can hold for nobody; take it out or correct it")
+        raise ValueError(f"{names[0]} has only the empty solution; take it out or correct it")
     listed = " and ".join(names) if len(names) == 2 else ", ".join(names)
     raise ValueError(f"{listed} contradict each other; correct one of them")
 
@@ -307,9 +307,9 @@ def _distinguished(
     schemas: Mapping[str, Schema],
     zeros: Mapping[str, Sequence[Zero]],
 ) -> np.ndarray:
-    """Cells of a universe, one of each class that no declaration tells apart.
+    """Cells of a universe, one of each class that all declarations treat alike.
 
-    A declaration speaks of levels of attributes; levels that all of them treat alike are one.
+    A declaration uses levels of attributes; levels that all of them treat alike are one.
     """
     schema = schemas[name]
     conditions = [zero.where for zero in zeros.get(name, ())]
@@ -369,7 +369,7 @@ def _entries(
 
 
 def _bounds(universe: Universe, schema: Schema) -> list[Bound]:
-    """The bounds of a universe on what a schema tells."""
+    """Return the bounds of a universe that a schema can express."""
     askable = {n for one in universe.bounded_queries if one.is_askable(schema) for n in one.numbers}
     return [bound for number, bound in enumerate(universe.bounds) if number in askable]
 

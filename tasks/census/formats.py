@@ -29,8 +29,8 @@ def declared_formats(declared: CensusDeclaration) -> dict[str, TextFormat]:
         )
     if OTHER in files and files[OTHER].columns is not None:
         raise ValueError(
-            f"files.{OTHER} places columns, which are those of one table; give every table of "
-            "fixed width a section of its own"
+            f"files.{OTHER} places columns, which belong to one table; give every table of fixed "
+            "width a section of its own"
         )
     read = _columns_read(declared)
     for name, entry in files.items():

@@ -21,7 +21,7 @@ from ..runs.stamps import stamp_at, stamped
 from ..tables.columns import GrowingArray
 
 ROWS_PER_GROUP = 1 << 16
-"""Rows of a row group of a histogram's file: what a reader of one block has to read."""
+"""Rows of a row group of a histogram's file: the least that a reader of one block has to read."""
 
 _SCHEMA = pa.schema({"block_geocode": pa.string(), "cell": pa.int64(), "count": pa.int64()})
 
@@ -47,9 +47,9 @@ def block_histogram(
 class HistogramSum:
     """A histogram `(n_rows, n_cells)` to which records are added some at a time.
 
-    Adding is linear in the records: what was added is summed up only once it is an eighth of the
-    sum so far. A sum of more than `_MOST_ENTRIES` is laid aside in temporary files in `folder`, by
-    ranges of rows, and begun anew; in the end the ranges are summed up one after the other.
+    Adding is linear in the records: additions are summed only once they reach an eighth of the sum
+    so far. A sum of more than `_MOST_ENTRIES` is stored in temporary files in `folder`, by ranges
+    of rows, and restarted; in the end the ranges are summed one after the other.
     """
 
     def __init__(self, n_rows: int, n_cells: int, folder: Path | None = None) -> None:
@@ -73,7 +73,7 @@ class HistogramSum:
     def add_part(
         self, first: int, offsets: np.ndarray, cells: np.ndarray, counts: np.ndarray
     ) -> None:
-        """Add a part as `joined` has it."""
+        """Add a part in the form of `joined`."""
         row = first + np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
         for start in range(0, len(cells), _FEWEST_HELD):
             own = slice(start, start + _FEWEST_HELD)
@@ -93,7 +93,7 @@ class HistogramSum:
         )
 
     def _sum_up(self) -> None:
-        """Add what is held to the sum."""
+        """Add the pending records to the sum."""
         if not self._parts:
             return
         row, cell, count = map(np.concatenate, zip(*self._parts, strict=True))
@@ -118,7 +118,7 @@ class HistogramSum:
         return np.linspace(0, self._sum.shape[0], _RANGES + 1).astype(np.int64)
 
     def _total_of_ranges(self) -> sparse.csr_array:
-        """The sum of what was laid aside, range by range."""
+        """Sum the stored ranges, one after the other."""
         self._lay_aside()
         rows, cells, counts = (array.array() for array in self._aside)
         starts, n_cells = self._range_starts(), self._sum.shape[1]
@@ -148,7 +148,7 @@ def joined(
     n_cells: int,
     folder: Path | None = None,
 ) -> sparse.csr_array:
-    """The sum of parts of a histogram `(n_rows, n_cells)`, as `HistogramSum.total` has it.
+    """The sum of parts of a histogram `(n_rows, n_cells)`, as in `HistogramSum.total`.
 
     A part is its first row, offsets `(n_rows_of_part + 1,)` into its cells and counts, and these.
     Parts of different rows, as of states, are put one after the other; others are summed up.
@@ -214,10 +214,10 @@ def write_histogram(
 
 
 def read_histogram(path: Path, block_geocode: np.ndarray, *, n_cells: int) -> sparse.csr_array:
-    """Read what `write_histogram` wrote; rows in the order of `block_geocode`.
+    """Read a file of `write_histogram`; rows in the order of `block_geocode`.
 
-    The blocks may be fewer than were written if those left out have no records, and may come in
-    another order. Raises ValueError if a block or cell with records is not among those asked for.
+    The blocks may be fewer than were written if the missing ones have no records, and may be in
+    another order. Raises ValueError if a block or cell with records was not requested.
     """
     n = len(block_geocode)
     return sum_histogram(path, block_geocode, np.arange(n), n_groups=n, n_cells=n_cells)
@@ -234,10 +234,10 @@ def sum_histogram(
 ) -> sparse.csr_array:
     """Sums `(n_groups, n_cells)` of the blocks' histograms: block i counts in `group[i]`.
 
-    Memory is that of the blocks asked for, of the sums and of one row group. With `among_others`
-    the file's other blocks are passed over, and row groups that have none of those asked for are
-    not read; without, a block with records that is not asked for raises ValueError, as a cell of
-    another schema always does.
+    Memory is that of the requested blocks, of the sums and of one row group. With `among_others`
+    the file's other blocks are skipped, and row groups without requested blocks are not read;
+    without, a block with records that was not requested raises ValueError, as a cell of another
+    schema always does.
     """
     wanted = TextIndex(block_geocode)
     sums = HistogramSum(n_groups, n_cells)
@@ -255,7 +255,7 @@ def sum_histogram(
             known = position >= 0
             if (cell >= n_cells).any() or not (among_others or known.all()):
                 raise ValueError(
-                    f"{path.name} has records in blocks or cells that are not asked for"
+                    f"{path.name} has records in blocks or cells that were not requested"
                 )
             count = row_group["count"].to_numpy()
             sums.add(group[position[known]], cell[known], count[known])
@@ -263,7 +263,7 @@ def sum_histogram(
 
 
 BLOCK_DIGITS, DIGITS_OF_GEOLEVELS = 16, (0, 2, 5, 11, 12)
-"""Digits of a block's geocode, and of those of the geolevels above it."""
+"""Digits of a block's geocode, and of the geolevels above it."""
 
 
 def block_levels(geocode: np.ndarray) -> list[np.ndarray]:
@@ -284,7 +284,7 @@ def counties_of(
 ) -> Iterator[list[np.ndarray]]:
     """County by county the geocodes, cells and counts of the cells of blocks that are not zero.
 
-    A cell is told by its position along the last axes `shape` of its schema and those before.
+    A cell is given by its position along the last axes `shape` of its schema and those before.
     """
     county = geocode // 10**DIGITS_BELOW_COUNTY
     starts = np.flatnonzero(np.append(True, county[1:] != county[:-1]))[: len(county)]

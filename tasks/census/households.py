@@ -1,9 +1,9 @@
-"""The columns of a unit of the Census Edited File that its members tell: type of household, couple,
-children, and how many are young or old.
+"""The columns of a unit of the Census Edited File that follow from its members: type of household,
+couple, children, and how many are young or old.
 
 The 2020 file has them in the records of units, computed from the records of persons before any
-product reads either. Where they are absent they are made here from RELSHIP, age and sex of the
-members; where they are there, they are compared with what the members tell.
+product reads either. Where they are absent they are computed here from RELSHIP, age and sex of the
+members; where present, they are compared with the computed values.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ OWN_CHILDREN, RELATIVES, CHILDREN = (25, 27), (25, 33), (25, 36)
 """First and last RELSHIP of the householder's own children, of relatives other than spouses, and of
 all who count as children while they are minors."""
 OTHER_GENERATIONS = (29, 31)
-"""Parents, grandchildren and parents-in-law, who make a third generation beside an own child."""
+"""Parents, grandchildren and parents-in-law, who make a third generation in addition to an own
+child."""
 MALE, FEMALE = 1, 2
 YOUNGEST_HOUSEHOLDER, ADULT, SCHOOL = 15, 18, 6
 
@@ -27,7 +28,7 @@ UNIT_COLUMNS = (
     *("FINAL_POP", "HHLDRAGE", "HHSPAN", "HHRACE", "HHT", "HHT2", "CPLT", "UPART", "MULTG"),
     *("PAOC", "P18", "P60", "P65", "P75", "PAC", "HHSEX"),
 )
-"""What members tell of their unit, in the order of the file."""
+"""Columns computed from members of a unit, in the order of the file."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,11 +45,11 @@ class Members:
     race: np.ndarray
 
     def number(self, n_units: int, of: np.ndarray) -> np.ndarray:
-        """How many members of each unit `(n_units,)` are among those of a mask."""
+        """Number of members of each unit `(n_units,)` within a mask."""
         return np.bincount(self.unit[of], minlength=n_units).astype(np.int64)
 
     def of_householder(self, n_units: int, values: np.ndarray) -> np.ndarray:
-        """What `(n_persons,)` values are of the householder of each unit `(n_units,)`, the last one
+        """Value, among `(n_persons,)`, of the householder of each unit `(n_units,)`, the last one
         listed; 0 without one."""
         found, heads = np.zeros(n_units, dtype=np.int64), self.are(HOUSEHOLDER)
         found[self.unit[heads]] = values[heads]
@@ -64,8 +65,8 @@ class Members:
 def unit_columns(members: Members, n_units: int) -> dict[str, np.ndarray]:
     """`UNIT_COLUMNS` of every unit, `(n_units,)` int64; 0 throughout for units without members.
 
-    Of a household with several householders, spouses or partners, which `incoherent` counts, the
-    last one listed tells.
+    In a household with several householders, spouses or partners, which `incoherent` counts, the
+    last one listed counts.
     """
     number, of_householder = (
         partial(of, n_units) for of in (members.number, members.of_householder)
@@ -126,7 +127,7 @@ def _presence(young: np.ndarray, older: np.ndarray) -> np.ndarray:
 def incoherent(members: Members, n_units: int) -> dict[str, int]:
     """How many households break each rule without which their columns have no meaning.
 
-    The keys are the rules as clauses with "must"; only those that are broken are there.
+    The keys are the rules as clauses with "must"; only broken rules are included.
     """
     number = partial(members.number, n_units)
     heads, opposite, same = (members.are(*kinds) for kinds in ((HOUSEHOLDER,), (21, 22), (23, 24)))
@@ -148,8 +149,8 @@ def incoherent(members: Members, n_units: int) -> dict[str, int]:
 def disagreements(
     columns: Mapping[str, np.ndarray], made: Mapping[str, np.ndarray]
 ) -> dict[str, int]:
-    """In how many units `(n_units,)` each column that a table has differs from what members tell;
-    only columns that differ somewhere are there.
+    """In how many units `(n_units,)` each column of a table differs from the value computed from
+    members; only columns with differences are included.
     """
     found = {name: int((columns[name] != made[name]).sum()) for name in made if name in columns}
     return {name: number for name, number in found.items() if number}

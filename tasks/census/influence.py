@@ -3,38 +3,38 @@
 Nodes are the input tables and the universes; an edge has the columns that it carries and the
 largest number of records that one changed record at its beginning changes at its end.
 
-- `Way`: what a universe reads: its own table, rows of occupants, and the tables that `through`
-  leads to. The readers (`records`) ask it for tables and columns, so that nothing is read by a
-  way that has no edge.
+- `Way`: one table that a universe reads: its own, one of occupants, or one in `through`. The
+  readers (`records`) ask it for tables and columns, so that nothing is read by a way that has no
+  edge.
 - `Edge`: columns of a table that were made from records of another, by the office before the input
   was read (`computed_from`), or by the program (`members`).
 
-One change is that of one record of a table or, where persons are declared (`contributions`), of all
-records of a person. Along a path the numbers multiply, those of parallel paths add up. A record
+One change is a change of one record of a table or, where persons are declared (`contributions`), of
+all records of a person. Along a path the numbers multiply, those of parallel paths add up. A record
 that changes leaves one cell and enters another, so that k changed records move the answers to any
-query group, of which each record is in one row at most, by no more than L1 2 k and squared L2
-2 k^2; both are reached where all k leave one cell for another.
+query group, of which each record is in one row at most, by no more than L1 2 k and squared L2 2
+k^2; both are reached where all k leave one cell for another.
 
-- The own table: one record, or as many as a row may stand for (`largest_count`).
-- Occupants: `records_per_key` of the records that a row referred to, and of those that it refers to
-  now, for every pair of columns that refer; of columns that leave the reference as it is, those
-  that it refers to. Records that share their key with others of their own table are told by
+- The own table: one record, or as many as a row may represent (`largest_count`).
+- Occupants: `records_per_key` of the records to which a row referred, and of those to which it
+  refers now, for every pair of columns that refer; for columns that leave the reference unchanged,
+  those to which it refers. Records that share their key with others of their own table change
   `records_per_key` - 1 of these.
 - A step: `records_per_row`, times those of every step before. Without such a number there is no
-  bound: the guarantee is then for the other tables, while what the records take from this one stays
-  the same; what is made there from a protected table has to have a bound.
-- `computed_from`: as declared, in all columns of the universe, or in those that are named, also by
-  other universes that read the same columns. What a universe declares of itself replaces what would
+  bound: the guarantee then covers the other tables only, with the values that records take from
+  this one unchanged; columns made there from a protected table need a bound.
+- `computed_from`: as declared, in all columns of the universe, or in the named ones, also by other
+  universes that read the same columns. A universe's own declaration replaces the numbers that would
   follow from declarations of others.
 - `members`: two units, the one that a person leaves and the one that is joined.
 
-Whoever has several records in one table may have one in every other that has people's records
-(`Graph.people`): what they change together is charged.
+A person with several records in one table may have one in every other table with people's records
+(`Graph.people`): their joint change is charged.
 
 Everything else that a universe declares acts on released counts or on exact answers, which
 `exact_answers` follows: `RELEASED` has the reason for each.
 
-Norms of a change: how far some changed records move answers, and what that costs.
+Norms of a change: how far some changed records move answers, and its cost.
 
 The number of records that a change of one record of an input table changes follows from the graph
 of influence (`influence`).
@@ -60,7 +60,8 @@ class Norms:
 
     @classmethod
     def of_records(cls, records: int, *, opposite: bool = False) -> Norms:
-        """Of some changed records; `opposite` if as many take one way as the other.
+        """Return the norms of `records` changed records; `opposite` if as many move one way as the
+        other.
 
         In one area opposite records cancel; the worst is either half in an area of its own.
 
@@ -72,22 +73,22 @@ class Norms:
 
     @property
     def rho_factor(self) -> Fraction:
-        """Rho of the change over that of one changed record."""
+        """Ratio of the change's rho to that of one changed record."""
         return Fraction(self.squared_l2, 2)
 
     @property
     def epsilon_factor(self) -> Fraction:
-        """Epsilon of the change, under pure differential privacy, over that of one record."""
+        """Ratio of the change's epsilon, under pure differential privacy, to that of one record."""
         return Fraction(self.l1, 2)
 
 
 @dataclass(frozen=True)
 class Reach:
-    """What one changed record of a table, or person in it, changes in a universe.
+    """The change in a universe caused by one changed record of a table, or person in it.
 
-    records : how many of the universe's records at most; None where no bound follows.
-    opposite : whether as many records take one way as the other.
-    is_charged : whether the ledger counts it; what it does not count, the certificate states.
+    records : most records of the universe that change; None where no bound follows.
+    opposite : whether as many records move one way as the other.
+    is_charged : whether the ledger charges it; otherwise the certificate states it.
     beside : further tables in which the same person may have records, which change too.
     """
 
@@ -106,7 +107,7 @@ class Reach:
 
 
 def norms_of(reaches: Iterable[Reach]) -> Norms:
-    """The norms of the largest change: at least those of one changed record."""
+    """Return the norms of the largest change, at least those of one changed record."""
     norms = [Norms(), *(reach.norms for reach in reaches if reach.records is not None)]
     return Norms(max(one.l1 for one in norms), max(one.squared_l2 for one in norms))
 
@@ -129,12 +130,12 @@ READ = {
 """Keys of a universe by which values of tables get into its records, and the edges that has."""
 
 RELEASED = {
-    "structural_zeros": "what the input must obey, and no value of it",
+    "structural_zeros": "a rule for the input, without values of it",
     "invariants": "exact answers, which the office declares to be public",
     "bounds": "exact answers; see `exact_answers.refuse_protected_answers`",
-    "relations": "released counts, and what the input must obey",
+    "relations": "released counts, and a rule for the input",
     "agree": "released counts",
-    "held_to": "released counts, and what the input must obey",
+    "held_to": "released counts, and a rule for the input",
     "microdata": "released counts, with `described_by`; `further` adds exact answers",
     "counted": "words and maps of released counts",
     "identity": "digests under the ledger's key",
@@ -144,13 +145,13 @@ RELEASED = {
 
 OF_CENSUS = {
     "universes": "ways and edges, by `READ` and `RELEASED`",
-    "members": "an edge from the persons to the units whose columns they tell",
+    "members": "an edge from the persons to the units whose columns are computed from them",
     "contributions": "how many records change together",
     "attributes": "columns that ways read",
     "coarsenings": "levels of attributes",
     "files": "how tables are written",
     "geography": "the table of areas, which is public",
-    "layout": "which reader there is; that of the Census Edited File has its preset's edges",
+    "layout": "the choice of reader; that of the Census Edited File has its preset's edges",
     "tables": "released counts",
     "code_parts": "public areas",
     "summary_levels": "public areas",
@@ -158,21 +159,21 @@ OF_CENSUS = {
     "redistricting": "released counts, and the confidential report of accuracy",
     "certificate": "words",
 }
-"""Keys of a census, and the edges they make or the reason why there is none."""
+"""Keys of a census, with their edges or the reason why they have no edge."""
 
 
 @dataclass(frozen=True)
 class Way:
-    """A way by which the records of a universe read a table.
+    """A path by which the records of a universe read a table.
 
     kind : `OWN`, `OCCUPANTS` or `STEP`.
-    name : what attributes put before its columns; "" for those of the own table.
+    name : prefix of its columns in attributes; "" for the own table.
     columns : columns that attributes and conditions of the universe read there.
-    conditions : columns that decide which of its rows count, as of occupants.
-    references : columns that say which records a row belongs to, and where these are.
-    found_by : the column by which the rows are found, of the table before.
+    conditions : columns that decide which of its rows count, as for occupants.
+    references : columns that link a row to its records, and these to their areas.
+    found_by : the column by which the rows are found, in the previous table.
     records : most records that a row changes whose references stay the same; None without a bound.
-    moved : most records that a row changes, whatever changes in it.
+    moved : most records that a row changes under any change.
     """
 
     kind: str
@@ -205,7 +206,7 @@ class Edge:
     rows : most rows that one changed record of `source` changes in these columns.
     universe : the universe that declares it, whose records `rows` counts in its own table; None for
         columns that the program makes.
-    key : of these, the column of both tables that tells a row; "" for others.
+    key : subset of these, the column of both tables that identifies a row; "" for others.
     """
 
     source: str
@@ -220,8 +221,8 @@ class Edge:
 class Graph:
     """The ways of all universes by their names, and the edges between tables.
 
-    people : tables that have people's records, as far as the declaration says so: those of persons
-        (`contributions`), of occupants, and those that columns are made from.
+    people : tables that have people's records, as far as the declaration shows: those of persons
+        (`contributions`), of occupants, and the sources of computed columns.
     """
 
     universes: Mapping[str, UniverseDeclaration]
@@ -233,8 +234,8 @@ class Graph:
     def reaches(self, name: str) -> tuple[Reach, ...]:
         """The number of records of a universe that a change of each table changes.
 
-        The own table comes first, then those of occupants, those on the way to the area, those that
-        columns are made from, and last several tables in which a person may have records.
+        The own table is first, followed by those of occupants, those on the path to the area, the
+        sources of computed columns, and last several tables in which a person may have records.
         """
         universe = self.universes[name]
         tables = [way.table for way in self.ways[name]]
@@ -278,7 +279,7 @@ class Graph:
         times = 1 if contribution is None else contribution.records_per_person
         own = [way for way in self.ways[name] if way.table == table and way.kind == OWN]
         others = [way for way in self.ways[name] if way.table == table and way.kind != OWN]
-        # The records that a person's rows stand for are held to the person's number.
+        # The person's number bounds the records that the person's rows represent.
         of_one = _records_of_one(self.universes[name]) if contribution is None else times
         first = of_one if own else 0
         direct = _sum((first, _times(times, _changed(others, None))))
@@ -292,7 +293,7 @@ class Graph:
         return _sum(self._made_there(name, source, table) for table in tables)
 
     def _made_there(self, name: str, source: str, table: str) -> int | None:
-        """The same, by the columns of one table."""
+        """Like `_made`, by the columns of one table."""
         by_source: dict[str, list[int | None]] = {}
         for edge in self._into(name, source, table):
             by_source.setdefault(edge.source, []).append(self._changed_by(name, edge))
@@ -304,9 +305,9 @@ class Graph:
     def _into(self, name: str, source: str, table: str) -> list[Edge]:
         """Edges into a table by which a universe meets changes of another.
 
-        What the universe declares of the source stands, in the same columns, for what others
-        declare, and for paths by other tables; so does what others declare of the source, where
-        any does.
+        A universe's own declaration about the source replaces, in the same columns, those of other
+        universes and paths by other tables; so do declarations of others about the source, where
+        there are any.
         """
         own = [e for e in self.edges if (e.universe, e.source, e.table) == (name, source, table)]
         covered = frozenset[str]().union(*(edge.columns for edge in own))
@@ -367,7 +368,7 @@ class Graph:
         return sum(self._rows(source, other, passed) * most for other, most in rows.items())
 
     def _is_opposite(self, name: str, table: str, direct: int | None) -> bool:
-        """Whether as many records take one way as the other: all are those that are declared so."""
+        """Whether as many records move one way as the other: true if all are declared so."""
         universe = self.universes[name]
         computed = universe.computed_from.get(table)
         return (
@@ -382,7 +383,7 @@ class Graph:
     def _of_persons(
         self, parts: Mapping[str, tuple[int | None, int | None, bool]]
     ) -> Iterator[Reach]:
-        """Of several tables in which one person may have records, what these change together."""
+        """Reaches of several tables in which one person may have records, changed together."""
         tables = [
             table
             for table, (direct, made, _) in parts.items()
@@ -398,7 +399,7 @@ class Graph:
 
 
 def graph_of(declared: CensusDeclaration, columns: Mapping[str, Iterable[str]]) -> Graph:
-    """The graph of a census; `columns` are those that the attributes and conditions of each
+    """Build the graph of a census; `columns` are those that the attributes and conditions of each
     universe read, as they name them.
 
     Raises ValueError for a table of `computed_from` whose columns the universe does not read.
@@ -446,8 +447,8 @@ def refuse_unbounded(name: str, graph: Graph, areas: str) -> None:
     if is_told or counted:
         told = "occupants" if is_told else f"columns made from {counted[0]!r}"
         raise ValueError(
-            f"{where} has {told} beside count, so that one of them changes as many records as a "
-            "row stands for; declare largest_count, the most that a row may stand for"
+            f"{where} has {told} and count, so that one of them changes as many records as a row "
+            "represents; declare largest_count, the most that a row may represent"
         )
     for table, way in unbounded.items():
         if table != way.table:
@@ -458,8 +459,8 @@ def refuse_unbounded(name: str, graph: Graph, areas: str) -> None:
             )
         if table in own:
             raise ValueError(
-                f"{where} finds areas or columns through {table!r}, whose records it also "
-                "counts or is told by, so that one of them may change any number; declare "
+                f"{where} finds areas or columns through {table!r}, whose records it also counts "
+                "or reads as occupants, so that one of them may change any number; declare "
                 f"records_per_row in the step to {table!r}"
             )
 
@@ -523,7 +524,7 @@ def _ways(
 def _computed(
     name: str, universe: UniverseDeclaration, ways: Collection[Way], areas: str
 ) -> Iterator[Edge]:
-    """Edges of what a universe declares of columns that were computed before."""
+    """Edges declared by a universe for columns that were computed before."""
     for source, computed in universe.computed_from.items():
         named = computed.columns
         read = [(way, frozenset(_told(universe, way))) for way in ways]
@@ -545,15 +546,15 @@ def _computed(
 
 
 def _told(universe: UniverseDeclaration, way: Way) -> Iterator[str]:
-    """Columns of a way that tell records: all but those that say where these are."""
+    """Columns of a way that provide values of records: all but the references."""
     yield from (*way.columns, *way.conditions)
     if way.kind == OWN and universe.count is not None:
         yield universe.count
 
 
 def _records_of_one(universe: UniverseDeclaration) -> int:
-    """Records that one record of the own table stands for; without `largest_count`, protected is
-    one of them.
+    """Records that one record of the own table represents; without `largest_count`, the guarantee
+    protects one of them.
     """
     return universe.largest_count or 1
 
@@ -561,10 +562,10 @@ def _records_of_one(universe: UniverseDeclaration) -> int:
 def _records_of_a_row(
     universe: UniverseDeclaration, contribution: ContributionDeclaration | None
 ) -> int | None:
-    """Most records that a row of the own table stands for; None without a bound."""
+    """Most records that a row of the own table represents; None without a bound."""
     if universe.count is None:
         return 1
-    # A person's rows stand for no more records than the person may have.
+    # A person's rows represent no more records than the person may have.
     bounds = [] if contribution is None else [contribution.records_per_person]
     bounds += [] if universe.largest_count is None else [universe.largest_count]
     return min(bounds, default=None)
@@ -573,7 +574,7 @@ def _records_of_a_row(
 def _changed(ways: Iterable[Way], columns: Collection[str] | None) -> int | None:
     """Records that a row changes by all of some ways into a table.
 
-    Occupants that refer by the same columns are found by one row, whatever their names are.
+    Occupants that refer by the same columns are found by one row, under any names.
     """
     numbers: dict[tuple[object, ...], list[int | None]] = {}
     for number, way in enumerate(ways):

@@ -1,9 +1,9 @@
-"""Invariants: what the release states exactly.
+"""Invariants: the exact counts of the release.
 
 These are each state's total population, and each block's housing units and occupied
 group-quarters facilities by type. They are public by declaration.
 
-Levels of the block geocode, and what else a geography table tells of the region of a block.
+Levels of the block geocode, and further facts of a geography table about the region of a block.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def state_totals(block_geocode: pd.Series, population: np.ndarray) -> dict[str, 
 
 
 def inhabitable(invariants: pd.DataFrame) -> np.ndarray:
-    """Mask of the blocks that can hold somebody: with a housing unit or a facility."""
+    """Mask of the inhabitable blocks: with a housing unit or a facility."""
     return invariants[["housing_units", *FACILITY_COLUMNS]].to_numpy().any(axis=1)
 
 
@@ -69,7 +69,7 @@ def write_invariants(path: Path, invariants: pd.DataFrame) -> None:
 
 
 def read_inhabitable(geography: Path, invariants: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """The rows of both frames whose blocks can hold somebody, from the files; see `inhabitable`.
+    """The rows of both frames of inhabitable blocks, from the files; see `inhabitable`.
 
     Memory is that of these rows and of one file.
     """
@@ -83,7 +83,7 @@ def read_inhabitable(geography: Path, invariants: Path) -> tuple[pd.DataFrame, p
 
 
 def read_invariants(path: Path) -> pd.DataFrame:
-    """Read what `write_invariants` wrote."""
+    """Read a file of `write_invariants`."""
     return pq.read_table(path).to_pandas()
 
 
@@ -97,7 +97,7 @@ def write_state_totals(path: Path, totals: Mapping[str, Any]) -> None:
 
 
 def read_state_totals(path: Path) -> dict[str, int]:
-    """Read what `write_state_totals` wrote."""
+    """Read a file of `write_state_totals`."""
     return {state: int(total) for state, total in json.loads(Path(path).read_text()).items()}
 
 

@@ -1,9 +1,9 @@
 """Tables that records refer to on the way to their areas, of any census: read batch by batch.
 
-Of a table there stay its keys, the area of every row, and the columns that others read of it; what
-is large of them goes to temporary files. The tables behind it are read before it.
+Each keeps its keys, the area of every row, and the columns that others read; large arrays go to
+temporary files. The tables behind it are read before it.
 
-Occupants: rows of another table that tell something of the records that they belong to.
+Occupants: rows of another table with values for the records to which they belong.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ class JoinedTable:
 
 @dataclass(frozen=True, eq=False)
 class Placed:
-    """Of a batch's records: their areas `(n_rows,)`, -1 for none, and their rows `(n_rows,)` in
-    the table on the way to the area, -1 for none.
+    """Areas of a batch's records `(n_rows,)`, -1 for none, and their rows `(n_rows,)` in the table
+    on the path to the area, -1 for none.
     """
 
     area: np.ndarray
@@ -94,7 +94,7 @@ class ByTable:
         return (self.column,)
 
     def of(self, batch: Batch, columns: dict[str, CodedColumn]) -> Placed:
-        """The areas of a batch's records; `columns` gets those of the table."""
+        """Return the areas of a batch's records; `columns` gets those of the table."""
         row = self.joined.index.positions(batch[self.column])
         for name, column in self.joined.columns.items():
             columns[name] = taken(column, row)
@@ -122,7 +122,7 @@ def read_joined(
 ) -> JoinedTable:
     """Read a table that others refer to by its `key`.
 
-    `columns` are those that stay, by the names that they get; of the tables behind it all stay.
+    `columns` are those to keep, by their new names; all columns of the tables behind it are kept.
     Raises UnreadableInput.
     """
     keys, area = KeyColumn(scratch), GrowingArray(np.int32, scratch)
@@ -202,9 +202,9 @@ NUMBER = "number"
 
 @dataclass(frozen=True, eq=False)
 class Occupants:
-    """What rows of another table tell of the records that they belong to, by `<name>.column`.
+    """Values from rows of another table for the records to which they belong, by `<name>.column`.
 
-    key : column of the records that `index`, of the rows' references, is asked for.
+    key : column of the records to look up in `index`, an index of the rows' references.
     number : by row, how many have its reference, at the first of them; 0 elsewhere.
     n_rows : rows of each file.
     """
@@ -225,8 +225,8 @@ class Occupants:
         return found | {self.number_name: CodedColumn(number, texts)}
 
     def unknown(self, keys: KeyColumn) -> list[np.ndarray]:
-        """By file, the rows `(n_rows,)` whose reference is none of the keys of all records, at the
-        first with the same reference.
+        """By file, the rows `(n_rows,)` whose reference is not among the keys of all records, at
+        the first with the same reference.
         """
         numbers = np.array(self.number)
         for part in keys.chunks():

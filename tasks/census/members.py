@@ -1,9 +1,9 @@
-"""Columns of units that the records of their members tell: compared where a table has them, made
-where it lacks them.
+"""Columns of units computed from the records of their members: compared where a table has them,
+added where it lacks them.
 
 Products that count households read the records of units alone, whose columns were computed from the
-records of persons before. A file of units without some of these columns is completed here, in a
-file of its own that is confidential; columns that it has must say what the members say.
+records of persons earlier. A file of units without some of these columns is completed in a
+confidential file of its own; columns that it has must agree with the members.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from .recodes import whole_number
 
 HOUSING_UNIT, KIND, SIZE = "2", "RTYPE", "FINAL_POP"
 OF_MEMBERS = ("RELSHIP", "QAGE", "QSEX", "CENHISP", RACE_COLUMN)
-"""What of persons tells the columns of their household, in the order of `Members`."""
+"""Columns of persons that determine the columns of their household, in the order of `Members`."""
 UNKNOWN = -1
 
 
 class MembersCheck(NamedTuple):
-    """What is wrong with households, with the number of households or of rows; the persons in
-    housing units; and the raw columns of all persons by row of their unit, as if it were an area.
+    """Rules that households break, with the number of households or of rows; the persons in housing
+    units; and the raw columns of all persons by row of their unit, as if it were an area.
     """
 
     findings: tuple[Finding, ...]
@@ -48,12 +48,12 @@ class MembersCheck(NamedTuple):
 def completed_units(
     units: Sequence[InputFile], persons: Sequence[InputFile], key: str, target: Path
 ) -> MembersCheck:
-    """Compare the columns of housing units with what their members tell, and make the columns
-    that are missing.
+    """Compare the columns of housing units with the values computed from their members, and make
+    the missing columns.
 
-    `key` is the column of both tables that tells a unit. A table that lacks columns is written to
-    `target`, as Parquet, with its own columns and the new ones; nothing is written where something
-    is wrong. Raises UnreadableInput.
+    `key` is the column of both tables that identifies a unit. A table that lacks columns is written
+    to `target`, as Parquet, with its own columns and the new ones; nothing is written where
+    something is wrong. Raises UnreadableInput.
     """
     present = _columns(units[0])
     own = tuple(name for name in UNIT_COLUMNS if name in present)
@@ -67,7 +67,7 @@ def completed_units(
         return MembersCheck(tuple(findings), members, raw)
     made = unit_columns(members, len(home))
     for name, count in disagreements(there, made).items():
-        rule = f"{name} of a housing unit must be what its members in {persons[0].name} tell"
+        rule = f"{name} of a housing unit must agree with its members in {persons[0].name}"
         remedy = f"correct {name}, or leave the column out, and it is made from the members"
         findings.append(Finding(units[0].name, name, rule, remedy, count))
     lacking = {name: values for name, values in made.items() if name not in own}
@@ -77,7 +77,8 @@ def completed_units(
 
 
 def completed_files(units: Sequence[InputFile], target: Path) -> tuple[InputFile, ...]:
-    """The file that `completed_units` has written in place of those of a table, or else these."""
+    """Return the file that `completed_units` has written in place of those of a table, or else
+    these."""
     if target.exists():
         return (replace(units[0], path=str(target), format=None),)
     return tuple(units)
@@ -91,7 +92,7 @@ def _columns(file: InputFile) -> tuple[str, ...]:
 
 
 def whole_numbers(column: CodedColumn) -> np.ndarray:
-    """Whole numbers; blanks are 0, and what is no whole number is `UNKNOWN`."""
+    """Return whole numbers; blanks are 0, and other texts `UNKNOWN`."""
 
     def number(value: str | None) -> int:
         found = 0 if value is None else whole_number(value)
@@ -147,10 +148,10 @@ def household_columns(
     n_areas: int,
     scratch: Path | None = None,
 ) -> list[RecordColumn]:
-    """What members tell of their units, and further raw columns of these, by area: of all units,
-    and of those alone in which somebody lives.
+    """Columns computed from members of units, and further raw columns of these, by area: of all
+    units, and of occupied units alone.
 
-    `units` are completed files, and `area` has that of each row, -1 for none. Raises
+    `units` are completed files, and `area` is that of each row, -1 for none. Raises
     UnreadableInput.
     """
     names = (*UNIT_COLUMNS, *further)
@@ -173,8 +174,8 @@ def _findings(
     n_apart: int,
     n_units: int,
 ) -> Iterator[Finding]:
-    """What makes households of members that say nothing, with counts; `files` are the first of
-    units and of persons.
+    """Rules broken by households of members, with counts; `files` are the first of units and of
+    persons.
     """
     units, persons = files
     n_repeated = int((index.is_repeated | index.is_blank).sum())
@@ -182,7 +183,7 @@ def _findings(
         rule = f"every unit must have a {key} of its own"
         yield Finding(units.name, key, rule, "correct the identifiers", n_repeated)
     if n_apart:
-        rule = f"{key} of every person must be that of a unit of {units.name}"
+        rule = f"{key} of every person must be in {units.name}"
         yield Finding(persons.name, key, rule, "add the units, or correct the persons", n_apart)
     for rule, count in incoherent(members, n_units).items():
         remedy = "correct RELSHIP, ages and sexes, or the identifiers of units"

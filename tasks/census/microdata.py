@@ -26,7 +26,7 @@ from .declarations import MicrodataColumn, MicrodataDeclaration
 from .schema import Schema
 
 _Rows = tuple[np.ndarray, np.ndarray, np.ndarray]
-"""Of the records of a batch: their area, their cell, and how many they are, `(n_rows,)`."""
+"""Records of a batch: their area, their cell, and their number, `(n_rows,)`."""
 
 ROWS_PER_BATCH = 1 << 18
 _LINES_OF_STAMP = f"# {NOT_PRIVATE}\n".encode()
@@ -55,7 +55,7 @@ class MicrodataFile:
 
     @cached_property
     def is_stamped(self) -> bool:
-        """Whether it says that it is of a run that is not private."""
+        """Whether it has the stamp of a run that is not private."""
         if self.is_parquet:
             metadata = pq.read_metadata(self.path).metadata or {}
             return metadata.get(STAMP_KEY.encode()) == NOT_PRIVATE.encode()
@@ -82,7 +82,7 @@ class MicrodataFile:
 
 
 def layout_of(universe: str, census: Census = CENSUS) -> MicrodataDeclaration:
-    """The declared layout of a universe's microdata; raises ValueError if there is none."""
+    """Return the declared layout of a universe's microdata; raise ValueError if there is none."""
     layout = census.universes[universe].declared.microdata
     if layout is None:
         raise ValueError(f"the census declares no microdata of {universe}")
@@ -95,9 +95,9 @@ def count_microdata(
     """Histograms of a universe's microdata, shape `(n_blocks, n_cells)`, and their schema.
 
     `block_geocode` are the 16-digit codes of the blocks, ascending. The schema has those of the
-    universe's own attributes that the file tells, by one column or by several together. Rows of
-    further records are left out. Raises ValueError for a record in another block or of an unknown
-    code, and for columns that do not tell the levels of an attribute apart.
+    universe's own attributes that the file has, by one column or by several together. Rows of
+    further records are skipped. Raises ValueError for a record in another block or of an unknown
+    code, and for columns that do not distinguish the levels of an attribute.
     """
     layout, file = layout_of(universe, census), MicrodataFile(path)
     names = file.names
@@ -138,7 +138,7 @@ def count_labelled_microdata(
     """Histograms `(n_areas, n_cells)` of microdata with a column for each geolevel and the label of
     each attribute's level.
 
-    `count` names the column that says how many records a row stands for; None for one each. Raises
+    `count` names the column with the number of records in a row; None for one each. Raises
     ValueError for other columns, a record in another area, or a label of no level.
     """
     file, index = MicrodataFile(path), AreaIndex(areas, len(areas.columns))
@@ -165,8 +165,8 @@ def count_labelled_microdata(
 
 
 class _Codes:
-    """Codes of the columns that tell an attribute, joined to one number: `known`, ascending, of the
-    levels in the order `level`."""
+    """Codes of the columns of an attribute, joined to one number: `known`, ascending, of the levels
+    in the order `level`."""
 
     def __init__(self, path: Path, columns: Sequence[MicrodataColumn], schema: Schema) -> None:
         """The codes of the columns of one attribute."""
@@ -179,8 +179,8 @@ class _Codes:
         self.known, self.level = np.unique(joined, return_index=True)
         if self.known.size < n_levels:
             raise ValueError(
-                f"{path.name} tells the levels of {columns[0].attribute} by "
-                f"{', '.join(self.names)}, of which some have the same codes"
+                f"{path.name} has the levels of {columns[0].attribute} in "
+                f"{', '.join(self.names)}, in which some of them have the same codes"
             )
 
     def levels(self, batch: pa.RecordBatch, is_own: np.ndarray) -> np.ndarray:
@@ -197,7 +197,7 @@ class _Codes:
 
 
 def codes_of(column: MicrodataColumn, n_levels: int) -> Sequence[str]:
-    """Codes of the levels of the attribute or coarsening that a column tells."""
+    """Codes in a column of the levels of its attribute or coarsening."""
     if column.codes is not None:
         return column.codes
     first = column.first or 0

@@ -1,10 +1,10 @@
-"""The records of an input counted at once, or part by part by whoever is free.
+"""The records of an input counted at once, or part by part by any free worker.
 
-A table of records that lies in several files is read in parts, some of its files each. Before them
-the tables that records refer to are read and kept as arrays that every part maps; a part keeps what
-it counted; and the check puts all of it together to what the reading of the whole finds:
-histograms, rules and their first files, however the rows are spread over files and parts. All that
-is kept is confidential, and lies in one folder that its reader removes.
+A table of records in several files is read in parts of some files each. Before them the tables to
+which records refer are read and kept as arrays that every part maps; a part keeps its counts; and
+the check merges all of it to the result of reading the whole: histograms, rules and their first
+files, however the rows are spread over files and parts. All kept files are confidential, in one
+folder that its reader removes.
 
 People: the records of a universe one by one, with their areas, cells and households.
 """
@@ -57,7 +57,7 @@ def _raw_facts(raw: RawColumns) -> list[Any]:
 
 
 def _add_raw(raw: RawColumns, facts: Sequence[Any]) -> None:
-    """Add what `_raw_facts` told; columns that it left out are left out."""
+    """Add the columns of `_raw_facts`; columns omitted there are omitted."""
     told = {name: further for name, *further in facts}
     for name in list(raw.values):
         if name in told:
@@ -73,13 +73,13 @@ def table_facts(table: JoinedTable) -> list[Any]:
 
 
 def table_of(facts: Sequence[Any]) -> JoinedTable:
-    """What `table_facts` told; its index finds identifiers and knows no more of them."""
+    """Restore a table from `table_facts`; its index only finds identifiers."""
     index, area, columns, n_rows = facts
     return JoinedTable(_index_of(index), area, _columns_of(columns), n_rows)
 
 
 def ways_facts(ways: Ways) -> list[Any]:
-    """What is read before the records of a universe."""
+    """Facts of the tables read before the records of a universe."""
     table = table_facts(ways.place.joined) if isinstance(ways.place, ByTable) else None
     occupants = [
         [name, one.key, _index_facts(one.index), _column_facts(one.columns)]
@@ -92,7 +92,7 @@ def ways_facts(ways: Ways) -> list[Any]:
 def ways_of(
     facts: Sequence[Any], universe: Universe, areas: Areas, recognised: Sequence[str] = ()
 ) -> Ways:
-    """What `ways_facts` told of a universe, of which these columns were recognised."""
+    """Restore the ways of a universe from `ways_facts`, with these recognised columns."""
     table, told, of_raw = facts
     columns = universe.area_columns
     place: Placing
@@ -135,7 +135,7 @@ def _key_facts(keys: KeyColumn) -> Any:
 
 
 def _add_keys(keys: KeyColumn, facts: Any) -> None:
-    """Add what `_key_facts` told."""
+    """Add the keys of `_key_facts`."""
     if isinstance(facts, np.ndarray):
         for start in range(0, len(facts), _ROWS_AT_ONCE):
             own = facts[start : start + _ROWS_AT_ONCE]
@@ -161,7 +161,7 @@ MOST_PARTS = 64
 """Parts of a table; more files than that share them."""
 
 Before = Any
-"""What records refer to, as each reading has it."""
+"""Tables to which records refer, in the form of each reading."""
 Accepted = TypeVar("Accepted", covariant=True)
 
 
@@ -173,7 +173,7 @@ class Unreadable(NamedTuple):
 
 
 class CensusReading(Protocol[Accepted]):
-    """The tables of a census: what records refer to is read before them, as a whole.
+    """The tables of a census; tables to which records refer are read first, as a whole.
 
     records : by universe, the files of its records.
     """
@@ -183,18 +183,19 @@ class CensusReading(Protocol[Accepted]):
         """By universe that is counted, the files of its records."""
 
     def read_before(self, evidence: EvidenceTally, scratch: Path | None) -> Before | Unreadable:
-        """What records refer to, read; temporary files go to the folder `scratch`."""
+        """Read the tables to which records refer; temporary files go to the folder `scratch`."""
 
     def keep(self, before: Before, folder: Path) -> object:
-        """What records refer to, as `arrays.keep` takes it; frames go to files in the folder."""
+        """Return the tables to which records refer, as `arrays.keep` takes them; frames go to files
+        in the folder."""
 
     def kept(self, folder: Path, facts: Any) -> Before:
-        """What `keep` told and wrote."""
+        """Restore the result of `keep`."""
 
     def counter(
         self, before: Before, universe: str, scratch: Path | None, evidence: EvidenceTally
     ) -> tuple[RecordCounter, Sequence[InputFile]]:
-        """What counts a universe's records, or a part of them, and their files."""
+        """Return the counter of a universe's records, or of a part of them, and their files."""
 
     def unreadable(
         self, subject: str, finding: Finding, before: Sequence[str] = ()
@@ -226,8 +227,8 @@ def check_whole(
 ) -> InputCheck[Accepted]:
     """Read the tables of a census, evaluate every rule and count all records.
 
-    What is large is kept in temporary files in the folder `scratch`, by default the system's; they
-    hold confidential rows.
+    Large arrays go to temporary files in the folder `scratch`, by default the system's; they hold
+    confidential rows.
     """
     evidence, counted = EvidenceTally(), dict[str, Counted]()
     before = reading.read_before(evidence, scratch)
@@ -254,7 +255,7 @@ def parts_of(reading: CensusReading) -> list[Part]:
 
 
 def is_kept(folder: Path, part: int | None = None) -> bool:
-    """Whether a part, or what parts refer to, has been read before."""
+    """Whether a part, or the tables to which parts refer, have been read before."""
     return files_of(_stem(folder, part))[0].exists()
 
 
@@ -269,8 +270,8 @@ def keep_before(folder: Path, reading: CensusReading) -> None:
 
 
 def count_part(folder: Path, reading: CensusReading, number: int) -> None:
-    """Count the records of a part, and keep the counts; nothing if what they refer to is missing or
-    could not be read.
+    """Count the records of a part, and keep the counts; do nothing if the tables to which they
+    refer are missing or unreadable.
     """
     if not is_kept(folder):
         return
@@ -291,7 +292,7 @@ def count_part(folder: Path, reading: CensusReading, number: int) -> None:
 def check_parts(
     folder: Path, reading: CensusReading[Accepted], scratch: Path | None = None
 ) -> InputCheck[Accepted] | None:
-    """What the check of the whole finds; None where not all of it has been kept."""
+    """Return the result of `check_whole` from kept parts; None where some are missing."""
     if not is_kept(folder):
         return None
     evidence, finding, facts = _kept(folder, None)
@@ -323,7 +324,7 @@ def check_parts(
 
 
 def _count_facts(counter: RecordCounter) -> list[Any]:
-    """What a part has counted: references, histograms, raw columns, and keys of occupants."""
+    """Counts of a part: references, histograms, raw columns, and keys of occupants."""
     at = np.flatnonzero(counter.references)
     return [
         [at, counter.references[at]],
@@ -338,7 +339,7 @@ def _counted(
 ) -> Counted:
     """The sums of all parts of these numbers; `counter` has counted nothing.
 
-    Parts are mapped anew for each sum, so that no more of them stays in memory than it needs.
+    Parts are mapped again for each sum, so that no more of them stays in memory than it needs.
     """
 
     def told(place: int) -> Iterator[Any]:
@@ -363,14 +364,14 @@ def _counted(
 def _keep(
     folder: Path, part: int | None, evidence: EvidenceTally, finding: Finding | None, facts: object
 ) -> None:
-    """Keep evidence, why something could not be read, and what else is told of a part, or of what
-    parts refer to."""
+    """Keep the evidence, the reason for an unreadable table, and further facts of a part or of the
+    tables to which parts refer."""
     told = [evidence.as_rows(), evidence.files.as_rows(), finding and asdict(finding), facts]
     keep(_stem(folder, part), told)
 
 
 def _kept(folder: Path, part: int | None) -> tuple[EvidenceTally, Finding | None, Any]:
-    """What `_keep` kept."""
+    """Restore the result of `_keep`."""
     rows, files, finding, facts = kept(_stem(folder, part))
     evidence = EvidenceTally.of_rows(rows)
     evidence.files.merge(files)

@@ -44,8 +44,8 @@ def spelt_like(name: str, names: Iterable[str]) -> str:
 
 
 def in_schema_order(schema: Schema, name: str) -> str:
-    """The normalised name with its factors in the order of the schema's attributes, in which
-    answers stand; names that `marginal_query` refuses come back as they are, normalised.
+    """The normalised name with its factors in the order of the schema's attributes, which is the
+    order of answers; names that `marginal_query` refuses are only normalised.
     """
     parts = normalize_query_name(name).split(" * ")
     coarsenings = {part: schema.coarsening(part) for part in parts}
@@ -94,7 +94,7 @@ class MarginalQuery:
         rows = self.row_of_cell[cells]
         if rows.size * _FEW < self.n_rows:
             return np.unique(rows)
-        is_met = np.zeros(self.n_rows, dtype=bool)  # Of many cells faster than to sort their rows.
+        is_met = np.zeros(self.n_rows, dtype=bool)  # For many cells faster than sorting their rows.
         is_met[rows] = True
         return np.flatnonzero(is_met)
 
@@ -116,9 +116,10 @@ class MarginalQuery:
         return cube.reshape(len(histograms), self.n_rows)
 
     def refines(self, coarser: MarginalQuery) -> bool:
-        """Whether every row of this query lies inside one row of `coarser`.
+        """Whether every row of this query is within one row of `coarser`.
 
-        Rows are products of levels of the attributes, so that this is so where it is for each.
+        Rows are products of levels of the attributes, so that it suffices to compare each
+        attribute.
         """
         return all(
             len(set(zip(own, other, strict=True))) == size
@@ -166,7 +167,7 @@ def tells(schema: Schema, names: Iterable[str]) -> bool:
 
 
 def label_parts(schema: Schema, name: str) -> list[tuple[str, str, tuple[str, ...]]]:
-    """What a query tells: name of the attribute or coarsening, attribute, and its labels, in the
+    """Factors of a query: name of the attribute or coarsening, attribute, and its labels, in the
     order of the schema's attributes.
     """
     if name == TOTAL:
@@ -199,13 +200,13 @@ def counted_rows(
 def rows_that_count(
     schema: Schema, other_schema: Schema, name: str, where: Where, of: Where
 ) -> np.ndarray:
-    """Of the cells `of` of `other_schema`, which row of a query of `schema` counts each:
-    `(other_schema.n_cells,)`, -1 for the cells that are not among them.
+    """Row of a query of `schema` that counts each cell among `of` of `other_schema`:
+    `(other_schema.n_cells,)`, -1 for other cells.
 
     Levels are matched by their labels, in any order; among the cells `where` of the query and those
-    that are counted there must be the same. Raises ValueError, as a clause about whoever has the
-    other schema, if it tells the query's attributes and coarsenings under no such name or with
-    other levels.
+    that are counted there must be the same. Raises ValueError, as a clause about the owner of the
+    other schema, if it lacks the query's attributes and coarsenings under these names or has other
+    levels.
     """
     query = marginal_query(schema, name)
     inside = query.rows_of(schema.cells_where(where)) if where else None
@@ -214,7 +215,7 @@ def rows_that_count(
     steps = np.cumprod([1, *query.shape[:0:-1]])[::-1]
     for part, attribute, labels in label_parts(schema, name):
         if part not in other_schema.known_names:
-            raise ValueError(f"does not tell {part}; choose a query that it tells")
+            raise ValueError(f"lacks {part}; choose a query that it has")
         grouping, own = other_schema.grouping(part), schema.attributes.index(attribute)
         place = other_schema.attributes.index(grouping.attribute)
         theirs, groups = grouping.levels, np.array(grouping.groups)

@@ -21,10 +21,11 @@ UNKNOWN = -1
 """The level of a code that no level has."""
 
 FIRST_REFUSED = -2
-"""Level of what the first of a recode's `refused` refuses; one less of the next, and so on."""
+"""Level of records that the first of a recode's `refused` matches; one less for the next, and so
+on."""
 
 NO_AGE = "\0"
-"""What a date of birth tells that is none."""
+"""Age for an invalid date of birth."""
 
 _MOST_DIGITS = 18
 
@@ -40,7 +41,7 @@ class CodeSet:
 
     @classmethod
     def of(cls, codes: Codes) -> CodeSet:
-        """The declared codes; those made of digits alone are texts, too."""
+        """The declared codes; those of digits alone are texts, too."""
         ranges = tuple((c.first, c.last) for c in codes if isinstance(c, CodeRange))
         return cls(frozenset(c for c in codes if isinstance(c, str)), ranges)
 
@@ -85,15 +86,16 @@ class ListedCodes:
 
 
 Condition = CodeSet | ListedCodes
-"""What a column must hold for a level."""
+"""Condition on a column for a level."""
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What a cell says before codes are looked up in it: a blank, where it is missing, or an age.
+    """Preparation of a cell before codes are looked up in it: a blank, where it is missing, or an
+    age.
 
-    day : the day on which ages count, of a column of dates of birth; None of any other.
-    form : how its dates are written.
+    day : the day on which ages count, for a column of dates of birth; None for any other.
+    form : format of its dates.
     """
 
     missing: CodeSet
@@ -109,11 +111,11 @@ class Reading:
 
 @dataclass(frozen=True)
 class Recode:
-    """How an attribute is told: `rules` of levels and the codes that columns must have for them.
+    """Definition of an attribute: `rules` of levels and the codes that columns must have for them.
 
-    The first rule that fits tells the level of a record; those of what is `refused`, with levels
-    from `FIRST_REFUSED` down, stand before all others. A recode of one column may have a reading of
-    its cells.
+    The first matching rule gives the level of a record; `refused` combinations, with levels from
+    `FIRST_REFUSED` down, precede all others. A recode of one column may have a reading of its
+    cells.
     """
 
     attribute: str
@@ -145,8 +147,8 @@ class Recode:
         """Level of every row, shape `(n_rows,)`, int16 or, of more levels, int32; -1 where no level
         fits, and less where the codes are refused.
 
-        Rules without columns take no number that is a declared code but for zeros before it: a
-        table that was saved anew without them would be of that level throughout."""
+        Rules without columns take no number that is a declared code but for leading zeros: a table
+        that was saved without them would be of that level throughout."""
         names = self.columns
         dtype = np.int16 if len(self.levels) <= np.iinfo(np.int16).max else np.int32
         if len(names) == 1 and all(where for _, where in self.rules):
@@ -167,7 +169,8 @@ class Recode:
         return level
 
     def _lacks_zeros(self, column: str) -> Callable[[str | None], bool]:
-        """Whether a number is none of a column's declared codes, but one but for zeros before."""
+        """Whether a number is not among a column's declared codes, but would be with leading
+        zeros."""
         codes = [where[column] for _, where in self.rules if column in where]
         texts = {text for one in codes if isinstance(one, CodeSet) for text in one.texts}
         numbers = {whole_number(text) for text in texts} - {None}
@@ -179,8 +182,8 @@ class Recode:
 
     @cached_property
     def _conditions(self) -> tuple[list[tuple[str, Condition]], list[tuple[int, list[int]]]]:
-        """What rules ask of a column, each once however many ask for the same, and the level of
-        every rule with the numbers of what it asks."""
+        """Distinct conditions of the rules on a column, and the level of every rule with the
+        numbers of its conditions."""
         number: dict[tuple[str, Condition], int] = {}
         numbered = [
             (level, [number.setdefault(condition, len(number)) for condition in where.items()])
@@ -198,16 +201,16 @@ def whole_number(value: str | None) -> int | None:
 
 
 def _without_fraction(value: str | None) -> str | None:
-    """A decimal number without its fraction; any other text as it is."""
+    """A decimal number without its fraction; any other text unchanged."""
     whole, point, fraction = (value or "").partition(".")
     return whole if point and fraction.isascii() and fraction.isdigit() else value
 
 
 def age_in_years(born: str, day: date, pattern: str) -> str:
-    """The age in whole years on a day of who was born on another; `NO_AGE`, which is no code of a
-    level, for what is no date and for who was born later.
+    """Age in whole years on a day, from a date of birth; `NO_AGE`, which is no code of a level, for
+    invalid dates and for births after that day.
 
-    Who was born on 29 February is a year older on 1 March of years without that day. A time of day
+    A person born on 29 February is a year older on 1 March of years without that day. A time of day
     after the date is of no interest.
 
     >>> age_in_years("1990-06-15", date(2021, 6, 14), date_pattern("YYYY-MM-DD"))
@@ -259,8 +262,10 @@ def compiled_recode(
     if declared.blank is not None:
         labels, blank = (*labels, declared.blank), CodeSet(frozenset({""}), ())
         if any(isinstance(c, CodeSet) and c.holds(None) for c in conditions):
-            raise ValueError(f"attribute {name!r} has a level with blanks beside blank; keep one")
-        # Before those that would take a blank for a list without codes.
+            raise ValueError(
+                f"attribute {name!r} has a level with blanks although blank is set; keep one"
+            )
+        # Precede those that would treat a blank as a list without codes.
         cases.insert(0, (len(labels) - 1, blank))
     if len(set(labels)) < len(labels):
         raise ValueError(f"attribute {name!r} gives two levels one label")
@@ -270,7 +275,7 @@ def compiled_recode(
 
 
 def _reading(declared: AttributeDeclaration) -> Reading | None:
-    """How cells of an attribute's column are read, where they do not tell their codes outright."""
+    """Return the reading of cells of an attribute's column, where they are not plain codes."""
     if declared.missing is None and declared.age_at is None:
         return None
     form = declared.date_format or "YYYY-MM-DD"
@@ -280,7 +285,7 @@ def _reading(declared: AttributeDeclaration) -> Reading | None:
 def _conditions(
     name: str, declared: AttributeDeclaration, rounds_down: bool
 ) -> tuple[tuple[str, ...], list[Condition]]:
-    """Labels of the levels that a column tells, and what it must hold for each."""
+    """Labels of the levels of a column, and the condition for each."""
     if declared.contains is not None and declared.separator is not None:
         wanted = CodeSet.of(declared.contains)
         known = None

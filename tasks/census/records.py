@@ -1,17 +1,17 @@
-"""The records of a declared universe, streamed: counted by area and cell, and held to rules.
+"""The records of a declared universe, streamed: counted by area and cell, and checked.
 
-Files pass through in batches; what stays are sums, and of tables that others refer to their keys,
-areas and referred columns. Every condition on a record is worked out once for each distinct value.
+Files are read in batches; only sums stay in memory, and the keys, areas and referred columns of
+tables to which others refer. Every condition on a record is evaluated once for each distinct value.
 
 The rules on the input of a declared census, made from its declaration.
 
-What they say stands in `declared_rules.toml`.
+Their texts are in `declared_rules.toml`.
 
-Notes of `check` on codes that look misspelt: what a declaration names and no record has.
+Notes of `check` on codes that look misspelt: declared codes without records.
 
 A table of codes that has lost its zeros, 1 for 01, breaks no rule where a condition only picks
-rows, or where a rule without columns takes all that is left. Notes tell of the records, to the
-terminal of the office alone: runs make none.
+rows, or where a rule without columns takes all that is left. Notes describe confidential records
+and are printed by `check` only: runs make no notes.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ MOST_SHOWN = 5
 """Levels or codes that a note names."""
 
 WHERE = ""
-"""Stands for the conditions on the rows of a universe, beside the names of its attributes."""
+"""Key of the conditions on the rows of a universe, next to the names of its attributes."""
 
 
 @dataclass
 class CodeTally:
-    """What columns with declared codes hold; confidential.
+    """Values found in columns with declared codes; confidential.
 
     values : distinct values by universe, attribute (or `WHERE`) and column.
     left : by universe and attribute, the records that only a rule without columns takes, and all.
@@ -127,7 +127,8 @@ def notes(
 def _level_notes(
     table: str, recode: Recode, labels: Sequence[str], number: np.ndarray
 ) -> Iterator[str]:
-    """Notes on a level that all records have, or, told by several columns, that none has."""
+    """Notes on a level that all records have, or, if it depends on several columns, that no record
+    has."""
     found = np.flatnonzero(number)
     if len(found) == 1 and len(labels) > 1:
         label = labels[int(found[0])]
@@ -144,7 +145,7 @@ def _code_notes(
     conditions: Iterable[Condition],
     seen: set[str | None],
 ) -> Iterator[str]:
-    """A note on declared codes that none of the values of a column is, if there are such."""
+    """A note on declared codes that occur in no value of a column, if there are any."""
     declared: dict[str, CodeSet] = {}
     values = set(seen)
     for condition in conditions:
@@ -178,8 +179,8 @@ Files = Mapping[str, Sequence[InputFile]]
 
 @dataclass(frozen=True, eq=False)
 class Ways:
-    """What is read before the records of a universe: how they find their areas, who belongs to
-    them, by name, and the recognised columns of the tables on the way.
+    """Tables read before the records of a universe: paths to their areas, occupants by name, and
+    the recognised columns of the tables on these paths.
     """
 
     place: Placing
@@ -195,7 +196,7 @@ def read_ways(
     scratch: Path | None = None,
     recognised: Sequence[str] = (),
 ) -> Ways:
-    """Read the tables on the way to the area of a universe's records, and those of its occupants.
+    """Read the tables on the path to the area of a universe's records, and those of its occupants.
 
     `recognised` are columns of these tables by which the ledger recognises their rows. Raises
     UnreadableInput.
@@ -219,7 +220,7 @@ def read_ways(
 
 
 def occupant_columns(way: Way) -> tuple[str, ...]:
-    """The columns that are read of the rows of occupants, besides what they refer to."""
+    """The columns of occupants that are read in addition to their references."""
     columns = dict.fromkeys((*way.columns, *way.conditions))
     return tuple(column for column in columns if column != NUMBER)
 
@@ -228,8 +229,8 @@ def way_columns(universe: Universe, records: Collection[str]) -> tuple[str, ...]
     """The columns that a universe reads of the tables on the way to its areas, of which a row is
     protected, or a record of a universe.
 
-    `records` are the tables of universes. Others, as that of the areas, are what different people
-    have in common.
+    `records` are the tables of universes. Other tables, such as that of the areas, describe facts
+    shared by several people.
     """
     return tuple(
         f"{way.table}.{column}"
@@ -242,8 +243,8 @@ def way_columns(universe: Universe, records: Collection[str]) -> tuple[str, ...]
 class UniverseCounter(RecordCounter):
     """Counts the records of a declared universe.
 
-    raw : the columns by which the ledger recognises them, where they are asked for.
-    codes : gets what their columns hold, where notes on codes are asked for.
+    raw : the columns by which the ledger recognises them, if needed.
+    codes : collects values of their columns, for notes on codes.
     keys_of_occupants : by column of the records, the keys by which occupants are found.
     """
 
@@ -356,8 +357,8 @@ def tally_references(
     evidence: EvidenceTally,
     depth: int = 0,
 ) -> None:
-    """Add to the evidence whether rows of the table of a step are referred to by too many
-    `(n_rows,)` records, or rows of the table before it; `n_rows` are those of each file.
+    """Record in the evidence whether too many `(n_rows,)` records, or rows of the previous table,
+    refer to rows of the table of a step; `n_rows` are those of each file.
     """
     step = universe.steps[depth]
     if step.records_per_row is not None:
@@ -370,8 +371,8 @@ def tally_contributions(
 ) -> None:
     """Add to the evidence whether a person has too many records in a table that a universe reads.
 
-    In the universe's own table, a row counts for the records that it stands for. Raises
-    UnreadableInput.
+    In the universe's own table, a row counts as many times as the records that it represents.
+    Raises UnreadableInput.
     """
     declared = universe.declared
     for reach in universe.reaches:
@@ -431,7 +432,7 @@ def _joined(
 
 
 def _count(value: str | None) -> int:
-    """The count that a text spells; -1 for what is no whole number."""
+    """Parse a count; -1 for texts that are no whole number."""
     number = whole_number(value)
     return -1 if number is None else number
 
@@ -497,7 +498,7 @@ def _rules_of_charges(universe: Universe) -> Iterator[Rule]:
 
 
 def _rules_of_records(census: Census, universe: Universe) -> Iterator[Rule]:
-    """A record's area, count and levels, and the cells that hold nobody."""
+    """A record's area, count and levels, and the impossible cells."""
     declared = universe.declared
     located = universe.steps[-1].table if universe.steps else declared.table
     areas = census.geography.table

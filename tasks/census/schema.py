@@ -19,7 +19,7 @@ from ..runs.names import did_you_mean
 from .attribute_declarations import CodeRange
 
 ANYTHING = "*"
-"""In a pattern, what stands for any text."""
+"""In a pattern, the sign for any text."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Coarsening:
 class Schema:
     """The attributes of a universe, in the order in which cells are numbered.
 
-    `levels` holds the labels of each attribute's levels, `coarsenings` those of any attribute.
+    `levels` are the labels of each attribute's levels, `coarsenings` those of any attribute.
 
     >>> Schema("dwellings", ("tenure",), (("owned", "rented"),)).n_cells
     2
@@ -68,9 +68,9 @@ class Schema:
         return self.levels_of[self.attributes.index(attribute)]
 
     def coarsening(self, name: str) -> Coarsening | None:
-        """The coarsening of this name of one of the attributes; None if there is none.
+        """Return the coarsening of this name of one of the attributes; None if it does not exist.
 
-        An attribute of the schema has its name for itself.
+        The name of an attribute of the schema cannot be a coarsening's.
         """
         if name in self.attributes:
             return None
@@ -158,8 +158,8 @@ class Schema:
 
 
 def positions_of(name: str, level: str | int | CodeRange, labels: Sequence[str]) -> list[int]:
-    """Positions of a level that is given by its label or its position, or of those of a range or a
-    pattern, in which each * stands for any text.
+    """Positions of a level given by its label or its position, or of those of a range or a pattern,
+    in which each * matches any text.
 
     Raises ValueError for a level that `name` does not have, a range or pattern that has no level,
     and a range that has part of one.
@@ -187,12 +187,12 @@ def positions_of(name: str, level: str | int | CodeRange, labels: Sequence[str])
 
 
 def is_pattern(level: str | int | CodeRange, labels: Sequence[str]) -> bool:
-    """Whether a level stands for all labels that fit it, rather than for the one it is."""
+    """Whether a level represents all labels that match it, rather than a single one."""
     return isinstance(level, str) and ANYTHING in level and level not in labels
 
 
 def _range_in(label: str) -> CodeRange | None:
-    """The whole numbers that a label such as 18-24 or 18 stands for; None for any other label."""
+    """Whole numbers described by a label such as 18-24 or 18; None for any other label."""
     first, dash, last = label.partition("-")
     ends = (first, last if dash else first)
     if not all(end.isascii() and end.isdigit() for end in ends) or int(ends[0]) > int(ends[1]):

@@ -23,7 +23,11 @@ from .finished import finished_release
 from .office import Office
 
 METADATA = "ro-crate-metadata.json"
-CONTEXT = "https://w3id.org/ro/crate/1.1/context"
+CONTEXT = (
+    "https://w3id.org/ro/crate/1.1/context",
+    {"sha256": "https://w3id.org/ro/terms/workflow-run#sha256"},
+)
+"""Defines the terms; RO-Crate 1.1 itself has no term for digests of files."""
 PROFILES = {
     "https://w3id.org/ro/wfrun/process/0.5": "Process Run Crate",
     "https://w3id.org/ro/wfrun/workflow/0.5": "Workflow Run Crate",
@@ -120,7 +124,7 @@ def metadata(
         "@type": "CreateAction",
         "name": f"Run {own['run_id']}",
         "description": "Measured with noise under one charge of the ledger, estimated and checked.",
-        "startTime": own["created"],
+        "startTime": own["created"].replace("Z", "+00:00"),  # The profile wants an offset.
         "endTime": ended,
         "instrument": _ref(workflow),
         "agent": _ref(curators[0]["@id"]),

@@ -9,19 +9,16 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
-from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from ..pages.document import NONE
+from ..pages.document import NONE, html_page
 from ..runs.errors import InputRefused
 from ..runs.files import write_text
 from ..tables.geometry import read_layers
-from .released_tables import ReleasedTable, released_tables
+from .released_tables import LevelCounts, counts_by_level, released_tables
 
 MOST_AREAS = 6000
 """Areas of a level that a page shows; levels with more are in the files alone."""
@@ -34,67 +31,6 @@ TOLERANCE = 1 / 1000
 
 PER_DEVIATION = 2 * 1.6449
 """Width of a margin of 90 % in standard deviations."""
-
-
-@dataclass(frozen=True)
-class ShownLevel:
-    """The areas of one level of a table, with what is counted in them.
-
-    codes, names : of the areas. variables : labels of what is counted. counts, lower, upper : by
-    area, then by variable; None where there is none.
-    """
-
-    table: str
-    level: str
-    codes: tuple[str, ...]
-    names: tuple[str, ...]
-    variables: tuple[str, ...]
-    counts: tuple[int | None, ...]
-    lower: tuple[int | None, ...]
-    upper: tuple[int | None, ...]
-
-
-def shown_levels(table: ReleasedTable, labels: Mapping[str, str]) -> list[ShownLevel]:
-    """The levels of a released table; `labels` are those of variables, by name."""
-    rows = table.with_margins()
-    if table.has_variables:
-        variables = [f"{name} {labels.get(name, '')}".strip() for name in table.counts]
-        level = table.path.stem.replace("_", " ")
-        return [_level("Counts of summary levels", level, rows, variables, table.counts)]
-    keys = [name for name in table.dimensions if name not in ("level", "code")]
-    rows["variable"] = rows[keys].astype(str).agg(", ".join, axis=1) if keys else "all"
-    found = []
-    for level, own in rows.groupby("level", sort=False):
-        variables = list(own["variable"].unique())
-        found.append(_level(table.path.stem, str(level), own, variables, ("count",)))
-    return found
-
-
-def _level(
-    table: str, level: str, rows: pd.DataFrame, variables: Sequence[str], counts: Sequence[str]
-) -> ShownLevel:
-    areas = rows.drop_duplicates("code")
-    names = areas["name"] if "name" in areas else areas["code"]
-
-    def flat(columns: Sequence[str]) -> tuple[int | None, ...]:
-        if not set(columns) <= set(rows.columns):
-            return ()
-        values = rows[list(columns)].astype("Int64").to_numpy().ravel()
-        return tuple(None if pd.isna(value) else int(value) for value in values)
-
-    def bound(end: str) -> list[str]:
-        return [end] if tuple(counts) == ("count",) else [f"{n}_{end.upper()}" for n in counts]
-
-    return ShownLevel(
-        table,
-        level,
-        tuple(areas["code"].astype(str)),
-        tuple(names.astype(str)),
-        tuple(variables),
-        flat(counts),
-        flat(bound("lower")),
-        flat(bound("upper")),
-    )
 
 
 def write_explorer(
@@ -124,23 +60,18 @@ def write_explorer(
     tables = released_tables(release)
     if not tables:
         raise InputRefused(f"{release} has no tables of areas, which a page could show.")
-    found = [level for table in tables for level in shown_levels(table, labels or {})]
+    found = [level for table in tables for level in counts_by_level(table, labels or {})]
     found.sort(key=lambda level: len(level.counts))
     kept = [level for level in found if len(level.codes) <= MOST_AREAS]
     drawn = {} if geometry is None else _boundaries(geometry, kept)
-    template = Environment(
-        loader=PackageLoader("spineflow.tasks.dissemination"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-    ).get_template("explorer.html.j2")
     while True:
         content = {
             "levels": [vars(level) for level in kept],
             "boundaries": drawn,
             "perDeviation": PER_DEVIATION,
         }
-        page = template.render(
+        page = html_page(
+            "dissemination/templates/explorer.html.j2",
             title=title,
             guarantee=guarantee,
             stamp=tables[0].stamp,
@@ -191,7 +122,7 @@ def _charts() -> str:
     return json.dumps({"bars": bars.to_dict(validate=True), "map": drawn.to_dict(validate=True)})
 
 
-def _boundaries(geometry: Path, levels: Sequence[ShownLevel]) -> dict[str, dict[str, Any]]:
+def _boundaries(geometry: Path, levels: Sequence[LevelCounts]) -> dict[str, dict[str, Any]]:
     """Simplified shapes by level and code, as coordinates of GeoJSON."""
     codes: dict[str, set[str]] = {}
     for level in levels:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +14,9 @@ from ..runs.files import STAMP_KEY
 
 AREA_COLUMNS = {"SUMLEV": "level", "GEOCODE": "code", "NAME": "name"}
 """Columns of tables of summary levels by those of declared tables."""
+
+SUMMARY_LEVELS = "Counts of summary levels"
+"""The table of all files of summary levels together."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,3 +69,64 @@ def released_tables(release: Path) -> list[ReleasedTable]:
             dimensions = tuple(name for name in names if name not in described)
             found.append(ReleasedTable(path, dimensions, ("count",)))
     return found
+
+
+@dataclass(frozen=True)
+class LevelCounts:
+    """The areas of one level of a table, with their counts.
+
+    codes, names : of the areas. variables : labels of the counts. counts, lower, upper : by area,
+    then by variable; None for a missing value.
+    """
+
+    table: str
+    level: str
+    codes: tuple[str, ...]
+    names: tuple[str, ...]
+    variables: tuple[str, ...]
+    counts: tuple[int | None, ...]
+    lower: tuple[int | None, ...]
+    upper: tuple[int | None, ...]
+
+
+def counts_by_level(table: ReleasedTable, labels: Mapping[str, str]) -> list[LevelCounts]:
+    """The levels of a released table, with `labels` of its variables by name."""
+    rows = table.with_margins()
+    if table.has_variables:
+        variables = [f"{name} {labels.get(name, '')}".strip() for name in table.counts]
+        level = table.path.stem.replace("_", " ")
+        return [_level(SUMMARY_LEVELS, level, rows, variables, table.counts)]
+    keys = [name for name in table.dimensions if name not in ("level", "code")]
+    rows["variable"] = rows[keys].astype(str).agg(", ".join, axis=1) if keys else "all"
+    found = []
+    for level, own in rows.groupby("level", sort=False):
+        variables = list(own["variable"].unique())
+        found.append(_level(table.path.stem, str(level), own, variables, ("count",)))
+    return found
+
+
+def _level(
+    table: str, level: str, rows: pd.DataFrame, variables: Sequence[str], counts: Sequence[str]
+) -> LevelCounts:
+    areas = rows.drop_duplicates("code")
+    names = areas["name"] if "name" in areas else areas["code"]
+
+    def flat(columns: Sequence[str]) -> tuple[int | None, ...]:
+        if not set(columns) <= set(rows.columns):
+            return ()
+        values = rows[list(columns)].astype("Int64").to_numpy().ravel()
+        return tuple(None if pd.isna(value) else int(value) for value in values)
+
+    def bound(end: str) -> list[str]:
+        return [end] if tuple(counts) == ("count",) else [f"{n}_{end.upper()}" for n in counts]
+
+    return LevelCounts(
+        table,
+        level,
+        tuple(areas["code"].astype(str)),
+        tuple(names.astype(str)),
+        tuple(variables),
+        flat(counts),
+        flat(bound("lower")),
+        flat(bound("upper")),
+    )

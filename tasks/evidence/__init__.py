@@ -1,1 +1,1 @@
-"""Evidence: what each protection method costs and withstands, side by side on one census."""
+"""Evidence: the cost and the protection of each method, compared on one census."""

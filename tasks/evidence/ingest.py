@@ -32,7 +32,7 @@ class Draw:
 
 
 def comparison_folder(run: RunDirectory) -> Path:
-    """What is made again where it is damaged, from input that may be disclosed."""
+    """Folder of files that are made again if damaged, from input that may be disclosed."""
     return run.root / "evidence"
 
 
@@ -52,7 +52,7 @@ def tables_file(run: RunDirectory, draw: Draw) -> Path:
 
 
 def figures_file(run: RunDirectory, draw: Draw, what: str) -> Path:
-    """What was found of a release: its accuracy, or an attack's outcome."""
+    """File of figures about a release: its accuracy, or an attack's outcome."""
     return below(comparison_folder(run) / "found", draw.name) / f"{what}.json"
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from scipy.optimize import LinearConstraint, minimize
 
 _LEAST = 1e-8
-"""Least probability of a noise that a row allows, as ptable has it."""
+"""Least probability of a noise that a row allows, as in ptable."""
 _NEAR = 5e-4
 """A variance is met if it is right to three digits."""
 
@@ -53,9 +53,9 @@ class Perturbation:
         """Probabilities `(2 D + 1,)` of the noise -D to D at a count of at least 1.
 
         The row of largest entropy -sum p log p under sum p = 1, sum p v = 0, sum p v^2 <= V, with
-        every possible p at least 1e-8. Where the variance is not reached because too much must
-        stay, what must stay is lowered by 0.05 at a time. Raises ValueError where no distribution
-        has mean 0 and a variance of at most V.
+        every possible p at least 1e-8. Where the variance is not reached because the least
+        probability of staying is too large, that probability is lowered by 0.05 at a time. Raises
+        ValueError where no distribution has mean 0 and a variance of at most V.
         """
         count = min(count, self.last_row)
         noise = np.arange(-self.largest, self.largest + 1)

@@ -1,4 +1,5 @@
-"""Evidence as a product: what is written anew beside its page, and what a command ends with."""
+"""Evidence as a product: files that are written again with its page, and the last lines of a
+command."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ def rewritten(run: RunDirectory, _settings: EvidenceSettings) -> None:
 
 
 def summary(run: RunDirectory, settings: EvidenceSettings) -> Iterator[Block]:
-    """What was compared, its main figures, and where all of them are."""
+    """Compared methods, the main figures, and the place of all figures."""
     yield f"{len(settings.methods)} methods, {len(draws_of(settings))} releases"
     yield strengths_table(read_evidence(run), settings)
     yield f"figures: {evidence_file(run)}"

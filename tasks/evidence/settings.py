@@ -1,6 +1,6 @@
-"""Settings of a comparison of protection methods, and what it asks of the product.
+"""Settings of a comparison of protection methods, and its requirements on the product.
 
-A comparison knows nothing of the product but a `ProtectedCensus`, which a flow names in
+A comparison uses the product only through a `ProtectedCensus`, which a flow names in
 `EvidenceSettings.CENSUS`. Its settings are a census with its tables, methods and attacks:
 
 [input]                          # as for topdown; confidential = false
@@ -50,8 +50,8 @@ from .perturbation import Perturbation
 class ProtectedCensus(Protocol):
     """A census whose people can be listed, and released under differential privacy.
 
-    `settings` are of the product's model. An instance goes to the workers as what its class is, so
-    it is made at the top of a module.
+    `settings` are of the product's model. An instance is passed to the workers by its module and
+    name, so it is made at the top of a module.
     """
 
     @property
@@ -79,7 +79,7 @@ class ProtectedCensus(Protocol):
     def keep(
         self, settings: Any, universe: str, people: People, dataset: Path, folder: Path
     ) -> None:
-        """Keep in a new folder, for `release`, what another has, with other people of a universe in
+        """Keep in a new folder, for `release`, a copy of another with other people of a universe in
         the same areas, as many in each.
         """
 
@@ -90,13 +90,14 @@ class ProtectedCensus(Protocol):
 
 
 Reading = Literal["reads as allowed", "reads as forbidden", "unclear"]
-"""What is reported of a method under the order DAO 216-26 of June 2026; no verdict of ours."""
+"""Reported status of a method under the order DAO 216-26 of June 2026, without judgement of
+ours."""
 
 
 class ProtectionMethod(Section):
-    """What every method tells of itself; here, of one that changes nothing.
+    """Declared facts of every method; here, of one that changes nothing.
 
-    A kind of methods that are alike in it sets the constant, another the property.
+    A family of methods with equal facts sets the constant, another the property.
     """
 
     STRENGTHS: ClassVar[tuple[str, str] | None] = None
@@ -104,7 +105,7 @@ class ProtectionMethod(Section):
     IS_RANDOM: ClassVar[bool] = False
     READING: ClassVar[Reading] = "reads as allowed"
     GUARANTEE: ClassVar[str] = "none stated"
-    """What is promised whatever an attacker knows."""
+    """Guarantee against an attacker with any knowledge."""
     INVARIANTS: ClassVar[str] = "all counts"
 
     @property
@@ -122,12 +123,12 @@ class ProtectionMethod(Section):
 
     @property
     def reading(self) -> Reading:
-        """What is reported of it; see `Reading`."""
+        """Reported status; see `Reading`."""
         return self.READING
 
     @property
     def invariants(self) -> str:
-        """What is published as it is."""
+        """Figures that are published unchanged."""
         return self.INVARIANTS
 
 
@@ -160,7 +161,7 @@ class Rounding(ProtectionMethod):
 
     @property
     def invariants(self) -> str:
-        """What is published as it is."""
+        """Figures that are published unchanged."""
         return "multiples of the base stay" if self.how != "controlled" else "sums of tables"
 
 
@@ -178,7 +179,7 @@ class Coarsening(ProtectionMethod):
 
     @property
     def invariants(self) -> str:
-        """What is published as it is."""
+        """Figures that are published unchanged."""
         if self.how == "ranges":
             return "zeros and counts of the threshold and more"
         return "counts of areas of the size and more"
@@ -192,7 +193,7 @@ class Suppression(ProtectionMethod):
 
     kind: Literal["suppression"]
     how: Literal["cells", "tables"] = "cells"
-    """cells: counts from 1 to below the threshold, and the secondary cells that would tell them;
+    """cells: counts from 1 to below the threshold, and the secondary cells that would reveal them;
     tables: all of an area with from 1 to below the threshold persons, as the United States had it
     until 1980, without secondary suppression."""
     thresholds: tuple[Annotated[int, Field(ge=2)], ...] = Field(default=(3, 10), min_length=1)
@@ -288,13 +289,14 @@ class Comparison(Section):
     universe: str = "persons"
     """Whose tables are published."""
     tables: tuple[str, ...] = ()
-    """The tables that the census declares and that are published; left out, all of the universe."""
+    """The tables that the census declares and that are published; if omitted, all of the
+    universe."""
     read: tuple[str, ...] = ()
-    """Those of them that users read, by whose error methods are compared; left out, all."""
+    """Those of them that users read, by whose error methods are compared; if omitted, all."""
     read_levels: tuple[str, ...] = ()
-    """Levels at which they read them; left out, all but the smallest of the tables'."""
+    """Levels at which they read them; if omitted, all but the smallest of the tables'."""
     households: Where = {}
-    """Persons who live in households, which are swapped; left out, all who refer to a unit."""
+    """Persons who live in households, which are swapped; if omitted, all who refer to a unit."""
     agree: Where = {}
     """Persons, such as adults, whose number must be equal in two swapped households, as must
     their size; left out, their size alone."""
@@ -320,7 +322,7 @@ class Comparison(Section):
     learned: str = ""
     """Marginal query whose answer the attacker infers, such as race; needs `known`."""
     zones: int = Field(default=2, ge=1, le=4)
-    """Neighbouring areas of a level that are put together at most before others are taken away."""
+    """Most neighbouring areas of a level in a union whose difference from others is taken."""
     blocks: int | None = Field(
         default=None,
         ge=1,
@@ -339,13 +341,13 @@ class EvidenceSettings(ProductSettings):
     """All settings of a comparison.
 
     A flow names the product in `CENSUS` and gives the fields `input` and `product_settings` their
-    types; in a settings file the latter stand in the table of the product's name.
+    types; in a settings file the latter are in the table of the product's name.
     """
 
     PRODUCT: ClassVar[str] = "evidence"
     NEEDS_PUBLIC_DATA: ClassVar[str] = (
-        "a comparison draws releases that no ledger records, and its figures tell shares of right "
-        "guesses: compare on data that may be disclosed, and set input.confidential = false"
+        "a comparison draws releases that no ledger records, and its figures reveal shares of "
+        "right guesses: compare on data that may be disclosed, and set input.confidential = false"
     )
     CENSUS: ClassVar[ProtectedCensus]
 
@@ -364,7 +366,7 @@ class EvidenceSettings(ProductSettings):
 
     @property
     def published_tables(self) -> tuple[TableDeclaration, ...]:
-        """Those of them that are published."""
+        """The published ones among them."""
         wanted = self.evidence.tables
         return tuple(table for table in self.declared_tables if not wanted or table.name in wanted)
 
@@ -375,7 +377,7 @@ class EvidenceSettings(ProductSettings):
 
     @property
     def draws_noise(self) -> bool:
-        """No ledger records what is drawn: the data may be disclosed."""
+        """No ledger records the draws: the data may be disclosed."""
         return False
 
     @classmethod
@@ -444,7 +446,7 @@ class EvidenceSettings(ProductSettings):
                 'and levels, or take topdown.preset = "block_tables_2010"'
             )
         if not any(method.kind == "nothing" for method in self.methods.values()):
-            refuse('methods needs one of kind "nothing": the ceiling that attacks are shown beside')
+            refuse('methods needs one of kind "nothing": the ceiling of attacks')
         for name, method in self.methods.items():
             if isinstance(method, Swapping) and not all(0 < rate <= 1 for rate in method.rates):
                 refuse(f"methods.{name}.rates must be above 0 and at most 1")

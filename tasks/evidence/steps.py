@@ -81,9 +81,9 @@ def rebuild(
 
 @step("write page", settings_of, run_name="page")
 def write_page(run: RunDirectory, settings: EvidenceSettings) -> Made:
-    """Write the figures and the page; what is released of a comparison is the figures.
+    """Write the figures and the page; the figures are the release of a comparison.
 
-    Those that are released stay: what is made again may take other seconds.
+    Released figures stay: repeating the attacks may take other seconds.
     """
     if run.release.exists():
         restore_figures(run)

@@ -1,4 +1,5 @@
-"""The people of a comparison, the tables about them, and what a published table tells."""
+"""The people of a comparison, the tables about them, and facts that follow from a published
+table."""
 
 from __future__ import annotations
 
@@ -18,8 +19,8 @@ class Places:
 
     entity : (n_areas,) number of each area's entity; -1 for none.
     codes : the entities' codes.
-    parent_level : the smallest larger level whose entities have those of this one whole, if any.
-    parent : (n_entities,) the entity of that level which has each; -1 where there is none.
+    parent_level : the smallest larger level whose entities contain those of this one whole, if any.
+    parent : (n_entities,) the entity of that level containing each; -1 where there is none.
     """
 
     level: str
@@ -51,7 +52,7 @@ class AskedTable:
 
     @property
     def key(self) -> tuple[str, str]:
-        """What tells the tables of a comparison apart: name and level."""
+        """Identifier of a table of a comparison: name and level."""
         return self.name, self.places.level
 
     @property
@@ -81,13 +82,13 @@ class AskedTable:
 
 @dataclass(frozen=True, eq=False)
 class PublishedTable:
-    """A table as a method publishes it, and what that tells about the true counts.
+    """A table as a method publishes it, and the bounds of the true counts that follow from it.
 
     value : (n_entities, n_answers) published values; NaN where a value is withheld.
     low, high : bounds of the true counts that follow from the published values and the method's
         public parameters, where it has any; infinite where nothing follows.
-    total : (2, n_entities) such bounds of the sum of each entity's answers; None where nothing
-        follows but from those of the answers.
+    total : (2, n_entities) such bounds of the sum of each entity's answers; None where only those
+        of the answers apply.
     """
 
     value: np.ndarray
@@ -117,9 +118,9 @@ Tables = Mapping[tuple[str, str], PublishedTable]
 
 @dataclass(frozen=True, eq=False)
 class Population:
-    """The people of a comparison, with what methods need to know of them.
+    """The people of a comparison, with the facts that methods need about them.
 
-    tables : those that are published, levels from large to small.
+    tables : the published tables, levels from large to small.
     regions : levels between whose entities households are swapped, from large to small.
     risk : (n,) value of the risk variables of every person.
     agree : (n,) whether two swapped households must have as many of such persons.
@@ -154,7 +155,8 @@ def ancestors(small: Places, large: Places) -> np.ndarray | None:
 
 
 def siblings(places: Places) -> list[np.ndarray]:
-    """The entities of a level that have the same parent, group by group; all where none has."""
+    """The entities of a level with the same parent, group by group; all together where no entity
+    has a parent."""
     order = np.argsort(places.parent, kind="stable")
     starts = np.flatnonzero(np.diff(places.parent[order])) + 1
     return [group for group in np.split(order, starts) if len(group)]

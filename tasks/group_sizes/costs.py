@@ -1,8 +1,8 @@
 """Cost and exact privacy curve of a group-sizes plan.
 
 All levels' noise is fixed by the plan before anything is drawn, so that the worst pairs of the
-levels compose (`ledger.exact_curve`). What one person changes at a level follows from the vector
-(`plan` derives it; q is the most by which a person changes a size, R the regions):
+levels compose (`ledger.exact_curve`). The largest change by one person at a level follows from the
+vector (`plan` derives it; q is the most by which a person changes a size, R the regions):
 
 - *Cumulative vectors* have entries that move by one: q at most, or q R along the chain, and twice
   as many where a person moves between groups far apart in size. Fewer entries lose no more.
@@ -33,8 +33,8 @@ from .plan import CHAINED_CUMULATIVE_GROUP_SIZES, GROUP_SIZES, PROVEN, TOPDOWN, 
 
 
 def universe_plan(plan: Plan) -> UniversePlan:
-    """What all levels are measured with, and what that guarantees: epsilon of pure differential
-    privacy, or rho of zCDP; nothing without noise, or of the published scale.
+    """The noise of all levels and its guarantee: epsilon of pure differential privacy, or rho of
+    zCDP; neither without noise, or with the published scale.
 
     The levels' parts add up. The noise is calibrated to the neighbours of the plan: bounded, where
     a person moves between groups, or unbounded, where one joins or leaves a group; an unbounded
@@ -68,9 +68,9 @@ def universe_plan(plan: Plan) -> UniversePlan:
 def needed_split(plan: Plan, wanted: Mapping[str, int]) -> str | None:
     """A sentence: the smallest rho, and its shares, with which estimates of levels have margins.
 
-    `wanted` has the margins by level. The estimates are those of every entry of the measured vector
-    on a tree of the mean fan-outs, before counts are made whole, ordered and not negative. None for
-    pure differential privacy, whose program is another, and for the chain, which is no tree. Raises
+    `wanted` has the margins by level. The estimates are the entries of the measured vector on a
+    tree of the mean fan-outs, before counts are made whole, ordered and not negative. None for pure
+    differential privacy, whose program is another, and for the chain, which is no tree. Raises
     InputRefused for a level that is not there or is the same as another.
     """
     errors = level_errors(plan)
@@ -91,10 +91,10 @@ def needed_split(plan: Plan, wanted: Mapping[str, int]) -> str | None:
 
 
 def level_errors(plan: Plan) -> LevelErrors:
-    """How the errors of measured entries follow from what the levels spend, by distinct level.
+    """Errors of measured entries as functions of the levels' losses, by distinct level.
 
-    Levels are taken together on a tree of the mean fan-outs. Under pure differential privacy, and
-    along the chain, which is no tree, every level stands for itself.
+    Levels are combined on a tree of the mean fan-outs. Under pure differential privacy, and along
+    the chain, which is no tree, every level counts alone.
     """
     levels = [level for level in plan.levels if level.same_as is None]
     names = {depth: level.level for depth, level in enumerate(levels)}
@@ -137,8 +137,8 @@ def exact_curve(plan: Plan, *, is_bounded: bool = False) -> PrivacyCurve | None:
     """The curve between the plan's neighbours, or of a person who moves between groups, which the
     ledger counts, if `is_bounded`; None where nothing is guaranteed, or not known.
 
-    Who joins or leaves a group moves fewer counts than one who moves between two, whose curve
-    covers this too.
+    A person who joins or leaves a group moves fewer counts than one who moves between two, whose
+    curve covers this too.
 
     >>> from fractions import Fraction
     >>> from spineflow.tasks.group_sizes.plan import make_plan

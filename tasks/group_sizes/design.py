@@ -21,7 +21,8 @@ class GroupSizesDesignSettings(GroupSizesSettings):
     design: LevelDesign
 
     def refuse_what_does_not_fit(self, refuse: Refuse) -> None:
-        """Refuse what the product and the design cannot have, and noise that protects nobody."""
+        """Refuse settings that the product and the design cannot have, and noise that gives no
+        protection."""
         super().refuse_what_does_not_fit(refuse)
         self.design.refuse_what_does_not_fit(refuse)
         if self.privacy.infinite:

@@ -1,6 +1,6 @@
-"""The plan of a group-sizes run as it is charged, and the noisy vectors of its levels.
+"""The charged plan of a group-sizes run, and the noisy vectors of its levels.
 
-What each vector that is measured is, and its sensitivity, stands in `tasks.group_sizes.plan`.
+`tasks.group_sizes.plan` defines each measured vector, and its sensitivity.
 """
 
 from __future__ import annotations
@@ -67,16 +67,19 @@ def statement_of(plan: MeasuredLevels) -> Statement:
     change = f"one person joins or leaves a group{by}"
     if plan.bounded:
         change = f"one person moves from a group to another{by and f'{by} in each'}"
-    alone = (
-        "Empty groups are counted, so that a person who is a group alone is protected too."
-        if plan.smallest_size == 0
-        else "Groups neither appear nor vanish: that a group exists is not protected, so that of a "
-        "person who is a group alone it is not protected that there is such a person."
+    has_empty = plan.smallest_size == 0
+    alone = "Groups neither appear nor vanish."
+    if has_empty:
+        alone = "Empty groups are counted, so that a person who is a group alone is protected too."
+    exists = (
+        "The existence of a group is not protected, nor is the existence of a person who is a "
+        "group alone."
     )
     return Statement(
         None,
         ("Protected is every person: of which size the person's group is.",),
         (f"The guarantee compares two tables that differ in this: {change}. {alone}",),
+        unprotected=() if has_empty else (exists,),
     )
 
 

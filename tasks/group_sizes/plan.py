@@ -12,31 +12,31 @@ person counts once. Groups neither appear nor vanish nor move to another region,
 numbers may be invariants; where groups may be empty (size 0), this covers people who live alone
 too. Bounded neighbours (`accounting.BOUNDED`): a person moves from one group to another. The
 sensitivities below are of one level, and the tests confirm them over all neighbours of all small
-datasets. A largest size that stands for "N or more" lowers sizes to N, after which a person still
+datasets. A largest size that means "N or more" lowers sizes to N, after which a person still
 changes a size by at most q: no sensitivity grows.
 
 `group_sizes`
     n[r, s], the groups of size s in region r. A person who joins a group of size k in region r
-    takes it out of n[r, k] and puts it into n[r, k + q]: two entries change by one, whatever q.
-    L1 is 2, squared L2 is 2. One who moves changes four entries: L1 is 4. Two of them may be the
-    same entry and change by two, where both groups had, or have afterwards, the same size, but
-    not both pairs at once, since then nothing would have changed: squared L2 is 4 + 1 + 1 = 6.
+    takes it out of n[r, k] and puts it into n[r, k + q]: two entries change by one, for any q. L1
+    is 2, squared L2 is 2. A person who moves changes four entries: L1 is 4. Two of them may be the
+    same entry and change by two, where both groups had, or have afterwards, the same size, but not
+    both pairs at once, since then nothing would have changed: squared L2 is 4 + 1 + 1 = 6.
 `cumulative_group_sizes`
-    c[r, s] = n[r, 1] + ... + n[r, s]. Of region r the entries k, ..., k + q - 1 fall by one, and
-    no other: L1 and squared L2 are q, which is 1 for quantity 1 (Lemma 6 of [GroupSizes2021]). One
-    who moves raises q entries by one and lowers q by one; entries that do both stay. L1 and
+    c[r, s] = n[r, 1] + ... + n[r, s]. In region r the entries k, ..., k + q - 1 fall by one, and no
+    other: L1 and squared L2 are q, which is 1 for quantity 1 (Lemma 6 of [GroupSizes2021]). A
+    person who moves raises q entries by one and lowers q by one; entries that do both stay. L1 and
     squared L2 are 2 q.
 `chained_cumulative_group_sizes`
     C[s, r] sums n over all pairs up to (s, r), sizes first and regions within: the groups below
     size s of all regions, and those of size s of the first r regions. The group leaves at (k, r)
-    and comes back at (k + q, r), so that every entry in between falls by one, and there are q R of
-    them, where R is the number of regions of the level: L1 and squared L2 are q R, and 2 q R for
-    one who moves. In L2 itself that is sqrt(R) where it is R in L1. The paper calibrates this
+    and returns at (k + q, r), so that every entry in between falls by one, and there are q R of
+    them, where R is the number of regions of the level: L1 and squared L2 are q R, and 2 q R for a
+    person who moves. In L2 itself that is sqrt(R) where it is R in L1. The paper calibrates this
     vector to a sensitivity of 1 ("published"), which covers only levels of a single region.
 
-The plan of a run is everything public that decides what is measured and how it is estimated. It is
-written once, before anything is drawn, so that a later version of the code that would choose
-otherwise still reads the measurements for what they are.
+The plan of a run is everything public that decides its measurements and estimates. It is written
+once, before anything is drawn, so that a later version of the code with other choices still
+interprets the measurements correctly.
 """
 
 from __future__ import annotations
@@ -148,9 +148,9 @@ def level_weights(
     """Integer weights of the levels' squared distances, in proportion to 1 / variance.
 
     They are all 1 for equal variances, and 0 for a level that is not measured. Otherwise the
-    noisiest level gets `resolution`, and ratios are rounded to multiples of 1 / resolution and
-    cut at `most` / resolution. Any weights give a private and consistent result; these are nearly
-    those of the most likely one.
+    noisiest level gets `resolution`, and ratios are rounded to multiples of 1 / resolution and cut
+    at `most` / resolution. Any weights give a private and consistent result; these are nearly those
+    of maximum likelihood.
 
     >>> level_weights([Fraction(1), Fraction(4), Fraction(4), None])
     (16, 4, 4, 0)
@@ -200,7 +200,7 @@ class ImpossiblePlan(ValueError):
 
 @dataclass(frozen=True)
 class LevelPlan:
-    """What one level is measured with.
+    """Noise of one level.
 
     `sensitivity` is the L1 norm of the largest change and `scale` that of discrete Laplace noise,
     or `sensitivity` is the squared L2 norm and `sigma_squared` the parameter of discrete Gaussian
@@ -233,9 +233,9 @@ class LevelPlan:
 class Plan:
     """The plan of a run; `groups` is the public total, sizes run from smallest to largest.
 
-    `epsilon` or `rho` is what the run costs, neither without noise. `is_top_coded` says that the
-    largest size stands for itself and all above. `exact_level` names the level whose regions have
-    public numbers of groups; None if only the total is public.
+    `epsilon` or `rho` is the run's cost, neither without noise. `is_top_coded` means that the
+    largest size includes all larger ones. `exact_level` names the level whose regions have public
+    numbers of groups; None if only the total is public.
     """
 
     mechanism: str
@@ -263,7 +263,7 @@ class Plan:
 
     @property
     def loss(self) -> Fraction | None:
-        """What the run costs: rho or epsilon, None without noise."""
+        """Cost of the run: rho or epsilon, None without noise."""
         return self.epsilon if self.rho is None else self.rho
 
     @property
@@ -316,7 +316,8 @@ def make_plan(
         exact_level: the level whose regions have public numbers of groups.
 
     A level's noise has the scale sensitivity / (epsilon share), or as sigma^2 the squared
-    sensitivity / (2 rho share). Without noise all levels count alike, as they do with any noise.
+    sensitivity / (2 rho share). Without noise all levels have the same weight, as they do with any
+    noise.
 
     Raises ImpossiblePlan if sums of noisy counts could leave 64 bits.
     """
@@ -381,7 +382,7 @@ def merged_levels(n_regions: Sequence[int]) -> tuple[int, ...]:
 def _merged_shares(
     shares: Sequence[Fraction] | None, same_as: Sequence[int]
 ) -> tuple[Fraction, ...]:
-    """The shares of the levels that are measured; those of merged levels are added up."""
+    """The shares of the measured levels; those of merged levels are added up."""
     distinct = sorted(set(same_as))
     if shares is None:
         shares = [Fraction(int(i in distinct), len(distinct)) for i in range(len(same_as))]

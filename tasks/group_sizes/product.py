@@ -6,17 +6,19 @@ from ...validation.group_sizes.privacy_loss import check_privacy
 from ...validation.group_sizes.run_checks import run_checks
 from ..ledger.accounting import BOUNDED
 from ..pages.document import Block
+from ..products.budget import Cost
 from ..products.certificate import Facts
 from ..products.comparison import read_errors
 from ..products.plan import Plan
 from ..products.product import Accuracy, Checks, Figures, Product, Rules, Words
 from ..runs.directory import RunDirectory
 from .checks.accuracy import FIGURES, KEYS, facts_of_run, write_accuracy
+from .costs import universe_plan
 from .ingest.read import GroupInput, check_groups, read_plan
 from .ingest.read import plan_of as levels_of
 from .measurement import plan_of
 from .plan import UNIVERSE
-from .release.report import NEIGHBORS, by_level, loss_text, report, sizes_text
+from .release.report import NEIGHBORS, by_level, report, sizes_text
 from .release.tables import settings_of_release
 from .settings import GroupSizesSettings
 
@@ -37,12 +39,12 @@ def words_on_costs(settings: GroupSizesSettings, plan: Plan) -> tuple[Block, ...
 
 
 def summary(run: RunDirectory, settings: GroupSizesSettings) -> tuple[str, ...]:
-    """What is in the release, and what it cost."""
+    """Content of the release, and its cost."""
     plan = read_plan(run)
     regions = ", ".join(f"{level.n_regions:,} {level.level}" for level in plan.levels)
     return (
         f"{plan.groups:,} groups of size {sizes_text(plan)}; {regions}",
-        f"{plan.mechanism}, {plan.calibration} calibration; {loss_text(plan)}, "
+        f"{plan.mechanism}, {plan.calibration} calibration; {Cost(universe_plan(plan)).in_words}, "
         f"{NEIGHBORS[plan.bounded]}",
     )
 

@@ -1,4 +1,4 @@
-"""Settings of the group-sizes flow: where groups are counted, and what releases them."""
+"""Settings of the group-sizes flow: the hierarchy of regions, and the release mechanism."""
 
 from __future__ import annotations
 
@@ -211,13 +211,13 @@ class GroupSizesSettings(ProductSettings):
             refuse("invariants.groups is negative; give the number of groups")
 
     def refuse_what_does_nothing(self, own: Mapping[str, Any], refuse: Refuse) -> None:
-        """Refuse what changes no noise under the published calibration, or for sizes."""
+        """Refuse settings that change no noise under the published calibration, or for sizes."""
         super().refuse_what_does_nothing(own, refuse)
         mechanism = self.mechanism
         is_proven = mechanism.calibration == PROVEN
         scaled = {"neighbors": (is_proven, "the proven calibration")}
         refuse_idle(self.privacy, table_of(own, "privacy"), "privacy", scaled, refuse)
-        # Records are held to the quantity, and without a name it chooses the mechanism.
+        # The quantity limits records, and without a name it chooses the mechanism.
         counts_sizes = mechanism.name is not None and VECTOR_OF[mechanism.name] == GROUP_SIZES
         uses = {
             "largest_quantity": (

@@ -22,7 +22,7 @@ def ingest(run: RunDirectory, settings: GroupSizesSettings) -> Made:
 
 @step("measure groups", GroupSizesSettings, run_name="measure-{level}", retried=False)
 def measure(run: RunDirectory, settings: GroupSizesSettings, level: str) -> Made:
-    """Publish a level's noisy vector; what is published is never drawn again."""
+    """Publish a level's noisy vector; published measurements are never drawn again."""
     return once(run.dpqueries(UNIVERSE, level), measure_level, run, settings, level)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from ..noise.draws import Noise
@@ -18,6 +18,9 @@ from .exact_curve import PrivacyCurve
 
 REPORT_DELTA = Fraction(1, 10**10)
 """Delta at which the epsilon of a rho is reported; the mechanisms' own add to it."""
+
+STATED_DELTAS = (Fraction(1, 10**6), Fraction(1, 10**8), REPORT_DELTA)
+"""Deltas at which a certificate states epsilons, in addition to the delta of the settings."""
 
 
 @dataclass(frozen=True)
@@ -137,6 +140,10 @@ class UniversePlan:
         """Epsilon of the guarantee; for a rho by the tight conversion at `delta`."""
         own = self.promised
         return float(own.parameter) if self.is_pure else epsilon_tight(own.parameter, self.delta)
+
+    def at_stated_deltas(self) -> list[UniversePlan]:
+        """The same loss, with each delta at which a certificate states epsilons, descending."""
+        return [replace(self, delta=own) for own in sorted({*STATED_DELTAS, self.delta})[::-1]]
 
     @property
     def whole_delta(self) -> Fraction:

@@ -124,10 +124,10 @@ def continue_inversion(
 ) -> int:
     """Finish an inversion that the first `n_bits` bits of a uniform U leave undecided.
 
-    U lies in [word, word + 1) / 2**n_bits. Further bits of U are drawn, 64 at a time, until the
-    interval lies between two neighbouring thresholds, whose enclosures are computed to more bits
-    than U has; then X = min {k : U < P(X <= k)}. Each round fails with a chance of about 2**-64,
-    or because U lies beyond the last tabulated threshold, and then the next round's table reaches
+    U is in [word, word + 1) / 2**n_bits. Further bits of U are drawn, 64 at a time, until the
+    interval is between two neighbouring thresholds, whose enclosures are computed to more bits than
+    U has; then X = min {k : U < P(X <= k)}. Each round fails with a chance of about 2**-64, or
+    because U is beyond the last tabulated threshold, and then the next round's table reaches
     further out: no value is out of reach.
     """
     while True:

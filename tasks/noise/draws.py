@@ -1,10 +1,11 @@
-"""What noise is, and who may draw it.
+"""The interface to noise, and the right to draw it.
 
-Whatever measures asks for noise through `NoiseDraws`. In a private run that is the charge which
-the ledger holds (`tasks.ledger.claims.ChargedNoise`), and it draws what was charged and nothing
-else. Runs that are not private, and studies, draw through `UnchargedNoise`.
+Every measurement requests noise through `NoiseDraws`. In a private run that is the charge in the
+ledger (`tasks.ledger.claims.ChargedNoise`), and it draws the charged noise and nothing else. Runs
+that are not private, and studies, draw through `UnchargedNoise`.
 
-Only who draws imports the sampler, whose kernels take long to load: most that tell of noise do not.
+Only modules that draw import the sampler, whose kernels take long to load: most modules about noise
+do not draw.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class UnchargedNoise:
     source: RandomSource
 
     def draw(self, part: str, noise: Noise, size: int) -> np.ndarray:
-        """Independent draws, shape `(size,)`, int64, whatever the part."""
+        """Independent draws, shape `(size,)`, int64, for any part."""
         from .sampler import draw_noise
 
         return draw_noise(noise.mechanism, noise.parameter, size, self.source)

@@ -155,7 +155,8 @@ def _search_thresholds(
             else:
                 high = middle
         values[i] = first_value + low
-        # A word that is the floor of a threshold is below or above it by what comes after 64 bits.
+        # A word that is the floor of a threshold is below or above it depending on the bits after
+        # 64.
         if low < thresholds.size and thresholds[low] == word:
             ties[n_ties] = j
             n_ties += 1

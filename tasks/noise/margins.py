@@ -11,10 +11,10 @@ from .mechanisms import DISCRETE_LAPLACE
 from .quantiles import is_too_wide, margin
 
 COVERAGE = Fraction(95, 100)
-"""Probability with which margins of error hold where none is asked for."""
+"""Default probability of margins of error."""
 
 DIGITS = 4
-"""Significant digits of a loss that is worked out."""
+"""Significant digits of a computed loss."""
 
 
 def distribution_of(noise: Noise) -> IntegerDistribution:
@@ -35,9 +35,9 @@ def loss_for_margin(
     within a margin.
 
     Sigma^2 and scale are in proportion to one over the loss (rho or epsilon), so that `noise` at
-    `loss` tells those at any other. The margin holds with the probability `coverage` at least, by
-    exact quantiles; noise that is too wide for these counts as beyond it. Raises ValueError for a
-    negative target.
+    `loss` determines those at any other. The margin holds with the probability `coverage` at least,
+    by exact quantiles; noise that is too wide for these counts as beyond it. Raises ValueError for
+    a negative target.
 
     >>> from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN
     >>> loss_for_margin(Noise(DISCRETE_GAUSSIAN, Fraction(625)), Fraction(1), 49)

@@ -1,10 +1,10 @@
 """Quantiles of the noise, decided by exact comparisons.
 
-Thresholds and margins of error are published and decide which rows are released, so they are
-found as the distributions are sampled: from integer enclosures of the probabilities, narrowed
-until the comparison with the given fraction is certain. Where the enclosures cannot tell two
-values apart, more bits are computed; a probability that equals the fraction exactly would not
-end, and none does, since exp(-c) is transcendental for a rational c > 0.
+Thresholds and margins of error are published and decide which rows are released, so they are found
+as the distributions are sampled: from integer enclosures of the probabilities, narrowed until the
+comparison with the given fraction is certain. Where the enclosures cannot separate two values, more
+bits are computed; a probability that equals the fraction exactly would not end, and no probability
+does, since exp(-c) is transcendental for a rational c > 0.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from .distributions import IntegerDistribution, exp_minus_bounds, tail_bounds
 _GUARD_BITS = 64
 
 SMALLEST_GAUSSIAN_RATE = Fraction(1, 10**10)
-"""Of c = 1 / (2 sigma^2): for wider noise the sums would have millions of terms."""
+"""Smallest c = 1 / (2 sigma^2): for wider noise the sums would have millions of terms."""
 
 
 def is_too_wide(distribution: IntegerDistribution) -> bool:
-    """Whether a distribution is a Gaussian wider than its quantiles can be worked out for."""
+    """Whether a distribution is a Gaussian too wide for its quantiles to be computed."""
     return distribution.power == 2 and distribution.c < SMALLEST_GAUSSIAN_RATE
 
 
@@ -41,11 +41,11 @@ def inverse_cdf(distribution: IntegerDistribution, probability: Fraction) -> int
     93
     """
     if distribution.one_sided:
-        raise ValueError("quantiles are those of distributions on all integers")
+        raise ValueError("quantiles need a distribution on all integers")
     if not 0 < probability < 1:
         raise ValueError(f"a probability of {probability} has no quantile")
     if is_too_wide(distribution):
-        raise ValueError("the noise is too wide for its quantiles to be worked out")
+        raise ValueError("the noise is too wide for its quantiles to be computed")
     if 2 * probability > 1:
         return _first_tail_at_most(distribution, 1 - probability)
     return -_first_tail_at_most(distribution, probability)
@@ -78,8 +78,8 @@ def _first_tail_at_most(
 def _tails(distribution: IntegerDistribution, bits: int) -> Callable[[int], tuple[int, int]]:
     """Bounds on 2**bits P(X > k) as a function of k >= 0.
 
-    The discrete Laplace's tail is r^(k + 1) / (1 + r) with r = exp(-c); the discrete Gaussian's
-    is summed, and past its table lies between 0 and the last entry.
+    The discrete Laplace's tail is r^(k + 1) / (1 + r) with r = exp(-c); the discrete Gaussian's is
+    summed, and past its table is between 0 and the last entry.
     """
     if distribution.power == 1:
         one = 1 << bits

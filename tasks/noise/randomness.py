@@ -36,7 +36,7 @@ class SeededRandom:
     """A repeatable stream for testing only: Philox keyed with SHA-256 of the seed and labels.
 
     Streams with different labels are independent, so that each shard of a repeatable run can own
-    one whatever the order in which shards are measured. An instance belongs to one thread.
+    one for any order of measuring the shards. An instance belongs to one thread.
 
     >>> SeededRandom(1, "persons", "Block", "0").read(8) == SeededRandom(1).read(8)
     False

@@ -7,7 +7,7 @@ y = m h + l with m a power of two and 0 <= l < m. With weights w(y) = exp(-c y^p
 2. The attempt is kept with probability w(m h + l) / w(m h) = exp(-gamma), where
    gamma = c l (2 m h + l) for power 2 and gamma = c l for power 1. A negative zero is rejected.
 
-The kept signed values have weights w(y) exactly. About 64 to 128 values of h lie within one
+The kept signed values have weights w(y) exactly. About 64 to 128 values of h are within one
 standard deviation or scale, so that fewer than 1 % of the attempts fail.
 
 Step 2 is Algorithm 1 of [DiscreteGaussian2020]: for gamma <= 1, draw Bernoulli(gamma / k) for
@@ -41,8 +41,11 @@ MAX_KERNEL_FINE_BITS = 24
 class PendingAttempt(NamedTuple):
     """An attempt that the kernel leaves undecided.
 
-    slot : of the values to fill. attempt : its number. sign_and_fine : the word of these bits.
-    k : round of the rejection step, 0 where it has not begun. word : that of the round's uniform.
+    slot : position among the values to fill.
+    attempt : its number.
+    sign_and_fine : the word of these bits.
+    k : round of the rejection step, 0 where it has not begun.
+    word : word of the round's uniform.
     """
 
     slot: int
@@ -83,7 +86,7 @@ class CoarseFineSampler:
         """Fill the beginning of `values`; returns how many were filled."""
         coarse = np.empty(values.size, dtype=np.int64)
         far_coarse = self.coarse.draw_block(coarse, source)
-        coarse[list(far_coarse)] = -1  # What is beyond the table is left to Python's integers.
+        coarse[list(far_coarse)] = -1  # Values beyond the table are left to Python's integers.
         words = random_words(source, 2 * values.size + values.size // 8 + 2 * MAX_ROUNDS)
         shift = _leading_zeros(self.distribution.c)
         multiplier = (self.distribution.c.numerator << (64 + shift)) // (
@@ -160,7 +163,7 @@ def _leading_zeros(c: Fraction) -> int:
 def _bernoulli_exp(gamma: Fraction, k: int, word: int, source: RandomSource) -> bool:
     """Whether a Bernoulli(exp(-gamma)) draw succeeds, continued from round k if k > 0."""
     if k == 0:
-        # exp(-gamma) is exp(-1) for every whole one, times that of the rest.
+        # exp(-gamma) is exp(-1) for every whole one, times exp(-remainder).
         while gamma > 1:
             if not _bernoulli_exp(Fraction(1), 0, 0, source):
                 return False
@@ -172,7 +175,7 @@ def _bernoulli_exp(gamma: Fraction, k: int, word: int, source: RandomSource) -> 
 
 
 def _is_below(probability: Fraction, word: int, source: RandomSource) -> bool:
-    """Whether a uniform whose first 64 bits are `word` lies below a fraction."""
+    """Whether a uniform whose first 64 bits are `word` is below a fraction."""
     n_bits = 64
     while True:
         # The uniform is from word to word + 1 over 2^n_bits: more bits decide between them.
@@ -209,9 +212,9 @@ def _attempt_all(
 ) -> tuple[int, int]:
     """Run attempts until `values` is full or the words run out.
 
-    `multiplier` = floor(c 2^(64 + shift)) lies in [2^63, 2^64). For an exponent n with
-    gamma = c n < 1, g = floor(n multiplier / 2^shift) satisfies g <= 2^64 gamma < g + 3: the
-    multiplier falls short by less than 1, so n times that over 2^shift by less than 2.
+    `multiplier` = floor(c 2^(64 + shift)) is in [2^63, 2^64). For an exponent n with gamma = c n <
+    1, g = floor(n multiplier / 2^shift) satisfies g <= 2^64 gamma < g + 3: the multiplier falls
+    short by less than 1, so n times that over 2^shift by less than 2.
 
     Returns the number filled, undecided slots included, and the number of undecided attempts, which
     are written to the beginning of `pending`.
@@ -248,8 +251,8 @@ def _attempt_all(
                     if word < g // np.uint64(k):
                         k += 1
                         continue
-                    # From here on the uniform is above gamma / k, but for a few words that
-                    # lie between the bounds.
+                    # From here on the uniform is above gamma / k, except for a few words between
+                    # the bounds.
                     is_decided = word > (g + np.uint64(3)) // np.uint64(k)
                     break
                 if k > MAX_ROUNDS:

@@ -1,4 +1,4 @@
-"""Margins of error of sums of independent noise: what several noisy counts added together have.
+"""Margins of error of sums of independent noise, for sums of noisy counts.
 
 The sum S of n independent draws X has the characteristic function phi(t)^n, and phi is known in
 closed form: for the discrete Laplace of r = exp(-c)
@@ -15,7 +15,7 @@ S modulo a whole N > 2 m has its probabilities by the finite Fourier sum, so tha
 
 with t_j = 2 pi j / N, exactly. It exceeds P(|S| <= m) by at most P(|S| >= N - m), which Chernoff's
 bound makes as small as is wanted. All phi are positive, and terms are few, since phi(t)^n vanishes
-away from 0. What is left is rounding, far below `ERROR`.
+away from 0. The remaining error is rounding, far below `ERROR`.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from .distributions import IntegerDistribution
 from .quantiles import margin
 
 ERROR = 1e-10
-"""Largest error of a probability that is worked out here, by a wide margin."""
+"""Upper bound, by a wide margin, of the error of a probability computed here."""
 
 _SMALL = 1e-12
 """Probability that may be lost outside the period."""
 
 _NEGLIGIBLE = 1e-24
-"""Value of phi^n from which on terms are left out; each is multiplied by less than N."""
+"""Value of phi^n below which terms are dropped; each is multiplied by less than N."""
 
 _DIRECT = 0.25
 """Largest sigma^2 whose characteristic function is summed over values, which are few then."""
@@ -98,11 +98,11 @@ def coverage_of_sum(distribution: IntegerDistribution, n: int, m: int) -> float:
 def margin_of_cut_sum(distribution: IntegerDistribution, n: int, coverage: Fraction) -> int:
     """A margin of a sum of n noisy counts that were cut at 0 before they were added.
 
-    With a true count x >= 0 and noise e, the cut count is off by max(e, -x), which lies between e
-    and max(e, 0). The sum is off by something between S, the sum of the draws, and T, the sum of
-    their positive parts, whatever the true counts are. Returned is the smallest m with
-    P(S < -m) + P(T > m) <= 1 - coverage: the truth is within m with this probability at least. The
-    sum of a single count has the margin of its noise, which cutting does not make larger.
+    With a true count x >= 0 and noise e, the cut count is off by max(e, -x), which is between e and
+    max(e, 0). The error of the sum is between S, the sum of the draws, and T, the sum of their
+    positive parts, for any true counts. Returned is the smallest m with P(S < -m) + P(T > m) <= 1 -
+    coverage: the truth is within m with this probability at least. The sum of a single count has
+    the margin of its noise, which cutting does not make larger.
 
     Raises as `margin_of_sum`.
 
@@ -160,8 +160,8 @@ def _least_margin(of_sum: np.ndarray, of_parts: np.ndarray, coverage: Fraction) 
 def positive_parts(distribution: IntegerDistribution, n: int) -> np.ndarray:
     """P(T = t) for t = 0, 1, ..., T being the sum of max(X, 0) of n draws, to 1e-14 each.
 
-    E exp(t max(X, 0)) <= 2 E exp(t X), so that Chernoff's bound is that of the sum with n log(2)
-    more; what lies beyond is less than 1e-12.
+    E exp(t max(X, 0)) <= 2 E exp(t X), so that Chernoff's bound is the bound of the sum with n
+    log(2) more; the probability beyond is less than 1e-12.
     """
     reach = _reach(distribution, n, math.log(2))
     x = np.arange(reach + 1, dtype=float)
@@ -175,8 +175,8 @@ def positive_parts(distribution: IntegerDistribution, n: int) -> np.ndarray:
 def probabilities_of_sum(distribution: IntegerDistribution, n: int) -> np.ndarray:
     """P(S = s) for s from -reach to reach, shape (2 reach + 1,), each with an error below 1e-14.
 
-    |S| passes the reach with a probability of at most 1e-12; its probabilities are those of S
-    modulo 2 reach + 1.
+    |S| passes the reach with a probability of at most 1e-12; its probabilities are computed modulo
+    2 reach + 1.
     """
     reach = _reach(distribution, n)
     t = 2 * np.pi * np.arange(reach + 1) / (2 * reach + 1)
@@ -185,8 +185,8 @@ def probabilities_of_sum(distribution: IntegerDistribution, n: int) -> np.ndarra
 
 
 def _reach(distribution: IntegerDistribution, n: int, log_more: float = 0.0) -> int:
-    """A number that |S| reaches with a probability of at most `_SMALL`, by Chernoff's bound; or
-    a sum of what has a moment that is exp(log_more) times larger.
+    """A number that |S| reaches with a probability of at most `_SMALL`, by Chernoff's bound; or a
+    sum of variables with moments that are exp(log_more) times larger.
 
     E exp(t X) <= exp(t^2 sigma^2 / 2) for the discrete Gaussian ([DiscreteGaussian2020]); for the
     discrete Laplace it is (1 - r)^2 / ((1 - r exp(t)) (1 - r exp(-t))), here at t = c / 2.

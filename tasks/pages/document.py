@@ -13,9 +13,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from io import StringIO
+from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 
@@ -100,7 +102,8 @@ class FrontPage:
 class Document:
     """A title, paragraphs that introduce it, sections, and a stamp if it must carry one.
 
-    The front page precedes the sections; the colophon, for digests and versions, follows them.
+    The front page stands before the sections, the colophon, for digests and versions, behind them.
+    A page may fold its sections under their titles.
     """
 
     title: str
@@ -109,6 +112,7 @@ class Document:
     stamp: str | None = None
     front: FrontPage | None = None
     colophon: tuple[Block, ...] = ()
+    folded: bool = False
 
 
 def to_markdown(document: Document) -> str:
@@ -154,14 +158,19 @@ def to_csv(table: Table, stamp: str | None = None) -> str:
 
 def to_html(document: Document) -> str:
     """The document as one HTML file that needs nothing else."""
-    return _templates().get_template("document.html.j2").render(document=document)
+    return html_page("pages/templates/document.html.j2", document=document)
+
+
+def html_page(template: str, **context: Any) -> str:
+    """A page from a template for HTML, named by its place below `tasks/`; texts are escaped."""
+    return _templates().get_template(template).render(context)
 
 
 @cache
 def _templates() -> Environment:
-    """The templates, with what they ask about blocks and cells."""
+    """The templates for HTML of all rooms, with their tests and filters."""
     templates = Environment(
-        loader=PackageLoader("spineflow.tasks.pages"),
+        loader=FileSystemLoader(Path(__file__).parents[1]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

@@ -23,6 +23,23 @@ Epsilons = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
+class ExactEpsilons:
+    """Exact epsilons of one part of a release, None where they are not known.
+
+    whole : of a record, by delta as a text. attributes, block_within : of one attribute of it, and
+        of its block where its geounit of a level is known, at the delta of the part.
+    """
+
+    whole: Mapping[str, float | None] = field(default_factory=dict)
+    attributes: Epsilons = field(default_factory=dict)
+    block_within: Epsilons = field(default_factory=dict)
+
+    def at(self, delta: Fraction) -> float | None:
+        """Of a record at a delta, without a mechanism's own."""
+        return self.whole.get(str(delta))
+
+
+@dataclass(frozen=True)
 class Cost:
     """What measuring one universe costs.
 
@@ -32,7 +49,7 @@ class Cost:
     called : the name of the cost, by default the universe's.
     attributes, block_within : epsilon, by conversion, of an attacker who lacks one attribute of a
         record, or its block where the geounit of a level is known.
-    exact_parts : the same two by the exact curve, which may take seconds.
+    exact_parts : these two by the exact curve, which may take seconds.
     further, of_queries : figures that one product has besides, of all and of each measure.
     """
 
@@ -43,7 +60,7 @@ class Cost:
     called: str = ""
     attributes: Epsilons = field(default_factory=dict)
     block_within: Epsilons = field(default_factory=dict)
-    exact_parts: Callable[[], tuple[Epsilons, Epsilons]] | None = None
+    exact_parts: Callable[[], ExactEpsilons] = ExactEpsilons
     further: Mapping[str, Any] = field(default_factory=dict)
     of_queries: Sequence[Mapping[str, Any]] = ()
 
@@ -69,13 +86,9 @@ class Cost:
         return "inf" if self.plan.loss is None else known_epsilon(self.curve, self.plan.delta)
 
     @cached_property
-    def exactly_within(self) -> dict[str, Epsilons]:
-        """Exact epsilons of attributes and blocks; nothing where there are none."""
-        if self.exact_parts is None:
-            return {}
-        return dict(
-            zip(("attributes_exact", "block_within_exact"), self.exact_parts(), strict=True)
-        )
+    def exactly_within(self) -> ExactEpsilons:
+        """Exact epsilons of attributes and blocks; empty if unknown."""
+        return self.exact_parts()
 
     @property
     def delta(self) -> Fraction | None:
@@ -109,6 +122,7 @@ class Cost:
         guarantee = self.plan.guarantee
         native = self.neighbors if guarantee is None else guarantee.neighbors
         of_queries = self.of_queries or [{} for _ in self.plan.measured]
+        exactly = self.exactly_within
         return {
             "universe": self.name,
             "mechanism": self.plan.mechanism,
@@ -119,7 +133,8 @@ class Cost:
             "epsilon": {"exact": self.exact, **self.epsilons},
             "attributes": dict(self.attributes),
             "block_within": dict(self.block_within),
-            **self.exactly_within,
+            **({"attributes_exact": dict(exactly.attributes)} if exactly.attributes else {}),
+            **({"block_within_exact": dict(exactly.block_within)} if exactly.block_within else {}),
             **self.further,
             "queries": [
                 {**_query(self.plan, measure), **own}
@@ -195,23 +210,27 @@ def costs_in_words(costs: Collection[Cost]) -> Iterator[Block | Section]:
         blocks: list[Block] = [cost.in_words]
         if cost.plan.measured:
             blocks.append(noise_table(cost.plan))
-        lacking = [
-            {"what an attacker lacks": what, "epsilon, exactly": exact, "epsilon by rho": epsilon}
-            for what, exact, epsilon in _within(cost)
+        rows = [
+            {
+                "unknown to an attacker": part,
+                "epsilon, exactly": None if exact is None else shown_bound(exact),
+                "epsilon by rho": shown_epsilon(by_rho),
+            }
+            for part, by_rho, exact in unknown_parts(cost, cost.exactly_within)
         ]
-        blocks += [Table.of(lacking)] if lacking else []
+        blocks += [Table.of(rows)] if rows else []
         yield Section(cost.name, tuple(blocks))
 
 
-def _within(cost: Cost) -> Iterator[tuple[str, str | None, str]]:
-    """What of a record an attacker may lack, and the epsilons that protect it."""
+def unknown_parts(
+    cost: Cost, exact: ExactEpsilons
+) -> Iterator[tuple[str, float | str, float | str | None]]:
+    """Parts of a record that an attacker may not know, with their epsilons by rho and exactly."""
     places = {own.level: own.place for own in cost.plan.measures}
-    for words, key, found in (
-        ("{} of a record", "attributes_exact", cost.attributes),
-        ("area within {}", "block_within_exact", cost.block_within),
+    for words, by_rho, exactly in (
+        ("{} of a record", cost.attributes, exact.attributes),
+        ("area within {}", cost.block_within, exact.block_within),
     ):
-        for name, epsilon in found.items():
-            exact = cost.exactly_within.get(key, {}).get(name)
-            shown = None if exact is None else shown_bound(exact)
+        for name, epsilon in by_rho.items():
             place = places.get(name, name).replace("_", " ")
-            yield words.format(place), shown, shown_epsilon(epsilon)
+            yield words.format(place), epsilon, exactly.get(name)

@@ -7,14 +7,12 @@ those of the templates, `templates/certificate.md.j2` and the product's own.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 from ...validation.outcome import CHECKS_FILE
-from ..ledger.plan import REPORT_DELTA
 from ..pages.document import Document, Table, to_markdown
 from ..pages.template import parts_of, table
 from ..runs.charged_files import digests_of
@@ -22,15 +20,20 @@ from ..runs.directory import RunDirectory
 from ..runs.files import read_record, write_page, write_record, write_text
 from ..runs.settings import ProductSettings
 from .acceptance import CERTIFICATE
-from .budget import noise_table
+from .budget import Cost, noise_table
+from .epsilons import (
+    Exact,
+    epsilons_table,
+    exact_epsilons,
+    parts_table,
+    stated_epsilons,
+    stated_parts,
+)
 from .plan import Plan
-from .privacy_curves import Curves, exact_epsilons, exact_figures
+from .privacy_curves import Curves, exact_figures
 from .reports import checks_table
 from .spent import composed_sentence, draws_table, spent_by
 from .statement import in_one_sentence, losses_table
-
-Epsilons = Mapping[str, Mapping[str, float | str | None]]
-"""By name, by `conversion` of rho and `exact`; None where the exact one is not known."""
 
 
 @dataclass(frozen=True)
@@ -39,19 +42,16 @@ class Facts:
 
     template : of the certificate, by its place below `tasks/`.
     context : the names that it uses besides those of every certificate.
-    curves : whose exact figures, at `delta`, stand beside those of the guarantee; None for none.
-    exact_epsilons : by part; by default those of the curves.
-    attributes, block_within : by universe, the epsilon that protects one attribute of a record, or
-        its block where its geounit of a level is known: by `conversion` of rho, and `exact`.
+    curves : the exact curves that the certificate shows, if any.
+    costs : of parts, with the epsilons of an attribute of a record and of its block.
+    exact : epsilons by part; derived from the curves by default.
     """
 
     template: str
     context: Mapping[str, Any] = field(default_factory=dict)
     curves: Curves | None = None
-    delta: Fraction = REPORT_DELTA
-    exact_epsilons: Mapping[str, float] = field(default_factory=dict)
-    attributes: Mapping[str, Epsilons] = field(default_factory=dict)
-    block_within: Mapping[str, Epsilons] = field(default_factory=dict)
+    costs: Sequence[Cost] = ()
+    exact: Exact | None = None
 
 
 def write_certificate(
@@ -63,27 +63,19 @@ def write_certificate(
     """
     folder, manifest = run.unchecked_release, run.read_manifest()
     spent = spent_by(settings, {manifest["run_id"]: plan.statement})
-    epsilons = epsilons_of(settings, facts)
+    exact = exact_of(settings, plan, facts)
+    costs = facts.costs if settings.is_private else ()
     record = {
         **plan.as_json(),
-        "epsilon": [
-            {
-                "universe": loss.universe,
-                "delta": str(loss.whole_delta),
-                "conversion": loss.epsilon,
-                "simple": loss.epsilons()["simple"],
-                "exact": epsilons.get(loss.universe),
-            }
-            for loss in plan.statement.losses
-        ],
-        "attributes": facts.attributes if settings.is_private else {},
-        "block_within": facts.block_within if settings.is_private else {},
+        "epsilon": [stated_epsilons(loss, exact) for loss in plan.statement.losses],
+        **{of: stated_parts(costs, exact, of) for of in ("attributes", "block_within")},
         **record_of_release(run, settings, spent, folder),
     }
     document = certificate_document(
         settings,
         plan,
         facts,
+        exact,
         spent=spent,
         checks=checks_table(run),
         files=files_table(folder, released_files(folder)),
@@ -92,24 +84,27 @@ def write_certificate(
     write_as(document, record, folder)
 
 
-def epsilons_of(settings: ProductSettings, facts: Facts) -> Mapping[str, float]:
+def exact_of(settings: ProductSettings, plan: Plan, facts: Facts) -> Exact:
     """The exact epsilons of a release by part, as far as they are known."""
-    curves = facts.curves if settings.is_private else None
-    return facts.exact_epsilons or exact_epsilons(curves, facts.delta)
+    if facts.exact is not None:
+        return facts.exact
+    return exact_epsilons(plan.statement.losses, facts.curves if settings.is_private else None)
 
 
 def certificate_document(
-    settings: ProductSettings, plan: Plan, facts: Facts, **of_run: Any
+    settings: ProductSettings, plan: Plan, facts: Facts, exact: Exact, **of_run: Any
 ) -> Document:
     """The certificate as a document; `of_run` are what was spent, checks, files and manifest."""
-    curves = facts.curves if settings.is_private else None
+    known = [name for name, own in exact.items() if any(own.whole.values())]
     own = {
         "plan": plan,
         "statement": plan.statement,
         "sentence": in_one_sentence(plan.statement),
         "losses_table": losses_table,
         "noise_table": noise_table,
-        "exact": exact_figures(curves, epsilons_of(settings, facts), facts.delta),
+        "epsilons": epsilons_table(plan.statement.losses, exact),
+        "parts": parts_table(facts.costs, exact),
+        "exact": exact_figures(facts.curves, known),
     }
     return certificate_page(facts.template, settings, **own, **of_run, **facts.context)
 

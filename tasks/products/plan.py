@@ -149,6 +149,7 @@ class Plan:
                 "losses": [*map(_of_guarantee, self.statement.losses)],
                 "together": self.statement.together,
                 "are_disjoint": self.statement.are_disjoint,
+                "unprotected": list(self.statement.unprotected),
             },
             "exact": [{"subject": own.subject, "fact": own.fact} for own in self.exact],
             "inputs": dict(self.inputs),
@@ -198,6 +199,7 @@ def read_plan(run: RunDirectory) -> Plan:
             tuple(_universe_of(own, ()) for own in stated["losses"]),
             stated["together"],
             stated["are_disjoint"],
+            tuple(stated.get("unprotected", ())),  # Plans of version 0.3 have none.
         ),
         tuple(ExactFact(**own) for own in content["exact"]),
         content["inputs"],

@@ -7,18 +7,16 @@ follows from curves is alike for all, and stands here.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 
 from ..ledger.accounting import epsilon_simple, epsilon_tight
-from ..ledger.exact_curve import PrivacyCurve, known_epsilon
-from ..ledger.plan import REPORT_DELTA
-from ..pages.document import Block, Figure, Table
+from ..ledger.exact_curve import PrivacyCurve
+from ..pages.document import Block, Figure
 from ..pages.figures import line_chart
-from ..pages.numbers import shown_bound, shown_delta
 
 DELTAS = 10.0 ** np.arange(-15.0, -2.9, 0.25)
 """Values of delta at which conversions of rho are drawn."""
@@ -77,27 +75,13 @@ class Curves:
         return {name: curve for name, curve in self.exact.items() if curve is not None}
 
 
-def exact_epsilons(curves: Curves | None, delta: Fraction = REPORT_DELTA) -> dict[str, float]:
-    """The exact epsilon of every part whose curve is known."""
-    known = {} if curves is None else curves.known
-    found = {name: known_epsilon(curve, delta) for name, curve in known.items()}
-    return {name: epsilon for name, epsilon in found.items() if epsilon is not None}
-
-
-def exact_figures(
-    curves: Curves | None, epsilons: Mapping[str, float], delta: Fraction = REPORT_DELTA
-) -> tuple[Block, ...]:
-    """Exact curves and their epsilons, for a certificate, beside the figures of epsilon and rho.
-
-    Nothing where no epsilon is known.
-    """
-    if curves is None or not epsilons:
+def exact_figures(curves: Curves | None, parts: Collection[str]) -> tuple[Block, ...]:
+    """Exact curves and their meaning, for a certificate, of the parts with a known epsilon."""
+    known = {} if curves is None else {name: curves.known[name] for name in parts}
+    if curves is None or not known:
         return ()
-    rows = [(name, shown_bound(own), shown_delta(delta)) for name, own in epsilons.items()]
-    known = {name: curves.known[name] for name in epsilons}
     points = {name: curve_points(curve) for name, curve in known.items()}
     return (
-        Table(("part", "exact epsilon", "at delta"), tuple(rows), "exact epsilon"),
         *trade_offs(known, curves.others, curves.question),
         delta_chart(curves.rhos, points, curves.together),
     )

@@ -304,8 +304,9 @@ class Product:
 
         if self.words.certificate is not None:
             return self.words.certificate(run, settings)
-        curves = None if self.plan is None else self.plan(settings, run).curves()
-        return Facts("products/templates/certificate.md.j2", curves=curves)
+        plan = self.plan(settings, run) if self.plan is not None else None
+        curves, costs = (None, ()) if plan is None else (plan.curves(), plan.costs)
+        return Facts("products/templates/certificate.md.j2", curves=curves, costs=costs)
 
     def compare_with_truth(self, run: RunDirectory, settings: ProductSettings) -> None:
         """Keep the errors of a release in its confidential folder, while the truth exists."""

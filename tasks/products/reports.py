@@ -17,7 +17,8 @@ from ..runs.settings import ProductSettings
 from .acceptance import CERTIFICATE, warnings_of
 from .budget import noise_table
 from .plan import Plan
-from .statement import in_one_sentence
+from .spent import spent_in_brief
+from .statement import in_one_sentence, losses_table
 
 MOST_PARTS = 9
 """Kinds of stages in the bar of time; shorter ones are combined."""
@@ -76,9 +77,10 @@ def report_document(
         plan=plan,
         warnings=warnings_of(run),
         counts=counts if passed == n_checks else (),
-        time=time_panel(stage_seconds(run)).blocks,
+        spent=spent_in_brief(settings),
         checks=checks_table(run),
-        stages=stages_section(run).blocks,
+        stages=(*time_panel(stage_seconds(run)).blocks, *stages_section(run).blocks),
+        losses=losses_table(plan.statement.losses) if plan.statement.losses else None,
         noise_table=noise_table,
         noise_of=noise_of,
         budget_of=budget_of,
@@ -98,6 +100,7 @@ def report_document(
             (*certificate_links(run), *links, *_file_links(run)),
         ),
         provenance(run),
+        folded=True,
     )
 
 

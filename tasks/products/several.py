@@ -102,7 +102,7 @@ def write_products_report(
     )
     introduction = tuple(map(str, first.blocks))
     document = Document(
-        title, introduction, tuple(sections), settings.stamp, front, provenance(run)
+        title, introduction, tuple(sections), settings.stamp, front, provenance(run), True
     )
     return write_page(run.report, document)
 
@@ -115,9 +115,9 @@ def _guarantee(settings: ProductSettings, dataset: Mapping[str, Any] | None) -> 
     delta = shown_delta(dataset["epsilon"]["delta"])
     return (
         "Guarantee: a change of one person's data, of the kind that the certificates of all these "
-        "products protect, makes nothing that was ever released of the dataset more likely by "
-        f"more than a factor of e to the power of {epsilon}, but for a "
-        f"probability of {delta} (epsilon {epsilon} at delta {delta}, from a rho of "
+        "products protect, changes the probability of everything that was released of the dataset "
+        f"by a factor of at most e^{epsilon}, except with probability {delta} (epsilon {epsilon} "
+        f"at delta {delta}, from a rho of "
         f"{float(Fraction(dataset['rho'])):.4g}).{stated_sentence(dataset)}"
     )
 

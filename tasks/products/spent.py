@@ -35,6 +35,26 @@ def spent_by(settings: ProductSettings, own: Mapping[str, Statement]) -> Mapping
     return found
 
 
+def spent_in_brief(settings: ProductSettings) -> str:
+    """What the dataset of these settings has spent by now, and what remains of its cap of rho."""
+    if not settings.draws_noise:
+        return "This run drew no noise: it read measurements that are published already."
+    if not settings.is_private:
+        return "This run is not private, and was charged to no ledger."
+    name = settings.privacy.dataset
+    try:
+        ledger = open_ledger(Path(settings.privacy.ledger), must_exist=True)
+        spent = summary(ledger, only=name)["datasets"][name]
+    except BudgetRefused:
+        # A report may be written anew on a machine that does not have the ledger.
+        return f"The ledger with the losses of the dataset {name} is not here."
+    words = f"The dataset {name} has spent rho {float(Fraction(spent['rho'])):.4g} by now"
+    if spent["cap"] is None:
+        return f"{words}; its ledger sets no cap."
+    cap, left = (float(Fraction(spent[name])) for name in ("cap", "remaining"))
+    return f"{words}, of a cap of {cap:.4g}; {left:.4g} remain for further releases."
+
+
 def draws_table(spent: Mapping) -> Table:
     """All draws from a dataset of `summary`, in their native guarantee and as bounded zCDP."""
     headers = ("product", "run", "draw", "guarantee", "neighbours", "own delta", "bounded rho")

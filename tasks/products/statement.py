@@ -34,6 +34,7 @@ class Statement:
     together : how the parts' losses combine, in a sentence; empty where there is one part.
     are_disjoint : whether one record is in one part at most, so that the largest loss is that of
         all parts together.
+    unprotected : sentences on further data without protection, in addition to exact facts.
     """
 
     why_not: str | None
@@ -42,6 +43,7 @@ class Statement:
     losses: tuple[UniversePlan, ...] = ()
     together: str = ""
     are_disjoint: bool = False
+    unprotected: tuple[str, ...] = ()
 
 
 def combined(statement: Statement) -> UniversePlan:
@@ -87,7 +89,7 @@ def in_one_sentence(statement: Statement) -> str:
     >>> from spineflow.tasks.ledger.accounting import ZCDP
     >>> loss = UniversePlan("persons", "discrete_gaussian", Guarantee(ZCDP, Fraction(1, 2)))
     >>> in_one_sentence(Statement(None, (), (), (loss,)))[:66]
-    'Guarantee: changing one record of persons makes nothing that is re'
+    'Guarantee: changing one record of persons changes the probability '
     """
     if statement.why_not is not None:
         return f"Nothing is guaranteed: {statement.why_not}."
@@ -100,10 +102,10 @@ def in_one_sentence(statement: Statement) -> str:
     change = "adding or removing" if guarantee.neighbors in _UNBOUNDED else "changing"
     whose = "one record of each of" if " and " in loss.universe else "one record of"
     parts = "any part" if statement.are_disjoint and len(statement.losses) > 1 else loss.universe
-    chance = f", but for a probability of {shown_delta(delta)}" if delta else ""
+    chance = f", except with probability {shown_delta(delta)}" if delta else ""
     return (
-        f"Guarantee: {change} {whose} {parts} makes nothing that is released more likely by more "
-        f"than a factor of e to the power of {epsilon}{chance} ({exact})."
+        f"Guarantee: {change} {whose} {parts} changes the probability of any release by a factor "
+        f"of at most e^{epsilon}{chance} ({exact})."
     )
 
 

@@ -1,4 +1,4 @@
-"""What a search ends with: settings that are ready to run, and the report of the trade-offs."""
+"""Results of a search: settings that are ready to run, and the report of the trade-offs."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def _is_comparison(criterion: Criterion) -> bool:
 def ranked(
     criterion: Criterion, found: Mapping[str, TrialOutcome]
 ) -> list[tuple[str, TrialOutcome]]:
-    """What was found for each variant, best first: the smallest total, or, where nothing is to be
-    met, the least error.
+    """Outcomes of the variants, best first: the smallest total, or, without a criterion to meet,
+    the least error.
     """
 
     def rank(item: tuple[str, TrialOutcome]) -> float:
@@ -50,8 +50,8 @@ def release_settings(
 ) -> Path:
     """Write the settings of the best outcome to the release, ready to run.
 
-    Beside them: `variants.csv`, what was found for each variant, the best one first, and
-    `errors.csv`, its errors by level, with standard errors over the replicates.
+    With them: `variants.csv`, the outcome of each variant, the best one first, and `errors.csv`,
+    its errors by level, with standard errors over the replicates.
     """
     best_first = ranked(settings.criterion, found)
     variants = [
@@ -80,7 +80,7 @@ def write_tuning_report(
     outcomes: Sequence[TrialOutcome],
     found: Mapping[str, TrialOutcome],
 ) -> Path:
-    """Write the report: all trials, what each variant needs, and how accurate it is then.
+    """Write the report: all trials, the loss that each variant needs, and its accuracy then.
 
     `found` has the best outcome of each variant that meets the criterion.
     """
@@ -109,8 +109,8 @@ def _front(
     outcomes: Sequence[TrialOutcome],
     found: Mapping[str, TrialOutcome],
 ) -> FrontPage:
-    """The best variant, the first of `found`; what was searched for, by variant: the least loss
-    that meets the criterion or, at fixed losses, the criterion; and where the time went."""
+    """The best variant, the first of `found`; the objective, by variant: the least loss that meets
+    the criterion or, at fixed losses, the criterion; and the time of each stage."""
     panels, verdict = [], f"None of {len(outcomes)} trials meets the criterion."
     if found:
         best, of_best = next(iter(found.items()))
@@ -123,7 +123,7 @@ def _front(
             label, values = "criterion", [outcome.mean for outcome in found.values()]
         else:
             verdict = f"Found: {best} meets the criterion with a total loss of {total:.4g}."
-            title = "What it takes"
+            title = "Least loss that meets the criterion"
             caption = "Smallest total loss with which each variant meets the criterion."
             label = "total loss"
             values = [float(outcome.trial.total) for outcome in found.values()]
@@ -135,7 +135,9 @@ def _front(
 
 def _found(settings: TuneSettings, found: Mapping[str, TrialOutcome]) -> Section:
     if not found:
-        return Section("What was found", ("No variant meets the criterion within the grid.",))
+        return Section(
+            "Results of the search", ("No variant meets the criterion within the grid.",)
+        )
     universe = settings.criterion.universe
     rows, losses = [], []
     for name, outcome in found.items():
@@ -155,20 +157,20 @@ def _found(settings: TuneSettings, found: Mapping[str, TrialOutcome]) -> Section
     changed: tuple[str | Table, ...] = ()
     if weights:
         changed = (
-            "Queries whose shares were changed, at every geolevel alike before they are scaled.",
+            "Queries whose shares were changed, equally at every geolevel before they are scaled.",
             Table(("variant", "query", "times"), weights),
         )
     about = "The smallest total of each variant that meets the criterion, and its levels."
     headers = ("variant", "total", "epsilon", "criterion", "standard error")
     of_levels = Table(("variant", "level", "loss", "share"), tuple(losses), "share")
     blocks = (about, Table(headers, tuple(rows), "criterion"), of_levels, *changed)
-    return Section("What was found", blocks)
+    return Section("Results of the search", blocks)
 
 
 def _accuracy(
     run: RunDirectory, settings: TuneSettings, found: Mapping[str, TrialOutcome]
 ) -> Section | None:
-    """Errors of each variant at what was found for it, with their standard errors."""
+    """Errors of each variant at its result, with their standard errors."""
     if not found:
         return None
     errors = {name: _errors_of(run, settings, one.trial) for name, one in found.items()}
@@ -180,7 +182,7 @@ def _accuracy(
     words = f"{words[:1].upper()}{words[1:]}, averaged over the replicates, and its standard error."
     further = (block for name, own in errors.items() for block in _statistics(name, own))
     blocks = (words, side_by_side(errors, shown), *further)
-    return Section("Accuracy at what was found", blocks)
+    return Section("Accuracy of the results", blocks)
 
 
 KEYS = ["quantity", "level"]
@@ -197,7 +199,8 @@ def _errors_of(run: RunDirectory, settings: TuneSettings, trial: Trial) -> pd.Da
 
 
 def side_by_side(errors: Mapping[str, pd.DataFrame], statistic: str) -> Table:
-    """A statistic of every variant with its standard error, by `KEYS`, for what the first has."""
+    """A statistic of every variant with its standard error, by `KEYS`, for the rows of the
+    first."""
 
     def cell(own: pd.DataFrame, key: tuple[object, ...]) -> str:
         row = own[(own[KEYS] == list(key)).all(axis=1)]
@@ -213,7 +216,7 @@ def side_by_side(errors: Mapping[str, pd.DataFrame], statistic: str) -> Table:
 
 
 _PER_TABLE = 9
-"""Statistics that stand side by side."""
+"""Statistics shown next to each other."""
 
 
 def _statistics(name: str, errors: pd.DataFrame) -> Iterator[str | Table]:

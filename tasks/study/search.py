@@ -1,4 +1,4 @@
-"""Searches: grids of losses, and the trials that are asked for."""
+"""Searches: grids of losses, and the trials that they request."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .settings import TuneSettings
 from .trials import Losses, write_trial
 
 EXACT = Fraction(10**7)
-"""Loss of a geolevel that is taken as exact: its noise is 0 but with a chance below 1e-100."""
+"""Loss of a geolevel that is treated as exact: its noise is 0 but with a chance below 1e-100."""
 
 SIGNIFICANT_DIGITS = 4
 
@@ -67,7 +67,7 @@ Point = TypeVar("Point")
 def smallest(points: Sequence[Point], meets: Callable[[Point], bool]) -> int | None:
     """Position of the first point that meets the criterion; None if the last does not.
 
-    Bisection: every point after one that meets it is taken to meet it too. The last point is
+    Bisection: every point after one that meets it is assumed to meet it too. The last point is
     asked first.
     """
     if not meets(points[-1]):
@@ -83,8 +83,8 @@ def search_weights(
 ) -> dict[str, Fraction]:
     """Weights of names, all 1 at first, changed one at a time while that is better.
 
-    In each round every name's weight is multiplied by the step, or if that is not better divided
-    by it; `is_better(new, old)` tells. The search ends with a round that changes nothing.
+    In each round every name's weight is multiplied by the step, or if that is not better divided by
+    it, as `is_better(new, old)` decides. The search ends with a round that changes nothing.
     """
     weights = dict.fromkeys(names, Fraction(1))
     for _ in range(rounds):
@@ -142,10 +142,10 @@ def search_geolevels(
 
 @dataclass(frozen=True)
 class Trial:
-    """Settings to be tried, and what they are called.
+    """Settings of a trial, and their name.
 
     losses : loss of each geolevel, root first.
-    weights : what the shares of queries are multiplied with, 1 where left out.
+    weights : factors of the shares of queries, 1 where omitted.
     """
 
     name: str
@@ -161,7 +161,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class TrialOutcome:
-    """What a trial's replicates came to: mean of the criterion's value and its standard error."""
+    """Result of a trial's replicates: mean of the criterion's value and its standard error."""
 
     trial: Trial
     mean: float
@@ -170,7 +170,7 @@ class TrialOutcome:
 
 
 def settings_of(settings: TuneSettings, trial: Trial) -> ProductSettings:
-    """What a trial tries: the choice of its name under its losses and weights."""
+    """Return the settings of a trial: the choice of its name under its losses and weights."""
     searched, universe = settings.SEARCHED, settings.criterion.universe
     tried = searched.with_losses(settings.choices[trial.variant], universe, trial.losses)
     return searched.with_weights(tried, universe, trial.weights) if trial.weights else tried

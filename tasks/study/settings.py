@@ -1,4 +1,4 @@
-"""Settings of the tune flow: what is varied, what must be met, and how it is searched for.
+"""Settings of the tune flow: the variations, the criterion, and the search.
 
 The table of a product names it; here it is topdown.
 
@@ -135,16 +135,16 @@ class Search(Section):
 
     method: Literal["fixed", "total", "geolevels", "queries"] = "total"
     """fixed: every variant at its own budget. total: the smallest total at a variant's shares.
-    geolevels: a loss for each geolevel, from the root down, as [TopDown2022] tells. queries: the
+    geolevels: a loss for each geolevel, from the root down, as in [TopDown2022]. queries: the
     shares of queries that are best at the variant's own total, then the smallest total with them.
     """
     estimators: tuple[str, ...] = ()
-    """Estimators that each variant is tried with; left out, its own."""
+    """Estimators to try with each variant; if omitted, its own."""
     bypass: tuple[bool, ...] = ()
-    """Whether geounits are bypassed: one or both; left out, as the variant has it."""
+    """Whether geounits are bypassed: one or both; if omitted, the variant's choice."""
     strategies: tuple[str, ...] = ()
-    """Query strategies that each variant is tried with: own, uniform, size, size_squared,
-    inverse_size_squared; left out, own."""
+    """Query strategies to try with each variant: own, uniform, size, size_squared,
+    inverse_size_squared; if omitted, own."""
     rounds: int = Field(default=2, ge=1)
     """For queries: how often every query's share is tried larger and smaller."""
     replicates: int = Field(
@@ -162,8 +162,7 @@ class Search(Section):
 
 
 class TuneSettings(ProductSettings):
-    """All settings of a search; in the file the variants are what they change in the product's
-    table.
+    """All settings of a search; in the file the variants are changes to the product's table.
 
     A flow names the product in `SEARCHED` and gives the fields `input`, `variants` and, where its
     errors are of other things, `criterion` its types.
@@ -171,8 +170,8 @@ class TuneSettings(ProductSettings):
 
     PRODUCT: ClassVar[str] = "tune"
     NEEDS_PUBLIC_DATA: ClassVar[str] = (
-        "a search spends what no ledger records, and what it finds depends on the data: tune on "
-        "data that may be disclosed, and set input.confidential = false"
+        "a search spends losses that no ledger records, and its results depend on the data: tune "
+        "on data that may be disclosed, and set input.confidential = false"
     )
 
     SEARCHED: ClassVar[SearchedProduct]
@@ -191,8 +190,8 @@ class TuneSettings(ProductSettings):
 
     @cached_property
     def choices(self) -> Mapping[str, Any]:
-        """What is compared: each variant with every estimator, bypass and strategy named, all
-        under the variant's guarantee."""
+        """Compared choices: each variant with every estimator, bypass and strategy named, all under
+        the variant's guarantee."""
         search, universe = self.search, self.criterion.universe
         return {
             f"{name}{kind}": self.SEARCHED.guaranteeing(variant, made, universe)
@@ -219,7 +218,7 @@ class TuneSettings(ProductSettings):
     @property
     def why_not_private(self) -> str:
         """A search never is."""
-        return "replicates are drawn from fixed seeds, and what is found depends on the data"
+        return "replicates are drawn from fixed seeds, and the results depend on the data"
 
     @classmethod
     def expanded(cls, own: Mapping[str, Any], with_preset: WithPreset) -> Mapping[str, Any]:
@@ -245,7 +244,7 @@ class TuneSettings(ProductSettings):
         found = self.model_copy(
             update={"variants": {name: own.resolved() for name, own in self.variants.items()}}
         )
-        # They were worked out from the variants as they stood in the file.
+        # They were computed from the variants as given in the file.
         found.__dict__.pop("choices", None)
         return found
 
@@ -288,8 +287,8 @@ class TuneSettings(ProductSettings):
             choice.refuse_what_does_not_fit(refuse_within(f"variants.{name}", refuse))
 
     def refuse_what_does_nothing(self, own: Mapping[str, Any], refuse: Refuse) -> None:
-        """Refuse keys of the other kind of criterion, a grid that nothing searches, and what does
-        nothing in what a variant changes.
+        """Refuse keys of the other kind of criterion, a grid that no method searches, and changes
+        of a variant without effect.
         """
         super().refuse_what_does_nothing(own, refuse)
         product = self.SEARCHED.settings.PRODUCT

@@ -18,7 +18,7 @@ def read_tuning_data(run: RunDirectory, settings: Study) -> Made:
 
 @step("prepare trial", settings_of, run_name="prepare-{trial}")
 def prepare(run: RunDirectory, settings: Study, trial: str) -> Made:
-    """Make what the replicates of a trial share: its spine and constraints."""
+    """Make the files shared by the replicates of a trial: its spine and constraints."""
     prepare_trial(run, settings.SEARCHED, trial)
     return made(layout_of(run, trial))
 

@@ -5,7 +5,7 @@
                      layout/          spines and constraints
                      <seed>.json      value of the criterion and errors of a replicate
 
-A study knows nothing of a product but its `SearchedProduct`.
+A study uses a product only through its `SearchedProduct`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Losses = Mapping[str, Fraction]
 ALL = "all"
 """Name of all answers of a quantity, and of areas of all sizes, taken together."""
 KEYS = ["universe", "quantity", "level"]
-"""Columns that say what the errors of a replicate are of; the others are statistics."""
+"""Columns that identify the errors of a replicate; the others are statistics."""
 
 
 def _no_criterion() -> float:
@@ -69,8 +69,8 @@ class SearchedProduct(ABC):
     By default a product has one universe, without queries to weigh; its settings promise nothing
     but their total; and every replicate is a whole run, which reads its input.
 
-    Its settings have a field `input`, and `privacy` and `run` as every product's do. An instance
-    goes to the workers as what its class is, so it is made at the top of a module.
+    Its settings have a field `input`, and `privacy` and `run` as every product's do. An instance is
+    passed to the workers by its module and name, so it is made at the top of a module.
     """
 
     settings: type[ProductSettings]
@@ -83,8 +83,8 @@ class SearchedProduct(ABC):
         """The universes that a run of these settings measures."""
 
     def attributes(self, settings: Any, universe: str) -> tuple[str, ...]:
-        """What is counted in a universe; variants of one search must share it. None where variants
-        may count other things, and are compared by what they are asked for."""
+        """The attributes counted in a universe; variants of one search must share them. None where
+        variants may count different attributes, and are compared by the criterion alone."""
         return ()
 
     @abstractmethod
@@ -122,8 +122,8 @@ class SearchedProduct(ABC):
         bypass: Sequence[bool],
         strategies: Sequence[str],
     ) -> Mapping[str, Any]:
-        """Settings under each estimator, bypass and query strategy that a search names, by what is
-        added to the variant's name; raises ValueError for names that there are not."""
+        """Settings under each estimator, bypass and query strategy that a search names, by the
+        suffix of the variant's name; raises ValueError for unknown names."""
         if estimators or bypass or strategies:
             raise ValueError(
                 "tries estimators, bypass or strategies, which belong to topdown; write a variant "
@@ -136,20 +136,21 @@ class SearchedProduct(ABC):
         return settings
 
     def epsilon(self, settings: Any, universe: str) -> float | str:
-        """What a universe costs, as epsilon at the settings' delta; words where it has no bound.
-        By default the largest of what a run costs."""
+        """Cost of a universe, as epsilon at the settings' delta; words where it has no bound. By
+        default the largest cost in a run."""
         costs = product(settings.PRODUCT).costs(settings).values()
         return max(cost.epsilons["tight"] for cost in costs)
 
     def read_input(self, settings: Any, folder: Path) -> None:
         """Read and check the input tables, which all trials share, unless the folder has them.
 
-        What an interrupted attempt left is removed.
+        Files of an interrupted attempt are removed.
         """
         folder.mkdir(parents=True, exist_ok=True)
 
     def lay_out(self, dataset: Path, settings: Any, folder: Path) -> None:
-        """Make in a new folder what a trial's replicates share, from the input that was read."""
+        """Make in a new folder the files shared by a trial's replicates, from the input that was
+        read."""
         folder.mkdir(parents=True)
 
     @abstractmethod
@@ -185,7 +186,7 @@ def dataset(run: RunDirectory) -> Path:
 
 
 def prepare_trial(run: RunDirectory, searched: SearchedProduct, name: str) -> None:
-    """Make what the replicates of a trial share, unless an earlier attempt has."""
+    """Make the files shared by the replicates of a trial, unless an earlier attempt has."""
     layout = layout_of(run, name)
     unfinished = layout.with_name("layout-unfinished")
     if layout.exists():
@@ -210,7 +211,7 @@ def run_replicate(run: RunDirectory, study: Study, name: str, seed: int) -> Path
 
 
 def layout_of(run: RunDirectory, name: str) -> Path:
-    """What the replicates of a trial share."""
+    """Folder of the files shared by the replicates of a trial."""
     return _folder(run, name) / "layout"
 
 
@@ -239,8 +240,8 @@ def mean_errors(
     statistics: Sequence[str],
     spread: tuple[str, str] = ("sem", "s.e."),
 ) -> pd.DataFrame:
-    """Statistics averaged over replicates by the keys, and beside them, under the names with a
-    suffix, their standard errors, NaN for one replicate, or what `spread` names.
+    """Statistics averaged over replicates by the keys, with their standard errors under the names
+    with a suffix, NaN for one replicate, or the statistic named by `spread`.
 
     Rows that only some replicates have count where they are.
     """

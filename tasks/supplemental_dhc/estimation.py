@@ -1,9 +1,9 @@
 """Rows of the tables PH1 to PH8, from noisy counts or from a released population.
 
-Posteriors of counts and of averages under a flat prior on what is possible.
+Posteriors of counts and of averages under a flat prior on the possible values.
 
 A noisy count y = n + X of discrete Gaussian noise, P(X = x) proportional to exp(-x^2 / 2 sigma^2),
-tells of the true count n under a flat prior on n >= 0
+gives the posterior of the true count n under a flat prior on n >= 0
 
     P(n | y) proportional to exp(-(y - n)^2 / 2 sigma^2),    n = 0, 1, 2, ...
 
@@ -16,7 +16,7 @@ the parts alone, and F the distribution function of w - a, its density is
 
     p(r) proportional to  sum over d of  d f(d) f(r d) (F((largest - r) d) - F((smallest - r) d)),
 
-where w = a leaves out the last factor. Counts are taken as continuous there: the noise is many
+where w = a leaves out the last factor. Counts are treated as continuous there: the noise is many
 persons wide. Every interval is the shortest with its probability.
 """
 
@@ -58,8 +58,8 @@ class Row:
     """A row of a table, numbered as in production.
 
     counted : the cells that are added up.
-    of : the households that their number is divided by; None in a table of counts.
-    whole : the cells of which `counted` are some, and whose average lies between `smallest` and
+    of : the households that divide their number; None in a table of counts.
+    whole : the cells that include `counted`, and whose average is between `smallest` and
         `LARGEST_AVERAGE`; the same as `counted` where the row is the whole.
     """
 
@@ -73,7 +73,7 @@ class Row:
 
     @property
     def measures(self) -> tuple[str, ...]:
-        """The measures that the row is made of."""
+        """The measures used by the row."""
         return (
             (self.counted.measure,) if self.of is None else (self.counted.measure, self.of.measure)
         )
@@ -95,7 +95,7 @@ ROWS = tuple(row for table, declared in _DECLARED.items() for row in _rows(table
 """All rows, table by table."""
 
 TITLES: Mapping[str, str] = {table: declared["title"] for table, declared in _DECLARED.items()}
-"""What the tables are of."""
+"""Titles of the tables."""
 
 
 LEVEL = 0.9
@@ -112,10 +112,10 @@ WELL_KNOWN = 15.0
 """Standard deviations of a number of households from which on an average is about normal."""
 
 ONE_AVERAGE = 1e-9
-"""Averages that differ by less are not told apart."""
+"""Averages that differ by less are taken as equal."""
 
 LOWER_TAILS = np.linspace(0.0, 1.0, 201)
-"""Shares of the probability outside an interval that may lie below it."""
+"""Shares of the probability outside an interval that may be below it."""
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,8 @@ class Estimate:
 
 @dataclass(frozen=True, eq=False)
 class Posterior:
-    """The posterior of a count: that of `first`, `first` + 1, ... as `probability`."""
+    """The posterior of a count: the values `first`, `first` + 1, ... have these `probability`
+    entries."""
 
     first: int
     probability: np.ndarray
@@ -159,7 +160,7 @@ class Posterior:
         return np.interp(at, self.counts, self.probability, left=0.0, right=0.0)
 
     def below(self, at: np.ndarray) -> np.ndarray:
-        """The probability of what lies below, counts being taken as continuous."""
+        """Probability below a value, counts being taken as continuous."""
         edges = np.append(self.first - 0.5, self.counts + 0.5)
         return np.interp(at, edges, np.append(0.0, self.cumulated), left=0.0, right=1.0)
 
@@ -205,7 +206,7 @@ def average_estimate(
         counted: of the persons that are averaged.
         households: of the number of households, which is at least 1.
         bounds: the least and the largest average of all persons of these households.
-        rest: of those persons who are not averaged; None if there are none.
+        rest: posterior of those persons who are not averaged; None if there are none.
     """
     step = -(-len(households.probability) // NODES)
     nodes, weight = households.counts[::step], households.probability[::step]
@@ -220,7 +221,7 @@ def average_estimate(
         )
     density = mass.sum(axis=1)
     if not density.sum() > 0 or points[-1] - points[0] < ONE_AVERAGE:
-        # Noise lies so far from what is possible that the nearest possible average is all there is.
+        # Noise is so far from the possible values that only the nearest possible average is left.
         nearest = float(np.clip(counted.mean / max(households.mean, 1.0), least, largest))
         return Estimate(nearest, nearest, nearest)
     return _estimate_of(points, density)
@@ -230,14 +231,14 @@ def _points(counted: Posterior, households: Posterior, least: float, largest: fl
     """Averages at which the density is computed: all that are possible, or those about the mean.
 
     Where the number of households is known well, the average is about normal, with the deviation
-    that follows from those of both counts.
+    that follows from both counts.
     """
     number = households.mean
     low, high = least, largest
     if number > WELL_KNOWN * households.deviation:
         mean = counted.mean / number
         reach = REACH * float(np.hypot(counted.deviation, mean * households.deviation)) / number
-        # Where noise led out of what is possible, the posterior lies at the limit.
+        # Where noise led out of the possible values, the posterior is at the limit.
         mean = float(np.clip(mean, least, largest))
         low, high = max(least, mean - reach), min(largest, mean + reach)
     return np.linspace(low, high, POINTS)
@@ -256,7 +257,7 @@ def _estimate_of(points: np.ndarray, density: np.ndarray) -> Estimate:
     low = np.interp(tails, area, points)
     high = np.interp(tails + LEVEL * total, area, points)
     best = int(np.argmin(high - low))
-    # Nearly all may lie between two points, where mean and interval are not known exactly.
+    # Nearly all may be between two points, where mean and interval are not known exactly.
     mean = float(np.clip(mean, low[best], high[best]))
     return Estimate(mean, float(low[best]), float(high[best]))
 
@@ -276,10 +277,10 @@ SCHEMA = pa.schema(
     ]
 )
 """A row of the release: `noisy` is the sum of noisy counts, or the quotient of two such sums, null
-where that of households is not positive."""
+where the sum of households is not positive."""
 
 DECIMALS = 4
-"""Of noisy averages, estimates and limits of averages."""
+"""Decimals of noisy averages, estimates and limits of averages."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -366,8 +367,8 @@ def rows_of_level(
 def values_of_level(
     plan: Plan, level: str, regions: np.ndarray, values: Mapping[str, np.ndarray]
 ) -> Iterator[tuple[Row, str, str, float | None, Estimate | None]]:
-    """Row, region, iteration, noisy value and estimate of all rows that can be made of a level's
-    counts, region by region, iteration by iteration.
+    """Row, region, iteration, noisy value and estimate of all rows from a level's counts, region by
+    region, iteration by iteration.
     """
     for place, region in enumerate(regions):
         for code in ITERATION_NAMES:
@@ -398,15 +399,15 @@ def noisy_counts(
 
 
 EVERYBODY = 100_000
-"""tau beyond any household: of a release nobody need be left out."""
+"""tau beyond any household: a release need not truncate."""
 
 
 def rows_of_population(folder: Path, levels: Sequence[str]) -> pa.Table:
     """All rows of a population, with the columns of a release: `estimate` is the sum or average.
 
-    `levels` are those of the block geocode; `noisy`, `low` and `high` are null, since of what is
-    summed the noise is not known here. Averages over no households are null. Raises InputRefused as
-    `read_population`.
+    `levels` are those of the block geocode; `noisy`, `low` and `high` are null, since the noise of
+    the summed counts is not known here. Averages over no households are null. Raises InputRefused
+    as `read_population`.
     """
     households, members, geocode = read_population(folder)
     blocks = pd.DataFrame({"block_geocode": sorted(geocode.unique())})

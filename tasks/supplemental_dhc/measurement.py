@@ -1,4 +1,4 @@
-"""The plan of a run of the supplemental tables as it is charged, and its noisy counts."""
+"""The charged plan of a run of the supplemental tables, and its noisy counts."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ STATEMENT = Statement(
     None,
     ("Protected is every person: whether there is one, and who lives with whom.",),
     (
-        "The guarantee compares two censuses that differ in this: one record of a person is there "
-        "or not, and with it up to two records of housing units come or go, a record that changes "
-        "being one that goes and one that comes. A person who moves or is changed is one who goes "
-        "and one who comes.",
+        "The guarantee compares two censuses that differ in this: one record of a person is "
+        "there or not, and with it up to two records of housing units come or go, a record that "
+        "changes being one that goes and one that comes. Moving or changing a person is removing "
+        "one and adding one.",
     ),
 )
 """The guarantee for one person, who is counted or not."""

@@ -80,7 +80,7 @@ ITERATION_NAMES: Mapping[str, str] = {
     "H": "Hispanic or Latino",
     "I": "White alone, not Hispanic or Latino",
 }
-"""What the iterations are called, in the order of the release."""
+"""Names of the iterations, in the order of the release."""
 
 PERSONS, HOUSEHOLDS = "persons", "households"
 
@@ -110,7 +110,7 @@ class Measure:
 
     @property
     def n_columns(self) -> int:
-        """Counts of an area: those of every cell in every iteration."""
+        """Number of an area's counts: those of every cell in every iteration."""
         return len(self.codes) * self.n_cells
 
 

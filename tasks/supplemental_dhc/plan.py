@@ -63,7 +63,7 @@ class Query:
 
     @property
     def columns(self) -> slice:
-        """Its counts among those of an area."""
+        """Its counts among an area's counts."""
         return columns_of(self.measure, self.iterations)
 
     @property
@@ -86,7 +86,7 @@ class Plan:
 
     @property
     def rho(self) -> Fraction:
-        """What all queries cost together."""
+        """Total cost of all queries."""
         return sum((query.rho for query in self.queries), Fraction(0))
 
     @property
@@ -127,7 +127,7 @@ def make_plan(
 
 
 def universe_plan(plan: Plan) -> UniversePlan:
-    """What all queries are measured with, and what that guarantees.
+    """Noise of all queries, and its guarantee.
 
     The guarantee is for one person's record more or less, with up to two records of units. A person
     who is changed, or who moves, is one less and one more: four times the rho, by group privacy.
@@ -160,8 +160,8 @@ def exact_curve(plan: Plan, *, is_bounded: bool = False) -> PrivacyCurve | None:
     """The exact curve of one person more or less, or changed if `is_bounded`; None without noise.
 
     The counts of a query move by its stability in all, and by twice as much where a person is
-    changed. Of all such moves, that of a single count is the worst (`ledger.exact_curve`); the
-    queries' noise is fixed before anything is drawn, so that their worst pairs compose.
+    changed. The worst such move is that of a single count (`ledger.exact_curve`); the queries'
+    noise is fixed before anything is drawn, so that their worst pairs compose.
     """
     if not plan.is_noisy:
         return None

@@ -6,6 +6,7 @@ from pyarrow import parquet
 
 from ...validation.supplemental_dhc.privacy_loss import check_privacy
 from ...validation.supplemental_dhc.run_checks import run_checks
+from ..products.budget import Cost
 from ..products.certificate import Facts
 from ..products.comparison import read_errors
 from ..products.product import Accuracy, Checks, Figures, Product, Rules, Words
@@ -13,18 +14,19 @@ from ..runs.directory import RunDirectory
 from .checks.accuracy import FIGURES, KEYS, facts_of_run, write_accuracy
 from .ingest.ingest import check_households, read_plan
 from .measurement import plan_of
-from .plan import UNIVERSE
-from .release.report import NEIGHBORS, loss_text, report
+from .plan import UNIVERSE, universe_plan
+from .release.report import NEIGHBORS, report
 from .release.tables import SUPPLEMENTAL_DHC
 from .settings import SupplementalDhcSettings
 
 
 def summary(run: RunDirectory, settings: SupplementalDhcSettings) -> tuple[str, ...]:
-    """What is in the release, and what it cost."""
+    """Content of the release, and its cost."""
     plan = read_plan(run)
     rows = parquet.read_metadata(run.release / f"{SUPPLEMENTAL_DHC}.parquet").num_rows
     regions = ", ".join(f"{number:,} {level}" for level, number in plan.levels.items())
-    return (f"{rows:,} rows of PH1 to PH8; {regions}", f"{loss_text(plan)}, {NEIGHBORS}")
+    cost = Cost(universe_plan(plan)).in_words
+    return (f"{rows:,} rows of PH1 to PH8; {regions}", f"{cost}, {NEIGHBORS}")
 
 
 def facts(run: RunDirectory, settings: SupplementalDhcSettings) -> Facts:

@@ -25,7 +25,7 @@ from ..runs.settings import (
 from .measures import CONFIDENCE, MEASURES, TRUNCATION, rho_for_margin, stability_of
 
 MOST_PERSONS = 1000
-"""tau at most: nobody lives in a larger household."""
+"""tau at most: no household is larger."""
 
 Key = tuple[str, str, str]
 """A measure, a level and a key of `ITERATIONS`."""

@@ -23,7 +23,7 @@ def ingest(run: RunDirectory, settings: SupplementalDhcSettings) -> Made:
 
 @step("measure households", SupplementalDhcSettings, run_name="measure-{level}", retried=False)
 def measure(run: RunDirectory, settings: SupplementalDhcSettings, level: str) -> Made:
-    """Publish a level's noisy counts; what is published is never drawn again."""
+    """Publish a level's noisy counts; published measurements are never drawn again."""
     return once(run.dpqueries(UNIVERSE, level), measure_level, run, settings, level)
 
 

@@ -6,9 +6,10 @@ folder has a layer for each of its files. Which areas a layer has is told by the
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,18 @@ class Layer:
     in_degrees: bool
 
 
+@dataclass(frozen=True, eq=False)
+class Shapes:
+    """Shapes of the areas of one level by code, of which one may have several.
+
+    crs : their system of coordinates, as pyproj has it; None where the file says none.
+    """
+
+    level: str
+    shapes: Mapping[str, Sequence[Any]]
+    crs: Any
+
+
 def refuse_unfit_geometry(path: str | None) -> None:
     """Raise InputRefused for geometry that is not there, or that nothing here reads."""
     if path is None:
@@ -47,6 +60,16 @@ def refuse_unfit_geometry(path: str | None) -> None:
 
 
 def read_layers(path: Path, levels: Mapping[str, Collection[str]]) -> list[Layer]:
+    """The layers of `read_shapes`, as rings for a map."""
+    found = []
+    for own in read_shapes(path, levels):
+        rings = {code: [*chain(*map(_rings, shapes))] for code, shapes in own.shapes.items()}
+        drawn = {code: Area(tuple(rings[code])) for code in rings if rings[code]}
+        found.append(Layer(own.level, drawn, own.crs is None or bool(own.crs.is_geographic)))
+    return found
+
+
+def read_shapes(path: Path, levels: Mapping[str, Collection[str]]) -> list[Shapes]:
     """The layers of a file or folder whose areas are those of a level, by the codes of the levels.
 
     A layer is of the level, and its codes stand in the column, that fit best; several features of
@@ -60,13 +83,11 @@ def read_layers(path: Path, levels: Mapping[str, Collection[str]]) -> list[Layer
         if fit is not None:
             level, column = fit
             known = set(levels[level])
-            areas: dict[str, list[np.ndarray]] = {}
+            shapes: dict[str, list[Any]] = {}
             for code, shape in zip(_texts(frame[column]), frame.geometry, strict=True):
                 if code in known and shape is not None and not shape.is_empty:
-                    areas.setdefault(code, []).extend(_rings(shape))
-            drawn = {code: Area(tuple(rings)) for code, rings in areas.items() if rings}
-            in_degrees = frame.crs is None or bool(frame.crs.is_geographic)
-            found.append(Layer(level, drawn, in_degrees))
+                    shapes.setdefault(code, []).append(shape)
+            found.append(Shapes(level, shapes, frame.crs))
     return found
 
 

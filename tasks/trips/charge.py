@@ -1,4 +1,4 @@
-"""The plan of trips: what they measure, guarantee and are charged for."""
+"""The plan of trips: their measurements, guarantee and charge."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from .settings import TripsSettings
 def plan_of(settings: TripsSettings, run: RunDirectory | None = None) -> Plan:
     """The plan of a run, or by settings and public areas; one charge covers all levels.
 
-    `block_within` of its cost is what protects a trip's leaf from somebody who knows its node at a
-    level.
+    `block_within` of its cost is the protection of a trip's leaf against an observer who knows its
+    node at a level.
     """
     own = public_plan(settings) if run is None else tree_plan_of(run, settings)
     delta, contribution = settings.report_delta, settings.contribution
@@ -56,8 +56,8 @@ def plan_of(settings: TripsSettings, run: RunDirectory | None = None) -> Plan:
 def measurement_files(run: RunDirectory, settings: TripsSettings) -> list[Path]:
     """The cuts of all levels, and the files of noisy counts of those that have been cut.
 
-    Of a level that has not been cut, whatever stands there already: it is nothing that the run has
-    measured, and must not be taken for that once the level is cut.
+    For a level without a cut, any files are listed: they are not measurements of the run, and must
+    not be taken for such once the level is cut.
     """
     files = []
     for level in tree_plan_of(run, settings).levels:
@@ -81,7 +81,8 @@ def statement_of(settings: TripsSettings, plan: TreePlan) -> Statement:
             "alone is."
         )
     protected = f"Protected is every person with all trips. {_contribution(settings)}"
-    return Statement(None, (protected,), tuple(change))
+    more = "A person with more trips than that is protected less."
+    return Statement(None, (protected,), tuple(change), unprotected=(more,))
 
 
 def exact_of(plan: TreePlan, total: int | None) -> Iterator[ExactFact]:
@@ -93,7 +94,7 @@ def exact_of(plan: TreePlan, total: int | None) -> Iterator[ExactFact]:
 
 
 def _change(guarantee: Guarantee | None) -> str:
-    """What two neighbouring tables differ by."""
+    """Difference between two neighbouring tables."""
     if guarantee is not None and guarantee.neighbors == BOUNDED:
         return "one person's trips, which go elsewhere in the other"
     return "one person, who is in one of them alone with all trips"
@@ -107,4 +108,4 @@ def _contribution(settings: TripsSettings) -> str:
     trips = f"{exactly} {m:,} {'trip' if m == 1 else 'trips'}"
     if m > 1:
         trips += ", no two in one cell" if privacy.distinct_trips else ", wherever they go"
-    return f"A person makes {trips}; who makes more is protected less."
+    return f"A person makes {trips}."

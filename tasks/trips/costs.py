@@ -1,25 +1,26 @@
 """Cost and exact privacy curve of a trips plan.
 
-Noise is fixed for every level before anything is drawn. Which nodes of a level are measured follows
-from what was published above it; whatever they are, a person moves no more of them, and by no more,
-than if all were measured, so that the worst pairs of the levels compose (`ledger.exact_curve`).
+Noise is fixed for every level before anything is drawn. The measured nodes of a level follow from
+the releases above it; in any case, a person moves no more of them, and by no more, than if all were
+measured, so that the worst pairs of the levels compose (`ledger.exact_curve`).
 
 A person makes up to m trips. Let there be k of them in one table and m in the other (k is 0 where a
 person is added or removed, m where everybody makes m, and otherwise anything up to m; more trips on
 both sides move every count as far or further). Then
 
 - the total moves by m - k, and is not measured where that is 0 in any case;
-- at any other level the m trips lie in nodes whose moves add up to m, and the k trips in others:
+- at any other level the m trips are in nodes whose moves add up to m, and the k trips in others:
   the worst is one node that moves by m and one that moves by k (the second rule of
   `ledger.exact_curve`), of two leaves that differ from the first measured level on. Trips in the
   same node cancel;
 - where no two trips are in one leaf, m + k leaves move by one. A level above has the worst case of
   any trips if one of its nodes has m leaves. Between the two, where nodes have several leaves but
-  fewer than m, it is not known which change is the worst, and no curve is told.
+  fewer than m, the worst change is unknown, and no curve is given.
 
-Whose trips beyond m are dropped at random moves what the trips that stay move: a curve that bounds
-every choice bounds the random one. The stability histogram puts noise on what occurs alone, so that
-neighbouring tables have different counts: it has its epsilon and delta, and no curve.
+A person whose trips beyond m are dropped at random moves only counts of the remaining trips: a
+curve that bounds every choice bounds the random one. The stability histogram adds noise to positive
+counts alone, so that neighbouring tables have different counts: it has its epsilon and delta, and
+no curve.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from .plan import UNIVERSE, Plan, level_folder, mean_fanouts
 
 
 def universe_plan(plan: Plan, delta: Fraction = REPORT_DELTA) -> UniversePlan:
-    """What all levels are measured with; epsilons of a rho are told at `delta`."""
+    """Noise of all levels; epsilons of a rho are given at `delta`."""
     shares = {plan.tree.depth: Fraction(1)} if plan.budget is None else plan.budget.shares
     moved: dict[int, int] = {}
     if plan.budget is not None:
@@ -102,11 +103,11 @@ def needed_split(plan: Plan, wanted: Mapping[str, int]) -> str | None:
 
 
 def level_errors(plan: Plan) -> LevelErrors | None:
-    """How the errors of counts follow from what the measured levels spend.
+    """Errors of counts as functions of the measured levels' losses.
 
-    Levels are taken together on a tree of the mean fan-outs: combined where all nodes are measured
-    and used, and else each fitted to the one above. None for mechanisms that share no budget of
-    zCDP among levels.
+    Levels are combined on a tree of the mean fan-outs: jointly where all nodes are measured and
+    used, and else each fitted to the one above. None for mechanisms that share no budget of zCDP
+    among levels.
     """
     if plan.guarantee is None or plan.budget is None or len(plan.levels) == 1:
         return None
@@ -124,7 +125,7 @@ def level_errors(plan: Plan) -> LevelErrors | None:
 def level_of(plan: Plan, target: str, where: str = "--target") -> int:
     """The measured level of a number or a name; raises InputRefused for another.
 
-    `where` is what the sentence begins with.
+    `where` is the beginning of the message.
     """
     names = {level: plan.tree.level_name(level) for level in plan.levels}
     found = [level for level, name in names.items() if target in (str(level), name)]
@@ -139,7 +140,7 @@ def exact_curve(plan: Plan, contribution: Contribution) -> PrivacyCurve | None:
     m, levels = contribution.trips, list(plan.levels)
     if plan.guarantee is None or plan.budget is None or m >= MOST_COMBINATIONS:
         return None
-    # Only the total tells tables of more and of fewer trips apart, and the most trips come first.
+    # Only the total distinguishes tables of more and of fewer trips, and the most trips are first.
     fewer = m if 0 in levels else 0
     others: Iterable[int] = [0]
     if contribution.is_bounded:
@@ -151,11 +152,11 @@ def exact_curve(plan: Plan, contribution: Contribution) -> PrivacyCurve | None:
 
 
 def curve_of_change(plan: Plan, contribution: Contribution) -> PrivacyCurve | None:
-    """The curve of one person's change, which the ledger counts, whatever the plan's neighbours
-    are; None as `exact_curve`.
+    """The curve of one person's change, which the ledger counts, for any neighbours of the plan;
+    None as `exact_curve`.
 
-    Where the plan is for a person who is added or removed, one who is changed may make any number
-    of trips before and after.
+    Where the plan is for a person who is added or removed, a changed person may make any number of
+    trips before and after.
     """
     if not contribution.is_bounded:
         contribution = replace(contribution, is_bounded=True, is_exact=False)

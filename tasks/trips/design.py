@@ -22,7 +22,8 @@ class TripsDesignSettings(TripsSettings):
     design: LevelDesign
 
     def refuse_what_does_not_fit(self, refuse: Refuse) -> None:
-        """Refuse what the product and the design cannot have, and noise that protects nobody."""
+        """Refuse settings that the product and the design cannot have, and noise that gives no
+        protection."""
         super().refuse_what_does_not_fit(refuse)
         self.design.refuse_what_does_not_fit(refuse)
         if self.privacy.infinite:
@@ -49,7 +50,7 @@ def designed(settings: TripsDesignSettings) -> tuple[DesignedLevels, TripsSettin
     }
     update: dict[str, Any] = {"mechanism": own.mechanism.model_copy(update=mechanism)}
     if settings.design.objective == "smallest_budget":
-        # A delta stays for what is shown; the rho is no longer that of an epsilon.
+        # A delta is kept for display; the rho no longer corresponds to an epsilon.
         spent = {"rho": found.total, "epsilon": None, "conversion": "simple"}
         update["privacy"] = own.privacy.model_copy(update=spent)
     return found, own.model_copy(update=update)
@@ -61,7 +62,7 @@ def _by_name(plan: Plan, design: LevelDesign) -> LevelDesign:
     def named(given: dict[str, Any]) -> dict[str, Any]:
         found = {plan.tree.level_name(level_of(plan, what, "design")): what for what in given}
         if len(found) < len(given):
-            raise InputRefused("design: a level stands twice, by its number and by its name.")
+            raise InputRefused("design: a level is given twice, by its number and by its name.")
         return {name: given[what] for name, what in found.items()}
 
     update = {"targets": named(design.targets), "at_least": named(design.at_least)}

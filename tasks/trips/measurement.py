@@ -5,13 +5,13 @@
     estimates/trips/<level>/<shard>.parquet                 dimensions, count of the positive nodes
 
 A level is `level_00`, the root, to `level_<T>`. A node is stored by the codes of its areas at the
-level's depths, one column a dimension that the level has refined; nodes stand in the order of
+level's depths, one column for each dimension that the level has refined; nodes are in the order of
 their parents, and children of one parent in the order of their areas.
 
-A top-down run measures a level only once the level above is estimated: the children of its
-positive nodes. Which nodes those are, and how they are cut into shards, is published with the
-measurements, so that nothing is ever measured again in another cut, and estimates that were made
-anew must be those that decided it.
+A top-down run measures a level only once the level above is estimated: the children of its positive
+nodes. These nodes, and their division into shards, are published with the measurements, so that
+nothing is ever measured again in another cut, and estimates that are made again must equal those
+that decided it.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ ROWS_PER_GROUP = 1 << 20
 class NodeShard:
     """Parents `start` to `stop` of the level above, whose children are measured together.
 
-    `name` is that of its files.
+    `name` is the stem of its files.
     """
 
     name: str
@@ -80,7 +80,7 @@ class Cuts:
 def write_cuts(
     run: RunDirectory, level: int, cuts: Cuts, recording: Recording | None = None
 ) -> None:
-    """Write the shards of a level, unless they stand already; `recording` as in `write_once`."""
+    """Write the shards of a level, unless they exist; `recording` as in `write_once`."""
     content = json.dumps(asdict(cuts), indent=1).encode()
     write_once(cuts_file(run, level), lambda file: file.write(content), recording)
 
@@ -108,7 +108,7 @@ def node_columns(tree: Tree, level: int, keys: np.ndarray) -> dict[str, pa.Array
 def node_keys(tree: Tree, level: int, rows: pa.RecordBatch | pa.Table, file: str) -> np.ndarray:
     """Keys of the nodes that rows name by the columns of `node_columns`.
 
-    Raises ValueError for a code that is not of the level; `file` is what the sentence names.
+    Raises ValueError for a code that is not of the level; `file` is named in the message.
     """
     positions = []
     for dimension, depth in zip(tree.dimensions, tree.depths[level], strict=True):
@@ -150,7 +150,8 @@ def write_estimates(path: Path, tree: Tree, level: int, nodes: NodeCounts) -> No
 
 
 def read_nodes(paths: Sequence[Path], tree: Tree, level: int, value: str) -> NodeCounts:
-    """Nodes of some files with their values ("value" or "count"), in the order they stand.
+    """Read the nodes of some files with their values ("value" or "count"), in the order of the
+    rows.
 
     Raises ValueError for a code that is not of the level.
     """
@@ -177,7 +178,7 @@ NODES_PER_GROUP = 1 << 20
 """Noisy counts held in memory at a time."""
 
 SELECTION = "selection"
-"""Estimates that decide what is measured, where the final ones combine all measurements."""
+"""Estimates that decide the measurements, where the final ones combine all measurements."""
 
 
 def cut_level(run: RunDirectory, settings: TripsSettings, level: int) -> None:
@@ -203,7 +204,7 @@ def cut_level(run: RunDirectory, settings: TripsSettings, level: int) -> None:
 def measure_once(run: RunDirectory, settings: TripsSettings, level: int, shard: str) -> None:
     """Measure and publish one shard of a level whose cut has been published.
 
-    Raises as `single_draw`, and SpineflowError if the parents are not those of the cut.
+    Raises as `single_draw`, and SpineflowError if the parents differ from the cut.
     """
     plan = plan_of(run, settings)
     path, part = measured_file(run, level, shard), read_cuts(run, level).shard(shard)
@@ -238,8 +239,7 @@ def measure_once(run: RunDirectory, settings: TripsSettings, level: int, shard: 
 
 
 def passed_down(plan: Plan) -> str:
-    """The kind of estimates of a pass from the top: the final ones, or those that `SELECTION` is
-    of."""
+    """The kind of estimates of a pass from the top: the final ones, or the selecting ones."""
     return SELECTION if plan.is_selected else UNIVERSE
 
 
@@ -257,8 +257,8 @@ def parents_of_shard(run: RunDirectory, plan: Plan, level: int, shard: str) -> N
     parents, cuts = parents_of(run, plan, level), read_cuts(run, level)
     if _digest(parents) != cuts.parents_digest:
         raise SpineflowError(
-            f"The estimates above {level_folder(level)} are not those that decided what was "
-            "measured there; finish the run with the code that began it, or start a new run."
+            f"The estimates above {level_folder(level)} differ from those that decided its "
+            "measurements; finish the run with the code that began it, or start a new run."
         )
     own = cuts.shard(shard)
     return parents.at(slice(own.start, own.stop))
@@ -275,7 +275,7 @@ def all_nodes(tree: Tree, level: int) -> np.ndarray:
 def _noisy_groups(
     run: RunDirectory, plan: Plan, truth: TrueTree, level: int, shard: NodeShard, draws: NoiseDraws
 ) -> Iterator[NodeCounts]:
-    """Noisy counts of a shard's nodes, drawn as they are asked for."""
+    """Noisy counts of a shard's nodes, drawn on demand."""
     if level == 0:
         groups = iter([(np.zeros(1, dtype=np.int64), np.array([truth.leaves.total]))])
     elif plan.mechanism == GAUSSIAN_LEAVES:

@@ -5,11 +5,10 @@ person makes m trips, or up to m; at a level with counts a before and b after, a
 person's own counts, the squared sensitivity is the largest |a - b|^2.
 
 - Any trips: a person may put all m into one node, so |a - b|^2 <= m^2 unbounded, 2 m^2 bounded.
-- Distinct trips, at most one a leaf: a node holds no more of them than it has leaves. |a|^2 is
-  largest if the m trips fill the nodes with most leaves one after the other; bounded neighbours
-  reach at most twice that. At the leaves this is m, or 2 m; further up the trips of one person
-  may all lie in one node, so that the m^2 of the general case returns as soon as a node has m
-  leaves.
+- Distinct trips, at most one a leaf: a node has at most as many of them as leaves. |a|^2 is largest
+  if the m trips fill the nodes with most leaves one after the other; bounded neighbours reach at
+  most twice that. At the leaves this is m, or 2 m; further up the trips of one person may all be in
+  one node, so that the m^2 of the general case returns as soon as a node has m leaves.
 - The root: a person who is added or removed moves it by up to m. Changing a person moves it only
   if the number of trips is free, by up to m; if everybody makes exactly m, the total is m times
   the number of persons and does not move.
@@ -49,7 +48,7 @@ CHEBYSHEV = "chebyshev"
 
 @dataclass(frozen=True)
 class Contribution:
-    """What neighbouring tables are.
+    """Definition of neighbouring tables.
 
     is_bounded : one person is changed; otherwise one is added or removed.
     trips : m, the most trips of a person.
@@ -100,7 +99,7 @@ def _filled_squares(capacities: list[int], trips: int) -> int:
 def largest_leaf_counts(tree: Tree, level: int, n: int) -> list[int]:
     """The n largest numbers of leaves below nodes of a level, in descending order.
 
-    A node's leaves are the product of those of its areas, so the largest products of two sorted
+    A node's leaves are the product of its areas' leaves, so the largest products of two sorted
     lists are among the first n of each.
     """
     largest = np.ones(1, dtype=object)

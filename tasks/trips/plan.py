@@ -1,6 +1,6 @@
-"""The plan of a trips run: its files, shares of the budget, and what it measures.
+"""The plan of a trips run: its files, shares of the budget, and its measurements.
 
-**The stability histogram** has discrete Laplace noise on what occurs, and nothing below a
+**The stability histogram** has discrete Laplace noise on positive counts, and no counts below a
 threshold. Only positive leaves get noise, of scale b = s / epsilon, with s the L1 sensitivity, and
 a leaf is listed if its noisy count reaches an integer threshold t. Leaves that do not occur are
 never listed, so the domain need not be enumerated, and t decides delta.
@@ -182,7 +182,8 @@ class LevelBudget:
     squared_sensitivities: Mapping[int, int]
 
     def sigma_squared(self, level: int) -> Fraction:
-        """Of the level's discrete Gaussian: Delta^2 / (2 rho share); 0 for an infinite budget.
+        """Parameter of the level's discrete Gaussian: Delta^2 / (2 rho share); 0 for an infinite
+        budget.
 
         A level at which neighbouring tables agree is exact.
         """
@@ -196,10 +197,10 @@ def measured_levels(
 ) -> tuple[int, ...]:
     """The levels that a top-down mechanism measures.
 
-    All, less an invariant root and less levels with as many nodes as the level above: every node
-    of these is an only child and has its parent's count, so that noise would buy nothing. Such
-    levels are measured too unless `merges`, as version 0.1.0 did. The leaves are measured in any
-    case if nothing else would be.
+    All, less an invariant root and less levels with as many nodes as the level above: every node of
+    these is an only child and has its parent's count, so that noise would buy nothing. Such levels
+    are measured too unless `merges`, as version 0.1.0 did. The leaves are measured in any case if
+    no other level is.
     """
     first = 1 if contribution.has_invariant_total else 0
     levels = tuple(
@@ -229,7 +230,7 @@ def uniform_shares(levels: Sequence[int]) -> dict[int, Fraction]:
 
 
 def geometric_shares(levels: Sequence[int], ratio: Fraction) -> dict[int, Fraction]:
-    """Each level's share is `ratio` times that of the level above.
+    """Compute shares by level, each `ratio` times that of the level above.
 
     >>> geometric_shares([1, 2], Fraction(1, 2))
     {1: Fraction(2, 3), 2: Fraction(1, 3)}
@@ -272,11 +273,11 @@ def optimised_shares(
 
 @dataclass(frozen=True, eq=False)
 class TreelessPlan:
-    """A mechanism, but for the tree that it is for.
+    """A mechanism, without its tree.
 
-    `budget` is that of a zCDP mechanism, `histogram` that of the stability histogram; the other
-    is None. `measures_all` tells whether the nodes to measure are known beforehand: all of them,
-    rather than children of nodes that were found positive.
+    `budget` is set for a zCDP mechanism, `histogram` for the stability histogram; the other is
+    None. `measures_all` means that all nodes are measured, rather than children of nodes that were
+    found positive.
     """
 
     mechanism: str
@@ -329,7 +330,8 @@ class Plan(TreelessPlan):
         return Noise(self.noise_mechanism, parameter) if parameter else None
 
     def weight_variance(self, level: int) -> float:
-        """Variance that least squares give a measured level; without noise all count alike."""
+        """Variance that least squares give a measured level; without noise all have the same
+        weight."""
         return float(self.level_budget.sigma_squared(level)) or 1.0
 
     @property
@@ -349,14 +351,14 @@ class Plan(TreelessPlan):
 
     @property
     def is_selected(self) -> bool:
-        """Whether a first top-down pass decides what is measured, and all is combined after it."""
+        """Whether a first top-down pass decides the measurements, and all are combined after it."""
         return self.mechanism == FULL_INFORMATION and not self.measures_all
 
 
 def make_plan(settings: TripsSettings, tree: Tree, *, merges: bool = True) -> Plan:
     """The plan of a run; raises InputRefused for shares that do not fit the tree.
 
-    `merges` is that of `measured_levels`.
+    `merges` is passed to `measured_levels`.
     """
     name, contribution = settings.mechanism.name, settings.contribution
     neighbors = BOUNDED if contribution.is_bounded else UNBOUNDED

@@ -42,7 +42,7 @@ def fits(settings: TripsSettings, accepted: AcceptedTrips) -> Iterator[Block]:
 
 
 def summary(run: RunDirectory, settings: TripsSettings) -> Iterator[Block]:
-    """What is in the release, what it cost, and how many of its cells are expected to be false."""
+    """Content of the release, its cost, and the expected number of false cells."""
     plan = tree_plan_of(run, settings)
     universe = universe_plan(plan, settings.report_delta)
     epsilon, delta = universe.epsilons()["tight"], Cost(universe).delta
@@ -56,11 +56,11 @@ def summary(run: RunDirectory, settings: TripsSettings) -> Iterator[Block]:
 
 
 def facts(run: RunDirectory, settings: TripsSettings) -> Facts:
-    """What the certificate says of the release, checked or about to be."""
+    """Facts of the certificate about the release, checked or unchecked."""
     plan = tree_plan_of(run, settings)
     release = run.release if run.release.exists() else run.unchecked_release
     warning = delta_warning(settings, n_trips(release, plan.tree))
-    return facts_of(settings, plan, read_tree(run).total, warning, plan_of(settings, run).curves())
+    return facts_of(plan, read_tree(run).total, warning, plan_of(settings, run))
 
 
 def _cautions(settings: TripsSettings, total: int | None) -> Iterator[Caution]:

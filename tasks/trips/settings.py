@@ -36,7 +36,7 @@ from .mechanisms import (
 SHARE_RULES = ("uniform", "geometric", "optimised")
 
 RESERVED = ("count", "level", "plb", "value", "variance")
-"""Columns that the files of a run have beside those that place a row."""
+"""Columns of a run's files in addition to the codes of a row."""
 
 RHO_FROM_EPSILON = {"simple": rho_from_epsilon_simple, "tight": rho_from_epsilon_tight}
 """The conversions of an epsilon and a delta, by name."""
@@ -76,7 +76,7 @@ class TripsInput(InputSettings):
         default=None, title="Areas", description="Table with level, area, parent."
     )
     destination_areas: FilePath | None = None
-    """Areas of destinations; left out, those of origins."""
+    """Areas of destinations; if omitted, those of origins."""
     table: FilePath | None = None
     """Table with a column for each level of a tree, and counts."""
     levels: tuple[str, ...] = ()
@@ -123,7 +123,7 @@ class TripsPrivacy(PrivacySettings):
 
     @property
     def epsilon_and_delta(self) -> tuple[Fraction, Fraction]:
-        """What is spent, where it is not rho; raises ValueError where one of the two is missing."""
+        """The budget where it is not rho; raises ValueError where one of the two is missing."""
         if self.epsilon is None or self.delta is None:
             raise ValueError("privacy has no epsilon with a delta")
         return self.epsilon, self.delta
@@ -151,7 +151,7 @@ class TripsMechanism(Section):
     shares: Annotated[str | tuple[Fraction, ...], BeforeValidator(_shares)] = "uniform"
     """`uniform`, `geometric`, `optimised`, or the share of each measured level."""
     share_ratio: ExactFraction = Fraction(1)
-    """Each level's share over that of the level above, if geometric; then not 1."""
+    """Ratio of each level's share to that of the level above, if geometric; then not 1."""
     projection: Literal["chebyshev", "euclidean"] = "chebyshev"
     """Projection of `inftda_full_information`."""
     most_nodes: int = Field(default=20_000_000, ge=1)
@@ -170,7 +170,7 @@ class TripsSettings(ProductSettings):
 
     @property
     def contribution(self) -> Contribution:
-        """What neighbouring tables are."""
+        """Definition of neighbouring tables."""
         privacy = self.privacy
         return Contribution(
             is_bounded=privacy.neighbors == "bounded",
@@ -190,7 +190,7 @@ class TripsSettings(ProductSettings):
 
     @property
     def other_rho(self) -> Fraction | None:
-        """The rho that the tight conversion would give where the simple one was asked for."""
+        """The rho that the tight conversion would give where the simple one was chosen."""
         privacy = self.privacy
         is_converted = privacy.epsilon is not None and self.mechanism.name != STABILITY_HISTOGRAM
         if privacy.infinite or not is_converted or privacy.conversion == "tight":
@@ -270,7 +270,7 @@ class TripsSettings(ProductSettings):
                 refuse("input.levels is missing; list the columns of input.table, coarsest first")
             if given.areas is None and given.confidential and not given.public_levels:
                 refuse(
-                    "input.areas is missing: the values of the levels decide what is measured, "
+                    "input.areas is missing: the values of the levels decide the measurements, "
                     "so list them there, or declare them public with input.public_levels = true"
                 )
             if given.areas is not None and given.public_levels:
@@ -298,8 +298,8 @@ class TripsSettings(ProductSettings):
             )
         if privacy.excess_trips == "dropped" and self.input.person is None:
             refuse(
-                "privacy.excess_trips = 'dropped' needs input.person, the column that tells whose "
-                "trips they are"
+                "privacy.excess_trips = 'dropped' needs input.person, the column with the person "
+                "of each trip"
             )
         if not privacy.infinite:
             if is_stability and privacy.epsilon is None:

@@ -35,13 +35,13 @@ def cut(run: RunDirectory, settings: TripsSettings, level: int) -> Made:
 
 @step("measure level", TripsSettings, run_name="measure-level_{level:02d}-{shard}", retried=False)
 def measure(run: RunDirectory, settings: TripsSettings, level: int, shard: str) -> Made:
-    """Publish a shard's noisy counts; what is published is never drawn again."""
+    """Publish a shard's noisy counts; published measurements are never drawn again."""
     return once(measured_file(run, level, shard), measure_once, run, settings, level, shard)
 
 
 @step("estimate level", TripsSettings, run_name="estimate-level_{level:02d}-{shard}")
 def estimate(run: RunDirectory, settings: TripsSettings, level: int, shard: str) -> Made:
-    """Project the noisy children of a shard's parents; what is inferred needs no measurement."""
+    """Project the noisy children of a shard's parents; inferred counts need no measurement."""
     path = estimates_file(run, level, shard, kind=passed_down(plan_of(run, settings)))
     return once(path, estimate_once, run, settings, level, shard)
 
@@ -58,7 +58,7 @@ def write_table(run: RunDirectory, settings: TripsSettings) -> Made:
     """Write the table and its range queries from the leaves' estimates."""
     if (run.release / f"{TABLE}.csv").exists():
         return found(run.release / f"{TABLE}.csv")
-    # Version 0.1.0 wrote no range queries as text: what it left unchecked is written anew.
+    # Version 0.1.0 wrote no range queries as text: its unchecked releases are written again.
     names = (f"{TABLE}.csv", RANGE_QUERIES_TEXT)
     if all((run.unchecked_release / name).exists() for name in names):
         return found(run.unchecked_release / f"{TABLE}.csv")

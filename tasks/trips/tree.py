@@ -6,9 +6,8 @@ other way round. A list of columns is a tree too, that refines one column after 
 is one area of every dimension at the depths of its level, and its leaves are the cells of the
 table.
 
-A node's key is the mixed-radix number of its areas' positions, the last dimension running
-fastest, so that a level's nodes are integers, whatever the number of dimensions, and nodes that
-nobody asked for take no memory.
+A node's key is the mixed-radix number of its areas' positions, the last dimension running fastest,
+so that a level's nodes are integers for any number of dimensions, and unused nodes take no memory.
 
 Nodes of a level with their counts, and the confidential tree: the true counts of its nodes, of
 which the positive ones are kept.
@@ -32,7 +31,7 @@ ROOT = ""
 class Hierarchy(AreaHierarchy):
     """Levels of areas, the root first; the finest level is where records live.
 
-    `name` is what one dimension of a tree is called: "origin", "destination", or a column.
+    `name` is the dimension's name: "origin", "destination", or a column.
     """
 
     name: str
@@ -45,8 +44,8 @@ class Hierarchy(AreaHierarchy):
                 np.unique(level.parent), np.arange(len(above))
             ):
                 raise ValueError(
-                    f"level {level.name} of {self.name}: children of an area must stand together, "
-                    "in the order of the level above, and every area needs some"
+                    f"level {level.name} of {self.name}: children of an area must be "
+                    "consecutive, in the order of the level above, and every area needs some"
                 )
 
     @property
@@ -92,7 +91,7 @@ class Tree:
         for number, dimension in enumerate(self.dimensions):
             if self.refined.count(number) != dimension.depth:
                 raise ValueError(f"the tree must refine {dimension.name} {dimension.depth} times")
-        # Python's integers: the product of what is given must not wrap before it is compared.
+        # Python's integers: the product of the inputs must not wrap before it is compared.
         n_leaves = 1
         for dimension in self.dimensions:
             n_leaves *= len(dimension.levels[-1])
@@ -175,7 +174,7 @@ class Tree:
     def children(self, level: int, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Keys of all children of some nodes of a level, and where each node's start.
 
-        Children of one node stand together, in the order of their areas; `(n_children,)` keys at
+        Children of one node are consecutive, in the order of their areas; `(n_children,)` keys at
         the level below and offsets `(n + 1,)`.
         """
         n_children = self.n_children(level, keys)
@@ -203,7 +202,7 @@ def od_tree(origin: Hierarchy, destination: Hierarchy, *, first: str = "destinat
     """The destination tree, or the origin tree with `first="origin"`, of hierarchies of one depth.
 
     Level 2 i - 1 refines the first dimension and level 2 i the other, so that the even levels are
-    those of pairs of areas of the same level.
+    pairs of areas of the same level.
     """
     pair = (1, 0) if first == "destination" else (0, 1)
     return Tree((origin, destination), pair * origin.depth)
@@ -219,7 +218,7 @@ def column_tree(columns: Sequence[Hierarchy]) -> Tree:
 class NodeCounts:
     """Nodes of one level and their counts, true, noisy or estimated.
 
-    `keys` and `counts` are `(n,)` int64. Of true counts the positive ones are kept, by ascending
+    `keys` and `counts` are `(n,)` int64. For true counts the positive ones are kept, by ascending
     keys.
     """
 
@@ -259,7 +258,7 @@ NO_NODES = NodeCounts(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
 
 @dataclass(frozen=True, eq=False)
 class TrueTree:
-    """True counts of all levels, summed from the `leaves`, those of level T, when asked for."""
+    """True counts of all levels, summed on demand from the `leaves`, those of level T."""
 
     tree: Tree
     leaves: NodeCounts

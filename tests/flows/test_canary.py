@@ -281,7 +281,7 @@ ALWAYS = ("topdown",)
 """Products that are tried in every run of the tests."""
 
 INPUTS = {
-    "topdown": (write_census, {"combine", "write_sdmx_tables"}),
+    "topdown": (write_census, {"combine", "write_formats"}),
     "detailed-groups": (write_groups, {"suppress_alone"}),
     "detailed-households": (write_householders, set()),
     "group-sizes": (write_sizes, set()),

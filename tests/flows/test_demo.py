@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
+import geopandas
+import numpy as np
 import pandas as pd
 import pytest
 import sdmx
+from shapely.geometry import box
 from spineflow.flows import demo as demo_module
 from spineflow.flows.cli import main
 from spineflow.flows.demo import (
@@ -233,7 +238,7 @@ def test_categories_of_the_grid_sum_to_the_total_of_every_cell(tmp_path: Path) -
     settings = write_demo(demo, tmp_path / "grid")
     text = settings.read_text(encoding="utf-8").replace('ledger = "ledger.db"', "infinite = true")
     text = text.replace("[input]", "[input]\nconfidential = false")
-    settings.write_text(f'{text}\n[release]\nsdmx = "RUR"\n', encoding="utf-8")
+    settings.write_text(f'{text}\n[release]\nsdmx = "RUR"\ncsvw = true\n', encoding="utf-8")
     assert main(["run", "topdown", str(settings), "--run-dir", str(tmp_path / "run")]) == 0
     tables = tmp_path / "run" / "release" / "tables"
     found = {
@@ -247,11 +252,48 @@ def test_categories_of_the_grid_sum_to_the_total_of_every_cell(tmp_path: Path) -
     read = sdmx.to_pandas(sdmx.read_sdmx(folder / "AGE.csv", structure=flow))
     counts = pd.read_parquet(tables / "AGE.parquet")["count"]
     assert read.to_numpy().astype(int).tolist() == counts.tolist()
+    described = json.loads((tables / "csv-metadata.json").read_text(encoding="utf-8"))["tables"]
+    assert {own["url"] for own in described} == {path.name for path in tables.glob("*.csv")}
     persons = pd.read_parquet(tmp_path / "grid" / "input" / "persons.parquet")
     north, east = (persons[name] // 1000 * 1000 for name in ("northing", "easting"))
     cells = "CRS3035RES1000mN" + north.astype(str) + "E" + east.astype(str)
     released = found["TOTAL"]["cell"]
     assert released[released > 0].to_dict() == cells.value_counts().to_dict()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("judged_in_process")
+def test_the_page_alone_leads_from_points_to_the_grid(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two municipalities whose border cuts cells, and points in degrees; the page does the rest."""
+    ends = (4330200, 4331500, 4333000)
+    shapes = [box(west, 2685000, east, 2687000) for west, east in pairwise(ends)]
+    regions = {"nuts2": "XX1", "nuts3": "XX11", "lau": ["M0", "M1"]}
+    own = geopandas.GeoDataFrame(regions, geometry=shapes, crs=3035)
+    own.to_file(tmp_path / "municipalities.gpkg")
+    draws = np.random.default_rng(5)
+    east, north = (
+        draws.uniform(*limits, FEW) for limits in ((4330201, 4332999), (2685001, 2686999))
+    )
+    points = geopandas.GeoSeries(geopandas.points_from_xy(east, north), crs=3035).to_crs(4326)
+    people = {"longitude": points.x, "latitude": points.y, "sex": draws.choice(["F", "M"], FEW)}
+    people = pd.DataFrame({**people, "age": draws.integers(0, 100, FEW)})
+    people.to_csv(tmp_path / "people.csv", index=False)
+    page = (DOCS / "grid.md").read_text(encoding="utf-8")
+    code = dict(re.findall(r"^```(python|toml|)\n(.*?)^```$", page, re.MULTILINE | re.DOTALL))
+    monkeypatch.chdir(tmp_path)
+    exec(code["python"], {})
+    (tmp_path / "grid.toml").write_text(code["toml"], encoding="utf-8")
+    for line in code[""].splitlines():
+        assert main(line.split()[1:]) == 0, line
+    tables = [pd.read_parquet(f"census/release/tables/{name}.parquet") for name in ("SEX", "AGE")]
+    by_sex, by_age = (own.groupby(["level", "code"])["count"].sum() for own in tables)
+    pd.testing.assert_series_equal(by_sex, by_age)
+    cells = geopandas.read_parquet("census/release/geo/SEX_cell.parquet")
+    assert len(cells) == 6 and cells.geometry.area.sum() == 6 * 1000**2
+    assert (cells["female"] + cells["male"]).sum() == by_sex["cell"].sum()
+    assert Path("census/report/explore.html").exists()
 
 
 def first_lines(flow: str) -> list[str]:

@@ -40,7 +40,7 @@ MISTAKES = {
         (
             'called = { sex = "householder" }',
             "",
-            "does not tell 'sex'; say in called what it is called",
+            "lacks 'sex'; name it in called",
         ),
         ('"4 or more" = [4, 12] }', '"4 or more" = [12, 4] }', "at least 12 and at most 4"),
     ],

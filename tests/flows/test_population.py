@@ -33,8 +33,8 @@ def test_persons_and_households_become_one_population(
     assert members.to_dict() == occupied.set_index(["geocode", "unit"])["size"].to_dict()
     heads = persons[persons["relationship"] == "householder"]
     assert sorted(heads["unit"]) == sorted(occupied["unit"])
-    blocks = json.loads((run / "release" / "population.json").read_text())["blocks"]
-    assert sum(blocks.values()) == occupied["geocode"].nunique()
+    summary = json.loads((run / "release" / "population.json").read_text())
+    assert summary["blocks"] == occupied["geocode"].nunique()
     checks = json.loads((run / "validation" / "checks.json").read_text())
     assert checks["passed"] and len(checks["checks"]) == 4
     certificate = (run / "release" / "certificate.md").read_text(encoding="utf-8")
@@ -44,7 +44,7 @@ def test_persons_and_households_become_one_population(
     _check_published(run, run.parent / "input" / "published")
     # What is written again of every part alone is tested elsewhere.
     monkeypatch.setattr("spineflow.flows.products.product", lambda _: UNCHANGED)
-    _check_report(population_run, blocks)
+    _check_report(population_run, summary["blocks_changed"])
 
 
 def _check_published(run: Path, place: Path) -> None:
@@ -63,7 +63,7 @@ def _check_published(run: Path, place: Path) -> None:
     assert copy.read_bytes() == original.read_bytes()
 
 
-def _check_report(run: RunDirectory, blocks: dict[str, int]) -> None:
+def _check_report(run: RunDirectory, n_changed: int) -> None:
     """The page tells how far persons and households agree; the truth only where all may see it."""
     page = run.report.read_text(encoding="utf-8")
     tables = _agreement_tables(page)
@@ -85,7 +85,7 @@ def _check_report(run: RunDirectory, blocks: dict[str, int]) -> None:
             .all()
         )
         assert table["one population"][table.index.str[:2].isin(["M1", "M4"])].max() == 0
-    assert f"<td>{blocks['nearest']}</td>" in page.replace(' class="number"', "")
+    assert f"<td>{n_changed}</td>" in page.replace(' class="number"', "")
     settings = frozen_settings(ProductsSettings, run.settings)
     units = settings.products.chosen()["dhc-units"]
     hidden = units.model_copy(

@@ -350,7 +350,7 @@ def test_estimates_that_changed_after_measuring_are_refused(country: Path, tmp_p
     counts[[0, 1]] += [1, -1]
     pq.write_table(table.set_column(2, "count", [counts]), above)
     (shard,) = read_cuts(run, level).shards
-    with pytest.raises(SpineflowError, match="not those that decided"):
+    with pytest.raises(SpineflowError, match="differ from those that decided"):
         estimate_once(run, settings, level, shard.name)
 
 

@@ -31,6 +31,7 @@ SENTENCES: set[Place] = {
     ("statement", "change", "*"),
     ("statement", "losses", "*", "protected", "*"),
     ("statement", "together"),
+    ("statement", "unprotected", "*"),
     ("exact", "*", "fact"),
 }
 """Words of a plan: that nobody changed them is known by what the ledger was charged with."""

@@ -1,4 +1,4 @@
-"""What the census tables (persons, units, geography) must satisfy, as `cef_rules.toml` declares."""
+"""Rules on the census tables (persons, units, geography), declared in `cef_rules.toml`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ GROUP_QUARTERS_CODES: Mapping[int, tuple[str, ...]] = {
 institutional (4), college (5), military (6), other noninstitutional (7)."""
 
 NURSING_FACILITY = 3
-"""Group-quarters type in which nobody is younger than `ADULT_AGE`."""
+"""Group-quarters type without residents younger than `ADULT_AGE`."""
 
 ADULT_AGE = 18
 

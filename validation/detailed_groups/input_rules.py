@@ -1,8 +1,8 @@
-"""What persons and geography must satisfy for detailed race and ethnicity groups, as
-`input_rules.toml` declares it.
+"""Rules on persons and geography for detailed race and ethnicity groups, declared in
+`input_rules.toml`.
 
-The rules are of the kind of `validation.rules`, on the distinct values of evidence columns.
-They hold for the rows of the states that are tabulated; rows of other states are left out before.
+The rules are of the kind of `validation.rules`, on the distinct values of evidence columns. They
+apply to the rows of the tabulated states; rows of other states are removed before.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ..rules import Rule
 _FILE = RuleFile.read(Path(__file__).with_suffix(".toml"))
 
 NO_CODE = "Null"
-"""What stands in QRACE2 to QRACE8 where a person has fewer race codes, in the production layout."""
+"""Word in QRACE2 to QRACE8 where a person has fewer race codes, in the production layout."""
 
 RACE_COLUMNS = tuple(f"QRACE{number}" for number in range(1, 9))
 ETHNICITY_COLUMN = "QSPAN"
@@ -48,7 +48,7 @@ def production_rules() -> tuple[Rule, ...]:
 def code_rules(*, no_code: str | None) -> tuple[Rule, ...]:
     """The rules on race and ethnicity codes.
 
-    `no_code` is what stands in QRACE2 to QRACE8 where there is none; None for a blank.
+    `no_code` is the word in QRACE2 to QRACE8 for a missing code; None for a blank.
     """
     optional = "code_or_blank" if no_code is None else "code_or_word"
     columns = (*RACE_COLUMNS, ETHNICITY_COLUMN)

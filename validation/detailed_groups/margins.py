@@ -15,7 +15,8 @@ import numpy as np
 from .universe import CountNoise
 
 _ROUNDING = 1e-9
-"""Of probabilities: either of two margins is taken where the coverage is as near to one's."""
+"""Tolerance of probabilities: either of two margins is accepted where the coverage is as near to
+the threshold of one."""
 
 
 @lru_cache(maxsize=1024)
@@ -27,7 +28,7 @@ def margins_of_sum(noise: CountNoise, n: int, coverage: Fraction) -> tuple[int, 
     if noise.rate is None:
         return 0, 0
     rate = float(noise.rate)
-    # Beyond this lies a probability of less than 1e-12, of one count and of the sum.
+    # The probability beyond this is less than 1e-12, for one count and for the sum.
     reach = (0.6 * n + 60) / rate if noise.power == 1 else math.sqrt(30 * n / rate)
     x = np.arange(math.ceil(reach) + 3)
     weights = np.exp(-rate * x.astype(float) ** noise.power)
@@ -42,10 +43,10 @@ def margins_of_sum(noise: CountNoise, n: int, coverage: Fraction) -> tuple[int, 
 @lru_cache(maxsize=1024)
 def margins_of_cut_sum(noise: CountNoise, n: int, coverage: Fraction) -> tuple[int, int]:
     """The least and the largest number that may be the margin of a sum of n noisy counts that were
-    cut at 0, whatever the counts were.
+    cut at 0, for any counts.
 
-    Such a sum is off by no less than the sum of the draws and no more than that of their positive
-    parts, so that either tail is that of one of these.
+    The error of such a sum is at least the sum of the draws and at most the sum of their positive
+    parts, so that either tail is the tail of one of these.
     """
     if noise.rate is None:
         return 0, 0

@@ -67,8 +67,8 @@ def check_measurements(
     """The measurements of a tabulation, checked on the way.
 
     Completeness: every due group was measured exactly once, and has as many counts as its table; by
-    a total only where it is due to be. Loss: the `plb` and the `variance` are those of the level.
-    Tables: a group has the table whose number is that of the thresholds which its total reaches.
+    a total only where it is due to be. Loss: the `plb` and the `variance` agree with the level.
+    Tables: a group has the table whose number is the number of thresholds reached by its total.
     """
     if promise.tabulation is PERSONS:
         due = first_stage_tables(root, promise, failures)

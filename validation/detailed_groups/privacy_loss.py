@@ -1,8 +1,9 @@
-"""Privacy accounting of a run, recomputed from its settings and public files, and held to its plan.
+"""Privacy accounting of a run, recomputed from its settings and public files, and compared with its
+plan.
 
 Nothing here uses the code that planned or measured. One person is in one region of a type and in at
-most s groups of a level, s being its stability, and moves one count of each by one: so rho is
-s / (2 sigma^2) and epsilon s / scale. Of a level with budget b, groups that are measured by a total
+most s groups of a level, s being its stability, and moves one count of each by one: so rho is s /
+(2 sigma^2) and epsilon s / scale. In a level with budget b, groups that are measured by a total
 only have all of b, the others gamma b in the first stage and (1 - gamma) b in the second. The
 levels of a pass add up, and so do the tabulations of households. Nobody is in two passes.
 """
@@ -37,7 +38,8 @@ SHARDS = Path("spine") / "detailed_groups_shards.json"
 
 
 def check_privacy(root: Path, failures: Failures) -> None:
-    """The plan is what the settings promise, and its noise covers what a person can change.
+    """Check that the plan agrees with the settings, and that its noise covers the largest change by
+    a person.
 
     To be called before noise is drawn. Raises UnusableRunFile for a file of another form.
     """
@@ -45,7 +47,7 @@ def check_privacy(root: Path, failures: Failures) -> None:
 
 
 def check_plan_of(root: Path, promised: Sequence[Promise], failures: Failures) -> None:
-    """As `check_privacy`, of what is promised already."""
+    """Like `check_privacy`, with the promises already computed."""
     settings, first = read_settings(root), promised[0]
     of_persons, infinite = first.tabulation is PERSONS, settings["privacy"]["infinite"]
     declared = settings["mechanism"].get("units_are_invariant", False)
@@ -123,7 +125,7 @@ def _stated(promised: Sequence[Promise]) -> tuple[Guarantee, ...]:
 def _guarantee(
     universe: str, promised: Sequence[Promise], passes: Sequence[str] | None = None
 ) -> Guarantee:
-    """What is guaranteed of some tabulations in some passes, by default in all."""
+    """The guarantee for some tabulations in some passes, by default all."""
     first = promised[0]
     is_of_one = first.tabulation is PERSONS
     return guaranteed(

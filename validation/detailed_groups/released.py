@@ -1,7 +1,7 @@
-"""The released files show the groups and counts that the rules give, and nothing else.
+"""The released files show exactly the groups and counts that the rules give.
 
 The rows of text and Parquet files are decoded from their own layouts, in batches, and compared with
-the expected counts by the number of their group and the code of their row. Rows may stand in any
+the expected counts by the number of their group and the code of their row. Rows may be in any
 order.
 """
 
@@ -49,7 +49,7 @@ Rows = tuple[np.ndarray, np.ndarray, np.ndarray]
 def check_texts(
     folder: Path, promise: Promise, counts: GroupCounts, failures: Mapping[str, Failures]
 ) -> None:
-    """Check the text files of a tabulation; `counts` are those that the rules give.
+    """Check the text files of a tabulation; `counts` are those expected by the rules.
 
     Raises UnusableRunFile for a missing file or other columns, and Arrow's exceptions for files
     that cannot be parsed.
@@ -80,7 +80,7 @@ def check_tidy(
             part = batch.take(here)
             group = promise.numbers(*(part[key] for key in _TIDY_KEY[:3]))
             code = row_codes(part, promise.tabulation)
-            # Totals of persons are all in the first table, other rows in that of their group.
+            # Totals of persons are all in the first table, other rows in the table of their group.
             due = counts.table[np.maximum(group, 0)]
             if promise.tabulation is PERSONS:
                 due = np.where(code == TOTAL, 0, due)
@@ -121,7 +121,7 @@ def _check_rows(
     group, code, count = group[is_row], code[is_row], count[is_row]
     n_codes = promise.tabulation.bounds.shape[1]
     slot, times = np.unique(group * n_codes + code, return_counts=True)
-    failures[ROWS].add_each(times > 1, f"{name}: a row of a group stands twice")
+    failures[ROWS].add_each(times > 1, f"{name}: a row of a group appears twice")
     n_rows = np.bincount(slot // n_codes, minlength=promise.n_groups)
     n_of_table = np.array(list(map(len, promise.tabulation.rows)))
     n_due = np.where(counts.is_shown, n_of_table[counts.table], 0)
@@ -135,8 +135,8 @@ def _check_rows(
     failures[COUNTS].add_each(
         count != counts.sums(group, start[is_row], stop[is_row]),
         lambda i: (
-            f"{name}: a count of {promise.describe(group[i])} is not what was measured, or the "
-            "sum of it"
+            f"{name}: a count of {promise.describe(group[i])} differs from the measured count, "
+            "or the sum of counts"
         ),
     )
 
@@ -161,10 +161,10 @@ def _check_margins(
     counts: GroupCounts,
     failures: Failures,
 ) -> None:
-    """Each count's margin and variance are those of the sum of so many noisy counts.
+    """Check each count's margin and variance against a sum of so many noisy counts.
 
-    The noise is that of the group whose measurement it shows, which is of the region type
-    `measured_at` where the file has that.
+    The noise is that of the group whose measurement it shows, in the region type `measured_at`
+    where the file has that column.
     """
     start, stop = _bounds(group, code, promise.tabulation, counts)
     rows = np.flatnonzero(start >= 0)
@@ -200,8 +200,8 @@ def _check_margins(
 
 
 def _text_batches(path: Path, promise: Promise, failures: Failures) -> Iterator[pa.RecordBatch]:
-    """The rows of a text file of the release, whose columns are texts and a count; failures are
-    those of files. Raises UnusableRunFile.
+    """Yield rows of a text file of the release, whose columns are texts and a count; record
+    failures of the file. Raises UnusableRunFile.
     """
     if not path.is_file():
         raise UnusableRunFile(f"the file {path.name} of the release is missing")
@@ -222,8 +222,8 @@ def _text_batches(path: Path, promise: Promise, failures: Failures) -> Iterator[
 
 
 def _tidy_batches(path: Path, promise: Promise, failures: Failures) -> Iterator[pa.RecordBatch]:
-    """The rows of the tidy file of the release; failures are those of files. Raises
-    UnusableRunFile for a file without its columns, but those of margins.
+    """Yield rows of the tidy file of the release; record failures of the file. Raises
+    UnusableRunFile for a file without its columns, except those of margins.
     """
     coded = [*_TIDY_KEY]
     needed = [*_TIDY_KEY, "count", "variance"]

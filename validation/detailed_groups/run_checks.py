@@ -38,7 +38,7 @@ CHECKS: Mapping[str, str] = {
     SIGNS: "where negative counts are not allowed",
     FILES: "text and Parquet files hold the same release and carry the stamp if due",
 }
-"""Each check's name, and what it found when it passed."""
+"""Each check's name, and its text when it passed."""
 
 
 def run_checks(root: Path, release: Path) -> tuple[Outcome, ...]:
@@ -68,7 +68,7 @@ def run_checks(root: Path, release: Path) -> tuple[Outcome, ...]:
 
 
 def apply_rules(counts: GroupCounts, promise: Promise) -> None:
-    """Turn measured counts into those that should be released, in place."""
+    """Turn measured counts into the counts that should be released, in place."""
     for level in promise.levels:
         _suppress(counts, level, promise)
     if not promise.allow_negative_counts:

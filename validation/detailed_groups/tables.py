@@ -33,11 +33,12 @@ Rows = Mapping[int, tuple[int, int]]
 class Tabulation:
     """Tables of one kind, from a total to the finest.
 
-    key : what budgets and thresholds in `config.json` are of.
-    universe : as the plan names it.
+    key : name of its budgets and thresholds in `config.json`.
+    universe : name in the plan.
     folder : of the measurements.
     tables : the names, and `rows` of each.
-    texts : the released text files. tidy : the released Parquet file.
+    texts : the released text files.
+    tidy : the released Parquet file.
     """
 
     key: str
@@ -77,7 +78,7 @@ _RANGE_OF[0, 0] = 0
 for _number, (_start, _end) in enumerate(_RANGES):
     _RANGE_OF[1 + _start, 1 + _end] = 1 + _number
 _AGES = {"*": 0} | {str(age): 1 + age for age in range(OLDEST_AGE + 1)}
-"""Places of ages in `_RANGE_OF`, the first of which is that of all."""
+"""Positions of ages in `_RANGE_OF`, the first of which is all ages."""
 
 
 def _sex_by_age(starts: tuple[int, ...]) -> Rows:

@@ -1,4 +1,4 @@
-"""What a run must have measured and released, worked out from its settings and public files.
+"""Expected measurements and release of a run, computed from its settings and public files.
 
 The universe is every region of a type crossed with every iteration that the type's granularity and
 a level tabulate: from the copies of the specification files, of `config.json` under the settings,
@@ -89,7 +89,7 @@ class CountNoise:
 
     @property
     def variance(self) -> float:
-        """Of one count."""
+        """Variance of one count."""
         if self.rate is None:
             return 0.0
         return variance_of(GAUSSIAN if self.power == 2 else LAPLACE, 1 / (self.power * self.rate))
@@ -99,9 +99,9 @@ class CountNoise:
 class Level:
     """The groups of a region type and iteration level: all regions with all iterations.
 
-    `budget` is rho, or epsilon if `is_pure`; None without noise. Of it `stage_1` chooses the table,
-    by the `thresholds` that the noisy total reaches, but for the iterations at the mask
-    `total_only`, which are measured by a total only. The group of region r and iteration i has
+    `budget` is rho, or epsilon if `is_pure`; None without noise. `stage_1`, a part of it, chooses
+    the table, by the `thresholds` that the noisy total reaches, except for the iterations at the
+    mask `total_only`, which are measured by a total only. The group of region r and iteration i has
     number `first + r * len(iterations) + i` among the groups of its run.
     """
 
@@ -138,7 +138,7 @@ class Level:
         return pass_of(self.region_type)
 
     def loss(self, *, is_total_only: bool) -> Fraction | None:
-        """What the released counts of a group cost."""
+        """Loss of the released counts of a group."""
         if self.budget is None:
             return None
         return self.budget * (1 if is_total_only else 1 - self.stage_1)
@@ -155,7 +155,7 @@ class Level:
         return pa.array(self.regions, pa.string()), pa.array(self.iterations, pa.string())
 
     def numbers(self, region_id: pa.Array, iteration: pa.Array) -> np.ndarray:
-        """The number of each row's group, -1 where it is none of the level's."""
+        """The number of each row's group, -1 for groups of other levels."""
         regions, iterations = self._names
         region, code = positions(region_id, regions), positions(iteration, iterations)
         known = (region >= 0) & (code >= 0)
@@ -169,7 +169,7 @@ class Level:
 
 @dataclass(frozen=True, eq=False)
 class Promise:
-    """What settings and public files promise of a tabulation.
+    """Expectations on a tabulation from settings and public files.
 
     levels : all population group levels, pass by pass.
     donor_order : region types, the donor's first; None if coterminous regions are left alone.
@@ -205,7 +205,7 @@ class Promise:
     def numbers(
         self, region_id: pa.Array, region_type: pa.Array, iteration: pa.Array
     ) -> np.ndarray:
-        """The number of each row's group, -1 where it is none of the run's."""
+        """The number of each row's group, -1 for groups outside the run."""
         found = np.full(len(region_id), -1, dtype=np.int64)
         kind = encoded(region_type)
         names, kind_code = kind.dictionary.to_pylist(), kind.indices.to_numpy()
@@ -229,7 +229,7 @@ def pass_of(region_type: str) -> str:
 
 
 def promises(root: Path) -> tuple[Promise, ...]:
-    """What is promised of each tabulation of the run below `root`: of persons, or of households.
+    """Expectations on each tabulation of the run below `root`: of persons, or of households.
 
     Raises UnusableRunFile for a file of another form.
     """
@@ -462,7 +462,8 @@ def counterparts(
 def stability(
     pairs: Sequence[tuple[str, str]], kept: Mapping[str, Iteration], max_race_codes: int
 ) -> int:
-    """The larger of the production program's bound and of what a person can reach, at least 1."""
+    """The larger of the production program's bound and the number of groups that a person can
+    reach, at least 1."""
 
     def codes_of(kind: bool | None) -> list[tuple[str, str]]:
         return [(i, code) for i, code in pairs if i in kept and kept[i].is_alone is kind]

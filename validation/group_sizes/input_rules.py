@@ -1,4 +1,4 @@
-"""What the tables of the group-sizes flow must satisfy, as `input_rules.toml` declares it.
+"""Rules on the tables of the group-sizes flow, declared in `input_rules.toml`.
 
 Every rule is about yes/no evidence, whether some row, region or group breaks it, or about the
 values of its column.
@@ -13,13 +13,13 @@ from ..rule_files import RuleFile
 from ..rules import Rule
 
 RULES = RuleFile.read(Path(__file__).with_suffix(".toml"))
-"""Of the hierarchy `regions`, in the order in which they are looked at; `numbers`, of a table of
-public numbers of groups by region; and that the number of groups is the declared one, `total`, or
-that of every region, `numbers_by_region`."""
+"""Rules of the hierarchy `regions`, in the order of checking; `numbers`, of a table of public
+numbers of groups by region; and that the number of groups is the declared one, `total`, or that of
+every region, `numbers_by_region`."""
 
 _TOP_CODE = (
     "set mechanism.top_coded = true, which counts larger ones with the largest size at no more "
-    "noise; a largest size taken from confidential data would tell of them"
+    "noise; a largest size taken from confidential data would reveal them"
 )
 
 
@@ -45,7 +45,7 @@ def census_rule(largest: int) -> Rule:
 
 
 def _words(smallest: int, largest: int, is_top_coded: bool) -> dict[str, Any]:
-    """What the rules on sizes say of the sizes that there may be."""
+    """Words in the rules on sizes for the possible sizes."""
     remedy = "correct the column" if is_top_coded else f"correct the column, or {_TOP_CODE}"
     if smallest != 0:
         remedy += "; mechanism.smallest_size = 0 admits empty groups"

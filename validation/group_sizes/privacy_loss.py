@@ -7,7 +7,7 @@ moves it across q sizes.
 - `group_sizes`: one count falls by 1 and one rises by 1. A person who moves takes two groups out of
   their sizes and puts them into two others; most entries change by most if two of them coincide.
 - `cumulative_group_sizes`: of the group's region, the counts up to the q sizes in between change.
-- `chained_cumulative_group_sizes`: in between lie q sizes of every region of the level.
+- `chained_cumulative_group_sizes`: in between are q sizes of every region of the level.
 
 The L1 norm of a change calibrates discrete Laplace noise to epsilon, its squared L2 norm discrete
 Gaussian noise to rho. Levels with the same regions are one query, and may be measured as one.
@@ -56,7 +56,7 @@ _PUBLISHED = {"group_sizes": 2}
 
 @dataclass(frozen=True)
 class Promise:
-    """What settings and regions promise of a run, beside its noise.
+    """Expectations on a run from settings and regions, except for its noise.
 
     exact_level : the level whose regions have public numbers of groups; None if only the total is.
     groups : the public number of groups.
@@ -71,10 +71,10 @@ class Promise:
 
 
 def promise(root: Path) -> Promise:
-    """What is promised of the run below `root`; raises UnusableRunFile.
+    """Compute the expectations on the run below `root`; raises UnusableRunFile.
 
-    A mechanism that is not named is that with the least noise: where one person changes a size by
-    more than one, it is that of sizes; in a single region the chain; else the cumulative one.
+    An unnamed mechanism is the one with the least noise: that of sizes where one person changes a
+    size by more than one; in a single region the chain; else the cumulative one.
     """
     settings, (names, regions, _) = read_settings(root), hierarchy(root)
     own, invariants = settings["mechanism"], settings["invariants"]
@@ -99,7 +99,7 @@ def promise(root: Path) -> Promise:
 
 
 def check_privacy(root: Path, failures: Failures) -> None:
-    """The plan is what the settings promise, and its noise covers every sensitivity.
+    """Check that the plan agrees with the settings, and that its noise covers every sensitivity.
 
     To be called before noise is drawn. Raises UnusableRunFile for a plan of another form.
     """
@@ -107,7 +107,7 @@ def check_privacy(root: Path, failures: Failures) -> None:
     stored = read_json(root, HIERARCHY / "plan.json")
     for name in due.__dataclass_fields__:
         if stored.get(name) != getattr(due, name):
-            failures.add(f"the {name} in hierarchy/plan.json is not that of the settings")
+            failures.add(f"the {name} in hierarchy/plan.json differs from the settings")
     privacy = settings["privacy"]
     rho, epsilon = (None if privacy["infinite"] else privacy.get(n) for n in ("rho", "epsilon"))
     kind = LAPLACE if rho is None else GAUSSIAN
@@ -189,10 +189,10 @@ def _measures(
 
 
 def _moved(settings: Mapping[str, Any], vector: str, n_regions: int, power: int) -> int:
-    """The sum of powers of what one person changes in the entries of a level's vector, at most.
+    """Largest sum of powers of one person's changes in the entries of a level's vector.
 
-    Of group sizes, a person who moves changes most in L1 where the four entries are different,
-    and most in L2 where two of them coincide.
+    For group sizes, a person who moves changes most in L1 where the four entries are different, and
+    most in L2 where two of them coincide.
     """
     if settings["mechanism"]["calibration"] == "published":
         return _PUBLISHED.get(vector, 1)

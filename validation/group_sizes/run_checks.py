@@ -34,7 +34,7 @@ CHECKS: Mapping[str, str] = {
     "faithfulness": "every level adds to the number of groups, and so do the group totals; regions "
     "whose numbers of groups are declared public have exactly these",
 }
-"""Each check's name, and what it found when it passed."""
+"""Each check's name, and its text when it passed."""
 
 RELAXED = ("hierarchical", "cumulative")
 """Mechanisms that promise neither consistency nor faithfulness."""
@@ -56,7 +56,7 @@ class Violations:
 def run_checks(root: Path, release: Path) -> tuple[Outcome, ...]:
     """Check the run below `root` whose tables are in `release`; an outcome for each of `CHECKS`.
 
-    Of the relaxed baselines, violations of the sums are counted in the outcome's words and do not
+    For the relaxed baselines, violations of the sums are counted in the outcome's words and do not
     fail it. A file that is missing or of another layout fails the checks that need it.
     """
     failures = {name: Failures() for name in CHECKS}
@@ -98,7 +98,7 @@ def run_checks(root: Path, release: Path) -> tuple[Outcome, ...]:
 def released_counts(root: Path, release: Path) -> list[np.ndarray]:
     """The released counts (n, n_sizes) of every level, regions in the order of the hierarchy.
 
-    Raises UnusableRunFile unless every size of every region stands exactly once.
+    Raises UnusableRunFile unless every size of every region appears exactly once.
     """
     due, (names, regions, _) = promise(root), hierarchy(root)
     smallest, largest = due.smallest_size, due.largest_size

@@ -1,7 +1,7 @@
 """Whether persons and units are one population, from the rows of its two files alone.
 
-Every statement of a unit is told again by its members, with code of our own: nothing is shared with
-what made the files.
+Every attribute of a unit is recomputed from its members, with code of our own: nothing is shared
+with the code that made the files.
 """
 
 from __future__ import annotations
@@ -40,10 +40,11 @@ _OPEN = 7
 
 @dataclass(frozen=True)
 class ReleasedCounts:
-    """Rows of a release that a file of the population must have as many of, area by area.
+    """Rows of a release with which a file of the population must agree in number, area by area.
 
-    file : the release's microdata. area : its columns that spell a block, joined.
-    codes : for each further column of it, the column of the population that tells it, and the code
+    file : the release's microdata.
+    area : its columns that spell a block, joined.
+    codes : for each further column of it, the corresponding column of the population, and the code
         of each of its labels.
     """
 
@@ -54,11 +55,11 @@ class ReleasedCounts:
 
 @dataclass(frozen=True)
 class ExpectedPopulation:
-    """The files, the names of their columns and what is known of labels.
+    """The files, the names of their columns and known facts about labels.
 
     race_of_head : the label of a householder's race by the label of a person's.
     elderly : labels of the oldest member, with the first age of each but the youngest.
-    person_zeros, unit_zeros : what no row may be, as labels by column.
+    person_zeros, unit_zeros : impossible rows, as labels by column.
     persons_kept, units_kept : releases whose counts must be those of the population.
     """
 
@@ -93,7 +94,7 @@ def check_population(expected: ExpectedPopulation) -> tuple[Outcome, ...]:
         if not whole.count:
             _check_derived(expected, persons, units, derived)
         else:
-            derived.add("households are not whole, so that nothing can be told of them")
+            derived.add("households are not whole, so that their attributes cannot be recomputed")
         _check_zeros(persons, expected.person_zeros, expected.persons.name, zeros)
         _check_zeros(units, expected.unit_zeros, expected.units.name, zeros)
         for table, released in ((persons, expected.persons_kept), (units, expected.units_kept)):
@@ -156,7 +157,9 @@ def _check_whole(persons: pd.DataFrame, units: pd.DataFrame, failures: Failures)
         return lambda i: f"unit {own.index[i][1]} of block {own.index[i][0]} {text}"
 
     failures.add_each(n != size, unit("has not as many members as its size"))
-    failures.add_each((n > 0) != is_occupied, unit("is occupied by nobody, or lived in and not"))
+    failures.add_each(
+        (n > 0) != is_occupied, unit("is occupied without members, or has members and is not")
+    )
     failures.add_each(
         is_occupied & (found["heads"].to_numpy() != 1), unit("has not one householder")
     )
@@ -169,7 +172,8 @@ def _check_whole(persons: pd.DataFrame, units: pd.DataFrame, failures: Failures)
 def _check_derived(
     expected: ExpectedPopulation, persons: pd.DataFrame, units: pd.DataFrame, failures: Failures
 ) -> None:
-    """Every attribute of a household is that of its householder, or follows from its members."""
+    """Every attribute of a household equals that of its householder, or follows from its
+    members."""
     at_home = persons[persons["unit"].notna()]
     state = at_home["geocode"].astype(str).str[:2].to_numpy()
     key = pd.MultiIndex.from_arrays([state, at_home["unit"].astype(np.int64)])
@@ -189,7 +193,7 @@ def _check_derived(
             homes[name].astype(str).to_numpy() != derived,
             lambda i: (
                 f"{name} of unit {homes['unit'].iloc[i]} in block {homes['geocode'].iloc[i]} is "
-                f"{homes[name].iloc[i]!r}, and its members tell {derived[i]!r}"
+                f"{homes[name].iloc[i]!r}, and its members give {derived[i]!r}"
             ),
         )
 
@@ -252,8 +256,8 @@ def _check_derived(
 def _other_type(part: str, homes: pd.DataFrame) -> Callable[[int], str]:
     """In words: a household's type says something else than its members."""
     return lambda i: (
-        f"{part} of unit {homes['unit'].iloc[i]} in block {homes['geocode'].iloc[i]} is not what "
-        "its members tell"
+        f"{part} of unit {homes['unit'].iloc[i]} in block {homes['geocode'].iloc[i]} disagrees "
+        "with its members"
     )
 
 
@@ -274,7 +278,7 @@ def _check_zeros(
         wrong = np.ones(len(table), dtype=bool)
         for column, labels in zero.items():
             wrong &= table[column].isin(list(labels)).to_numpy()
-        failures.add_each(wrong, lambda i: f"row {i} of {name} has what is impossible")
+        failures.add_each(wrong, lambda i: f"row {i} of {name} is impossible")
 
 
 def _check_kept(table: pd.DataFrame, released: ReleasedCounts, failures: Failures) -> None:

@@ -1,1 +1,1 @@
-"""Rules on the input of the supplemental-dhc flow, and checks of what it releases."""
+"""Rules on the input of the supplemental-dhc flow, and checks of its release."""

@@ -1,4 +1,4 @@
-"""What the tables of the supplemental-dhc flow must satisfy, beside the rules on census tables."""
+"""Rules on the tables of the supplemental-dhc flow, in addition to those on census tables."""
 
 from __future__ import annotations
 

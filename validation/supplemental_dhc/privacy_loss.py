@@ -63,13 +63,14 @@ def regions_by_level(root: Path) -> dict[str, list[str]]:
 
 
 def check_privacy(root: Path, failures: Failures) -> None:
-    """The plan is what the settings promise, and its noise covers what a person can change.
+    """Check that the plan agrees with the settings, and that its noise covers the largest change by
+    a person.
 
     To be called before noise is drawn. Raises UnusableRunFile for a plan of another form.
     """
     settings, regions = read_settings(root), regions_by_level(root)
     if list(regions) != settings["geography"]["levels"]:
-        failures.add("the levels of the areas are not those of the settings")
+        failures.add("the levels of the areas differ from the settings")
     rhos = {
         (measure, level, key): Fraction(rho)
         for measure, levels in settings["mechanism"]["budgets"].items()

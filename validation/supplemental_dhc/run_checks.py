@@ -2,7 +2,7 @@
 
 Privacy accounting, layout (every row of every table once, Parquet and text alike), faithfulness
 (noisy values are those of the measurements, estimated counts those of truncated normal laws),
-possibility (nobody is negative, no household impossibly small or large). Nothing here uses the code
+possibility (no negative counts, no household impossibly small or large). Nothing here uses the code
 that measured or estimated, and nothing opens `confidential/`.
 """
 
@@ -43,7 +43,7 @@ CHECKS: Mapping[str, str] = {
     "possibility": "counts are not negative, averages between 1, or 2 in families, and 10, and "
     "every estimate is within its interval",
 }
-"""Each check's name, and what it found when it passed."""
+"""Each check's name, and its text when it passed."""
 
 COUNTS: Mapping[str, tuple[str, tuple[tuple[int, ...], ...]]] = {
     "PH2": (
@@ -69,7 +69,7 @@ COUNTS: Mapping[str, tuple[str, tuple[tuple[int, ...], ...]]] = {
     ),
     "PH7": ("PH7", ((0, 1, 2), (0,), (1,), (2,))),
 }
-"""Of tables of counts: their measure, and the measured cells of every row from cell 1 on."""
+"""Tables of counts: their measure, and the measured cells of every row from cell 1 on."""
 
 AVERAGES: Mapping[
     str, tuple[str, str, tuple[tuple[tuple[int, ...], tuple[int, ...]], ...], int]
@@ -78,15 +78,15 @@ AVERAGES: Mapping[
     "PH5": ("PH4", "PH5_denom", (((0, 1), (0,)), ((0,), (0,)), ((1,), (0,))), 2),
     "PH8": ("PH7", "PH8_denom", (((0, 1, 2), (0, 1)), ((0, 1), (0,)), ((2,), (1,))), 1),
 }
-"""Of tables of averages: the measures of persons and households, the cells of every row, and the
-least possible average."""
+"""Tables of averages: the measures of persons and households, the cells of every row, and the least
+possible average."""
 
 PARTS_OF_AGES = ("PH1", "PH5")
 """Tables whose second and third cell are parts of the first, divided by the same households."""
 
 LARGEST, PROBABILITY = 10, 0.9
 ROUNDED = 1.001e-4
-"""What rounding to four decimals changes at most."""
+"""Largest change by rounding to four decimals."""
 
 
 def run_checks(root: Path, release: Path) -> tuple[Outcome, ...]:
@@ -143,10 +143,10 @@ def expected_rows(root: Path) -> set[tuple[str, str, str, str, int]]:
 
 
 def check_rows(root: Path, rows: pd.DataFrame, failures: Failures) -> None:
-    """The rows are those that the plan promises, each once."""
+    """Check that the rows are those that the plan promises, each once."""
     keys = list(rows[KEY].itertuples(index=False, name=None))
     if len(set(keys)) < len(keys):
-        failures.add("a row stands twice", len(keys) - len(set(keys)))
+        failures.add("a row appears twice", len(keys) - len(set(keys)))
     wrong = expected_rows(root) ^ set(keys)
     if wrong:
         table, level, region, code, cell = min(wrong)
@@ -171,7 +171,7 @@ def check_faithful(root: Path, rows: pd.DataFrame, failures: Failures) -> None:
                 wide = sigma * math.sqrt(len(own))
                 mean, share = _moments(value, wide, row.low, row.high)
             if abs(row.estimate - mean) > ROUNDED + 1e-9 * abs(mean):
-                failures.add(f"an estimate of {row.table} is not that of its noisy counts")
+                failures.add(f"an estimate of {row.table} differs from that of its noisy counts")
             if share < PROBABILITY - 1e-6:
                 failures.add(f"an interval of {row.table} has a smaller probability than 90 %")
         else:
@@ -180,13 +180,13 @@ def check_faithful(root: Path, rows: pd.DataFrame, failures: Failures) -> None:
             number = noisy[*place, households, row.iteration][list(of)].sum()
             total = noisy[*place, persons, row.iteration][list(counted)].sum()
             value = float(total / number) if number > 0 else math.nan
-        # The release is rounded; NaN stands for nothing to divide by.
+        # The release is rounded; NaN marks a division by nothing.
         if not (abs(row.noisy - value) <= ROUNDED or (math.isnan(row.noisy) and math.isnan(value))):
-            failures.add(f"a noisy value of {row.table} is not that of the measurements")
+            failures.add(f"a noisy value of {row.table} differs from the measurements")
 
 
 def check_possible(rows: pd.DataFrame, failures: Failures, *, is_noisy: bool) -> None:
-    """No count is negative, no average impossible, and estimates lie within their intervals.
+    """No count is negative, no average impossible, and estimates are within their intervals.
 
     Without noise, averages over no households have no estimate.
     """

@@ -6,9 +6,9 @@ They follow from the declaration of the census and from public files: `spine/inv
 The files of constraints must say the same, and the estimates of every geolevel obey.
 
 An invariant holds in units, the geounits of a declared geolevel, which a spine may divide. A
-geounit that is made up of whole units stands in files under its own geocode; of a unit that
-siblings are parts of, the unit's path stands once, at the first geolevel where none of its parts
-reaches beyond it. A unit that is `listed` stands at its own geolevel alone, under its path.
+geounit that is made up of whole units is in files under its own geocode; for a unit divided among
+siblings, the unit's path appears once, at the first geolevel where none of its parts reaches beyond
+it. A unit that is `listed` appears at its own geolevel alone, under its path.
 """
 
 from __future__ import annotations
@@ -63,8 +63,9 @@ class Units:
 class Condition:
     """A condition on the answers that `counted` (n_cells, n_rows) gives in every geounit.
 
-    name, sign : in files. check : the check that estimates fail which break it.
-    limits : of some areas, by their numbers, `(n, n_rows)`, whose sums a geounit is held to.
+    name, sign : in files.
+    check : the check that estimates fail which break it.
+    limits : limits of some areas, by their numbers, `(n, n_rows)`, whose sums apply to a geounit.
     """
 
     name: str
@@ -85,8 +86,8 @@ class Condition:
 def conditions_of(
     declaration: Declaration, universe: str, spine: RunSpine, counts_of: CountsOf
 ) -> list[Condition]:
-    """Everything that the estimates of a universe are held to; `counts_of` has the estimates of
-    earlier universes."""
+    """Conditions on the estimates of a universe; `counts_of` has the estimates of earlier
+    universes."""
     made = _Conditions(declaration, universe, spine, counts_of)
     every = (made.bounds, made.invariants, made.relations, made.held, made.agreements, made.zeros)
     return [condition for some in every for condition in some()]
@@ -312,8 +313,8 @@ def _nothing(n: int, n_rows: int) -> sparse.csr_array:
 
 @dataclass(frozen=True, eq=False)
 class LevelUnits:
-    """How the units of a condition lie at a geolevel: mask `is_whole` (n,) of the geounits that are
-    made up of whole ones, the unit (n,) of each other one, and those whose parts stand `here`.
+    """Position of a condition's units at a geolevel: mask `is_whole` (n,) of the geounits that are
+    made up of whole ones, the unit (n,) of each other one, and those whose parts appear `here`.
     """
 
     name: str
@@ -323,7 +324,7 @@ class LevelUnits:
 
 
 def units_of_levels(spine: RunSpine, condition: Condition) -> list[LevelUnits]:
-    """How the units of a condition lie at every geolevel of a spine."""
+    """Positions of a condition's units at every geolevel of a spine."""
     units, found = condition.units, []
     if units is None or units.above is not None:
         names = [level.name for level in spine.levels]
@@ -373,8 +374,8 @@ class HeldLevels:
         return {COMPLETE, *(one.check for one, _ in self._conditions)}
 
     def due(self, part: SpinePart) -> list[list[sparse.csr_array]]:
-        """By geolevel of a part, what its geounits are held to by every condition, `(n, n_rows)`;
-        nothing of the geolevel of the cut, where that is above the part.
+        """By geolevel of a part, the limits of its geounits under every condition, `(n, n_rows)`;
+        nothing for the geolevel of the cut, where that is above the part.
         """
         first = 1 if part.depth else 0
         place = [part.geounit_of_area(self._spine, i) for i in range(first, len(part.levels))]
@@ -427,8 +428,8 @@ class HeldLevels:
         _check_files(self._folder / level.name / "constraints", level, dues, failures[COMPLETE])
 
     def check_strays(self, depth: int, failures: Mapping[str, Failures]) -> None:
-        """Of a geolevel that is checked in parts, rows of geounits that are in none: the paths of
-        units alone."""
+        """For a geolevel that is checked in parts, check rows of geounits outside all parts: the
+        paths of units alone."""
         level, dues = self._spine.levels[depth], []
         for condition, of_levels in self._conditions:
             own = of_levels[depth]
@@ -454,7 +455,7 @@ class _Due:
     def check_rows(self, rows: pa.RecordBatch, failures: Failures) -> None:
         """Check rows that all have this constraint's name."""
         place = positions(rows.column("geocode"), self.codes)
-        failures.add_each(place < 0, f"{self.name} stands under a geocode that is not due")
+        failures.add_each(place < 0, f"{self.name} has a geocode that is not due")
         failures.add_each(
             pc.not_equal(rows.column("sign").cast(pa.string()), self.sign),
             f"{self.name} has another sign than {self.sign}",
@@ -469,7 +470,7 @@ class _Due:
         is_due = place >= 0
         np.add.at(self.times, place[is_due], 1)
         differs = (shown[is_due] != self.values[place[is_due]].toarray()).any(axis=1)
-        failures.add_each(differs, f"{self.name} has other values than those that are declared")
+        failures.add_each(differs, f"{self.name} has other values than declared")
 
 
 def _check_files(
@@ -480,8 +481,8 @@ def _check_files(
     *,
     strays: bool = False,
 ) -> None:
-    """Every constraint that is due stands once under each of its codes, and there are no others;
-    of `strays`, rows of codes that are no geounits' are read alone.
+    """Check that every due constraint appears once under each of its codes, without others; for
+    `strays`, rows of codes that are no geounits' are read alone.
 
     Raises UnusableRunFile for values of another form than lists of so many integers.
     """

@@ -1,8 +1,8 @@
-"""What the settings of a run and its census declare: cells, queries, conditions, budgets.
+"""Declared content of a run's settings and its census: cells, queries, conditions, budgets.
 
-Read from `settings.toml` and the declaration of the census that it has or names, and worked out by
-definition: a row of a query is a choice of a level, or of a group of levels, of each attribute that
-the query names, and it counts the cells that agree with that choice.
+They are read from `settings.toml` and the declaration of the census in it or named by it, and
+computed by definition: a row of a query is a choice of a level, or of a group of levels, of each
+attribute that the query names, and it counts the cells that agree with that choice.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Conditions = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Grouping:
-    """Levels of an attribute put together: labels of the groups, and the group of each level."""
+    """Merged levels of an attribute: labels of the groups, and the group of each level."""
 
     attribute: str
     labels: tuple[str, ...]
@@ -60,8 +60,8 @@ class Grouping:
 class Cells:
     """All ways of choosing a level of each attribute, numbered so that the last runs fastest.
 
-    labels : of the levels of each attribute, in the order in which cells are numbered.
-    coarsenings : by name; those of other attributes are of no account.
+    labels : labels of the levels of each attribute, in the order in which cells are numbered.
+    coarsenings : by name; those of other attributes are ignored.
 
     >>> Cells("persons", {"sex": ("f", "m"), "age": ("0", "1", "2")}).levels("age").tolist()
     [0, 1, 2, 0, 1, 2]
@@ -87,7 +87,7 @@ class Cells:
         return name in self.labels or (coarse is not None and coarse.attribute in self.labels)
 
     def grouping(self, name: str) -> Grouping:
-        """The coarsening of this name, or the levels of the attribute of this name, each by itself.
+        """The coarsening of this name, or the single levels of the attribute of this name.
 
         Raises ValueError if there is neither.
         """
@@ -114,7 +114,7 @@ class Cells:
         return mask
 
     def parts(self, query: str) -> list[tuple[str, Grouping]]:
-        """What a query names, in the order of the attributes; raises ValueError for a name that is
+        """Factors of a query, in the order of the attributes; raises ValueError for a name that is
         neither an attribute nor a coarsening, and for two of one attribute.
         """
         names = [] if query == TOTAL else list(self.labels)
@@ -147,7 +147,7 @@ class Cells:
 
     @cached_property
     def _rows(self) -> dict[str, np.ndarray]:
-        """The rows of the queries that were asked for."""
+        """The rows of the requested queries."""
         return {}
 
     def counted(self, query: str, inside: np.ndarray | None = None) -> sparse.csr_array:
@@ -238,15 +238,15 @@ class Declaration:
 
     @property
     def areas_alone(self) -> bool:
-        """Whether every area is estimated by itself, from its own measurements."""
+        """Whether every area is estimated separately, from its own measurements."""
         return self.settings["run"]["estimator"] == "block_by_block"
 
     def universe(self, name: str) -> Mapping[str, Any]:
-        """What the census declares of a universe."""
+        """Declaration of a universe in the census."""
         return self.census["universes"][name]
 
     def declared(self, universe: str, key: str) -> list[Mapping[str, Any]]:
-        """What the census declares of a kind of a universe, such as its bounds."""
+        """Declarations of one kind in a universe, such as its bounds."""
         return list(self.universe(universe).get(key, ()))
 
     def cells(self, universe: str) -> Cells:
@@ -316,7 +316,7 @@ class Declaration:
 
 
 class PublicAreas:
-    """What is public of the areas of a spine, in the order of their geocodes."""
+    """Public facts about the areas of a spine, in the order of their geocodes."""
 
     def __init__(self, declaration: Declaration, spine: RunSpine) -> None:
         self._root, self._declaration, self._spine = declaration.root, declaration, spine
@@ -444,8 +444,8 @@ def labels_of(attribute: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def groups_of(labels: Sequence[str], levels: Mapping[str, Any]) -> tuple[int, ...]:
-    """The group of each label: of several patterns that fit it the longest has it, and its own name
-    or a range before all; the group without members has the rest.
+    """The group of each label: among several patterns that match it the longest has it, and its own
+    name or a range before all; the group without members has the rest.
     """
     rest = next((group for group, members in enumerate(levels.values()) if not members), -1)
     found = [(0.0, rest)] * len(labels)
@@ -478,7 +478,7 @@ def positions_of(level: Any, labels: Sequence[str]) -> list[int]:
 
 @cache
 def _ends(label: str) -> tuple[float, float]:
-    """The first and last number that a label such as 18-24 or 18 stands for; NaN for any other."""
+    """First and last number of a label such as 18-24 or 18; NaN for any other."""
     found = re.fullmatch(r"(\d+)(?:-(\d+))?", label, re.ASCII)
     return (math.nan, math.nan) if found is None else (int(found[1]), int(found[2] or found[1]))
 
@@ -488,7 +488,7 @@ def _place(label: str, labels: Sequence[str]) -> int:
 
 
 def listed(value: Any) -> list[Any]:
-    """What may stand alone, as a list of it."""
+    """Wrap a single value in a list."""
     return list(value) if isinstance(value, list | tuple) else [value]
 
 

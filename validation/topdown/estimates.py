@@ -31,9 +31,9 @@ def read_batches(
 ) -> Iterator[pa.RecordBatch]:
     """The columns of all Parquet files of a folder, in batches; none if there is no file.
 
-    If `level` is a part of its geolevel, the rows of its geounits alone, told by the column
-    geocode; row groups that have none of them are not read. Raises UnusableRunFile for a file that
-    is not Parquet, lacks a column or a value of one.
+    If `level` is a part of its geolevel, only rows of its geounits, by the column geocode; row
+    groups without such rows are not read. Raises UnusableRunFile for a file that is not Parquet,
+    lacks a column or a value of one.
     """
     among = level if level is not None and level.is_part else None
     for path in sorted(folder.glob("*.parquet")):
@@ -59,8 +59,8 @@ def read_batches(
 
 
 def lengths_of_lists(numbers: pa.Array, what: str) -> np.ndarray:
-    """Number of integers of each list, shape `(n,)`; raises UnusableRunFile, saying `what` they
-    are, for what are no lists of integers and for an integer that is missing.
+    """Number of integers of each list, shape `(n,)`; raises UnusableRunFile, naming `what`, for
+    columns that are no lists of integers and for a missing integer.
     """
     kinds = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
     is_list = any(is_kind(numbers.type) for is_kind in kinds)
@@ -72,7 +72,7 @@ def lengths_of_lists(numbers: pa.Array, what: str) -> np.ndarray:
 
 
 def count_unknown(folder: Path, level: SpineLevel) -> int:
-    """Rows of all Parquet files of a folder whose geocode is none of the geolevel's."""
+    """Count the rows of all Parquet files of a folder whose geocode is not of the geolevel."""
     n_unknown = 0
     for batch in read_batches(folder, ["geocode"]):
         n_unknown += int((level.positions(batch.column("geocode")) < 0).sum())
@@ -82,8 +82,8 @@ def count_unknown(folder: Path, level: SpineLevel) -> int:
 def row_groups_with(
     file: pq.ParquetFile, name: str, may_hold: Callable[[str, str], bool]
 ) -> list[int]:
-    """The row groups of a file that may hold what is looked for, by the lowest and the highest text
-    of a column, where they tell these."""
+    """The row groups of a file that may have the requested rows, by the lowest and the highest text
+    of a column, where they have these statistics."""
     column, found = file.schema_arrow.names.index(name), []
     for group in range(file.num_row_groups):
         range_ = file.metadata.row_group(group).column(column).statistics
@@ -139,7 +139,7 @@ def read_estimates(
     """Read the estimates of a geolevel or a part of one, and check that they are counts.
 
     Counts are positive integers, cells are in 0 .. n_cells - 1, geocodes are those of the spine,
-    and no cell of a geounit stands twice. Entries that break a rule are recorded and left out
+    and each cell of a geounit appears once. Entries that break a rule are recorded and skipped
     (repeated ones are added up), so that the other checks can go on.
 
     Raises UnusableRunFile if there is no file, or a column has another type.

@@ -36,12 +36,14 @@ class Description:
 
 @dataclass(frozen=True)
 class LayoutColumn:
-    """A column of microdata, and what it must hold; one of the five is given.
+    """A column of microdata, and its required content; one of the five is given.
 
-    constant : the same text in every row. digits : characters of the block's geocode, end
-    exclusive. geolevel : the code of the area's geounit of a declared geolevel. is_number : the
-    number of the row, from 0. attribute : the code of its level, of which `codes` has one for each;
-    where two levels share a code, further columns tell them apart.
+    constant : the same text in every row.
+    digits : characters of the block's geocode, end exclusive.
+    geolevel : the code of the area's geounit of a declared geolevel.
+    is_number : the number of the row, from 0.
+    attribute : the code of its level, with one in `codes` for each; where two levels share a code,
+        further columns distinguish them.
     """
 
     name: str
@@ -63,9 +65,9 @@ class Layout:
     """The columns of a universe's microdata in their order.
 
     further : the values that the rows of further records, such as facilities, have in some columns.
-    described : the columns behind the others that another universe fills. count : the last column,
-    the number of records of a row; None for one. has_quotes : whether texts may stand between
-    quotes.
+    described : the columns after the others that another universe fills.
+    count : the last column, the number of records of a row; None for one.
+    has_quotes : whether texts may be quoted.
     """
 
     columns: tuple[LayoutColumn, ...]
@@ -94,13 +96,13 @@ class Layout:
                 codes.append(pc.utf8_slice_codeunits(spine.area_geocode, *column.digits))
         joined = pc.binary_join_element_wise(*codes, SEPARATOR)
         if pc.count_distinct(joined).as_py() < len(joined):
-            raise UnusableRunFile("the columns of the microdata do not tell all areas apart")
+            raise UnusableRunFile("the columns of the microdata do not identify all areas")
         none = np.zeros(len(joined), dtype=np.int64)
         return SpineLevel("area", joined, none, (), none, none > 0, none)
 
     def areas(self, rows: Rows, level: SpineLevel) -> np.ndarray:
-        """Number of each row's area, `(n_rows,)`, -1 where none has its codes; rows of one area
-        mostly stand together, and are looked up once."""
+        """Number of each row's area, `(n_rows,)`, -1 for unknown codes; rows of one area are mostly
+        consecutive, and are looked up once."""
         columns = [rows.texts[column.name] for column in self.columns if column.is_of_area]
         is_first = np.arange(rows.n) == 0
         for _, number in columns:
@@ -154,8 +156,8 @@ def layout_of(declaration: Declaration, universe: str, areas: PublicAreas) -> La
 
 
 def _present(columns: Sequence[Mapping], cells: Cells, attributes: Sequence[str]) -> list[Mapping]:
-    """The declared columns that a schema fills, then those of attributes that settings choose
-    besides and of those without a column."""
+    """The declared columns that a schema fills, followed by those of additional attributes in the
+    settings and of those without a column."""
     of_attribute = {own.get("attribute"): own for own in columns}
     chosen = [name for name in cells.labels if name not in attributes]
     first = [
@@ -180,7 +182,7 @@ def _codes(column: Mapping, n: int) -> list[str]:
 
 
 def _description(declaration: Declaration, universe: str, declared: Mapping) -> Description:
-    """The columns that another universe fills, which is held to this one."""
+    """The columns filled by another universe, which is constrained to this one."""
     other = declared["universe"]
     later, cells = declaration.cells(other), declaration.cells(universe)
     held = next(
@@ -199,9 +201,10 @@ def _description(declaration: Declaration, universe: str, declared: Mapping) -> 
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows of a batch: of each column of texts the distinct ones and the number of every row's.
+    """Rows of a batch: for each column of texts the distinct ones and the number of every row's.
 
-    numbers : by column, numbers of rows. count : how many records each row stands for.
+    numbers : by column, numbers of rows.
+    count : how many records each row represents.
     """
 
     n: int
@@ -245,11 +248,11 @@ class Rows:
     def cells(
         self, layout: Layout, cells: Cells, failures: Failures
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Cell of each row, and which rows are of the universe itself and right.
+        """Cell of each row, and mask of the valid rows of the universe itself.
 
         Rows that are neither of the universe nor further records are failures, and count as
         further; so are other constants than those of the layout. Raises UnusableRunFile for a
-        layout that does not tell an attribute.
+        layout without a column for an attribute.
         """
         is_further = np.full(self.n, bool(layout.further))
         for name, text in layout.further.items():
@@ -268,13 +271,13 @@ class Rows:
             columns = [column for column in layout.columns if column.attribute == attribute]
             if len(set(zip(*(column.codes for column in columns), strict=True))) != size:
                 raise UnusableRunFile(
-                    f"no column of {cells.universe} tells {attribute} of its schema"
+                    f"{cells.universe} has no column for {attribute} of its schema"
                 )
             level = self.levels(columns)
             is_right &= level >= 0
             cell = cell * size + level
         failures.add_each(
             ~is_right & ~is_further,
-            f"the codes of a row of {cells.universe} are none that its columns have together",
+            f"a row of {cells.universe} has a combination of codes that its columns cannot have",
         )
         return cell, is_right & ~is_further

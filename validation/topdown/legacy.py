@@ -104,7 +104,7 @@ def _add_differing(
 ) -> None:
     for column, name in enumerate(names, first):
         if column in found.differing:
-            failures.add(f"{name} in {file} is not that of the tables")
+            failures.add(f"{name} in {file} differs from the tables")
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ def _segment_variables(segment: str) -> list[str]:
 
 
 def _legacy_files(folder: Path, is_private: bool) -> dict[str, Path]:
-    """The four files of a state by part; their names tell whether the run was private."""
+    """The four files of a state by part; their names show whether the run was private."""
     files = {}
     for part in (_HEADER, *_SEGMENTS):
         found = [path for path in folder.glob("*.pl") if path.name[2:].startswith(part)]

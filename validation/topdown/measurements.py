@@ -1,8 +1,8 @@
-"""Noisy measurements: which there are, what each costs, and the noise that its loss pays for.
+"""Noisy measurements: their completeness, the loss of each, and the noise for its loss.
 
 A geounit with a share has each query of its geolevel once, at the total times both shares. Shares
-add to 1 on every path of the spine, and those of queries in every geolevel: what is measured on
-the path to a block then costs the total exactly. The noise of a loss rho is discrete Gaussian with
+add to 1 on every path of the spine, and those of queries in every geolevel: the measurements on the
+path to a block then cost the total exactly. The noise of a loss rho is discrete Gaussian with
 sigma^2 = 1 / rho, and of a loss epsilon discrete Laplace of scale 2 / epsilon, between neighbours
 of which one record is another.
 """
@@ -56,10 +56,10 @@ def check_measurements(
     """Check the noisy measurements of a geolevel, or of a part of one.
 
     Completeness: every geounit with a share above 0 has each query of its geolevel exactly once,
-    one without has none, and there are no others. Loss: each measurement's `plb` is the total
-    times the geounit's share times the query's share, or `inf` in a run without noise. Noise: an
-    integer for each row of the query, unless it was measured on demand, and the variance of the
-    noise that the loss pays for, which is not 0 unless the run is without noise.
+    one without a share has no measurement, and there are no others. Loss: each measurement's `plb`
+    is the total times the geounit's share times the query's share, or `inf` in a run without noise.
+    Noise: an integer for each row of the query, unless it was measured on demand, and the variance
+    of the noise that the loss pays for, which is not 0 unless the run is without noise.
 
     Raises UnusableRunFile for a file of another layout.
     """

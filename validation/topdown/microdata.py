@@ -1,7 +1,7 @@
 """Microdata: the released rows tabulate to the estimates of all areas, in both file formats.
 
 Codes are decoded here, not with the code that wrote them. Both files are read in batches and in the
-order of their areas, beside the estimates of some ten thousand areas at a time.
+order of their areas, together with the estimates of some ten thousand areas at a time.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ MICRODATA = "microdata_tabulate_to_estimates"
 
 @dataclass(frozen=True)
 class Microdata:
-    """A universe's Parquet and text file, and what their columns must hold.
+    """A universe's Parquet and text file, and the required content of their columns.
 
     stem : their path without ending. is_private : whether they must be without the stamp of a run
     that is not.
@@ -53,10 +53,11 @@ class Microdata:
 class ReleasedRows:
     """The rows of some areas, which follow each other in the order of their geocodes.
 
-    areas : which. key : `position of the area among them * n_cells + cell`, ascending, and `count`
-    how many records there are of each, `(n,)`; of records that are described otherwise there are
-    several. described : `(n,)` the codes of the columns that describe them, joined, where there are
-    such. further : (n_areas,) further records.
+    areas : their positions.
+    key : `position of the area among them * n_cells + cell`, ascending, and `count` how many
+        records there are of each, `(n,)`; differently described records have several entries.
+    described : `(n,)` the joined codes of the columns that describe them, where there are such.
+    further : (n_areas,) further records.
     """
 
     areas: slice
@@ -81,13 +82,13 @@ def check_microdata(
     facilities: np.ndarray | None = None,
     areas_per_part: int = BLOCKS_PER_PART,
 ) -> Iterator[ReleasedRows]:
-    """The rows of a universe, some areas after the others, which are those of the estimates.
+    """Yield the rows of a universe, by groups of areas in order, which are those of the estimates.
 
     The columns and codes are those of the layout, the rows of each area and cell are as many as its
-    estimate, rows follow the order of the areas' geocodes (as far as the parts in which they are
-    checked tell), columns that follow from others agree with them, text and Parquet agree row by
-    row, and the stamp is there exactly if due. `level` has the areas by their codes, `facilities`
-    (n_areas,) says how many further records each must have where the layout has such.
+    estimate, rows follow the order of the areas' geocodes (as far as visible from the parts in
+    which they are checked), columns that follow from others agree with them, text and Parquet agree
+    row by row, and the stamp is there exactly if due. `level` has the areas by their codes,
+    `facilities` (n_areas,) says how many further records each must have where the layout has such.
 
     Raises UnusableRunFile for a missing file or other columns, and Arrow's exceptions for files
     that cannot be parsed.
@@ -138,7 +139,7 @@ def check_description(
     differs = found.subtract(due, fill_value=0)
     failures.add_each(
         (differs != 0).to_numpy(),
-        f"the rows of an area do not tell the records of {description.universe}",
+        f"the rows of an area do not determine the records of {description.universe}",
     )
 
 
@@ -181,8 +182,8 @@ def _rows_in_parts(
         is_placed = own_part >= part.number
         failures.add_each(
             ~is_placed,
-            f"a row of {cells.universe} is in an area outside the spine, or stands after rows of "
-            "areas that come later",
+            f"a row of {cells.universe} is in an area outside the spine, or after rows of later "
+            "areas",
         )
         last = int(own_part[is_placed].max(initial=part.number))
         for number in range(part.number, last + 1):
@@ -226,7 +227,7 @@ class _Described:
 
 
 class _Part:
-    """What has been read of the rows of a part of the areas."""
+    """Rows read so far of a part of the areas."""
 
     def __init__(self, number: int, areas: slice, n_cells: int, described: _Described) -> None:
         self.number, self.areas = number, areas
@@ -269,7 +270,7 @@ def _compare(
     is_estimated = np.isin(key, estimates.key)
     if not is_estimated.all():
         n_outside = int(np.abs(difference[~is_estimated]).sum())
-        failures.add("rows stand in a cell whose estimate is zero", count=n_outside)
+        failures.add("rows are in a cell whose estimate is zero", count=n_outside)
     failures.add_each(
         is_estimated,
         lambda i: (
@@ -287,8 +288,8 @@ def agreeing_batches(
     is_private: bool,
     has_quotes: bool,
 ) -> Iterator[pa.RecordBatch]:
-    """Rows of a Parquet file of these columns, compared on the way with those of the text beside
-    it; texts are dictionaries."""
+    """Yield rows of a Parquet file of these columns, compared with those of its text file; texts
+    are dictionaries."""
     parquet, text = stem.with_suffix(".parquet"), stem.with_suffix(".csv")
     for path in (parquet, text):
         if not path.is_file():
@@ -314,7 +315,7 @@ def _compared(
     name: str,
     failures: Failures,
 ) -> Iterator[pa.RecordBatch]:
-    """All rows of `left`, after comparing them with those of `right`."""
+    """All rows of `left`, after comparing them with `right`."""
     for one, other in pairs_of_rows(left, right):
         if one is None:
             failures.add(f"{name}.csv has too many rows")

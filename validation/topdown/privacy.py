@@ -1,9 +1,9 @@
-"""The plan of a run, worked out again from its settings, its census and the spines' files.
+"""The plan of a run, recomputed from its settings, its census and the spines' files.
 
 One changed record leaves a cell and enters another, so that it moves the answers to any query by 2
 in the L1 norm, and by 2 in the squared L2 norm: seen here by moving a record between the cells of
-every pair of rows. A person's change may change several records, where the census says so: as many
-as the declared numbers allow of those that are read from one table.
+every pair of rows. A person's change may change several records, where the census declares so: as
+many as the declared numbers allow among those read from one table.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ ACCOUNTING = "privacy_accounting"
 
 
 def check_privacy(root: Path, failures: Failures) -> None:
-    """The plan is what settings, census and spines promise; to be called before noise is drawn.
+    """Check that the plan follows from settings, census and spines; to be called before noise is
+    drawn.
 
     Raises UnusableRunFile for a plan of another form, or files that cannot be read.
     """
@@ -62,7 +63,7 @@ def check_privacy(root: Path, failures: Failures) -> None:
 
 
 def _deciding_files(declaration: Declaration) -> Iterator[str]:
-    """Names of the public files that decide what is drawn."""
+    """Names of the public files that decide the draws."""
     yield from ("settings.toml", "spine/geography.parquet", "spine/invariants.parquet")
     yield "spine/state_totals.json"
     for name in declaration.universes:
@@ -104,8 +105,8 @@ def _measures(declaration: Declaration) -> Iterator[Measure]:
 
 
 def moved_by_a_record(cells: Cells, query: str) -> int:
-    """How far one changed record moves a query's answers in all areas: the sum of the squares of
-    the changes, which is that of their sizes, where it leaves the first cell for the last one of
+    """Change of a query's answers in all areas by one changed record: the sum of squares of the
+    changes, equal to the sum of their sizes, where it leaves the first cell for the last one of
     another area.
     """
     rows = [0, 0]
@@ -121,8 +122,8 @@ def moved_by_a_record(cells: Cells, query: str) -> int:
 
 
 def _guarantees(declaration: Declaration, plan: Plan, failures: Failures) -> Iterator[Guarantee]:
-    """The guarantee of each universe, with the factors for several records that the plan has, which
-    must cover what the census says of one change.
+    """Check the guarantee of each universe, with the plan's factors for several records, which must
+    cover the census's declaration of one change.
     """
     planned = {own.universe: own for own in plan.guarantees}
     for universe in declaration.universes:
@@ -143,15 +144,15 @@ def _guarantees(declaration: Declaration, plan: Plan, failures: Failures) -> Ite
         rhos = found.charged_rho / of_one, found.stated_rho / of_one
         least, is_all = least_factors(declaration, universe, is_pure=budget.is_pure)
         if rhos != least and (is_all or rhos[0] < least[0] or rhos[1] < least[1]):
-            failures.add(f"the guarantee of {universe} is not that of what one change may change")
+            failures.add(f"the guarantee of {universe} does not cover exactly one declared change")
         yield found
 
 
 def least_factors(
     declaration: Declaration, universe: str, *, is_pure: bool
 ) -> tuple[tuple[Fraction, Fraction], bool]:
-    """Rho of the largest change that is charged, and of any, over that of one record, as far as
-    they follow from what a universe declares of its own tables; whether nothing else may add to it.
+    """Rho of the largest charged change, and of any, over that of one record, as far as they follow
+    from a universe's declaration of its own tables; and whether no other declaration may add to it.
     """
     own, census = declaration.universe(universe), declaration.census
     persons = census.get("contributions", {})
@@ -229,7 +230,7 @@ def _exact_answers(declaration: Declaration) -> Iterator[tuple[str, str]]:
             if geolevel == last or not declaration.areas_alone:
                 name = _name(own, f"{query} at {geolevel}")
                 yield f"{query} of {universe} at {geolevel}", f"{universe}: {name}"
-    # Spines need the addresses, whatever is run.
+    # Spines need the addresses, for every choice of universes.
     for universe in census if declaration.has_digits else declaration.universes:
         for own in declaration.declared(universe, "bounds"):
             key = f"{own.get('by', TOTAL)} of {own['per']} at {last}"
@@ -241,7 +242,7 @@ def _exact_answers(declaration: Declaration) -> Iterator[tuple[str, str]]:
 
 
 def _further_facts(declaration: Declaration) -> Iterator[tuple[str, str]]:
-    """What is said of every accepted input: a key where sentences may tell it, and a subject."""
+    """Facts about every accepted input: a key where sentences may state it, and a subject."""
     for universe in declaration.universes:
         for own in declaration.declared(universe, "bounds"):
             name = _name(own, f"{own.get('query', TOTAL)} per {own['per']}")

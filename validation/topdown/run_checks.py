@@ -1,9 +1,9 @@
 """All checks of a finished run, from `plan/plan.json`, its settings and its public files alone.
 
 Nothing here uses the code that built the spine, drew the noise, estimated or wrote microdata, and
-nothing here opens `confidential/`. The checks come in pieces, which can be made side by side: of
-each universe the top of the spine, shares of what is below, and the microdata; of the tables whole
-files and shares of the states. `outcomes` puts together what they have found.
+nothing here opens `confidential/`. The checks come in pieces, which can run concurrently: for each
+universe the top of the spine, shares of the rest below it, and the microdata; for the tables whole
+files and shares of the states. `outcomes` combines their findings.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ RELEASE = "release"
 TOP, BELOW, ROWS, FILES, STATES, NAMED = "top", "below", "rows", "files", "states", "named"
 PLAN, TABLES = "plan", "tables"
 OPTIONAL = {COMPLETE, EXACT, BOUNDS, ZEROS, HELD, RELATIONS, *AGREE.values()}
-"""Checks that a universe has only where it declares anything that they are made of."""
+"""Checks that apply only to universes with the declarations that they check."""
 
 
 @dataclass(frozen=True)
@@ -120,10 +120,11 @@ class Piece:
 
 @dataclass
 class Findings:
-    """What pieces of the checks have found.
+    """Findings of some pieces of the checks.
 
-    made : the checks that there was something for. failures : by check. unusable : of what no check
-    could be made, and so fails all. All are small.
+    made : the checks that applied.
+    failures : by check.
+    unusable : universes for which no check could be made, so that all fail. All are small.
     """
 
     made: list[str] = field(default_factory=list)
@@ -136,8 +137,8 @@ class Findings:
         return cls(list(checks), {name: Failures() for name in checks})
 
     def add(self, further: Findings, *, is_repeated: bool = False) -> None:
-        """Take in what the piece that follows has found; what `is_repeated` is told once, as of a
-        file of tables that no piece can use."""
+        """Add the findings of the next piece; those that are `is_repeated` are reported once, such
+        as a file of tables that no piece can use."""
         self.made = list(dict.fromkeys([*self.made, *further.made]))
         for name, found in further.failures.items():
             own = self.failures.setdefault(name, Failures())
@@ -159,7 +160,7 @@ class Findings:
 
 @dataclass(frozen=True)
 class CheckedRun:
-    """A run whose release lies in a folder.
+    """A run with its release in a folder.
 
     Large spines are checked in parts of about `blocks_per_part` blocks, so that memory is bounded
     but for some hundred bytes a geounit.
@@ -180,8 +181,8 @@ class CheckedRun:
         return LevelTables(self.declaration, self.release)
 
     def pieces(self, pieces_of: Callable[[Path], int]) -> list[Piece]:
-        """All pieces of the checks, in the order in which their findings are put together;
-        `pieces_of` is the number of pieces for a file with a row for every block.
+        """All pieces of the checks, in the order in which their findings are combined; `pieces_of`
+        is the number of pieces for a file with a row for every block.
         """
 
         def n_of(path: Path) -> int:
@@ -207,7 +208,7 @@ class CheckedRun:
         return every
 
     def check(self, piece: Piece) -> Findings:
-        """What a piece finds."""
+        """Return the findings of a piece."""
         if piece.subject in self.declaration.universes:
             checked = CheckedUniverse(self, piece.subject)
             if piece.kind == TOP:
@@ -249,7 +250,7 @@ class CheckedRun:
         return found
 
     def outcomes(self, findings: Sequence[tuple[Piece, Findings]]) -> list[Outcome]:
-        """The outcomes of all checks, from what all pieces have found."""
+        """Return the outcomes of all checks, from the findings of all pieces."""
         together = {name: Findings() for name in (*self.declaration.universes, RELEASE)}
         for piece, found in findings:
             subject = piece.subject if piece.subject in together else RELEASE
@@ -288,7 +289,7 @@ class CheckedUniverse:
 
     @cached_property
     def held(self) -> HeldLevels:
-        """What its estimates are held to."""
+        """The constraints on its estimates."""
         held = HeldLevels(self.run.declaration, self.universe, self.spine, self._counts)
         self.found.made += [name for name in CHECKS if name in held.checks]
         return held
@@ -322,7 +323,7 @@ class CheckedUniverse:
         return self.found
 
     def check_rows(self) -> Findings:
-        """Check the microdata, row by row, beside the estimates of their areas."""
+        """Check the microdata, row by row, together with the estimates of their areas."""
         failures = self._failures[MICRODATA]
         with unusable_files_fail(self.found.unusable):
             spine, declaration = self.spine, self.run.declaration
@@ -347,7 +348,7 @@ class CheckedUniverse:
         return self.found
 
     def _estimates(self, level: SpineLevel) -> LevelEstimates:
-        """The estimates of a part of a geolevel; what is wrong with them is recorded elsewhere."""
+        """The estimates of a part of a geolevel; their errors are recorded elsewhere."""
         with unusable_files_fail():
             return read_estimates(self.run.root, self.universe, level, self.cells.n, Failures())
         return no_estimates(self.cells.n)
@@ -366,7 +367,7 @@ class CheckedUniverse:
 
     def _check_part(self, part: SpinePart, at_cut: LevelEstimates | None) -> None:
         """Check estimates, constraints and measurements of a part of the spine; `at_cut` are the
-        estimates of the geolevel of the cut, None for the part that has it and what is above.
+        estimates of the geolevel of the cut, None for the part with the cut and everything above.
         """
         failures, root = self._failures, self.run.root
         due: Sequence[Sequence[sparse.csr_array]] = ()

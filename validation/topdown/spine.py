@@ -1,8 +1,8 @@
 """The spine of a universe: read from its two files, checked to be one tree, cut into parts.
 
 Memory is about a hundred bytes for each geounit. A large spine is checked in parts, one after the
-other or side by side: the first has the geolevels from the root down to the cut, and every other
-some geounits of the cut and all that lies below them.
+other or concurrently: the first has the geolevels from the root down to the cut, and every other
+some geounits of the cut and all those below them.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class SpineLevel:
 
     `parent` numbers the geounits of the level above (-1 in the root level), and
     `shares[share_code]` is each geounit's share of the privacy-loss budget. Where `is_part`, the
-    geolevel has other geounits too, whose rows stand in the same files.
+    geolevel has other geounits too, whose rows are in the same files.
     """
 
     name: str
@@ -81,7 +81,7 @@ class SpineLevel:
         return self.geocode.take(order), order.to_numpy().astype(np.int64)
 
     def positions(self, geocode: pa.Array | pa.ChunkedArray) -> np.ndarray:
-        """Position of each geocode among the geounits, -1 where it is none of theirs, as int64.
+        """Position of each geocode among the geounits, -1 for other geocodes, as int64.
 
         Geocodes that are near each other are looked up among few.
         """
@@ -101,7 +101,7 @@ class SpineLevel:
         return first < stop
 
     def _between(self, lowest: str, highest: str) -> tuple[int, int]:
-        """Where the geocodes from one to another stand in their order."""
+        """Positions of the geocodes from one to another in their order."""
         ascending = self._ascending[0]
         first = bisect_left(ascending, lowest, key=str)
         return first, bisect_right(ascending, highest, lo=first, key=str)
@@ -113,7 +113,7 @@ class SpineLevel:
 
 @dataclass(frozen=True)
 class RunSpine:
-    """A universe's spine as its two files have it; areas, its blocks, ascend by `area_geocode`.
+    """A universe's spine as in its two files; areas, its blocks, ascend by `area_geocode`.
 
     `ancestors[i][a]` is the position, among the geounits of `levels[i]`, of area a's ancestor.
     """
@@ -138,8 +138,8 @@ class SpinePart:
     """Geounits of successive geolevels, and the areas below them.
 
     `depth` is the number of the first geolevel, `geounits[i]` the ascending positions of the
-    geounits of `levels[i]` in the spine's own level. Unless `depth` is 0, the first level is that
-    of the cut: its geounits are in the first part too, and here as parents alone.
+    geounits of `levels[i]` in the spine's own level. Unless `depth` is 0, the first level is the
+    cut: its geounits are in the first part too, and here as parents alone.
     """
 
     depth: int
@@ -177,7 +177,7 @@ def read_spine(root: Path, universe: str, geolevels: Sequence[str]) -> RunSpine:
         levels.append(_spine_level(name, rows, levels[-1] if levels else None))
     del geounits, rows
 
-    # One column at a time: the blocks' ancestors are most of what a spine's files hold.
+    # One column at a time: the blocks' ancestors are the bulk of a spine's files.
     file = folder / "blocks.parquet"
     geocode = as_text(read_table(file, ["block_geocode"])["block_geocode"])
     if pc.count_distinct(geocode, mode="all").as_py() != len(geocode):
@@ -202,7 +202,7 @@ def count_blocks(root: Path, universe: str) -> int:
 def _spine_level(name: str, rows: pa.Table, above: SpineLevel | None) -> SpineLevel:
     geocode = as_text(rows["geocode"])
     if geocode.null_count or len(pc.unique(geocode)) != len(geocode):
-        raise UnusableRunFile(f"a geocode at geolevel {name} is missing or stands twice")
+        raise UnusableRunFile(f"a geocode at geolevel {name} is missing or appears twice")
     parent = np.full(len(geocode), -1, dtype=np.int64)
     if above is not None:
         parent = positions(rows["parent"], above.geocode)
@@ -227,10 +227,10 @@ def check_spine(spine: RunSpine, failures: Failures, *, with_digits: bool = True
     """The two spine files agree: one tree, whose leaves are the blocks.
 
     Each block's ancestors are each other's parents, every leaf is one block and ends with its
-    geocode, `n_blocks` counts the blocks below, geocodes below the root's children start with
-    their parent's, the root level has one geounit, a geounit is marked as bypassed exactly if its
-    share is 0, and a State geounit lies in one state. Unless `with_digits`, geocodes are not those
-    of the United States, and nothing is asked of their digits.
+    geocode, `n_blocks` counts the blocks below, geocodes below the root's children start with their
+    parent's, the root level has one geounit, a geounit is marked as bypassed exactly if its share
+    is 0, and a State geounit lies in one state. Unless `with_digits`, geocodes are not those of the
+    United States, and their digits are not checked.
     """
     root, leaves = spine.levels[0], spine.levels[-1]
     if root.n != 1:

@@ -20,15 +20,15 @@ def wide_batches(
     file: pq.ParquetFile, columns: Sequence[str] | None = None, groups: list[int] | None = None
 ) -> Iterator[pa.RecordBatch]:
     """Rows of a table of hundreds of columns, as many at a time of every file."""
-    # Of few rows each: threads would take longer to be handed the columns.
+    # Batches have few rows: threads would take longer to be handed the columns.
     return file.iter_batches(ROWS_PER_BATCH, groups, columns, use_threads=False)
 
 
 class TableRows:
-    """Columns of a table, of which rows are taken state by state.
+    """Columns of a table, read state by state.
 
     ranges : rows of each state, in the table's order. Raises UnusableRunFile for a table without
-    states or one of the columns, or if the rows of a state do not stand together.
+        states or one of the columns, or if the rows of a state are not consecutive.
     """
 
     def __init__(self, path: Path, columns: Sequence[str] = ()) -> None:
@@ -47,7 +47,7 @@ class TableRows:
                 state, first = column.iloc[start], n_rows + start
                 before = self.ranges.get(state, range(first, first))
                 if before.stop != first:
-                    raise UnusableRunFile(f"the states of {path.name} do not stand together")
+                    raise UnusableRunFile(f"the rows of a state in {path.name} are not consecutive")
                 self.ranges[state] = range(before.start, n_rows + stop)
             n_rows += len(column)
 
@@ -82,7 +82,7 @@ class TableRows:
 
 
 def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Rows put together to batches of some thousand or more, where they come in smaller ones."""
+    """Rows in batches of some thousand or more, combined from smaller ones."""
     waiting: list[pa.RecordBatch] = []
     for batch in batches:
         waiting.append(batch)

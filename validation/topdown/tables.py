@@ -1,4 +1,4 @@
-"""The tables of a release: recounted from the estimates of areas, with margins beside them.
+"""The tables of a release: recounted from the estimates of areas, with their margins.
 
 A census that declares summary levels has a table for each, with the variables of all universes,
 and repeats them in P.L. 94-171 files; these are checked state by state, and memory is that of the
@@ -208,7 +208,7 @@ class LevelTables:
 
 
 def check_files(tables: LevelTables, failures: Failures) -> None:
-    """What is checked of whole files: text against Parquet, variables, and the order of states.
+    """Check whole files: text against Parquet, variables, and the order of states.
 
     Raises UnusableRunFile if files differ, or for other variables than the release has.
     """
@@ -363,7 +363,7 @@ def check_named_table(
                 values[n_seen : n_seen + batch.num_rows], None if name == "count" else pa.string()
             )
             if not column.cast(own.type).equals(own):
-                failures.add(f"{name} in {stem.name}.parquet is not that of the estimates")
+                failures.add(f"{name} in {stem.name}.parquet differs from the estimates")
         n_seen += batch.num_rows
     if n_seen != len(due["count"]):
         failures.add(f"{stem.name}.parquet does not have the entities of its levels")
@@ -408,8 +408,8 @@ def _entities(
 
 
 def margin_groups(declaration: Declaration, tables: LevelTables) -> list[list[str]]:
-    """Stems of the tables that have margins together, or none: those of summary levels, and the
-    named tables of each universe."""
+    """Stems of the tables that have margins together or not at all: those of summary levels, and
+    the named tables of each universe."""
     named = named_tables(declaration)
     of_universes = [
         [table["name"] for table in named if table["universe"] == universe]
@@ -419,11 +419,11 @@ def margin_groups(declaration: Declaration, tables: LevelTables) -> list[list[st
 
 
 def check_margins(release: Path, groups: Sequence[Sequence[str]], failures: Failures) -> None:
-    """Check the margins beside the tables of a release, an interval of counts for every cell.
+    """Check the margins of the tables of a release, an interval of counts for every cell.
 
-    Margins stand beside a table, as `<table>_margins`, in the same rows and order. Variables that
-    are columns have two columns of their own, with `_LOWER` and `_UPPER`; of a table whose answers
-    are rows, the column `count` has `lower` and `upper`.
+    Margins are in a file next to a table, as `<table>_margins`, in the same rows and order.
+    Variables that are columns have two columns of their own, with `_LOWER` and `_UPPER`; in a table
+    whose answers are rows, the column `count` has `lower` and `upper`.
     """
     found = {path.stem for path in (release / "tables").glob(f"*{SUFFIX}.*")}
     due = [[f"{stem}{SUFFIX}" for stem in group] for group in groups]

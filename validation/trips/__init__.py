@@ -1,1 +1,1 @@
-"""What trips must satisfy: rules on the input, and checks of a finished run."""
+"""Rules on the input of the trips flow, and checks of a finished run."""

@@ -1,4 +1,4 @@
-"""What the input of the trips flow must satisfy, as `input_rules.toml` declares it.
+"""Rules on the input of the trips flow, declared in `input_rules.toml`.
 
 Every rule is a yes/no column: whether something is wrong with a row, or with an area. It is
 counted by the code that reads the input, and evaluated by Great Expectations as a public pass or

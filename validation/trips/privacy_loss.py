@@ -1,4 +1,4 @@
-"""What a trips run measures and costs, worked out from its settings and its public tree.
+"""Measurements and cost of a trips run, computed from its settings and its public tree.
 
 A person who comes or goes adds trips to, or takes them from, as few nodes of a level as hold them;
 one whose trips go elsewhere does both. The squared L2 norm of that scales Gaussian noise, and the
@@ -40,14 +40,14 @@ FOLDER = "spine/trips"
 LEAVES = ("gaussian_leaves", "stability_histogram")
 RELATIVE_TOLERANCE = 1e-9
 ROUNDED = 1e-11
-"""What rounding a rho down to twelve digits takes off at most."""
+"""Largest decrease of a rho by rounding it down to twelve digits."""
 
 
 @dataclass(frozen=True)
 class Promise:
-    """What settings, plan and tree promise of a run's files.
+    """Expectations on a run's files from settings, plan and tree.
 
-    levels : those that are measured.
+    levels : the measured levels.
     threshold : the smallest count that the stability histogram may list, None for others.
     top_down : whether counts are consistent and not negative.
     children_measured : whether a level's measured nodes are the children of the positive nodes
@@ -62,7 +62,7 @@ class Promise:
 
 
 def promise(root: Path, tree: TripsTree) -> Promise:
-    """What is promised of the run below `root`; raises UnusableRunFile."""
+    """Compute the expectations on the run below `root`; raises UnusableRunFile."""
     own = read_settings(root)["mechanism"]
     n_nodes = sum(n_all(tree, level) for level in range(len(tree.refined) + 1))
     is_whole = own["name"] == "inftda_full_information" and n_nodes <= own["most_nodes"]
@@ -89,7 +89,8 @@ def n_all(tree: TripsTree, level: int) -> int:
 
 
 def check_privacy(root: Path, failures: Failures) -> None:
-    """The plan is what the settings promise, and its noise covers what a person can change.
+    """Check that the plan agrees with the settings, and that its noise covers the largest change by
+    a person.
 
     To be called before noise is drawn. Raises UnusableRunFile for a plan of another form.
     """
@@ -180,8 +181,8 @@ def _shares(
 def _loss(
     root: Path, privacy: Mapping[str, Any], is_histogram: bool, failures: Failures
 ) -> Fraction:
-    """What is spent: the rho or epsilon of the settings, or the plan's rho where that is what their
-    epsilon and delta come to.
+    """The budget spent: the rho or epsilon of the settings, or the plan's rho where it follows from
+    their epsilon and delta.
     """
     if privacy.get("rho") is not None:
         return Fraction(privacy["rho"])
@@ -191,12 +192,12 @@ def _loss(
     found = sum((own.loss or Fraction(0) for own in read_plan(root).measures), Fraction(0))
     due = _rho_of(epsilon, delta, is_tight=privacy["conversion"] == "tight")
     if not -ROUNDED / 10 <= float((due - found) / due) <= ROUNDED:
-        failures.add(f"the plan's rho {found} is not that of epsilon and delta in the settings")
+        failures.add(f"the plan's rho {found} differs from epsilon and delta in the settings")
     return found
 
 
 def _rho_of(epsilon: Fraction, delta: Fraction, *, is_tight: bool) -> Fraction:
-    """The rho that comes to epsilon at delta, by the simple or the tight bound."""
+    """The largest rho within epsilon at delta, by the simple or the tight bound."""
     with localcontext() as context:
         context.prec = 50
         of, log = (Decimal(own.numerator) / own.denominator for own in (epsilon, delta))
@@ -232,7 +233,7 @@ def _check_threshold(privacy: Mapping[str, Any], threshold: int, failures: Failu
 
     is_least = threshold == m + 1 or listed(threshold - 1) > allowed * (1 - RELATIVE_TOLERANCE)
     if threshold <= m or listed(threshold) > allowed * (1 + RELATIVE_TOLERANCE) or not is_least:
-        failures.add(f"the threshold {threshold} is not that of the settings' delta")
+        failures.add(f"the threshold {threshold} differs from the settings' delta")
 
 
 def privacy_rate(privacy: Mapping[str, Any]) -> Fraction:
@@ -243,7 +244,8 @@ def privacy_rate(privacy: Mapping[str, Any]) -> Fraction:
 def _check_unmeasured(
     tree: TripsTree, levels: tuple[int, ...], is_exact: bool, failures: Failures
 ) -> None:
-    """A level without noise is one that neighbours cannot change, or that of only children."""
+    """Check that a level without noise is one that neighbours cannot change, or one of only
+    children."""
     n_above = None
     for level in range(len(tree.refined) + 1):
         n = n_all(tree, level)

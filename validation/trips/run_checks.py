@@ -31,7 +31,7 @@ TOP_DOWN: Mapping[str, str] = {
     "children_add_to_parents": "at every node of every level",
     "total_is_kept": "the root is the invariant total, or the measured one",
 }
-"""Each check's name, and what it found when it passed; the second for top-down mechanisms."""
+"""Each check's name, and its text when it passed; the second for top-down mechanisms."""
 
 
 def run_checks(root: Path, release: Path) -> tuple[Outcome, ...]:
@@ -112,7 +112,7 @@ def _check_levels(root: Path, tree: TripsTree, failures: Mapping[str, Failures])
 
 
 def _check_total(root: Path, tree: TripsTree, found: int, failures: Failures) -> None:
-    """The invariant; a measured root cannot be told from its noisy count alone."""
+    """Check the invariant; a measured root cannot be recognised by its noisy count alone."""
     if tree.total is not None and found != tree.total:
         failures.add("the root is not the invariant total")
     if tree.total is None and not level_paths(root, "measurements/trips", 0, "dpqueries"):
@@ -173,7 +173,7 @@ Sums = tuple[np.ndarray, np.ndarray]
 
 
 def _sums(nodes: np.ndarray, counts: np.ndarray) -> Sums:
-    """Sums by node, in ascending order of nodes, without those that are 0."""
+    """Sums by node, in ascending order of nodes, without zeros."""
     unique, position = np.unique(nodes, return_inverse=True)
     sums = np.zeros(unique.size, dtype=np.int64)
     np.add.at(sums, position, counts)

@@ -58,14 +58,14 @@ class TripsTree:
         )
 
     def parents(self, level: int, nodes: np.ndarray) -> np.ndarray:
-        """The nodes of the level above in which nodes of a level lie."""
+        """The parents, in the level above, of nodes of a level."""
         number = self.refined[level - 1]
         parts = list(np.unravel_index(nodes, self.sizes(level)))
         parts[number] = self.areas[number][self.depths(level)[number]].parent[parts[number]]
         return np.ravel_multi_index(parts, self.sizes(level - 1))
 
     def n_children(self, level: int, nodes: np.ndarray) -> np.ndarray:
-        """How many nodes of the level below lie in each node of a level."""
+        """Numbers of children, in the level below, of each node of a level."""
         number = self.refined[level]
         own = np.unravel_index(nodes, self.sizes(level))[number]
         below = self.areas[number][self.depths(level)[number] + 1]
@@ -107,7 +107,7 @@ def read_tree(root: Path) -> TripsTree:
 def read_level(
     tree: TripsTree, level: int, paths: list[Path], value: str
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Nodes of files of one level, and their values, in the order they stand.
+    """Nodes in files of one level, and their values, in the order of the rows.
 
     Raises UnusableRunFile for a value that is not an integer.
     """
@@ -132,7 +132,7 @@ def level_paths(root: Path, kind: str, level: int, folder: str = "") -> list[Pat
 
 
 def nodes_of(tree: TripsTree, level: int, table: pa.Table, name: str) -> np.ndarray:
-    """The nodes that the columns of a table name; `name` is that of its file."""
+    """The nodes that the columns of a table name; `name` is the name of its file."""
     parts = []
     for dimension, depth, areas in zip(tree.names, tree.depths(level), tree.areas, strict=True):
         if not depth:

@@ -14,7 +14,6 @@ from ...runs.directory import RunDirectory
 from ..ingest.ingest import run_parameters, run_specification
 from ..settings import DetailedHouseholdsSettings
 from ..workload.budgets import shown_percent
-from ..workload.guarantee import pass_plan
 from ..workload.parameters import Parameters
 from .budget import LevelFigures, curves_of, level_figures
 from .files import TIDY_FILES, measured_groups
@@ -87,24 +86,11 @@ def report(
         loss="epsilon" if parameters.is_pure else "rho",
         budget=_budget(parameters),
         implied=margins_by_level(figures),
-        passes=_passes(parameters),
         margins=margins_table(figures),
         tables=_tables(run, parameters),
         errors=errors,
         accuracy=shown,
     )
-
-
-def _passes(parameters: Parameters) -> Table:
-    """The guarantee of both tabulations, pass by pass."""
-    rows = []
-    for region_pass in parameters.passes:
-        plan = pass_plan(parameters, region_pass)
-        own = (str(table.total_of(region_pass)) for table in parameters.of.values())
-        losses = ("inf" if parameters.infinite else loss for loss in own)
-        rows.append((region_pass, plan.symbol, *losses, plan.stated_loss, plan.bounded_rho))
-    headers = ("pass", "in", *(name.upper() for name in parameters.of), "both", "changing one: rho")
-    return Table(headers, tuple(rows), "both")
 
 
 def _budget(parameters: Parameters) -> dict[str, dict[str, float]]:

@@ -16,7 +16,6 @@ import pandas as pd
 from ...noise.distributions import IntegerDistribution
 from ...pages.document import Document, Figure, Table
 from ...pages.figures import bar_chart
-from ...pages.numbers import shown_epsilon
 from ...products.comparison import errors_table
 from ...products.plan import Plan
 from ...products.reports import first_rows, report_document
@@ -26,8 +25,7 @@ from ..postprocess.groups import mask_of
 from ..postprocess.run import coterminous_of, groups_to_release
 from ..settings import DetailedGroupsSettings
 from ..workload.budgets import shown_percent
-from ..workload.guarantee import bounded_epsilons, pass_plan
-from ..workload.parameters import MechanismParameters, Parameters
+from ..workload.parameters import MechanismParameters
 from ..workload.regions import region_types
 from .budget import LevelFigures, level_figures, level_reports
 from .certificate import margins_table
@@ -74,7 +72,6 @@ def report(
         loss="epsilon" if own.is_pure else "rho",
         budget={} if own.infinite else _by_level(own.budgets),
         implied={shown_level(item.region_type, item.level): float(item.margin) for item in figures},
-        passes=_passes(parameters),
         margins=margins_table(figures),
         suppressed=suppressed,
         suppression=suppression,
@@ -89,23 +86,6 @@ def report(
 def _by_level(budgets: Mapping[tuple[str, int], Any]) -> dict[str, float]:
     """Figures of population group levels by their names."""
     return {shown_level(*level): float(budget) for level, budget in budgets.items()}
-
-
-def _passes(parameters: Parameters) -> Table:
-    """The guarantee of the mechanism, pass by pass."""
-    rows = []
-    for region_pass in parameters.passes:
-        plan = pass_plan(parameters, region_pass)
-        rows.append(
-            {
-                "pass": region_pass,
-                "in": plan.symbol,
-                "adding or removing a person": plan.stated_loss,
-                "changing one: rho": plan.bounded_rho,
-                "its epsilon": shown_epsilon(bounded_epsilons(plan)["tight"]),
-            }
-        )
-    return Table.of(rows, "its epsilon")
 
 
 def _suppression(

@@ -68,13 +68,6 @@ def _plan(
     return UniversePlan(name, mechanism, guarantee, total, measures)
 
 
-def bounded_epsilons(plan: UniversePlan) -> dict[str, float | str]:
-    """Epsilon of changing one record within a pass, by both conversions of the rho that this costs;
-    twice the native one under pure DP, too.
-    """
-    return plan.epsilons(SAFETAB_P)
-
-
 def statement_of(parameters: Parameters) -> Statement:
     """The guarantee for one record, added or removed, by pass; of households under pure DP by
     tabulation."""

@@ -1,12 +1,12 @@
-"""Tests of single records in one release, by somebody who knows all others.
+"""Tests of single records in one release, by an attacker who knows all others.
 
-Of some people, one in an area at most, a coin decides whether the data have their own record or one
-that somebody else has; then a method publishes these data. The attacker knows all other records of
-the area, and says of every such person which of the two records it is, and what attribute goes with
-what he knows. Since one record is changed, a guarantee for one changed record bounds what he gets
-right, and the coins make one release an audit [OneRunAudit2023].
+For some people, at most one per area, a coin decides whether the data have their own record or
+another person's; then a method publishes these data. The attacker knows all other records of the
+area, and guesses for each such person which of the two records is in the data, and the unknown
+attribute from the known ones. Since one record is changed, a guarantee for one changed record
+bounds the share of right guesses, and the coins make one release an audit [OneRunAudit2023].
 
-`one_run_epsilon_bound` is a lower bound of the privacy loss: m records were put in or left out, or
+`one_run_epsilon_bound` is a lower bound of the privacy loss: m records were included or not, or
 replaced, by coin, and r of them guessed [OneRunAudit2023].
 """
 
@@ -35,11 +35,11 @@ from .release import Release, Row
 NAME = "membership"
 FALSE_POSITIVE_RATE = 0.01
 DELTA = Fraction(1, 10**10)
-"""Of the (epsilon, delta) that an audit shows."""
+"""Delta of the (epsilon, delta) of an audit."""
 GUESSED = 3
 """An audit guesses the surest of so many persons, and abstains of the others."""
 IMPOSSIBLE = 1e-12
-"""Least chance: what cannot be counts as evidence, but is not taken for a proof."""
+"""Least chance: an impossible event counts as evidence without being taken for a proof."""
 _TRIES = 20
 
 
@@ -56,10 +56,11 @@ class Canaries:
     """
 
     def __init__(self, release: Release) -> None:
-        """One person of every attacked area, drawn at random, and records that tables tell apart.
+        """Draw one person of every attacked area at random, and two records that tables
+        distinguish.
 
-        The other record is that of a person drawn among all who live in households alike; whoever
-        finds none that differs is left out. All releases of a draw's number have the same.
+        The other record is that of a person drawn among all who live in households alike; persons
+        without a different record are left out. All releases of a draw's number have the same.
         """
         population, draw = release.population, release.draw
         people = population.people
@@ -104,10 +105,11 @@ class Canaries:
 
 
 def tell_records(release: Release) -> Iterator[Row]:
-    """Figures of the tests, beside what a guarantee allows at most and what blind guesses get.
+    """Yield figures of the tests, with the guarantee's upper bounds and the baselines of blind
+    guesses.
 
-    Intervals are Clopper and Pearson's and take the persons as independent, which those who share a
-    release are but nearly.
+    Intervals are Clopper and Pearson's and assume independence of the persons, which holds only
+    approximately within one release.
     """
     canaries = Canaries(release)
     if min(canaries.is_own.sum(), (~canaries.is_own).sum()) < 4:
@@ -143,7 +145,7 @@ def tell_records(release: Release) -> Iterator[Row]:
 
 
 def _bound_of(release: Release) -> GaussianTradeoff | None:
-    """What the guarantee of a release with a stated rho says of every test."""
+    """The bound on every test by the guarantee of a release with a stated rho."""
     if not isinstance(release.method, DifferentialPrivacy) or not release.method.rho:
         return None
     return GaussianTradeoff.of_rho(float(release.method.rho[release.draw.strength]))
@@ -157,7 +159,7 @@ def _shown(statistic: np.ndarray, is_own: np.ndarray) -> float:
 
 
 class Evidence:
-    """What the tables of a release of the canaries' data tell of each of them."""
+    """Evidence about each canary from the tables of a release of the canaries' data."""
 
     def __init__(self, release: Release, canaries: Canaries) -> None:
         self.release, self.canaries = release, canaries
@@ -184,8 +186,8 @@ class Evidence:
         return optimal_statistic(answers, difference, np.tile(variance, 2))
 
     def of_records(self, cells: np.ndarray) -> np.ndarray:
-        """(m, k) log likelihood of each of k records `(m, k)` that people may have, but for what
-        all of them have in common.
+        """(m, k) log likelihood of each of k records `(m, k)` that people may have, up to a common
+        constant.
         """
         fits = np.zeros(cells.shape)
         for record in range(cells.shape[1]):
@@ -197,10 +199,10 @@ class Evidence:
         return fits
 
     def _variance(self, table: AskedTable) -> float:
-        """Mean squared distance of a table's counts from the records, by which who knows these
-        weighs what else he sees; 1 where chances are public.
+        """Mean squared distance of a table's counts from the records, the weight of further
+        evidence for an attacker with these records; 1 where chances are public.
 
-        Of counts that are not zero throughout and with which no coin has to do.
+        The mean is over counts that are not zero throughout and do not depend on a coin.
         """
         if self._is_weighed:
             return 1.0
@@ -248,14 +250,14 @@ class Evidence:
 
 
 def _attributes(release: Release, evidence: Evidence) -> Iterator[Row]:
-    """Figures of the likeliest attribute of people of whom the rest is known, with all others; how
-    common attributes are among these is what he expects before he sees the release.
+    """Yield figures of the likeliest attribute of people whose other attributes are known, with all
+    other records; the prior is the frequency of the attributes among these.
     """
     if release.known is None or release.learned is None:
         return
     canaries, known, learned = evidence.canaries, release.known, release.learned
     n_known, n_learned = int(known.max()) + 1, int(learned.max()) + 1
-    # Any record of what is known and learned stands for all that differ in nothing else.
+    # Any record with the known and learned values represents all that differ in nothing else.
     record = np.full((n_known, n_learned), -1, dtype=np.int64)
     record[known[::-1], learned[::-1]] = np.arange(len(known))[::-1]
     truth = learned[canaries.cell]
@@ -263,7 +265,7 @@ def _attributes(release: Release, evidence: Evidence) -> Iterator[Row]:
     prior, mode = _of_others(release, canaries, learned)
     fits = evidence.of_records(np.maximum(possible, 0)) + np.log(prior)
     fits = np.where(possible >= 0, fits, -np.inf)
-    # Equally likely ones are taken by lot.
+    # Ties are broken at random.
     best = fits >= fits.max(axis=1, keepdims=True) - 1e-9
     generator = generator_of(release.comparison.seed, NAME, "lots")
     guess = np.argmax(best * (1 + generator.random(best.shape)), axis=1)

@@ -1,9 +1,9 @@
 """Attacks that put published figures together: differences of zonings, and averages over tables.
 
-Where some zones of one zoning cover, or lie within, zones of another, published figures of the one
-less those of the other are figures of the sliver between them [Differencing1998].
-Zones that overlap are joined in a graph; connected groups of zones of one zoning are compared with
-the smallest cover and with the largest part of zones of the other.
+Where some zones of one zoning cover, or are within, zones of another, the difference of their
+published figures is a figure of the sliver between them [Differencing1998]. Zones that overlap are
+joined in a graph; connected groups of zones of one zoning are compared with the smallest cover and
+with the largest part of zones of the other.
 
 Noise is averaged away over all published figures that share cells. A total that was perturbed on
 its own is also the sum of the perturbed parts of every table that splits it [Averaging2020]. Least
@@ -29,8 +29,8 @@ from .systems import UNBOUNDED, TableSystem
 class Zonings:
     """Two zonings of the same units (blocks, grid cells): the zone of every unit in each.
 
-    An atom is a set of units that lie in the same zone of both. `overlap` has the number of the
-    atom, from 1 on, by first and second zone; `atom` is that of every unit, from 0 on.
+    An atom is a set of units in the same zone of both. `overlap` has the number of the atom, from 1
+    on, by first and second zone; `atom` is the number of every unit's atom, from 0 on.
     """
 
     overlap: sparse.csr_array
@@ -52,7 +52,7 @@ def zonings(first: np.ndarray, second: np.ndarray) -> Zonings:
 
 @dataclass(frozen=True)
 class Differences:
-    """Slivers: published figures of some zones less those of others.
+    """Slivers: differences of published figures between zones of two zonings.
 
     `first`, `second` and `atoms` have a row for every sliver: +1 for zones that are added, -1 for
     those taken away, and 1 for its atoms.
@@ -94,7 +94,7 @@ def differences(zoning: Zonings, *, largest_group: int = 2) -> Differences:
 
     Groups are connected sets of up to `largest_group` zones of one zoning, neighbours being zones
     that share a zone of the other. The cover of a group is every zone of the other zoning that it
-    touches, its part every zone of the other that lies within it. With 1, groups are single zones.
+    touches, its part every zone of the other that is within it. With 1, groups are single zones.
     """
     rows: dict[bytes, tuple[dict[int, int], dict[int, int], np.ndarray]] = {}
     for swapped in (False, True):
@@ -163,9 +163,9 @@ def _groups(
 
 @dataclass(frozen=True)
 class Exposure:
-    """Slivers under a threshold, persons in them (each once), and shares of these slivers: whose
-    count, rounded, is exactly right, or off by one person at most; whose count bounds pin to one
-    number, or show to be under the threshold. NaN if there are none.
+    """Slivers under a threshold, persons in them (each once), and shares of these slivers: rounded
+    count exactly right, off by one person at most, pinned to one number by bounds, or shown by
+    bounds to be under the threshold. NaN if there are none.
     """
 
     slivers: int
@@ -184,10 +184,10 @@ def exposed(
     truth: np.ndarray,
     threshold: int,
 ) -> Exposure:
-    """Grades what the difference of releases says of slivers with 1 to `threshold` - 1 persons.
+    """Grade the attack on slivers with 1 to `threshold` - 1 persons.
 
-    `found` are estimates of the slivers' counts (`Differences.figures`), `bounds` what a release
-    proves of them (`Differences.bounds`), `truth` the persons of every unit.
+    `found` are estimates of the slivers' counts (`Differences.figures`), `bounds` proven bounds
+    (`Differences.bounds`), `truth` the persons of every unit.
     """
     of_atoms = np.bincount(zoning.atom, truth, minlength=zoning.n_atoms).astype(np.int64)
     counts = np.asarray(slivers.atoms @ of_atoms)
@@ -203,7 +203,7 @@ def exposed(
 
 DIFFERENCING, AVERAGING = "differencing", "averaging"
 THRESHOLDS = (3, 10)
-"""Slivers with fewer persons than this are looked for."""
+"""Slivers with fewer persons than this are the targets."""
 
 
 COUNT_CLASSES = {"0": (0, 0), "1": (1, 1), "2": (2, 2), "3-9": (3, 9), "10+": (10, UNBOUNDED)}
@@ -213,15 +213,15 @@ COUNT_CLASSES = {"0": (0, 0), "1": (1, 1), "2": (2, 2), "3-9": (3, 9), "10+": (1
 def difference(release: Release) -> Iterator[Row]:
     """Figures of the slivers between levels that do not nest, by tables of one number.
 
-    A sliver is what zones of one level, one or some neighbours together, have more or less than
-    zones of the other.
+    A sliver is the difference between one zone, or some neighbours together, of one level and zones
+    of the other.
     """
     for first, second in _pairs(release):
         zones = [_zones(table) for table in (first, second)]
         zoning = zonings(*zones)
         slivers = differences(zoning, largest_group=release.comparison.zones)
         told = [_told(release, first, zones[0]), _told(release, second, zones[1])]
-        # What is published of no zone, such as of land outside all places, is not known.
+        # Figures without a published zone, such as of land outside all places, are unknown.
         unknown = [np.isnan(value) for value, _ in told]
         used = abs(slivers.first) @ unknown[0] + abs(slivers.second) @ unknown[1]
         unused = slivers.among(np.asarray(used) == 0)
@@ -237,7 +237,8 @@ def difference(release: Release) -> Iterator[Row]:
             if graded.slivers:
                 yield level, f"{DIFFERENCING}: counts of them found exactly", group, graded.exact
                 yield level, f"{DIFFERENCING}: found within one", group, graded.within_one
-                # Who knows only that a sliver is small guesses one of its possible counts.
+                # A guesser without the release, knowing only that a sliver is small, takes one of
+                # its possible counts.
                 guess = 1 / (threshold - 1)
                 measure = f"baseline of {DIFFERENCING}: counts of them found exactly"
                 yield level, measure, group, guess
@@ -265,7 +266,7 @@ def _pairs(release: Release) -> Iterator[tuple[AskedTable, AskedTable]]:
 def _told(
     release: Release, table: AskedTable, zones: np.ndarray
 ) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:
-    """What a release says of zones, and its bounds; of a last zone outside all it says nothing."""
+    """Published figures of zones, and their bounds; unknown for a last zone outside all."""
     own = release.published[table.key]
     sides = (own.value, np.nan), (own.low, 0.0), (own.high, np.inf)
     value, low, high = (np.append(s[:, 0], nothing)[: int(zones.max()) + 1] for s, nothing in sides)
@@ -285,9 +286,9 @@ def _persons(release: Release, table: AskedTable) -> np.ndarray:
 
 
 def average(release: Release) -> Iterator[Row]:
-    """Figures of the counts that all tables of an area together tell, by least squares.
+    """Yield figures of the counts determined by all tables of an area together, by least squares.
 
-    Every published figure counts alike. Areas with a withheld figure are left out.
+    Every published figure has the same weight. Areas with a withheld figure are skipped.
     """
     published = release.values()
     is_whole = ~np.isnan(published).any(axis=1)
@@ -301,22 +302,22 @@ def average(release: Release) -> Iterator[Row]:
         "as published": recovered(np.rint(own), truth),
     }
     for how, classes in by_class.items():
-        # Zeros last: most counts are, and nobody has to look for them.
+        # Zeros last: most counts are zero, and an attacker has no interest in them.
         for group, (n, share) in sorted(classes.items(), key=lambda item: item[0] == "0"):
             if n:
                 yield level, f"{AVERAGING}: counts found exactly, {how}", group, share
     for group, (n, _) in by_class["as published"].items():
         if n:
-            # Who has seen nothing takes every count for 0, as most are.
+            # A guesser without the release takes every count for 0, as most are.
             measure = f"baseline of {AVERAGING}: counts found exactly, by all tables"
             yield level, measure, group, 1.0 if group == "0" else 0.0
 
 
 def least_squares(system: TableSystem, published: np.ndarray) -> np.ndarray:
-    """Least squares of all rows together from what is published of each, `(blocks, rows)`.
+    """Least squares of all rows together from the published figures of each, `(blocks, rows)`.
 
-    A A^+ y, the nearest figures that one histogram has: of all that are linear and without bias,
-    those of least variance where the rows are independent and vary alike.
+    A A^+ y, the nearest figures that one histogram has: among linear unbiased estimates, those of
+    least variance where the rows are independent and vary alike.
     """
     matrix = sparse.csr_array(system.matrix, dtype=float)
     gram = (matrix @ matrix.T).toarray()

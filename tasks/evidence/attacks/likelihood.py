@@ -1,4 +1,4 @@
-"""What a release makes likely of every area, and areas rebuilt by that weight.
+"""Likelihoods of an area's counts given a release, and areas rebuilt by them.
 
 A published figure makes every true total of its row so likely: by a perturbation table under cell
 keys, by the variance under Gaussian noise. The sum of the costs -log p over all rows is least at
@@ -6,8 +6,8 @@ the likeliest block. A row's cost is linear between whole totals: weights z_t >=
 with sum t z_t = (A x)_r and cost sum c_t z_t. That is the convex hull of c, and c itself where c is
 convex.
 
-An attacker who knows the method weighs the counts that a figure may stand for: by the perturbation
-table under cell keys, by the chances of random rounding; else he takes the figure to be near. An
+An attacker who knows the method weighs the possible counts of a figure: by the perturbation table
+under cell keys, by the chances of random rounding; else counts near the figure weigh most. An
 attack that took any of the possible people would make such methods look stronger than they are.
 """
 
@@ -27,7 +27,7 @@ from .release import Release
 from .systems import UNBOUNDED, TableSystem, tighten
 
 Figure = tuple[float, ...]
-"""What is published of a row: numbers, such as a value and its bounds."""
+"""Published values of a row, such as a value and its bounds."""
 
 
 @dataclass(frozen=True)
@@ -47,10 +47,10 @@ class RowCosts:
 def perturbation_costs(
     published: int, chance: Callable[[np.ndarray, int], np.ndarray], reach: int
 ) -> RowCosts:
-    """-log P(published | true total) for true totals within `reach` of what was published.
+    """-log P(published | true total) for true totals within `reach` of the published one.
 
-    `chance(totals, published)` gives the probabilities. Those of chance 0 at either end are left
-    out, within they cost more than all others together. Raises ValueError if all are 0.
+    `chance(totals, published)` gives the probabilities. Those of chance 0 at either end are
+    dropped, within they cost more than all others together. Raises ValueError if all are 0.
     """
     totals = np.arange(max(published - reach, 0), published + reach + 1)
     chances = chance(totals, published)
@@ -187,7 +187,7 @@ def chance_of(method: Method, strength: int) -> tuple[Chance, int] | None:
 def most_likely(
     release: Release, lower: np.ndarray, upper: np.ndarray, found: Reconstruction, effort: Effort
 ) -> Reconstruction:
-    """The people of `found`, those of areas with several solutions replaced by the likeliest.
+    """The people of `found`, with those of areas with several solutions replaced by the likeliest.
 
     `lower` and `upper` are the bounds `(areas, rows)` that `found` keeps. Where no figure is drawn
     or leaves a range, or none is found in time, people stay as they are.
@@ -198,7 +198,7 @@ def most_likely(
     if not len(chosen):
         return found
     chance = chance_of(release.method, release.draw.strength)
-    # No count is published as -1, which stands for what is withheld, and for sums.
+    # No count is published as -1, the mark for withheld figures and for sums.
     values = np.full(lower[chosen].shape, -1.0)
     published = release.values()[chosen]
     values[:, : published.shape[1]] = np.nan_to_num(published, nan=-1.0)
@@ -211,7 +211,7 @@ def most_likely(
 
 
 def _costs(figure: Figure, chance: tuple[Chance, int] | None) -> RowCosts | None:
-    """Costs of the counts that a value may stand for, within its bounds."""
+    """Costs of the possible counts of a value, within its bounds."""
     value, low, high = figure
     if high >= UNBOUNDED // 2:
         return None
@@ -225,9 +225,7 @@ def _costs(figure: Figure, chance: tuple[Chance, int] | None) -> RowCosts | None
 
 
 def _replaced(found: Reconstruction, likely: Mapping[int, np.ndarray]) -> Reconstruction:
-    """A reconstruction with other histograms of some areas, by number; what is proven of them
-    stays.
-    """
+    """Replace the histograms of some areas, by number, of a reconstruction; proven facts stay."""
     kept = ~np.isin(found.block, list(likely))
     cells = [np.flatnonzero(histogram) for histogram in likely.values()]
     counts = [own[at] for own, at in zip(likely.values(), cells, strict=True)]

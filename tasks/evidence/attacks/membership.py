@@ -1,13 +1,13 @@
 """Attacks on single persons: the best test of membership, and detection of swapped households.
 
-A guarantee bounds every test of one person's record, by whoever knows all others.
-`GaussianTradeoff` is exact for Gaussian noise [GaussianDP2022].
-Methods without a guarantee have measured rates alone, with Clopper-Pearson intervals.
+A guarantee bounds every test of one person's record, by an attacker who knows all others.
+`GaussianTradeoff` is exact for Gaussian noise [GaussianDP2022]. Methods without a guarantee have
+measured rates alone, with Clopper-Pearson intervals.
 
-Swapped households are found by attributes that swapping leaves as they are: it exchanges the places
-of whole households, and nothing else. Of a household that is alone of its kind in a wide area, both
-in what an attacker knows and in the release, the released place can be compared with the known one:
-where they differ, it was swapped.
+Swapped households are found by invariants of swapping: it exchanges the places of whole households,
+and nothing else. For a household that is alone of its kind in a wide area, both in the attacker's
+knowledge and in the release, the released place can be compared with the known one: where they
+differ, it was swapped.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .release import Release, Row
 
 @dataclass(frozen=True)
 class GaussianTradeoff:
-    """mu-GDP: no test does better than telling N(0, 1) from N(mu, 1)."""
+    """mu-GDP: no test does better than distinguishing N(0, 1) from N(mu, 1)."""
 
     mu: float
 
@@ -58,9 +58,10 @@ def optimal_statistic(
 ) -> np.ndarray:
     """The sum over queries of <difference, noisy answer> / variance, one number a draw.
 
-    `answers` has shape `(draws, answers)`; `difference` is what the person's record changes in each
-    answer. For Gaussian noise no test beats a threshold on it (Neyman and Pearson); its standard
-    deviation is mu = sqrt(sum difference^2 / variance), and so is the shift that the person makes.
+    `answers` has shape `(draws, answers)`; `difference` is the change of each answer by the
+    person's record. For Gaussian noise no test beats a threshold on it (Neyman and Pearson); its
+    standard deviation is mu = sqrt(sum difference^2 / variance), and the person's shift is equal to
+    it.
     """
     return np.asarray(answers) @ (np.asarray(difference) / np.asarray(variance))
 
@@ -89,7 +90,7 @@ def clopper_pearson(successes: int, trials: int, alpha: float = 0.05) -> Rate:
 
 @dataclass(frozen=True)
 class MeasuredTest:
-    """How well a statistic tells draws with the person from draws without."""
+    """Accuracy of a statistic in separating draws with the person from draws without."""
 
     true_positive: Rate
     false_positive: Rate
@@ -138,7 +139,7 @@ def detect_swaps(release: Release) -> Iterator[Row]:
     """Figures of who was swapped, found by people who are one of their kind in all areas.
 
     The attacker knows where such people live, and sees the area in which a table counts one. A
-    method that swaps nobody has no such figures.
+    method without swapping has no such figures.
     """
     if not isinstance(release.method, Swapping):
         return
@@ -157,7 +158,7 @@ def detect_swaps(release: Release) -> Iterator[Row]:
     level = release.smallest.level
     for measure, rate in graded(Linked(record, is_moved), moved).items():
         yield level, f"{SWAPS}: {measure}", ALL, rate.value, rate.low, rate.high
-    # Who has seen nothing says of everybody that he was swapped.
+    # A guesser without the release takes every household for swapped.
     share = clopper_pearson(int(moved.sum()), len(people))
     measure = f"baseline of {SWAPS}: {PRECISION}"
     yield level, measure, ALL, share.value, share.low, share.high
@@ -179,7 +180,7 @@ def _linked_by(table: AskedTable, published: Tables, people: People) -> Linked:
 class Linked:
     """Households known to the attacker: `record` of the release that is theirs, -1 if none is sure.
 
-    `is_moved` marks those that are released in another place than they are known to live.
+    `is_moved` marks those that are released in another place than the known one.
     """
 
     record: np.ndarray
@@ -198,9 +199,9 @@ def linked(
 ) -> Linked:
     """Links households that are alone with their key among the known and among the released.
 
-    Keys are of what swapping does not change: the composition of the household, and the wide area
-    (state) within which it swaps. An attacker who knows a part of the households alone links some
-    wrongly, which `graded` shows.
+    Keys are invariant under swapping: the composition of the household, and the wide area (state)
+    within which it swaps. An attacker who knows a part of the households alone links some wrongly,
+    which `graded` shows.
     """
     if not len(released_key):
         return Linked(np.full(len(known_key), -1), np.zeros(len(known_key), dtype=bool))

@@ -1,20 +1,21 @@
 """Reconstruction of areas piece by piece, and re-identification of the rebuilt people.
 
-Who is who: an attacker who knows block, sex and age of people learns what else the release says.
+Re-identification: an attacker who knows block, sex and age of people learns their other attributes
+from the release.
 
 Putative are the attacker's records that match a record of the release one to one, confirmed those
 whose feature (race by ethnicity) is thereby right; precision is confirmed over putative, recall
-confirmed over all [Reconstruction2025]. Every rate belongs beside two baselines: what a guess
-from the block's composition gets right, with or without the person's own record in it, and beside
-the same attack on unprotected data, its ceiling.
+confirmed over all [Reconstruction2025]. Every rate needs two baselines, the right guesses from the
+block's composition with and without the person's own record in it, and its ceiling, the same attack
+on unprotected data.
 
-Reconstruction of people from tables, and what it tells of those of whom somebody knows a part.
+Reconstruction of people from tables, and inference about people of whom some attributes are known.
 
 People are rebuilt area by area: as the tables have them, and where that leaves several solutions,
-the likeliest. They agree with true people where area and kind do, one to one.
-Somebody who knows area and, say, sex and age of everybody looks them up in the rebuilt records, and
-learns, say, their race; the same look-up among true people is not possible, and its precision is
-what the tables would tell at most.
+the likeliest. They agree with true people where area and kind do, one to one. An attacker with area
+and, say, sex and age of everybody looks them up in the rebuilt records, and learns, say, their
+race; the same look-up among true people is not possible, and its precision is an upper limit for
+the tables.
 """
 
 from __future__ import annotations
@@ -41,12 +42,12 @@ class Rates:
 
     @property
     def precision(self) -> float:
-        """Confirmed over putative; NaN if nobody is putative."""
+        """Confirmed over putative; NaN if there are no putative matches."""
         return self.confirmed / self.putative if self.putative else float("nan")
 
     @property
     def recall(self) -> float:
-        """Confirmed over people; NaN if there is nobody."""
+        """Confirmed over people; NaN if there are no people."""
         return self.confirmed / self.people if self.people else float("nan")
 
 
@@ -71,8 +72,8 @@ def matched(left: np.ndarray, right: np.ndarray, *, seed: int = 0) -> np.ndarray
     """A record on the right for every one on the left with an equal key `(records,)`, where one is
     left, none of them twice: as many as the rarer side has of each key; -1 for none.
 
-    A key is one integer that has all that must agree, the block among it. Which of several records
-    with one key are taken, and by whom, `seed` decides.
+    A key is one integer that has all that must agree, the block among it. `seed` decides which of
+    several records with one key are matched, and with which person.
     """
     draws = np.random.default_rng(seed)
     sides = []
@@ -87,7 +88,8 @@ def matched(left: np.ndarray, right: np.ndarray, *, seed: int = 0) -> np.ndarray
 
 
 def agreement(truth: np.ndarray, found: np.ndarray, *, seed: int = 0) -> float:
-    """Share of the true records that agree with a rebuilt one by their keys; 0 if there are none.
+    """Share of the true records that agree with a rebuilt one by their keys; 0 if there are no
+    records.
 
     With keys of block, sex, age, race and ethnicity, this is the agreement of [Reconstruction2025].
     """
@@ -102,7 +104,7 @@ def reidentify(
     *,
     seed: int = 0,
 ) -> Guesses:
-    """What an attacker who knows the keys of some people learns from the records of a release.
+    """Guesses of an attacker who looks up people with known keys in the records of a release.
 
     `known` and `released` are the keys (block, sex and age) of people and of records, `truth` the
     feature of the people attacked.
@@ -141,8 +143,8 @@ def guessed(
     `counts` are people by area and feature, of the blocks first, then of coarser areas (block
     groups, the nation), which break ties of the mode; `areas[k]` is the area of every block at
     level k, and so `areas[0]` counts through the blocks. With `leave_one_out` the person's own
-    record is taken from all of them (from none below 0). Where the block is then empty, the next
-    level stands for it; where all are, there is no guess.
+    record is subtracted from all of them (from none below 0). If the block is then empty, the next
+    level replaces it; if all levels are, there is no guess.
     """
     n_features = counts[0].shape[1]
     pairs, of_pair = np.unique(block * n_features + truth, return_inverse=True)
@@ -177,7 +179,7 @@ def is_modal(
 ) -> np.ndarray:
     """Whether people have the most common feature of their block, ties broken by coarser areas.
 
-    Of features that are tied at every level, the first is the mode.
+    Among features tied at every level, the first is the mode.
     """
     levels = [level[of_block] for level, of_block in zip(counts, areas, strict=True)]
     mode = _weights_of_mode(levels).argmax(axis=1)
@@ -185,7 +187,7 @@ def is_modal(
 
 
 def is_unique(key: np.ndarray) -> np.ndarray:
-    """Whether nobody else has a person's key (block, sex and binned age)."""
+    """Whether a person's key (block, sex and binned age) is unique."""
     _, place, counts = np.unique(key, return_inverse=True, return_counts=True)
     return counts[place] == 1
 
@@ -248,8 +250,8 @@ def graded(release: Release, pieces: Sequence[Rebuilt]) -> Iterator[Row]:
 
 
 def _can_differ(found: Reconstruction) -> tuple[float, float, float]:
-    """The share of the rebuilt people in which another population that fits may differ: what is
-    proven, and as bounds what was found and what is proven; by the solution variability of areas.
+    """The share of the rebuilt people in which another population that fits may differ: the proven
+    value, and as bounds the found and the proven one; by the solution variability of areas.
     """
     persons = max(found.persons.sum(), 1)
     low, high = (

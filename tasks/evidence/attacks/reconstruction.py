@@ -1,10 +1,10 @@
 """Blocks rebuilt from tables: a histogram that has them, and how far another one can be from it.
 
-Reasoning comes before the solver. Bounds of cells are narrowed by single rows
-(`systems.tighten`), which alone settles most small blocks; what is left falls apart into
-components that share no row; all solutions of a small component are enumerated, and a component of
-the same shape and bounds in another block is the same one. What remains goes to HiGHS: one integer
-program for a solution, one for the solution farthest from it.
+Reasoning comes before the solver. Bounds of cells are narrowed by single rows (`systems.tighten`),
+which alone settles most small blocks; the rest falls apart into components that share no row; all
+solutions of a small component are enumerated, and a component of the same shape and bounds in
+another block is the same one. The remaining components go to HiGHS: one integer program for a
+solution, one for the solution farthest from it.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from .systems import UNBOUNDED, TableSystem, both_ways, components, enumerate_so
 
 
 class BlockStatus(IntEnum):
-    """What is proven of a block: the tables have one solution, several, none, or it is open.
+    """Proven status of a block: the tables have one solution, several, none, or it is open.
 
-    OPEN blocks have a solution, of which it was not found out within the limits whether it is the
-    only one; of UNSOLVED ones no solution was found within them.
+    OPEN blocks have a solution whose uniqueness is undecided within the limits; for UNSOLVED ones
+    no solution was found within them.
     """
 
     UNIQUE = 0
@@ -39,8 +39,8 @@ class BlockStatus(IntEnum):
 class Effort:
     """Limits per component: solutions and nodes of the enumeration, nodes and seconds of HiGHS.
 
-    `all_seconds` is the processor time for all blocks together: those that are not reached before
-    stay unsolved.
+    `all_seconds` is the processor time for all blocks together: blocks not reached by then stay
+    unsolved.
     """
 
     solutions: int = 500
@@ -84,7 +84,7 @@ class Reconstruction:
         """100 ||x - x'||_1 / (2 N) of every block, found and bound [Reconstruction2025].
 
         0 says that no other solution exists; two solutions differ in at most min(2 v, 100) percent
-        of the N persons. Where the tables leave N open it is that of x. 0 of blocks without people.
+        of the N persons. Where the tables leave N open, N is that of x. 0 of blocks without people.
         """
         scale = np.where(self.persons > 0, 50 / np.maximum(self.persons, 1), 0)
         bound = scale * np.where(scale > 0, self.distance_bound, 0)
@@ -105,7 +105,7 @@ def joined(parts: Iterable[Reconstruction]) -> Reconstruction:
 
 @dataclass(frozen=True)
 class _Solved:
-    """What is known of a component: `solutions` are all of them if `complete`.
+    """Solutions of a component: `solutions` are all of them if `complete`.
 
     Else the first is one solution, the last the farthest found, and no other is farther than
     `bound`. No solutions: impossible if `complete`, else unsolved.
@@ -127,9 +127,9 @@ def reconstruct(
     """A solution of `lower <= A x <= upper` for every block, and the distance of the farthest.
 
     `lower` and `upper` are integers, shape `(blocks, rows)`; rows of which nothing is known go from
-    0 to `UNBOUNDED`. Where all solutions of a component were enumerated, `seed` decides which is
-    taken, all being equally likely; else it decides the objective whose optimum is taken. Raises
-    ValueError if the shapes differ from the system's.
+    0 to `UNBOUNDED`. Where all solutions of a component were enumerated, `seed` chooses among them
+    uniformly; else it chooses the objective whose optimum is taken. Raises ValueError if the shapes
+    differ from the system's.
     """
     if lower.shape != upper.shape or lower.shape[1:] != (system.n_rows,):
         raise ValueError(f"bounds must have shape (blocks, {system.n_rows}), both")
@@ -290,7 +290,8 @@ def _checked(
     widths: np.ndarray,
     found: np.ndarray | None,
 ) -> np.ndarray | None:
-    """What a solver found, as whole numbers, if it has the tables; other variables come last."""
+    """Return a solver's result as whole numbers, if it satisfies the tables; other variables are
+    last."""
     if found is None:
         return None
     x = np.rint(found[: len(widths)]).astype(np.int64)
@@ -315,10 +316,10 @@ def farthest_solution(
     """The solution x' farthest from x in L1, and a proven bound of its distance.
 
     ||x - x'||_1 = sum x + sum x' - 2 sum min(x, x'), in which a cell with x_c = 0 has no minimum
-    and one with x'_c <= x_c always has x'_c. Every other cell of the support gets a variable
-    o_c >= min(x_c, x'_c) and a binary b_c that tells which of the two it is:
-    o_c >= x_c b_c and o_c >= x'_c - (width_c - x_c) b_c. Returns None, and the bound, if no other
-    solution was found within the limits.
+    and one with x'_c <= x_c always has x'_c. Every other cell of the support gets a variable o_c >=
+    min(x_c, x'_c) and a binary b_c that selects one of the two: o_c >= x_c b_c and o_c >= x'_c -
+    (width_c - x_c) b_c. Returns None, and the bound, if no other solution was found within the
+    limits.
     """
     n_cells = len(solution)
     inside = np.flatnonzero((solution > 0) & (widths > solution))

@@ -1,4 +1,4 @@
-"""A release as an attacker has it, and the truth that grades what he makes of it."""
+"""A release as an attacker has it, and the truth that grades an attack."""
 
 from __future__ import annotations
 
@@ -28,17 +28,18 @@ SIZES: Sequence[tuple[str, int, int]] = (
 
 @dataclass(frozen=True, eq=False)
 class Release:
-    """What an attacker has, and what grades the attack.
+    """An attacker's view of a release, and the truth that grades the attack.
 
-    published, method, draw : the tables, and which method has published them.
-    population : the truth, which grades alone; its tables tell what was asked of whom.
-    learned, known : (n_cells,) what an attacker wants to know of people, and what he knows of
-        them besides their area; None where the settings do not say.
-    part : which of how many parts of the attacked areas these are, from 0.
-    of_others : what the method would publish, under another seed, of other people in these areas.
+    published, method, draw : the tables, and the method that published them.
+    population : the truth, for grading alone; the requested tables are in it.
+    learned, known : (n_cells,) the attribute that an attacker wants to learn, and the attributes
+        known in addition to the area; None where the settings name none.
+    part : number of this part of the attacked areas, from 0.
+    of_others : tables that the method would publish, under another seed, of other people in these
+        areas.
 
-    Cells that no table tells apart are one kind of people: what people are beyond that is in no
-    release, and nothing that an attack on these tables could be right or wrong about.
+    Cells that no table distinguishes are one kind of people: further attributes are in no release,
+    so that an attack on these tables cannot be right or wrong about them.
     """
 
     comparison: Comparison
@@ -73,7 +74,7 @@ class Release:
         if wanted is None or wanted >= n:
             return np.arange(n)
         draws = generator_of(self.comparison.seed, "blocks")
-        # Most areas of a census are empty, and an attack on one tells nothing.
+        # Most areas of a census are empty, and an attack on one shows nothing.
         inhabited = np.flatnonzero(self.smallest.sums(self.population.people.area))
         if len(inhabited) <= wanted:
             return inhabited
@@ -90,7 +91,7 @@ class Release:
         return len(self._kinds[0])
 
     def by_kind(self, of_cell: np.ndarray) -> np.ndarray:
-        """What is told of cells `(n_cells,)`, for kinds: of the first cell of each."""
+        """Values of cells `(n_cells,)` by kind: those of the first cell of each."""
         return of_cell[self._kinds[0]]
 
     @cached_property
@@ -145,7 +146,7 @@ class Release:
 
     @cached_property
     def true(self) -> tuple[np.ndarray, np.ndarray]:
-        """Of the people in attacked entities: positions among these, and kinds, `(k,)` each."""
+        """People in attacked entities: positions among these, and kinds, `(k,)` each."""
         people = self.population.people
         place = np.full(len(self.smallest), -1)
         place[self.entities] = np.arange(len(self.entities))

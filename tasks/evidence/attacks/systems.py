@@ -1,9 +1,10 @@
-"""What tables say of the people of a block: a matrix of whole numbers with bounds on its rows.
+"""Constraints by tables on the people of a block: a matrix of whole numbers with bounds on its
+rows.
 
 A block is a histogram x >= 0 of integers over the cells of a schema, a published table cell the sum
 of some of them. All blocks share the matrix `A`; a release gives each block bounds of its rows,
 `lower <= A x <= upper`: equal where the release is exact, an interval for rounding, coarsening and
-bounded noise, 0 to `UNBOUNDED` for what is withheld.
+bounded noise, 0 to `UNBOUNDED` for withheld figures.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ class Lines(NamedTuple):
 
     @classmethod
     def of(cls, compressed: sparse.csr_array | sparse.csc_array) -> Lines:
-        """Rows of what is compressed by rows, columns of what is by columns."""
+        """Return the lines along the compressed axis: rows of a CSR array, columns of a CSC
+        array."""
         parts = compressed.indptr, compressed.indices, compressed.data
         return cls(*(part.astype(np.int64) for part in parts))
 
@@ -95,8 +97,8 @@ def tighten(
 ) -> bool:
     """Narrow bounds of cells, in place, by every row alone until no row narrows any.
 
-    What row r leaves to cell c is row_upper[r] less the least of the other cells at most, and
-    row_lower[r] less the most of them at least, over c's coefficient. Returns whether no row was
+    Row r bounds cell c by row_upper[r] less the least of the other cells from above, and by
+    row_lower[r] less the most of them from below, over c's coefficient. Returns whether no row was
     found to be impossible; every solution is then within the bounds, which it need not attain.
     """
     n_rows = len(row_lower)

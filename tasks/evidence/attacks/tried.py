@@ -1,7 +1,7 @@
 """Every attack by its name, tried on a release and kept as rows of figures.
 
 Measures begin with the attack's name; a baseline's have "baseline of " before it. Areas are rebuilt
-in pieces, side by side; what each leaves is kept until all are graded together.
+in pieces, concurrently; the result of each is kept until all are graded together.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ ATTACKS: Mapping[str, Callable[[Release], Iterable[Row]]] = {
 }
 """All but the reconstruction, whose pieces are graded."""
 PIECE = 8_192
-"""Most areas of a piece. What is rebuilt depends on the cut, but not on who works on it."""
+"""Most areas of a piece. The result depends on the division into pieces, but not on the worker of
+each."""
 
 
 def pieces_of(run: RunDirectory, settings: EvidenceSettings) -> int:
@@ -43,7 +44,7 @@ def pieces_of(run: RunDirectory, settings: EvidenceSettings) -> int:
 
 
 def rebuild_piece(run: RunDirectory, settings: EvidenceSettings, draw: Draw, piece: int) -> Path:
-    """Rebuild a piece of the areas of a release, and keep what was found."""
+    """Rebuild a piece of the areas of a release, and keep the result."""
     part = (piece, pieces_of(run, settings))
     found = rebuilding.rebuilt(_release(run, settings, draw, part))
     arrays = {
@@ -84,7 +85,7 @@ def _read_piece(path: Path) -> Rebuilt:
 def _release(
     run: RunDirectory, settings: EvidenceSettings, draw: Draw, part: tuple[int, int] = (0, 1)
 ) -> Release:
-    """A release as an attacker has it, and the truth that grades what he makes of it."""
+    """A release as an attacker has it, and the truth that grades an attack."""
     population, comparison = population_of(run, settings), settings.evidence
     schema = settings.CENSUS.schema(settings.product_settings, comparison.universe)
     learned, known = (

@@ -1,7 +1,7 @@
-"""How far published tables are from the truth: by class of count, by area, and in what users see.
+"""Errors of published tables: by class of count, by area, and in the tables that users read.
 
-A figure is a row: level, measure, group, value. Tables of a level are taken together, each count
-once. Withheld values are left out of errors, and counted by themselves.
+A figure is a row: level, measure, group, value. Tables of a level are pooled, each count once.
+Withheld values are excluded from errors, and counted separately.
 """
 
 from __future__ import annotations
@@ -90,8 +90,8 @@ def _by_share(
     population: Population, published: Tables, tables: Sequence[AskedTable]
 ) -> Iterator[tuple[str, str, float]]:
     """Mean signed errors of small and large groups, zeros among the small: methods that move people
-    towards the mean of areas, or that lift small counts and lower large ones, show here. Areas of
-    whom a table counts nobody are left out, and so are tables of one number.
+    towards the mean of areas, or that lift small counts and lower large ones, show here. Areas for
+    which a table counts no persons are excluded, and so are tables of one number.
     """
     shares, errors = [np.zeros(0)], [np.zeros(0)]
     for table in tables:

@@ -30,10 +30,10 @@ def merged_entities(
 
     population : (n_entities,) persons of each.
     groups : entities that may be merged with each other, such as those of one parent, in the order
-        in which neighbours stand.
+        of neighbourhood.
 
-    Along each group entities are put together until they have `smallest` persons; what is left
-    over at the end joins the last that is large enough. Entities in no group stay alone.
+    Along each group entities are merged until they have `smallest` persons; the rest at the end
+    joins the last that is large enough. Entities in no group stay alone.
 
     >>> merged_entities(np.array([40, 70, 200, 30]), [np.arange(4)], 100)
     array([0, 0, 1, 1])
@@ -62,7 +62,7 @@ def small_and_closing(
     merged: np.ndarray, groups: Sequence[np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray]:
     """Masks `(n_entities,)` of entities that the rule of `merged_entities` shows to be small, and
-    of those that it shows to have closed an area.
+    of entities that it shows to have closed an area.
 
     An area is closed by the entity that makes it large, so that those before have fewer persons
     together. Only of the last area of a group is it not public which one closed it.
@@ -81,10 +81,10 @@ def small_and_closing(
 def minimum_size(
     counts: np.ndarray, merged: np.ndarray, groups: Sequence[np.ndarray], smallest: int
 ) -> PublishedTable:
-    """A table of merged areas, told for the entities `(n_entities, n_answers)` that they are of.
+    """A table of merged areas, expanded to their entities `(n_entities, n_answers)`.
 
     The value that a user takes for an entity is its merged area's, shared out evenly among its
-    entities; it is exact where an entity stands alone. Entities that are known to be small have
+    entities; it is exact for an entity that is not merged. Entities that are known to be small have
     less than `smallest` together, so that the one that closed their area has all but these.
     """
     n = int(merged.max(initial=-1)) + 1

@@ -1,4 +1,5 @@
-"""What each method publishes of the same people: all tables, at one strength and under one seed."""
+"""Tables published by each method for the same people: all tables, at one strength and under one
+seed."""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ VERIFIED = 20_000
 
 
 def generator_of(seed: int, *names: str) -> np.random.Generator:
-    """A generator that a seed and some names fix, whatever else is drawn before."""
+    """A generator determined by a seed and some names, independent of other draws."""
     text = "\x1f".join((str(seed), *names)).encode()
     return np.random.default_rng(int.from_bytes(hashlib.sha256(text).digest()[:16], "big"))
 
@@ -48,8 +49,8 @@ def generator_of(seed: int, *names: str) -> np.random.Generator:
 def publish(
     population: Population, method: Method, strength: int, generator: np.random.Generator
 ) -> tuple[Tables, list[Figure]]:
-    """What a method publishes at one of its strengths, by position, and figures of its own; see
-    each method's module.
+    """Tables that a method publishes at one of its strengths, by position, and figures of its own;
+    see each method's module.
 
     Differential privacy is not among them: its releases come from the product. Raises ValueError
     for parameters that cannot be met.
@@ -187,9 +188,9 @@ def _cell_keys(population: Population, table: AskedTable, keys: np.ndarray) -> n
 
 
 def _added_up(tables: Sequence[AskedTable], published: Tables) -> Tables:
-    """The tables, of which the areas above the smallest have the sums of its counts.
+    """Replace tables of areas above the smallest by the sums of its counts.
 
-    Levels whose entities are not made of those of the smallest level stay as they are.
+    Levels whose entities are not unions of entities of the smallest level stay unchanged.
     """
     found = dict(published)
     for table in tables:
@@ -222,7 +223,7 @@ _PUBLISHING: Mapping[type, Callable[..., Tables]] = {
 
 
 ACCURACY = "accuracy"
-"""What the file of a release's accuracy is called."""
+"""Name of the file of a release's accuracy."""
 
 
 def draws_of(settings: EvidenceSettings) -> list[Draw]:
@@ -268,8 +269,8 @@ def read_by_users(population: Population, comparison: Comparison) -> list[tuple[
 def _tables(
     settings: EvidenceSettings, population: Population, draw: Draw, dataset: Path, *names: str
 ) -> tuple[Tables, list[Figure]]:
-    """What a method publishes of people, whom the dataset has, and figures of its own; `names` tell
-    one draw from others of the release.
+    """Tables that a method publishes for people, whom the dataset has, and figures of its own;
+    `names` distinguish one draw from others of the release.
     """
     method, drawn = settings.methods[draw.method], (str(draw.strength), str(draw.number))
     generator = generator_of(settings.evidence.seed, draw.method, *drawn, *names)
@@ -281,8 +282,8 @@ def _tables(
 def tables_of_others(
     run: RunDirectory, settings: EvidenceSettings, population: Population, draw: Draw
 ) -> Tables:
-    """What a method would publish, under another seed, if some people of the input had the records
-    of others; as many live in each area.
+    """Tables that a method would publish, under another seed, if some people of the input had the
+    records of others; the population of each area is unchanged.
     """
     own, universe, people = settings.product_settings, settings.evidence.universe, population.people
     with TemporaryDirectory(dir=run.confidential) as folder:
@@ -328,7 +329,7 @@ def write_tables(path: Path, asked: Sequence[AskedTable], tables: Tables) -> Non
 
 
 def read_tables(path: Path, asked: Sequence[AskedTable]) -> Tables:
-    """Read what `write_tables` has kept."""
+    """Read a file of `write_tables`."""
     found = {}
     with np.load(path) as kept:
         for number, table in enumerate(asked):
@@ -348,5 +349,5 @@ def write_figures(path: Path, rows: Iterable[Sequence[str | float]]) -> None:
 
 
 def read_figures(path: Path) -> list[list[str | float]]:
-    """Read what `write_figures` has kept."""
+    """Read a file of `write_figures`."""
     return json.loads(path.read_text(encoding="utf-8"))

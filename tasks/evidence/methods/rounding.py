@@ -1,10 +1,10 @@
-"""Rounding and cell keys: methods that change every count by itself.
+"""Rounding and cell keys: methods that change every count separately.
 
 **Rounding** is to the nearest multiple, at random without bias, or so that tables add up. A count n
-with remainder r to base b becomes one of the two multiples beside it. Random rounding takes the
-upper one with probability r/b, so that the error has mean 0 and variance r(b - r); multiples, zero
-among them, stay. The random number of a count is fixed by the records that it counts, so that the
-same count is rounded alike wherever it is published, and asking again tells nothing.
+with remainder r to base b becomes one of the two nearest multiples. Random rounding takes the upper
+one with probability r/b, so that the error has mean 0 and variance r(b - r); multiples, zero among
+them, stay. The random number of a count is fixed by the records that it counts, so that the same
+count is rounded alike wherever it is published, and repeated requests reveal nothing.
 
 **Cell keys** give noise that the records of a cell fix, so that the same cell has the same. Every
 record has a random key. The key of a cell is the fractional part of the sum of its records' keys,
@@ -48,16 +48,16 @@ def random(counts: np.ndarray, base: int, uniform: np.ndarray) -> PublishedTable
 
 
 def controlled(counts: np.ndarray, base: int, groups: Sequence[np.ndarray]) -> PublishedTable:
-    """Counts rounded to multiples beside them so that rows and columns add up.
+    """Round counts to one of the two nearest multiples so that rows and columns add up.
 
     counts : (n_entities, n_answers).
     groups : for each two-way table its rows, positions of entities; every entity in one of them.
 
-    Each two-way table is rounded with its row totals, column totals and total, each to a multiple
-    beside it, at the least sum of absolute changes of all of them: a network flow, whose linear
-    program has a whole-number solution. The values that come back are those of
-    the cells; totals are their sums, as near to the true ones as a cell is. Raises ValueError if
-    the solver finds no solution.
+    Each two-way table is rounded with its row totals, column totals and total, each to one of its
+    two nearest multiples, at the least sum of absolute changes of all of them: a network flow,
+    whose linear program has a whole-number solution. Only values of the cells are returned; totals
+    are their sums, as near to the true ones as a cell is. Raises ValueError if the solver finds no
+    solution.
     """
     value = np.empty_like(counts)
     for rows in groups:
@@ -67,10 +67,10 @@ def controlled(counts: np.ndarray, base: int, groups: Sequence[np.ndarray]) -> P
 
 
 def _controlled(counts: np.ndarray, base: int) -> np.ndarray:
-    """One two-way table `(m, n)`: in units of the base, what is added to the floors is a flow.
+    """One two-way table `(m, n)`: in units of the base, the additions to the floors are a flow.
 
     The unknowns are whether each cell, row total, column total and the total take their upper
-    multiple; rows say that what the cells add is what the totals add.
+    multiple; rows equate the additions of cells with those of totals.
     """
     m, n = counts.shape
     totals = [counts.ravel(), counts.sum(axis=1), counts.sum(axis=0), counts.sum()[None]]
@@ -110,8 +110,7 @@ def perturbed(counts: np.ndarray, sums: np.ndarray, table: np.ndarray) -> Publis
     """Counts `(n_entities, n_answers)` with their cells' noise, by the sums of records' keys.
 
     With the perturbation table known, a count is at most the largest noise away, a published zero
-    is a count that may become one, and what is published above 0 is a count of 1 at least: zeros
-    stay.
+    may be a small count, and a published value above 0 is a count of at least 1: zeros stay.
     """
     keys = np.mod(sums, 1.0)
     noise = looked_up(counts.ravel(), keys.ravel(), table).reshape(counts.shape)

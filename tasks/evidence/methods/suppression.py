@@ -1,11 +1,11 @@
-"""Suppression: cells or whole tables are withheld, and further cells so that nobody computes them.
+"""Suppression: cells or whole tables are withheld, and further cells to prevent recomputing them.
 
 Small counts are the primary cells. They could be computed from totals and the other cells, so
-secondary cells are withheld with them, which leave each a wide enough interval to somebody who
-knows all published values, all sums of the table, and that zeros are never withheld. That is
+secondary cells are withheld with them, which leave each a wide enough interval to an attacker with
+all published values, all sums of the table, and the rule that zeros are never withheld. That is
 verified by linear programs in both directions. Cells are chosen one after the other, which
-withholds more than the least that would do. Each table is protected by itself, as is usual: sums of
-other tables may tell what it withholds.
+withholds more than the least that would do. Each table is protected separately, as is usual: sums
+of other tables may reveal withheld cells.
 """
 
 from __future__ import annotations
@@ -75,16 +75,16 @@ def with_secondary(
     above : (n,) mask of the totals of columns that are withheld already; others are published.
 
     Primary are the counts from 1 to below the threshold. Each is protected by a rectangle of cells
-    that are not zero, itself at one corner (the hypercube method): what one corner gains the two
-    beside it lose, and the opposite one gains. A corner loses at most what it has above `LEAST`, so
-    that an attacker's interval is at least
+    that are not zero, itself at one corner (the hypercube method): the gain of one corner is the
+    loss of its two neighbours, and the gain of the opposite one. A corner loses at most its count
+    above `LEAST`, so that an attacker's interval is at least
 
-        min(cell, opposite) + min(beside in its row, beside in its column) - 2 LEAST
+        min(cell, opposite) + min(neighbour in its row, neighbour in its column) - 2 LEAST
 
-    wide, which must be the threshold or more. A rectangle may go over totals of rows, or over those
-    of columns that are withheld, which gain and lose what their cells do. Of the rectangles that
-    are wide enough that one is taken which withholds the least besides what is withheld already.
-    Where there is none, the cell is withheld alone, and its interval may be narrower.
+    wide, which must be the threshold or more. A rectangle may include totals of rows, or withheld
+    totals of columns, which change with their cells. Among the rectangles that are wide enough, the
+    one with the least additional withheld count is taken. If there is no such rectangle, the cell
+    is withheld alone, and its interval may be narrower.
     """
     m, n = counts.shape
     whole = with_totals(counts)
@@ -108,7 +108,7 @@ def _protect(
     spare = np.maximum(whole - LEAST, 0)
     cell, beside, below = spare[row, column], spare[row][None, :], spare[:, column][:, None]
     width = np.minimum(cell, spare) + np.minimum(beside, below)
-    # A total gains what the cells under it gain, and bounds nothing: two cells move alone.
+    # A total gains as much as the cells under it, and bounds nothing: two cells move alone.
     width[m, :], width[:, n] = cell + spare[row], cell + spare[:, column]
     possible = (whole > 0) & (whole[row][None, :] > 0) & (whole[:, column][:, None] > 0)
     possible[m, :] &= withheld[m, :] & withheld[m, column]
@@ -118,8 +118,8 @@ def _protect(
     reached = 0.0
     while reached < threshold and possible.any():
         is_wide = possible & (reached + width >= threshold)
-        # Rectangles without a common row or column move by themselves: their widths add up, so
-        # that the widest are taken until one more is enough.
+        # Rectangles without a common row or column move independently: their widths add up, so that
+        # the widest are taken until one more is enough.
         best = np.where(is_wide, total, np.inf) if is_wide.any() else np.where(possible, -width, 1)
         other_row, other_column = divmod(int(np.argmin(best)), n + 1)
         withheld[row, other_column] = withheld[other_row, column] = True
@@ -146,8 +146,8 @@ def verified(
     share: float,
     generator: np.random.Generator,
 ) -> tuple[int, int, int]:
-    """Numbers of the primary cells of a two-way table `(m, n)`, of those of which linear programs
-    compute the interval in both directions, which a share is drawn for, and of too narrow ones.
+    """Numbers of the primary cells of a two-way table `(m, n)`, of a sample of them whose intervals
+    linear programs compute in both directions, and of too narrow ones.
     """
     inside = np.zeros(withheld.shape, dtype=bool)
     inside[:-1, :-1] = (counts > 0) & (counts < threshold)
@@ -165,7 +165,7 @@ def cells_withheld(
     threshold: int,
     above: Sequence[np.ndarray] | None = None,
 ) -> list[np.ndarray]:
-    """For each two-way table of a table `(n_entities, n_answers)`, what it withholds.
+    """The withheld cells of each two-way table of a table `(n_entities, n_answers)`.
 
     groups : entities whose answers add up to published totals, unless `above`, for each group a
         mask `(n_answers,)`, has them among the withheld.
@@ -179,8 +179,8 @@ def cells_withheld(
 def without_cells(
     counts: np.ndarray, groups: Sequence[np.ndarray], masks: Sequence[np.ndarray]
 ) -> PublishedTable:
-    """The table without the withheld cells, which everybody knows to be `LEAST` at least, not more
-    than their row's or column's total leaves beside the other ones, and to add up to their row's.
+    """Remove the withheld cells, which are known to be at least `LEAST`, at most the rest of their
+    row's or column's total, and to add up to the rest of their row's.
     """
     value, high = counts.copy(), counts.copy()
     total = np.stack([counts.sum(axis=1)] * 2)
@@ -201,7 +201,7 @@ def tables_withheld(
     """A table without the entities that have from 1 to below `smallest` persons.
 
     That was the rule of the 1980 census of the United States for most tables of persons, with 15;
-    there is no secondary suppression, so that sums of other tables may tell what is withheld.
+    there is no secondary suppression, so that sums of other tables may reveal withheld figures.
 
     population : (n_entities,) persons of each entity, which are published.
     of_all : whether the table counts every person once, so that its answers add up to them.

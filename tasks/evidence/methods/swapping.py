@@ -1,7 +1,8 @@
 """Record swapping: pairs of like households exchange their places, and all tables count the rest.
 
-Everything that a household is stays together; only where it is changes, with all finer areas. What
-the two of a pair must agree on (size, number of adults) is therefore unchanged in every area.
+Everything that a household is stays together; only where it is changes, with all finer areas.
+Attributes on which the two of a pair must agree (size, number of adults) are therefore unchanged in
+every area.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ class Households:
     """The households that may be swapped.
 
     area : (n,) area of the last geolevel of each.
-    alike : (n, k) what partners must agree on, such as size and number of adults; the first column
-        most of all, and the last the first to be given up.
+    alike : (n, k) values on which partners must agree, such as size and number of adults; the first
+        column matters most, and the last is given up first.
     counts : (n, m) members with each value of the risk variables.
     """
 
@@ -41,10 +42,10 @@ class Households:
 def households_of(
     people: People, risk: np.ndarray, n_risk: int, agreed: Sequence[np.ndarray] = ()
 ) -> Households:
-    """Households by number, with their size and what is counted of their members.
+    """Households by number, with their size and the counts of their members.
 
     risk : (n,) value of the risk variables of every person, below `n_risk`.
-    agreed : masks `(n,)` of the persons, such as adults, whose numbers partners must agree on too.
+    agreed : masks `(n,)` of the persons, such as adults, on whose numbers partners must agree too.
     """
     inside = people.household >= 0
     number, n = people.household[inside], people.n_households
@@ -74,7 +75,7 @@ def american_pairs(
     rate: float,
     generator: np.random.Generator,
 ) -> np.ndarray:
-    """Pairs `(p, 2)` of households by targeted swapping as the United States are said to have it.
+    """Pairs `(p, 2)` of households by targeted swapping as reported for the United States.
 
     levels : (n_areas,) entities of the areas at the level of rarity and at the one that partners
         must not share (county, tract).
@@ -83,10 +84,9 @@ def american_pairs(
     Rarity is how many households have the same members by risk variables in the same entities; the
     rarest `rate / (q4 + q3)` of them, then twice and three times as many make three classes, the
     rest the fourth, aimed at with the chances q = 1, 0.6, 0.3, 0.1. Households are visited by class
-    and at random within it; a visited one is swapped, if it is aimed at, with one of the ten
-    nearest in another entity of the finer level that agree on everything, and is left where it is
-    if there is none (after arXiv 2502.01320). Nearness is along the order of the areas, which that
-    of geocodes is.
+    and at random within it; a targeted one is swapped with one of the ten nearest in another entity
+    of the finer level that agree on everything, and stays in place if there is no such household
+    (after arXiv 2502.01320). Nearness is along the order of the areas, such as that of geocodes.
     """
     n = len(households)
     place = np.column_stack([households.counts, *(level[households.area] for level in levels)])
@@ -142,7 +142,7 @@ class _Nearest:
         return both[np.argsort(distance, kind="stable")[:PARTNERS]]
 
     def _side(self, members: np.ndarray, one: int) -> np.ndarray:
-        """The first on one side; looked for among ever more of them."""
+        """The first on one side, searched among ever more of them."""
         length = 64
         while True:
             first = members[:length]
@@ -161,21 +161,22 @@ def european_pairs(
     smallest: int,
     generator: np.random.Generator,
 ) -> np.ndarray:
-    """Pairs `(p, 2)` of households by targeted record swapping as Eurostat's methods have it.
+    """Pairs `(p, 2)` of households by targeted record swapping as in Eurostat's methods.
 
     levels : (n_areas,) entities of the areas at each level, from large to small.
     members, risk : (k,) household and value of the risk variables of every person.
     rate : share of households that are swapped at least, both partners counted.
     smallest : k of k-anonymity; a person among fewer than k of its kind in an entity is at risk. 0
-        and 1 leave nobody at risk.
+        and 1 leave no person at risk.
 
     A person's risk at a level is one over the number of persons of its kind in its entity, a
     household's that of its riskiest member. From the largest level down, each household that is at
     risk there, and at no larger one, is swapped with one in another entity of the level. At the
     smallest level more households are drawn, by their risk and without replacement, until each
-    entity has sent half the rate of its households. Partners must agree on `alike`, or on less of
-    it where there are none, its last column given up first; they are taken in the order of risk
-    over an exponential number, and nobody is swapped twice (R package sdcMicro, `recordSwap`).
+    entity has sent half the rate of its households. Partners must agree on `alike`, or on fewer of
+    its columns where there are no such partners, the last given up first; they are taken in the
+    order of risk over an exponential number, and no household is swapped twice (R package sdcMicro,
+    `recordSwap`).
     """
     n = len(households)
     is_free = np.ones(n, dtype=bool)
@@ -208,8 +209,8 @@ def _drawn(
     rate: float,
     generator: np.random.Generator,
 ) -> np.ndarray:
-    """Households that are drawn besides, in random order: of each entity half the rate of its
-    households less what it has sent, rests spread at random so that the whole meets the rate.
+    """Additional households, in random order: for each entity half the rate of its households less
+    those that it has sent, remainders spread at random so that the total meets the rate.
     """
     n_of = np.bincount(entity, minlength=len(sent))
     exact = n_of * rate / 2
@@ -235,7 +236,7 @@ def _shares(weights: np.ndarray) -> np.ndarray | None:
 
 
 class _Donors:
-    """Free households in a fixed order, found by what partners must agree on."""
+    """Free households in a fixed order, found by the values on which partners must agree."""
 
     def __init__(
         self, households: Households, entity: np.ndarray, order: np.ndarray, is_free: np.ndarray
@@ -251,8 +252,8 @@ class _Donors:
             self._profiles.append((group, sorted_, starts))
 
     def pairs(self, asked: np.ndarray, spared: np.ndarray = _NOBODY) -> list[tuple[int, int]]:
-        """Pairs of the asked that are still free, one after the other, with their donors; the
-        spared are nobody's donors, so that each of them is asked.
+        """Pairs of the given households that are still free, in order, with their donors; the
+        spared are no donors, so that each of them gets a turn.
         """
         found = []
         self._is_donor[:] = True

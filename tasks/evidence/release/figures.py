@@ -1,7 +1,7 @@
 """All figures of a comparison as one table: method, strength, draw, level, measure, group, value.
 
 Measures of attacks have rows of the methods `baseline` and `ceiling` for the same level and group:
-what a guesser gets who has not seen the release, and the same attack on the true tables.
+the result of a guesser without the release, and of the same attack on the true tables.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..settings import EvidenceSettings
 
 COLUMNS = ("method", "strength", "draw", "level", "measure", "group", "value", "low", "high")
 BASELINE, CEILING = "baseline", "ceiling"
-"""Methods of rows that are shown beside an attack."""
+"""Methods of reference rows of an attack."""
 _BESIDE = f"{BASELINE} of "
 """Begins a measure of a baseline, as attacks keep it."""
 
@@ -50,15 +50,14 @@ def write_evidence(run: RunDirectory, settings: EvidenceSettings) -> Path:
 def read_evidence(run: RunDirectory) -> pd.DataFrame:
     """The table that `write_evidence` has written."""
     texts = {"strength": str, "group": str, "level": str}
-    # A method of a single strength has none.
+    # A method of a single strength has no strength in the table.
     return pd.read_csv(evidence_file(run), dtype=texts).fillna({"strength": ""})
 
 
 def _with_references(table: pd.DataFrame, settings: EvidenceSettings) -> pd.DataFrame:
     """The table with baselines and ceilings as methods of their own.
 
-    A baseline does not see the release, so that all releases have the same; that of the first is
-    taken.
+    A baseline does not see the release, so that all releases have the same one; the first is taken.
     """
     is_baseline = table["measure"].str.startswith(_BESIDE)
     keys = ["level", "measure", "group"]

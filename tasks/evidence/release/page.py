@@ -1,7 +1,7 @@
-"""The page of a comparison: what each method publishes, how far off, and what attacks find.
+"""The page of a comparison: published tables of each method, their errors, and results of attacks.
 
-Every figure of an attack stands beside its baseline, a guess without the release, and its ceiling,
-the same attack on the true tables. There is no score, and no word for good or bad.
+Every figure of an attack is next to its baseline, a guess without the release, and its ceiling, the
+same attack on the true tables. There is no score, and no word for good or bad.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from .pictures import column_name, first_that_differs, in_words, pictures, with_
 
 STAMP = f"{NOT_PRIVATE}: releases of data that may be disclosed, graded by the truth"
 ORDER = (
-    "What is reported of the order DAO 216-26 of the Commerce Department of 4 June 2026, as of "
-    "November 2026: noise infusion is forbidden, coarsening preferred, suppression a last resort. "
-    "The order itself was not read, and reports differ on random rounding and cell keys."
+    "Reported content of the order DAO 216-26 of the Commerce Department of 4 June 2026, as of "
+    "November 2026: noise infusion is forbidden, coarsening preferred, suppression a last "
+    "resort. The order itself was not read, and reports differ on random rounding and cell keys."
 )
 ERROR = "mean absolute error"
 _ACCURACY = (
@@ -55,15 +55,14 @@ def page(run: RunDirectory, settings: EvidenceSettings) -> Document:
         f"Evidence on {settings.privacy.dataset}",
         (
             f"{len(settings.methods)} protection methods publish the same "
-            f"{len(settings.published_tables)} tables of the same "
-            f"{settings.evidence.universe}, and every release is attacked in the same way. An "
-            "attack sees a release and its public parameters, keys and random numbers aside; the "
-            "truth only grades it.",
+            f"{len(settings.published_tables)} tables of the same {settings.evidence.universe}, "
+            "and every release is attacked in the same way. An attack sees a release and its "
+            "public parameters, but not keys and random numbers; the truth only grades it.",
             "Figures are means over the draws of a method, with the smallest and largest in "
-            "brackets where there are several. A baseline is a guess of somebody who has not seen "
-            "the release; the ceiling is the same attack on the true tables. An attack on what a "
-            "method leaves as it is succeeds by design, so that methods with other invariants do "
-            "not compare by one figure.",
+            "brackets where there are several. A baseline is a guess without the release; the "
+            "ceiling is the same attack on the true tables. An attack on an invariant of a "
+            "method succeeds by design, so that methods with other invariants do not compare by "
+            "one figure.",
             *filter(None, [settings.evidence.note]),
         ),
         (
@@ -92,7 +91,7 @@ def release_figures(run: RunDirectory) -> None:
 
 
 def restore_figures(run: RunDirectory) -> None:
-    """Put the figures that were released beside the page again."""
+    """Restore the released figures next to the page."""
     path = evidence_file(run)
     with replacing(path) as part:
         shutil.copyfile(run.release / path.name, part)
@@ -136,8 +135,8 @@ def _accuracy(
     headers = ("method", "strength", *(column_name(measure, group) for measure, group in _ACCURACY))
     yield (
         "Errors are of published counts from true ones, over all tables of a level; a withheld "
-        "count has none, and makes the total of its table and area one that is off. Mean errors "
-        "are signed, by the true share of a count in its table and area."
+        "count has no error, and makes the total of its table and area count as wrong. Mean "
+        "errors are signed, by the true share of a count in its table and area."
     )
     is_accuracy = figures["measure"].isin({measure for measure, _ in _ACCURACY})
     for level in levels:
@@ -163,9 +162,9 @@ def _rows(
 
 
 def _attacks(figures: pd.DataFrame, settings: EvidenceSettings) -> Iterator[Section]:
-    """A table for each attack and level: what it finds, by groups, with baseline and ceiling.
+    """A table for each attack and level: its results by groups, with baseline and ceiling.
 
-    A measure that is zero in all groups is told of all together alone.
+    A measure that is zero in all groups is shown for all together only.
     """
     for name in settings.evidence.attacks:
         prefix = f"{name}: "

@@ -1,4 +1,4 @@
-"""Risk by utility: what an attack finds against the error of the tables that users read.
+"""Risk by utility: results of an attack against the error of the tables that users read.
 
 Every point is a strength of a method: means over its draws, with the range of the draws and of the
 intervals that each has of its own. Between strengths the line is straight, so that methods can be
@@ -44,7 +44,7 @@ class Curve:
 def curves(figures: pd.DataFrame, own: pd.DataFrame, methods: Sequence[str]) -> dict[str, Curve]:
     """The curves of one figure of an attack, whose rows are `own`, by method.
 
-    A draw whose figure is a measured share has an interval; any other stands for itself.
+    A draw whose figure is a measured share has an interval; any other has its value alone.
     """
     errors = figures[(figures["measure"] == READ) & (figures["level"] == ALL)]
     error_of = errors.groupby(["method", "strength"])["value"].mean()
@@ -69,7 +69,7 @@ def curves(figures: pd.DataFrame, own: pd.DataFrame, methods: Sequence[str]) -> 
 
 
 def pictures(figures: pd.DataFrame, settings: EvidenceSettings) -> Iterator[Section]:
-    """For the first figure of each attack, what it finds by error, and at equal errors."""
+    """The first figure of each attack by error, and at equal errors."""
     for name in settings.evidence.attacks:
         own = first_that_differs(figures, name)
         if own is None:
@@ -134,7 +134,7 @@ def first_that_differs(figures: pd.DataFrame, attack: str) -> pd.DataFrame | Non
 
 
 def column_name(measure: str, group: str) -> str:
-    """What a measure of a group is called at the head of a column."""
+    """Head of a column for a measure of a group."""
     return measure if group == ALL else f"{measure}, {group}"
 
 

@@ -1,6 +1,6 @@
 """Error of released group sizes against the confidential truth; the result is confidential too.
 
-`KEYS` and `FIGURES` are what a comparison of runs shows of each.
+`KEYS` and `FIGURES` define the table of a comparison of runs.
 """
 
 from __future__ import annotations
@@ -9,11 +9,12 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from ...products.budget import Cost
 from ...products.comparison import write_errors
 from ...runs.directory import RunDirectory
+from ..costs import universe_plan
 from ..estimation.estimate import estimated_counts
 from ..ingest.read import read_plan, read_regions, true_counts
-from ..release.report import loss_text
 from ..settings import GroupSizesSettings
 
 KEYS = ("level",)
@@ -43,12 +44,12 @@ def write_accuracy(run: RunDirectory, _settings: GroupSizesSettings) -> None:
 
 
 def facts_of_run(run: RunDirectory, _settings: GroupSizesSettings) -> dict[str, str]:
-    """What a run is, in words."""
+    """Description of a run in words."""
     plan = read_plan(run)
     return {
         "mechanism": plan.mechanism,
         "calibration": plan.calibration,
-        "loss": loss_text(plan),
+        "loss": Cost(universe_plan(plan)).in_words,
         "neighbours": "bounded" if plan.bounded else "unbounded",
         "sizes": f"{plan.smallest_size} to {plan.largest_size}",
     }

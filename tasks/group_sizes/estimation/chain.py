@@ -6,11 +6,11 @@ violators. Pooling is valid for any convex costs when each block keeps a minimis
 ceil(S / W - 1/2), so blocks carry two integers, and the optimum is exact in linear time. Bounds are
 met by clipping: the same pooling with every cost made steep beyond them.
 
-`chain_optimum` is Model 3 of [GroupSizes2021]. Its chain visits the
-regions' tree in post-order, size by size, and ties a region's cumulative count at one level to
-that of its last descendant at the level below, since all groups before either are the same. Tied
-nodes are one variable: one for each size and finest region, with the weights of all levels whose
-regions end there. What remains is a non-decreasing chain from 0 to the total.
+`chain_optimum` is Model 3 of [GroupSizes2021]. Its chain visits the regions' tree in post-order,
+size by size, and ties a region's cumulative count at one level to that of its last descendant at
+the level below, since all groups before either are the same. Tied nodes are one variable: one for
+each size and finest region, with the weights of all levels whose regions end there. The rest is a
+non-decreasing chain from 0 to the total.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def chain_optimum(
         last = offsets[1:] - 1
         weighted[:, last] += level_weight * level.T
         weight[last] += level_weight
-    # The last place holds the total, whatever was measured there.
+    # The last position holds the total, regardless of its measurement.
     chain = isotonic_integers(
         weighted.reshape(1, -1)[:, :-1], np.tile(weight, n_sizes)[:-1], low=0, high=total
     )

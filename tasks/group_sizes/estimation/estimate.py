@@ -6,12 +6,12 @@ non-decreasing integers between 0 and the total, which removes most of the noise
 are; their differences are group sizes, from which the exact hierarchical program finds consistent
 ones. The paper rounds a real isotonic regression; here the integers are optimal for each region.
 
-Top-down estimates go level by level from the root, as the TopDown Algorithm does. The root's
-counts are the non-negative integers closest to its noisy ones that add to the total.
-Then, one level at a time, each region's groups of a size are shared among its children: the
-non-negative integers closest to the children's noisy counts that add to the parent's. Each of
-these problems is solved exactly (`water_level`), so that nothing is left to round; what a level
-knows does not reach the levels above it.
+Top-down estimates go level by level from the root, as the TopDown Algorithm does. The root's counts
+are the non-negative integers closest to its noisy ones that add to the total. Then, one level at a
+time, each region's groups of a size are shared among its children: the non-negative integers
+closest to the children's noisy counts that add to the parent's. Each of these problems is solved
+exactly (`water_level`), so that no rounding follows; the measurements of a level do not affect the
+levels above it.
 
 Where regions have public numbers of groups, `Rows` of the hierarchy, the exact programs keep them.
 
@@ -65,7 +65,8 @@ class Rows:
     totals: np.ndarray
 
     def bounds(self, hierarchy: RegionHierarchy) -> list[np.ndarray]:
-        """For each level the number of groups of its regions, or below the rows that of theirs."""
+        """For each level the number of groups of its regions, or below the rows that of their
+        regions."""
         bounds = []
         for depth in range(len(hierarchy.levels)):
             if depth < self.depth:
@@ -106,8 +107,8 @@ def estimate_sizes(
         noisy: for each level the noisy vector that the mechanism measures, (n, n_sizes).
         total: the public number of groups.
         weights: integer weight of each level's squared distances (`mechanisms.level_weights`);
-            `topdown` has no use for them. Of weight 0, where nothing was measured, may be all
-            levels but the finest and, with `topdown`, the root.
+            `topdown` has no use for them. All levels but the finest and, with `topdown`, the root
+            may have weight 0 for no measurement.
         rows: public numbers of groups by region, for the mechanisms of `KEEP_ROWS`.
         time_limit: seconds for a relaxed program; the others are fast and take no notice.
 
@@ -158,10 +159,9 @@ def estimate_plan(
 ) -> list[np.ndarray]:
     """Counts (n, n_sizes) of every level, from its noisy vector, by the mechanism of a plan.
 
-    `exact` are the public numbers of groups of the regions of the plan's exact level. What is
-    estimated is the hierarchy of measured levels with the root and the exact level; the other
-    levels have the regions of one of these, or are sums of those below. `options` go to
-    `estimate_sizes`.
+    `exact` are the public numbers of groups of the regions of the plan's exact level. The estimated
+    hierarchy has the measured levels with the root and the exact level; the other levels have the
+    regions of one of these, or are sums of those below. `options` go to `estimate_sizes`.
     """
     first = merged_levels(hierarchy.n_regions)
     rows, kept = None, {0, *plan.measured}
@@ -190,7 +190,7 @@ def estimate_plan(
 
 
 def estimated_counts(run: RunDirectory, plan: Plan, hierarchy: RegionHierarchy) -> list[np.ndarray]:
-    """What `estimate_run` wrote, (n, n_sizes) for every level, root first."""
+    """Read the counts of `estimate_run`, (n, n_sizes) for every level, root first."""
     return [
         read_estimates([run.estimates(UNIVERSE, level.name)], level.codes, plan.n_sizes).toarray()
         for level in hierarchy.levels

@@ -169,11 +169,11 @@ class _Tree(NamedTuple):
 
 
 class _State(NamedTuple):
-    """Where the search stands: counts held, and each node's cost per unit of a step up and down.
+    """State of the search: counts held, and each node's cost per unit of a step up and down.
 
-    A node's tournaments stand at `board`: the overall winner first, from 1 on; the children at
-    `places` and after, a power of two; -1 where there is none. `prefix` and `breakpoint_` are those
-    of `water_level`.
+    A node's tournaments are at `board`: the overall winner first, from 1 on; the children at
+    `places` and after, a power of two; -1 where there is no child. `prefix` and `breakpoint_` are
+    defined by `water_level`.
     """
 
     held: np.ndarray
@@ -353,7 +353,7 @@ def _move(
 ) -> None:
     """Add `change`, a step up or down, to a node and its cheapest descendants.
 
-    Prices and tournaments are put right from there up to those of `ancestor`, the parent of v.
+    Prices and tournaments are updated from there up to those of `ancestor`, the parent of v.
     """
     bottom = tree.level_start[-2]
     winner = state.winner_up if change > 0 else state.winner_down
@@ -387,7 +387,7 @@ def _play(base: int, place: int, winner: np.ndarray, cost: np.ndarray) -> None:
 def _price_bottom(v: int, step: np.int64, tree: _Tree, state: _State) -> None:
     """Cost per unit of a step of a bottom node, up and down.
 
-    Of a step's units below, the middle one stands for all. At length 1 that is exact, and at any
+    Among a step's units below, the middle one represents all. At length 1 that is exact, and at any
     length the cost never falls as the count grows.
     """
     i = v - tree.level_start[-2]

@@ -17,9 +17,9 @@ difference of their prices, less its cost.
 
 - Cost scaling with relabelling (Goldberg and Tarjan 1990; for convex costs Bertsekas 1998, chapter
   9): at a tolerance e, every unit that could be moved saves at most e. The tolerance is divided
-  until it is 1. It begins where prices have to go: at what the first excesses cost if a node's
-  arcs share them. At a larger one, flows at the prices of a pass leave a thousand times as much to
-  move in the next.
+  until it is 1. It begins at a scale of the final prices: the cost of the first excesses if a
+  node's arcs share them. At a larger one, flows at the prices of a pass leave a thousand times as
+  much to move in the next.
 - Shortest paths (Ford and Fulkerson's primal-dual method): with the flow that no move improves at
   these prices, few units of most nodes are too many or too few. All excesses are sent along
   shortest paths at once, again and again. Moves never save anything, so that at the end no cycle
@@ -95,7 +95,7 @@ def _network(
 ) -> _Network:
     """Rows come first among the nodes, then regions and sizes level by level, the sink last.
 
-    Levels of weight 0 have no nodes: an arc would be free, and would tell nothing.
+    Levels of weight 0 have no nodes: their arcs would be free, and carry no information.
     """
     n_sizes, n_rows = noisy[0].shape[1], len(totals)
     size = np.arange(n_sizes)
@@ -154,7 +154,7 @@ def _least_cost_flow(network: _Network) -> np.ndarray:
 
 
 def _excess(network: _Network, flow: np.ndarray) -> np.ndarray:
-    """What comes to each node and does not leave it."""
+    """Inflow less outflow of each node."""
     excess = network.supply.copy()
     np.subtract.at(excess, network.tail, flow)
     np.add.at(excess, network.head, flow)
@@ -227,7 +227,7 @@ def _send_along_shortest_paths(
 def _distances(
     network: _Network, flow: np.ndarray, price: np.ndarray, excess: np.ndarray, cost_of_one: int
 ) -> np.ndarray:
-    """Distance of every node from the nearest that has too much; empty if none has.
+    """Distance of every node from the nearest with an excess; empty if no node has one.
 
     The cost of a move counts `cost_of_one` times, and every arc once.
     """
@@ -269,7 +269,7 @@ def _other_end(network: _Network, arc: int, i: int) -> int:
 
 @njit(cache=True, nogil=True)
 def _reduced_cost(network: _Network, flow: np.ndarray, price: np.ndarray, arc: int, i: int) -> int:
-    """What moving a unit from node i over an arc costs more than it saves; -1 if it cannot move."""
+    """Cost less savings of moving a unit from node i over an arc; -1 if it cannot move."""
     gain = price[network.tail[arc]] - price[network.head[arc]]
     weight, away = network.weight[arc], flow[arc] - network.target[arc]
     if network.tail[arc] == i:

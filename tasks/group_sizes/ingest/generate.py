@@ -2,8 +2,8 @@
 
 `census_like`: households of nation, states and counties, by the paper's construction (section 11).
 Sizes 1 to 5 have the shares of the 2010 census (Summary File 1, table H13, rounded); from 6 on the
-ratio of consecutive sizes is one, as large as the households of 7 and more are to those of 6 and
-more, and a few outliers lie anywhere up to the largest size. The paper adds nothing else. On demand
+ratio of consecutive sizes is constant, as large as the households of 7 and more are to those of 6
+and more, and a few outliers have any size up to the largest. The paper adds nothing else. On demand
 a share of the groups are group quarters, whose sizes have a heavy tail: at the size of the paper
 every state then has a few groups of nearly all sizes, and states' errors are nine times as large.
 
@@ -30,7 +30,7 @@ CENSUS_STATES = 52
 CENSUS_LARGEST = 1_000
 
 HOUSEHOLD_SHARES = (0.267, 0.328, 0.161, 0.134, 0.065, 0.045)
-"""Of the households of 1, 2, 3, 4, 5, and of 6 and more persons."""
+"""Shares of the households of 1, 2, 3, 4, 5, and of 6 and more persons."""
 RATIO = 0.42
 """The share of larger households among all of any size from 6 on."""
 GROUP_QUARTERS_SHARE = 0.0016

@@ -66,10 +66,10 @@ from .tables import count_records, count_sizes, read_numbers
 
 @dataclass(frozen=True)
 class GroupInput:
-    """What a run needs of its input: the hierarchy, and counts (n_leaves, n_sizes) of its groups.
+    """The input of a run: the hierarchy, and counts (n_leaves, n_sizes) of its groups.
 
-    The columns of `counts` are sizes from `smallest_size` on. `census` is what was read from census
-    tables, None for other inputs, of which `raw` are the columns as they stand there, by leaf.
+    The columns of `counts` are sizes from `smallest_size` on. `census` is the result of reading
+    census tables, None for other inputs, for which `raw` are the columns as read, by leaf.
     """
 
     hierarchy: RegionHierarchy
@@ -81,9 +81,9 @@ class GroupInput:
     def digests(self, key: bytes) -> Mapping[str, InputDigest]:
         """Keyed digests by which the ledger recognises these people in another file.
 
-        Those of census tables are the same for every product that reads them. Those of other
-        tables have as a part the digest of version 0.1.0, which told sizes by their columns, so
-        that older ledgers know them.
+        Those of census tables are the same for every product that reads them. Those of other tables
+        include the digest of version 0.1.0, which identified sizes by their columns, so that older
+        ledgers recognise them.
         """
         if self.census is not None:
             return self.census.digests(key)
@@ -91,7 +91,7 @@ class GroupInput:
         regions = self.hierarchy.levels[-1].codes.astype(str)[groups.row]
         columns = {"region": regions, "size": groups.col, "groups": groups.data}
         by_column = input_digest("groups", columns, key)
-        # Groups of nobody hold no people, and whether they are given is a matter of the settings.
+        # Empty groups hold no people, and the settings decide whether they are given.
         size = groups.col.astype(np.int64) + self.smallest_size
         is_inhabited = size > 0
         people = {
@@ -104,7 +104,7 @@ class GroupInput:
         return {"groups": digest.recognised_by(self._people(key))}
 
     def _people(self, key: bytes) -> PeopleDigests:
-        """Digests of the sizes of groups, those of nobody left out, by region."""
+        """Digests of the sizes of groups, without empty ones, by region."""
         nobody = max(0, 1 - self.smallest_size)
         counts = self.counts[:, nobody:]
         first = self.smallest_size + nobody
@@ -208,7 +208,7 @@ def plan_of(settings: GroupSizesSettings, hierarchy: RegionHierarchy, groups: in
 def exact_level(settings: GroupSizesSettings, hierarchy: RegionHierarchy) -> str | None:
     """The level whose regions have public numbers of groups; None if only the total is public.
 
-    Of census tables it is the finest, since housing units and facilities are invariant in every
+    For census tables it is the finest, since housing units and facilities are invariant in every
     block, unless the settings name another level or a mechanism that cannot keep them. Raises
     InputRefused for a level that is not there.
     """
@@ -221,8 +221,8 @@ def exact_level(settings: GroupSizesSettings, hierarchy: RegionHierarchy) -> str
     is_root = level is not None and hierarchy.n_regions[hierarchy.names.index(level)] == 1
     if is_root and settings.input.kind != "census":
         raise InputRefused(
-            f"invariants.level does nothing: {level} is a single region, whose number of groups is "
-            "that of invariants.groups; remove it, or name a level of several regions."
+            f"invariants.level does nothing: {level} is a single region, whose number of groups "
+            "is invariants.groups; remove it, or name a level of several regions."
         )
     if level is None and settings.input.kind == "census" and mechanism in (None, *KEEP_ROWS):
         level = hierarchy.names[-1]

@@ -78,7 +78,7 @@ def read_hierarchy(path: str, name: str, tally: RuleTally) -> RegionHierarchy | 
     """The hierarchy of a file with columns level, region (or area), parent; None if it breaks a
     rule.
 
-    Rows may stand in any order. Raises UnreadableInput for a file that cannot be read.
+    Rows may be in any order. Raises UnreadableInput for a file that cannot be read.
     """
     rows = read_area_rows(areas_file("regions", path, name), "region")
     return hierarchy_of_rows(rows, tally)

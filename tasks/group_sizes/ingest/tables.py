@@ -41,10 +41,10 @@ def count_sizes(
 ) -> sparse.csr_array:
     """Counts (n_regions, n_sizes) of a table with columns region, size, count.
 
-    A second row of a region and a size is tallied, though counted: a table that was put together
-    twice would tell of twice the groups. Rows that break another rule are tallied and left out.
-    With a top code the largest size counts all above it too. `raw` gets the sizes as they are, if
-    given. Raises UnreadableInput for a file that cannot be read.
+    A second row of a region and a size is tallied, though counted: a table that was appended twice
+    would count twice the groups. Rows that break another rule are tallied and skipped. With a top
+    code the largest size counts all above it too. `raw` gets the sizes as they are, if given.
+    Raises UnreadableInput for a file that cannot be read.
     """
     known, valid_size, valid_count, once = size_rules(*sizes, is_top_coded=is_top_coded)
     index = KeyIndex(pa.array(regions, pa.string()))
@@ -145,7 +145,7 @@ def count_records(
 def read_numbers(path: str, name: str, regions: np.ndarray, tally: RuleTally) -> np.ndarray | None:
     """Public numbers of groups (n_regions,) of a table with columns region, groups.
 
-    None if a region is unknown, missing or there twice, or a number is none. Raises
+    None if a region is unknown, missing or there twice, or a number is invalid. Raises
     UnreadableInput for a file that cannot be read.
     """
     known, once, valid = RULES.of("numbers")
@@ -167,7 +167,8 @@ def read_numbers(path: str, name: str, regions: np.ndarray, tally: RuleTally) ->
 
 
 def _numbers(batch: Batch, name: str, layout: TableLayout) -> np.ndarray:
-    """Whole numbers of a column, int64; `NOT_A_NUMBER` where there is none, or a negative one."""
+    """Whole numbers of a column, int64; `NOT_A_NUMBER` for blanks, other texts and negative
+    numbers."""
     return _coded(batch, name, layout).lookup(_whole, np.int64)
 
 

@@ -1,4 +1,4 @@
-"""The public report of a group-sizes run: what was asked, how exact it is, what was checked.
+"""The public report of a group-sizes run: its settings, its accuracy, its checks.
 
 Errors against the input are shown for inputs that are not confidential, and only for those.
 """
@@ -18,7 +18,6 @@ from ...products.comparison import errors_table
 from ...products.plan import Plan
 from ...products.reports import first_rows, report_document
 from ...runs.directory import RunDirectory
-from ..costs import universe_plan
 from ..ingest.read import read_plan
 from ..plan import Plan as MeasuredLevels
 from ..settings import GroupSizesSettings
@@ -38,7 +37,6 @@ def report(
 ) -> Document:
     """The report as a document; see the module's docstring."""
     measured = read_plan(run)
-    guarantee = universe_plan(measured).guarantee
     return report_document(
         run,
         settings,
@@ -48,11 +46,6 @@ def report(
         measured=measured,
         facts={
             "mechanism": measured.mechanism,
-            "loss": loss_text(measured),
-            "neighbouring datasets": NEIGHBORS[measured.bounded],
-            "rho of bounded zCDP that this implies": (
-                None if guarantee is None else f"{float(guarantee.bounded_rho):.4g}"
-            ),
             "sizes": sizes_text(measured),
             "groups (invariant, exact)": f"{measured.groups:,}",
         },
@@ -78,14 +71,6 @@ def sizes_text(plan: MeasuredLevels) -> str:
     """The released sizes in words."""
     more = " or more" if plan.is_top_coded else ""
     return f"{plan.smallest_size} to {plan.largest_size}{more}"
-
-
-def loss_text(plan: MeasuredLevels) -> str:
-    """What the run costs, in its own terms."""
-    if plan.rho is None:
-        return f"epsilon {'infinite' if plan.epsilon is None else plan.epsilon}"
-    tight, simple = universe_plan(plan).epsilons().values()
-    return f"rho {plan.rho} (epsilon {tight:.4g} at delta 1e-10; simple conversion {simple:.4g})"
 
 
 def by_level(errors: pd.DataFrame) -> pd.DataFrame:

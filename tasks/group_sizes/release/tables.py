@@ -4,7 +4,7 @@
 count is 0; `group_totals` (level, region, groups) adds them up. Both as Parquet and as
 comma-delimited text with a header. A run that is not private is stamped as microdata are.
 
-A release of group sizes as the truth of a simulation: what errors it can be expected to have.
+A release of group sizes as the truth of a simulation of its expected errors.
 
 The mechanism is public. Run again on the released numbers of groups, with fresh noise, it is off by
 about as much as the release itself is. Nothing confidential is read, and nothing spent.

@@ -16,7 +16,6 @@ import pyarrow.parquet as pq
 from ...census.schema import Schema
 from ...pages.document import NONE, Cell, Details, Section, Table
 from ...runs.files import read_record
-from ..estimation.blocks import Way
 from ..ingest.released import Sources, read_released
 from ..release.population import NOBODY, PERSONS_FILE, SUMMARY_FILE, UNITS_FILE
 from ..workload import household_types, person_levels
@@ -27,7 +26,7 @@ TITLE = "Persons and households that agree"
 
 
 def agreement_section(sources: Sources, folder: Path, *, with_truth: bool) -> Section:
-    """How far persons and households agree, how the blocks were made, and what was changed.
+    """How far persons and households agree, and what was changed.
 
     folder : that of the one population. with_truth : whether the input may be shown; it must not
     where that of any of the runs is confidential.
@@ -131,25 +130,13 @@ def _percent(ratio: Ratio | None) -> Cell:
 
 
 def _made(summary: Mapping[str, Any]) -> Iterator[str | Table]:
-    """How the blocks were made, and what was changed of the separate releases."""
-    ways, changed = summary["blocks"], summary["persons_changed"]
-    words = {
-        Way.OPTIMAL: "nearest: no households cost less",
-        Way.LIMIT: "within limits: the nearest that the search found",
-        Way.SIMPLE: "simple: who was a householder stays one, all others are nonrelatives",
-    }
-    n = sum(ways.values())
-    yield (
-        "How the households of blocks were made, and how many records differ from the products' "
-        "own releases:"
-    )
-    yield Table(
-        ("blocks", "number", "percent"),
-        tuple((words[way], ways[way], _percent(Ratio(ways[way], n))) for way in Way),
-    )
-    households, persons = summary["households"], summary["persons_in_households"]
-    rows = [("households", summary["households_changed"], households)]
-    rows += [(f"persons: {name}", number, persons) for name, number in changed.items()]
+    """What was changed of the separate releases."""
+    yield "How many blocks and records differ from the products' own releases:"
+    persons = summary["persons_in_households"]
+    rows = [(name, summary[f"{name}_changed"], summary[name]) for name in ("blocks", "households")]
+    rows += [
+        (f"persons: {name}", number, persons) for name, number in summary["persons_changed"].items()
+    ]
     yield Table(
         ("changed", "number", "percent"),
         tuple((name, number, _percent(Ratio(number, of))) for name, number, of in rows),

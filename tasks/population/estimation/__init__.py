@@ -1,1 +1,1 @@
-"""The nearest households that are possible, and who lives in them, block by block."""
+"""Persons in households: an assignment in each block, then one local search."""

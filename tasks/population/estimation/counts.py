@@ -1,211 +1,209 @@
-"""How the records of some blocks differ from the released ones, by row of `Tables` and kind of
-area: what exchanges and moves read and change, in compiled loops.
+"""Members of households of some blocks, and how tables of them differ from the released ones, by
+row of `Tables` and kind of area, for the compiled loops of a search.
 """
 
 from __future__ import annotations
 
-from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 
 from ...census.households import HOUSEHOLDER, MALE, Members
-from ..workload.household_types import ELDERLY, TYPE, levels_of_age, possible
-from ..workload.levels import DERIVED, derived_levels
+from ..workload.household_types import ELDERLY, TYPE, levels_of_age
+from ..workload.levels import DERIVED, N_MEMBERS, Types, derived_levels, types
 from ..workload.person_levels import relationships
 from ..workload.places import (
     AGES_OF_RELATIONSHIP,
     FIRST_RELATIONSHIP,
     LAST_RELATIONSHIP,
+    N_BANDS,
     OLDEST,
     PARTNERS,
     ROLE_OF_RELATIONSHIP,
     bands_of,
 )
-from ..workload.tables import (
-    BLOCK,
-    BLOCK_GROUP,
-    TRACT,
-    Tables,
-    families,
-    household_tables,
-    person_tables,
-)
-from .cells import CARRIED, Cells
-from .composition import Households
-from .placing import Persons
+from ..workload.tables import BLOCK, TRACT, Tables, household_tables, person_tables
+from .start import Households, Persons
 
-
-def compiled_once(value: int) -> Any:
-    """A number or truth value as an argument of kernels, which are compiled for it as for others.
-
-    For each value of Python that stands in a call, a kernel is compiled anew.
-    """
-    return np.asarray(value)[()]
-
-
-_BLOCK, _NONE, _MORE, _LESS = map(compiled_once, (BLOCK, 0, 1, -1))
+N_LEVELS = BLOCK + 1
+FIRST_AREA = TRACT
+"""Kinds of areas from it on are counted while their blocks are gone through."""
 
 
 class People(NamedTuple):
-    """Members. By their place in a household `(n,)`: the relationship by its place among those of
-    `Codes`, and its level; the household, whether it is the householder's, whether either sex may
-    have it, and the age, sex and person now there. By person: origin, race, and the race that
-    householders are counted by; and levels that were released `(n, 5)`.
+    """Members, `(n,)` each. By their place in a household: the code of the relationship, from 0 on,
+    and its level; the household; whether it is the householder's; the age, sex and person now
+    there. By person: origin, race, and the race that householders are counted by.
     """
 
     code: np.ndarray
     relationship: np.ndarray
     home: np.ndarray
     is_head: np.ndarray
-    is_free: np.ndarray
     age: np.ndarray
     sex: np.ndarray
     who: np.ndarray
     origin: np.ndarray
     race: np.ndarray
     head_race: np.ndarray
-    released: np.ndarray
 
 
 class Homes(NamedTuple):
-    """Households `(n,)`: the householder's place among the members, oldest member, type, couple
-    and own children, and the unit that it lives in. By unit: tenure; and levels that were
-    released `(n, 7)`.
+    """Households, `(n,)` each: place of the householder and of the spouse or partner among the
+    members, -1 without one; size; how many have each place `(n, N_MEMBERS)`; oldest member, type,
+    unit. By unit: tenure.
     """
 
     head: np.ndarray
+    partner: np.ndarray
+    size: np.ndarray
+    members: np.ndarray
     elderly: np.ndarray
     kind: np.ndarray
-    family: np.ndarray
     unit: np.ndarray
     tenure: np.ndarray
-    released: np.ndarray
 
 
 class Counts(NamedTuple):
-    """Records more than were released, by row and kind of area `(n_rows, 5)`; and `Tables`.
+    """Tables of a universe: records more than were released `(n_rows, 5)` by row and kind of area.
 
-    A difference d counts `linear` |d| + `square` d^2, times the weight of the table and kind of
-    area. step : (n_rows, 2) by how much the sum of these grows if a record leaves or enters a row.
-    part : (n_attributes, n_levels, n_tables). first_rows : (n_tables + 1,).
+    step : (n_rows, 2) by how much the weighted sum of differences grows if a record leaves or
+        enters a row. rows, released : (n_records, n_tables) rows of each record, as it is and as it
+        was released. new : (3, n_tables) rows of up to three records after a change. part :
+        (n_attributes, n_levels, n_tables) summands of a row by level. weight : (n_tables, 5).
+        n_fine : tables before the coarse ones.
     """
 
     more: np.ndarray
     step: np.ndarray
+    rows: np.ndarray
+    released: np.ndarray
+    new: np.ndarray
     part: np.ndarray
     weight: np.ndarray
     first_rows: np.ndarray
     n_fine: int
-    linear: int
-    square: int
-
-
-class Ages(NamedTuple):
-    """Band and householder's level of each age; ages and types that can be `(2, 9, 4, n)`."""
-
-    band: np.ndarray
-    level: np.ndarray
-    possible: np.ndarray
 
 
 class Codes(NamedTuple):
-    """By code of a relationship `(17,)`: its level, role, first and last age."""
+    """By code of a relationship `(17,)`: level, role, first and last age. By age: band, and level
+    of a householder. The level of a relationship of householders who live alone; numbers of the
+    tables of persons by relationship and by age, and of households by size.
+    """
 
     level: np.ndarray
     role: np.ndarray
     first: np.ndarray
     last: np.ndarray
+    band: np.ndarray
+    head_level: np.ndarray
+    alone: int
+    by_kind: int
+    by_age: int
+    by_size: int
 
 
 class State(NamedTuple):
-    """All that exchanges read and change."""
+    """All that a search reads and changes."""
 
     codes: Codes
+    types: Types
     people: People
     homes: Homes
     persons: Counts
     households: Counts
-    ages: Ages
-
-
-class Rows(NamedTuple):
-    """Rows of records in all tables.
-
-    persons, homes : (n, n_tables) of each member and household of the block that is gone through.
-    new_persons, new_homes : (2, n_tables) of two members and households after a change.
-    """
-
-    persons: np.ndarray
-    homes: np.ndarray
-    new_persons: np.ndarray
-    new_homes: np.ndarray
 
 
 class Spans(NamedTuple):
     """Blocks of a county: the first person and household of each, and the number of all
-    `(n_blocks + 1,)`; number of the tract and block group of each `(n_blocks,)`.
+    `(n_blocks + 1,)`; numbers of the tract, block group and block of each `(3, n_blocks)`.
     """
 
     persons: np.ndarray
     households: np.ndarray
-    tract: np.ndarray
-    block_group: np.ndarray
+    area: np.ndarray
 
 
 def state_of(
-    persons: Persons,
-    households: Households,
-    members: Members,
-    spans: Spans,
-    cells: Cells,
-    curve: tuple[int, int] = (1, 0),
+    persons: Persons, households: Households, members: Members, more: tuple[np.ndarray, np.ndarray]
 ) -> State:
-    """Members of the households of some blocks of a county, and what these and others have changed.
+    """Members of the households of some blocks of a county.
 
     persons, households : as they were released, in the order of the members and of their units.
-    cells : what other blocks of the state and county have changed.
-    curve : how much a difference counts, and its square.
+    more : (n_rows,) records more of the rest of the state, of persons and of households.
     """
-    state = State(
-        _codes(),
-        _people(persons, members),
-        _homes(households, members),
-        _counts(cells.persons, person_tables(), curve),
-        _counts(cells.households, household_tables(), curve),
-        _ages(),
+    known, code = relationships(), members.relationship - FIRST_RELATIONSHIP
+    n = len(households.kind)
+    every = range(FIRST_RELATIONSHIP, LAST_RELATIONSHIP + 1)
+    first, last = np.array([AGES_OF_RELATIONSHIP[one] for one in every]).T
+    ages = np.arange(OLDEST + 1)
+    codes = Codes(
+        known.level,
+        ROLE_OF_RELATIONSHIP,
+        first.copy(),
+        last.copy(),
+        bands_of(ages),
+        levels_of_age(ages),
+        known.alone,
+        person_tables().names.index("relgq * sex"),
+        person_tables().names.index("age * sex"),
+        household_tables().names.index("hhtenshort_2lev * size"),
     )
-    for level in range(CARRIED):
-        _add(state, spans, 0, len(spans.tract), level, 1)
-    return state
-
-
-def changed(persons: Persons, households: Households, members: Members, spans: Spans) -> Cells:
-    """What some blocks of a county have changed, as that of their state and county."""
-    cells = Cells()
-    if len(members.age) == 0:
-        return cells
-    members_of(state_of(persons, households, members, spans, cells), members, cells)
-    return cells
-
-
-def rows_of(state: State) -> Rows:
-    """Room for the rows of all members and households."""
-    sizes = len(state.people.code), len(state.homes.head)
-    n_tables = [own.weight.shape[0] for own in (state.persons, state.households)]
-    return Rows(
-        *(np.zeros((n, k), dtype=np.int64) for n, k in zip(sizes, n_tables, strict=True)),
-        *(np.zeros((2, k), dtype=np.int64) for k in n_tables),
+    size, is_head = np.bincount(members.unit, minlength=n), members.relationship == HOUSEHOLDER
+    level = np.where(is_head & (size[members.unit] == 1), known.alone, known.level[code])
+    origin, race = persons.hispanic - 1, persons.race - 1
+    role = ROLE_OF_RELATIONSHIP[code]
+    head, partner = np.full((2, n), -1)
+    for one, are in ((head, is_head), (partner, np.isin(role, PARTNERS))):
+        one[members.unit[are]] = np.flatnonzero(are)
+    place = members.unit * N_MEMBERS + role * N_BANDS + bands_of(members.age)
+    by_place = np.bincount(place, minlength=n * N_MEMBERS).reshape(n, N_MEMBERS).astype(np.int16)
+    derived = derived_levels(members, n)
+    was = known.level[persons.relationship - FIRST_RELATIONSHIP]
+    was = np.where(persons.is_alone, known.alone, was)
+    own = households
+    released = (own.sex, own.age, own.origin, own.race, own.elderly, own.tenure, own.kind)
+    now = (*derived[:5], own.tenure, derived[DERIVED.index(TYPE)])
+    # Arrays from files cannot be written to, and loops are compiled for writable ones.
+    return State(
+        codes,
+        types(),
+        People(
+            code,
+            level,
+            np.array(members.unit),
+            is_head,
+            np.array(members.age),
+            members.sex - MALE,
+            np.arange(len(code)),
+            origin,
+            race,
+            np.array(persons.head_race),
+        ),
+        Homes(
+            head,
+            partner,
+            size,
+            by_place,
+            derived[DERIVED.index(ELDERLY)],
+            derived[DERIVED.index(TYPE)],
+            np.arange(n),
+            np.array(own.tenure),
+        ),
+        _counts(
+            person_tables(),
+            (was, persons.sex - MALE, persons.age, origin, race),
+            (level, members.sex - MALE, members.age, origin, race),
+            more[0],
+        ),
+        _counts(household_tables(), released, now, more[1]),
     )
 
 
-def members_of(state: State, members: Members, cells: Cells) -> Members:
-    """The members as they now are, given those that `state` was made of; `cells` are brought up to
-    date."""
+def members_of(state: State, members: Members) -> Members:
+    """The members as they now are, given the ones from which `state` was made."""
     people = state.people
-    cells.persons[:] = state.persons.more[:, :CARRIED]
-    cells.households[:] = state.households.more[:, :CARRIED]
     unit, relationship, age, sex = (np.empty(len(members.age), dtype=np.int64) for _ in range(4))
     unit[people.who] = state.homes.unit[people.home]
     relationship[people.who] = people.code + FIRST_RELATIONSHIP
@@ -213,119 +211,65 @@ def members_of(state: State, members: Members, cells: Cells) -> Members:
     return Members(unit, relationship, age, sex, members.hispanic, members.race)
 
 
-def _people(persons: Persons, members: Members) -> People:
-    known = relationships()
-    place = members.relationship - FIRST_RELATIONSHIP
-    is_alone = (np.bincount(members.unit) == 1)[members.unit]
-    is_head = members.relationship == HOUSEHOLDER
-    is_partner = np.isin(ROLE_OF_RELATIONSHIP[place], PARTNERS)
-    level = np.where(is_head & is_alone, known.alone, known.level[place])
-    was = known.level[persons.relationship - FIRST_RELATIONSHIP]
-    was = np.where(persons.is_alone, known.alone, was)
-    origin, race = persons.hispanic - 1, persons.race - 1
-    # Arrays from files cannot be written to, and loops are compiled for those that can.
-    return People(
-        place,
-        level,
-        np.array(members.unit),
-        is_head,
-        ~is_head & ~is_partner,
-        np.array(members.age),
-        members.sex - MALE,
-        np.arange(len(members.age)),
-        origin,
-        race,
-        np.array(persons.head_race),
-        np.stack([was, persons.sex - MALE, persons.age, origin, race], axis=1),
-    )
+def weigh(counts: Counts, weight: np.ndarray) -> None:
+    """Let differences in tables count so much `(n_tables, 5)`."""
+    counts.weight[:] = weight
+    for table, own in enumerate(weight):
+        rows = slice(*counts.first_rows[table : table + 2])
+        more = counts.more[rows]
+        counts.step[rows, 0] = np.where(more > 0, -1, 1) @ own
+        counts.step[rows, 1] = np.where(more < 0, -1, 1) @ own
 
 
-def _homes(households: Households, members: Members) -> Homes:
-    n = len(households.kind)
-    levels = derived_levels(members, n)
-    heads = np.flatnonzero(members.relationship == HOUSEHOLDER)
-    head = np.empty(n, dtype=np.int64)
-    head[members.unit[heads]] = heads
-    own = households
-    kind = levels[DERIVED.index(TYPE)]
-    released = (own.sex, own.age, own.origin, own.race, own.elderly, own.tenure, own.kind)
-    return Homes(
-        head,
-        levels[DERIVED.index(ELDERLY)],
-        kind,
-        families()[kind],
-        np.arange(n),
-        np.array(own.tenure),
-        np.stack(released, axis=1),
-    )
-
-
-def _counts(carried: np.ndarray, tables: Tables, curve: tuple[int, int]) -> Counts:
-    more = np.zeros((tables.n_rows, BLOCK + 1), dtype=np.int32)
-    more[:, :CARRIED] = carried
-    step = np.zeros((tables.n_rows, 2), dtype=np.int64)
+def _counts(
+    tables: Tables,
+    released: tuple[np.ndarray, ...],
+    now: tuple[np.ndarray, ...],
+    of_others: np.ndarray,
+) -> Counts:
+    """Tables of records of these levels, of which state and county are counted."""
     part = np.ascontiguousarray(tables.part.transpose(1, 2, 0))
-    weight = np.array(tables.weight)
-    counts = Counts(more, step, part, weight, tables.first_rows, tables.n_fine, *curve)
-    weigh(counts)
-    return counts
+    own_rows, was = (
+        np.sum([one[own] for one, own in zip(part, levels, strict=True)], axis=0)
+        for levels in (now, released)
+    )
+    counted, before = (np.bincount(one.ravel(), minlength=tables.n_rows) for one in (own_rows, was))
+    more = np.zeros((tables.n_rows, N_LEVELS), dtype=np.int32)
+    more[:, :FIRST_AREA] = (counted - before)[:, None]
+    more[:, 0] += of_others
+    return Counts(
+        more,
+        np.zeros((tables.n_rows, 2), dtype=np.int64),
+        own_rows,
+        was,
+        np.zeros((3, len(tables.names)), dtype=np.int64),
+        part,
+        np.array(tables.weight),
+        tables.first_rows,
+        tables.n_fine,
+    )
 
 
 @njit(cache=True, nogil=True)
-def weigh(counts: Counts) -> None:
-    """Work out by how much the sum grows with the weights that tables now have."""
-    for table in range(counts.weight.shape[0]):
-        # Nearly all rows are as they were released.
-        unchanged = counts.weight[table].sum() * _growth_of_leaving(counts, _NONE)
-        for row in range(counts.first_rows[table], counts.first_rows[table + 1]):
-            differs = 0
-            for level in range(counts.weight.shape[1]):
-                differs |= counts.more[row, level]
-            if differs:
-                _step(counts, table, row)
-            else:
-                counts.step[row, 0] = counts.step[row, 1] = unchanged
-
-
-@njit(cache=True, nogil=True)
-def _step(counts: Counts, table: int, row: int) -> None:
+def set_step(counts: Counts, table: int, row: int) -> None:
     """Work out by how much the sum grows if a record leaves or enters a row."""
     out = into = 0
-    for level in range(counts.weight.shape[1]):
+    for level in range(N_LEVELS):
         d, weight = counts.more[row, level], counts.weight[table, level]
-        out += weight * _growth_of_leaving(counts, d)
-        into += weight * _growth_of_leaving(counts, -d)
+        out += -weight if d > 0 else weight
+        into += -weight if d < 0 else weight
     counts.step[row, 0], counts.step[row, 1] = out, into
-
-
-@njit(cache=True, nogil=True)
-def _growth_of_leaving(counts: Counts, d: int) -> int:
-    """By how much what a difference counts grows if it is smaller by 1."""
-    return (-counts.linear if d > 0 else counts.linear) + counts.square * (1 - 2 * d)
-
-
-@njit(cache=True, nogil=True)
-def _count(counts: Counts, table: int, row: int, level: int, by: int) -> None:
-    """Count so many records more in a row of a kind of area."""
-    d = counts.more[row, level]
-    counts.more[row, level] = new = d + by
-    weight = counts.weight[table, level]
-    if weight > 0:
-        out, old = _growth_of_leaving(counts, new), _growth_of_leaving(counts, d)
-        counts.step[row, 0] += weight * (out - old)
-        into, old = _growth_of_leaving(counts, -new), _growth_of_leaving(counts, -d)
-        counts.step[row, 1] += weight * (into - old)
 
 
 @njit(cache=True, nogil=True)
 def shift(counts: Counts, table: int, a: int, c: int) -> None:
     """Let a record go from the row a to c, of all kinds of areas."""
     if a != c:
-        for level in range(counts.weight.shape[1]):
+        for level in range(N_LEVELS):
             counts.more[a, level] -= 1
             counts.more[c, level] += 1
-        _step(counts, table, a)
-        _step(counts, table, c)
+        set_step(counts, table, a)
+        set_step(counts, table, c)
 
 
 @njit(cache=True, nogil=True)
@@ -346,190 +290,52 @@ def growth_of_two(counts: Counts, table: int, a: int, c: int, b: int, d: int) ->
     if b == c:
         return growth(counts, a, d)
     grown = growth(counts, a, c) + growth(counts, b, d)
-    if a == b or c == d:
-        # Both leave one row, or enter one.
-        for level in range(counts.weight.shape[1]):
-            weight = counts.weight[table, level]
-            if a == b:
-                more = counts.more[a, level]
-                grown += weight * _growth_of_leaving(counts, more - 1)
-                grown -= weight * _growth_of_leaving(counts, more)
-            if c == d:
-                more = -counts.more[c, level]
-                grown += weight * _growth_of_leaving(counts, more - 1)
-                grown -= weight * _growth_of_leaving(counts, more)
+    # Where both leave one row, or enter one, the second may find nothing left to make up for.
+    for level in range(N_LEVELS):
+        weight = counts.weight[table, level]
+        if a == b and counts.more[a, level] == 1:
+            grown += 2 * weight
+        if c == d and counts.more[c, level] == -1:
+            grown += 2 * weight
     return grown
 
 
-@cache
-def _codes() -> Codes:
-    every = range(FIRST_RELATIONSHIP, LAST_RELATIONSHIP + 1)
-    first, last = np.array([AGES_OF_RELATIONSHIP[code] for code in every]).T
-    return Codes(relationships().level, ROLE_OF_RELATIONSHIP, first.copy(), last.copy())
-
-
-@cache
-def _ages() -> Ages:
-    age = np.arange(OLDEST + 1)
-    return Ages(bands_of(age), levels_of_age(age), possible())
-
-
 @njit(cache=True, nogil=True)
-def enter(state: State, spans: Spans, block: int) -> None:
-    """Count what a block has changed, and its tract and block group where it is their first."""
-    for level, area in ((TRACT, spans.tract), (BLOCK_GROUP, spans.block_group)):
-        if block == 0 or area[block] != area[block - 1]:
-            _add(state, spans, block, _end(area, block), level, _MORE)
-    _add(state, spans, block, block + 1, _BLOCK, _MORE)
-
-
-@njit(cache=True, nogil=True)
-def leave(state: State, spans: Spans, block: int) -> None:
-    """Take back what a block has changed, and its tract and block group where it is their last."""
-    _add(state, spans, block, block + 1, _BLOCK, _LESS)
-    for level, area in ((TRACT, spans.tract), (BLOCK_GROUP, spans.block_group)):
-        if block + 1 == area.size or area[block + 1] != area[block]:
-            _add(state, spans, _first(area, block), block + 1, level, _LESS)
-
-
-@njit(cache=True, nogil=True)
-def _first(numbers: np.ndarray, last: int) -> int:
-    """Where the equal numbers begin that end with `last`."""
-    first = last
-    while first > 0 and numbers[first - 1] == numbers[last]:
-        first -= 1
-    return first
-
-
-@njit(cache=True, nogil=True)
-def _end(numbers: np.ndarray, first: int) -> int:
-    """Where the equal numbers end that begin at `first`."""
-    end = first
-    while end < numbers.size and numbers[end] == numbers[first]:
-        end += 1
-    return end
-
-
-@njit(cache=True, nogil=True)
-def _add(state: State, spans: Spans, block: int, end: int, level: int, sign: int) -> None:
-    """Count what some blocks have changed in areas of a kind, or take it back."""
-    people, homes, persons, households = state.people, state.homes, state.persons, state.households
-    for at in range(spans.persons[block], spans.persons[end]):
-        for table in range(persons.weight.shape[0]):
-            before = _NONE
-            for attribute in range(persons.part.shape[0]):
-                before += persons.part[attribute, people.released[at, attribute], table]
-            now = person_row(state, table, at, people.sex[at], people.age[at], people.who[at])
-            if before != now:
-                _count(persons, table, before, level, -sign)
-                _count(persons, table, now, level, sign)
-    for home in range(spans.households[block], spans.households[end]):
-        for table in range(households.weight.shape[0]):
-            before = _NONE
-            for attribute in range(households.part.shape[0]):
-                before += households.part[attribute, homes.released[home, attribute], table]
-            now = row_now(state, table, home)
-            if before != now:
-                _count(households, table, before, level, -sign)
-                _count(households, table, now, level, sign)
-
-
-@njit(cache=True, nogil=True)
-def person_row(state: State, table: int, at: int, sex: int, age: int, who: int) -> int:
-    """The row of a member who has these attributes."""
-    return row_of(state, table, state.people.relationship[at], sex, age, who)
-
-
-@njit(cache=True, nogil=True)
-def row_of(state: State, table: int, relationship: int, sex: int, age: int, who: int) -> int:
-    """The row of who is a person of these attributes."""
-    people, part = state.people, state.persons.part
-    row = part[0, relationship, table] + part[1, sex, table] + part[2, age, table]
-    return row + part[3, people.origin[who], table] + part[4, people.race[who], table]
-
-
-@njit(cache=True, nogil=True)
-def home_row(state: State, table: int, home: int, age: int, who: int, unit: int) -> int:
-    """The row of a household in a unit, whose householder is of an age and who a person is."""
-    people, homes, part = state.people, state.homes, state.households.part
-    row = part[0, people.sex[homes.head[home]], table] + part[1, state.ages.level[age], table]
-    row += part[2, people.origin[who], table] + part[3, people.head_race[who], table]
-    row += part[4, homes.elderly[home], table] + part[5, homes.tenure[unit], table]
-    return row + part[6, homes.kind[home], table]
-
-
-@njit(cache=True, nogil=True)
-def row_now(state: State, table: int, home: int) -> int:
-    """The row of a household as it is."""
-    head = state.homes.head[home]
-    age, who = state.people.age[head], state.people.who[head]
-    return home_row(state, table, home, age, who, state.homes.unit[home])
-
-
-# A call takes all arrays of the state one by one, longer than most of what is done below: so what
-# is called for each pair of members is inlined.
-
-
-@njit(cache=True, nogil=True)
-def tell_block(state: State, rows: Rows, spans: Spans, block: int) -> None:
-    """Write down the rows of the members and households of a block."""
-    for at in range(spans.persons[block], spans.persons[block + 1]):
-        tell_person(state, at, rows.persons[at])
-    for home in range(spans.households[block], spans.households[block + 1]):
-        tell_home(state, home, rows.homes[home])
-
-
-@njit(cache=True, nogil=True, inline="always")
-def tell_person(state: State, at: int, rows: np.ndarray) -> None:
-    """Write down the rows of a member."""
-    sex, age, who = state.people.sex[at], state.people.age[at], state.people.who[at]
-    for table in range(rows.size):
-        rows[table] = person_row(state, table, at, sex, age, who)
-
-
-@njit(cache=True, nogil=True, inline="always")
-def tell_home(state: State, home: int, rows: np.ndarray) -> None:
-    """Write down the rows of a household."""
-    head = state.homes.head[home]
-    age, who, unit = state.people.age[head], state.people.who[head], state.homes.unit[home]
-    for table in range(rows.size):
-        rows[table] = home_row(state, table, home, age, who, unit)
-
-
-@njit(cache=True, nogil=True, inline="always")
-def growth_of_members(state: State, rows: Rows, p: int, q: int) -> int:
-    """By how much the sum grows if two members are what they now are."""
-    grown, counts = 0, state.persons
-    tell_person(state, p, rows.new_persons[0])
-    tell_person(state, q, rows.new_persons[1])
-    for table in range(counts.weight.shape[0]):
-        a, b = rows.persons[p, table], rows.persons[q, table]
-        c, d = rows.new_persons[0, table], rows.new_persons[1, table]
-        grown += growth_of_two(counts, table, a, c, b, d)
-    return grown
-
-
-@njit(cache=True, nogil=True, inline="always")
-def growth_of_homes(state: State, rows: Rows, one: int, two: int) -> int:
-    """By how much the sum grows if two households, or one, are what they now are."""
-    grown, counts = 0, state.households
-    tell_home(state, one, rows.new_homes[0])
-    tell_home(state, two, rows.new_homes[1])
-    for table in range(counts.weight.shape[0]):
-        a, c = rows.homes[one, table], rows.new_homes[0, table]
-        if one == two:
-            grown += growth(counts, a, c)
+def count_areas(state: State, spans: Spans, block: int, is_begun: bool) -> None:
+    """Count the changes of areas that begin with a block, or take them back where areas end with
+    it."""
+    for level in range(spans.area.shape[0]):
+        area = spans.area[level]
+        first, end = block, block + 1
+        if is_begun:
+            if block > 0 and area[block - 1] == area[block]:
+                continue
+            while end < area.size and area[end] == area[block]:
+                end += 1
         else:
-            b, d = rows.homes[two, table], rows.new_homes[1, table]
-            grown += growth_of_two(counts, table, a, c, b, d)
-    return grown
+            if end < area.size and area[end] == area[block]:
+                continue
+            while first > 0 and area[first - 1] == area[block]:
+                first -= 1
+        sign = 1 if is_begun else -1
+        _count(state.persons, spans.persons[first], spans.persons[end], FIRST_AREA + level, sign)
+        _count(
+            state.households,
+            spans.households[first],
+            spans.households[end],
+            FIRST_AREA + level,
+            sign,
+        )
 
 
 @njit(cache=True, nogil=True)
-def shift_two(counts: Counts, rows: np.ndarray, new: np.ndarray, one: int, two: int) -> None:
-    """Let two records, or one, go to their new rows in all tables."""
-    for k in range(2):
-        at = two if k else one
-        for table in range(rows.shape[1]):
-            shift(counts, table, rows[at, table], new[k, table])
-            rows[at, table] = new[k, table]
+def _count(counts: Counts, first: int, end: int, level: int, sign: int) -> None:
+    """Count the changes of some records in areas of a kind."""
+    for at in range(first, end):
+        for table in range(counts.weight.shape[0]):
+            a, c = counts.released[at, table], counts.rows[at, table]
+            if a != c:
+                counts.more[a, level] -= sign
+                counts.more[c, level] += sign
+                set_step(counts, table, a)
+                set_step(counts, table, c)

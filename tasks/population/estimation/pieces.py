@@ -1,12 +1,8 @@
-"""Pieces of a state whose population is made side by side, and their files.
+"""Counties whose populations are made side by side, and their files.
 
-A piece is some tracts of one county, one after the other in the order of their codes, with as many
-households as make a task worth its start. What blocks change is carried on from piece to piece, so
-that it does not add up over a state: the pieces of each state are some chains, and each piece goes
-on where the one before it in its chain ended. Which blocks are a piece, and which chain it is of,
-follows from released counts alone: so the population is the same, whatever runs the pieces. The
-files of the released records have a row group for every piece, and that of a made piece tells what
-the next one goes on with.
+Which blocks are a piece follows from released counts alone, and nothing is carried from one to
+another: so the population is the same, whatever runs the pieces. The files of the released records
+have a row group for every piece.
 """
 
 from __future__ import annotations
@@ -27,61 +23,26 @@ from ..ingest.released import Released
 from ..workload.household_types import AGE, ELDERLY, ORIGIN, RACE, SEX, TENURE, TYPE
 from ..workload.levels import head_races
 from ..workload.person_levels import KIND, relationships
-from .blocks import Blocks, Piece, Way
-from .composition import Households
-from .drift import Drift
-from .placing import Persons
-
-HOUSEHOLDS = 1500
-"""Of a piece, before it ends with its tract."""
-
-CHAINS = 2
-"""Of the pieces of a state, which can be made side by side."""
+from .blocks import Blocks, join_members
+from .start import Households, Persons
 
 _UNIVERSE, _RELEASED, _MADE = "population", "released", "made"
-_STATE, _COUNTY, _TRACT, _BLOCK_GROUP = 2, 5, 11, 12
-"""Digits of the codes."""
-_WAYS = tuple(Way)
+_DIGITS = 2, 5, 11, 12
+"""Digits of the codes of states, counties, tracts and block groups."""
 _CHANGED = ("unit", "relationship", "age", "sex")
-"""What a piece makes of persons."""
-_DRIFT = b"drift and cells with oldest members"
-"""Key of the metadata of a made piece."""
+"""Columns of persons that a piece may change."""
 
 
-def extents(blocks: Blocks) -> list[tuple[int, int]]:
-    """The pieces of blocks, each from its first one up to another; of empty blocks alone there is
-    none.
-    """
-    found, first, starts = [], 0, blocks.household_starts
-    for block in range(1, len(blocks.areas) + 1):
-        is_end = block == len(blocks.areas)
-        if not is_end:
-            (_, county, tract, _), (_, next_county, next_tract, _) = blocks.areas[block - 1 :][:2]
-            is_full = starts[block] - starts[first] >= HOUSEHOLDS
-            is_end = county != next_county or (is_full and tract != next_tract)
-        if is_end:
-            if starts[block] > starts[first]:
-                found.append((first, block))
-            first = block
-    return found
-
-
-def earlier(number: int, states: Sequence[str]) -> int | None:
-    """The piece with whose drift another goes on, given the state of each; None of the first of a
-    chain."""
-    before = number - CHAINS
-    return before if before >= 0 and states[before] == states[number] else None
-
-
-def first_drift(number: int, states: Sequence[str]) -> Drift:
-    """What the first piece of a chain begins with, given the state of each piece."""
-    return Drift(min(CHAINS, states.count(states[number])))
+def pieces_of(blocks: Blocks) -> list[tuple[int, int]]:
+    """The first block of each county with households, and the one after its last."""
+    starts = blocks.household_starts
+    return [(first, end) for first, end in blocks.counties() if starts[end] > starts[first]]
 
 
 def blocks_of(source: Released) -> Blocks:
     """The released persons in households, and the households, of all blocks.
 
-    Raises ValueError where persons are in households of a block that has none.
+    Raises ValueError where persons are in households of a block without households.
     """
     people, inside, levels = source.people, source.inside, source.household_levels
     every = np.arange(len(source.blocks) + 1)
@@ -111,8 +72,7 @@ def blocks_of(source: Released) -> Blocks:
 
 def areas_of(codes: Sequence[str]) -> list[tuple[str, ...]]:
     """State, county, tract and block group of each block."""
-    digits = (_STATE, _COUNTY, _TRACT, _BLOCK_GROUP)
-    return [tuple(code[:n] for n in digits) for code in codes]
+    return [tuple(code[:n] for n in _DIGITS) for code in codes]
 
 
 def released_file(run: RunDirectory, records: str) -> Path:
@@ -125,18 +85,16 @@ def made_file(run: RunDirectory, piece: str) -> Path:
     return run.estimates(_UNIVERSE, _MADE, piece)
 
 
-def pieces_before(run: RunDirectory) -> dict[str, str | None]:
-    """The names of all pieces, once the released records are written, and the piece that each goes
-    on with."""
-    states = _states(run)
-    before = [earlier(number, states) for number in range(len(states))]
-    return {_name(k): None if one is None else _name(one) for k, one in enumerate(before)}
+def piece_names(run: RunDirectory) -> list[str]:
+    """The names of all pieces, once the released records are written."""
+    n = pq.read_metadata(released_file(run, "households")).num_row_groups
+    return [f"{number:05d}" for number in range(n)]
 
 
 def write_released(run: RunDirectory, codes: np.ndarray, own: Blocks) -> Path:
     """Write the records of all pieces of blocks with these codes; returns the file that is written
     last."""
-    every = extents(own)
+    every = np.array(pieces_of(own), dtype=int).reshape(-1, 2)
     path = released_file(run, "households")
     for name, records, starts in (
         ("persons", own.persons, own.person_starts),
@@ -144,7 +102,7 @@ def write_released(run: RunDirectory, codes: np.ndarray, own: Blocks) -> Path:
     ):
         geocode = np.repeat(codes, np.diff(starts))
         table = pa.table({"geocode": pa.array(geocode.tolist(), pa.string()), **vars(records)})
-        _write(released_file(run, name), table, starts[np.array(every, dtype=int).reshape(-1, 2)])
+        _write(released_file(run, name), table, starts[every])
     return path
 
 
@@ -169,60 +127,26 @@ def read_piece(run: RunDirectory, piece: str) -> Blocks:
     )
 
 
-def drift_before(run: RunDirectory, piece: str) -> Drift:
-    """What a piece goes on with, once the one before it is made."""
-    states, number = _states(run), int(piece)
-    before = earlier(number, states)
-    if before is not None:
-        return Drift.from_json(pq.read_schema(made_file(run, _name(before))).metadata[_DRIFT])
-    return first_drift(number, states)
-
-
-def write_made(run: RunDirectory, piece: str, blocks: Blocks, made: Piece, drift: Drift) -> Path:
-    """Write what was made of a piece, a row for each person, with how the block was made; and what
-    the next piece goes on with.
-    """
-    block = np.repeat(np.arange(len(blocks.areas)), np.diff(blocks.person_starts))
-    way = np.array([_WAYS.index(one) for one in made.way], dtype=np.int64)
-    columns = {name: getattr(made.members, name) for name in _CHANGED}
+def write_made(run: RunDirectory, piece: str, made: Members) -> Path:
+    """Write the members of a piece, a row for each."""
     path = made_file(run, piece)
     path.parent.mkdir(parents=True, exist_ok=True)
-    table = pa.table({**columns, "way": way[block], "cost": made.cost[block]})
-    write_parquet(path, table.replace_schema_metadata({_DRIFT: drift.to_json()}))
+    write_parquet(path, pa.table({name: getattr(made, name) for name in _CHANGED}))
     return path
 
 
-def read_made(run: RunDirectory, own: Blocks, every: Sequence[tuple[int, int]]) -> list[Piece]:
-    """What was made of all pieces of some blocks, whose names are those of `pieces_before`."""
-    found = []
-    for name, (start, stop) in zip(pieces_before(run), every, strict=True):
+def read_made(run: RunDirectory, own: Blocks) -> Members:
+    """The members of all pieces of some blocks."""
+    every, parts = pieces_of(own), []
+    for name, (start, stop) in zip(piece_names(run), every, strict=True):
         table = pq.read_table(made_file(run, name))
         first, end = own.person_starts[[start, stop]]
-        columns = {column: table[column].to_numpy() for column in table.column_names}
-        members = Members(
-            **{column: columns[column] for column in _CHANGED},
-            hispanic=own.persons.hispanic[first:end],
-            race=own.persons.race[first:end],
+        columns = {column: table[column].to_numpy() for column in _CHANGED}
+        persons = own.persons
+        parts.append(
+            Members(**columns, hispanic=persons.hispanic[first:end], race=persons.race[first:end])
         )
-        n_persons = np.diff(own.person_starts[start : stop + 1])
-        way, cost = np.zeros(len(n_persons), dtype=np.int64), np.zeros(len(n_persons))
-        # Nothing is there to be made of an empty block, which has no row.
-        rows = own.person_starts[start:stop][n_persons > 0] - first
-        way[n_persons > 0], cost[n_persons > 0] = columns["way"][rows], columns["cost"][rows]
-        found.append(Piece(members, tuple(_WAYS[one] for one in way), cost))
-    return found
-
-
-def _states(run: RunDirectory) -> list[str]:
-    """The state of each piece."""
-    with pq.ParquetFile(released_file(run, "households")) as file:
-        column = file.schema_arrow.get_field_index("geocode")
-        groups = [file.metadata.row_group(k) for k in range(file.num_row_groups)]
-    return [group.column(column).statistics.min[:_STATE] for group in groups]
-
-
-def _name(number: int) -> str:
-    return f"{number:05d}"
+    return join_members(parts, own.household_starts[[first for first, _ in every]])
 
 
 def _write(path: Path, table: pa.Table, groups: np.ndarray) -> None:

@@ -23,9 +23,8 @@ from ...census.schema import Schema
 from ...runs.directory import RunDirectory
 from ...runs.files import write_record
 from ...runs.stamps import write_parquet
-from ..estimation.blocks import Populated, Way, joined
-from ..estimation.closing import closed
-from ..estimation.pieces import blocks_of, extents, read_made
+from ..estimation.blocks import Populated, close_states
+from ..estimation.pieces import blocks_of, read_made
 from ..ingest.released import Released, Sources, read_released
 from ..workload import household_types, person_levels
 from ..workload.levels import DERIVED
@@ -68,9 +67,7 @@ def population_of_pieces(run: RunDirectory, sources: Sources) -> Population:
     """
     source = read_released(sources)
     own = blocks_of(source)
-    every = extents(own)
-    made = joined(own, [first for first, _ in every], read_made(run, own, every))
-    return Population(source, closed(own, made))
+    return Population(source, close_states(own, read_made(run, own)))
 
 
 def write_population(population: Population, folder: Path) -> list[Path]:
@@ -115,22 +112,25 @@ def write_population(population: Population, folder: Path) -> list[Path]:
 
 
 def summary(population: Population) -> dict[str, object]:
-    """How many blocks were made which way, and how much was changed; of released counts alone."""
+    """How many blocks and records were changed; of released counts alone."""
     source, made = population.source, population.made
-    has_any = np.bincount(source.household_block, minlength=len(source.blocks)) > 0
-    ways = [way for way, any_there in zip(made.way, has_any, strict=True) if any_there]
-    before = source.household_levels[list(DERIVED)]
     people = blocks_of(source).persons
+    households = (source.household_levels[list(DERIVED)] != made.levels).any(axis=0)
+    changed = {
+        name: getattr(people, name) != getattr(made.members, name)
+        for name in ("relationship", "age", "sex")
+    }
+    persons = np.any(list(changed.values()), axis=0)
+    blocks = np.concatenate(
+        [source.household_block[households], source.persons.block[source.inside][persons]]
+    )
     return {
-        "blocks": {way.value: ways.count(way) for way in Way},
+        "blocks": len(np.unique(source.household_block)),
+        "blocks_changed": len(np.unique(blocks)),
         "households": int(made.levels.shape[1]),
-        "households_changed": int((before != made.levels).any(axis=0).sum()),
+        "households_changed": int(households.sum()),
         "persons_in_households": len(source.inside),
-        "persons_changed": {
-            "relationship": int((people.relationship != made.members.relationship).sum()),
-            "age": int((people.age != made.members.age).sum()),
-            "sex": int((people.sex != made.members.sex).sum()),
-        },
+        "persons_changed": {name: int(own.sum()) for name, own in changed.items()},
     }
 
 

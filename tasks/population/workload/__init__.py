@@ -1,1 +1,1 @@
-"""What a household can be made of: places, and patterns of them by type of household."""
+"""What households are made of: places, types and their slots, and tables of both universes."""

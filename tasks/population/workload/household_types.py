@@ -28,8 +28,6 @@ COUPLES = (
     "no couple",
 )
 NO_COUPLE = 4
-RENTED = 2
-"""The level of tenure of households that rent, or live there without payment."""
 OPEN_SIZE = 7
 """The size that stands for itself and all larger ones."""
 
@@ -39,8 +37,6 @@ _AGES = {
     "6 to 17": (SCHOOLCHILD,),
     "of both ages": (YOUNG, SCHOOLCHILD),
 }
-HEAD_BANDS = (3, 3, 3, 3, 3, 4, 5, 6, 6)
-"""Band of each level of a householder's age, of an adult one."""
 
 FIRST_AGES = (15, 25, 35, 45, 55, 60, 65, 75, 85)
 """First age of each level of a householder's age."""

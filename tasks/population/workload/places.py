@@ -106,48 +106,26 @@ def distances() -> np.ndarray:
 
 
 def fitted(
-    relationship: np.ndarray,
-    age: np.ndarray,
-    place_of: np.ndarray,
-    first: np.ndarray,
-    last: np.ndarray,
-    worth: np.ndarray,
-    worth_of_relationship: np.ndarray,
+    relationship: np.ndarray, age: np.ndarray, place_of: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """RELSHIP and age of persons in their new places, changed as little as the places need.
+    """RELSHIP and age of persons in places `(n,)`, changed as little as the places need.
 
-    Who keeps the role keeps RELSHIP where the age allows it; ages go to one from `first` to `last`
-    in the place's band: of those the one of the least `worth` (n, n_ages), the nearest of equal
-    ones. Who changes the role takes the relationship of the least `worth_of_relationship` (7, 17)
-    in the band of ages, or the first of a list. Raises ValueError for a place that has none.
+    The age comes first, then the relationship that somebody has, then the order of a list. Raises
+    ValueError for a place that has no relationship.
     """
     role, band = np.divmod(place_of, N_BANDS)
     role = np.where(role == ALONE, HOUSEHOLDER, role)
-    ends = np.append(BAND_STARTS[1:], OLDEST + 1)
-    low = np.maximum(first, np.array(BAND_STARTS)[band])
-    high = np.minimum(last, ends[band] - 1)
-    wished = np.clip(age, low, high)
     codes = np.array(_RANK)
     youngest, oldest = np.array([AGES_OF_RELATIONSHIP[code] for code in _RANK]).T
+    ends = np.append(BAND_STARTS[1:], OLDEST + 1)
+    lowest = np.maximum(np.array(BAND_STARTS)[band][:, None], youngest)
+    highest = np.minimum(ends[band][:, None] - 1, oldest)
     is_role = ROLE_OF_RELATIONSHIP[codes - FIRST_RELATIONSHIP] == role[:, None]
-    lowest, highest = np.maximum(low[:, None], youngest), np.minimum(high[:, None], oldest)
-    new_age = np.clip(wished[:, None], lowest, highest)
     is_possible = is_role & (lowest <= highest)
     if not is_possible.any(axis=1).all():
         raise ValueError("a place has no relationship at its ages")
-    # Ages first, then the relationship that somebody has, then the order of the list.
-    cost = 100 * abs(new_age - wished[:, None]) + 50 * (codes != relationship[:, None])
-    cost = cost + np.arange(len(codes))
-    cost = cost + 20 * worth_of_relationship[band][:, codes - FIRST_RELATIONSHIP]
-    cost = np.where(is_possible, cost, np.inf)
-    chosen = cost.argmin(axis=1)
-    rows = np.arange(len(age))
-    found = new_age[rows, chosen]
-    kept = found.copy()
-    for row in np.flatnonzero(found != age):
-        ages = np.arange(lowest[row, chosen[row]], highest[row, chosen[row]] + 1)
-        # Of persons of a block, each takes an age from those after it.
-        taken = np.bincount(kept[:row][found[:row] != age[:row]], minlength=OLDEST + 1)[ages]
-        price = worth[row, ages] + 0.06 * taken
-        kept[row] = ages[np.lexsort((abs(ages - age[row]), price))[0]]
-    return codes[chosen], kept
+    new_age = np.clip(age[:, None], lowest, highest)
+    cost = 100 * abs(new_age - age[:, None]) + 50 * (codes != relationship[:, None])
+    cost = np.where(is_possible, cost + np.arange(len(codes)), np.inf)
+    chosen, rows = cost.argmin(axis=1), np.arange(len(age))
+    return codes[chosen], new_age[rows, chosen]

@@ -1,15 +1,14 @@
-"""The tables that exchanges and moves bring nearer to the releases, and how much each counts in
-which areas.
+"""The tables that moves bring nearer to the releases, and how much each counts in which areas.
 
-They are declared queries: the finest ones, parts of these, and coarse ones that an exchange or a
-move may change besides. Every record is in one row of each table. A row of a population may have
+They are declared queries: the finest ones, parts of these, and coarse ones that a move may change
+besides. Every record is in one row of each table. A row of a population may have
 more records or fewer than were released; what is to be small is the sum of these differences
 without their sign, weighted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -30,11 +29,22 @@ _PART = (10, 5, 0, 0, 0)
 """Of a part of the finest query: where it is met, rows that lack records are beside rows of others
 that have too many."""
 _COARSE = (40, 40, 40, 20, 10)
+"""Of coarse tables, unless `weights_of` states others."""
 _LIGHT = (20, 10, 10, 5, 5)
 """Of what the finest query alone tells, so that it has more noise than coarse queries."""
 
-FAMILY = "partner_type_detailed_own_child_status"
-"""What no exchange of tenures changes, by sex of the householder."""
+_TIMES = {
+    "partner_type_detailed_own_child_status * sex * hhtenshort_2lev": 2.4,
+    "relgq * sex": 1.8,
+    "hhtenshort_2lev * size": 0.5,
+    "hisp * race * hhtenshort_2lev": 0.6,
+    "multig * hisp * hhtenshort_2lev": 0.8,
+}
+"""Factors of coarse tables that few moves bring nearer, and of some that are nearer to the truth
+than their release anyway."""
+_FINE = 3, 20
+"""Weight of a difference in tracts in tables of persons, and of households, that are not coarse."""
+
 
 _PERSONS = {
     "relgq * age_40_groups * hispanic * {race} * sex": _FINEST,
@@ -53,7 +63,7 @@ _HOUSEHOLDS = {
     "hisp * race * hhtenshort_2lev": _COARSE,
     "coupled_hh_type * hisp * hhtenshort_2lev": _COARSE,
     "multig * hisp * hhtenshort_2lev": _COARSE,
-    f"{FAMILY} * sex * hhtenshort_2lev": _COARSE,
+    "partner_type_detailed_own_child_status * sex * hhtenshort_2lev": _COARSE,
     "elderly": _LIGHT,
 }
 """By universe, coarse tables last."""
@@ -97,21 +107,18 @@ def household_tables() -> Tables:
     return _tables(household_types.universe().schema, _HOUSEHOLDS)
 
 
-@cache
-def details() -> np.ndarray:
-    """Level of what the finest query tells of each type of households `(n_types,)`."""
-    return _of_types("DetailedCoupleTypeMultGenDetOwnChildSize")
-
-
-@cache
-def families() -> np.ndarray:
-    """Level of `FAMILY` of each type of households `(n_types,)`."""
-    return _of_types(FAMILY)
-
-
-def _of_types(query: str) -> np.ndarray:
-    schema = household_types.universe().schema
-    return np.array(marginal_query(schema, query).factors[household_types.TYPE])
+def weights_of(turn: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
+    """Weight of a difference `(n_tables, 5)` in the tables of persons and of households: in
+    coarse ones by the weights of a turn, as many times as each counts more or less than most."""
+    found = []
+    for tables, in_tracts in zip((person_tables(), household_tables()), _FINE, strict=True):
+        weights, usual = tables.weight.copy(), tables.weight[:, STATE].max()
+        weights[: tables.n_fine, TRACT] = in_tracts
+        for table in range(tables.n_fine, len(weights)):
+            times = _TIMES.get(tables.names[table], 1.0) * weights[table, STATE]
+            weights[table] = np.array(turn) * times // usual
+        found.append(weights)
+    return found[0], found[1]
 
 
 def _tables(schema: Schema, weights: Mapping[str, tuple[int, ...]]) -> Tables:

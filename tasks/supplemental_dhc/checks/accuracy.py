@@ -1,6 +1,6 @@
 """Errors of the released rows against the confidential truth; the result is confidential too.
 
-`KEYS` and `FIGURES` are what a comparison of runs shows of each.
+`KEYS` and `FIGURES` define the table of a comparison of runs.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from ...products.budget import Cost
 from ...products.comparison import write_errors
 from ...runs.directory import RunDirectory
 from ..estimation import ROWS, values_of_level
 from ..ingest.ingest import read_areas, read_plan, true_counts
-from ..release.report import loss_text
+from ..plan import universe_plan
 from ..release.tables import released_rows
 from ..settings import SupplementalDhcSettings
 
@@ -30,9 +31,10 @@ FIGURES = {
 def write_accuracy(run: RunDirectory, _settings: SupplementalDhcSettings) -> None:
     """Write the errors by table, level and iteration to the confidential folder of the run.
 
-    True values are those of the measured counts, after truncation. Averages over no households are
-    left out. Columns: table, level, iteration, kind ("count" or "average"), rows, rmse, rmse_noisy
-    (of the noisy values themselves, where there are any), covered (share within the interval).
+    True values are the measured counts without noise, after truncation. Averages over no households
+    are skipped. Columns: table, level, iteration, kind ("count" or "average"), rows, rmse,
+    rmse_noisy (of the noisy values themselves, where there are any), covered (share within the
+    interval).
     """
     rows = released_rows(run).to_pandas()
     rows["truth"] = true_values(run, rows)
@@ -70,10 +72,10 @@ def true_values(run: RunDirectory, rows: pd.DataFrame) -> np.ndarray:
 
 
 def facts_of_run(run: RunDirectory, _settings: SupplementalDhcSettings) -> dict[str, str]:
-    """What a run is, in words."""
+    """Description of a run in words."""
     plan = read_plan(run)
     return {
-        "loss": loss_text(plan),
+        "loss": Cost(universe_plan(plan)).in_words,
         "levels": ", ".join(plan.levels),
         "tau": ", ".join(f"{name} {tau}" for name, tau in plan.taus.items()),
     }

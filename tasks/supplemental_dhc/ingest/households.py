@@ -1,7 +1,7 @@
 """Households and their members as the tables count them: areas, kinds, race and origin, cells.
 
-Of persons there stays what the cells need; of units, the columns that the Census Edited File has of
-households. Every count reads them through `cells_of` and `truncated`.
+Memory keeps for persons the values that the cells need, and for units the columns that the Census
+Edited File has of households. Every count reads them through `cells_of` and `truncated`.
 
 Households of a released population, in which every person in a household has the number of a
 unit: read from the files `population_persons` and `population_units`.
@@ -59,12 +59,12 @@ TENURES = 4
 
 TENURE = "TEN"
 UNIT_COLUMNS = (TENURE, "HHT", "HHT2", "CPLT", "HHRACE", "HHSPAN")
-"""Of units, in the order of `Households`."""
+"""Columns of units, in the order of `Households`."""
 
 
 @dataclass(frozen=True, eq=False)
 class Households:
-    """The columns of units, `(n_units,)` each, int; of units in which nobody lives 0 throughout.
+    """The columns of units, `(n_units,)` each, int; 0 throughout for units without members.
 
     tenure, kind, detailed_kind, couple : TEN, HHT, HHT2 and CPLT.
     race, hispanic : HHRACE and HHSPAN.
@@ -89,8 +89,8 @@ class Households:
 def read_households(units: Sequence[InputFile]) -> Households:
     """The units in the order of their files.
 
-    Tables must have passed the rules on census tables, and units must have the columns that their
-    members tell (`tasks.census.members`). Raises UnreadableInput.
+    Tables must have passed the rules on census tables, and units must have the columns computed
+    from their members (`tasks.census.members`). Raises UnreadableInput.
     """
     keys, _, values_of = read_units(units, UNIT_COLUMNS, UNIT_KEY)
     hashes = [key_hashes(canonical_keys(part).to_pylist()) for part in keys.chunks()]
@@ -107,8 +107,8 @@ def key_hashes(keys: Sequence[object]) -> np.ndarray:
 def orders(households: Households, members: Members) -> np.ndarray:
     """A number of every member, by which the members of a household are put in order, uint64.
 
-    It is a hash of the unit's identifier and of all that is known of the member, so that who else
-    there is changes nothing about it; members with the same number are alike in every count.
+    It is a hash of the unit's identifier and of all that is known of the member, independent of
+    other members; members with the same number have the same counts.
     """
     packed = np.zeros(len(members.age), dtype=np.uint64)
     for column in (
@@ -200,7 +200,8 @@ def _couples(households: Households) -> np.ndarray:
 
 
 def iteration_of(key: str, race: np.ndarray, hispanic: np.ndarray) -> np.ndarray:
-    """The place of every record's iteration among those of a key; `NOWHERE` for one in none.
+    """Position of every record's iteration among those of a key; `NOWHERE` for a record in no
+    iteration.
 
     >>> iteration_of("A-G", np.array([1, 9]), np.array([1, 1])).tolist()
     [0, 6]
@@ -249,7 +250,7 @@ def columns_of_records(
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Unit and column of all that a measure counts, `(n,)` each, by key of its iterations.
 
-    Of a household's members in the universe the first tau in `order` stay, before anything else.
+    Among a household's members in the universe the first tau in `order` stay, before anything else.
     """
     measure = MEASURES[name]
     cell = cells_of(name, households, members)
@@ -289,7 +290,7 @@ OTHERS = 36
 def read_population(folder: Path) -> tuple[Households, Members, pd.Series]:
     """Occupied units, their members, and the blocks of these units by their geocodes.
 
-    What a household is follows from its members; tenure is the unit's. Raises InputRefused for
+    Attributes of a household follow from its members; tenure is the unit's. Raises InputRefused for
     files that are not there, that have other labels, or whose members and units do not fit.
     """
     units = _read(folder / UNITS_FILE, ("geocode", "unit", "tenure", "size"))

@@ -70,7 +70,8 @@ class Areas:
         return {name: len(own) for name, own in self.regions.items()}
 
     def summed(self, level: str, counts: np.ndarray) -> np.ndarray:
-        """Counts of the regions of a level `(n_regions, n)`, from those of areas `(n_areas, n)`."""
+        """Sum counts to the regions of a level `(n_regions, n)`, from those of areas `(n_areas,
+        n)`."""
         region = self.region_of_area[level]
         is_inside = region >= 0
         found = np.zeros((len(self.regions[level]), counts.shape[1]), dtype=np.int64)
@@ -83,8 +84,8 @@ def areas_of(
 ) -> tuple[Areas, np.ndarray]:
     """The areas of a geography frame, and the area of every block.
 
-    Codes of a column that stand in several states are told apart by the state's code and a hyphen
-    before them. Raises InputRefused as `codes_of_level`.
+    Codes of a column that occur in several states are made distinct by the state's code and a
+    hyphen before them. Raises InputRefused as `codes_of_level`.
     """
     state = codes_of_level(geography, "State")
     columns: dict[str, pd.Series] = {}
@@ -104,7 +105,7 @@ def areas_of(
 
 
 def write_areas(path: Path, areas: Areas) -> None:
-    """Write one row an area, with its regions by level; null where it lies in none."""
+    """Write one row an area, with its regions by level; null for none."""
     columns = {
         name: pa.array([*areas.regions[name], None], pa.string()).take(
             pa.array(region % (len(areas.regions[name]) + 1))
@@ -115,10 +116,10 @@ def write_areas(path: Path, areas: Areas) -> None:
 
 
 def areas_of_rows(distinct: pd.DataFrame) -> Areas:
-    """The areas of one row an area, with its regions by level; blank where it lies in none."""
+    """Read the areas of one row an area, with its regions by level; blank for none."""
     regions, of_area = {}, {}
     for name in distinct:
-        # What lies in none has the code -1.
+        # Areas in no region have the code -1.
         codes, found = pd.factorize(distinct[name], sort=True)
         regions[str(name)] = np.asarray(found, dtype=object)
         of_area[str(name)] = codes.astype(np.int64)
@@ -154,7 +155,7 @@ COMPLETED = "units_with_members.parquet"
 
 @dataclass(frozen=True)
 class SupplementalInput:
-    """What a run needs of its input: areas, confidential counts of them, and the census tables."""
+    """The input of a run: areas, confidential counts of them, and the census tables."""
 
     areas: Areas
     counts: sparse.csr_array
@@ -166,9 +167,9 @@ def check_households(
 ) -> InputCheck[SupplementalInput]:
     """Read the census tables, and check them against every rule.
 
-    Columns of units that the members tell are made where a table lacks them, in a file of the
-    folder `scratch`, by default the system's, that is removed at the end; where they are there,
-    they must say what the members do.
+    Columns of units that follow from the members are made where a table lacks them, in a file of
+    the folder `scratch`, by default the system's, that is removed at the end; where present, they
+    must agree with the members.
     """
     paths = settings.input.paths()
     names = settings.input.file_names()

@@ -1,1 +1,1 @@
-"""The released tables, and what report and certificate say of them."""
+"""The released tables, and their texts in report and certificate."""

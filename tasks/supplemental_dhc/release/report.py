@@ -1,4 +1,4 @@
-"""The public report of a run of the supplemental tables: what was asked, how exact it is.
+"""The public report of a run of the supplemental tables: its settings, its accuracy.
 
 Errors against the input are shown for inputs that are not confidential, and only for those.
 """
@@ -14,8 +14,6 @@ from ...products.reports import first_rows, report_document
 from ...runs.directory import RunDirectory
 from ..estimation import TITLES
 from ..ingest.ingest import read_plan
-from ..plan import Plan as MeasuredQueries
-from ..plan import universe_plan
 from ..settings import SupplementalDhcSettings
 from .tables import SUPPLEMENTAL_DHC
 
@@ -23,7 +21,7 @@ NEIGHBORS = "one person joins or leaves, with up to two records of units"
 
 
 COLUMNS = ("table", "level", "region", "iteration", "label", "low", "high", "estimate")
-"""Of the released rows that the front page shows."""
+"""Columns of the released rows on the front page."""
 
 
 def report(
@@ -44,25 +42,11 @@ def report(
         taus=measured.taus,
         shares=shares,
         facts={
-            "loss": loss_text(measured),
-            "neighbouring datasets": NEIGHBORS,
-            "rho of bounded zCDP that this implies": universe_plan(measured).bounded_rho,
             **{f"regions of {level}": number for level, number in measured.levels.items()},
         },
         titles=Table(("table", "of"), tuple(TITLES.items())),
         accuracy=None if accuracy is None else _accuracy(accuracy),
         errors=None if accuracy is None else _errors(accuracy),
-    )
-
-
-def loss_text(plan: MeasuredQueries) -> str:
-    """What the run costs, in its own terms."""
-    if not plan.is_noisy:
-        return "nothing is guaranteed, since there is no noise"
-    tight, simple = universe_plan(plan).epsilons().values()
-    return (
-        f"rho {float(plan.rho):g} (epsilon {tight:.4g} at delta 1e-10; simple conversion "
-        f"{simple:.4g})"
     )
 
 

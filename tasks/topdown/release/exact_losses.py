@@ -8,32 +8,30 @@ numbers in `losses/<universe>.json`, as they are.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from ....geography.levels import Spine
+from ...products.budget import ExactEpsilons
 from ...products.privacy_curves import CurvePoints, TradeOff, curve_points, trade_off
 from ...runs.directory import RunDirectory
 from ...runs.files import write_text
 from ..settings import TopdownSettings
 from ..spine.files import spine_of
-from ..workload.costs import reported_delta
-from ..workload.exact_loss import ExactParts, exact_curve, exact_epsilon, exact_parts, paths_of
+from ..workload.costs import reported_delta, universe_plan
+from ..workload.exact_loss import exact_curve, exact_epsilon, exact_parts, paths_of
 
 
 @dataclass(frozen=True)
 class ExactLoss:
     """What protects a record of one universe, over all paths of its spine.
 
-    epsilon : at `reported_delta` of the budget. n_paths : kinds of paths. parts : of attributes,
-    and of the last geolevel. points, tests : of the curve; None where there is none.
+    epsilons : of a record and of its parts. points, tests : of the curve; None without a curve.
     """
 
-    epsilon: float
-    n_paths: int
-    parts: ExactParts
+    epsilons: ExactEpsilons
     points: CurvePoints | None
     tests: TradeOff | None
 
@@ -42,14 +40,14 @@ def exact_loss(settings: TopdownSettings, universe: str, spine: Spine) -> ExactL
     """Of a universe with this spine; None where the exact epsilon is not known."""
     budget, paths = settings.budget_of(universe), paths_of(spine)
     delta = reported_delta(budget)
-    epsilon = exact_epsilon(budget, delta, paths)
-    if epsilon is None:
+    stated = [own.delta for own in universe_plan(budget).at_stated_deltas()]
+    whole = {str(own): exact_epsilon(budget, own, paths) for own in stated}
+    if whole[str(delta)] is None:
         return None
     curve = exact_curve(budget, paths)
+    parts = exact_parts(budget, settings.schema_of(universe), delta, paths)
     return ExactLoss(
-        epsilon,
-        len(paths),
-        exact_parts(budget, settings.schema_of(universe), delta, paths),
+        replace(parts, whole=whole),
         None if curve is None else curve_points(curve),
         None if curve is None else trade_off(curve),
     )
@@ -70,11 +68,11 @@ def loss_of(run: RunDirectory, settings: TopdownSettings, universe: str) -> Exac
     facts = json.loads(file.read_bytes())
     if facts is None:
         return None
+    if "epsilons" not in facts:  # An earlier version kept one epsilon.
+        return exact_loss(settings, universe, spine_of(run, universe))
     points, tests = facts["points"], facts["tests"]
     return ExactLoss(
-        facts["epsilon"],
-        facts["n_paths"],
-        ExactParts(**facts["parts"]),
+        ExactEpsilons(**facts["epsilons"]),
         None if points is None else CurvePoints(**{k: np.array(v) for k, v in points.items()}),
         None
         if tests is None

@@ -19,9 +19,11 @@ import pyarrow.parquet as pq
 
 from ...census.queries import TOTAL, marginal_query
 from ...census.schema import Schema
+from ...dissemination.fitness import fitness
 from ...pages.document import NONE, Block, Cell, Document, Link, Table
 from ...pages.numbers import shown_delta, shown_epsilon, shown_rho
 from ...pages.template import bars
+from ...products.epsilons import epsilons_table, parts_table
 from ...products.plan import Plan
 from ...products.reports import MOST_COUNTS, report_document
 from ...runs.directory import RunDirectory
@@ -48,6 +50,8 @@ def report(
     if accuracy is not None and (run.report.parent / ACCURACY_PAGE).exists():
         links.append(Link("Accuracy in full", ACCURACY_PAGE))
     universes = settings.run.universes
+    losses = losses_of(run, settings)
+    exact = {universe: own.epsilons for universe, own in losses.items()}
     return report_document(
         run,
         settings,
@@ -55,12 +59,15 @@ def report(
         "topdown/templates/report.md.j2",
         counts=tuple(of_root(run, settings, universe) for universe in universes),
         links=links,
+        fitness=fitness(run.release),
         budget=list(_budget(settings)),
         implied=list(_implied(settings)),
         errors=None if accuracy is None else list(_errors(accuracy)),
         drawn=map_section(run, settings, truth),
         released=_released(run, settings),
-        figures=exact_figures(run, settings, losses_of(run, settings)),
+        figures=exact_figures(run, settings, losses),
+        epsilons=epsilons_table(plan.statement.losses, exact),
+        parts=parts_table([cost_of(settings, universe) for universe in losses], exact),
         accuracy=None if accuracy is None else list(_accuracy(accuracy)),
         noise=list(_noise(settings)),
         margins=margins_of(run, settings),

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from ...dissemination.csvw import write_csvw
+from ...dissemination.geoparquet import write_geoparquet
 from ...dissemination.sdmx import write_sdmx
 from ...runs.directory import RunDirectory
 from ...runs.handles import Made, found, made, once
@@ -21,6 +25,7 @@ from .margins import (
 )
 from .microdata import write_universe
 from .spine_summary import has_summary, summary_folder, write_summary
+from .tabulations.levels import variable_labels
 from .tabulations.run import tables_of_run
 
 
@@ -75,13 +80,20 @@ def write_release_margins(run: RunDirectory, settings: TopdownSettings) -> Made:
     return made(place, {"files": len(files)})
 
 
-@step("write SDMX", TopdownSettings, run_name="SDMX")
-def write_sdmx_tables(run: RunDirectory, settings: TopdownSettings) -> Made:
-    """Write the tables and their margins as SDMX, for the agency that the settings name."""
-    if run.release.exists() or settings.release.sdmx is None:
+@step("write formats", TopdownSettings, run_name="formats")
+def write_formats(run: RunDirectory, settings: TopdownSettings) -> Made:
+    """Write the tables and their margins in the formats of systems that load them."""
+    if run.release.exists():
         return found(run.release)
-    files = write_sdmx(run.unchecked_release, settings.release.sdmx)
-    return made(files[0], {"files": len(files)})
+    release, asked, files = run.unchecked_release, settings.release, list[Path]()
+    labels = variable_labels(map(settings.schema_of, settings.run.universes))
+    if asked.sdmx is not None:
+        files += write_sdmx(release, asked.sdmx)
+    if asked.csvw:
+        files.append(write_csvw(release, labels))
+    if asked.geoparquet and settings.input.geometry is not None:
+        files += write_geoparquet(release, Path(settings.input.geometry), labels)
+    return made(release, {"files": len(files)})
 
 
 @step("write tables", TopdownSettings, run_name="{piece}")

@@ -28,7 +28,7 @@ from ...ledger.plan import REPORT_DELTA, Measure, UniversePlan
 from ...noise.margins import distribution_of
 from ...noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
 from ...noise.quantiles import is_too_wide
-from ...products.budget import Cost, Epsilons
+from ...products.budget import Cost, ExactEpsilons
 from ...runs.errors import InputRefused
 from ..settings import TopdownSettings
 from .budget import Budget
@@ -55,11 +55,10 @@ def cost_of_budget(budget: Budget, schema: Schema) -> Cost:
         for name in list(budget.geolevel_shares)[:-1]
     }
 
-    def parts() -> tuple[Epsilons, Epsilons]:
+    def parts() -> ExactEpsilons:
         if budget.infinite:
-            return attributes, within
-        found = exact_parts(budget, schema, delta)
-        return found.attributes, found.block_within
+            return ExactEpsilons(attributes=attributes, block_within=within)
+        return exact_parts(budget, schema, delta)
 
     return Cost(
         plan,

@@ -36,6 +36,7 @@ from ...ledger.exact_curve import (
 )
 from ...ledger.loss_laws import ChangedCount
 from ...noise.margins import distribution_of
+from ...products.budget import ExactEpsilons
 from ...runs.errors import InputRefused
 from .budget import Budget
 
@@ -158,28 +159,16 @@ def exact_epsilon(
     return found
 
 
-@dataclass(frozen=True)
-class ExactParts:
-    """Exact epsilons of parts of a record, as of `exact_epsilon`.
-
-    attributes : of each attribute alone. block_within : of the block alone, by the geolevel at
-        which its geounit is known.
-    """
-
-    attributes: Mapping[str, float | None]
-    block_within: Mapping[str, float | None]
-
-
 def exact_parts(
     budget: Budget, schema: Schema, delta: Fraction, paths: Sequence[Path] | None = None
-) -> ExactParts:
+) -> ExactEpsilons:
     """What protects one attribute of a record, and its block within a known geounit."""
-    return ExactParts(
-        {
+    return ExactEpsilons(
+        attributes={
             name: exact_epsilon(budget, delta, paths, change_of_attribute(schema, name))
             for name in schema.attributes
         },
-        {
+        block_within={
             name: exact_epsilon(budget, delta, paths, change_of_block(budget, name))
             for name in list(budget.geolevel_shares)[:-1]
         },

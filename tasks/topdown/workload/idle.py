@@ -31,6 +31,11 @@ def refuse_idle_settings(settings: TopdownSections, own: Mapping[str, Any], refu
             "release.tables = true and universes whose schemas tell all redistricting tables",
         ),
         "sdmx": (settings.release.tables, "release.tables = true"),
+        "csvw": (settings.release.tables, "release.tables = true"),
+        "geoparquet": (
+            settings.release.tables and settings.input.geometry is not None,
+            "release.tables = true and input.geometry",
+        ),
         "margins": (settings.has_all_measurements, _ALL_MEASUREMENTS),
     }
     refuse_idle(settings.release, table_of(own, "release"), "release", release, refuse)

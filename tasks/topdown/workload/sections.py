@@ -405,6 +405,15 @@ class TabulatedReleaseSettings(ReleaseSettings):
     report."""
     sdmx: str | None = Field(default=None, pattern=r"^[A-Za-z][A-Za-z0-9_-]*$")
     """Agency under whose name the tables are written as SDMX, too; none without."""
+    csvw: bool = False
+    """Metadata of CSV on the Web for the CSV tables."""
+    geoparquet: bool = False
+    """Tables with the geometry of the input as GeoParquet, too."""
+
+    @property
+    def has_formats(self) -> bool:
+        """Whether tables are written in further formats."""
+        return self.sdmx is not None or self.csvw or self.geoparquet
 
 
 class MeasuredSettings(Section):

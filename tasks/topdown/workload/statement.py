@@ -39,12 +39,14 @@ def statement_of(settings: TopdownSettings) -> Statement:
             f" One person's change of all records that follow from it has rho {person} (about "
             f"{float(person):.4g}) over {' and '.join(universes)}; the ledger counts {counted}."
         )
+    unprotected = (own for universe in universes for own in _unprotected(settings, universe))
     return Statement(
         None,
         tuple(_protected(settings, universe) for universe in universes),
         tuple(_change(settings, universe) for universe in universes),
         (),
         together,
+        unprotected=tuple(unprotected),
     )
 
 
@@ -98,23 +100,22 @@ def _protected(settings: TopdownSettings, universe: str) -> str:
     for sentence in sentences_about(settings, "protected", universe):
         return text_of(settings, sentence)
     attributes = ", ".join(settings.schema_of(universe).attributes)
-    return (
-        f"Protected is every record of {universe}: {attributes}, and its area"
-        f"{_exceptions(settings, universe)}."
-    )
+    return f"Protected is every record of {universe}: {attributes}, and its area."
 
 
-def _exceptions(settings: TopdownSettings, universe: str) -> str:
-    """What of a universe's records is not protected, as the end of a sentence."""
+def _unprotected(settings: TopdownSettings, universe: str) -> Iterator[str]:
+    """A sentence on attributes of a universe's records that are not protected, if there are any."""
     tables = [
         reach.table
         for reach in settings.compiled_census.universes[universe].reaches
         if reach.records is None and reach.table != settings.compiled_census.geography.table
     ]
-    if not tables:
-        return ""
-    names = " and ".join(tables)
-    return f", but for what it takes from records of {names}, which are the same in both"
+    if tables:
+        names = " and ".join(tables)
+        yield (
+            f"Values that a record of {universe} takes from records of {names} are not protected: "
+            "they are the same in both tables."
+        )
 
 
 def _change(settings: TopdownSettings, universe: str) -> str:

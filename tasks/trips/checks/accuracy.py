@@ -1,13 +1,12 @@
 """Accuracy of a trips release against the confidential truth; the result is confidential too.
 
-For every level: the largest and the mean absolute error, the share of released nodes that are
-empty in truth (false discovery rate) and the share of nodes with trips that were not released
-(false negative rate), in percent, and the bound of [InfTDA2024], Theorem 4 or Proposition 1,
-where one holds. For estimates that combine all levels also their bias: the mean error of the
-least-squares estimates of the measured nodes, before the integer pass, which is what
-selecting nodes by noisy counts brings.
+For every level: the largest and the mean absolute error, the share of released nodes that are empty
+in truth (false discovery rate) and the share of nodes with trips that were not released (false
+negative rate), in percent, and the bound of [InfTDA2024], Theorem 4 or Proposition 1, where one
+holds. For estimates that combine all levels also their bias: the mean error of the least-squares
+estimates of the measured nodes, before the integer pass, caused by selecting nodes by noisy counts.
 
-`KEYS` and `FIGURES` are what a comparison of runs shows of each.
+`KEYS` and `FIGURES` define the table of a comparison of runs.
 """
 
 from __future__ import annotations
@@ -15,13 +14,14 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from ...products.budget import Cost
 from ...products.comparison import write_errors
 from ...runs.directory import RunDirectory
+from ..costs import universe_plan
 from ..estimation.estimate import measured_tree
 from ..ingest.files import plan_of, read_truth
 from ..mechanisms import FULL_INFORMATION
 from ..plan import Plan
-from ..release.certificate import cost_table
 from ..release.errors import proposition_1, theorem_4
 from ..release.table import released_level
 from ..settings import TripsSettings
@@ -89,8 +89,7 @@ def _percent(part: np.ndarray, whole: np.ndarray) -> float:
 
 
 def facts_of_run(run: RunDirectory, settings: TripsSettings) -> dict[str, str]:
-    """What a run is, in words."""
+    """Description of a run in words."""
     plan = plan_of(run, settings)
-    cost = cost_table(settings, plan)
-    facts = {name: str(value) for name, value in zip(cost.headers, cost.rows[0], strict=True)}
-    return {"mechanism": plan.mechanism, **facts}
+    loss = Cost(universe_plan(plan, settings.report_delta)).in_words
+    return {"mechanism": plan.mechanism, "loss": loss}

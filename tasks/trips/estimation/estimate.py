@@ -7,18 +7,18 @@ children's estimates by the inverse of their variances:
 
     v_u = 1 / (1 / s_l + 1 / sum v_c),   x_u = v_u (z_u / s_l + sum x_c / sum v_c),
 
-a node whose children were not measured having v = s_l and x = z. Downwards, what the rest of the
-tree knows better about a parent is shared among its children in proportion to their variances:
+a node whose children were not measured having v = s_l and x = z. Downwards, the correction of a
+parent by the rest of the tree is shared among its children in proportion to their variances:
 
     xhat_c = x_c + (v_c / sum v_c) (xhat_u - sum x_c).
 
 The result is the weighted least-squares solution with additive counts, so it is best linear
-unbiased if what was measured did not depend on the noise. Where earlier noisy counts decided it,
-it is the same solution on the measured subtree, and a selection bias remains.
+unbiased if the choice of measurements did not depend on the noise. Where earlier noisy counts
+decided it, it is the same solution on the measured subtree, and a selection bias remains.
 
-A top-down mechanism projects each parent's noisy children onto its count and keeps what is
-positive. The full-information mechanism combines the measurements of all levels first; where the
-tree is too large to be measured whole, a first top-down pass selects what is measured.
+A top-down mechanism projects each parent's noisy children onto its count and keeps positive counts.
+The full-information mechanism combines the measurements of all levels first; where the tree is too
+large to be measured whole, a first top-down pass selects the nodes to measure.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ from .projection import chebyshev_by_highs, chebyshev_projection, euclidean_proj
 class MeasuredLevel:
     """Nodes of one level below some parents of the level above, family by family.
 
-    Family j has the nodes `offsets[j]` to `offsets[j + 1]`, whose parent stands at `parent[j]`
-    in the level above; `parent` ascends. `values` (n,) are the noisy counts, all of `variance`;
-    a root that is exact has variance 0, one that was not measured infinite variance.
+    Family j has the nodes `offsets[j]` to `offsets[j + 1]`, whose parent is at `parent[j]` in the
+    level above; `parent` ascends. `values` (n,) are the noisy counts, all of `variance`; a root
+    that is exact has variance 0, one that was not measured infinite variance.
     """
 
     values: np.ndarray
@@ -118,7 +118,7 @@ def step_down(
 ) -> NodeCounts:
     """The positive nodes of a level, from its noisy counts and the counts of the parents.
 
-    Raises ValueError if the noisy counts are not those of all children of the parents.
+    Raises ValueError unless the noisy counts are those of all children of the parents.
     """
     keys, offsets = tree.children(level - 1, parents.keys)
     _refuse_other_nodes(level, keys, noisy.keys)
@@ -165,7 +165,7 @@ class MeasuredTree:
         self.add_level(parents, repeated, COUNTS_FOR_NOTHING * (above.variance or 1.0))
 
     def _places(self, nodes: np.ndarray) -> np.ndarray:
-        """Where some nodes of the last level stand in it."""
+        """Positions of some nodes of the last level in it."""
         order = np.argsort(self.keys[-1], kind="stable")
         return order[np.searchsorted(self.keys[-1], nodes, sorter=order)]
 
@@ -179,8 +179,8 @@ def integer_pass(
 ) -> Iterator[tuple[int, NodeCounts]]:
     """The positive nodes of every level, by projecting the combined estimates from the top.
 
-    Nodes above the leaves whose children were not measured were found empty by the pass that
-    selected what is measured, and stay so: there is nothing to tell their trips apart by.
+    Nodes above the leaves whose children were not measured were found empty by the selecting pass,
+    and stay empty: their trips cannot be divided among the children.
     """
     estimates = measured.combined()
     counts = np.maximum(0, np.rint(estimates[0]).astype(np.int64))
@@ -202,7 +202,7 @@ def integer_pass(
 
 def _refuse_other_nodes(level: int, wanted: np.ndarray, found: np.ndarray) -> None:
     if not np.array_equal(wanted, found):
-        raise ValueError(f"the measurements of level {level} are of other nodes than asked for")
+        raise ValueError(f"the measurements of level {level} are of other nodes than requested")
 
 
 def estimate_once(run: RunDirectory, settings: TripsSettings, level: int, shard: str) -> None:

@@ -3,20 +3,19 @@
 Parent p has the children `values[offsets[p]:offsets[p + 1]]`, integers x that noise may have made
 negative, and a count c >= 0. Both projections find integers y >= 0 with sum y = c:
 
-- `chebyshev_projection` minimises max |x - y|. Of the many minimisers it returns that of
+- `chebyshev_projection` minimises max |x - y|. It returns the one of the many minimisers found by
   Algorithm 2 of [InfTDA2024].
 - `euclidean_projection` minimises sum (x - y)^2 over the integers, without rounding a relaxation.
 
 Algorithm 2 starts from a sum that is too large and goes over the children in a fixed order again
-and again, each time allowed to take one more from every child. All its passes but the last act
-alike on every child, so that they have a closed form, a water level: after a pass at level t,
-y = max(0, x - t). The level is found from sorted partial sums, and one last pass in the same
-order takes the remainder. The Euclidean minimiser has the same form, with levels of either sign.
-Time is d log d for d children.
+and again, each time allowed to take one more from every child. All its passes but the last treat
+every child equally, so that they have a closed form, a water level: after a pass at level t, y =
+max(0, x - t). The level is found from sorted partial sums, and one last pass in the same order
+takes the remainder. The Euclidean minimiser has the same form, with levels of either sign. Time is
+d log d for d children.
 
-`smallest_first` goes over the children in ascending order of x, which removes small values, those
-that noise is likely to have made; otherwise in descending order, which keeps them. Equal values
-are taken in the order in which they stand.
+`smallest_first` visits the children in ascending order of x, which removes small values, probably
+noise; otherwise in descending order, which keeps them. Equal values are taken in their given order.
 
 The Chebyshev projection by a general solver, for comparison: any minimiser, as HiGHS finds it.
 
@@ -152,8 +151,8 @@ def _take(x: np.ndarray, excess: int, level: int, order: np.ndarray, y: np.ndarr
 def _water_level(x: np.ndarray, total: int, smallest_first: bool, order: np.ndarray) -> int:
     """The smallest integer t with sum max(0, x - t) <= total.
 
-    While t is no less than the (k + 1)-th largest value, the sum is that of the k largest less
-    k t; the first k for which the t of equality, rounded up, is that large gives the level.
+    While t is no less than the (k + 1)-th largest value, the sum is the sum of the k largest less k
+    t; the first k for which the t of equality, rounded up, is that large gives the level.
     """
     top = 0
     level = 0
@@ -169,7 +168,7 @@ def _water_level(x: np.ndarray, total: int, smallest_first: bool, order: np.ndar
 
 @njit(nogil=True, cache=True)
 def _sorted(x: np.ndarray, smallest_first: bool) -> np.ndarray:
-    """Indices of x in ascending or descending order, equal values in the order they stand."""
+    """Indices of x in ascending or descending order, equal values in their given order."""
     return np.argsort(x if smallest_first else -x, kind="mergesort")
 
 

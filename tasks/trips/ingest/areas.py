@@ -4,9 +4,9 @@ The levels form a chain: the coarsest has no parents, every other level's parent
 level above. Their order in the file does not matter, nor do the names of the levels. Areas are
 public, so that messages may name them.
 
-Without such a file the levels are the values of a table's own columns. What a table happens to hold
-decides then what is measured, so this is for tables that are not confidential, or whose values have
-been declared public.
+Without such a file the levels are the values of a table's own columns. The values in a table then
+decide the measurements, so this is for tables that are not confidential, or whose values have been
+declared public.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ def column_levels(
 ) -> list[list[Level]] | None:
     """The values of a table's level columns, one list of nested levels for each dimension.
 
-    A column whose values have no parents begins a dimension; one whose values have parents lies
-    in the column before it. None if a rule is broken.
+    A column whose values have no parents begins a dimension; one whose values have parents refines
+    the column before it. None if a rule is broken.
     """
     *rules, complete, depths = column_rules(file.table)
     rows = _checked_rows(file, rules[:3], evidence)
@@ -79,12 +79,12 @@ def hierarchy_of_areas(name: str, levels: Sequence[Level], *, level_prefix: str 
 
 
 def _checked_rows(file: InputFile, rules: Sequence[Rule], evidence: RuleTally) -> pd.DataFrame:
-    """The rows of a file that stand once and have one parent; the others are counted."""
+    """The distinct rows of a file with one parent; the others are counted."""
     rows = read_area_rows(file, "area")
     named, once, one_parent = rules
     evidence.add(named, ((rows["level"] == "") | (rows["area"] == "")).sum())
     twin = rows.duplicated()
-    evidence.add_areas(once, rows, twin, "stands again")
+    evidence.add_areas(once, rows, twin, "appears again")
     rows = rows[~twin]
     torn = rows.duplicated(["level", "area"])
     evidence.add_areas(one_parent, rows, torn, "has two")
@@ -94,7 +94,7 @@ def _checked_rows(file: InputFile, rules: Sequence[Rule], evidence: RuleTally) -
 def _check_links(
     rows: pd.DataFrame, levels: Sequence[Level], rules: tuple[Rule, Rule], evidence: RuleTally
 ) -> bool:
-    """Count parents that are not in the level above, and areas that nothing lies in."""
+    """Count parents that are not in the level above, and areas without children."""
     known, depths = rules
     lost, ends = pd.Series(False, rows.index), pd.Series(False, rows.index)
     for (_, above), (_, below) in zip(levels, levels[1:], strict=False):
@@ -140,7 +140,7 @@ def _chain(rows: pd.DataFrame) -> list[str] | None:
 def observed_levels(file: InputFile, columns: Sequence[str]) -> list[list[Level]]:
     """The values that occur, one list of nested levels for each dimension.
 
-    A column lies in the one before it if each of its values occurs with one value of that column
+    A column refines the one before it if each of its values occurs with one value of that column
     alone, and if it has more values. Raises UnreadableInput.
     """
     pairs: dict[tuple[str, str], set[tuple[str | None, str | None]]] = {}
@@ -173,7 +173,7 @@ def observed_levels(file: InputFile, columns: Sequence[str]) -> list[list[Level]
 
 
 def _parents(pairs: set[tuple[str | None, str | None]], above: set[str]) -> dict[str, str] | None:
-    """Every value's one partner in the column before; None if the column does not lie in it."""
+    """Every value's one partner in the column before; None if the column does not refine it."""
     known = [(parent, code) for parent, code in pairs if parent is not None and code is not None]
     parents = {code: parent for parent, code in known}
     is_nested = len(parents) == len(known) and len(parents) > len(above) > 0

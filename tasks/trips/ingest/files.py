@@ -34,7 +34,7 @@ COUNT = "count"
 class ReleaseColumn:
     """A column of the released table: the codes of a dimension at one depth.
 
-    `is_integer` tells whether the input's column held integers, as the release's then does.
+    `is_integer` records whether the input's column held integers, as the release's then does.
     """
 
     name: str
@@ -47,7 +47,7 @@ class ReleaseColumn:
 class RunTree:
     """The public facts of a run's input: the tree, the release's columns, an invariant total.
 
-    `merges` tells that levels of only children are not measured; runs that version 0.1.0 began
+    `merges` means that levels of only children are not measured; runs begun by version 0.1.0
     measure them.
     """
 
@@ -58,7 +58,7 @@ class RunTree:
 
 
 def write_tree(run: RunDirectory, run_tree: RunTree) -> None:
-    """Write the areas and then what the tree makes of them."""
+    """Write the areas, followed by the tree."""
     tree = run_tree.tree
     rows = [
         (dimension.name, depth, level.name, code, parent)

@@ -103,7 +103,7 @@ def _draw_pairs(
     n_draws: int,
     random: np.random.Generator,
 ) -> np.ndarray:
-    """Pairs as numbers, some of them alike: near ones, regional ones, and any."""
+    """Pairs as numbers, some of them equal: near ones, regional ones, and any."""
     n = weight.size
     leaving = np.sqrt(weight)
     origin = random.choice(n, size=n_draws, p=leaving / leaving.sum())

@@ -54,8 +54,8 @@ class Shape:
 class AcceptedTrips:
     """An input that breaks no rule, and the columns that its release will have.
 
-    `leaves` are those that are measured, `whole` those of the table, with trips that are dropped:
-    by these the ledger recognises it, whichever are.
+    `leaves` are those to measure, `whole` those of the table, including dropped trips: by these the
+    ledger recognises it, whichever trips are dropped.
     """
 
     shape: Shape
@@ -119,7 +119,7 @@ def refuse_delta_of(settings: TripsSettings, n_trips: int) -> None:
 
 
 def input_digests(tree: Tree, leaves: NodeCounts, key: bytes) -> dict[str, InputDigest]:
-    """The keyed digest by which the ledger recognises these trips, whatever tree they are in.
+    """The keyed digest by which the ledger recognises these trips in any tree.
 
     Columns have no names and come in an order of their own (`unnamed_digest`). As a part it has
     the digest of version 0.1.0, which took the names in, so that older ledgers know it.
@@ -165,7 +165,7 @@ def _record_column(
 
 
 def _read_all(settings: TripsSettings, evidence: RuleTally) -> AcceptedTrips | None:
-    """What the files hold, less what breaks a rule; None if the areas do."""
+    """Valid content of the files; None if the areas break a rule."""
     shape = _read_shape(settings, evidence)
     if shape is None:
         return None

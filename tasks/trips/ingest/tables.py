@@ -1,8 +1,8 @@
 """Tables of trips, or of anything else, as counts of the leaves of a tree.
 
-A person makes m trips, which is checked, or enforced by drawing which of them stay. Where more
-trips than m are dropped, those that stay are a uniformly random choice of m of the person's trips,
-made for every person apart. Changing one person's trips then changes the choice for that person
+A person makes at most m trips, which is checked, or enforced by drawing which of them stay. Where
+trips beyond m are dropped, the rest are a uniformly random choice of m of the person's trips, made
+for every person independently. Changing one person's trips then changes the choice for that person
 alone, so that tables that differ in one person differ after it in at most m trips, or m of each:
 the noise for m covers them.
 
@@ -122,7 +122,7 @@ def check_contributions(
 ) -> None:
     """Count the persons whose trips are not as the settings say.
 
-    `drops` tells that trips beyond the most, and those beside another in one cell, are dropped.
+    `drops` means that trips beyond the most, and repeated trips in one cell, are dropped.
     """
     most, are_distinct = contribution.trips, contribution.are_distinct
     at_most, at_least, once = RULES.of("contribution", table=table, column=column, most=most)
@@ -165,9 +165,9 @@ def trips_file(table: str, path: str, name: str, columns: Sequence[str]) -> Inpu
 
 @dataclass(frozen=True, eq=False)
 class CountedTable:
-    """The counts of a table's leaves, and which of its place columns hold integers.
+    """The counts of a table's leaves, and the place columns that hold integers.
 
-    `persons` has each usable row's person where the table tells them.
+    `persons` has each usable row's person where the table has persons.
     """
 
     leaves: NodeCounts
@@ -186,9 +186,8 @@ def count_leaves(
 ) -> CountedTable:
     """The counts of a table's leaves; rows that break a rule are counted in `evidence` instead.
 
-    A row's place in a dimension is that of its finest column; coarser columns of the same
-    dimension must agree with it. Without a count column every row is one trip. Raises
-    UnreadableInput.
+    A row's place in a dimension is its finest column; coarser columns of the same dimension must
+    agree with it. Without a count column every row is one trip. Raises UnreadableInput.
     """
     columns = [*dict.fromkeys(place.column for place in places)]
     columns += [name for name in (count, person) if name]
@@ -277,7 +276,7 @@ def _counts(
 
 
 def _whole_number(text: str | None) -> int | None:
-    """The integer that a text is, None if it is none, blank or absurdly large."""
+    """Parse an integer; None for other texts, blanks and absurdly large numbers."""
     if text is None or _WHOLE.fullmatch(text) is None:
         return None
     value = int(text.partition(".")[0])

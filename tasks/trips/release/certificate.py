@@ -1,31 +1,24 @@
-"""What a trips release says of itself, on its certificate and in its report: the mechanism, its
-cost, its noise; public content only, true of its plan.
+"""Texts of a trips release for its certificate and its report: the mechanism, its cost, its noise;
+public content only, true of its plan.
 """
 
 from __future__ import annotations
 
 import math
 
-from ...pages.document import Block, Table
-from ...pages.numbers import shown_delta, shown_epsilon
+from ...pages.document import Block
 from ...pages.template import parts_of, table
-from ...products.budget import Cost
 from ...products.certificate import Facts
-from ...products.privacy_curves import Curves
-from ..costs import universe_plan, within_areas
-from ..plan import UNIVERSE, Plan
+from ...products.plan import Plan as ChargedPlan
+from ..plan import Plan
 from ..settings import TripsSettings
 from .table import RANGE_QUERIES
 
 
 def facts_of(
-    settings: TripsSettings,
-    plan: Plan,
-    total: int | None,
-    warning: str | None = None,
-    curves: Curves | None = None,
+    plan: Plan, total: int | None, warning: str | None = None, charged: ChargedPlan | None = None
 ) -> Facts:
-    """What was protected, against which change, with which noise, and what is exact.
+    """The protected records, the change, the noise, and the exact facts.
 
     `total` is the number of trips where it is public.
     """
@@ -42,32 +35,14 @@ def facts_of(
             "levels": table(levels),
             "range_queries": RANGE_QUERIES,
         },
-        curves=curves,
-        delta=settings.report_delta,
-        block_within={
-            UNIVERSE: {
-                name: {"conversion": own, "exact": None}
-                for name, own in within_areas(plan, settings.report_delta).items()
-            }
-        },
+        None if charged is None else charged.curves(),
+        () if charged is None else charged.costs,
     )
 
 
-def cost_table(settings: TripsSettings, plan: Plan) -> Table:
-    """Loss and epsilon, natively and composed."""
-    cost = Cost(universe_plan(plan, settings.report_delta))
-    row = {
-        "neighbours": cost.neighbors,
-        "delta": shown_delta(cost.delta),
-        "epsilon": shown_epsilon(cost.epsilons["tight"]),
-        "epsilon (simple)": shown_epsilon(cost.epsilons["simple"]),
-        "rho per person, bounded": cost.plan.bounded_rho,
-    }
-    return Table.of([row])
-
-
 def conversion_sentence(settings: TripsSettings) -> tuple[Block, ...]:
-    """What the tight conversion of epsilon and delta would allow, where the simple one was used."""
+    """The rho that the tight conversion of epsilon and delta would allow, where the simple one was
+    used."""
     _, _, (section,) = parts_of(
         "trips/templates/conversion.md.j2", settings=settings, less=noise_saved(settings)
     )

@@ -13,10 +13,10 @@ by P(|Z| >= t) <= 2 exp(-t^2 / (2 sigma^2)) for the discrete Gaussian, with n_k 
 and a root that is measured (r = 1) adding e_0 = sigma_0 sqrt(2 log(2 (l + 1) / beta)). Levels of
 only children are not measured and add nothing; l then counts the others.
 
-*Proposition 1*, of what measures leaves alone, with L_l the most leaves below a node of level l.
-The error of a node under the Gaussian mechanism is a sum of at most L_l independent discrete
-Gaussians, each subgaussian with its own sigma^2. So with probability at least 1 - beta every node
-of level l is wrong by at most
+*Proposition 1*, for mechanisms that measure leaves alone, with L_l the most leaves below a node of
+level l. The error of a node under the Gaussian mechanism is a sum of at most L_l independent
+discrete Gaussians, each subgaussian with its own sigma^2. So with probability at least 1 - beta
+every node of level l is wrong by at most
 
     sigma sqrt(2 L_l log(2 n_l / beta)).
 
@@ -26,14 +26,14 @@ with probability 1 - beta. A leaf that is listed is then wrong by at most k - 1;
 since it reached less than the threshold t, holds at most t + k - 2. Hence min(L_l, N) (t + k - 2).
 
 *False cells* are released with trips, and without any. An empty cell that was measured has noise
-alone, which is as often v as -v. Cells with trips seldom have a noisy count below 0, so that of
+alone, which is as often v as -v. Cells with trips seldom have a noisy count below 0, so that among
 those measured at v > 0 about as many are empty as were measured at -v. A released cell measured at
 v is therefore false with a probability of about n(-v) / n(v), where n counts the measured cells;
-one measured at v <= 0 is taken to be false.
+one measured at v <= 0 is assumed to be false.
 
-No noisy count tells a cell without trips from one with far fewer than the standard deviation of the
-noise. Both are counted here, so that this is an upper estimate, and near the truth where cells
-have no trips or many. Only noisy counts and what is released of them are read.
+A noisy count cannot distinguish a cell without trips from one with far fewer than the standard
+deviation of the noise. Both are counted here, so that this is an upper estimate, and near the truth
+where cells have no trips or many. Only noisy counts and the releases from them are read.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ BOUND_OF = {
 
 
 def error_bounds(plan: Plan, total: int | None, beta: float = BETA) -> list[float] | None:
-    """The bound of every level by what holds for the mechanism, root first; None if nothing does.
+    """The bound of every level that applies to the mechanism, root first; None if no bound applies.
 
     `total` is the number of trips, where it is public.
     """
@@ -133,7 +133,7 @@ BINS_PER_SIGMA = 4
 
 @dataclass(frozen=True)
 class FalseCells:
-    """Released cells, and how many of them are expected to have no trips, or too few to tell.
+    """Released cells, and how many of them are expected to have no trips, or indistinguishably few.
 
     `sigma` is the standard deviation of the noise in a cell.
     """
@@ -158,8 +158,8 @@ class FalseCells:
 def false_cells(run: RunDirectory, plan: Plan) -> FalseCells:
     """The expectation for the released table of a run, from its noisy measurements.
 
-    The stability histogram publishes nothing where there is nothing. Where the finest level was
-    not measured, because it repeats the counts above, the level that was measured stands in.
+    The stability histogram publishes nothing where there is nothing. Where the finest level was not
+    measured, because it repeats the counts above, the measured level replaces it.
     """
     level = max(plan.levels)
     released = released_level(run.release, plan.tree, level).positive.ascending
@@ -177,7 +177,7 @@ def expected_false(measured: NodeCounts, released: NodeCounts, sigma: float) -> 
 
     Args:
         measured: keys of all cells that were measured, and their noisy counts.
-        released: those that are released, by ascending keys, with their positive counts.
+        released: the released cells, by ascending keys, with their positive counts.
         sigma: standard deviation of the noise.
     """
     width = max(1, round(sigma / BINS_PER_SIGMA))

@@ -19,7 +19,7 @@ from ...runs.directory import RunDirectory
 from ..ingest.files import plan_of, read_tree
 from ..plan import Plan as TreePlan
 from ..settings import RHO_FROM_EPSILON, TripsSettings
-from .certificate import cost_table, delta_warning, noise_saved
+from .certificate import delta_warning, noise_saved
 from .errors import BETA, BOUND_OF, error_bounds, false_cells
 from .table import TABLE, n_released, n_trips
 
@@ -38,7 +38,6 @@ def report(
         counts=first_rows(run.release / f"{TABLE}.parquet"),
         own=own,
         warning=delta_warning(settings, n_trips(run.release, own.tree)),
-        cost=cost_table(settings, own),
         less=noise_saved(settings),
         false_cells=false_cells(run, own).sentence,
         confidence=f"{1 - BETA:g}",

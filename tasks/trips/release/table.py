@@ -6,7 +6,7 @@
 Rows are in the order of the areas. Range queries are sums of the released rows, so they agree
 with the table by construction; for a mechanism on the leaves alone they are all there is above.
 
-A release of trips as the truth of a simulation: what errors it can be expected to have.
+A release of trips as the truth of a simulation of its expected errors.
 
 The mechanism is public. Run again on the released counts, with fresh noise, it is off by about as
 much as the release itself is. Nothing confidential is read, and nothing spent.
@@ -87,7 +87,7 @@ def release_columns(run_tree: RunTree, leaves: NodeCounts) -> dict[str, pa.Array
 
 
 def released_level(folder: Path, tree: Tree, level: int) -> NodeCounts:
-    """The range queries of a level, as nodes, of a release that lies in `folder`."""
+    """The range queries of a level, as nodes, from a release in `folder`."""
     table = pq.read_table(
         folder / RANGE_QUERIES,
         filters=[(LEVEL, "=", level)],

@@ -140,7 +140,7 @@ def schema_of(name: str) -> dict[str, Any]:
 def test_plan_and_certificate_have_the_published_form_and_the_same_numbers(
     finished: Finished,
 ) -> None:
-    """Every number of the tables of the Markdown certificate is one of its JSON."""
+    """Every number of the tables of the Markdown certificate is one of its JSON, and back."""
     run = finished.run
     plan = json.loads((run.root / "plan" / "plan.json").read_text(encoding="utf-8"))
     record = json.loads((run.release / "certificate.json").read_text(encoding="utf-8"))
@@ -174,6 +174,24 @@ def test_plan_and_certificate_have_the_published_form_and_the_same_numbers(
             if number not in shown
         ]
         assert strange == [], title
+    guaranteed = text.split("## What is guaranteed")[1].split("\n## ")[0]
+    cells = {cell.strip() for cell in guaranteed.replace("\n", "|").split("|")}
+    rows = [row for own in record["epsilon"] for row in own["at"]]
+    parts = [own for of in ("attributes", "block_within") for own in record[of].values()]
+    for row in [*rows, *(row for own in parts for row in own.values())]:
+        assert shown_epsilon(row["conversion"]) in cells
+        if row["exact"] is not None:
+            assert shown_bound(row["exact"]) in cells
+            assert row["exact"] <= row["conversion"] * 1.0001  # A bound, of pure DP the same.
+    for own, loss in zip(record["epsilon"], plan["statement"]["losses"], strict=True):
+        deltas = {Fraction(row["delta"]) - Fraction(loss["delta"]) for row in own["at"]}
+        assert deltas >= {Fraction(1, 10**digits) for digits in (6, 8, 10)}
+        assert {shown_delta(row["delta"]) for row in own["at"]} <= cells
+        exact = [row["exact"] for row in own["at"] if row["exact"] is not None]
+        assert exact == sorted(exact), "a smaller delta has a larger epsilon"
+    words = " ".join(text.split())
+    facts = [*plan["statement"]["unprotected"], *(own["fact"] for own in plan["exact"])]
+    assert [fact for fact in facts if fact not in words] == []
 
 
 def test_every_release_has_a_record_of_the_registrys_form(finished: Finished, shared: Path) -> None:

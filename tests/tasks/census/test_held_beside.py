@@ -79,7 +79,7 @@ def test_rows_of_several_attributes_are_those_of_the_query() -> None:
     ("path", "value", "words"),
     [
         (("of",), {}, "has other levels of tenure, such as 'none'"),
-        (("query",), "size", "does not tell size"),
+        (("query",), "size", "lacks size"),
         (("universe",), "persons", "persons"),
         (("universe",), "households", "declare 'households' before 'households'"),
         (("where",), {"tenure": ["owned"]}, "has other levels of tenure, such as 'let or free'"),

@@ -145,7 +145,7 @@ def test_keys_that_do_not_go_together_are_refused(declared, words):
 
 def test_two_levels_for_blanks_are_refused():
     declared = AttributeDeclaration(column="x", levels={"a": ("1", "")}, blank="?")
-    with pytest.raises(ValueError, match="beside blank"):
+    with pytest.raises(ValueError, match="although blank is set"):
         compiled_recode("x", declared)
 
 
@@ -221,7 +221,7 @@ def test_a_code_that_stands_for_two_districts_is_told(tmp_path):
 
 
 def test_only_geolevels_below_the_second_are_skipped():
-    with pytest.raises(ValidationError, match="nothing could stand in"):
+    with pytest.raises(ValidationError, match="no geounit could take their place"):
         CensusGeography(geolevels=("land", "region", "town"), skipped=("region",))
 
 

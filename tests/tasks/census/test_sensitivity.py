@@ -107,7 +107,7 @@ def without(case: Case, **changed: Any) -> Case:
         ),
         (
             without(TOLD, count="n"),
-            "declare largest_count, the most that a row may stand for",
+            "declare largest_count, the most that a row may represent",
         ),
         (without(TOLD, largest_count=2), "largest_count without count"),
         (without(OWN, table="areas"), "takes records from 'areas', the table of areas"),

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -63,6 +64,56 @@ def test_a_crate_says_nothing_confidential_and_where_nothing_lies(
     path = write_crate(run, Path(__file__), tmp_path / "crate", Office())
     assert str(tmp_path) not in path.read_text("utf-8")
     assert not list((tmp_path / "crate").rglob("truth.csv"))
+
+
+TYPES = ("ComputerLanguage", "CreateAction", "CreativeWork", "Dataset", "Organization",
+         "PropertyValue", "SoftwareSourceCode")  # fmt: skip
+PROPERTIES = (
+    "about", "actionStatus", "agent", "author", "contentSize", "datePublished", "description",
+    "encodingFormat", "endTime", "hasPart", "identifier", "instrument", "license", "mainEntity",
+    "mentions", "name", "object", "programmingLanguage", "publisher", "result", "startTime", "url",
+    "value", "version",
+)  # fmt: skip
+CONTEXT = {
+    **{name: f"http://schema.org/{name}" for name in (*TYPES, *PROPERTIES)},
+    "ComputationalWorkflow": "https://bioschemas.org/ComputationalWorkflow",
+    "File": "http://schema.org/MediaObject",
+    "conformsTo": "http://purl.org/dc/terms/conformsTo",
+}
+"""Terms of RO-Crate 1.1, as its context on the network defines them."""
+
+
+@pytest.mark.slow
+def test_a_crate_passes_every_required_check_of_the_validator_of_the_community(
+    run: RunDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """roc-validator, for the Workflow Run Crate profile and all that this builds on."""
+    services = pytest.importorskip("rocrate_validator.services")
+    http = pytest.importorskip("rocrate_validator.utils.http")
+    content = json.dumps({"@context": CONTEXT})
+    context = SimpleNamespace(
+        status_code=200,
+        headers={"Content-Type": "application/ld+json"},
+        text=content,
+        content=content.encode(),
+        json=lambda: json.loads(content),
+    )
+    asked = set[str]()
+    monkeypatch.setattr(
+        http.HttpRequester,
+        "get",
+        lambda self, address, **options: asked.add(address) or context,
+        raising=False,
+    )
+    folder = tmp_path / "crate"
+    write_crate(run, Path(__file__), folder, Office(data_curators=("A", "B")))
+    settings = services.ValidationSettings(
+        rocrate_uri=str(folder), profile_identifier="workflow-run-crate-0.5"
+    )
+    found = services.validate(settings)
+    assert [issue.message for issue in found.get_issues()] == []
+    assert found.passed() and len(found.executed_checks) > 50
+    assert asked == {"https://w3id.org/ro/crate/1.1/context"}
 
 
 def test_a_folder_with_files_is_kept(run: RunDirectory, tmp_path: Path) -> None:

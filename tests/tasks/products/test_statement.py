@@ -109,12 +109,12 @@ def test_parts_that_share_nobody_cost_as_much_as_the_largest() -> None:
 def test_the_guarantee_is_one_sentence_with_all_that_limits_it() -> None:
     text = in_one_sentence(statement(loss("persons", ZCDP, 1)))
     epsilon = shown_epsilon(epsilon_tight(1, REPORT_DELTA))
-    assert f"factor of e to the power of {epsilon}, but for a probability of 1e-10" in text
+    assert f"factor of at most e^{epsilon}, except with probability 1e-10" in text
     assert text.count(". ") == 0 and text.endswith("from a rho of 1).")
     pure = in_one_sentence(statement(loss("sizes", PURE_DP, 1)))
-    assert "(epsilon 1.00)." in pure and "probability" not in pure
+    assert "(epsilon 1.00)." in pure and "except" not in pure
     delta = Guarantee(PURE_DP, Fraction(2), UNBOUNDED, Fraction(1, 10**8))
-    assert "a probability of 1e-8" in in_one_sentence(
+    assert "with probability 1e-8" in in_one_sentence(
         statement(UniversePlan("trips", "any", delta))
     )
     nothing = in_one_sentence(Statement("noise was switched off", (), (), ()))

@@ -36,7 +36,10 @@ def test_the_cheapest_variant_is_the_verdict(run: RunDirectory) -> None:
     front = _front(run, Criterion(), [*found.values()], best_first)
     assert front.is_good
     assert front.verdict == "Found: optimized meets the criterion with a total loss of 0.5."
-    assert [panel.title for panel in front.panels] == ["What it takes", "Where the time went"]
+    assert [panel.title for panel in front.panels] == [
+        "Least loss that meets the criterion",
+        "Where the time went",
+    ]
     (figure,) = front.panels[0].blocks
     assert isinstance(figure, Figure) and ">1.5<" in figure.svg
     assert front.links[0].target == "../release/settings.toml"

@@ -300,7 +300,7 @@ REFUSED: dict[str, tuple[Callable[[Tree], None], str]] = {
     "no universe": (lambda tree: held(tree).update(universe="cars"), "has no universe cars"),
     "a query that it does not tell": (
         lambda tree: held(tree).update(query="role"),
-        "does not tell role",
+        "lacks role",
     ),
     "other levels": (
         lambda tree: (
@@ -422,5 +422,5 @@ def test_the_same_answers_are_not_held_twice(folder: Path) -> None:
         people = tree["census"]["universes"]["people"]
         people["held_to"] = [{**held(tree), "name": "once"}, {**held(tree), "name": "again"}]
 
-    with pytest.raises(InputRefused, match="held to the same answers twice as 'again'"):
+    with pytest.raises(InputRefused, match="the same held_to answers twice as 'again'"):
         settings_of(folder, later(twice))

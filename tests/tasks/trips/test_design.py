@@ -118,7 +118,7 @@ def test_another_split_of_the_same_budget_keeps_what_is_spent(
         ("mechanism.name=stability_histogram", "stability_histogram shares no budget among levels"),
         ("mechanism.name=gaussian_leaves", "gaussian_leaves shares no budget among levels"),
         ("design.targets.9.margin=3", "design 9: name a measured level: 1 (destination region)"),
-        ("design.targets.4.margin=3", "a level stands twice, by its number and by its name"),
+        ("design.targets.4.margin=3", "a level is given twice"),
         ("privacy.infinite=true", "leaves no noise to design"),
     ],
 )

@@ -42,7 +42,7 @@ def test_every_state_has_its_rows_whatever_is_skipped(tmp_path, monkeypatch, row
 
 
 def test_states_that_do_not_stand_together_are_refused(tmp_path):
-    with pytest.raises(UnusableRunFile, match="do not stand together"):
+    with pytest.raises(UnusableRunFile, match="not consecutive"):
         TableRows(table_file(tmp_path, ["01", "02", "01"], 2))
 
 

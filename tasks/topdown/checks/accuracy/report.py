@@ -111,6 +111,7 @@ def accuracy_document(runs: Sequence[ComparedRun]) -> Document:
             ),
         ),
         "; ".join(stamps) or None,
+        folded=True,
     )
 
 

@@ -16,7 +16,7 @@ tables: P0010001 is the first of P1.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -302,10 +302,11 @@ def variables_of(schema: Schema) -> tuple[str, ...]:
     )
 
 
-def variable_labels(schema: Schema) -> dict[str, str]:
-    """What every variable counts in words, by its name."""
+def variable_labels(schemas: Iterable[Schema]) -> dict[str, str]:
+    """What every variable of universes counts in words, by its name."""
     return {
         variable_name(table.name, number): label
+        for schema in schemas
         for table in _tables(schema)
         for number, (label, _) in enumerate(table_variables(table, schema), start=1)
     }

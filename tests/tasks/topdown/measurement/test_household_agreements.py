@@ -231,8 +231,8 @@ AGREE = "universes__people__agree__"
     ("changes", "reason"),
     [
         ({f"{AGREE}0__universe": "dwelings"}, r"no universe \(did you mean 'dwellings'\?\)"),
-        ({f"{AGREE}0__called": {"sex": "haed"}}, r"does not tell 'haed' \(did you mean 'head'\?\)"),
-        ({f"{AGREE}0__called": {}}, "does not tell .sex.; say in called"),
+        ({f"{AGREE}0__called": {"sex": "haed"}}, r"lacks 'haed' \(did you mean 'head'\?\)"),
+        ({f"{AGREE}0__called": {}}, "lacks .sex.; name it in called"),
         ({f"{AGREE}0__called": {"sex": "head", "age": "head"}}, "not in the query 'sex'"),
         ({f"{AGREE}0__called": {"sex": "size"}}, "has other levels of sex"),
         ({f"{AGREE}0__of": {}}, "has other levels of sex, such as 'nobody'"),
@@ -277,7 +277,7 @@ AGREE = "universes__people__agree__"
                     BOUND | {"where": {"home": ["outside"]}},
                 ]
             },
-            "beside no bound such as",
+            "only without a bound such as",
         ),
         (
             {
@@ -285,7 +285,7 @@ AGREE = "universes__people__agree__"
                     {"where": {"role": ["householder"], "sex": ["male"]}}
                 ]
             },
-            "leave nobody for",
+            "leave no cell",
         ),
         (
             {

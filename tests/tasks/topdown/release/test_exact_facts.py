@@ -117,7 +117,7 @@ def test_exact_numbers_of_a_universe_told_by_occupants_are_refused(tmp_path, is_
     del tree["budget"]["dwellings"]
     file = tmp_path / "settings.toml"
     file.write_text(tomli_w.dumps(tree), encoding="utf-8")
-    with pytest.raises(InputRefused, match=r"their occupants tell \(member\); take the bound out"):
+    with pytest.raises(InputRefused, match=r"depend on their occupants \(member\)"):
         load_settings(TopdownSettings, file, presets=PRESETS)
 
 
