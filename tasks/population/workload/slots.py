@@ -1,8 +1,8 @@
-"""Slots of a household of each type: a set of places for every member. Anybody in them makes the
-type, or nearly so.
+"""Slots of a household of each type, sets of places for its members: filled, they make the type.
 
-Slots that a type asks for are before the ones of further members. Attributes of a household follow
-from its members at last (`levels.derived_levels`).
+Free slots leave a choice, by which the type may differ. Slots that a type asks for are before the
+ones of further members. Attributes of a household follow from its members at last
+(`levels.derived_levels`).
 """
 
 from __future__ import annotations
