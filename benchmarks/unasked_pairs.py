@@ -3,7 +3,7 @@
     .venv/bin/python -m benchmarks.unasked_pairs STATE [--seeds 3]
 
 Where no query asks for every cell, least squares have many optima, with the same answers to what
-was asked. Compared are that which is nearest to a proportional fill (`dual_newton`, `dual_rows`)
+was asked. Compared are that which is nearest to a proportional fill (`dual_newton`)
 and that at which the active-set method ends from its first guess: L1 errors of all pairs of
 attributes, asked and not, against the truth, as a mean over seeds of the noise. The censuses are
 STATE (a folder in the layout of the CEF), by sex, age in steps of five years, Hispanic origin and

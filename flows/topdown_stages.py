@@ -18,8 +18,7 @@ from ..tasks.topdown.checks.accuracy.steps import (
 )
 from ..tasks.topdown.checks.pieces import pieces_apart
 from ..tasks.topdown.checks.steps import check_piece
-from ..tasks.topdown.estimation.estimators import COMBINE, ESTIMATE, estimation_order
-from ..tasks.topdown.estimation.steps import combine, estimate
+from ..tasks.topdown.estimation.steps import COMBINE, ESTIMATE, combine, estimate, estimation_order
 from ..tasks.topdown.measurement.steps import measure
 from ..tasks.topdown.release.margins import FIGURES, FILES, has_margins
 from ..tasks.topdown.release.margins import pieces_apart as margin_pieces

@@ -35,7 +35,7 @@ and D+ alike, from D, T and what the whole has of D. A whole that is known has C
 All of it is the conditional distribution of normal variables, whose covariances are those of
 weighted least squares; so what these steps give up and down a tree is weighted least squares over
 all of its measurements at once. `geography.variance` takes them for classes of geounits, and
-`tasks.topdown.estimation.linear_estimates` for geounits with their means. Counts have no unit.
+`tasks.topdown.estimation.spine_estimates` for geounits with their means. Counts have no unit.
 """
 
 from __future__ import annotations

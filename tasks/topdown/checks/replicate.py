@@ -28,8 +28,8 @@ from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused
 from ...runs.settings import refuse_in
 from ..estimation.estimate import ShardInput
-from ..estimation.estimators import COMBINE, ESTIMATE, estimation_order, estimator_of
 from ..estimation.largest_solve import refuse_settings
+from ..estimation.steps import COMBINE, ESTIMATE, estimation_order, estimator_of
 from ..ingest.ingest import ingest_input
 from ..measurement.measure import measure_once
 from ..measurement.public_answers import constrain_universe

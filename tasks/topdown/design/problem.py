@@ -25,8 +25,8 @@ from ...census.queries import MarginalQuery, marginal_query, normalize_query_nam
 from ...runs.errors import InputRefused
 from ...runs.names import did_you_mean
 from ..checks.accuracy.subjects import EntityLevel, entity_levels, own_level
-from ..estimation.public_facts import known_totals, possible_types
 from ..estimation.query_algebra import QueryAlgebra
+from ..estimation.shard_constraints import known_totals, possible_types
 from ..intervals.answers import ProductAnswers
 from ..intervals.areas import KnownBlocks, NamedAreas, read_areas
 from ..measurement.public_answers import HOUSING_UNITS, frame_multiples, units_of_areas

@@ -65,7 +65,15 @@ from .dual_kernels import (
     spread,
 )
 from .elimination import n_own_pins
-from .problem import NO_BOUND, LinearRows, SiblingProblem, SolveRecord, sum_rows
+from .problem import (
+    NO_BOUND,
+    LinearRows,
+    SiblingProblem,
+    SolveRecord,
+    is_refined,
+    numbered,
+    sum_rows,
+)
 from .quadratic import Constraints
 
 LARGEST_GAMMA, FIRST_GAMMA, LEAST_GAMMA = 1.0, 0.1, 1e-3
@@ -97,6 +105,7 @@ class DualProblem:
     """A pass as this module takes it; cells come first, children second.
 
     parent : (k,) X, or None at the root. allowed, fill : (k, c) where x may be positive, and f.
+    own, aim : (k, c) precision and mean of the answers that count the cell alone, 0 without any.
     scale : (c,) the children's precisions, relative to the largest.
     """
 
@@ -104,6 +113,8 @@ class DualProblem:
     parent: np.ndarray | None
     allowed: np.ndarray
     fill: np.ndarray
+    own: np.ndarray
+    aim: np.ndarray
     scale: np.ndarray
 
 
@@ -113,13 +124,22 @@ def solve(problem: DualProblem) -> tuple[np.ndarray, SolveRecord]:
     fill = np.where(problem.allowed, problem.fill, 0.0)
     least = LEAST_FILL * float(fill.sum()) / max(int(problem.allowed.sum()), 1)
     ease = np.maximum(fill, max(least, 1e-9)) / problem.scale
+    is_own = problem.own > 0.0
+    ease = np.divide(1.0, problem.own, out=ease, where=is_own)
     size = float(np.abs(problem.rows.target).max(initial=1.0))
     parent = np.zeros(0)
     if problem.parent is not None:
         parent = problem.parent.astype(np.float64)
         size = max(size, float(parent.max(initial=1.0)))
     centre, iterations, converged, dual, gap = _rounds(
-        problem.rows, parent, problem.allowed, fill, ease, _largest_slope(problem), size
+        problem.rows,
+        parent,
+        problem.allowed,
+        np.where(is_own, problem.aim, fill),
+        ease,
+        is_own,
+        _largest_slope(problem),
+        size,
     )
     return np.ascontiguousarray(centre.T), SolveRecord(
         solver="dual newton",
@@ -131,7 +151,7 @@ def solve(problem: DualProblem) -> tuple[np.ndarray, SolveRecord]:
 
 
 def _objective(problem: DualProblem, x: np.ndarray) -> float:
-    """Half the weighted squared distance of the measured rows to the noisy answers, at x (k, c)."""
+    """Half the weighted squared distance to the noisy answers, at x (k, c)."""
     rows = problem.rows
     sums = np.zeros(rows.place.shape)
     add_to_rows(rows, x, sums)
@@ -139,14 +159,15 @@ def _objective(problem: DualProblem, x: np.ndarray) -> float:
     of_rows = np.empty(rows.target.size)
     gather(rows, sums, of_rows)
     off = (of_rows - rows.target)[measured]
-    return float(0.5 * (off * off / rows.give[measured]).sum())
+    of_cells = problem.own * np.square(x - problem.aim)
+    return float(0.5 * ((off * off / rows.give[measured]).sum() + of_cells.sum()))
 
 
 def _largest_slope(problem: DualProblem) -> float:
     """Largest slope of the objective at zero, over the cells."""
     rows = problem.rows
     pull = np.divide(rows.target, rows.give, out=np.zeros(rows.give.size), where=rows.give > 0.0)
-    slope, of_children = np.zeros(problem.fill.shape), np.empty(rows.place.shape)
+    slope, of_children = problem.own * problem.aim, np.empty(rows.place.shape)
     spread(rows, pull, of_children)
     add_of_rows(rows, of_children, slope)
     return max(float(np.abs(slope).max(initial=0.0)), 1e-300)
@@ -185,12 +206,14 @@ def _rounds(
     allowed: np.ndarray,
     fill: np.ndarray,
     ease: np.ndarray,
+    is_own: np.ndarray,
     slope_size: float,
     size: float,
 ) -> tuple[np.ndarray, int, bool, float, float]:
-    """All rounds, from the centre `fill` (k, c): the last centre, the number of Newton's steps,
-    whether it stays, the largest violation of stationarity, relative to the largest slope, and a
-    bound on the suboptimality. `slope_size` and `size` are the largest slope and count."""
+    """All rounds, from the centre `fill` (k, c): the last cells, the number of Newton's steps,
+    whether they stay, the largest violation of stationarity, relative to the largest slope, and a
+    bound on the suboptimality. Where `is_own` (k, c) centre and ease are those of a cell's own
+    answers, in every round. `slope_size` and `size` are the largest slope and count."""
     n = rows.target.size
     is_held = rows.give == 0.0
     give = np.where(is_held, SOFTNESS, rows.give)
@@ -203,7 +226,8 @@ def _rounds(
     dual = gap = np.inf
     for _ in range(ROUNDS):
         target = rows.target + np.where(is_held, SOFTNESS * held, 0.0)
-        one = _Round(rows, parent, allowed, centre, ease / gamma, target, give, slack, 1.0 / gamma)
+        eases = np.where(is_own, ease, ease / gamma)
+        one = _Round(rows, parent, allowed, centre, eases, target, give, slack, 1.0 / gamma)
         at = _Point(
             np.empty_like(centre),
             np.empty_like(slack),
@@ -216,14 +240,14 @@ def _rounds(
         if not np.isfinite(y).all():
             break
         x = at.x.ravel()
-        moved = np.abs(x - centre.ravel())
+        moved = np.where(is_own.ravel(), 0.0, np.abs(x - centre.ravel()))
         slope = moved / one.ease.ravel()
         miss = np.where(is_held, SOFTNESS * np.abs(y - held), 0.0)
         off_slack = np.abs(at.slack - slack)
         dual = max(largest_of(slope), largest_of(off_slack) * gamma) / slope_size
         gap = pairwise_sum(slope * x) + pairwise_sum(np.abs(y) * miss)
         gap += pairwise_sum(off_slack * gamma * np.abs(at.slack))
-        centre, slack, held = at.x, at.slack, y
+        centre, slack, held = np.where(is_own, centre, at.x), at.slack, y
         largest = max(largest_of(moved), largest_of(off_slack))
         # A round that was asked for the least gradient and is done has it, or what rounding errors
         # leave of it: further rounds would only draw other rounding errors.
@@ -240,7 +264,7 @@ def _rounds(
             gamma = min(LARGEST_GAMMA, GAMMA_STEP * gamma)
         elif steps <= EASY_STEPS:
             gamma = max(least_gamma, gamma / GAMMA_STEP)
-    return centre, iterations, converged, dual, gap
+    return at.x, iterations, converged, dual, gap
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -357,12 +381,24 @@ def dual_problem(
     """
     c, k = problem.n_children, problem.cells.size
     stacked = StackedRows(c)
+    allowed = np.ascontiguousarray(constraints.allowed.T)
+    own, pull = np.zeros((k, c)), np.zeros((k, c))
+    held = constraints.pin_rows if n_own_pins(constraints) else ()
     for row, answers, precision in asked:
-        stacked.measure(row, answers, precision)
+        # Answers that held ones decide say nothing further, and would join what these separate.
+        if any(is_refined(row, label) for label in held):
+            continue
+        is_shared = np.bincount(row) > 1
+        alone = np.flatnonzero(~is_shared[row])
+        own[alone] += precision
+        pull[alone] += (precision[:, None] * answers[:, row[alone]]).T
+        stacked.measure(numbered(is_shared)[row], answers[:, is_shared], precision)
+    own *= allowed
+    aim = np.divide(pull, own, out=np.zeros((k, c)), where=own > 0.0)
     for label in constraints.pin_rows:
         first, stop = int(label.min()), int(label.max()) + 1
-        held = constraints.targets[:, first:stop]
-        stacked.hold(_counted(label - first), constraints.group_of_child, held, held)
+        targets = constraints.targets[:, first:stop]
+        stacked.hold(_counted(label - first), constraints.group_of_child, targets, targets)
     lower, upper = constraints.lower, constraints.upper
     most = np.full(lower.shape[1], NO_BOUND)
     if problem.parent_counts is not None:
@@ -375,11 +411,10 @@ def dual_problem(
     )
     for rows in problem.rows:
         _hold_linear_rows(stacked, rows)
-    allowed = np.ascontiguousarray(constraints.allowed.T)
     margins = [(row, answers) for row, answers, _ in asked]
     totals = _totals(constraints, margins)
     fill = proportional_fill(problem.parent_counts, totals, allowed, margins)
-    return DualProblem(stacked.stacked(k), problem.parent_counts, allowed, fill, scale)
+    return DualProblem(stacked.stacked(k), problem.parent_counts, allowed, fill, own, aim, scale)
 
 
 def _totals(
@@ -397,8 +432,9 @@ def _totals(
 
 
 def _counted(label: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Entries of the rows that count each cell once, by the row of every cell (k,)."""
-    return np.arange(label.size), label, np.ones(label.size)
+    """Entries of the rows that count each cell once, by the row of every cell (k,); -1 is none."""
+    cells = np.flatnonzero(label >= 0)
+    return cells, label[cells], np.ones(cells.size)
 
 
 class StackedRows:
@@ -412,7 +448,7 @@ class StackedRows:
         self._n_rows = self._n_multipliers = 0
 
     def measure(self, label: np.ndarray, answers: np.ndarray, precision: np.ndarray) -> None:
-        """A query's rows: the row of each cell (k,), noisy answers (c, R), precisions (c,)."""
+        """Rows of a query: that of each cell (k,) or -1, noisy answers (c, R), precisions (c,)."""
         is_in = np.broadcast_to(precision[:, None] > 0.0, answers.shape)
         give = 1.0 / np.where(precision > 0.0, precision, 1.0)[:, None]
         multipliers = (answers, give, -np.inf, np.inf)
@@ -461,6 +497,9 @@ class StackedRows:
         cell, row, weight = (
             np.concatenate([entries[part] for entries in self._entries]) for part in range(3)
         )
+        places = np.ascontiguousarray(np.vstack(self._places))
+        is_used = np.asarray((places >= 0).any(axis=1))[row]
+        cell, row, weight = cell[is_used], row[is_used], weight[is_used]
         order = np.argsort(cell, kind="stable")
         start = np.searchsorted(cell[order], np.arange(n_cells + 1))
         target, give, lower, upper = np.hstack(self._multipliers)
@@ -469,7 +508,7 @@ class StackedRows:
             start.astype(np.int64),
             row[order].astype(np.int64),
             weight[order].astype(np.float64),
-            np.ascontiguousarray(np.vstack(self._places)),
+            places,
             target,
             give,
             bounded,

@@ -46,7 +46,6 @@ from ..spine.shards import Family
 from ..workload.implied_types import structural_zeros
 from .estimate import ShardInput, passes_of
 from .exact_weights import ExactWeights
-from .linear_estimates import LinearEstimates
 from .parent import Passes
 from .problem import QueryMeasurement, SolveRecord
 from .query_algebra import QueryAlgebra
@@ -54,6 +53,7 @@ from .shard_constraints import typed_query
 from .spine_estimates import (
     Group,
     GroupedEstimates,
+    LinearEstimates,
     Step,
     means_down,
     patterns,

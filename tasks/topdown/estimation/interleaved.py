@@ -17,28 +17,21 @@ to one on cells, and the matrix of siblings' sums over nested rows is totally un
 every pass finds the answers of earlier ones attainable in integers. In the last pass the classes
 are the cells.
 
-**Parts.** Where held answers separate classes from each other, they are solved on their own. The
-rounder's parts are networks of `rounder.round_by_flow`; the least squares' are those of
-`labelled_least_squares`, in which no matrix of cells by cells stands.
-
-Problems with linear rows, with totals of groups of children that other answers do not settle, with
-exact answers that do not nest, or with siblings whose precisions are not proportional go the way of
-`least_squares.PassProblem` and of one rounder for all classes, which take all of these, on arrays
-of as many entries as there are pairs of classes.
+**Parts.** Where answers of earlier passes separate classes from each other, these are solved on
+their own, least squares (`least_squares.PassProblem`) and rounder: small matrices and networks.
+Passes with linear rows, and with earlier answers that do not nest, are solved whole.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy import sparse
 
 from ...census.queries import MarginalQuery
-from ...solvers.highs import SolveStatus
-from . import labelled_least_squares
-from .labelled_least_squares import LabelledProblem, Sums, connected_parts
-from .least_squares import PassProblem, profiles
+from .least_squares import PassProblem
 from .problem import (
     Measurements,
     Pins,
@@ -46,20 +39,13 @@ from .problem import (
     SiblingProblem,
     SolveRecord,
     is_refined,
-    numbered,
     rows_on_support,
 )
-from .rounder import (
-    RounderResult,
-    RoundingPass,
-    on_grid,
-    or_anywhere,
-    round_anywhere,
-    round_pass,
-)
+from .rounder import RounderResult, RoundingPass, on_grid, or_anywhere, round_anywhere, round_pass
 
-SNAP = 10.0 * labelled_least_squares.TOLERANCE
-"""A least-squares value this near to an integer is that integer."""
+TOGETHER = 100
+"""Classes of small parts that are solved together, since a solve takes longer to begin than one of
+them takes."""
 
 
 def solve_interleaved(
@@ -101,11 +87,14 @@ def solve_interleaved(
             every if is_last else [*queried, *rounded, *held.labels]
         )
         pins = held.at(first).finest()
-        one = _Pass(coarse, asked, [label[first] for label in queried], pins)
-        target, record = one.least_squares()
-        if target is None:
-            return None, tuple(records)
-        result = one.rounded(target, [label[first] for label in rounded])
+        one = _Pass(
+            coarse,
+            asked,
+            [label[first] for label in queried],
+            [label[first] for label in rounded],
+            pins,
+        )
+        record, result = one.solved()
         for stage, solve in (("least squares", record), ("rounder", result.record)):
             records.append(replace(solve, stage=f"{stage} {number}", n_cells=coarse.cells.size))
         if result.x is None:
@@ -133,114 +122,112 @@ def _spread(counts: np.ndarray, cells: np.ndarray, n_cells: int) -> np.ndarray:
     return found
 
 
+@dataclass(frozen=True)
 class _Pass:
-    """One pass on its classes of cells."""
+    """A pass on its classes of cells, or some of these: measurements with the row of each class in
+    them, those of the rounder's chain, and the answers of earlier passes that no others imply."""
 
-    def __init__(
-        self,
-        problem: SiblingProblem,
-        asked: Sequence[QueryMeasurement],
-        labels: Sequence[np.ndarray],
-        pins: Pins,
-    ) -> None:
-        self.problem, self.asked, self.labels, self.pins = problem, asked, labels, pins
-        self.sums = Sums.of(problem, pins)
+    problem: SiblingProblem
+    asked: Sequence[QueryMeasurement]
+    labels: Sequence[np.ndarray]
+    chain: Sequence[np.ndarray]
+    pins: Pins
 
-    def least_squares(self) -> tuple[np.ndarray | None, SolveRecord]:
-        """x `(c, k)` on the classes, None if there is none; and how the solve ended."""
-        labelled = self._labelled()
-        if labelled is None:
-            one = PassProblem.build(self.problem, self.asked, self.labels, self.pins)
-            return one.solve_exactly()
-        x, record = labelled_least_squares.solve(labelled)
-        return np.maximum(x, 0.0), record
-
-    def _labelled(self) -> LabelledProblem | None:
-        """The least squares in the form of `labelled_least_squares`, if they have it."""
-        if self.sums is None:
-            return None
-        precision = np.array([m.precision for m in self.asked], dtype=np.float64)
-        if (precision.max(axis=0) <= 0.0).any():
-            return None
-        weights, _, scale = profiles(precision)
-        if len(weights) > 1:
-            return None
-        sums, cells = self.sums, self.problem.cells
-        c, k = self.problem.n_children, cells.size
-        diagonal, linear = np.zeros(k), np.zeros((c, k))
-        rows: list[np.ndarray] = []
-        row_weights: list[np.ndarray] = []
-        n_rows = 0
-        for measurement, label, weight in zip(self.asked, self.labels, weights[0], strict=True):
-            # Answers to sums that are exact say nothing further.
-            if weight == 0.0 or ((sums.exact >= 0).all() and is_refined(label, sums.exact)):
-                continue
-            size = np.bincount(label)
-            linear += weight * measurement.answers(cells).astype(np.float64)
-            is_alone = size[label] == 1
-            diagonal[is_alone] += weight
-            several = numbered(size > 1)
-            n_several = int(several.max(initial=-1)) + 1
-            if n_several:
-                rows.append(np.where(several >= 0, n_rows + several, -1)[label])
-                row_weights.append(np.full(n_several, weight))
-                n_rows += n_several
-        return LabelledProblem(
-            scale,
-            diagonal,
-            linear,
-            np.array(rows, dtype=np.int64).reshape(len(rows), k),
-            np.concatenate(row_weights) if row_weights else np.zeros(0),
-            self.problem.parent_counts,
-            sums,
+    def solved(self) -> tuple[SolveRecord, RounderResult]:
+        """How the least squares ended, and the rounder with its integers, of all parts."""
+        x = np.zeros((self.problem.n_children, self.problem.cells.size), dtype=np.int64)
+        records, results = [], []
+        parts = self.parts()
+        one = self if len(parts) < 2 else self._without_held()
+        for members in parts:
+            record, result = (one if len(parts) < 2 else one.at(members)).solved_whole()
+            if result.x is None:
+                return record, result
+            x[:, members] = result.x
+            records.append(record)
+            results.append(result)
+        worst = max(records, key=lambda record: record.primal_residual)
+        last = max(results, key=lambda result: (result.relaxed, result.solver))
+        return (
+            replace(worst, iterations=sum(record.iterations for record in records)),
+            replace(last, x=x, iterations=sum(result.iterations for result in results)),
         )
 
-    def rounded(self, target: np.ndarray, chain: Sequence[np.ndarray]) -> RounderResult:
-        """The rounder of a pass, part by part where held answers make such."""
-        whole = np.rint(target)
-        target = on_grid(np.where(np.abs(target - whole) <= SNAP, whole, target))
-        sums = self.sums
-        if sums is None or not sums.targets.shape[1] or (sums.exact < 0).any():
-            return _rounded(RoundingPass(self.problem, target, chain, self.pins))
-        exact = sums.exact
-        within = [label for label in chain if not is_refined(label, exact)]
-        part = connected_parts(target.shape[1], [exact, *within, sums.bounded])
-        # No exact answer and no query of the chain joins two parts: each is rounded alone, and not
-        # at all if its least squares are integers.
+    def solved_whole(self) -> tuple[SolveRecord, RounderResult]:
+        """How the least squares ended, and the rounder with its integers."""
+        one = PassProblem.build(self.problem, self.asked, self.labels, self.pins)
+        target, record = one.solve_exactly()
+        if target is None:
+            return record, RounderResult(record.status, None)
+        rounding = RoundingPass(self.problem, on_grid(target), self.chain, self.pins)
+        return record, or_anywhere(round_pass(rounding), self.problem, rounding.target)
+
+    def parts(self) -> list[np.ndarray]:
+        """Positions of classes that no query and no sum joins with others; small parts together."""
+        k, pins = self.problem.cells.size, self.pins
+        if (
+            k <= TOGETHER
+            or self.problem.rows
+            or len(pins.labels) != 1
+            or not is_refined(self.problem.type_of_cell, pins.labels[0])
+        ):
+            return [np.arange(k)]
+        held = pins.labels[0]
+        rows = [label for label in (*self.labels, *self.chain) if not is_refined(label, held)]
+        part = connected_parts([held, *rows])
         order = np.argsort(part, kind="stable")
-        starts = np.flatnonzero(np.r_[True, np.diff(part[order]) != 0, True])
-        x = target.astype(np.int64)
-        is_open = (target != x).any(axis=0)
-        settled = np.add.reduceat(is_open[order].astype(np.int64), starts[:-1]) == 0
-        result = RounderResult(SolveStatus.OPTIMAL, x)
-        solver, iterations, relaxed = "flow", 0, False
-        for number in np.flatnonzero(~settled):
-            members = np.sort(order[starts[number] : starts[number + 1]])
-            own = exact[members]
-            used, kind = np.unique(own, return_inverse=True)
-            by_type = np.argsort(kind.reshape(-1), kind="stable")
-            members, kind = members[by_type], kind.reshape(-1)[by_type]
-            values = sums.targets[:, used].astype(np.int64)
-            parent = self.problem.parent_counts
-            small = SiblingProblem(
-                self.problem.geocodes,
-                self.problem.cells[members],
-                kind,
-                None if parent is None else parent[members],
-                values,
-                values,
-            )
-            levels = [np.unique(label[members], return_inverse=True)[1] for label in within]
-            result = _rounded(RoundingPass(small, target[:, members], levels))
-            iterations += result.iterations
-            relaxed |= result.relaxed
-            solver = "highs" if result.solver == "highs" else solver
-            if result.x is None:
-                return replace(result, iterations=iterations, relaxed=relaxed)
-            x[:, members] = result.x
-        return RounderResult(SolveStatus.OPTIMAL, x, 0.0, iterations, solver, relaxed)
+        starts = np.flatnonzero(np.r_[True, np.diff(part[order]) != 0])
+        bundles = np.unique(np.searchsorted(starts, np.arange(TOGETHER, k, TOGETHER)))
+        found = np.split(order, starts[bundles[bundles < starts.size]])
+        return [members[np.argsort(held[members], kind="stable")] for members in found]
+
+    def _without_held(self) -> _Pass:
+        """The pass without measurements that earlier answers decide, if there are others."""
+        kept = [
+            (asked, label)
+            for asked, label in zip(self.asked, self.labels, strict=True)
+            if not is_refined(label, self.pins.labels[0])
+        ]
+        if not kept:
+            return self
+        return replace(self, asked=[asked for asked, _ in kept], labels=[own for _, own in kept])
+
+    def at(self, members: np.ndarray) -> _Pass:
+        """The pass on the classes at these positions, which are parts: the answers of earlier
+        passes are the types of cells there, and imply all bounds."""
+        problem, held = self.problem, self.pins.labels[0]
+        kind, used = _dense(held[members]), np.unique(held[members])
+        targets = self.pins.targets[0][:, used]
+        exact = np.rint(targets).astype(np.int64)
+        counts = None if problem.parent_counts is None else problem.parent_counts[members]
+        cells = problem.cells[members]
+        return _Pass(
+            SiblingProblem(problem.geocodes, cells, kind, counts, exact, exact),
+            self.asked,
+            [_dense(label[members]) for label in self.labels],
+            [_dense(label[members]) for label in self.chain],
+            Pins((kind,), (targets,)),
+        )
 
 
-def _rounded(rounding: RoundingPass) -> RounderResult:
-    """By network flow, else by HiGHS; where there is no 0/1 solution, the nearest integers."""
-    return or_anywhere(round_pass(rounding), rounding.problem, rounding.target)
+def _dense(label: np.ndarray) -> np.ndarray:
+    """A labelling with its rows numbered anew, without those that have no cells."""
+    return np.unique(label, return_inverse=True)[1].reshape(-1)
+
+
+def connected_parts(labels: Sequence[np.ndarray]) -> np.ndarray:
+    """Number `(k,)` of the part of each class, which those that share a row of one of the
+    labellings (k,) have in common.
+
+    >>> connected_parts([np.array([0, 1, 1, 2]), np.array([0, 1, 2, 2])])
+    array([0, 1, 1, 1])
+    """
+    k, n = labels[0].size, 0
+    rows = []
+    for label in labels:
+        rows.append(label + k + n)
+        n += int(label.max(initial=-1)) + 1
+    pairs = np.tile(np.arange(k), len(rows)), np.concatenate(rows)
+    graph = sparse.coo_array((np.ones(pairs[0].size), pairs), (k + n, k + n))
+    _, part = sparse.csgraph.connected_components(graph, directed=False)
+    return _dense(part[:k])

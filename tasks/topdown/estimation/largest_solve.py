@@ -218,7 +218,7 @@ def _largest_pass(
         so_far += [*queries, *(marginal_query(schema, name) for name in chain)]
         k = cells if number == len(asked) else min(cells, n_classes(so_far))
         rows = sum(min(query.n_rows, k) for query in queries)
-        solver = "admm" if passes.interleaved else _solver(queries, k, bool(relations))
+        solver = _solver(queries, k, bool(relations))
         n_bytes = _n_bytes(solver, k, children, len(queries), rows)
         seconds = (ROOT_SECONDS if is_known else SECONDS) * k * children * len(queries)
         if solver == "active set":
@@ -269,7 +269,7 @@ def refuse_settings(settings: TopdownSettings) -> None:
     """
     refuse_no_spine(settings)
     if settings.run.estimator != "topdown":  # That estimates all, and to load others takes long.
-        from .estimators import estimator_of
+        from .steps import estimator_of
 
         estimator_of(settings).refuse(settings)
     for universe in settings.run.universes:

@@ -9,8 +9,14 @@ exactly, is what later passes are pinned to, so the tolerance is spent once and 
 An earlier pass needs only the cells' classes that its own queries, the pins and the bounded types
 tell apart: a histogram of classes always lifts to one of cells (see `SiblingProblem.coarsened`).
 
-A pass is solved by the active-set method from the guess of a few iterations of ADMM, by Newton's
-method on the rows' multipliers if that cycles, and at last by HiGHS.
+Three solvers have each the passes that it alone solves fast:
+
+- `active_set`, from the guess of a few iterations of `admm`: passes of at most 2,500 cells that a
+  query tells apart, or of 300, and all that weigh inverse covariances. Each child has a matrix of
+  cells by cells, and its solution is exact. Where noise is large, its guesses may cycle.
+- `dual_newton`: passes of more cells, passes with linear rows, and those at which the active set
+  cycles. It has a multiplier for each row and child, and no matrix of cells by cells.
+- HiGHS: what neither has solved, and the tolerance of problem (7.6).
 """
 
 from __future__ import annotations
@@ -202,7 +208,7 @@ class PassProblem:
         Of many cells, or with linear rows, Newton's method is the first; see `is_wide`.
         """
         if self.problem.rows or self.is_wide:
-            x, record = self._solve_by_rows()
+            x, record = self.solve_by_rows()
             if x is not None or not self.problem.rows:
                 return x, record
             return self._solve_by_highs()
@@ -216,7 +222,7 @@ class PassProblem:
         if self._is_accepted(record):
             return x, replace(record, iterations=iterations)
         if not self.covariance.rest.size:
-            x, record = self._solve_by_rows()
+            x, record = self.solve_by_rows()
             iterations += record.iterations
             if x is not None:
                 return x, replace(record, iterations=iterations)
@@ -245,8 +251,9 @@ class PassProblem:
             return False
         return is_wide(self.shape[1], int(np.diff(self.starts).max(initial=0)))
 
-    def _solve_by_rows(self) -> tuple[np.ndarray | None, SolveRecord]:
-        """By `dual_newton`, which costs as much as rows and positive cells, not cells squared."""
+    def solve_by_rows(self) -> tuple[np.ndarray | None, SolveRecord]:
+        """By `dual_newton`, at the cost of rows and positive cells, not of cells squared; None if
+        it does not come near enough."""
         x, record = dual_newton.solve(self.by_rows())
         record = replace(record, primal_residual=self.violation(x))
         return (x if self._is_met(record) and record.objective_gap <= NEARLY else None), record

@@ -7,7 +7,7 @@ exactly what the parent leaves over; the totals of children in a common group le
 
 Only those outer vertices can be out of balance. Every child starts at its own optimum for given
 prices of the cells, found from the sorted marginal costs of its leaves, merged up the tree
-(`flow_trees`): prices of 0, or those of `flow_prices` where there are many leaves. Then the
+(`flow_trees`): prices of 0, or those of `first_prices` where there are many leaves. Then the
 primal-dual algorithm ([NetworkFlows1993], chapter 9) works on prices of the outer vertices: the
 least cost of moving a one from a vertex with too many to each other vertex gives the new prices,
 and ones are moved along every path that costs exactly the difference of the prices at its ends,

@@ -28,8 +28,8 @@ class SolveRecord:
 
     parent : empty before the solve's siblings are told.
     stage : "least squares 1", ..., "rounder", or "settled" where nothing was left to estimate.
-    solver : "active set", "dual newton", "admm", "flow", "highs" as the fallback of others, or
-        "none"; the rounder's with ", exchange" where one followed.
+    solver : "active set", "dual newton", "flow", "highs" as the fallback of others, or "none"; the
+        rounder's with ", exchange" where one followed.
     iterations : of all methods together; of the flow, augmenting paths.
     primal_residual : largest violation of a constraint, in records.
     dual_residual : largest violation of a multiplier's sign or of stationarity, relative to the

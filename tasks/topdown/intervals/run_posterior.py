@@ -28,11 +28,10 @@ from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused
 from ..estimation.estimate import ShardInput, by_query
 from ..estimation.full_information import measured_algebra
-from ..estimation.linear_estimates import LinearEstimates
 from ..estimation.problem import NO_BOUND, QueryMeasurement
 from ..estimation.query_algebra import QueryAlgebra
 from ..estimation.shard_constraints import sums_of_level
-from ..estimation.spine_estimates import Group, GroupedEstimates, Step
+from ..estimation.spine_estimates import Group, GroupedEstimates, LinearEstimates, Step
 from ..settings import TopdownSettings
 from ..spine.files import spine_of
 from ..spine.shards import shards_by_geolevel

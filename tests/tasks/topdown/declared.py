@@ -9,13 +9,13 @@ from spineflow.tasks.runs.directory import RunDirectory, start_run
 from spineflow.tasks.runs.settings_files import dump_settings, load_settings
 from spineflow.tasks.topdown.checks.pieces import outcomes_of_pieces
 from spineflow.tasks.topdown.estimation.estimate import ShardInput
-from spineflow.tasks.topdown.estimation.estimators import (
+from spineflow.tasks.topdown.estimation.largest_solve import refuse_settings
+from spineflow.tasks.topdown.estimation.steps import (
     COMBINE,
     ESTIMATE,
     estimation_order,
     estimator_of,
 )
-from spineflow.tasks.topdown.estimation.largest_solve import refuse_settings
 from spineflow.tasks.topdown.ingest.ingest import ingest_input
 from spineflow.tasks.topdown.measurement.measure import measure_once
 from spineflow.tasks.topdown.measurement.public_answers import constrain_universe

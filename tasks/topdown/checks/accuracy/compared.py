@@ -28,7 +28,7 @@ from ....census.histograms import read_histogram, sum_histogram
 from ....census.invariants import read_geography
 from ....census.queries import MarginalQuery, incidence, marginal_query
 from ....runs.directory import RunDirectory
-from ...estimation.public_facts import known_totals, possible_types
+from ...estimation.shard_constraints import known_totals, possible_types
 from ...measurement.measure import shard_histograms
 from ...measurement.public_answers import (
     HOUSING_UNITS,

@@ -121,7 +121,7 @@ CASES = [
 @pytest.mark.parametrize("seed", range(4))
 def test_no_other_solver_finds_a_smaller_objective(case, seed):
     one, _ = random_pass(np.random.default_rng(seed), **case)
-    x, record = one._solve_by_rows()
+    x, record = one.solve_by_rows()
     assert record.status is SolveStatus.OPTIMAL
     assert one.violation(x) <= 1e-7
     assert (x >= 0.0).all()
@@ -263,7 +263,7 @@ its factors, the other has matrices of cells by cells."""
 @pytest.mark.parametrize("seed", range(200))
 def test_random_passes_are_optimal_to_their_certificate(seed, monkeypatch):
     one, truth = drawn_pass(seed)
-    x, record = one._solve_by_rows()
+    x, record = one.solve_by_rows()
     assert record.status is SolveStatus.OPTIMAL, record
     assert (
         max(record.primal_residual, record.dual_residual) <= 1e-7 and record.objective_gap <= 1e-6
@@ -277,7 +277,7 @@ def test_random_passes_are_optimal_to_their_certificate(seed, monkeypatch):
         assert of_peer is None or objective == pytest.approx(of_peer, rel=2e-4, abs=1e-2)
     if x.size <= ACTIVE_SET_CELLS and not one.problem.rows:
         monkeypatch.setattr(least_squares, "is_wide", lambda cells, told: False)
-        monkeypatch.setattr(PassProblem, "_solve_by_rows", lambda one: (None, record))
+        monkeypatch.setattr(PassProblem, "solve_by_rows", lambda one: (None, record))
         of_peer, peer = replace(one).solve()
         assert peer.solver != record.solver
         assert objective == pytest.approx(one.objective(of_peer), rel=1e-7, abs=1e-7)
@@ -288,7 +288,7 @@ def test_rounds_go_on_until_all_is_still(seed):
     """Of 29 one step of Newton's method does not halve a small gradient, the next one does; of 70,
     with a single child, cells are the parent's at once, but not the sum that bounds keep."""
     one, _ = drawn_pass(seed)
-    _, record = one._solve_by_rows()
+    _, record = one.solve_by_rows()
     assert record.status is SolveStatus.OPTIMAL
     assert record.objective_gap <= 1e-8
     assert record.iterations < 200
@@ -297,7 +297,7 @@ def test_rounds_go_on_until_all_is_still(seed):
 def test_of_many_optima_it_takes_the_one_near_the_fill():
     """Against the nearest optimum that a general solver finds, in the chi-square distance."""
     one, _ = random_pass(np.random.default_rng(2), (2, 4, 3), 2)
-    x, _ = one._solve_by_rows()
+    x, _ = one.solve_by_rows()
     problem = one.by_rows()
     target = problem.fill.T.ravel()
     weight = 1.0 / np.maximum(target, 1e-2 * problem.fill[problem.allowed].mean())
@@ -332,7 +332,7 @@ def test_what_no_histogram_meets_is_not_solved():
     asked = [
         QueryMeasurement(marginal((2, 5, 3), ()), one.answers[:, :1], np.ones(3)),
     ]
-    x, _ = PassProblem.build(beyond, asked, labels[:1], Pins())._solve_by_rows()
+    x, _ = PassProblem.build(beyond, asked, labels[:1], Pins()).solve_by_rows()
     assert x is None
 
 
@@ -358,7 +358,10 @@ def _reordered(problem, order):
         ),
         parent=problem.parent[order],
         allowed=np.ascontiguousarray(problem.allowed[order]),
-        fill=np.ascontiguousarray(problem.fill[order]),
+        **{
+            name: np.ascontiguousarray(getattr(problem, name)[order])
+            for name in ("fill", "own", "aim")
+        },
     )
 
 
@@ -389,7 +392,15 @@ def test_both_products_with_the_matrix_are_the_dense_one(is_shared):
     n = int(place.max()) + 1
     nothing = np.zeros(0)
     rows = dual_kernels.Rows(
-        start, row, values, place, np.zeros(n), np.ones(n), np.zeros(0, int), nothing, nothing
+        start,
+        row,
+        values,
+        place,
+        np.zeros(n),
+        np.ones(n),
+        np.zeros(0, int),
+        nothing,
+        nothing,
     )
     x = np.maximum(rng.normal(0.2, 1.0, (k, c)), 0.0)
     movable = dual_kernels.movable_cells(x, rng.uniform(0.5, 2.0, (k, c)), is_shared)

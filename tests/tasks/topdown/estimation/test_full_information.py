@@ -24,11 +24,14 @@ from spineflow.tasks.topdown.estimation.full_information import (
     read_combined,
     write_combined,
 )
-from spineflow.tasks.topdown.estimation.linear_estimates import LinearEstimates
 from spineflow.tasks.topdown.estimation.parent import Passes
 from spineflow.tasks.topdown.estimation.problem import QueryMeasurement
 from spineflow.tasks.topdown.estimation.query_algebra import QueryAlgebra
-from spineflow.tasks.topdown.estimation.spine_estimates import Group, GroupedEstimates
+from spineflow.tasks.topdown.estimation.spine_estimates import (
+    Group,
+    GroupedEstimates,
+    LinearEstimates,
+)
 from spineflow.tasks.topdown.paths import spine_folder
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.spine.files import read_spine

@@ -6,14 +6,21 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from spineflow.tasks.census.queries import marginal_query
+from spineflow.tasks.census.queries import MarginalQuery, marginal_query
 from spineflow.tasks.solvers import highs
 from spineflow.tasks.solvers.highs import LinearProgram
-from spineflow.tasks.topdown.estimation import interleaved, labelled_least_squares
+from spineflow.tasks.topdown.estimation import interleaved
 from spineflow.tasks.topdown.estimation.interleaved import solve_interleaved
-from spineflow.tasks.topdown.estimation.labelled_least_squares import Sums
+from spineflow.tasks.topdown.estimation.least_squares import PassProblem
 from spineflow.tasks.topdown.estimation.parent import Passes, estimate_children
-from spineflow.tasks.topdown.estimation.problem import NO_BOUND, Pins, add_constraints, sum_rows
+from spineflow.tasks.topdown.estimation.problem import (
+    NO_BOUND,
+    Pins,
+    QueryMeasurement,
+    SiblingProblem,
+    add_constraints,
+    sum_rows,
+)
 from spineflow.tasks.topdown.workload.sections import GeolevelPasses
 
 from .test_parent import assert_conserves
@@ -41,17 +48,33 @@ def with_exact_types(made, is_exact=None):
 
 
 def recorded(monkeypatch):
-    """What every pass got and gave: (pass, target, chain, rounded x)."""
-    passes = []
-    rounded = interleaved._Pass.rounded
+    """Every pass: (pass, least squares of all parts, rounded x)."""
+    passes, parts = [], []
+    solved, solve = interleaved._Pass.solved, PassProblem.solve_exactly
 
-    def record(self, target, chain):
-        result = rounded(self, target, chain)
-        passes.append((self, target, chain, result.x))
-        return result
+    def keep(one):
+        x, record = solve(one)
+        parts.append((one.problem.cells, x))
+        return x, record
 
-    monkeypatch.setattr(interleaved._Pass, "rounded", record)
+    def record(self):
+        parts.clear()
+        found = solved(self)
+        target = np.full((self.problem.n_children, self.problem.cells.size), np.nan)
+        for cells, x in parts:
+            target[:, np.isin(self.problem.cells, cells)] = x[:, np.argsort(place_in(self, cells))]
+        passes.append((self, target, found[1].x))
+        return found
+
+    monkeypatch.setattr(PassProblem, "solve_exactly", keep)
+    monkeypatch.setattr(interleaved._Pass, "solved", record)
     return passes
+
+
+def place_in(one, cells):
+    """Positions of cells among those of a pass."""
+    place = {cell: position for position, cell in enumerate(one.problem.cells.tolist())}
+    return np.array([place[cell] for cell in cells.tolist()], dtype=np.int64)
 
 
 def gap_of(one, x):
@@ -114,9 +137,10 @@ def test_answers_of_an_infinite_budget_return_the_truth(made):
     noise=st.sampled_from([1.0, 10.0, 50.0]),
     kind=st.sampled_from(["exact", "some exact", "exact or free", "bounded", "root"]),
     is_scaled=st.booleans(),
+    together=st.sampled_from([1, 4, 100]),
 )
 def test_every_pass_is_optimal_and_its_answers_are_held(
-    make_siblings, seed, n_children, noise, kind, is_scaled
+    make_siblings, seed, n_children, noise, kind, is_scaled, together
 ):
     rng = np.random.default_rng(seed)
     made = make_siblings(
@@ -138,6 +162,7 @@ def test_every_pass_is_optimal_and_its_answers_are_held(
         made = with_exact_types(made, chosen)
     with pytest.MonkeyPatch.context() as patch:
         passes = recorded(patch)
+        patch.setattr(interleaved, "TOGETHER", together)
         asked = passes_of(made)
         x, records = solve_interleaved(
             made.problem, made.measurements, asked.least_squares, asked.rounder
@@ -145,12 +170,10 @@ def test_every_pass_is_optimal_and_its_answers_are_held(
     assert_conserves(made.problem, x)
     assert x.dtype == np.int64
     assert not any(record.relaxed for record in records)
-    if made.problem.cells.size:
-        assert {record.solver for record in records[::2]} == {"admm"}
-    for one, target, _, _ in passes:
-        assert gap_of(one, target) <= 1e-3
-    for (one, _, chain, rounded), queries in zip(passes, asked.rounder, strict=True):
-        for label, query in zip(chain, queries, strict=True):
+    for one, target, _ in passes:
+        assert gap_of(one, target) <= 1e-6
+    for (one, _, rounded), queries in zip(passes, asked.rounder, strict=True):
+        for label, query in zip(one.chain, queries, strict=True):
             row = query.row_of_cell[one.problem.cells]
             kept = sum_rows(x.astype(float), query.row_of_cell[made.problem.cells], query.n_rows)
             given = np.zeros_like(kept)
@@ -171,39 +194,20 @@ def test_cells_that_a_pass_does_not_tell_apart_are_one_class(make_siblings, monk
     assert last[0].problem.cells.size == made.problem.cells.size
 
 
-def exact_sums(exact, targets):
-    """Sums that are exact, and no others."""
-    none = np.zeros((len(targets), 0))
-    allowed = np.ones((len(targets), exact.size), dtype=bool)
-    return Sums(exact, targets, np.full(exact.size, -1), none, none, allowed)
-
-
 def test_a_pass_that_measures_nothing_but_what_is_held_still_ends():
     """Two classes in a row without an answer of their own, and a class alone in its row."""
-    exact = np.array([0, 0, 1])
-    problem = labelled_least_squares.LabelledProblem(
-        np.ones(2),
-        np.zeros(3),
-        np.zeros((2, 3)),
-        np.zeros((0, 3), dtype=np.int64),
-        np.zeros(0),
-        np.array([4, 2, 5]),
-        exact_sums(exact, np.array([[3.0, 1.0], [3.0, 4.0]])),
+    exact, targets = np.array([0, 0, 1]), np.array([[3.0, 1.0], [3.0, 4.0]])
+    none, free = np.zeros((2, 1), dtype=np.int64), np.full((2, 1), NO_BOUND)
+    problem = SiblingProblem(
+        ["0", "1"], np.arange(3), np.zeros(3, dtype=np.int64), np.array([4, 2, 5]), none, free
     )
-    x, _ = labelled_least_squares.solve(problem)
-    assert np.abs(x.sum(0) - problem.parent).max() < 1e-6
-    assert np.abs(sum_rows(x, exact) - problem.sums.targets).max() < 1e-6
+    total = QueryMeasurement(MarginalQuery("total", ((0, 0, 0),)), np.array([[9], [2]]), np.ones(2))
+    pins = Pins((exact,), (targets,))
+    x, record = PassProblem.build(problem, [total], [np.zeros(3, int)], pins).solve_by_rows()
+    assert record.status == "optimal"
+    assert np.abs(x.sum(0) - problem.parent_counts).max() < 1e-6
+    assert np.abs(sum_rows(x, exact) - targets).max() < 1e-6
     assert x.min() >= 0.0
-
-
-def test_totals_of_groups_that_nothing_else_settles_have_no_labelled_sums(make_siblings):
-    made = make_siblings(12, 4)
-    group = np.array([0, 1, 1, 0])
-    totals = np.bincount(group, made.truth.sum(1)).astype(np.int64)
-    grouped = replace(made.problem, group_of_child=group, group_totals=totals)
-    assert Sums.of(made.problem, Pins()) is not None
-    assert Sums.of(grouped, Pins()) is None
-    assert Sums.of(with_exact_types(replace(made, problem=grouped)).problem, Pins()) is not None
 
 
 def test_interleaved_passes_come_in_pairs():

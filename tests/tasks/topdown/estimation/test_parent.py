@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.runs.errors import SolveFailed
 from spineflow.tasks.topdown.estimation import least_squares
-from spineflow.tasks.topdown.estimation.infeasibility import (
+from spineflow.tasks.topdown.estimation.parent import (
+    Passes,
     conflicting_constraint,
+    estimate_children,
     infeasible_constraint,
 )
-from spineflow.tasks.topdown.estimation.parent import Passes, estimate_children
 from spineflow.tasks.topdown.estimation.problem import SiblingProblem
 
 

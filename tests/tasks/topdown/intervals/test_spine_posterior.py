@@ -9,7 +9,7 @@ import pytest
 from scipy import sparse
 from spineflow.tasks.census.queries import MarginalQuery, marginal_query
 from spineflow.tasks.census.schema import Schema
-from spineflow.tasks.topdown.estimation import linear_estimates, spine_estimates
+from spineflow.tasks.topdown.estimation import spine_estimates
 from spineflow.tasks.topdown.estimation.problem import QueryMeasurement
 from spineflow.tasks.topdown.estimation.query_algebra import QueryAlgebra
 from spineflow.tasks.topdown.intervals.answers import (
@@ -155,7 +155,7 @@ def test_what_does_not_fit_in_memory_goes_through_files_some_geounits_at_a_time(
     """Every array in a temporary file, and two geounits at once, against arrays in memory."""
     spine = small_spine(1, **CASES[case])
     within = [(depth, level.means()) for depth, level in posterior_of(spine).down()]
-    monkeypatch.setattr(linear_estimates, "LARGE", 0)
+    monkeypatch.setattr(spine_estimates, "LARGE", 0)
     monkeypatch.setattr(spine_estimates, "ROWS_AT_ONCE", 2)
     through = list(posterior_of(spine).down())
     assert any(
