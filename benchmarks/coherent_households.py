@@ -17,7 +17,7 @@ import pandas as pd
 from spineflow.flows.running import prepare, run_stages_here
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.topdown.ingest.generate import generate_county
-from spineflow.tasks.topdown.ingest.generate_households import rehouse
+from spineflow.tasks.topdown.ingest.generate_households import synthesize_households
 from spineflow.tasks.topdown.product import TOPDOWN
 
 SETTINGS = """
@@ -47,7 +47,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=10)
     options = parser.parse_args()
     generate_county(options.folder / "raw", persons=options.persons, seed=3, state="35")
-    rehouse(options.folder / "raw", options.folder / "input", seed=4)
+    synthesize_households(options.folder / "raw", options.folder / "input", seed=4)
     truth = blocks_of(run_of(options.folder, "truth", "infinite = true", False))
     print("| | blocks | O > N | O = 0 < N | impossible |", "|---|---:|---:|---:|---:|", sep="\n")
     tell("truth", [truth])

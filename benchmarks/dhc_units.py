@@ -14,7 +14,7 @@ import json
 
 import pandas as pd
 import pyarrow.parquet as pq
-from spineflow.tasks.topdown.ingest.generate_households import rehouse
+from spineflow.tasks.topdown.ingest.generate_households import synthesize_households
 
 from .dhc_persons import answers_of, options_of, run_of, sample
 
@@ -24,7 +24,7 @@ def main() -> None:
     options = options_of(__doc__)
     folder = options.folder
     if not (folder / "input").exists():
-        rehouse(sample(folder, options.county), folder / "input")
+        synthesize_households(sample(folder, options.county), folder / "input")
     run_of(folder, "pl94_2020_us", "", options.infinite)
     held = 'redistricting = "pl94_2020_us"'
     run = run_of(folder, "dhc_units_2020_us", held, options.infinite)

@@ -46,7 +46,7 @@ from spineflow.tasks.products.registry import product
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.settings_files import frozen_settings
 from spineflow.tasks.topdown.ingest.generate import generate_county
-from spineflow.tasks.topdown.ingest.generate_households import rehouse
+from spineflow.tasks.topdown.ingest.generate_households import synthesize_households
 
 SETTINGS = """
 [input]
@@ -118,7 +118,7 @@ def main() -> None:
         return
     if not (options.folder / "input").exists():
         generate_county(options.folder / "raw", persons=options.persons, seed=3, state="35")
-        rehouse(options.folder / "raw", options.folder / "input", seed=4)
+        synthesize_households(options.folder / "raw", options.folder / "input", seed=4)
     truth = apart(sources_of(options.folder, "inf", "infinite = true"))
     errors = []
     for seed in options.seeds:

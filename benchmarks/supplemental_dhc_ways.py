@@ -34,7 +34,7 @@ from spineflow.tasks.products.registry import product
 from spineflow.tasks.supplemental_dhc.estimation import rows_of_population
 from spineflow.tasks.supplemental_dhc.release.tables import released_rows
 from spineflow.tasks.topdown.ingest.generate import generate_county
-from spineflow.tasks.topdown.ingest.generate_households import rehouse
+from spineflow.tasks.topdown.ingest.generate_households import synthesize_households
 
 from .nation_run import COMMAND, REPOSITORY
 
@@ -79,7 +79,7 @@ def generated(folder: Path, persons: int, seeds: int) -> list[Path]:
     if not (folder / "input").exists():
         with TemporaryDirectory() as raw:
             generate_county(raw, persons=persons, seed=20)
-            rehouse(raw, folder / "input", seed=20)
+            synthesize_households(raw, folder / "input", seed=20)
     releases = []
     for seed in range(1, seeds + 1):
         run = folder / f"run{seed}"

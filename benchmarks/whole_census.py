@@ -17,7 +17,7 @@ from pathlib import Path
 
 from spineflow.tasks.detailed_groups.ingest.generate import give_detailed_codes
 from spineflow.tasks.detailed_groups.workload.parameters import read_specification
-from spineflow.tasks.topdown.ingest.generate_households import rehouse
+from spineflow.tasks.topdown.ingest.generate_households import synthesize_households
 
 from .dhc_persons import sample
 from .nation_run import run_and_tell
@@ -71,7 +71,7 @@ def write_input(folder: Path, county: str | None) -> None:
     """The tables, the specification of groups and the settings, as far as they are not there."""
     if not (folder / "input").exists():
         folder.mkdir(parents=True, exist_ok=True)
-        rehouse(sample(folder, county), folder / "input")
+        synthesize_households(sample(folder, county), folder / "input")
         shutil.copytree(PARAMETERS, folder / "params", dirs_exist_ok=True)
         codes = tuple(read_specification(str(folder / "params")).names)
         give_detailed_codes(folder / "input" / "persons.parquet", codes)

@@ -23,7 +23,7 @@ from ..tasks.products.registry import product
 from ..tasks.runs.files import read_declared
 from ..tasks.topdown.ingest.generate import generate_country, generate_county
 from ..tasks.topdown.ingest.generate_grid import generate_grid
-from ..tasks.topdown.ingest.generate_households import rehouse
+from ..tasks.topdown.ingest.generate_households import synthesize_households
 from ..tasks.topdown.product import TOPDOWN
 from ..tasks.topdown.settings import TopdownSettings
 from ..tasks.trips.ingest.generate import CountrySize
@@ -84,7 +84,7 @@ def _generate(generate: Callable[..., object], folder: Path, seed: int) -> None:
 def _generate_households(generate: Callable[..., object], folder: Path, seed: int) -> None:
     with TemporaryDirectory(dir=folder) as raw:
         generate(raw, seed=seed)
-        rehouse(raw, folder / "input", seed=seed)
+        synthesize_households(raw, folder / "input", seed=seed)
 
 
 _generate_few = partial(generate_county, persons=FEW)

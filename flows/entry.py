@@ -13,7 +13,7 @@ from ..tasks.products.product import END, Product
 from ..tasks.runs.directory import LEDGER, RunDirectory
 from ..tasks.runs.settings_files import settings_of_run
 from .cancelling import add_tags
-from .events import tell_near_cap
+from .events import emit_near_cap
 from .form import SettingsForm, form_of, worded
 from .kernels import compile_beside
 from .results import show_notes, show_outcome, show_table
@@ -130,7 +130,7 @@ def _submit(product: Product, stages: Body, root: Path) -> str:
             if stage == LEDGER:
                 about = "Spending without gain"
                 show_notes(notes(), key="redundant-spending", description=about)
-                tell_near_cap(run, settings)
+                emit_near_cap(run, settings)
 
         with task_runner(settings.run) as runner:
             Stages(run, settings, runner, ended=told, show=show).run(stages)

@@ -44,7 +44,7 @@ def tell_failed_check(run: RunDirectory, settings: ProductSettings, error: Check
     _tell(CHECK_FAILED, run, settings, {"message": str(error)})
 
 
-def tell_near_cap(run: RunDirectory, settings: ProductSettings) -> None:
+def emit_near_cap(run: RunDirectory, settings: ProductSettings) -> None:
     """Emit if the dataset's spending is at least `NEAR` of its cap."""
     if not settings.is_private or not settings.draws_noise:
         return

@@ -21,7 +21,7 @@ from ..tasks.population.ingest.released import Sources, read_released
 from ..tasks.population.release.population import population_of_pieces, write_population
 from ..tasks.products.acceptance import accept
 from ..tasks.runs.directory import RunDirectory
-from ..tasks.runs.handles import Made, made
+from ..tasks.runs.handles import Made, created
 from ..tasks.runs.steps import step
 from ..tasks.topdown.settings import TopdownSettings
 from ..validation.population.run_checks import check_population
@@ -55,13 +55,13 @@ def _made_file(run: RunDirectory, _settings: ProductsSettings, piece: str) -> Pa
 def gather_released(run: RunDirectory, settings: ProductsSettings) -> Made:
     """Write the released persons and households, partitioned into pieces."""
     source = read_released(sources_of(run, _names(settings)))
-    return made(write_released(run, source.blocks, blocks_of(source)))
+    return created(write_released(run, source.blocks, blocks_of(source)))
 
 
 @step("populate", ProductsSettings, run_name="populate-{piece}", made_at=_made_file)
 def populate(run: RunDirectory, _settings: ProductsSettings, piece: str) -> Made:
     """Make households of the persons of a county."""
-    return made(write_made(run, piece, populate_county(read_piece(run, piece))))
+    return created(write_made(run, piece, populate_county(read_piece(run, piece))))
 
 
 @step("make population", ProductsSettings, run_name="one population")
@@ -75,7 +75,7 @@ def make_population(run: RunDirectory, settings: ProductsSettings) -> Made:
     paths = write_population(population_of_pieces(run, sources), folder)
     expected = expected_population(folder, sources.redistricting.release, declared)
     accept(run, settings, check_population(expected))
-    return made(folder, {"files": len(paths)})
+    return created(folder, {"files": len(paths)})
 
 
 def _names(settings: ProductsSettings) -> Sequence[str]:

@@ -27,7 +27,7 @@ from ..tasks.products.steps import charge_ledger, check_release, release_run, re
 from ..tasks.runs.damage import record_files
 from ..tasks.runs.directory import INGEST, LEDGER, RunDirectory
 from ..tasks.runs.errors import SpineflowError
-from ..tasks.runs.handles import Artifact, found
+from ..tasks.runs.handles import Artifact, reused
 from ..tasks.runs.settings import ProductSettings
 from ..tasks.runs.steps import artifact_of, made_before
 from .cancelling import refuse_if_cancelled
@@ -199,7 +199,7 @@ class Stages(TaskRunner[Any]):
         name = path.relative_to(self._run.root).as_posix()
         if name in self._digests:
             return Artifact(name, self._digests[name], reused=True)
-        return artifact_of(self._run, found(path), 0.0)
+        return artifact_of(self._run, reused(path), 0.0)
 
     def _awaited(self, before: Iterable[Future]) -> list[Future]:
         """Dependencies to report to Prefect: one for every finished stage, which draws the

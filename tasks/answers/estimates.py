@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from scipy import sparse
 
-from ..runs.stamps import stamp, stamped, write_parquet
+from ..runs.stamps import marked_not_private, stamp, write_parquet
 
 
 def write_estimates(
@@ -30,7 +30,7 @@ def write_estimates(
             "count": pa.array(histograms.data, pa.int64()),
         }
     )
-    schema = stamped(table.schema, stamp(is_private=is_private))
+    schema = marked_not_private(table.schema, stamp(is_private=is_private))
     table = table.replace_schema_metadata(schema.metadata)
     write_parquet(path, table, compression="zstd")
 

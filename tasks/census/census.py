@@ -55,9 +55,9 @@ from .influence import (
     OWN,
     STEP,
     Graph,
+    InfluencePath,
     Norms,
     Reach,
-    Way,
     graph_of,
     norms_of,
     refuse_uncharged,
@@ -154,22 +154,22 @@ class Universe:
         return self.graph.contributions
 
     @property
-    def ways(self) -> tuple[Way, ...]:
+    def ways(self) -> tuple[InfluencePath, ...]:
         """The ways by which its records read tables."""
         return self.graph.ways[self.name]
 
     @property
-    def own_way(self) -> Way:
+    def own_way(self) -> InfluencePath:
         """The way of its own table."""
         return next(way for way in self.ways if way.kind == OWN)
 
     @property
-    def occupant_ways(self) -> Mapping[str, Way]:
+    def occupant_ways(self) -> Mapping[str, InfluencePath]:
         """The ways of its occupants, by their names."""
         return {way.name: way for way in self.ways if way.kind == OCCUPANTS}
 
     @property
-    def step_ways(self) -> tuple[Way, ...]:
+    def step_ways(self) -> tuple[InfluencePath, ...]:
         """The ways of its steps, in their order."""
         return tuple(way for way in self.ways if way.kind == STEP)
 

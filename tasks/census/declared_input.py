@@ -35,9 +35,9 @@ from .members import OF_MEMBERS
 from .partitions import Unreadable, check_whole, ways_facts, ways_of
 from .queries import counted_rows, marginal_query
 from .records import (
+    AreaLookup,
     CodeTally,
     UniverseCounter,
-    Ways,
     declared_rules,
     notes,
     occupant_columns,
@@ -133,7 +133,7 @@ class ReferredTables:
     """
 
     areas: Areas
-    ways: Callable[[str], Ways]
+    ways: Callable[[str], AreaLookup]
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,7 +209,7 @@ class DeclaredTables:
         self, evidence: EvidenceTally, scratch: Path | None
     ) -> ReferredTables | Unreadable:
         """Read the areas, and the tables to which the records of each universe refer."""
-        declared, subject, ways = self.census.geography, "", dict[str, Ways]()
+        declared, subject, ways = self.census.geography, "", dict[str, AreaLookup]()
         further = needed_columns(declared, self.census.tables)
         try:
             areas = load_areas(self.files[declared.table], declared, evidence, further)
@@ -240,7 +240,7 @@ class DeclaredTables:
         areas = Areas(frame, tuple(columns), units, frozenset(skipped))
         told = dict(zip(self.records, of_ways, strict=True))
 
-        def ways(name: str) -> Ways:
+        def ways(name: str) -> AreaLookup:
             universe, recognised = self.census.universes[name], self._on_the_way(name)
             return ways_of(told[name], universe, areas, recognised)
 

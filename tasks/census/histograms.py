@@ -17,7 +17,7 @@ from scipy import sparse
 from ...geography.texts import TextIndex
 from ..ledger.recognition import DIGITS_BELOW_COUNTY
 from ..runs.files import replacing
-from ..runs.stamps import stamp_at, stamped
+from ..runs.stamps import marked_not_private, stamp_at
 from ..tables.columns import GrowingArray
 
 ROWS_PER_GROUP = 1 << 16
@@ -197,7 +197,7 @@ def write_histogram(
     Rows follow `block_geocode`, in row groups that a reader of a few blocks can skip.
     """
     geocode, indptr = pa.array(block_geocode, pa.string()), histogram.indptr
-    schema = stamped(_SCHEMA, stamp_at(path))
+    schema = marked_not_private(_SCHEMA, stamp_at(path))
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as part, pq.ParquetWriter(part, schema, compression="zstd") as writer:
         for start in range(0, histogram.nnz, ROWS_PER_GROUP):

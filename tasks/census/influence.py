@@ -163,7 +163,7 @@ OF_CENSUS = {
 
 
 @dataclass(frozen=True)
-class Way:
+class InfluencePath:
     """A path by which the records of a universe read a table.
 
     kind : `OWN`, `OCCUPANTS` or `STEP`.
@@ -227,7 +227,7 @@ class Graph:
 
     universes: Mapping[str, UniverseDeclaration]
     contributions: Mapping[str, ContributionDeclaration]
-    ways: Mapping[str, tuple[Way, ...]]
+    ways: Mapping[str, tuple[InfluencePath, ...]]
     edges: tuple[Edge, ...]
     people: frozenset[str]
 
@@ -252,7 +252,7 @@ class Graph:
             found.append(Reach(table, records, opposite, is_charged))
         return (*found, *self._of_persons(parts))
 
-    def unbounded(self, name: str, source: str) -> Way | None:
+    def unbounded(self, name: str, source: str) -> InfluencePath | None:
         """The way of a universe by which a change of a table has no bound, if any: to its own
         records, or to columns that are made from them.
         """
@@ -487,7 +487,7 @@ def _ways(
     universe: UniverseDeclaration,
     asked: tuple[str, ...],
     contributions: Mapping[str, ContributionDeclaration],
-) -> Iterator[Way]:
+) -> Iterator[InfluencePath]:
     """The ways of a universe; `asked` are the columns that its attributes and conditions name."""
     steps = steps_of(universe)
     area = (universe.area,) if isinstance(universe.area, str) else universe.area or ()
@@ -502,13 +502,15 @@ def _ways(
     places = (steps[0].column,) if steps else area
     counted = () if universe.count is None else (universe.count,)
     most = _records_of_a_row(universe, contributions.get(universe.table))
-    yield Way(OWN, "", universe.table, own, (), (*places, *keys, *counted), "", most, most)
+    yield InfluencePath(
+        OWN, "", universe.table, own, (), (*places, *keys, *counted), "", most, most
+    )
     for name, occupant in universe.occupants.items():
         is_own_group = occupant.table == universe.table and occupant.column == occupant.key
         told = _times(occupant.records_per_key - is_own_group, most)
         where, column = tuple(occupant.where), (occupant.column,)
         both = _times(2, told)
-        yield Way(
+        yield InfluencePath(
             OCCUPANTS, name, occupant.table, of(name), where, column, occupant.key, told, both
         )
     records: int | None = 1
@@ -516,13 +518,13 @@ def _ways(
         records = _times(records, step.records_per_row)
         places = area if following is None else (following.column,)
         there, found_by = (step.key, *places), step.column
-        yield Way(
+        yield InfluencePath(
             STEP, step.table, step.table, of(step.table), (), there, found_by, records, records
         )
 
 
 def _computed(
-    name: str, universe: UniverseDeclaration, ways: Collection[Way], areas: str
+    name: str, universe: UniverseDeclaration, ways: Collection[InfluencePath], areas: str
 ) -> Iterator[Edge]:
     """Edges declared by a universe for columns that were computed before."""
     for source, computed in universe.computed_from.items():
@@ -545,7 +547,7 @@ def _computed(
                 yield Edge(source, way.table, columns, computed.records, name)
 
 
-def _told(universe: UniverseDeclaration, way: Way) -> Iterator[str]:
+def _told(universe: UniverseDeclaration, way: InfluencePath) -> Iterator[str]:
     """Columns of a way that provide values of records: all but the references."""
     yield from (*way.columns, *way.conditions)
     if way.kind == OWN and universe.count is not None:
@@ -571,7 +573,7 @@ def _records_of_a_row(
     return min(bounds, default=None)
 
 
-def _changed(ways: Iterable[Way], columns: Collection[str] | None) -> int | None:
+def _changed(ways: Iterable[InfluencePath], columns: Collection[str] | None) -> int | None:
     """Records that a row changes by all of some ways into a table.
 
     Occupants that refer by the same columns are found by one row, under any names.

@@ -32,7 +32,7 @@ from .counting import Counted, RawColumns, RecordCounter, count_files
 from .evidence import EvidenceTally
 from .histograms import joined
 from .joins import ByTable, JoinedTable, Occupants, OwnAreas, Placing
-from .records import Ways
+from .records import AreaLookup
 
 _ROWS_AT_ONCE = 1 << 20
 """Identifiers that are read at a time."""
@@ -78,7 +78,7 @@ def table_of(facts: Sequence[Any]) -> JoinedTable:
     return JoinedTable(_index_of(index), area, _columns_of(columns), n_rows)
 
 
-def ways_facts(ways: Ways) -> list[Any]:
+def ways_facts(ways: AreaLookup) -> list[Any]:
     """Facts of the tables read before the records of a universe."""
     table = table_facts(ways.place.joined) if isinstance(ways.place, ByTable) else None
     occupants = [
@@ -91,7 +91,7 @@ def ways_facts(ways: Ways) -> list[Any]:
 
 def ways_of(
     facts: Sequence[Any], universe: Universe, areas: Areas, recognised: Sequence[str] = ()
-) -> Ways:
+) -> AreaLookup:
     """Restore the ways of a universe from `ways_facts`, with these recognised columns."""
     table, told, of_raw = facts
     columns = universe.area_columns
@@ -106,7 +106,7 @@ def ways_of(
     }
     raw = RawColumns(recognised, len(areas))
     _add_raw(raw, of_raw)
-    return Ways(place, occupants, raw)
+    return AreaLookup(place, occupants, raw)
 
 
 def _index_facts(index: KeyIndex) -> list[Any]:

@@ -33,7 +33,7 @@ from .areas import AreaIndex, Areas, shaped
 from .census import Census, Universe
 from .counting import Counted, PlacedBatch, RawColumns, RecordCounter, Weights
 from .evidence import EvidenceTally
-from .influence import Way
+from .influence import InfluencePath
 from .joins import (
     NUMBER,
     ByTable,
@@ -178,7 +178,7 @@ Files = Mapping[str, Sequence[InputFile]]
 
 
 @dataclass(frozen=True, eq=False)
-class Ways:
+class AreaLookup:
     """Tables read before the records of a universe: paths to their areas, occupants by name, and
     the recognised columns of the tables on these paths.
     """
@@ -195,7 +195,7 @@ def read_ways(
     evidence: EvidenceTally,
     scratch: Path | None = None,
     recognised: Sequence[str] = (),
-) -> Ways:
+) -> AreaLookup:
     """Read the tables on the path to the area of a universe's records, and those of its occupants.
 
     `recognised` are columns of these tables by which the ledger recognises their rows. Raises
@@ -216,10 +216,10 @@ def read_ways(
         occupants[name] = load_occupants(
             own, declared, name, way.columns, universe.name, evidence, scratch
         )
-    return Ways(place, occupants, raw)
+    return AreaLookup(place, occupants, raw)
 
 
-def occupant_columns(way: Way) -> tuple[str, ...]:
+def occupant_columns(way: InfluencePath) -> tuple[str, ...]:
     """The columns of occupants that are read in addition to their references."""
     columns = dict.fromkeys((*way.columns, *way.conditions))
     return tuple(column for column in columns if column != NUMBER)
@@ -252,7 +252,7 @@ class UniverseCounter(RecordCounter):
         self,
         universe: Universe,
         schema: Schema,
-        ways: Ways,
+        ways: AreaLookup,
         n_areas: int,
         scratch: Path | None = None,
         *,
@@ -329,7 +329,7 @@ class UniverseCounter(RecordCounter):
 
 def tally_counted(
     universe: Universe,
-    ways: Ways,
+    ways: AreaLookup,
     counted: Counted,
     evidence: EvidenceTally,
     scratch: Path | None = None,

@@ -64,7 +64,9 @@ from .workload.parameters import MechanismParameters, read_specification
 from .workload.regions import areas_of
 
 
-def fits(settings: DetailedGroupsSettings, accepted: AcceptedGroups) -> Iterator[Block]:
+def check_settings_against_input(
+    settings: DetailedGroupsSettings, accepted: AcceptedGroups
+) -> Iterator[Block]:
     """The budgets of the levels that want a margin of error, and what would be spent twice."""
     declared = accepted.invariants if settings.mechanism.units_are_invariant else None
     parameters = parameters_of(settings).first
@@ -182,7 +184,7 @@ def write_targets(settings: DetailedGroupsSettings, folder: Path) -> tuple[Path,
 DETAILED_GROUPS: Product = Product(
     DetailedGroupsSettings,
     plan_of,
-    Rules(check_input_of, fits, refuse_settings),
+    Rules(check_input_of, check_settings_against_input, refuse_settings),
     Checks(lambda run, settings: run_checks(run.root, run.unchecked_release), check_privacy),
     Words(
         budget=words_on_costs,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..ledger.identity import refuse_changed_input
 from ..products.registry import settings_of
 from ..runs.directory import RunDirectory
-from ..runs.handles import Made, found, made, once
+from ..runs.handles import Made, created, once, reused
 from ..runs.steps import step
 from .ingest.ingest import (
     Settings,
@@ -38,9 +38,9 @@ def ingest(run: RunDirectory, settings: Settings) -> Made:
     if path.exists():
         refuse_changed_input(run, settings)
         refuse_edited_parameters(run)
-        return found(path, public_digests(run))
+        return reused(path, public_digests(run))
     ingest_input(run, settings)
-    return made(path, public_digests(run))
+    return created(path, public_digests(run))
 
 
 @step("count groups", settings_of, run_name="count-{region_type}-{level}")
@@ -54,9 +54,9 @@ def count(run: RunDirectory, settings: Settings, region_type: str, level: int) -
         for shard in shards_of(run, region_type, level)
     )
     if path.exists() or all(file.exists() for file in measured):
-        return found(path)
+        return reused(path)
     tabulate(run, region_type, level)
-    return made(path)
+    return created(path)
 
 
 @step(
@@ -96,9 +96,9 @@ def process(
     files = pass_files(run, run_parameters(run, settings).first, region_pass)
     folder = files.derived / stage
     if files.are_there(stage):
-        return found(folder)
+        return reused(folder)
     postprocess(run, settings, region_pass, stage)
-    return made(folder)
+    return created(folder)
 
 
 @step("write groups", settings_of, run_name="write groups")
@@ -106,9 +106,9 @@ def write_tables(run: RunDirectory, settings: Settings) -> Made:
     """Write the files of the release, unless they are there; they are released once checked."""
     tidy = TIDY_FILES[run_parameters(run, settings).records]
     if run.release.exists() or (run.unchecked_release / tidy).exists():
-        return found(run.unchecked_release)
+        return reused(run.unchecked_release)
     write_run_release(run, settings)
-    return made(run.unchecked_release)
+    return created(run.unchecked_release)
 
 
 def _shard(run: RunDirectory, region_type: str, level: int, name: str) -> Shard:

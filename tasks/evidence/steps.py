@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..products.registry import settings_of
 from ..runs import files
 from ..runs.directory import RunDirectory
-from ..runs.handles import Made, made
+from ..runs.handles import Made, created
 from ..runs.steps import step
 from .attacks.tried import rebuild_piece, try_attack
 from .ingest import Draw, figures_file, people_file, piece_file, read_population, tables_file
@@ -23,7 +23,7 @@ from .settings import EvidenceSettings
 )
 def read_people(run: RunDirectory, settings: EvidenceSettings) -> Made:
     """Read and check the input, and keep its people and areas."""
-    return made(read_population(run, settings))
+    return created(read_population(run, settings))
 
 
 @step(
@@ -36,7 +36,7 @@ def publish_tables(
     run: RunDirectory, settings: EvidenceSettings, method: str, strength: int, number: int
 ) -> Made:
     """Publish all tables by a method at one strength, and compare them with the truth."""
-    return made(publish_draw(run, settings, Draw(method, strength, number)))
+    return created(publish_draw(run, settings, Draw(method, strength, number)))
 
 
 @step(
@@ -56,7 +56,7 @@ def attack(
     name: str,
 ) -> Made:
     """Try an attack on the tables of a release, and grade it by the truth."""
-    return made(try_attack(run, settings, Draw(method, strength, number), name))
+    return created(try_attack(run, settings, Draw(method, strength, number), name))
 
 
 @step(
@@ -76,7 +76,7 @@ def rebuild(
     piece: int,
 ) -> Made:
     """Rebuild a piece of the areas of a release from its tables."""
-    return made(rebuild_piece(run, settings, Draw(method, strength, number), piece))
+    return created(rebuild_piece(run, settings, Draw(method, strength, number), piece))
 
 
 @step("write page", settings_of, run_name="page")
@@ -90,4 +90,4 @@ def write_page(run: RunDirectory, settings: EvidenceSettings) -> Made:
     else:
         write_evidence(run, settings)
         release_figures(run)
-    return made(files.write_page(run.report, page(run, settings)))
+    return created(files.write_page(run.report, page(run, settings)))

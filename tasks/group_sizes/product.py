@@ -23,7 +23,9 @@ from .release.tables import settings_of_release
 from .settings import GroupSizesSettings
 
 
-def fits(settings: GroupSizesSettings, accepted: GroupInput) -> tuple[Block, ...]:
+def check_settings_against_input(
+    settings: GroupSizesSettings, accepted: GroupInput
+) -> tuple[Block, ...]:
     """Hold the settings to the hierarchy; raises InputRefused."""
     levels_of(settings, accepted.hierarchy, int(accepted.counts.sum()))
     return ()
@@ -58,7 +60,7 @@ def facts(run: RunDirectory, settings: GroupSizesSettings) -> Facts:
 GROUP_SIZES: Product = Product(
     GroupSizesSettings,
     plan_of,
-    Rules(check_groups, fits),
+    Rules(check_groups, check_settings_against_input),
     Checks(lambda run, settings: run_checks(run.root, run.unchecked_release), check_privacy),
     Words(
         budget=words_on_costs,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..ledger.identity import ingested_once
 from ..runs.directory import RunDirectory
-from ..runs.handles import Made, found, made, once
+from ..runs.handles import Made, created, once, reused
 from ..runs.steps import step
 from .estimation.estimate import estimate_run, estimated_counts
 from .ingest.read import ingest_groups, read_plan, read_regions
@@ -39,7 +39,7 @@ def tabulate(run: RunDirectory, settings: GroupSizesSettings) -> Made:
     name = f"{GROUP_SIZES}.csv"
     for folder in (run.release, run.unchecked_release):
         if (folder / name).exists():
-            return found(folder / name)
+            return reused(folder / name)
     plan, hierarchy = read_plan(run), read_regions(run)
     write_tables(
         run.unchecked_release,
@@ -48,4 +48,4 @@ def tabulate(run: RunDirectory, settings: GroupSizesSettings) -> Made:
         plan.smallest_size,
         is_private=settings.is_private,
     )
-    return made(run.unchecked_release / name)
+    return created(run.unchecked_release / name)

@@ -89,10 +89,10 @@ class Guarantee:
         return self.parameter * (1 if is_bounded else self.bounded_factor)
 
     @property
-    def own_rho(self) -> Fraction:
+    def rho_per_record(self) -> Fraction:
         """The rho of zCDP between the guarantee's own neighbours, without its delta.
 
-        >>> Guarantee("pure_dp", Fraction(1), neighbors="unbounded").own_rho
+        >>> Guarantee("pure_dp", Fraction(1), neighbors="unbounded").rho_per_record
         Fraction(1, 2)
         """
         return self.parameter**2 / 2 if self.definition == PURE_DP else self.parameter
@@ -101,7 +101,7 @@ class Guarantee:
     def stated_rho(self) -> Fraction:
         """As `bounded_rho`, of all records that one person's change may change."""
         if self.stated_factor is not None:
-            return self.own_rho * self.stated_factor
+            return self.rho_per_record * self.stated_factor
         is_one = self.neighbors in (ONE_OF_SEVERAL, UNBOUNDED_OF_SEVERAL)
         return self.bounded_rho * (self.bounded_factor if is_one else 1)
 

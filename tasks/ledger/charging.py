@@ -35,10 +35,10 @@ from .claims import (
     ChargedNoise,
     charged_files,
     claim,
-    hold_files,
     record_publication,
     redrawn,
     replaced,
+    verify_published,
 )
 from .identity import list_held, list_ledger, refuse_known_elsewhere, unasked_ledgers
 from .plan import UniversePlan
@@ -183,7 +183,7 @@ def _hold_against_ledger(
     names = {path.relative_to(run.root).as_posix(): path for path in files}
     there = {name: path for name, path in names.items() if path.exists()}
     found = dict(zip(there, digests_of(there.values()), strict=True))
-    missing = hold_files(ledger, run_id, identity_of(run), found, names)
+    missing = verify_published(ledger, run_id, identity_of(run), found, names)
     for name, digest in missing.items():
         if not name_recorded(names[name], digest, run.unrecorded(names[name])):
             raise BudgetRefused(redrawn(run_id, name))

@@ -171,7 +171,7 @@ def charged_files(ledger: Ledger, run_id: str) -> dict[str, str]:
         return charged_files_of_run(connection, run_id)
 
 
-def hold_files(
+def verify_published(
     ledger: Ledger, run_id: str, identity: str, found: Mapping[str, str], names: Iterable[str]
 ) -> dict[str, str]:
     """Compare the files of a run with the ledger; return the digests of published files not found.

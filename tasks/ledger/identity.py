@@ -25,7 +25,7 @@ from typing import Any
 from ..runs.directory import RunDirectory
 from ..runs.errors import BudgetRefused, InputRefused
 from ..runs.files import locked, read_record, read_values, replacing, write_text
-from ..runs.handles import Made, found, made
+from ..runs.handles import Made, created, reused
 from ..runs.settings import ProductSettings
 from ..tables.sources import input_files
 from .charges import datasets_of
@@ -231,9 +231,9 @@ def ingested_once(
     and for an existing one as `refuse_changed_input`."""
     if path.exists():
         refuse_changed_input(run, settings)
-        return found(path, whole_digests(run))
+        return reused(path, whole_digests(run))
     ingest(run, settings)
-    return made(path, whole_digests(run))
+    return created(path, whole_digests(run))
 
 
 def local_files(settings: ProductSettings) -> dict[str, list[int]]:

@@ -10,7 +10,7 @@ from ..runs.charged_files import know_renamed
 from ..runs.directory import RunDirectory
 from ..runs.errors import CheckFailed, SpineflowError, lost
 from ..runs.files import NOT_PRIVATE, read_record, write_record
-from ..runs.handles import Made, found, made
+from ..runs.handles import Made, created, reused
 from ..runs.settings import ProductSettings
 
 
@@ -77,11 +77,11 @@ def released(run: RunDirectory, complete: Callable[[], None] = lambda: None) -> 
     last files.
     """
     if run.release.exists():
-        return found(run.release)
+        return reused(run.release)
     complete()
     os.rename(run.unchecked_release, run.release)
     know_renamed(run.unchecked_release, run.release)
-    return made(run.release)
+    return created(run.release)
 
 
 CERTIFICATE = "certificate"

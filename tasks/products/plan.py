@@ -162,7 +162,7 @@ def _curves_of(costs: Iterable[Cost], question: str) -> Curves | None:
     known = {cost.plan.universe: cost for cost in costs}
     if any(cost.plan.guarantee is None for cost in known.values()):
         return None
-    rhos = {name: cost.plan.promised.own_rho for name, cost in known.items()}
+    rhos = {name: cost.plan.promised.rho_per_record for name, cost in known.items()}
     return Curves(rhos, {name: cost.curve for name, cost in known.items()}, question)
 
 
@@ -287,7 +287,7 @@ def charged_for(plan: Plan) -> Iterator[str]:
         if universe.guarantee is None:
             continue
         charged, change = universe.guarantee.bounded_rho, plan.statement.change
-        if charged != universe.guarantee.own_rho:
+        if charged != universe.guarantee.rho_per_record:
             why = change[number] if len(change) == len(plan.universes) else " ".join(change)
             yield (
                 f"{universe.universe}: the ledger is charged rho {shown_rho(charged)}, for the "

@@ -163,12 +163,12 @@ def trade_offs(
     `others` are those that an adversary knows, and `question` what is asked of the one left, such
     as "whether this one is as suspected rather than some other".
     """
-    return told_trade_offs(
+    return trade_off_blocks(
         {name: trade_off(curve) for name, curve in curves.items()}, others, question
     )
 
 
-def told_trade_offs(
+def trade_off_blocks(
     found: Mapping[str, TradeOff], others: str, question: str
 ) -> tuple[str, str, Figure]:
     """What a test can tell of one record, from trade-offs that are known already; arguments as of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...validation.outcome import CHECKS_FILE
 from ..ledger.charging import is_settled
 from ..runs.directory import RunDirectory
-from ..runs.handles import Made, found, made
+from ..runs.handles import Made, created, reused
 from ..runs.publication import copy_release, marker_address
 from ..runs.settings import ProductSettings
 from ..runs.steps import step
@@ -19,9 +19,9 @@ def charge_ledger(run: RunDirectory, settings: ProductSettings) -> Made:
     """Recompute the draws, and enter the run in the ledger before anything is drawn."""
     product = product_of(run)
     if is_settled(run, settings, product.measurement_files(run, settings)):
-        return found("")
+        return reused("")
     product.charge_run(run, settings)
-    return made("")
+    return created("")
 
 
 @step("check", settings_of, run_name="check")
@@ -29,8 +29,8 @@ def check_release(run: RunDirectory, settings: ProductSettings) -> Made:
     """Check measurements, estimates and release by independent code."""
     path = run.checks / CHECKS_FILE
     if run.release.exists():
-        return found(path)
-    return made(path, {"checks passed": len(product_of(run).check_run(run, settings))})
+        return reused(path)
+    return created(path, {"checks passed": len(product_of(run).check_run(run, settings))})
 
 
 @step("release", settings_of, run_name="release")
@@ -52,7 +52,7 @@ def report_run(run: RunDirectory, settings: ProductSettings) -> Made:
     # A separate comparison step has reported its failure itself.
     if product.accuracy.write is not None:
         compared(run, settings, lambda: product.compare_with_truth(run, settings))
-    return made(product.report(run, settings))
+    return created(product.report(run, settings))
 
 
 @step("copy release", settings_of, run_name="copy release")
@@ -63,4 +63,4 @@ def copy_checked_release(run: RunDirectory, settings: ProductSettings) -> Made:
         raise ValueError("the settings of the run name no place for its release")
     is_new = copy_release(run, place)
     marker = marker_address(place, settings.PRODUCT)
-    return made(marker) if is_new else found(marker)
+    return created(marker) if is_new else reused(marker)

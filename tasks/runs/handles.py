@@ -159,12 +159,12 @@ class Made:
     reused: bool = False
 
 
-def made(path: Path | str, facts: Mapping[str, Fact] | None = None) -> Made:
+def created(path: Path | str, facts: Mapping[str, Fact] | None = None) -> Made:
     """Result of a step that has just made it."""
     return Made(path, facts or {})
 
 
-def found(path: Path | str, facts: Mapping[str, Fact] | None = None) -> Made:
+def reused(path: Path | str, facts: Mapping[str, Fact] | None = None) -> Made:
     """Result of an earlier attempt, which the step reuses."""
     return Made(path, facts or {}, reused=True)
 
@@ -172,6 +172,6 @@ def found(path: Path | str, facts: Mapping[str, Fact] | None = None) -> Made:
 def once(path: Path, make: Callable[..., object], *arguments: object) -> Made:
     """Reuse the file at a path from an earlier attempt, or `make` it from arguments."""
     if path.exists():
-        return found(path)
+        return reused(path)
     make(*arguments)
-    return made(path)
+    return created(path)

@@ -54,7 +54,7 @@ def stamp_at(path: Path) -> dict[str, str]:
     return {}
 
 
-def stamped(schema: pa.Schema, metadata: dict[str, str]) -> pa.Schema:
+def marked_not_private(schema: pa.Schema, metadata: dict[str, str]) -> pa.Schema:
     """A schema with additional metadata.
 
     >>> stamped(pa.schema([]), stamp(is_private=False)).metadata
@@ -65,7 +65,7 @@ def stamped(schema: pa.Schema, metadata: dict[str, str]) -> pa.Schema:
 
 def write_parquet(path: Path, table: pa.Table, **options: Any) -> None:
     """Write a table in one step, with the stamp if need be; `options` as of `pq.write_table`."""
-    table = table.replace_schema_metadata(stamped(table.schema, stamp_at(path)).metadata)
+    table = table.replace_schema_metadata(marked_not_private(table.schema, stamp_at(path)).metadata)
     with replacing(path) as part:
         pq.write_table(table, part, **options)
 
@@ -119,7 +119,7 @@ def write_parquet_once(
     def write(file: BinaryIO) -> None:
         with pq.ParquetWriter(
             file,
-            stamped(schema, metadata),
+            marked_not_private(schema, metadata),
             compression="zstd",
             compression_level=1,
             use_dictionary=list(in_file.values()),
@@ -219,7 +219,7 @@ def parquet_rows(
     """A writer of rows as Parquet, stamped if they are not private; `keeps_types` whether to store
     the types of Arrow as well, and further `options` are Parquet's."""
     metadata = stamp(is_private=is_private)
-    whole = stamped(schema, metadata) if keeps_types else schema
+    whole = marked_not_private(schema, metadata) if keeps_types else schema
     options = {"compression": "zstd", "store_schema": keeps_types} | options
     with (
         pa.OSFile(str(file), "wb") as sink,

@@ -24,7 +24,7 @@ from prefect.states import Completed
 from .charged_files import digest_of, refuse_altered
 from .directory import RunDirectory
 from .errors import SpineflowError, StorageFailed, confined
-from .handles import Artifact, Made, confined_work, found, metered, reads_public_files, stopwatch
+from .handles import Artifact, Made, confined_work, metered, reads_public_files, reused, stopwatch
 from .settings import ProductSettings
 from .settings_files import settings_of_run
 from .stores import StoreSilent
@@ -82,7 +82,7 @@ _MADE_AT = "made_at"
 """Attribute of a task's function: the path of the file that it makes, of the same arguments."""
 
 
-def opened(run_root: str | Path, model: Model) -> tuple[RunDirectory, ProductSettings]:
+def load_run(run_root: str | Path, model: Model) -> tuple[RunDirectory, ProductSettings]:
     """The run at `run_root` and the settings it has frozen.
 
     Every step reads its run through here. Raises InputRefused if the settings cannot be read or
@@ -146,10 +146,10 @@ def step(
         @functools.wraps(function)
         def perform(run_root: str, *keys: Any) -> Artifact:
             with metered() as work, stopwatch() as seconds:
-                arguments = (*opened(run_root, model), *keys)
+                arguments = (*load_run(run_root, model), *keys)
                 path = None if made_at is None else made_at(*arguments)
                 is_made = path is not None and path.exists()
-                made = found(path or "") if is_made else function(*arguments)
+                made = reused(path or "") if is_made else function(*arguments)
                 artifact = artifact_of(arguments[0], made, seconds())
                 return replace(artifact, work=work() if is_public else confined_work(work()))
 

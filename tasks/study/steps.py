@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..products.registry import settings_of
 from ..runs.directory import RunDirectory
-from ..runs.handles import Made, made, once
+from ..runs.handles import Made, created, once
 from ..runs.steps import step
 from .trials import Study, dataset, layout_of, prepare_trial, replicate_path, run_replicate
 
@@ -13,14 +13,14 @@ from .trials import Study, dataset, layout_of, prepare_trial, replicate_path, ru
 def read_tuning_data(run: RunDirectory, settings: Study) -> Made:
     """Read the input that all trials share."""
     settings.SEARCHED.read_input(settings.reading, dataset(run))
-    return made(dataset(run))
+    return created(dataset(run))
 
 
 @step("prepare trial", settings_of, run_name="prepare-{trial}")
 def prepare(run: RunDirectory, settings: Study, trial: str) -> Made:
     """Make the files shared by the replicates of a trial: its spine and constraints."""
     prepare_trial(run, settings.SEARCHED, trial)
-    return made(layout_of(run, trial))
+    return created(layout_of(run, trial))
 
 
 @step("replicate", settings_of, run_name="replicate-{trial}-{seed}")

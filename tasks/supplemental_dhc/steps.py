@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..ledger.identity import ingested_once
 from ..runs.directory import RunDirectory
-from ..runs.handles import Made, found, made, once
+from ..runs.handles import Made, created, once, reused
 from ..runs.stamps import write_parquet
 from ..runs.steps import step
 from .estimation import estimate_level
@@ -41,6 +41,6 @@ def tabulate(run: RunDirectory, settings: SupplementalDhcSettings) -> Made:
     for folder in (run.release, run.unchecked_release):
         # The text is named last.
         if (folder / name).with_suffix(".csv").exists():
-            return found(folder / name)
+            return reused(folder / name)
     write_tables(run, is_private=settings.is_private)
-    return made(run.unchecked_release / name)
+    return created(run.unchecked_release / name)

@@ -125,7 +125,9 @@ def refuse_estimate(settings: TopdownSettings) -> None:
     refuse_missing_folder(settings)
 
 
-def fits(settings: TopdownSettings, accepted: IngestResult | DeclaredInput) -> Iterator[Block]:
+def check_settings_against_input(
+    settings: TopdownSettings, accepted: IngestResult | DeclaredInput
+) -> Iterator[Block]:
     """Hold the settings to the records, and build the spines; raises InputRefused."""
     refuse_large_deltas(settings, accepted.n_records)
     if not settings.input.awaited:

@@ -13,7 +13,7 @@ from .checks.accuracy.report import errors_of_totals, write_comparison
 from .checks.pieces import outcomes_of_pieces
 from .estimation.largest_solve import largest_solve, refuse_settings, size_in_words
 from .fits import (
-    fits,
+    check_settings_against_input,
     fits_measurements,
     plan_of_estimate,
     plan_within_memory,
@@ -43,7 +43,7 @@ def words_on_costs(settings: TopdownSettings, _plan: Plan) -> Iterator[Block | S
 TOPDOWN: Product = Product(
     TopdownSettings,
     plan_within_memory,
-    Rules(check_with_notes, fits, refuse_settings),
+    Rules(check_with_notes, check_settings_against_input, refuse_settings),
     Checks(outcomes_of_pieces, check_privacy),
     Words(
         budget=words_on_costs,

@@ -33,7 +33,9 @@ from .release.table import TABLE, n_trips, settings_of_release
 from .settings import TripsSettings
 
 
-def fits(settings: TripsSettings, accepted: AcceptedTrips) -> Iterator[Block]:
+def check_settings_against_input(
+    settings: TripsSettings, accepted: AcceptedTrips
+) -> Iterator[Block]:
     """Hold the settings to the tree, and delta to the trips; raises InputRefused."""
     refuse_delta_of(settings, accepted.leaves.total)
     make_plan(settings, accepted.shape.tree)
@@ -72,7 +74,7 @@ def _cautions(settings: TripsSettings, total: int | None) -> Iterator[Caution]:
 TRIPS: Product = Product(
     TripsSettings,
     plan_of,
-    Rules(check_input, fits),
+    Rules(check_input, check_settings_against_input),
     Checks(lambda run, settings: run_checks(run.root, run.unchecked_release), check_privacy),
     Words(
         budget=lambda settings, plan: conversion_sentence(settings),

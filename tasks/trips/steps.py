@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..ledger.identity import ingested_once
 from ..runs.directory import ONLY_SHARD, RunDirectory
-from ..runs.handles import Made, found, made, once
+from ..runs.handles import Made, created, once, reused
 from ..runs.steps import step
 from .estimation.estimate import combine_levels, estimate_once
 from .ingest.files import plan_of, read_tree, write_plan
@@ -57,10 +57,10 @@ def combine(run: RunDirectory, settings: TripsSettings) -> Made:
 def write_table(run: RunDirectory, settings: TripsSettings) -> Made:
     """Write the table and its range queries from the leaves' estimates."""
     if (run.release / f"{TABLE}.csv").exists():
-        return found(run.release / f"{TABLE}.csv")
+        return reused(run.release / f"{TABLE}.csv")
     # Version 0.1.0 wrote no range queries as text: its unchecked releases are written again.
     names = (f"{TABLE}.csv", RANGE_QUERIES_TEXT)
     if all((run.unchecked_release / name).exists() for name in names):
-        return found(run.unchecked_release / f"{TABLE}.csv")
+        return reused(run.unchecked_release / f"{TABLE}.csv")
     n_rows = write_release(run, is_private=settings.is_private)
-    return made(run.unchecked_release / f"{TABLE}.csv", {"rows": n_rows})
+    return created(run.unchecked_release / f"{TABLE}.csv", {"rows": n_rows})

@@ -16,7 +16,7 @@ from spineflow.flows.running import prepare, run_stages_here
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.settings_files import frozen_settings
 from spineflow.tasks.topdown.ingest.generate import FEWEST_PERSONS, generate_county
-from spineflow.tasks.topdown.ingest.generate_households import rehouse
+from spineflow.tasks.topdown.ingest.generate_households import synthesize_households
 from spineflow.tasks.topdown.product import TOPDOWN
 from spineflow.tasks.topdown.settings import TopdownSettings
 
@@ -179,7 +179,7 @@ def redistricting_without_noise(made_once) -> RunDirectory:
 
     def make(folder: Path) -> None:
         generate_county(folder / "raw", persons=FEWEST_PERSONS, seed=3)
-        rehouse(folder / "raw", folder, seed=4)
+        synthesize_households(folder / "raw", folder, seed=4)
         units = pd.read_parquet(folder / "units.parquet")
         units.drop(columns=["HHT", "PAOC", "P65", "HHLDRAGE"]).to_parquet(folder / "untold.parquet")
         file = folder / "settings.toml"

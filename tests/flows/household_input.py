@@ -17,7 +17,7 @@ from spineflow.tasks.detailed_groups.ingest.generate import (
 )
 from spineflow.tasks.detailed_groups.workload.parameters import read_specification
 from spineflow.tasks.topdown.ingest.generate import FEWEST_PERSONS, generate_county
-from spineflow.tasks.topdown.ingest.generate_households import rehouse
+from spineflow.tasks.topdown.ingest.generate_households import synthesize_households
 
 from tests.flows.in_process import stages_in_process
 
@@ -31,7 +31,7 @@ def write_households(folder: Path, *, persons: int = FEWEST_PERSONS) -> None:
     """Census tables whose households fit together, with the codes of a small specification."""
     with tempfile.TemporaryDirectory() as raw:
         generate_county(raw, persons=persons, seed=1, state="44")
-        rehouse(raw, folder, seed=1)
+        synthesize_households(raw, folder, seed=1)
     generate_specification(
         folder / "params", regional=2, detailed=3, ethnicities=1, households=True
     )

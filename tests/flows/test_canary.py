@@ -23,7 +23,7 @@ from spineflow.tasks.detailed_groups.workload.parameters import read_specificati
 from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
 from spineflow.tasks.products.registry import OF_ONE_INPUT
 from spineflow.tasks.topdown.ingest.generate import FEWEST_PERSONS, generate_county
-from spineflow.tasks.topdown.ingest.generate_households import rehouse
+from spineflow.tasks.topdown.ingest.generate_households import synthesize_households
 from spineflow.tasks.trips.ingest.generate import CountrySize, generate_country
 
 from tests.flows.household_input import write_detailed_households
@@ -62,7 +62,7 @@ named += [running.copy_checked_release]
 unfailed = {task.fn.__wrapped__ for task in named if isinstance(task, prefect.Task)}
 published = running.copy_checked_release.fn.__wrapped__
 outcomes = dict.fromkeys((step.__name__ for step in unfailed), "not called")
-original, show_outcome, submitted = frame.opened, entry.show_outcome, stages.Stages._submitted
+original, show_outcome, submitted = frame.load_run, entry.show_outcome, stages.Stages._submitted
 
 def ended(*arguments):
     try:
@@ -71,7 +71,7 @@ def ended(*arguments):
         traceback.print_exc()
         return "raised"
 
-def opened(*arguments):
+def load_run(*arguments):
     called = sys._getframe(1).f_locals
     step = called.get("function")
     if step in unfailed:
@@ -95,7 +95,7 @@ outcomes["input"] = ended("run", name, broken, "--run-dir", f"{root}-broken")
 # As of a nation: with results checked and compared, and margins written, by tasks of their own.
 pieces.BLOCKS_PER_PIECE, pieces.MOST_PIECES, margins.LEAST_APART = 16, 2, 1
 topdown_stages.universes_in_pieces = lambda run, settings: dict.fromkeys(settings.run.universes, 1)
-frame.opened, entry.show_outcome = opened, failing_flow
+frame.load_run, entry.show_outcome = load_run, failing_flow
 stages.Stages._submitted = found_without_tasks
 failing, run_now, run_before, made, rounds = set(), set(), set(), {}, 0
 
@@ -179,7 +179,7 @@ def write_householders(folder: Path, *, is_broken: bool) -> Path:
 def write_people_in_households(folder: Path, *, is_broken: bool) -> Path:
     """A county whose households fit together, one of them with planted values, and settings."""
     generate_county(folder / "raw", persons=FEWEST_PERSONS, seed=1)
-    rehouse(folder / "raw", folder, seed=1)
+    synthesize_households(folder / "raw", folder, seed=1)
     plant_in_household(folder, is_broken=is_broken)
     settings = folder / "settings.toml"
     settings.write_text(

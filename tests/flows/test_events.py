@@ -50,7 +50,7 @@ def test_a_dataset_near_its_cap_is_told_of(done: Path, sent, share: str, is_told
     ledger = open_ledger(done / "ledger.db")
     spent = spent_and_caps(ledger, settings.privacy.dataset)[0].parameter
     set_caps(ledger, settings.privacy.dataset, Caps(spent / Fraction(share)))
-    events.tell_near_cap(run, settings)
+    events.emit_near_cap(run, settings)
     assert [event["event"] for event in sent] == ["spineflow.ledger.near-cap"] * is_told
     if is_told:
         told = sent[0]["payload"]

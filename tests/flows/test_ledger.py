@@ -14,7 +14,7 @@ from spineflow.tasks.ledger.caps import summary
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.runs.directory import DERIVED, RunDirectory
 from spineflow.tasks.topdown.ingest.generate import generate_county
-from spineflow.tasks.topdown.ingest.generate_households import rehouse
+from spineflow.tasks.topdown.ingest.generate_households import synthesize_households
 
 from tests.flows.in_process import stages_in_process, uncompared
 from tests.tasks.topdown.offices import budget
@@ -191,7 +191,7 @@ def test_tenure_alone_is_refused_after_the_supplemental_tables(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     generate_county(tmp_path / "raw", persons=4000, seed=1)
-    rehouse(tmp_path / "raw", tmp_path, seed=1)
+    synthesize_households(tmp_path / "raw", tmp_path, seed=1)
     files = {"supplemental": SUPPLEMENTAL, "declared": DECLARED + budget("households", LEVELS)}
     for name, text in files.items():
         (tmp_path / f"{name}.toml").write_text(text)

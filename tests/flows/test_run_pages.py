@@ -40,9 +40,9 @@ def test_cancelling_in_the_ui_stops_the_command(
     slowed = (
         "import sys, time\nfrom spineflow.flows.cli import main\n"
         "import spineflow.tasks.topdown.estimation.steps as steps\n"
-        "from spineflow.tasks.runs import steps as frame\noriginal = frame.opened\n"
-        "def opened(*arguments):\n    time.sleep(1)\n    return original(*arguments)\n"
-        "frame.opened = opened\nsys.exit(main(sys.argv[1:]))"
+        "from spineflow.tasks.runs import steps as frame\noriginal = frame.load_run\n"
+        "def load_run(*arguments):\n    time.sleep(1)\n    return original(*arguments)\n"
+        "frame.load_run = load_run\nsys.exit(main(sys.argv[1:]))"
     )
     command = spineflow(
         *("run", "topdown", "settings.toml", "--run-dir", str(run.root)),

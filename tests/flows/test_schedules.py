@@ -211,7 +211,7 @@ def compare_no_digests(patched: pytest.MonkeyPatch) -> None:
 
 def draw_again(patched: pytest.MonkeyPatch) -> None:
     """What was published and is gone is drawn anew, and takes its place in the ledger."""
-    patched.setattr(charging, "hold_files", lambda *_: {})
+    patched.setattr(charging, "verify_published", lambda *_: {})
     patched.setattr(claims, "_published_digest", lambda *_: None)
     record = charging.record_publication
 

@@ -30,7 +30,7 @@ from spineflow.tasks.products.product import Product
 from spineflow.tasks.products.registry import product
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import SpineflowError
-from spineflow.tasks.runs.handles import Made, made
+from spineflow.tasks.runs.handles import Made, created
 from spineflow.tasks.runs.settings import ProductSettings, RunnerSettings
 from spineflow.tasks.runs.steps import step
 
@@ -144,7 +144,7 @@ def make_piece(run: RunDirectory, settings: GroupSizesSettings, key: str) -> Mad
     path = piece_file(run, settings, key)
     path.parent.mkdir(exist_ok=True)
     path.write_text(key, encoding="utf-8")
-    return made(path)
+    return created(path)
 
 
 def submit_pieces(run: RunDirectory, _settings: ProductSettings) -> None:

@@ -20,7 +20,7 @@ from spineflow.tasks.products.spent import composed_sentence
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.files import sha256_of_file
 from spineflow.tasks.topdown.ingest.generate import FEWEST_PERSONS, generate_county
-from spineflow.tasks.topdown.ingest.generate_households import rehouse
+from spineflow.tasks.topdown.ingest.generate_households import synthesize_households
 
 from tests.flows.in_process import tasks_in_threads
 
@@ -52,7 +52,7 @@ def in_threads() -> Iterator[None]:
 def settings(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("two")
     generate_county(folder / "raw", persons=FEWEST_PERSONS, seed=1)
-    rehouse(folder / "raw", folder, seed=1)
+    synthesize_households(folder / "raw", folder, seed=1)
     file = folder / "products.toml"
     file.write_text(SETTINGS, encoding="utf-8")
     return file

@@ -79,14 +79,14 @@ def test_a_refusal_quotes_no_value(tmp_path: Path, capfd, values: dict[str, str]
 
 def test_an_error_of_a_step_quotes_no_value(tmp_path: Path, capfd, monkeypatch) -> None:
     """Threat model: confidential values in server, logs, pages or notebooks."""
-    original = frame.opened
+    original = frame.load_run
 
     def failing(root: str, *arguments: Any) -> Any:
         if (Path(root) / "spine").exists():
             raise ValueError(QUOTED)
         return original(root, *arguments)
 
-    monkeypatch.setattr(frame, "opened", failing)
+    monkeypatch.setattr(frame, "load_run", failing)
     told = attempted(tmp_path, planted())
     shown = capfd.readouterr()
     assert "failed with ValueError" in told

@@ -29,7 +29,7 @@ from spineflow.tasks.topdown.ingest.generate import (
     generate_country,
     generate_county,
 )
-from spineflow.tasks.topdown.ingest.generate_households import rehouse
+from spineflow.tasks.topdown.ingest.generate_households import synthesize_households
 from spineflow.tasks.trips import mechanisms as of_trips
 from spineflow.tasks.trips.ingest.generate import CountrySize
 from spineflow.tasks.trips.ingest.generate import generate_country as generate_trips
@@ -85,7 +85,7 @@ def county(
 def housed_county(folder: Path, *, preset: str = "", state: str = "44") -> str:
     """The smallest county in households that fit together."""
     generate_county(folder / "raw", persons=FEWEST_PERSONS, seed=1, state=state)
-    rehouse(folder / "raw", folder, seed=1)
+    synthesize_households(folder / "raw", folder, seed=1)
     return f'preset = "{preset}"\n{COUNTY}'
 
 

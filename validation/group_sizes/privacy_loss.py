@@ -70,7 +70,7 @@ class Promise:
     groups: int
 
 
-def promise(root: Path) -> Promise:
+def expectation(root: Path) -> Promise:
     """Compute the expectations on the run below `root`; raises UnusableRunFile.
 
     An unnamed mechanism is the one with the least noise: that of sizes where one person changes a
@@ -103,7 +103,7 @@ def check_privacy(root: Path, failures: Failures) -> None:
 
     To be called before noise is drawn. Raises UnusableRunFile for a plan of another form.
     """
-    settings, due = read_settings(root), promise(root)
+    settings, due = read_settings(root), expectation(root)
     stored = read_json(root, HIERARCHY / "plan.json")
     for name in due.__dataclass_fields__:
         if stored.get(name) != getattr(due, name):

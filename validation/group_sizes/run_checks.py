@@ -23,8 +23,8 @@ from .privacy_loss import (
     UNIVERSE,
     check_measurements,
     check_privacy,
+    expectation,
     hierarchy,
-    promise,
 )
 
 CHECKS: Mapping[str, str] = {
@@ -67,7 +67,7 @@ def run_checks(root: Path, release: Path) -> tuple[Outcome, ...]:
         check_measurements(root, privacy)
     is_relaxed, found = False, None
     with unusable_files_fail(consistency, validity, faithfulness):
-        is_relaxed = promise(root).mechanism in RELAXED
+        is_relaxed = expectation(root).mechanism in RELAXED
         is_private = why_not_private(read_settings(root)) is None
         levels = released_counts(root, release)
         for name in ("group_sizes", "group_totals"):
@@ -100,7 +100,7 @@ def released_counts(root: Path, release: Path) -> list[np.ndarray]:
 
     Raises UnusableRunFile unless every size of every region appears exactly once.
     """
-    due, (names, regions, _) = promise(root), hierarchy(root)
+    due, (names, regions, _) = expectation(root), hierarchy(root)
     smallest, largest = due.smallest_size, due.largest_size
     n_sizes = largest - smallest + 1
     table = pq.read_table(release / "group_sizes.parquet", read_dictionary=["level", "region"])
@@ -127,7 +127,7 @@ def released_counts(root: Path, release: Path) -> list[np.ndarray]:
 
 def count_violations(root: Path, levels: list[np.ndarray]) -> Violations:
     """How often counts (n, n_sizes) of every level break the sums."""
-    groups = promise(root).groups
+    groups = expectation(root).groups
     *_, parents = hierarchy(root)
     wrong = n_parents = 0
     for above, below, parent in zip(levels, levels[1:], parents[1:], strict=False):
@@ -158,7 +158,7 @@ def check_totals(root: Path, release: Path, levels: list[np.ndarray], failures: 
 
 def check_exact_groups(root: Path, levels: list[np.ndarray], failures: Failures) -> None:
     """The regions of the exact level have the numbers of groups that were made public."""
-    due, (names, regions, _) = promise(root), hierarchy(root)
+    due, (names, regions, _) = expectation(root), hierarchy(root)
     if due.exact_level is None:
         return
     depth = names.index(due.exact_level)

@@ -61,7 +61,7 @@ class Promise:
     every_node: bool
 
 
-def promise(root: Path, tree: TripsTree) -> Promise:
+def expectation(root: Path, tree: TripsTree) -> Promise:
     """Compute the expectations on the run below `root`; raises UnusableRunFile."""
     own = read_settings(root)["mechanism"]
     n_nodes = sum(n_all(tree, level) for level in range(len(tree.refined) + 1))
@@ -95,7 +95,7 @@ def check_privacy(root: Path, failures: Failures) -> None:
     To be called before noise is drawn. Raises UnusableRunFile for a plan of another form.
     """
     settings, tree = read_settings(root), read_tree(root)
-    privacy, due = settings["privacy"], promise(root, tree)
+    privacy, due = settings["privacy"], expectation(root, tree)
     is_histogram, is_bounded = due.threshold is not None, privacy["neighbors"] == "bounded"
     is_exact = is_bounded and privacy.get("total") != "measured"
     loss = None if privacy["infinite"] else _loss(root, privacy, is_histogram, failures)

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from ..outcome import Failures, Outcome
 from ..plan import why_not_private
 from ..run_files import UnusableRunFile, check_text, read_settings, unusable_files_fail
-from .privacy_loss import LEAVES, UNIVERSE, Promise, check_losses, check_privacy, n_all, promise
+from .privacy_loss import LEAVES, UNIVERSE, Promise, check_losses, check_privacy, expectation, n_all
 from .run_files import TripsTree, level_paths, nodes_of, read_level, read_tree
 
 ALWAYS: Mapping[str, str] = {
@@ -47,7 +47,7 @@ def run_checks(root: Path, release: Path) -> tuple[Outcome, ...]:
             check_privacy(root, failures["privacy_accounting"])
         with unusable_files_fail(failures["measured_loss_is_the_budget"]):
             check_losses(root, failures["measured_loss_is_the_budget"])
-        expected = promise(root, tree)
+        expected = expectation(root, tree)
         with unusable_files_fail(failures["measurements_are_complete"]):
             _check_measured(root, tree, expected, failures["measurements_are_complete"])
         with unusable_files_fail(*failures.values()):

@@ -30,7 +30,7 @@ from ....validation.detailed_groups.input_rules import (
 from ...census.cef_2020 import recode_of
 from ...census.evidence import EvidenceTally
 from ...runs.files import replacing
-from ...runs.stamps import stamp_at, stamped, write_parquet
+from ...runs.stamps import marked_not_private, stamp_at, write_parquet
 from ...tables.columns import CodedColumn
 from ..workload.regions import NO_REGION
 from ..workload.specification import NONE, IterationUniverse, iterations_of
@@ -315,7 +315,7 @@ def count_groups(
 
 def write_counts(path: Path, parts: Iterator[GroupCounts]) -> None:
     """Write the counts of a level; the file is confidential."""
-    schema = stamped(_SCHEMA, stamp_at(path))
+    schema = marked_not_private(_SCHEMA, stamp_at(path))
     with replacing(path) as file, pq.ParquetWriter(file, schema, compression="zstd") as writer:
         for part in parts:
             writer.write_table(

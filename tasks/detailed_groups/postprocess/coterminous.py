@@ -83,7 +83,7 @@ def coterminous_sets(
     return CoterminousSets(sets)
 
 
-def donate(groups: pa.Table, sets: np.ndarray, order: Sequence[str]) -> pa.Table:
+def copy_coterminous(groups: pa.Table, sets: np.ndarray, order: Sequence[str]) -> pa.Table:
     """Algorithm 4: every group of a set takes the counts of the set's donor.
 
     The donor is, for each set and iteration, the first group in the order of summary levels

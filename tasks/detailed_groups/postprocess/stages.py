@@ -39,7 +39,7 @@ from ...noise.distributions import IntegerDistribution
 from ...noise.quantiles import inverse_cdf
 from ..workload.regions import COARSE, REGION_TYPES
 from ..workload.tabulations import AGE_BINS, N_CELLS, cells_of_table
-from .coterminous import NO_SET, CoterminousSets, donate
+from .coterminous import NO_SET, CoterminousSets, copy_coterminous
 from .groups import (
     COUNTED,
     MEASURED,
@@ -151,7 +151,7 @@ def donate_between_levels(files: PassFiles, sets: CoterminousSets, order: Sequen
         for level, counted in levels_after(files, MARGINALS)
     }
     together = pa.concat_tables(members.values()).unify_dictionaries().combine_chunks()
-    after = donate(together, sets.of_rows(together), order)
+    after = copy_coterminous(together, sets.of_rows(together), order)
     start = 0
     for level, counted in levels_after(files, MARGINALS):
         end = start + members[level].num_rows

@@ -203,7 +203,7 @@ def curves_of(parameters: Parameters, specification: Specification) -> Curves | 
         return None
     plans = {name: pass_plan(parameters, name) for name in parameters.passes}
     return Curves(
-        {plan.universe: plan.promised.own_rho for plan in plans.values()},
+        {plan.universe: plan.promised.rho_per_record for plan in plans.values()},
         {
             plan.universe: exact_curve(
                 parameters.of.values(), specification, name, is_bounded=False

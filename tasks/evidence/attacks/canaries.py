@@ -104,7 +104,7 @@ class Canaries:
         return self.population.people.cell[self.person]
 
 
-def tell_records(release: Release) -> Iterator[Row]:
+def membership_inference(release: Release) -> Iterator[Row]:
     """Yield figures of the tests, with the guarantee's upper bounds and the baselines of blind
     guesses.
 

@@ -27,7 +27,7 @@ ATTACKS: Mapping[str, Callable[[Release], Iterable[Row]]] = {
     differencing.DIFFERENCING: differencing.difference,
     differencing.AVERAGING: differencing.average,
     membership.SWAPS: membership.detect_swaps,
-    canaries.NAME: canaries.tell_records,
+    canaries.NAME: canaries.membership_inference,
 }
 """All but the reconstruction, whose pieces are graded."""
 PIECE = 8_192

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from ...census.households import Members
 from ...runs.directory import RunDirectory
 from ...runs.files import replacing
-from ...runs.stamps import stamp_at, stamped, write_parquet
+from ...runs.stamps import marked_not_private, stamp_at, write_parquet
 from ..ingest.released import Released
 from ..workload.household_types import AGE, ELDERLY, ORIGIN, RACE, SEX, TENURE, TYPE
 from ..workload.levels import head_races
@@ -152,7 +152,7 @@ def read_made(run: RunDirectory, own: Blocks) -> Members:
 def _write(path: Path, table: pa.Table, groups: np.ndarray) -> None:
     """Write a table with these rows `(n_groups, 2)` as its row groups."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    schema = stamped(table.schema, stamp_at(path))
+    schema = marked_not_private(table.schema, stamp_at(path))
     with replacing(path) as part, pq.ParquetWriter(part, schema) as writer:
         for first, end in groups.tolist():
             rows = table.slice(first, end - first).replace_schema_metadata(schema.metadata)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ....validation.outcome import CHECKS_FILE
 from ....validation.topdown.run_checks import Piece
 from ...runs.directory import RunDirectory
-from ...runs.handles import Made, found, made
+from ...runs.handles import Made, created, reused
 from ...runs.steps import step
 from ..settings import TopdownSettings
 from .pieces import findings_file, read_findings, state_of_files, write_findings
@@ -18,7 +18,7 @@ def check_piece(
     """Check a piece of a large run, by code independent of the estimator, for `check_release`."""
     piece = Piece(kind, subject, number, of)
     if run.release.exists():
-        return found(run.checks / CHECKS_FILE)
+        return reused(run.checks / CHECKS_FILE)
     if read_findings(run, piece, state_of_files(run)) is not None:
-        return found(findings_file(run, piece))
-    return made(write_findings(run, piece))
+        return reused(findings_file(run, piece))
+    return created(write_findings(run, piece))

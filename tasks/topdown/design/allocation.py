@@ -138,7 +138,7 @@ def allocation_of(
 
 
 @dataclass(frozen=True, eq=False)
-class Kinds:
+class GeounitClasses:
     """The kinds in which geounits are measured; see the module's docstring.
 
     depth : (t,) geolevel of each. shares : (t, L) 0/1, the geolevels whose shares it has.
@@ -183,7 +183,7 @@ class Asked:
 class MeasuredSpine:
     """The classes of a spine's geounits, and the kinds in which they are measured."""
 
-    kinds: Kinds
+    kinds: GeounitClasses
     classed: ClassedSpine
 
     @classmethod
@@ -233,7 +233,9 @@ class MeasuredSpine:
         return np.array(values), np.array(derivatives)
 
 
-def _kinds(spine: Spine, geolevel_shares: Mapping[str, Fraction]) -> tuple[Kinds, list[np.ndarray]]:
+def _kinds(
+    spine: Spine, geolevel_shares: Mapping[str, Fraction]
+) -> tuple[GeounitClasses, list[np.ndarray]]:
     """The kinds, and by geolevel the kind of each geounit, -1 for none."""
     shares = [geolevel_shares[name] for name in spine.names]
     masks = [np.full(len(level), 1 << depth) for depth, level in enumerate(spine.geolevels)]
@@ -259,4 +261,4 @@ def _kinds(spine: Spine, geolevel_shares: Mapping[str, Fraction]) -> tuple[Kinds
                 depths.append(depth)
                 rows.append(np.array(own, dtype=np.float64))
         of_level.append(kind)
-    return Kinds(np.array(depths), np.array(rows)), of_level
+    return GeounitClasses(np.array(depths), np.array(rows)), of_level

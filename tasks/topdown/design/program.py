@@ -38,7 +38,7 @@ import numpy as np
 from scipy import sparse
 from scipy.optimize import linprog
 
-from .allocation import Kinds, LimitsContradict
+from .allocation import GeounitClasses, LimitsContradict
 
 SMALLEST = 1e-9
 """Loss that an entry of an allocation has at least while it is searched for."""
@@ -90,7 +90,7 @@ class Program:
     rows, most : (m, L * Q) 0/1 and (m,) positive; `rows` times an allocation is at most `most`.
     """
 
-    kinds: Kinds
+    kinds: GeounitClasses
     criteria: Criteria
     allowed: np.ndarray
     rows: np.ndarray

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...runs.directory import RunDirectory
-from ...runs.handles import Made, made, once
+from ...runs.handles import Made, created, once
 from ...runs.steps import step
 from .comparison import TIDY, release, trials_file, write_designs, write_report
 from .settings import ComparisonSettings
@@ -24,4 +24,4 @@ def release_comparison(run: RunDirectory, settings: ComparisonSettings) -> Made:
 @step("report comparison", ComparisonSettings, run_name="report")
 def report_comparison(run: RunDirectory, settings: ComparisonSettings) -> Made:
     """Write the page."""
-    return made(write_report(run, settings))
+    return created(write_report(run, settings))

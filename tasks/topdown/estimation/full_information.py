@@ -39,7 +39,7 @@ import pyarrow.parquet as pq
 
 from ...census.queries import MarginalQuery, marginal_query
 from ...runs.errors import InputRefused
-from ...runs.stamps import stamp, stamped, write_parquet
+from ...runs.stamps import marked_not_private, stamp, write_parquet
 from ..paths import combined_file
 from ..settings import TopdownSettings
 from ..spine.shards import Family
@@ -87,7 +87,7 @@ def write_combined(
         )
         parts.append(pa.table(columns, names=_COLUMNS))
     table = pa.concat_tables(parts)
-    schema = stamped(table.schema, stamp(is_private=is_private))
+    schema = marked_not_private(table.schema, stamp(is_private=is_private))
     table = table.replace_schema_metadata(schema.metadata)
     write_parquet(path, table, compression="zstd", use_dictionary=["geocode"])
 

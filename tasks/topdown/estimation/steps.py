@@ -21,7 +21,7 @@ from scipy import sparse
 from ...answers.estimates import read_estimates
 from ...census.queries import incidence
 from ...runs.directory import RunDirectory
-from ...runs.handles import Made, made
+from ...runs.handles import Made, created
 from ...runs.steps import step
 from ..paths import combined_file
 from ..settings import TopdownSettings
@@ -139,7 +139,7 @@ def estimate(
     given = _input_of(run, settings, universe, geolevel, shard)
     records = estimator_of(settings).estimate(given)
     solved = Counter(f"{record.stage}: {record.solver}" for record in records)
-    return made(
+    return created(
         run.estimates(universe, geolevel, shard),
         {**solved, "relaxed": sum(record.relaxed for record in records)},
     )
@@ -159,7 +159,7 @@ def combine(
     if combine_shard is None:
         raise ValueError("this estimator combines no measurements")
     combine_shard(_input_of(run, settings, universe, geolevel, shard))
-    return made(combined_file(run, universe, geolevel, shard))
+    return created(combined_file(run, universe, geolevel, shard))
 
 
 def _input_of(

@@ -245,7 +245,9 @@ def _further_adults(
     return relationship, ages
 
 
-def rehouse(source: Path | str, target: Path | str, *, seed: int = 20) -> GeneratedFiles:
+def synthesize_households(
+    source: Path | str, target: Path | str, *, seed: int = 20
+) -> GeneratedFiles:
     """Write tables with the block counts of a folder's, and households that fit together.
 
     `source` has `persons.parquet`, `units.parquet` and `grfc.txt` in the Census Edited File layout.

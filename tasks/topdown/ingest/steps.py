@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...ledger.identity import refuse_changed_input, whole_digests
 from ...runs.directory import RunDirectory
-from ...runs.handles import Made, found, made
+from ...runs.handles import Made, created, reused
 from ...runs.steps import step
 from ..paths import geography_file, state_totals_file
 from ..settings import TopdownSettings
@@ -15,14 +15,14 @@ from .ingest import count_parts_once, ingest_input, read_before_once
 def read_addresses(run: RunDirectory, settings: TopdownSettings) -> Made:
     """Read the tables that records refer to, for the tasks that count records."""
     is_new = read_before_once(run, settings)
-    return (made if is_new else found)(run.confidential / "ingest")
+    return (created if is_new else reused)(run.confidential / "ingest")
 
 
 @step("count persons", TopdownSettings, run_name="ingest-persons-{number}")
 def count_persons(run: RunDirectory, settings: TopdownSettings, number: int) -> Made:
     """Count the records of some files, or of none where there are fewer files than tasks."""
     is_new = count_parts_once(run, settings, number)
-    return (made if is_new else found)(run.confidential / "ingest")
+    return (created if is_new else reused)(run.confidential / "ingest")
 
 
 @step("ingest", TopdownSettings, run_name="ingest")
@@ -30,6 +30,6 @@ def ingest(run: RunDirectory, settings: TopdownSettings) -> Made:
     """Check the tables, and write geography, invariants and confidential block histograms."""
     if state_totals_file(run).exists():
         refuse_changed_input(run, settings)
-        return found(geography_file(run), whole_digests(run))
+        return reused(geography_file(run), whole_digests(run))
     ingest_input(run, settings)
-    return made(geography_file(run), whole_digests(run))
+    return created(geography_file(run), whole_digests(run))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ...runs.directory import RunDirectory
-from ...runs.handles import Made, found, made
+from ...runs.handles import Made, created, reused
 from ...runs.steps import step
 from ..settings import TopdownSettings
 from ..spine.shards import shard_of
@@ -19,7 +19,7 @@ def constrain(run: RunDirectory, settings: TopdownSettings, universe: str) -> Ma
     """Write the constraints that the declared invariants put on every geounit."""
     written = constrain_universe(run, settings, universe)
     folder = run.root / "measurements" / universe
-    return made(folder, {"constraint files": written}) if written else found(folder)
+    return created(folder, {"constraint files": written}) if written else reused(folder)
 
 
 def _measured_at(
@@ -45,4 +45,4 @@ def measure(
         measure_on_demand_once(run, settings, universe, part)
     else:
         measure_once(run, settings, universe, part)
-    return made(measurement_file(run, settings, universe, part))
+    return created(measurement_file(run, settings, universe, part))

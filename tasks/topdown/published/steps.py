@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...runs.directory import RunDirectory
-from ...runs.handles import Made, found, made, once
+from ...runs.handles import Made, created, once, reused
 from ...runs.steps import step
 from ..paths import geography_file, state_totals_file
 from ..settings import TopdownSettings
@@ -17,8 +17,8 @@ from .values import write_level
 def read_geography_file(run: RunDirectory, settings: TopdownSettings) -> Made:
     """Read the geography file: public."""
     if geography_file(run).exists():
-        return found(geography_file(run))
-    return made(geography_file(run), {"blocks": write_public_geography(run, settings)})
+        return reused(geography_file(run))
+    return created(geography_file(run), {"blocks": write_public_geography(run, settings)})
 
 
 @step("read geounits", TopdownSettings, run_name="geounits-{universe}")
@@ -42,7 +42,7 @@ def read_measurements(
     folder = run.measurements(universe, geolevel) / "dpqueries"
     shards = [s for s in shards_of(run, universe) if s.geolevel == geolevel]
     if all(run.dpqueries(universe, geolevel, shard.name).exists() for shard in shards):
-        return found(folder)
-    return made(
+        return reused(folder)
+    return created(
         folder, {"files": write_level(run, settings, folder_of(settings), universe, geolevel)}
     )

@@ -9,7 +9,7 @@ from ...pages.document import Block, Table
 from ...pages.template import parts_of, table
 from ...products.budget import Cost
 from ...products.certificate import Facts
-from ...products.privacy_curves import TradeOff, told_trade_offs, trade_off
+from ...products.privacy_curves import TradeOff, trade_off, trade_off_blocks
 from ...runs.directory import RunDirectory
 from ..measurement.charge import public_plan
 from ..settings import TopdownSettings
@@ -91,7 +91,7 @@ def exact_figures(
             for universe, section in settings.budget.items()
             if section.guarantee is not None and universe in settings.run.universes
         },
-        tests=told_trade_offs(tests, OTHERS, QUESTION) if tests else None,
+        tests=trade_off_blocks(tests, OTHERS, QUESTION) if tests else None,
         untested=[name for name, test in all_tests.items() if test is None],
         curve=privacy_curve(list(budgets.values()), points),
     )

@@ -8,7 +8,7 @@ from ...dissemination.csvw import write_csvw
 from ...dissemination.geoparquet import write_geoparquet
 from ...dissemination.sdmx import write_sdmx
 from ...runs.directory import RunDirectory
-from ...runs.handles import Made, found, made, once
+from ...runs.handles import Made, created, once, reused
 from ...runs.steps import step
 from ..settings import TopdownSettings
 from .exact_losses import keep_loss, loss_file
@@ -34,9 +34,9 @@ def write_microdata(run: RunDirectory, settings: TopdownSettings, universe: str)
     """Turn block estimates into one row a person, housing unit or facility."""
     for folder in (run.release, run.unchecked_release):
         if (folder / f"mdf_{universe}.csv").exists():
-            return found(folder / f"mdf_{universe}.csv")
+            return reused(folder / f"mdf_{universe}.csv")
     written = write_universe(run, settings, universe)
-    return made(written.csv, {"rows": written.n_rows})
+    return created(written.csv, {"rows": written.n_rows})
 
 
 @step("exact loss", TopdownSettings, run_name="exact loss of {universe}")
@@ -50,8 +50,8 @@ def keep_estimates(run: RunDirectory, settings: TopdownSettings) -> Made:
     """Work out the unbiased estimates that margins follow from, for `write_margin_piece`."""
     folder = run.root / "intervals"
     if run.release.exists() or are_kept(run, settings) or are_written(run, settings):
-        return found(folder)
-    return made(keep_posteriors(run, settings))
+        return reused(folder)
+    return created(keep_posteriors(run, settings))
 
 
 @step("write margin piece", TopdownSettings, run_name="margins, {kind} of {subject}")
@@ -62,9 +62,9 @@ def write_margin_piece(
     place = run.release if run.release.exists() else run.unchecked_release
     piece = MarginPiece(kind, subject)
     if run.release.exists() or is_written(run, settings, piece):
-        return found(place)
+        return reused(place)
     write_piece(run, settings, piece)
-    return made(place)
+    return created(place)
 
 
 @step("write margins", TopdownSettings, run_name="margins")
@@ -73,18 +73,18 @@ def write_release_margins(run: RunDirectory, settings: TopdownSettings) -> Made:
     no piece has."""
     place = run.release if run.release.exists() else run.unchecked_release
     if run.release.exists():
-        return (made if restore_figures(run, settings) else found)(place)
+        return (created if restore_figures(run, settings) else reused)(place)
     if are_written(run, settings) and not has_estimates(run, settings):
-        return found(place)
+        return reused(place)
     files = write_margins(run, settings)
-    return made(place, {"files": len(files)})
+    return created(place, {"files": len(files)})
 
 
 @step("write formats", TopdownSettings, run_name="formats")
 def write_formats(run: RunDirectory, settings: TopdownSettings) -> Made:
     """Write the tables and their margins in the formats of systems that load them."""
     if run.release.exists():
-        return found(run.release)
+        return reused(run.release)
     release, asked, files = run.unchecked_release, settings.release, list[Path]()
     labels = variable_labels(map(settings.schema_of, settings.run.universes))
     if asked.sdmx is not None:
@@ -93,7 +93,7 @@ def write_formats(run: RunDirectory, settings: TopdownSettings) -> Made:
         files.append(write_csvw(release, labels))
     if asked.geoparquet and settings.input.geometry is not None:
         files += write_geoparquet(release, Path(settings.input.geometry), labels)
-    return made(release, {"files": len(files)})
+    return created(release, {"files": len(files)})
 
 
 @step("write tables", TopdownSettings, run_name="{piece}")
@@ -101,14 +101,14 @@ def write_redistricting_tables(run: RunDirectory, settings: TopdownSettings, pie
     """Tabulate the block estimates at every summary level, as tables and in the P.L. 94-171 format,
     or a piece of that."""
     if run.release.exists():
-        return found(run.release)
+        return reused(run.release)
     run.unchecked_release.mkdir(exist_ok=True)
     tables = tables_of_run(run, settings)
     files = tables.files(piece)
     if files and all(path.exists() for path in files):
-        return found(files[-1])
+        return reused(files[-1])
     files = tables.write(piece)
-    return made(files[-1] if files else run.unchecked_release, {"files": len(files)})
+    return created(files[-1] if files else run.unchecked_release, {"files": len(files)})
 
 
 @step("summarise spine", TopdownSettings, run_name="spine-summary-{universe}")
@@ -116,6 +116,6 @@ def summarise_spine(run: RunDirectory, settings: TopdownSettings, universe: str)
     """Compare a universe's spine with the AIAN spine: sizes, distances, predicted deviations."""
     folder = summary_folder(run, universe)
     if has_summary(run, universe):
-        return found(folder)
+        return reused(folder)
     write_summary(run, settings, universe)
-    return made(folder)
+    return created(folder)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ...runs.directory import RunDirectory
-from ...runs.handles import Made, found, made
+from ...runs.handles import Made, created, reused
 from ...runs.steps import step
 from ..paths import spine_folder
 from ..settings import TopdownSettings
@@ -32,4 +32,4 @@ def spine_once(
     if not is_there:
         write(run, settings, universe)
     sizes = {level: n_geounits(own) for level, own in shards_by_geolevel(run, universe).items()}
-    return (found if is_there else made)(folder / BLOCKS, sizes)
+    return (reused if is_there else created)(folder / BLOCKS, sizes)

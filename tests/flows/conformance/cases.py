@@ -20,7 +20,7 @@ from spineflow.tasks.detailed_groups.workload.parameters import read_specificati
 from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.topdown.ingest.generate import FEWEST_PERSONS, generate_county
-from spineflow.tasks.topdown.ingest.generate_households import rehouse
+from spineflow.tasks.topdown.ingest.generate_households import synthesize_households
 from spineflow.tasks.trips.ingest.generate import CountrySize, generate_country
 
 from tests.flows.gallery import DECLARATIONS, GALLERY
@@ -109,7 +109,7 @@ def write_commuters(folder: Path) -> Path:
 def write_people_in_households(folder: Path) -> Path:
     """A county whose households fit together."""
     generate_county(folder / "raw", persons=FEWEST_PERSONS, seed=1)
-    rehouse(folder / "raw", folder, seed=1)
+    synthesize_households(folder / "raw", folder, seed=1)
     return write_settings(
         folder,
         'preset = "supplemental_dhc_2020_us"\n[input]\npersons = "persons.parquet"\n'

@@ -17,14 +17,14 @@ from spineflow.tasks.runs.files import read_declared
 from spineflow.tasks.tables.columns import CodedColumn
 from spineflow.tasks.tables.sources import input_files
 from spineflow.tasks.topdown.ingest.generate import generate_county
-from spineflow.tasks.topdown.ingest.generate_households import rehouse
+from spineflow.tasks.topdown.ingest.generate_households import synthesize_households
 
 
 @pytest.fixture(scope="module")
 def county(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("county")
     generate_county(folder / "raw", persons=800, seed=5)
-    rehouse(folder / "raw", folder, seed=6)
+    synthesize_households(folder / "raw", folder, seed=6)
     return folder
 
 

@@ -170,7 +170,7 @@ def test_of_several_records_one_is_charged_and_all_are_stated():
     """
     half, neighbors = Fraction(1, 2), "unbounded_one_of_several"
     zcdp = Guarantee("zcdp", half, neighbors)
-    assert (zcdp.own_rho, zcdp.bounded_rho, zcdp.stated_rho) == (half, 2 * half, 8 * half)
+    assert (zcdp.rho_per_record, zcdp.bounded_rho, zcdp.stated_rho) == (half, 2 * half, 8 * half)
     pure = Guarantee("pure_dp", half, neighbors)
     assert pure.bounded_rho == (2 * half) ** 2 / 2
     assert pure.stated_rho == (4 * half) ** 2 / 2

@@ -37,7 +37,7 @@ from spineflow.tasks.runs.errors import BudgetRefused, InputRefused
 from spineflow.tasks.runs.files import sha256_of_file
 from spineflow.tasks.runs.settings import ProductSettings
 from spineflow.tasks.runs.settings_files import dump_settings, load_settings
-from spineflow.tasks.runs.steps import opened
+from spineflow.tasks.runs.steps import load_run
 from spineflow.tasks.runs.writing import write_once
 from spineflow.tasks.topdown.settings import TopdownSettings
 
@@ -303,11 +303,11 @@ def test_what_was_charged_with_another_file_is_not_drawn(
 def test_no_step_opens_a_run_that_was_edited(run: RunDirectory, settings, name: str) -> None:
     """Threat model: files of a run edited after the charge."""
     charged(run, settings)
-    assert opened(run.root, TopdownSettings)[1] == settings
+    assert load_run(run.root, TopdownSettings)[1] == settings
     path = run.root / name
     path.write_text(path.read_text() + "# edited\n")
     with pytest.raises(InputRefused, match="has been edited since the run"):
-        opened(run.root, TopdownSettings)
+        load_run(run.root, TopdownSettings)
 
 
 def test_a_spine_in_another_cut_is_not_measured(run: RunDirectory, settings) -> None:

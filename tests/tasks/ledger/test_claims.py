@@ -9,7 +9,13 @@ from fractions import Fraction
 import pytest
 from spineflow.tasks.ledger.accounting import Guarantee
 from spineflow.tasks.ledger.charges import charge
-from spineflow.tasks.ledger.claims import ChargedNoise, claim, hold_files, move, record_publication
+from spineflow.tasks.ledger.claims import (
+    ChargedNoise,
+    claim,
+    move,
+    record_publication,
+    verify_published,
+)
 from spineflow.tasks.ledger.plan import Measure, UniversePlan
 from spineflow.tasks.ledger.recognition import InputDigest
 from spineflow.tasks.ledger.store import Ledger, open_ledger, reading
@@ -176,19 +182,19 @@ def test_a_charge_is_for_these_files_and_this_noise(ledger: Ledger) -> None:
 
 def test_files_are_held_against_the_ledger(ledger: Ledger) -> None:
     record_publication(ledger, claimed(ledger), "aa")
-    assert hold_files(ledger, RUN, HERE, {FILE: "aa"}, [FILE]) == {}
-    assert hold_files(ledger, RUN, HERE, {}, [FILE]) == {FILE: "aa"}
+    assert verify_published(ledger, RUN, HERE, {FILE: "aa"}, [FILE]) == {}
+    assert verify_published(ledger, RUN, HERE, {}, [FILE]) == {FILE: "aa"}
     with pytest.raises(BudgetRefused, match="is not the measurement"):
-        hold_files(ledger, RUN, HERE, {FILE: "bb"}, [FILE])
+        verify_published(ledger, RUN, HERE, {FILE: "bb"}, [FILE])
     with pytest.raises(BudgetRefused, match="the ledger does not know it"):
-        hold_files(ledger, RUN, HERE, {FILE: "aa", "x": "bb"}, [FILE, "x"])
+        verify_published(ledger, RUN, HERE, {FILE: "aa", "x": "bb"}, [FILE, "x"])
 
 
 def test_a_copy_of_a_measured_directory_is_a_copy_only_where_it_would_draw(ledger: Ledger) -> None:
     record_publication(ledger, claimed(ledger), "aa")
-    assert hold_files(ledger, RUN, ELSEWHERE, {FILE: "aa"}, [FILE]) == {}
+    assert verify_published(ledger, RUN, ELSEWHERE, {FILE: "aa"}, [FILE]) == {}
     with pytest.raises(BudgetRefused, match="draws in another directory"):
-        hold_files(ledger, RUN, ELSEWHERE, {FILE: "aa"}, [FILE, "measurements/1.parquet"])
+        verify_published(ledger, RUN, ELSEWHERE, {FILE: "aa"}, [FILE, "measurements/1.parquet"])
 
 
 def test_files_of_a_run_whose_draws_were_deleted_are_refused(ledger: Ledger) -> None:
@@ -198,13 +204,13 @@ def test_files_of_a_run_whose_draws_were_deleted_are_refused(ledger: Ledger) -> 
         for table in ("draws", "published", "directories", "conditions", "noise"):
             connection.execute(f"DELETE FROM {table}")
     with pytest.raises(BudgetRefused, match="does not hold the charges of run run-1; restore"):
-        hold_files(ledger, RUN, HERE, {FILE: "aa"}, [FILE])
+        verify_published(ledger, RUN, HERE, {FILE: "aa"}, [FILE])
 
 
 def test_another_cut_of_what_was_published_is_refused(ledger: Ledger) -> None:
     record_publication(ledger, claimed(ledger), "aa")
     with pytest.raises(BudgetRefused, match="which its spine or plan no longer has"):
-        hold_files(ledger, RUN, HERE, {}, ["measurements/0_of_2.parquet"])
+        verify_published(ledger, RUN, HERE, {}, ["measurements/0_of_2.parquet"])
 
 
 def test_a_run_of_an_older_version_is_bound_to_where_it_goes_on(ledger: Ledger) -> None:
@@ -215,7 +221,7 @@ def test_a_run_of_an_older_version_is_bound_to_where_it_goes_on(ledger: Ledger) 
     enter(ledger)
     with pytest.raises(BudgetRefused, match="draws in another directory"):
         claimed(ledger)
-    assert hold_files(ledger, RUN, HERE, {FILE: "aa"}, [FILE, "x"]) == {}
+    assert verify_published(ledger, RUN, HERE, {FILE: "aa"}, [FILE, "x"]) == {}
     assert claimed(ledger).published == "aa"
     with pytest.raises(BudgetRefused, match="draws in another directory"):
         claimed(ledger, ELSEWHERE, "x")

@@ -40,7 +40,7 @@ from spineflow.tasks.tables import readers
 from spineflow.tasks.tables.readers import Selection, read_partitions
 from spineflow.tasks.tables.sources import InputFile
 from spineflow.tasks.topdown.ingest.generate import generate_county
-from spineflow.tasks.topdown.ingest.generate_households import rehouse
+from spineflow.tasks.topdown.ingest.generate_households import synthesize_households
 from spineflow.tasks.topdown.ingest.ingest import check_input_of, reading_of
 from spineflow.tasks.topdown.settings import TopdownSettings
 
@@ -67,7 +67,7 @@ def folder(made_once: Callable[[str, Callable[[Path], None]], Path]) -> Path:
 
     def make(folder: Path) -> None:
         generate_county(folder / "raw", persons=4000, seed=1, state="44")
-        rehouse(folder / "raw", folder, seed=1)
+        synthesize_households(folder / "raw", folder, seed=1)
         generate_specification(
             folder / "params", regional=2, detailed=3, ethnicities=1, households=True
         )
@@ -275,7 +275,7 @@ def _drawn_again(other: Path, seed: int) -> None:
     """Persons and units of the same layout and areas from another seed."""
     with tempfile.TemporaryDirectory(dir=other) as raw:
         generate_county(raw, persons=4000, seed=seed, state="44")
-        rehouse(raw, other, seed=seed)
+        synthesize_households(raw, other, seed=seed)
     codes = list(read_specification(str(other / "params")).names)
     give_detailed_codes(other / "persons.parquet", codes)
     _leave_out_members(other)

@@ -10,7 +10,7 @@ from prefect.client.schemas.objects import TaskRun
 from prefect.states import Failed, State
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused, MemoryFailed, StorageFailed, WorkLost
-from spineflow.tasks.runs.handles import Artifact, Made, found, made
+from spineflow.tasks.runs.handles import Artifact, Made, created, reused
 from spineflow.tasks.runs.settings_files import dump_settings, frozen_settings
 from spineflow.tasks.runs.steps import artifact_of, made_before, step
 from spineflow.tasks.runs.stores import StoreSilent
@@ -22,9 +22,9 @@ def write(run: RunDirectory, settings: TripsSettings, name: str) -> Made:
     """Write a file that names itself."""
     path = run.root / name
     if path.exists():
-        return found(path)
+        return reused(path)
     path.write_text(name)
-    return made(path, {"letters": len(name)})
+    return created(path, {"letters": len(name)})
 
 
 @step(
@@ -36,7 +36,7 @@ def write(run: RunDirectory, settings: TripsSettings, name: str) -> Made:
 def write_where_it_is_told(run: RunDirectory, settings: TripsSettings, name: str) -> Made:
     """Write where whoever asks is told."""
     (run.root / f"{name}.made").touch()
-    return made(run.root / f"{name}.made")
+    return created(run.root / f"{name}.made")
 
 
 @step("refuse", TripsSettings, run_name="refuse")
@@ -101,7 +101,7 @@ def test_settings_are_those_that_the_run_has_frozen(root: Path) -> None:
     @step("look", TripsSettings, run_name="look-{level}")
     def look(run: RunDirectory, settings: TripsSettings, level: int) -> Made:
         given.append((run, settings, level))
-        return made("")
+        return created("")
 
     look.fn(str(root), 3)
     assert given == [
@@ -156,9 +156,9 @@ def test_confidential_files_get_no_digest(tmp_path: Path) -> None:
     run.confidential.mkdir()
     secret = run.confidential / "counts.parquet"
     secret.write_text("1")
-    assert artifact_of(run, made(secret), 0.0) == Artifact("confidential/counts.parquet")
-    assert artifact_of(run, made(run.confidential), 0.0) == Artifact("confidential")
-    assert artifact_of(run, found("s3://place/x"), 1.0) == Artifact("s3://place/x", "", 1.0, True)
+    assert artifact_of(run, created(secret), 0.0) == Artifact("confidential/counts.parquet")
+    assert artifact_of(run, created(run.confidential), 0.0) == Artifact("confidential")
+    assert artifact_of(run, reused("s3://place/x"), 1.0) == Artifact("s3://place/x", "", 1.0, True)
 
 
 def test_what_was_made_before_is_found_where_the_step_says(root: Path) -> None:

@@ -21,7 +21,7 @@ from spineflow.tasks.supplemental_dhc.estimation import ROWS
 from spineflow.tasks.supplemental_dhc.measures import MEASURES, TRUNCATION, stability_of
 from spineflow.tasks.supplemental_dhc.settings import SupplementalDhcSettings
 from spineflow.tasks.topdown.ingest.generate import FEWEST_PERSONS, generate_county
-from spineflow.tasks.topdown.ingest.generate_households import rehouse
+from spineflow.tasks.topdown.ingest.generate_households import synthesize_households
 from spineflow.validation.supplemental_dhc.privacy_loss import (
     CELLS,
     CODES,
@@ -70,7 +70,7 @@ OWN = product("supplemental-dhc")
 def tabulated(folder: Path, further: str = "seed = 5\n") -> RunDirectory:
     """A run up to its tables."""
     generate_county(folder / "raw", persons=FEWEST_PERSONS, seed=6)
-    rehouse(folder / "raw", folder, seed=6)
+    synthesize_households(folder / "raw", folder, seed=6)
     return finished(OWN, folder, SETTINGS + further, "tables")
 
 

@@ -26,7 +26,7 @@ from spineflow.tasks.topdown.ingest.generate import (
     generate_country,
     generate_county,
 )
-from spineflow.tasks.topdown.ingest.generate_households import rehouse
+from spineflow.tasks.topdown.ingest.generate_households import synthesize_households
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.validation.outcome import Outcome
 from spineflow.validation.topdown.run_checks import TABLES, CheckedRun
@@ -62,7 +62,7 @@ margins = false
 
 def county(folder: Path, further: str = "") -> RunDirectory:
     generate_county(folder / "raw", persons=FEWEST_PERSONS, seed=1)
-    rehouse(folder / "raw", folder, seed=1)
+    synthesize_households(folder / "raw", folder, seed=1)
     return finished(OWN, folder, COUNTY + further, "checks")
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ....products.acceptance import compared
 from ....runs.directory import RunDirectory
-from ....runs.handles import Made, found, made
+from ....runs.handles import Made, created, reused
 from ....runs.steps import step
 from ...settings import TopdownSettings
 from .compared import Piece, has_totals, has_truth, totals_file, write_totals
@@ -19,9 +19,9 @@ from .report import write_run_accuracy
 def predict_errors(run: RunDirectory, settings: TopdownSettings, universe: str) -> Made:
     """Work out what the errors that the budget implies for a piece need of the others."""
     if has_totals(run, universe):
-        return found(totals_file(run, universe))
+        return reused(totals_file(run, universe))
     compared(run, settings, lambda: write_totals(run, settings, universe))
-    return made(totals_file(run, universe))
+    return created(totals_file(run, universe))
 
 
 @step("compare piece", TopdownSettings, run_name="compare {universe} {number}")
@@ -30,16 +30,16 @@ def compare_piece(
 ) -> Made:
     """Compare a piece of a large run with the truth, for `compare_with_truth`."""
     if not has_truth(run, settings):
-        return found(run.confidential)
+        return reused(run.confidential)
     piece = Piece(run, settings, universe, number, of)
     if piece.kept is not None:
-        return found(piece.file)
+        return reused(piece.file)
     compared(run, settings, piece.write)
-    return made(piece.file)
+    return created(piece.file)
 
 
 @step("accuracy", TopdownSettings, run_name="accuracy")
 def compare_with_truth(run: RunDirectory, settings: TopdownSettings) -> Made:
     """Compare the release with the truth, in confidence, if the truth is still there."""
     compared(run, settings, lambda: write_run_accuracy(run, settings))
-    return made(run.confidential)
+    return created(run.confidential)

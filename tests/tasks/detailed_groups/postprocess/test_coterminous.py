@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from spineflow.tasks.detailed_groups.postprocess.coterminous import (
     DONATED,
+    copy_coterminous,
     coterminous_sets,
-    donate,
 )
 from spineflow.tasks.detailed_groups.postprocess.stages import add_marginals, suppress
 
@@ -107,10 +107,10 @@ def test_algorithm_4_against_loops(random_groups, seed: int) -> None:
     }
     sets = [number[row["region_type"], row["region_id"]] for row in rows]
     order = list(random.permutation(ORDER))
-    found = donate(groups, np.array(sets), order)
+    found = copy_coterminous(groups, np.array(sets), order)
     assert found.schema.names == groups.schema.names
     assert found.to_pylist() == donated_by_loops(rows, sets, order)
-    again = donate(found, np.array(sets), order)
+    again = copy_coterminous(found, np.array(sets), order)
     assert again.to_pylist() == found.to_pylist()
 
 
@@ -119,7 +119,7 @@ def test_regions_of_a_set_show_the_same_counts(random_groups) -> None:
     regions = {t: ["0", "0", "1", "2", "3"] for t in ("STATE", "COUNTY", "PLACE")}
     found = coterminous_sets(regions)
     assert len(as_sets(found)) == 4
-    after = donate(groups, found.of_rows(groups), ORDER).to_pylist()
+    after = copy_coterminous(groups, found.of_rows(groups), ORDER).to_pylist()
     shown: dict[tuple, set] = {}
     for row in after:
         if row["region_type"] in regions:
@@ -145,9 +145,9 @@ def test_the_order_decides_the_donor(measured) -> None:
         allow_negative_counts=True,
     )
     sets = np.zeros(3, dtype=np.int64)
-    assert donate(groups, sets, ORDER)["total"].to_pylist() == [30] * 3
-    assert donate(groups, sets, ORDER)["measured_at"].to_pylist() == ["STATE"] * 3
-    lowest_first = donate(groups, sets, ORDER[::-1])
+    assert copy_coterminous(groups, sets, ORDER)["total"].to_pylist() == [30] * 3
+    assert copy_coterminous(groups, sets, ORDER)["measured_at"].to_pylist() == ["STATE"] * 3
+    lowest_first = copy_coterminous(groups, sets, ORDER[::-1])
     assert lowest_first["total"].to_pylist() == [20] * 3
     assert lowest_first["is_suppressed"].to_pylist() == [False] * 3
 
@@ -155,8 +155,8 @@ def test_the_order_decides_the_donor(measured) -> None:
 def test_a_type_outside_the_order(measured) -> None:
     groups = add_marginals(suppress(measured([{}]), None), allow_negative_counts=True)
     with pytest.raises(ValueError, match="TRACT is not in the order"):
-        donate(groups, np.zeros(1, dtype=np.int64), ("STATE",))
-    assert donate(groups, np.full(1, -1), ("STATE",)) is groups
+        copy_coterminous(groups, np.zeros(1, dtype=np.int64), ("STATE",))
+    assert copy_coterminous(groups, np.full(1, -1), ("STATE",)) is groups
 
 
 @pytest.mark.soak(2)

@@ -7,7 +7,10 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from spineflow.tasks.detailed_groups.postprocess.coterminous import coterminous_sets, donate
+from spineflow.tasks.detailed_groups.postprocess.coterminous import (
+    copy_coterminous,
+    coterminous_sets,
+)
 from spineflow.tasks.detailed_groups.postprocess.groups import (
     COUNTED,
     SCREENED,
@@ -81,7 +84,7 @@ def test_stages_one_after_the_other(files: PassFiles, random_groups) -> None:
     assert in_order(read_all(files, SUPPRESSED)) == in_order(expected)
     expected = add_marginals(expected, allow_negative_counts=False)
     assert in_order(read_all(files, MARGINALS)) == in_order(expected)
-    expected = donate(expected, SETS.of_rows(expected), TYPES)
+    expected = copy_coterminous(expected, SETS.of_rows(expected), TYPES)
     assert in_order(read_all(files, COTERMINOUS)) == in_order(expected)
     expected = suppress_alone(expected, COUNTERPARTS)
     assert in_order(read_all(files, ALONE)) == in_order(expected)

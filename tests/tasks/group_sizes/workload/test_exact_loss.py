@@ -137,7 +137,7 @@ PLANS = st.builds(
 def test_the_exact_epsilon_is_within_what_is_charged(plan: Plan, digits: int) -> None:
     curve, delta = exact_curve(plan), Fraction(1, 10**digits)
     exact = curve.epsilon_upper(delta)
-    assert exact <= epsilon_tight(universe_plan(plan).promised.own_rho, delta) + 1e-9
+    assert exact <= epsilon_tight(universe_plan(plan).promised.rho_per_record, delta) + 1e-9
     if plan.rho is None:
         assert curve.largest_loss == pytest.approx(float(plan.epsilon), rel=1e-12)
         assert exact <= curve.largest_loss

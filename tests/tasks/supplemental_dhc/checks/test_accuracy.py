@@ -17,7 +17,7 @@ from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.supplemental_dhc.ingest.ingest import read_plan
 from spineflow.tasks.supplemental_dhc.plan import universe_plan
 from spineflow.tasks.topdown.ingest.generate import FEWEST_PERSONS, generate_county
-from spineflow.tasks.topdown.ingest.generate_households import rehouse
+from spineflow.tasks.topdown.ingest.generate_households import synthesize_households
 
 from tests.flows.in_process import judged_once
 
@@ -38,7 +38,7 @@ seed = 11
 def run(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
     folder = tmp_path_factory.mktemp("accuracy")
     generate_county(folder / "raw", persons=FEWEST_PERSONS, seed=4)
-    rehouse(folder / "raw", folder, seed=4)
+    synthesize_households(folder / "raw", folder, seed=4)
     (folder / "settings.toml").write_text(SETTINGS)
     own = product("supplemental-dhc")
     settings = own.load(folder / "settings.toml")

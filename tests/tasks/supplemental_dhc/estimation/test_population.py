@@ -18,7 +18,7 @@ from spineflow.tasks.supplemental_dhc.ingest.households import (
     person_codes,
 )
 from spineflow.tasks.topdown.ingest.generate import FEWEST_PERSONS, generate_county
-from spineflow.tasks.topdown.ingest.generate_households import rehouse
+from spineflow.tasks.topdown.ingest.generate_households import synthesize_households
 
 from benchmarks.supplemental_dhc_ways import KEYS, indexed, measured, root_mean_square
 
@@ -28,7 +28,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A county whose households fit together, in `input`, and as a population, in `population`."""
     folder = tmp_path_factory.mktemp("population")
     generate_county(folder / "raw", persons=FEWEST_PERSONS, seed=9)
-    rehouse(folder / "raw", folder / "input", seed=9)
+    synthesize_households(folder / "raw", folder / "input", seed=9)
     (folder / "population").mkdir()
     write_population(folder / "input", folder / "population")
     return folder

@@ -18,7 +18,7 @@ from spineflow.tasks.supplemental_dhc.ingest.ingest import (
 from spineflow.tasks.supplemental_dhc.measures import ITERATIONS, MEASURES, columns_of
 from spineflow.tasks.supplemental_dhc.settings import SupplementalDhcSettings
 from spineflow.tasks.topdown.ingest.generate import generate_county
-from spineflow.tasks.topdown.ingest.generate_households import rehouse
+from spineflow.tasks.topdown.ingest.generate_households import synthesize_households
 
 pytestmark = pytest.mark.usefixtures("judged_once")
 
@@ -30,7 +30,7 @@ def households(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a county whose households fit together."""
     folder = tmp_path_factory.mktemp("households")
     generate_county(folder / "raw", persons=4000, seed=8)
-    rehouse(folder / "raw", folder, seed=8)
+    synthesize_households(folder / "raw", folder, seed=8)
     return folder
 
 

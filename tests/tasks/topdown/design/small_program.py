@@ -10,7 +10,7 @@ from spineflow.geography.bypass import bypass
 from spineflow.geography.levels import Geolevel, Spine
 from spineflow.tasks.census.cef_2020 import cef_schema
 from spineflow.tasks.census.queries import marginal_query
-from spineflow.tasks.topdown.design.allocation import Kinds, MeasuredSpine
+from spineflow.tasks.topdown.design.allocation import GeounitClasses, MeasuredSpine
 from spineflow.tasks.topdown.estimation.query_algebra import QueryAlgebra
 
 SCHEMA = cef_schema("persons", ("hhgq", "votingage", "hispanic"))
@@ -47,7 +47,7 @@ class Small:
         return MeasuredSpine.build(self.spine, self.shares, cells, known=known)
 
     @property
-    def kinds(self) -> Kinds:
+    def kinds(self) -> GeounitClasses:
         return self.measured.kinds
 
     @property

@@ -15,7 +15,7 @@ from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.ingest import ingest
 from spineflow.tasks.topdown.ingest.generate import generate_county
-from spineflow.tasks.topdown.ingest.generate_households import rehouse
+from spineflow.tasks.topdown.ingest.generate_households import synthesize_households
 from spineflow.tasks.topdown.ingest.ingest import check_input_of
 from spineflow.tasks.topdown.settings import TopdownSettings
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.slow
 def county(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("county")
     generate_county(folder / "raw", persons=600, seed=2)
-    rehouse(folder / "raw", folder, seed=3)
+    synthesize_households(folder / "raw", folder, seed=3)
     open_ledger(folder / "ledger.db")
     return folder
 

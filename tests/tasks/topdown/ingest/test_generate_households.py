@@ -13,7 +13,7 @@ from spineflow.tasks.topdown.ingest.generate import generate_county
 from spineflow.tasks.topdown.ingest.generate_households import (
     Persons,
     draw_households,
-    rehouse,
+    synthesize_households,
 )
 
 FACTS = Path("../shared/facts/dhc_2020_production.toml")
@@ -90,7 +90,7 @@ def test_impossible_blocks_are_refused(units, words) -> None:
 def county(tmp_path_factory):
     folder = tmp_path_factory.mktemp("county")
     generate_county(folder / "raw", persons=3_000, seed=5)
-    files = rehouse(folder / "raw", folder / "coherent", seed=6)
+    files = synthesize_households(folder / "raw", folder / "coherent", seed=6)
     tables = {
         which: {n: pd.read_parquet(folder / which / f"{n}.parquet") for n in ("persons", "units")}
         for which in ("raw", "coherent")
