@@ -30,6 +30,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from fractions import Fraction
 
+from ..ledger.accounting import UNBOUNDED
 from ..ledger.exact_curve import MOST_COMBINATIONS, Counts, PrivacyCurve, known_curve
 from ..ledger.loss_laws import ChangedCount
 from ..ledger.plan import REPORT_DELTA, Measure, UniversePlan
@@ -71,13 +72,21 @@ def universe_plan(plan: Plan, delta: Fraction = REPORT_DELTA) -> UniversePlan:
 
 
 def within_areas(plan: Plan, delta: Fraction) -> dict[str, float | str]:
-    """Epsilon of all that is measured below each level, by the level's name."""
+    """Epsilon of all that is measured below each level, by the level's name.
+
+    It protects the leaves of a person's trips against an observer who knows the areas of the level
+    that they are in. Trips that move within an area leave one node below and enter another: where
+    the guarantee is for a person who is added or removed, this moves the squares of the counts
+    twice as far.
+    """
     if plan.budget is None:
         return {}
     shares = plan.budget.shares
+    is_added = plan.guarantee is not None and plan.guarantee.neighbors == UNBOUNDED
+    nodes = 2 if is_added else 1
     return {
         plan.tree.level_name(level): universe_plan(plan, delta).epsilons(
-            sum((shares[below] for below in plan.levels if below > level), Fraction(0))
+            nodes * sum((shares[below] for below in plan.levels if below > level), Fraction(0))
         )["tight"]
         for level in plan.levels[:-1]
     }

@@ -9,7 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from spineflow.tasks.ledger.accounting import epsilon_tight
+from spineflow.tasks.ledger.plan import REPORT_DELTA
 from spineflow.tasks.noise.randomness import SeededRandom
+from spineflow.tasks.trips.costs import within_areas
 from spineflow.tasks.trips.ingest.tables import PersonTrips
 from spineflow.tasks.trips.plan import Plan, make_plan
 from spineflow.tasks.trips.settings import TripsSettings
@@ -96,3 +99,27 @@ def test_no_change_of_a_person_costs_more_than_is_charged(
     if neighbors == "unbounded" and not distinct:
         assert most == plan.guarantee.parameter
     assert most <= plan.guarantee.parameter
+
+
+@pytest.mark.parametrize("neighbors", ["bounded", "unbounded"])
+@pytest.mark.parametrize("shape", ["columns", "pairs"])
+@pytest.mark.parametrize(("trips", "distinct"), [(1, False), (2, False), (2, True)])
+def test_trips_that_stay_in_known_areas_cost_no_more_than_is_stated(
+    neighbors: str, shape: str, trips: int, distinct: bool
+) -> None:
+    """Threat model: a certificate claims too much."""
+    tree = small_trees()[shape]
+    plan = make_plan(settings_of("inftda", neighbors, trips, distinct=distinct), tree)
+    leaves = contributions(tree.n_nodes(tree.depth), trips, distinct)
+    of_person = [{level: counts(tree, level, own) for level in plan.levels} for own in leaves]
+    stated = within_areas(plan, REPORT_DELTA)
+    assert stated
+    for level in plan.levels[:-1]:
+        most = max(
+            loss(plan, {own: one[own] - two[own] for own in plan.levels})
+            for one in of_person
+            for two in of_person
+            if (one[level] == two[level]).all()
+        )
+        assert most > 0
+        assert epsilon_tight(most, REPORT_DELTA) <= stated[tree.level_name(level)]
