@@ -1,8 +1,8 @@
 """The program of a universe's budget, from settings, geography and declared invariants.
 
-Nothing confidential is read: what the program knows of a block is which types of living quarters it
-has, and whether it has housing units, which are declared invariants; of an area of a declared
-census, what its invariants and bounds make public. The variances are those of
+Nothing confidential is read: the program uses each block's types of living quarters and whether
+it has housing units, which are declared invariants; for an area of a declared
+census, the facts that its invariants and bounds make public. The variances are those of
 best linear unbiased estimates from all noisy answers, which `full_information` and the intervals
 start from. Non-negativity, bounds and rounding come later, and are not in the program.
 """
@@ -46,7 +46,7 @@ MOST_CORE_CELLS = 64
 
 
 class TooManyCombinations(InputRefused):
-    """Queries tell more combinations of levels apart than variances are worked out for."""
+    """Queries distinguish too many combinations of levels for variances to be computed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,16 +128,16 @@ class PublicFacts:
         )
 
     def is_exact(self, query: str, level: str | None) -> bool:
-        """Whether invariants tell the answers to a query at a level, however noisy the measurements
-        are.
+        """Whether invariants determine the answers to a query at a level, however noisy the
+        measurements are.
 
-        Estimates are combined with exact totals alone: their variances do not tell of other exact
-        answers, which releases are held to afterwards.
+        Estimates are combined with exact totals alone: their variances do not reflect other exact
+        answers, which are imposed on releases afterwards.
         """
         census, schema = self.settings.compiled_census, self.settings.schema_of(self.universe)
         names = census.geolevels
         spelt = [_spelt(name) for name in names]
-        # What is estimated for every area by itself is held to nothing above the areas.
+        # Estimates for every area by itself meet no constraint above the areas.
         least = len(names) - 1
         if level is not None and _spelt(level) in spelt and not self.settings.blocks_only:
             least = spelt.index(_spelt(level))
@@ -155,10 +155,11 @@ def _spelt(level: str) -> str:
 
 @dataclass(frozen=True, eq=False)
 class UniverseProblem:
-    """What mean variances of targets depend on, at a rho of 1.
+    """Inputs of the mean variances of targets, at a rho of 1.
 
     geolevels, queries : of an allocation's rows and columns.
-    weights : (targets, asked, S) how the components of what is asked make up the mean variances.
+    weights : (targets, asked, S) weights of the components of each requested answer in the mean
+        variances.
     n_areas : (targets,).
     """
 
@@ -238,10 +239,10 @@ class UniverseProblem:
         )
 
     def precision(self, budget: Budget) -> tuple[np.ndarray, float]:
-        """The precisions (t, Q) of a budget's noise, relative to that of an answer which gets all
-        of it, and this one's.
+        """The precisions (t, Q) of a budget's noise, relative to an answer which gets all
+        of it, and the precision of that answer.
 
-        Of a discrete Gaussian they are those of `Kinds.precision` at a rho of 1.
+        For a discrete Gaussian they equal `Kinds.precision` at a rho of 1.
         """
         if not budget.is_pure:
             p = allocation_of(budget.geolevel_shares, budget.query_shares, self.queries)
@@ -278,7 +279,7 @@ class UniverseProblem:
                 allowed = allowed & ~limit.chosen
         rows, most = [], []
         for limit in self.limits:
-            # What some entries have at least is what is left at most for the others.
+            # A lower bound on some entries is an upper bound on the rest.
             for chosen, share in (
                 (limit.chosen, limit.at_most),
                 (~limit.chosen, 1 - limit.at_least),
@@ -291,7 +292,7 @@ class UniverseProblem:
 
     @cached_property
     def limits(self) -> tuple[ShareLimit, ...]:
-        """What some entries of an allocation may have together, as the design limits it."""
+        """The limits of the design on sums of entries of an allocation."""
         found = []
         for limit in self.design.limits.values():
             query = None if limit.query is None else normalize_query_name(limit.query)
@@ -319,7 +320,7 @@ def _algebra(facts: PublicFacts, queries: Sequence[MarginalQuery], section: str)
     """Coordinates for the queries, which a section of the settings asks for; raises
     TooManyCombinations where their matrices would not be small.
 
-    Where structural zeros alone tell too many cells apart they are left out: that makes no variance
+    Where structural zeros alone separate too many cells they are left out: that makes no variance
     smaller.
     """
     schema = facts.settings.schema_of(facts.universe)
@@ -329,8 +330,8 @@ def _algebra(facts: PublicFacts, queries: Sequence[MarginalQuery], section: str)
         if len(algebra.cell_type) <= MOST_CORE_CELLS:
             return algebra
     raise TooManyCombinations(
-        f"{section}.{facts.universe} tells {len(algebra.cell_type):,} combinations of levels "
-        f"apart, of {_told_apart(algebra, queries)}, and {MOST_CORE_CELLS} are the most; ask for "
+        f"{section}.{facts.universe} distinguishes {len(algebra.cell_type):,} combinations of "
+        f"levels of {_told_apart(algebra, queries)}, and {MOST_CORE_CELLS} are the most; ask for "
         "these attributes as a whole, or declare fewer levels of them"
     )
 
@@ -355,14 +356,14 @@ def _areas(target: Target, where: str, facts: PublicFacts, known: KnownBlocks) -
         named = NamedAreas.listed(listed, known, blocks)
         if np.bincount(named.blocks.block).max(initial=0) > 1:
             raise InputRefused(
-                f"{target.areas} has a {known.word.lower()} in several areas; those of {where} may "
-                "not overlap."
+                f"{target.areas} has a {known.word.lower()} in several areas; the areas of {where} "
+                "may not overlap."
             )
         area = np.full(facts.spine.n_blocks, -1)
         area[named.blocks.block] = named.blocks.area
     else:
         area = facts.area_of(str(target.level), where)
-    # Where there can be nobody nothing is uncertain.
+    # Uninhabitable areas have no uncertainty.
     area = np.where(facts.is_inhabitable, area, -1)
     least, units = target.smallest_housing_units, facts.housing_units
     if least and units is None:

@@ -1,4 +1,4 @@
-"""Settings of a design: a settings file of topdown, and what its budget is to achieve.
+"""Settings of a design: a settings file of topdown, and the goals of its budget.
 
 [design.persons]
 objective = "largest_ratio"
@@ -43,7 +43,7 @@ class Target(Section):
     """A level of the accuracy report, such as tract, place or "block group of the spine"."""
     areas: FilePath | None = None
     """Instead of a level: CSV or Parquet with the columns area and block, 16 digits; of a declared
-    census, a code of its last geolevel, under whose name the column may stand."""
+    census, a code of its last geolevel, under whose name the column may be given."""
     smallest_housing_units: int = Field(default=0, ge=0)
     """Only areas with at least so many housing units, which are public."""
     weight: ExactFraction = Fraction(1)
@@ -72,8 +72,8 @@ class UniverseDesign(Section):
 
     objective: Literal["largest_ratio", "weighted_sum", "smallest_rho"] = "largest_ratio"
     """largest_ratio: the largest ratio of a target's margin to the wanted one is least.
-    weighted_sum: that of the mean variances. smallest_rho: as largest_ratio, and the budget is the
-    smallest rho at which all wanted margins are met."""
+    weighted_sum: the weighted sum of the mean variances is least. smallest_rho: as largest_ratio,
+    and the budget is the smallest rho at which all wanted margins are met."""
     targets: dict[Label, Target] = Field(min_length=1)
     queries: tuple[str, ...] = ()
     """Queries that may be measured at every geolevel; left out, all of the budget."""
@@ -124,7 +124,7 @@ class DesignSettings(TopdownSettings):
             if self.budget_of(universe).is_pure:
                 refuse(
                     f"{where} needs the discrete Gaussian mechanism: under pure differential "
-                    "privacy precision is no linear function of what is spent"
+                    "privacy precision is not linear in the budget"
                 )
             self._refuse_targets(universe, design, where, refuse)
             self._refuse_limits(universe, design, where, refuse)
@@ -168,7 +168,7 @@ class DesignSettings(TopdownSettings):
             if limit.at_least == 1:
                 refuse(
                     f"{place} leaves nothing for the rest, and every geolevel has a share; name "
-                    f"what may be measured as design.{universe}.queries"
+                    f"the queries to measure as design.{universe}.queries"
                 )
             is_none = limit.at_least == limit.at_most == 0
             if not 0 <= limit.at_least < limit.at_most <= 1 and not is_none:
@@ -211,7 +211,7 @@ class ComparisonSettings(DesignSettings):
 
     @property
     def draws_noise(self) -> bool:
-        """No ledger records what is drawn: the data may be disclosed."""
+        """Draws are not recorded in a ledger: the data may be disclosed."""
         return False
 
     @property
@@ -220,7 +220,7 @@ class ComparisonSettings(DesignSettings):
         return self.comparison.estimators or possible_estimators(self.topdown)
 
     def refuse_what_does_not_fit(self, refuse: Refuse) -> None:
-        """As of a design, and confidential input: replicates spend what no ledger records."""
+        """Check as for a design; refuse confidential input: no ledger records replicates."""
         super().refuse_what_does_not_fit(refuse)
         for name in self.comparison.estimators:
             with_estimator(self.topdown, name).refuse_what_does_not_fit(refuse)

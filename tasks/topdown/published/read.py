@@ -1,14 +1,14 @@
 """Reading published measurements into a run: its geography, spines, invariants and measurements.
 
-What stands in the run directory afterwards is what a topdown run has when it has measured, so that
-everything that comes later is the same code on the same files.
+The run directory afterwards has the files of a topdown run that has measured, so that
+later stages run unchanged.
 
-The declared invariants that published constraints tell, and whether they agree throughout.
+Declared invariants from published constraints, and checks that these agree.
 
-The blocks' constraints tell each block's housing units and facilities by type: the lower bound on
+Constraints of blocks give each block's housing units and facilities by type: the lower bound on
 a type of group quarters is its number of facilities, and the upper bound on households 99,999
 times the number of housing units. Constraints of all other geounits must be the sums of these, and
-the nation's total that of the states.
+the nation's total the sum of the states'.
 """
 
 from __future__ import annotations
@@ -66,9 +66,9 @@ MOST_PERSONS_PER_ADDRESS = max(bound.at_most or 0 for bound in CENSUS.universes[
 
 @dataclass(frozen=True, eq=False)
 class BlockCounts:
-    """What a universe's block constraints tell, by block of its spine.
+    """Counts from a universe's block constraints, by block of its spine.
 
-    housing_units : (n,), facilities : (n, T) by type, or the sum of all; None where not told.
+    housing_units : (n,), facilities : (n, T) by type, or the sum of all; None where not published.
     """
 
     housing_units: np.ndarray
@@ -82,7 +82,7 @@ def read_totals(
 
     From the file that the settings name (columns geocode and value; a state's code is FIPS), else
     from the constraints of a run's own folder. Raises InputRefused for a file that cannot be read
-    or lacks a state, and where totals are needed and told nowhere.
+    or lacks a state, and where totals are needed and missing.
     """
     if not declares_state_totals(settings):
         return {}
@@ -144,7 +144,7 @@ def read_blocks(
 ) -> BlockCounts:
     """Housing units and facilities of every block of a spine, from the constraints on blocks.
 
-    Raises InputRefused, naming the file and the geocode, for constraints that are missing, stand
+    Raises InputRefused, naming the file and the geocode, for constraints that are missing, occur
     twice, have another number of answers, or are no such bounds.
     """
     schema, level = settings.schema_of(universe), spine.geolevel(BLOCK)
@@ -322,7 +322,7 @@ def _refuse_blocks(geography: pd.DataFrame, rows: np.ndarray, what: str) -> None
 def folder_of(settings: TopdownSettings) -> MeasurementFolder:
     """The measurements that the settings name: of the nation, or of Puerto Rico alone.
 
-    Which of them is told by the root of the budgets' geolevels.
+    The root of the budgets' geolevels decides.
     """
     roots = {next(iter(settings.budget[name].geolevels)) for name in settings.run.universes}
     path = settings.input.paths()["measurements"]
@@ -332,7 +332,7 @@ def folder_of(settings: TopdownSettings) -> MeasurementFolder:
 
 
 def read_public_geography(settings: TopdownSettings) -> pd.DataFrame:
-    """The geography frame, held to the rules on geography files; raises InputRefused."""
+    """The geography frame, checked against the rules on geography files; raises InputRefused."""
     files = input_files("geography", settings.input.paths()["geography"])
     evidence = EvidenceTally()
     with unreadable_refused():
@@ -358,7 +358,7 @@ def write_measured_spine(run: RunDirectory, settings: TopdownSettings, universe:
 
 
 def write_told_invariants(run: RunDirectory, settings: TopdownSettings) -> None:
-    """Write the invariants that the constraints tell, having held all constraints to them.
+    """Write the invariants derived from the constraints, after checking all constraints.
 
     The state totals come last: where they are, all is.
     """

@@ -1,9 +1,9 @@
 """From published rows to the measurement files of a run, shard by shard.
 
-Published rows may stand in any order. They are read once, in batches, and laid aside by shard; a
-shard whose rows are complete is put in the order of its spine and written. What is laid aside
-beyond some hundred megabytes goes to temporary files, so that memory is bounded in any case, and
-files that stand in the order of their geounits never touch them.
+Published rows may be in any order. They are read once, in batches, and buffered by shard; a
+shard whose rows are complete is put in the order of its spine and written. Buffers
+beyond some hundred megabytes go to temporary files, so that memory is bounded, and
+files in the order of their geounits never need them.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class _Aside:
         self.n_values += values.size
 
     def spill(self, folder: Path) -> None:
-        """Move what is in memory to a temporary file."""
+        """Move the buffer to a temporary file."""
         if self.file is None:
             self.file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115  Closed when taken.
         for query, place, values in self.chunks:
