@@ -13,11 +13,11 @@ all answers.
 
 Best linear unbiased estimates of every geounit, with their covariances.
 
-Going up the spine, each geounit gets the estimate from its subtree; going down, what is known of a
+Going up the spine, each geounit gets the estimate from its subtree; going down, information on a
 parent from everything else reaches its children (`spine_estimates`). The result is generalised
 least squares over all measurements of the spine at once, with exact invariants, and the errors have
-the covariances V + k D, k without bound (`geography.conditioning`): what D spans at the end is not
-determined by anything that was measured.
+covariances V + k D, k without bound (`geography.conditioning`): the span of D at the end is not
+determined by the measurements.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ from ..estimation.spine_estimates import (
 )
 
 ROUNDING = 1e-9
-"""Variance, in squared records, below which it is what rounding left of 0."""
+"""Variance, in squared records, below which it is a rounding error of 0."""
 UNKNOWN = 1e-9
-"""What nothing measured determines of an answer, above which the answer counts as unknown."""
+"""Undetermined share of an answer above which the answer counts as unknown."""
 NUMBERS_AT_ONCE = 1 << 18
-"""Numbers of matrices that are copied together: about what a processor's cache has room for."""
+"""Numbers of matrices that are copied together: about the size of a processor's cache."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,7 +154,7 @@ class ProductAnswers:
 
     @cached_property
     def _others(self) -> list[int]:
-        """Those of them that it does not, for all of which its last component stands."""
+        """Core cells that it lacks; its last component represents all of them."""
         return sorted(set(self._seen).difference(self.codes))
 
     @cached_property
@@ -209,7 +209,7 @@ class AnswerCovariances:
     """Covariances of answers for N geounits, or for N tuples of areas.
 
     variance, diffuse : (N, S, slots * z, slots * z) of the sums over core sets, by component at
-        `answers.places` and for each area of a tuple, and the same of what nothing measured
+        `answers.places` and for each area of a tuple, and of the part that no measurement
         determines.
     """
 
@@ -291,19 +291,19 @@ def _runs(n_rows: int, size: int) -> Iterator[slice]:
 def _together(
     first: np.ndarray, of_first: np.ndarray, second: np.ndarray, of_second: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The distinct rows of both, and their numbers in place of those of rows of each."""
+    """The distinct rows of both, and the row numbers of each among them."""
     sets, place = np.unique(np.vstack([first, second]), axis=0, return_inverse=True)
     return sets, place.reshape(-1)[np.append(of_first, len(first) + of_second)]
 
 
 @dataclass(frozen=True, eq=False)
 class LevelInput:
-    """What was measured and declared of a geolevel's geounits.
+    """Measurements and declarations of a geolevel's geounits.
 
     parent : (n,) position of each geounit's parent; zeros at the root.
     type_is_possible : (n, T) types without a bound of zero.
-    measured : yields runs of geounits in order, from first to last: where they start and stop and
-        their answers by query; a precision of 0 stands for a geounit that was not measured.
+    measured : yields runs of geounits in order, from first to last: their start, stop and answers
+        by query; a precision of 0 means that a geounit was not measured.
     totals : (n,) exact totals, or None.
     known_sums : the state of each geounit and the states' exact totals, or None.
     """
@@ -316,15 +316,15 @@ class LevelInput:
 
 
 Listener = Callable[[str, int, int], None]
-"""Called with what is being done, and how many geounits are done and planned. With nothing planned,
-the text is something to be said."""
+"""Called with the current activity and the numbers of geounits done and planned. With nothing
+planned, the text is a message."""
 
 UP = "estimates up the spine"
 DOWN = "estimates down the spine"
 
 
 def nobody(what: str, done: int, planned: int) -> None:
-    """Tell nobody."""
+    """Ignore progress."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -332,11 +332,11 @@ class SpinePosterior:
     """Estimates up a spine.
 
     root : of the root, from everything.
-    steps : root first; where totals of states are known, one more stands between the states'
-        parts and the root.
+    steps : root first; where totals of states are known, one more is between the states' parts and
+        the root.
     depth_of_step : number of the geolevel whose geounits are a step's parts; -1 for states that
         are no geounits.
-    listener : who is told of the progress down the spine.
+    listener : receives the progress down the spine.
     """
 
     algebra: QueryAlgebra
@@ -389,8 +389,8 @@ def _from_subtrees(
     below: GroupedEstimates | None,
     done: Callable[[int], None],
 ) -> GroupedEstimates:
-    """Estimates of a geolevel's geounits from their own measurements and what lies below; `done` is
-    called with the number of those that are there."""
+    """Estimates of a geolevel's geounits from their own measurements and the geolevels below;
+    `done` is called with the number of finished ones."""
     found = GroupedEstimates.zero(algebra, level.type_is_possible)
     for start, stop, measured in level.measured():
         totals = None if level.totals is None else level.totals[start:stop].astype(np.float64)

@@ -42,7 +42,7 @@ def facts_of(
     """The facts of a certificate whose exact epsilons are not known.
 
     Args:
-        figures: those by the noise itself, beside those of the guarantee.
+        figures: derived from the noise itself, in addition to the guarantee.
         without_margins: why universes have no margins.
     """
     plan = public_plan(settings)

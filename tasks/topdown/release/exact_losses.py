@@ -1,8 +1,8 @@
-"""What the noise of a run guarantees exactly, by universe: worked out once, beside the estimates.
+"""Exact guarantee of a run's noise, by universe: computed once, in parallel with the estimates.
 
 It follows from the settings and the paths of the spine alone, takes seconds for every universe, and
-both the certificate and the report tell it: a task of each universe works it out and keeps the
-numbers in `losses/<universe>.json`, as they are.
+both the certificate and the report show it: a task of each universe computes it and stores the
+unrounded numbers in `losses/<universe>.json`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ..workload.exact_loss import exact_curve, exact_epsilon, exact_parts, paths
 
 @dataclass(frozen=True)
 class ExactLoss:
-    """What protects a record of one universe, over all paths of its spine.
+    """Exact guarantee of a record of one universe, over all paths of its spine.
 
     epsilons : of a record and of its parts. points, tests : of the curve; None without a curve.
     """
@@ -37,7 +37,7 @@ class ExactLoss:
 
 
 def exact_loss(settings: TopdownSettings, universe: str, spine: Spine) -> ExactLoss | None:
-    """Of a universe with this spine; None where the exact epsilon is not known."""
+    """The exact loss of a universe with this spine; None where the exact epsilon is not known."""
     budget, paths = settings.budget_of(universe), paths_of(spine)
     delta = reported_delta(budget)
     stated = [own.delta for own in universe_plan(budget).at_stated_deltas()]

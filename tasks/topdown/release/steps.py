@@ -41,7 +41,7 @@ def write_microdata(run: RunDirectory, settings: TopdownSettings, universe: str)
 
 @step("exact loss", TopdownSettings, run_name="exact loss of {universe}")
 def work_out_loss(run: RunDirectory, settings: TopdownSettings, universe: str) -> Made:
-    """Work out what the noise guarantees exactly, for the certificate and the report."""
+    """Compute the exact guarantee of the noise, for the certificate and the report."""
     return once(loss_file(run, universe), keep_loss, run, settings, universe)
 
 
@@ -69,7 +69,7 @@ def write_margin_piece(
 
 @step("write margins", TopdownSettings, run_name="margins")
 def write_release_margins(run: RunDirectory, settings: TopdownSettings) -> Made:
-    """Write an interval beside every count of the tables, from the measurements alone, as far as
+    """Write the remaining intervals of the tables' counts, from the measurements alone, as far as
     no piece has."""
     place = run.release if run.release.exists() else run.unchecked_release
     if run.release.exists():

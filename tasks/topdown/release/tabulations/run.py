@@ -1,17 +1,17 @@
 """The tables of a run: from its estimates and public geography to its release.
 
 A census that declares summary levels has a table for each, with the variables of all universes; any
-other has those that it declares by name, a file for each, with the levels that it is by.
+other has the tables that it declares by name, a file for each, with its levels.
 
-Margins of published cells: an interval beside every count of the tables of a release.
+Margins of published cells: an interval for every count of the tables of a release.
 
-`tables/<file>_margins.parquet` and `.csv` stand beside a table and have its rows in its order.
-Beside the redistricting tables every variable has two columns, such as P0010001_LOWER and
-P0010001_UPPER; beside a declared table, whose answers are rows, they are `lower` and `upper`.
+`tables/<file>_margins.parquet` and `.csv` accompany a table and have its rows in its order. For the
+redistricting tables every variable has two columns, such as P0010001_LOWER and P0010001_UPPER; for
+a declared table, whose answers are rows, they are `lower` and `upper`.
 
 An interval holds the truth with a probability of 90 % at least. It is the bounded kind of
-`tasks.topdown.intervals.intervals`: from all noisy measurements, what is declared, and that counts
-are not negative. It is no interval around the published count, which may lie outside.
+`tasks.topdown.intervals.intervals`: from all noisy measurements, the declarations, and the fact
+that counts are not negative. It is no interval around the published count, which may lie outside.
 """
 
 from __future__ import annotations
@@ -200,7 +200,7 @@ LEGACY = "P.L. 94-171 files"
 
 
 def tabulated_universes(settings: TopdownSettings) -> tuple[str, ...]:
-    """Universes whose schemas tell at least one of the tables of summary levels, if tables are
+    """Universes whose schemas determine at least one of the tables of summary levels, if tables are
     asked for."""
     is_wanted = settings.release.tables and settings.compiled_census.summary_levels
     universes = settings.run.universes if is_wanted else ()
@@ -232,12 +232,12 @@ def tables_of_run(run: RunDirectory, settings: TopdownSettings) -> NamedTables |
 
 
 class LevelTables:
-    """The tables of summary levels of a run, and their margins; all universes stand together."""
+    """The tables of summary levels of a run, and their margins; all universes share the files."""
 
     def __init__(self, run: RunDirectory, settings: TopdownSettings) -> None:
         self.run, self.settings = run, settings
         self.together = [settings.run.universes]
-        """Universes that stand in the same files."""
+        """Universes in the same files."""
 
     def pieces(self) -> list[str]:
         """Into which pieces the tables are cut: one, or several of a large spine, which are written
@@ -316,7 +316,7 @@ def _levels(piece: str) -> tuple[SummaryLevel, ...]:
 
 
 def _stems(piece: str) -> list[str]:
-    """What the files of the summary levels of a piece are called, without endings."""
+    """Names of the files of the summary levels of a piece, without endings."""
     return [level.stem for level in _levels(piece)]
 
 
@@ -327,7 +327,7 @@ class NamedTables:
         self.run, self.settings = run, settings
         self.folder = run.unchecked_release
         self.together = [(universe,) for universe in settings.run.universes]
-        """Universes that stand in the same files."""
+        """Universes in the same files."""
 
     def tables(self) -> Sequence[TableDeclaration]:
         """All of them, if tables are asked for."""
@@ -360,15 +360,15 @@ class NamedTables:
         ]
 
     def universes_of(self, piece: str) -> tuple[str, ...]:
-        """The universes whose posteriors the margins beside a table follow from."""
+        """The universes whose posteriors determine a table's margins."""
         return (self._table(piece).universe,)
 
     def margin_files(self, piece: str) -> list[Path]:
-        """Paths of the margins beside a table."""
+        """Paths of the margins of a table."""
         return table_files(self.folder, [piece], SUFFIX)
 
     def write_margins(self, piece: str, found: Mapping[str, RunPosterior]) -> None:
-        """Write the margins beside a table, from the posteriors of its universes."""
+        """Write the margins of a table, from the posteriors of its universes."""
         table, areas = self._table(piece), read_geography(geography_file(self.run))
         write_declared_margins(self.settings, table, found[table.universe], areas, self.folder)
 
