@@ -1,6 +1,6 @@
 """The checks of a run, in pieces that workers make side by side.
 
-What a piece has found is kept with the state of every file that the checks read, taken before the
+The result of a piece is stored with the state of every file that the checks read, taken before the
 piece began; see `kept`. All of it is public.
 """
 
@@ -30,16 +30,16 @@ from .kept import keep, kept, state_of
 
 BLOCKS_PER_PIECE = 1 << 16
 MOST_PIECES = 8
-"""Pieces of one kind: each reads what is common to all of them, which is seconds for a nation."""
+"""Pieces of one kind: each reads their common input, which takes seconds for a nation."""
 LEAST_APART = 1 << 12
 """Size of the smallest piece that is worth a task of its own, which takes a tenth of a second; a
 state's are, a county's are not."""
 
 _FINDINGS = TypeAdapter(Findings)
-"""It reads back what a piece has found."""
+"""Reads back the findings of a piece."""
 
 _WEIGHTS = read_declared(Path(__file__).parent / "presets" / "weights.toml")
-"""What pieces take beside each other, by kind and universe."""
+"""Relative work of pieces, by kind and universe."""
 
 
 def checked_run(run: RunDirectory) -> CheckedRun:
@@ -83,20 +83,20 @@ def state_of_files(run: RunDirectory) -> str:
 
 
 def write_findings(run: RunDirectory, piece: Piece) -> Path:
-    """Check a piece and write what was found."""
+    """Check a piece and write its findings."""
     state = state_of_files(run)
     keep(findings_file(run, piece), state, asdict(checked_run(run).check(piece)))
     return findings_file(run, piece)
 
 
 def read_findings(run: RunDirectory, piece: Piece, state: str) -> Findings | None:
-    """What was found when the files were in this state; None if nothing was, or it is unusable."""
+    """The findings for files in this state; None if they are missing or unusable."""
     found = kept(findings_file(run, piece), state)
     return None if found is None else _FINDINGS.validate_python(found)
 
 
 def outcomes_of_pieces(run: RunDirectory, settings: TopdownSettings) -> list[Outcome]:
-    """The outcomes of all checks; what no piece has found yet, or not in this state, is checked."""
+    """The outcomes of all checks; those without findings in this state are made here."""
     state, checked = state_of_files(run), checked_run(run)
     return checked.outcomes(
         [

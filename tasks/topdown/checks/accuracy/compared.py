@@ -1,11 +1,10 @@
 """The comparison of a run with the truth: whole, or in pieces that workers make side by side.
 
 Everything read here is confidential, for the histograms are. A piece has some subspines of a
-universe's spine, and a share of its shards. What it has found is kept in the confidential folder,
-with the state of the files that it read; see `kept`. What the budget implies for a subspine depends
-on the others: that is worked out beforehand, from what is public. Memory is that of a subspine's
-histograms and of one quantity's answers for its blocks, beside the spine and what its blocks can
-have.
+universe's spine, and a share of its shards. Its result is stored in the confidential folder, with
+the state of the files that it read; see `kept`. The budget's implications for a subspine depend on
+the others: they are computed beforehand, from public data. Memory is a subspine's histograms and
+one quantity's answers for its blocks, and the spine and what its blocks can have.
 """
 
 from __future__ import annotations
@@ -79,10 +78,9 @@ from .theory import (
 ROWS_AT_ONCE = 1 << 18
 """Areas whose possible types are worked out at a time."""
 MOST_PIECES = 8
-"""Pieces of one universe: each reads what is common to all of them, which is seconds for a
-nation."""
+"""Pieces of one universe: each reads their common input, which takes seconds for a nation."""
 QUERY = ["geolevel", "query"]
-"""Columns that say what sums of a universe's errors are of."""
+"""Columns that identify the sums of a universe's errors."""
 
 
 def has_truth(run: RunDirectory, settings: TopdownSettings) -> bool:
@@ -114,7 +112,7 @@ def quantities_asked(settings: TopdownSettings, universe: str) -> tuple[Quantity
 
 def n_compared(settings: TopdownSettings, spine: Spine) -> int:
     """In how many subspines a spine is compared: in one where not all entities that are compared
-    are known to lie within states, as those of summary levels do."""
+    are known to lie within states, as entities of summary levels do."""
     return n_subspines(spine) if settings.compiled_census.summary_levels else 1
 
 
@@ -141,12 +139,12 @@ class Piece:
 
     @property
     def file(self) -> Path:
-        """Where it is kept what the piece has found."""
+        """File of the piece's result."""
         return _folder(self.run) / f"{self.universe}-{self.number}-of-{self.of}.json"
 
     @property
     def kept(self) -> Mapping[str, Any] | None:
-        """What `write` has written, if it still holds."""
+        """The result of `write`, if it is still valid."""
         return kept(self.file, self._state)
 
     def write(self) -> Path:
@@ -192,7 +190,7 @@ class Piece:
 
 
 Subspines = Mapping[str, Any]
-"""Of a subspine: `levels`, by name the geolevels whose geounits their entities are; `errors`, by
+"""Subspine results: `levels`, by name the geolevels whose geounits their entities are; `errors`, by
 quantity and level a tally; `groups`, by population and level `largest_groups`."""
 
 
@@ -203,7 +201,7 @@ def pieces_of(run: RunDirectory, settings: TopdownSettings, universe: str) -> li
 
 
 def compute_figures(run: RunDirectory, settings: TopdownSettings) -> AccuracyFigures:
-    """Compare the estimates of every universe with the truth, but for what pieces have found."""
+    """Compare the estimates of every universe with the truth, using the results of pieces."""
     errors: list[dict[str, Any]] = []
     criterion: list[dict[str, Any]] = []
     for universe in settings.run.universes:
@@ -224,7 +222,7 @@ def compute_figures(run: RunDirectory, settings: TopdownSettings) -> AccuracyFig
 
 
 def query_errors(run: RunDirectory, settings: TopdownSettings) -> pd.DataFrame:
-    """The errors of every universe's queries, but for what pieces have found; a row for each level
+    """The errors of every universe's queries, using the results of pieces; a row for each level
     (`levels_of_run`) and query.
 
     Columns: universe, geolevel, query, geounits, answers (answers per geounit),
@@ -300,17 +298,17 @@ def _names(settings: TopdownSettings, universe: str, spine: Spine) -> list[str]:
 
 
 def totals_file(run: RunDirectory, universe: str) -> Path:
-    """Where it is kept what the predictions of a universe's subspines need of each other."""
+    """File of the totals that the predictions of a universe's subspines need of each other."""
     return _folder(run) / f"{universe}-covariances.json"
 
 
 def has_totals(run: RunDirectory, universe: str) -> bool:
-    """Whether `write_totals` has written what still holds."""
+    """Whether the result of `write_totals` is still valid."""
     return kept(totals_file(run, universe), _state_of_spine(run, universe)) is not None
 
 
 def write_totals(run: RunDirectory, settings: TopdownSettings, universe: str) -> Path:
-    """Work out what the predictions of a universe's subspines need of each other."""
+    """Compute the totals that the predictions of a universe's subspines need of each other."""
     state = _state_of_spine(run, universe)
     totals = totals_of_universe(settings, PredictedUniverse.read(run, settings, universe))
     keep(totals_file(run, universe), state, totals)
@@ -364,13 +362,13 @@ def _by_level(
 
 @dataclass(frozen=True, eq=False)
 class PredictedUniverse:
-    """What is public of a universe of a run, and what its budget implies for the estimates."""
+    """Public facts of a universe of a run, and the budget's implications for the estimates."""
 
     universe: str
     rows: np.ndarray
     """(n_blocks,) the row of each block in the file of the geography."""
     type_is_possible: np.ndarray
-    """(n_blocks, n_types): the types of cells that a block can have; that of a housing unit."""
+    """(n_blocks, n_types): the types of cells that a block can have, also for a housing unit."""
     prediction: Prediction
 
     @property
@@ -380,8 +378,8 @@ class PredictedUniverse:
 
     @classmethod
     def read(cls, run: RunDirectory, settings: TopdownSettings, universe: str) -> PredictedUniverse:
-        """Of a universe of a run. Answers that are held to an earlier release are no facts of the
-        people."""
+        """The prediction for a universe of a run. Answers fixed by an earlier release are no facts
+        of the people."""
         census, schema = settings.compiled_census, settings.schema_of(universe)
         declared = replace(census.universes[universe], held=())
         spine, public = spine_of(run, universe), read_public(run)
@@ -412,7 +410,8 @@ class PredictedUniverse:
 
 
 def totals_of_universe(settings: TopdownSettings, whole: PredictedUniverse) -> Totals:
-    """What the prediction of each subspine needs of the others; nothing of a universe in one."""
+    """The totals that each subspine's prediction needs of the others; empty for a single
+    subspine."""
     if n_compared(settings, whole.spine) == 1:
         return {}
     quantities = quantities_asked(settings, whole.universe)

@@ -1,9 +1,9 @@
 """Errors of a release as one long table, their statistics, and the redistricting criterion.
 
 An error is a released count less the true one. Statistics run over pairs of an entity and an
-answer; pairs whose count is known to be zero by what is declared (a type of group quarters without
-facility) are left out. A tally has a row for each answer, size class and error, with sums over the
-pairs that have it: tallies of the parts of a country are put one below the other.
+answer; pairs whose count is zero by declaration (a type of group quarters without facility) are
+left out. A tally has a row for each answer, size class and error, with sums over the pairs that
+have it: tallies of the parts of a country are put one below the other.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PERCENT_THRESHOLDS = (5, 10)
 Columns = Mapping[str, np.ndarray]
 """A table by its columns `(n_rows,)`."""
 KEYS = ("answer", "size_class", "error")
-"""Columns of a tally that say what its sums are of."""
+"""Columns of a tally that identify its sums."""
 
 CRITERION_SIZE = 500
 CRITERION_POINTS = 5
@@ -61,7 +61,7 @@ class AccuracyFigures:
     errors: pd.DataFrame
     """universe, quantity, answer, level, on_spine, size_class, entities, then `figures_of`. The
     answer is one of the quantity's, or "all" of them together, and only these have rows for each
-    size class beside "all"."""
+    size class in addition to "all"."""
     criterion: pd.DataFrame
     """population, level, on_spine, then `criterion_of`."""
 
@@ -78,7 +78,7 @@ def write_figures(run: RunDirectory, figures: AccuracyFigures) -> None:
 
 
 def read_figures(run: RunDirectory) -> AccuracyFigures | None:
-    """What `write_figures` wrote, None if it is gone."""
+    """The figures stored by `write_figures`, None if they are missing."""
     folder = run.confidential / FOLDER
     return read_frames(folder, AccuracyFigures) if has_frames(folder, AccuracyFigures) else None
 
@@ -103,7 +103,7 @@ def tally(
 
     Args:
         truth, released, variance: `(n_entities, n_answers)` counts, and predicted variances.
-        is_pair: `(n_entities, n_answers)` bool, which of them may be other than 0.
+        is_pair: `(n_entities, n_answers)` bool, whether each count may differ from 0.
         size: `(n_entities,)` true number of records.
 
     Returns `KEYS`, answers and size classes by their numbers, and sums: entities (in the row of the
@@ -247,7 +247,7 @@ def _share(total: float, n: int) -> float:
 
 
 def _counted(values: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The distinct values, ascending, and how many times they stand in all."""
+    """The distinct values, ascending, and their total counts."""
     distinct, where = np.unique(values, return_inverse=True)
     return distinct, np.bincount(where, counts, minlength=len(distinct)).astype(np.int64)
 
@@ -255,7 +255,7 @@ def _counted(values: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.nda
 def _quantiles(
     name: str, values: np.ndarray, counts: np.ndarray, quantiles: tuple[float, ...]
 ) -> Mapping[str, float]:
-    """Quantiles, between the values where they fall between two, of ascending values that stand
+    """Quantiles, between the values where they fall between two, of ascending values repeated
     `counts` times each."""
     names = [f"{name}_q{round(100 * quantile):02d}" for quantile in quantiles]
     if not len(values):

@@ -48,7 +48,7 @@ from .errors import (
 )
 from .theory import MOST_CORE
 
-CONFIDENTIAL = "CONFIDENTIAL: tells how the release differs from the truth; do not publish"
+CONFIDENTIAL = "CONFIDENTIAL: shows how the release differs from the truth; do not publish"
 
 _SHORT = {
     "county subdivision": "subdivision",
@@ -62,7 +62,7 @@ _SHORT = {
 
 @dataclass(frozen=True, eq=False)
 class ComparedRun:
-    """A run, what it is called in the report, and its figures."""
+    """A run, its label in the report, and its figures."""
 
     label: str
     settings: TopdownSettings
@@ -83,21 +83,21 @@ def accuracy_document(runs: Sequence[ComparedRun]) -> Document:
     }
     settings = runs[0].settings
     areas = f"{settings.area_word}s".capitalize()
-    exact = f"totals, what no {settings.area_word} can have, and structural zeros"
+    exact = f"totals, types that a {settings.area_word} cannot have, and structural zeros"
     meanings = {q.name: q.meaning for q in runs[0].settings.compiled_census.quantities}
     return Document(
         title,
         (
-            "An error is a released count less the true one. Beside the errors stands what the "
-            "budget implies: the standard deviation of the best linear unbiased estimate, which "
-            "combines all noisy measurements by weighted least squares with what is declared "
+            "An error is a released count less the true one. The tables also show the standard "
+            "deviation that the budget implies for the best linear unbiased estimate, which "
+            "combines all noisy measurements by weighted least squares with the facts declared "
             f"exactly ({exact}). It is not rounded and can be negative. Where errors are larger, "
             "the estimator and its post-processing add; where they are smaller, it helps that "
             "counts are not negative.",
             "The tables have the mean absolute error, also in percent of the true count, the bias "
             "(mean error), the root mean square error, and the implied standard deviation. "
-            f"{areas} that can hold nobody take no part. Entities are on the spine if they are "
-            "geounits of it.",
+            f"{areas} that cannot have residents are left out. Entities are on the spine if they "
+            "are geounits of it.",
             *_not_implied(settings, errors),
         ),
         (
@@ -124,7 +124,7 @@ def _not_implied(settings: TopdownSettings, errors: pd.DataFrame) -> Iterator[st
             named = f", here {len(algebra.cell_type):,} of {', '.join(names)}"
             yield (
                 f"There is no implied standard deviation of {universe}: it is worked out for at "
-                f"most {MOST_CORE} combinations of levels that queries or bounds tell apart "
+                f"most {MOST_CORE} combinations of levels that queries or bounds distinguish "
                 f"without keeping their attributes whole{named}. Without a query that coarsens an "
                 "attribute of many levels there would be one."
             )
@@ -141,7 +141,7 @@ BRIEF = {
 
 
 def errors_of_totals(run: RunDirectory, settings: TopdownSettings) -> Table | None:
-    """The mean error of the first quantity, the total, at every level, beside what is implied."""
+    """The mean error of the first quantity, the total, at every level, with the implied one."""
     table = errors_in_brief(run, settings)
     if table is None:
         return None
@@ -188,7 +188,7 @@ _DECIDING = ("mean |error|", "95%", "criterion", "false zeros, %")
 
 
 def _shown(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """The rows of all runs, those of the first run first, in percent and words."""
+    """The rows of all runs, the first run's first, in percent and words."""
     rows = pd.concat(frames, ignore_index=True)
     if rows.empty:
         return rows
@@ -214,7 +214,7 @@ def _runs(runs: Sequence[ComparedRun]) -> Section:
         blocks.append(
             "A run without noise is compared with what the budget of its settings would imply."
         )
-    return Section("What is compared", tuple(blocks))
+    return Section("Compared runs", tuple(blocks))
 
 
 def _criterion(settings: TopdownSettings, shares: pd.DataFrame) -> list[Section]:
@@ -241,11 +241,11 @@ def _criterion(settings: TopdownSettings, shares: pd.DataFrame) -> list[Section]
 
 
 _UNITS = {"units": "housing units"}
-"""What the records of a universe are called, where it is not as the universe."""
+"""Words for the records of a universe, where they differ from its name."""
 
 
 def _title(universe: str, quantity: str, quantities: Sequence[tuple[str, str]]) -> str:
-    """The name of a quantity, with that of its universe if others have one of this name, too."""
+    """The name of a quantity, with its universe's if others have the same name."""
     alike = [name for _, name in quantities].count(quantity)
     return quantity if alike == 1 else f"{universe}: {quantity}"
 
@@ -295,7 +295,7 @@ def _table(rows: pd.DataFrame, columns: Mapping[str, str]) -> Table:
 
 
 def _bars(rows: pd.DataFrame, columns: Mapping[str, str], label: str, title: str) -> list[Figure]:
-    """Bars by level: for one run those of `columns` by their names, for several the first's."""
+    """Bars by level: for one run all `columns` by their names, for several the first."""
     if rows["run"].nunique() > 1:
         values = _wide(rows, [*columns][0])
     else:
@@ -375,7 +375,7 @@ REPORT = "accuracy.html"
 
 
 def accuracy_report(run: RunDirectory) -> Path:
-    """Where the report of a run lies."""
+    """Path of the report of a run."""
     return run.confidential / FOLDER / REPORT
 
 

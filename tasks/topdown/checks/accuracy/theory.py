@@ -1,9 +1,9 @@
-"""What the budget implies: variances of the best linear unbiased estimates of the answers.
+"""Implications of a budget: variances of the best linear unbiased estimates of the answers.
 
 The best linear unbiased estimate combines all noisy measurements by weighted least squares, with
-what is declared exactly: the totals of the states, the types of living quarters that a block can
+the exact declarations: the totals of the states, the types of living quarters that a block can
 have, the number of housing units, and structural zeros. It knows no other bounds, is not rounded
-and can be negative, so that it is what estimation would be without its post-processing.
+and can be negative; it corresponds to estimation without post-processing.
 
 In the coordinates of `tasks.topdown.estimation.query_algebra` the measurements of a universe fall
 apart into independent components, in each of which a geounit has a vector of totals, one for each
@@ -12,10 +12,10 @@ with weights w and the levels of the free attributes in sets of sizes k out of d
 the variance of the total with weights w, times k (d - k) / d for each free attribute that is in the
 component and k^2 / d for each that is not.
 
-No entity of a summary level lies in two states, and no geounit below the state does, so that some
-states of a large spine, a subspine, can be compared with the truth one after the other, or side by
-side. Their variances are those of the whole spine: the states of other subspines are known by the
-sum of their covariances, which is all that the root takes of them.
+No entity of a summary level extends over two states, and no geounit below the state does, so that
+some states of a large spine, a subspine, can be compared with the truth one after the other, or
+side by side. Their variances equal the whole spine's: the states of other subspines are represented
+by the sum of their covariances, which is all that the root takes of them.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from .subjects import Answer, EntityLevel
 LARGEST_CORE = 32
 """Most core cells of a prediction; where structural zeros make more, they are not used."""
 MOST_CORE = 60
-"""Most core cells of a prediction without structural zeros; of more there is none."""
+"""Most core cells of a prediction without structural zeros; beyond, no prediction is made."""
 
 SMALLEST_VARIANCE = 1e-9
 """Noise below it counts as it: answers that are as good as exact still have a finite weight."""
@@ -49,14 +49,14 @@ SMALLEST_VARIANCE = 1e-9
 class Prediction:
     """Variances that a budget implies on a spine.
 
-    schema, budget, spine : of one universe; the budget's noise is what is predicted, also where a
-        run was told to draw none.
+    schema, budget, spine : of one universe; the budget's noise is predicted, also where a run was
+        configured to draw none.
     type_is_possible : `(n_blocks, n_types)` bool, in the order of the spine's blocks: the types of
         cells that a block can have.
     type_of_cell, forbidden : `(n_cells,)` types, and structural zeros.
-    known : a geolevel, and a number for each of its geounits; the total of all of one number is
-        exact, such as those of the states. None where nothing is.
-    block_totals_known : whether those of all blocks are, as numbers of housing units are.
+    known : a geolevel, and a number for each of its geounits; the total over each number is exact,
+        such as totals of states. None without exact totals.
+    block_totals_known : whether totals of all blocks are exact, as numbers of housing units are.
     beside : for some states of a larger spine, by component `below_root` of the others, which is
         all that the root takes of them; None for a whole spine.
     """
@@ -134,12 +134,12 @@ class Prediction:
 
     @property
     def _is_constant_known(self) -> bool:
-        """Whether totals of all blocks leave nothing of the first component to be estimated."""
+        """Whether totals of all blocks determine the first component entirely."""
         return self.block_totals_known and self.n_core == 1
 
     @cached_property
     def _classed(self) -> ClassedSpine:
-        """The classes of geounits; the core cells of a block are those of its types that are no
+        """The classes of geounits; the core cells of a block are the cells of its types that are no
         structural zeros."""
         kinds, before = [], 0
         for level in self.spine.geolevels:
@@ -194,7 +194,7 @@ class Prediction:
         return weights.ravel()
 
     def _factors(self, answer: Answer) -> list[float]:
-        """What each component's variance is multiplied with; see the module's docstring."""
+        """Multipliers of each component's variance; see the module's docstring."""
         names, shape = self.schema.attributes, self.schema.shape
         free = [(names[axis], shape[axis]) for axis in self._algebra.free]
         sizes = [(len(answer.where.get(name, range(n))), n) for name, n in free]
@@ -216,8 +216,9 @@ STATE = "State"
 
 @dataclass(frozen=True, eq=False)
 class Subspine:
-    """Some states of a spine as a spine of their own, and where its geounits stand in the whole
-    one: `(n,)` positions of each geolevel."""
+    """Some states of a spine as a spine of their own, and the positions of its geounits in the
+    whole
+    one: `(n,)` for each geolevel."""
 
     spine: Spine
     positions: tuple[np.ndarray, ...]
@@ -288,7 +289,7 @@ Totals = Mapping[int, np.ndarray]
 
 
 def totals_of(whole: Prediction, components: Collection[int]) -> Totals:
-    """What the prediction of each subspine needs of the others, for some components."""
+    """The totals that each subspine's prediction needs of the others, for some components."""
     nothing = dict.fromkeys(components, np.zeros((2, whole.n_core, whole.n_core)))
     totals: dict[int, list[np.ndarray]] = {component: [] for component in components}
     for number in range(n_subspines(whole.spine)):
@@ -300,7 +301,7 @@ def totals_of(whole: Prediction, components: Collection[int]) -> Totals:
 
 def prediction_of(whole: Prediction, subspine: Subspine, number: int, totals: Totals) -> Prediction:
     """The prediction of a subspine, which is the whole's on its geounits, for the components whose
-    totals are told."""
+    totals are given."""
     if subspine.spine is whole.spine:
         return whole
     beside = {c: np.delete(own, number, axis=0).sum(axis=0) for c, own in totals.items()}
