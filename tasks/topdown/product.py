@@ -30,7 +30,7 @@ from .workload.privacy_curve import scope_of_figures
 
 
 def words_on_costs(settings: TopdownSettings, _plan: Plan) -> Iterator[Block | Section]:
-    """Of which change the figures are, how large the largest solve is, and what is spent twice."""
+    """The change behind the figures, the size of the largest solve, and redundant spending."""
     yield from scope_of_figures(settings)
     for universe in settings.run.universes:
         yield from size_in_words(universe, largest_solve(settings, universe))

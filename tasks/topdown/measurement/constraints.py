@@ -1,12 +1,12 @@
 """Constraints that a census's declaration puts on every geounit of a spine.
 
-An invariant is declared at a geolevel of the census and holds wherever that geolevel stands on the
+An invariant is declared at a geolevel of the census and holds wherever that geolevel is on the
 spine. Its units are resolved at the first geolevel of the spine whose geounits do not reach across
 their borders: there the parts of a unit must be siblings, whose sum is then held. A geounit above
 is made up of whole units, and its answers are their sum. Where the parts of a unit have different
 parents, the estimates of one family cannot hold the sum, and the spine is refused.
 
-An invariant may ask to stand in files at its own geolevel and under its units' codes alone
+An invariant may be restricted to files at its own geolevel and under its units' codes
 (`InvariantDeclaration.above`), as the states' totals of the 2020 Census do, which a spine may
 divide: it is resolved at that geolevel of the spine, and the sums above have a name of their own.
 """
@@ -74,7 +74,7 @@ class UnitAnswers:
 
 @dataclass(frozen=True, eq=False)
 class PublicAnswers:
-    """What the constraints of a universe are made of; all of it is public.
+    """Inputs of the constraints of a universe; all of it is public.
 
     multiples : of some areas, by bound, `(n, n_rows)` records that the bound multiplies.
     units : the declared geounits by geolevel, of those above the finest that have invariants.
@@ -97,7 +97,7 @@ def resolved_units(
 ) -> dict[str, LevelUnits]:
     """How an invariant's units lie at every geolevel; see the module's docstring.
 
-    Raises InputRefused, naming `what`, where a unit's parts are not siblings.
+    Raises InputRefused, beginning with `what`, where a unit's parts are not siblings.
     """
     if invariant.above is not None:
         return {name: listed_units(spine, invariant, units, name) for name in spine.names}
@@ -125,7 +125,7 @@ def resolved_units(
 
 
 def alike(n: int, kind: int = WHOLE) -> LevelUnits:
-    """Of `n` geounits that are all of one kind, by default made up of whole units."""
+    """Units of `n` geounits that are all of one kind, by default made up of whole units."""
     return LevelUnits(np.full(n, kind), np.full(n, -1))
 
 
@@ -198,7 +198,7 @@ def constraint_name(name: str, bound: str = "") -> str:
 def bound_names(bounded: BoundedQuery, schema: Schema) -> tuple[str, str]:
     """Names of the lower and of the upper bounds.
 
-    They are on the total where the schema lacks what the query asks for.
+    They are on the total where the schema lacks the query's attributes.
     """
     stem = bounded.stem if bounded.is_askable(schema) else TOTAL
     return constraint_name(stem, "_lb"), constraint_name(stem, "_ub")
@@ -256,7 +256,7 @@ def bound_values(
 ) -> tuple[np.ndarray | None, np.ndarray | None]:
     """Lower and upper bounds `(n, n_rows)` on a schema's answers; None where a side is open.
 
-    `records` are those that each of the bounds multiplies, `(n, n_rows)`.
+    `records` are the multiplied counts of each bound, `(n, n_rows)`.
     """
     found: list[np.ndarray | None] = []
     for side in ("at_least", "at_most"):
@@ -288,7 +288,7 @@ def _exact_constraints(
     sums: np.ndarray,
     exact: UnitAnswers,
 ) -> Iterator[Constraint]:
-    """An invariant's answers of whole geounits, `sums`, and of the units whose parts stand here."""
+    """An invariant's answers of whole geounits, `sums`, and of the units whose parts are here."""
     whole = np.flatnonzero(here.kind == WHOLE)
     of_units = here.unit[here.kind == PART]
     name = constraint_name(invariant.name)

@@ -1,5 +1,5 @@
-"""What a run holds exactly, read from its public files: numbers of records that bounds multiply,
-answers of invariants, and those of earlier releases.
+"""Exact answers of a run, read from its public files: numbers of records that bounds multiply,
+answers of invariants, and answers of earlier releases.
 
 The 2020 Census counts addresses by block (`invariants.parquet`) and persons by state; a declared
 census has a column for every answer of the universes that its bounds are per, and the answers of
@@ -20,14 +20,14 @@ from 0 to T(b), this is one interval,
 
 It is not empty: the release holds N(b) <= m T(b), so that L(b) <= T(b), and L(b) <= N(b) as m >= 1.
 
-What must be carried up is the two sums: every geounit g is held to L(g) <= O(g) <= U(g), with L(g)
-and U(g) the sums of L(b) and U(b) over its areas. That is enough, and no less is: the sums of
-children are those of the parent, whole numbers within [L(c), U(c)] add up to every whole number
-from the sum of L(c) to the sum of U(c), so a parent within its interval leaves its children a
-solution, and one outside has none. The inequalities between O(g) and N(g) themselves would not do:
-a county with N = O leaves no solution if one of its blocks has more persons than units. The others
-of the universe are T(c) - O(c) >= 0, because U(c) <= T(c), and add up as T and O do. By
-induction from the root every area has a solution, whatever the noise.
+Two sums must be carried up: every geounit g meets L(g) <= O(g) <= U(g), with L(g) and U(g) the sums
+of L(b) and U(b) over its areas. That is enough, and no less is: the sums of children equal the
+parent's, whole numbers within [L(c), U(c)] add up to every whole number from the sum of L(c) to the
+sum of U(c), so a parent within its interval leaves its children a solution, and one outside leaves
+no solution. Inequalities between O(g) and N(g) are not enough: a county with N = O leaves no
+solution if one of its blocks has more persons than units. The others of the universe are T(c) -
+O(c) >= 0, because U(c) <= T(c), and add up as T and O do. By induction from the root every area has
+a solution, whatever the noise.
 
 Householders and sizes hold people to dwellings that are released before them. An area b has
 
@@ -35,9 +35,9 @@ Householders and sizes hold people to dwellings that are released before them. A
     l(b)    =  sum_s least_s D_s(b)  <=  N(b)  <=  sum_s most_s D_s(b)  =  u(b),
 
 R_r(b) being the released dwellings with the answer r (of their householder's sex, say), and D_s(b)
-those of size s, for which least_s to most_s people are declared. As all on the right is released,
-each area has numbers that are fixed, H_r(b), and one interval, that of the people N(b) beside their
-householders H(b), the sum of all H_r(b):
+the released dwellings of size s, for which least_s to most_s people are declared. As all on the
+right is released, each area has numbers that are fixed, H_r(b), and one interval for the people
+N(b) other than their householders H(b), the sum of all H_r(b):
 
     max(l(b), H(b)) - H(b)  <=  N(b) - H(b)  <=  u(b) - H(b).
 
@@ -45,7 +45,7 @@ It is not empty: least_s <= most_s, and where a dwelling is counted for a househ
 least 1, so that H(b) <= u(b). The types (householders by answer, other people, everybody else) are
 disjoint, and each may have every whole number in an interval of its own whatever the others have.
 Sums are therefore carried up type by type, as above: a parent within the sums of its areas' limits
-leaves its children a solution, one outside has none. A row of coefficients has become bounds on
+leaves its children a solution, one outside leaves none. A row of coefficients has become bounds on
 types of cells: families remain network flows, and no integer program is needed.
 
 The other way round, with people released first, D would have to follow N, and no limits on sums do:
@@ -53,10 +53,10 @@ two areas of three people each allow (in sum) three dwellings of two, and no are
 them. Which sums of D have a solution is a question of packing; sizes are therefore declared on the
 people, and householders on either.
 
-Where dwellings are held to householders, T(b) - H(b) others are left, and H(b) <= T(b) by the bound
-that the people's release is held to.
+Where dwellings must agree with householders, T(b) - H(b) others are left, and H(b) <= T(b) by the
+bound on the people's release.
 
-From a run's public files to its files of constraints, and what these make vain to measure.
+From a run's public files to its files of constraints, and the measurements they make redundant.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def agreement(
 def household_limits(
     householders: np.ndarray | None, least: np.ndarray, most: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Least and most people of areas, `(n_areas,)` each, beside their householders `(n_areas, R)`.
+    """Least and most people of areas, `(n_areas,)` each, besides their householders `(n_areas, R)`.
 
     >>> household_limits(np.array([[1], [2]]), np.array([0, 5]), np.array([4, 9]))
     (array([1, 5]), array([4, 9]))
@@ -148,7 +148,7 @@ STATE, HOUSING_UNITS = "State", "housing_units"
 def public_answers(
     run: RunDirectory, settings: TopdownSettings, universe: str, spine: Spine
 ) -> PublicAnswers:
-    """What the constraints of a universe are made of.
+    """Inputs of the constraints of a universe.
 
     Earlier universes that its relations name must have been estimated.
     """
@@ -166,17 +166,17 @@ def public_answers(
 
 
 def read_public(run: RunDirectory) -> pd.DataFrame:
-    """What is public of the areas that a spine has, in the rows that `Spine.block_row` numbers."""
+    """Public facts of the areas that a spine has, in the rows that `Spine.block_row` numbers."""
     file = invariants_file(run)
     columns = [name for name in pq.read_schema(file).names if name != GEOCODE]
     public = pq.read_table(file, columns=columns).to_pandas()
-    # The spine of the 2020 Census has the blocks that can hold somebody; the index tells which.
+    # The spine of the 2020 Census has only inhabitable blocks; the index identifies them.
     return public[inhabitable(public)] if HOUSING_UNITS in public else public
 
 
 def frame_multiples(universe: Universe, public: pd.DataFrame) -> list[np.ndarray]:
     """By bound of a universe, `(n_areas, n_rows)` records of each area that the bound multiplies;
-    `public` is the frame that an ingest wrote of what is public of areas.
+    `public` is the frame of public facts of areas that an ingest wrote.
     """
     if HOUSING_UNITS in public:
         return _address_multiples(universe, public)
@@ -193,7 +193,7 @@ def units_of_areas(census: Census, spine: Spine, areas: pd.DataFrame) -> dict[st
 
 
 def held_invariants(universe: Universe, held: Mapping[str, object]) -> Universe:
-    """A universe with those of its invariants that a run holds; `held` has their names."""
+    """A universe with only the invariants that a run holds; `held` has their names."""
     return replace(universe, invariants=tuple(i for i in universe.invariants if i.name in held))
 
 
@@ -296,7 +296,7 @@ def read_declared_totals(path: Path) -> dict[str, dict[str, dict[str, list[int]]
 def read_held(
     run: RunDirectory, settings: TopdownSettings, universe: str, n_areas: int
 ) -> dict[str, sparse.csr_array]:
-    """By name, the answers `(n_areas, n_rows)` that a universe is held to, of earlier releases and
+    """By name, the answers `(n_areas, n_rows)` that constrain a universe, of earlier releases and
     of earlier universes of the run, which must have been estimated.
     """
     declared, schema = settings.compiled_census.universes[universe], settings.schema_of(universe)
@@ -441,10 +441,10 @@ def refuse_unheld_invariants(run: RunDirectory, settings: TopdownSettings) -> No
 def checked_spines(
     settings: TopdownSettings, areas: pd.DataFrame, invariants: pd.DataFrame
 ) -> Iterator[tuple[str, Spine, dict[str, dict[str, LevelUnits]]]]:
-    """Build the spine of every universe, with how the units of its invariants lie on it.
+    """Build the spine of every universe, and locate the units of its invariants on it.
 
-    `areas` and `invariants` are the frames of `ingest.public_tables`. Raises InputRefused for what
-    makes no spine, or one that cannot hold an invariant.
+    `areas` and `invariants` are the frames of `ingest.public_tables`. Raises InputRefused for areas
+    that make no spine, or one that cannot hold an invariant.
     """
     census = settings.compiled_census
     for universe in settings.run.universes:

@@ -1,6 +1,6 @@
 """From the public geography and the declared invariants to a universe's spine.
 
-The rules of a spine, as settings have them, and what they refuse before any area is known.
+The rules of a spine from the settings, and refusals that need no areas.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def declares_state_totals(settings: TopdownSettings) -> bool:
     """Whether the population of every state is exact by declaration.
 
     Such are the totals that a census declares with a name for their sums `above`: they are held
-    where the spine has their geolevel, and are none where the areas are estimated alone.
+    where the spine has their geolevel, and are absent where the areas are estimated alone.
     """
     return bool(_state_totals(settings))
 
@@ -116,14 +116,15 @@ def _state_totals(settings: TopdownSettings) -> list[tuple[str, str]]:
 
 
 PublicTables = tuple[pd.DataFrame, pd.DataFrame]
-"""The frames of the geography and of what is public of it, as far as a spine has them."""
+"""The frames of the geography and of its public facts, as far as a spine has them."""
 
 
 class AreaSpines:
-    """Spines of areas by the rules that a census declares, or on its areas those of DHC's blocks.
+    """Spines of areas by the rules that a census declares, or on its areas by the rules of DHC's
+    blocks.
 
-    before : the kind of spine that those of the settings are compared with.
-    branch : what pages call their branch.
+    before : the kind of spine for comparison with the spines of the settings.
+    branch : name of their branch on pages.
     """
 
     before: Literal["conventional", "aian"] = "conventional"
@@ -217,7 +218,7 @@ class AreaSpines:
 
     def _dhc(self, universe: str, areas: pd.DataFrame) -> Spine:
         """The spine of the demographic and housing characteristics product, on declared areas whose
-        codes, one after the other, are those of blocks.
+        codes, one after the other, form the codes of blocks.
         """
         columns = code_columns(self.census.geolevels, areas.columns)
         spine = build_spine(
@@ -355,7 +356,7 @@ def store_spine(run: RunDirectory, settings: TopdownSettings, universe: str, spi
 
 
 def on_aian_spine(geolevel_shares: Mapping[str, Fraction]) -> dict[str, Fraction]:
-    """Shares of the AIAN spine's geolevels; its tracts take those of the geolevels it lacks.
+    """Shares of the AIAN spine's geolevels; its tracts take the shares of the geolevels it lacks.
 
     Example: equal shares of the eight geolevels of the DHC spine give the tracts 3/8, for prims,
     tract subset groups and tract subsets.
@@ -370,9 +371,9 @@ def on_aian_spine(geolevel_shares: Mapping[str, Fraction]) -> dict[str, Fraction
 def declared_rules(settings: TopdownSettings, areas: pd.DataFrame) -> DeclaredRules:
     """The rules of the spines of a declared census.
 
-    Categories are those that the census declares; `geography.categories` chooses among them, and
-    may name further columns of the areas. No geolevel down to the deepest that has an invariant
-    is split by the bypass.
+    Categories are the declared ones; `geography.categories` chooses among them, and may name
+    further columns of the areas. No geolevel down to the deepest that has an invariant is split by
+    the bypass.
     """
     census = settings.compiled_census
     declared, chosen = census.geography, settings.geography.categories

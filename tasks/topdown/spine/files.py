@@ -1,9 +1,9 @@
 """Spines as Parquet, one row a geounit and one a block, and once more as arrays that are mapped.
 
 `geounits.parquet` and `blocks.parquet` are the spine. `spine.arrow` has the same as it is used, so
-that all workers of a machine share its pages and a shard's task touches those of its own geounits:
-an uncompressed Arrow file with a record batch for each geolevel, whose metadata names the digests
-of the other two. It is read while it agrees with them, and they are read without it.
+that all workers of a machine share its pages and a shard's task touches only its own geounits: an
+uncompressed Arrow file with a record batch for each geolevel, whose metadata names the digests of
+the other two. It is read while it agrees with them, and they are read without it.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _files_of_spine(folder: Path) -> list[Path]:
 
 @while_unchanged(_files_of_spine, at_most=4)
 def read_spine(folder: Path) -> Spine:
-    """Read what `write_spine` wrote.
+    """Read the spine stored by `write_spine`.
 
     The arrays are mapped from `spine.arrow`, and read-only. Where that file is missing, as in runs
     of earlier versions, or is of other Parquet files, or a run was charged without it, the Parquet

@@ -1,6 +1,6 @@
 """Shards: runs of parents whose children are measured and estimated by one task.
 
-Families: parents with their children, and what is known of the parents when they are shared out.
+Families: parents with their children, and the parents' known counts at the time of sharding.
 
 Estimation goes down the spine family by family. A cell that is empty in the parent is empty in
 every child, so that a family's support, the cells that are not, is all that its children can have.
@@ -37,7 +37,7 @@ class Family:
     """A parent and its children, geounits `start` to `stop` of the shard.
 
     `support` holds the cells that may be non-zero, `counts` the parent's counts in them; the root
-    has none.
+    has neither.
     """
 
     parent: str
@@ -49,7 +49,7 @@ class Family:
     @property
     def is_settled(self) -> bool:
         """Whether the parent's counts leave the children no choice: an only child's are the same,
-        and where there are none, there are none."""
+        and children of empty parents are empty."""
         if self.counts is None:
             return False
         return self.stop - self.start == 1 or not self.counts.any()
@@ -137,10 +137,10 @@ def cut_spine(
 
     Measured on demand, geounits have fewer answers than their queries; how many is not known yet,
     and taken to be at most `DEMANDED_PER_GEOUNIT`. Their cells do not count: they are worked on
-    together, as far as they are told apart.
+    together, as far as they are distinguished.
 
-    The cuts are stored with the spine: what has been measured in one way is never cut, and so
-    never measured, in another.
+    The cuts are stored with the spine: what has been measured in one way is never cut, and so never
+    measured, in another.
     """
     most = GEOUNITS_PER_SHARD
     if not on_demand:
@@ -214,6 +214,6 @@ def n_geounits(shards: Sequence[Shard]) -> int:
 
 
 def shard_of(run: RunDirectory, universe: str, geolevel: str, name: str) -> Shard:
-    """The stored shard of this geolevel and name; StopIteration if there is none."""
+    """The stored shard of this geolevel and name; StopIteration if it does not exist."""
     shards = shards_of(run, universe)
     return next(s for s in shards if (s.geolevel, s.name) == (geolevel, name))

@@ -217,8 +217,7 @@ STATE = "State"
 @dataclass(frozen=True, eq=False)
 class Subspine:
     """Some states of a spine as a spine of their own, and the positions of its geounits in the
-    whole
-    one: `(n,)` for each geolevel."""
+    whole one: `(n,)` for each geolevel."""
 
     spine: Spine
     positions: tuple[np.ndarray, ...]
