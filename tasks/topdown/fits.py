@@ -49,9 +49,9 @@ def redundant_spending(settings: TopdownSettings, universe: str, spine: Spine) -
     """A sentence for each geolevel that measures geounits without siblings.
 
     The TopDown Algorithm gives an only child the counts of its parent, so that its own measurements
-    are discarded. Each sentence says how many geounits these are, what each costs the people in it,
-    and the setting that ends it. Other estimators use or make no such measurements, and with the
-    bypass no geounits are without siblings.
+    are discarded. Each sentence gives the number of these geounits, the cost of each to the people
+    in it, and the setting that ends it. Other estimators use or make no such measurements, and with
+    the bypass no geounits are without siblings.
     """
     if settings.run.estimator != "topdown" or settings.privacy.infinite:
         return ()

@@ -82,8 +82,8 @@ def write_expected(
         EXPECTED_TITLE,
         (
             expected_meaning(replicates),
-            "The predicted standard deviation is for unbiased estimates. What the release has "
-            "lost, a simulation on it cannot lose again: where counts are mostly zero, expect "
+            "The predicted standard deviation is for unbiased estimates. Losses of the release "
+            "do not recur in a simulation on it: where counts are mostly zero, expect "
             "somewhat more.",
         ),
         tuple(

@@ -312,8 +312,8 @@ class Optimum:
 def certified(
     program: Program, p: np.ndarray, cuts: Sequence[Cut] = (), tolerance: float = np.inf
 ) -> Optimum:
-    """An allocation with a bound from its own derivatives and from those of other points; the bound
-    need not exceed the one that proves a relative gap of `tolerance`."""
+    """An allocation with a bound from its own derivatives and from other points' derivatives; the
+    bound need not exceed the one that proves a relative gap of `tolerance`."""
     values, slopes = program.criteria(program.kinds.precision(p))
     cuts = (*cuts, Cut(values, slopes))
     bound = program.bound(cuts, p, float(values.max()) / (1 + tolerance))

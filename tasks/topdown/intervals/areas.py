@@ -213,7 +213,7 @@ MOST_SHOWN = 3
 @dataclass(frozen=True, eq=False)
 class KnownBlocks:
     """The finest areas of a run: `geocode` of all in its geography, uninhabitable ones included,
-    `short`, other codes of each where these are unique, and what messages call one.
+    `short`, other codes of each where these are unique, and the word for one in messages.
     """
 
     geocode: pd.Index

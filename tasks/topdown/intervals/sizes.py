@@ -98,7 +98,7 @@ levels) and education (9 levels) for each of 257 areas'
 
 
 def why_no_margins(universe: str, size: PosteriorSize, together: int | None = None) -> str | None:
-    """Why a universe gets no margins, and what to change; None where it gets them.
+    """Why a universe gets no margins, and the remedy; None where it gets them.
 
     `together` are the numbers of all universes that are in memory at once, by default its own.
     """
@@ -114,7 +114,8 @@ def why_no_margins(universe: str, size: PosteriorSize, together: int | None = No
 
 
 def whether_intervals(size: PosteriorSize) -> str:
-    """Of tables without margins: whether this machine can make intervals after the release."""
+    """Sentence for tables without margins: whether this machine can make intervals after the
+    release."""
     memory = gigabytes(size.peak)
     if size.peak > memory_of_machine():
         return f"there are no intervals either, which would take {memory} of memory"

@@ -2,7 +2,7 @@
 
 Every geounit has constraints, so that their geocodes are the geounits of each geolevel; a geounit's
 parent has the longest geocode that begins its own. The variances determine
-each geounit's share of the budget: that of its own geolevel, together with those of neighbouring
+each geounit's share of the budget: the share of its own geolevel, with the shares of neighbouring
 geolevels whose geounits were bypassed, 0 where nothing was measured. Shares are exact fractions of
 the budget that the settings name, and along every path they must add to 1.
 

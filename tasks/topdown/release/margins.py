@@ -257,7 +257,7 @@ def pieces_apart(run: RunDirectory, settings: TopdownSettings) -> list[MarginPie
 
 def keep_posteriors(run: RunDirectory, settings: TopdownSettings) -> Path:
     """Store the estimates that the pieces of the margins need, from the measurements alone, or the
-    reason why a universe has none; returns their folder.
+    reason for their absence; returns their folder.
     """
     for universes in tables_of_run(run, settings).together:
         levels = {name: RunLevels.read(run, settings, name) for name in universes}

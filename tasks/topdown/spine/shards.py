@@ -37,7 +37,7 @@ class Family:
     """A parent and its children, geounits `start` to `stop` of the shard.
 
     `support` holds the cells that may be non-zero, `counts` the parent's counts in them; the root
-    has neither.
+    has no counts.
     """
 
     parent: str
@@ -139,8 +139,8 @@ def cut_spine(
     and taken to be at most `DEMANDED_PER_GEOUNIT`. Their cells do not count: they are worked on
     together, as far as they are distinguished.
 
-    The cuts are stored with the spine: what has been measured in one way is never cut, and so never
-    measured, in another.
+    The cuts are stored with the spine: measurements in one cut are never cut otherwise, and so
+    never repeated.
     """
     most = GEOUNITS_PER_SHARD
     if not on_demand:

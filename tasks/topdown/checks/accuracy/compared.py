@@ -3,8 +3,8 @@
 Everything read here is confidential, for the histograms are. A piece has some subspines of a
 universe's spine, and a share of its shards. Its result is stored in the confidential folder, with
 the state of the files that it read; see `kept`. The budget's implications for a subspine depend on
-the others: they are computed beforehand, from public data. Memory is a subspine's histograms and
-one quantity's answers for its blocks, and the spine and what its blocks can have.
+the others: they are computed beforehand, from public data. Memory is a subspine's histograms, one
+quantity's answers for its blocks, the spine and its blocks' possible types.
 """
 
 from __future__ import annotations

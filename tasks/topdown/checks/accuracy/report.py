@@ -212,7 +212,7 @@ def _runs(runs: Sequence[ComparedRun]) -> Section:
     blocks: list[Block] = [Table(headers, tuple(rows))]
     if any(run.settings.privacy.infinite for run in runs):
         blocks.append(
-            "A run without noise is compared with what the budget of its settings would imply."
+            "A run without noise is compared with the errors that its budget would imply."
         )
     return Section("Compared runs", tuple(blocks))
 

@@ -1,9 +1,9 @@
 """Subjects of the accuracy report: the geographic entities, and the counts that its readers use.
 
-Entities are those of the summary levels of the redistricting tables, and the geounits of all other
-geolevels of the spine. Uninhabitable blocks are left out; they are on no spine, and nothing about
-them is uncertain. Each answer counts the cells of a schema whose attributes take some levels; a
-quantity is a group of answers that are reported together.
+Entities are the members of the summary levels of the redistricting tables, and the geounits of all
+other geolevels of the spine. Uninhabitable blocks are left out; they are on no spine, and nothing
+about them is uncertain. Each answer counts the cells of a schema whose attributes take some levels;
+a quantity is a group of answers that are reported together.
 """
 
 from __future__ import annotations

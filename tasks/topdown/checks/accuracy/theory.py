@@ -57,7 +57,8 @@ class Prediction:
     known : a geolevel, and a number for each of its geounits; the total over each number is exact,
         such as totals of states. None without exact totals.
     block_totals_known : whether totals of all blocks are exact, as numbers of housing units are.
-    beside : for some states of a larger spine, by component `below_root` of the others, which is
+    beside : for some states of a larger spine, the sum of the others' `below_root` by component,
+    which is
         all that the root takes of them; None for a whole spine.
     """
 
