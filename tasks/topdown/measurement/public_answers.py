@@ -129,7 +129,7 @@ def agreement(
 def household_limits(
     householders: np.ndarray | None, least: np.ndarray, most: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Least and most people of areas, `(n_areas,)` each, without householders `(n_areas, R)`.
+    """Least and most people of areas, `(n_areas,)` each, given their householders `(n_areas, R)`.
 
     >>> household_limits(np.array([[1], [2]]), np.array([0, 5]), np.array([4, 9]))
     (array([1, 5]), array([4, 9]))

@@ -58,8 +58,7 @@ class Prediction:
         such as totals of states. None without exact totals.
     block_totals_known : whether totals of all blocks are exact, as numbers of housing units are.
     beside : for some states of a larger spine, the sum of the others' `below_root` by component,
-    which is
-        all that the root takes of them; None for a whole spine.
+        which is all that the root takes of them; None for a whole spine.
     """
 
     schema: Schema
