@@ -83,7 +83,7 @@ def redundant_spending_of_run(run: RunDirectory, settings: TopdownSettings) -> t
 
 
 def redundant_spending_of_geography(settings: TopdownSettings) -> tuple[str, ...]:
-    """The sentences before any input is read but the geography table.
+    """The sentences before any input but the geography table is read.
 
     Every block is assumed to have housing units and no facility. The result is empty where the
     bypass runs, where areas are no blocks, or where the table is not there yet.
@@ -128,7 +128,7 @@ def refuse_estimate(settings: TopdownSettings) -> None:
 def check_settings_against_input(
     settings: TopdownSettings, accepted: IngestResult | DeclaredInput
 ) -> Iterator[Block]:
-    """Hold the settings to the records, and build the spines; raises InputRefused."""
+    """Check the settings against the records, and build the spines; raises InputRefused."""
     refuse_large_deltas(settings, accepted.n_records)
     if not settings.input.awaited:
         held_answers(settings, accepted)
@@ -142,7 +142,7 @@ def check_settings_against_input(
 
 
 def _no_margins(settings: TopdownSettings, universe: str, spine: Spine) -> Iterator[Caution]:
-    """That the tables of a universe will have no margins, and why.
+    """A caution if the tables of a universe will have no margins, with the reason.
 
     An area may be known to have no records of some types, and then has fewer combinations.
     """

@@ -32,8 +32,8 @@ BLOCKS_PER_PIECE = 1 << 16
 MOST_PIECES = 8
 """Pieces of one kind: each reads their common input, which takes seconds for a nation."""
 LEAST_APART = 1 << 12
-"""Size of the smallest piece that is worth a task of its own, which takes a tenth of a second; a
-state's are, a county's are not."""
+"""Size of the smallest piece that is worth a task of its own, which takes a tenth of a second; true
+of a state's pieces, not of a county's."""
 
 _FINDINGS = TypeAdapter(Findings)
 """Reads back the findings of a piece."""
@@ -48,7 +48,7 @@ def checked_run(run: RunDirectory) -> CheckedRun:
 
 
 def pieces_apart(run: RunDirectory) -> list[Piece]:
-    """The pieces that are worth a task of their own, the longest first; none of a small run."""
+    """The pieces that are worth a task of their own, the longest first; empty for a small run."""
     sizes = {piece: _size(run, piece) for piece in checked_run(run).pieces(_n_pieces)}
     apart = [piece for piece, size in sizes.items() if size >= LEAST_APART or piece.of > 1]
     return sorted(apart, key=sizes.__getitem__, reverse=True)
@@ -73,7 +73,7 @@ def _size(run: RunDirectory, piece: Piece) -> float:
 
 
 def findings_file(run: RunDirectory, piece: Piece) -> Path:
-    """Where the findings of a piece are."""
+    """File of a piece's findings."""
     return run.checks / "pieces" / f"{piece.name}.json"
 
 

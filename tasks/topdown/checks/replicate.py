@@ -111,8 +111,7 @@ def lay_out(dataset: RunDirectory, settings: TopdownSettings, folder: Path) -> R
 
 
 def _follows_others(settings: TopdownSettings, universe: str) -> bool:
-    """Whether a universe is constrained by releases of others, which each replicate makes
-    itself."""
+    """Whether a universe is constrained by releases of others, which differ between replicates."""
     return bool(settings.compiled_census.universes[universe].needs)
 
 
@@ -161,9 +160,9 @@ def study(
 ) -> Iterator[pd.DataFrame]:
     """Figures of one replicate of each choice of settings, for seed after seed.
 
-    The choices must share their input. Those that differ in nothing but how measurements are
-    estimated get the same noise. Yields the frames of `figures` with the columns `choice` and
-    `seed` added; the replicates are removed from `folder` as it goes.
+    The choices must share their input. Choices that differ only in how measurements are estimated
+    get the same noise. Yields the frames of `figures` with the columns `choice` and `seed` added;
+    the replicates are removed from `folder` as it goes.
     """
     dataset = read_dataset(next(iter(choices.values())), folder / "dataset")
     layouts: dict[str, RunDirectory] = {}

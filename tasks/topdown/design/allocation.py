@@ -54,7 +54,7 @@ def as_fractions(
     p: np.ndarray, denominator: int, limits: Sequence[ShareLimit] = ()
 ) -> list[list[Fraction]]:
     """The allocation in whole parts of `denominator`, of sum exactly 1: every number rounded down
-    or up, up where most was lost, or near to it where only this meets the limits.
+    or up, up where most was lost, or near to it where the limits require it.
 
     Raises LimitsContradict where no whole parts meet the limits.
     """
@@ -79,8 +79,8 @@ def as_fractions(
 def _nearest_whole(
     parts: np.ndarray, total: int, ranges: Sequence[tuple[np.ndarray, int, int]]
 ) -> np.ndarray:
-    """Whole numbers of a sum, within ranges of sums of some of them, whose distances to `parts` add
-    up to the least; zeros remain zero, and positive parts positive."""
+    """Whole numbers of a given sum, within ranges of sums of some of them, whose distances to
+    `parts` add up to the least; zeros remain zero, and positive parts positive."""
     n = len(parts)
     # A number, and its distance, which is no less than the difference either way.
     sums = np.array([np.ones(n), *(chosen for chosen, _, _ in ranges)], dtype=np.float64)
@@ -173,7 +173,7 @@ class GeounitClasses:
 
 @dataclass(frozen=True, eq=False)
 class Asked:
-    """Areas, and the sums over core cells that are asked of them, (z, n)."""
+    """Areas, and the requested sums over core cells in each, (z, n)."""
 
     areas: ClassedAreas
     core: np.ndarray

@@ -62,7 +62,7 @@ class ExactGuarantee:
 
     @property
     def in_words(self) -> str:
-        """As a clause."""
+        """The guarantee as a clause."""
         return (
             f"the exact epsilon is {self.exact:.6g} at delta {shown_delta(self.delta)}, of at most "
             f"{float(self.epsilon):g}"
@@ -172,7 +172,7 @@ def design_universe(settings: DesignSettings, universe: str, tables: PublicTable
     """The best budget of a universe for the section [design].
 
     `tables` come from `ingest.public_tables`. Under exact accounting rho is the one that the new
-    split may have; settings are to be resolved. Raises InputRefused for targets that are nowhere,
+    split may have; settings are to be resolved. Raises InputRefused for targets without areas,
     known exactly or not determined, for limits that no allocation meets, and for margins that need
     more than an exact guarantee allows.
     """
@@ -248,7 +248,7 @@ def designed_settings(settings: DesignSettings, designs: Mapping[str, Design]) -
         made = made.with_budget(
             universe,
             rho=found.total,
-            # An epsilon under exact accounting stays, and holds the run to it.
+            # An epsilon under exact accounting stays, and limits the run.
             epsilon=None if held is None else held.epsilon,
             accounting=None if held is None else "exact",
             geolevels=dict(found.geolevel_shares),
@@ -264,7 +264,7 @@ def settings_text(settings: DesignSettings, designs: Mapping[str, Design]) -> st
 
 
 def designs_json(designs: Mapping[str, Design]) -> str:
-    """The designs of universes as JSON that people can read too."""
+    """The designs of universes as readable JSON."""
     return json.dumps({name: design.as_json() for name, design in designs.items()}, indent=2)
 
 

@@ -54,7 +54,7 @@ def forecasts(settings: TopdownSettings, universe: str, tables: PublicTables) ->
     """Forecasts of every measured query of a universe at every level, from the tables of
     `ingest.public_tables`.
 
-    Raises TooManyCombinations for a universe of which there can be no forecast.
+    Raises TooManyCombinations for a universe without a possible forecast.
     """
     queries = dict.fromkeys((TOTAL, *settings.budget_of(universe).queries))
     levels = PublicFacts.of(settings, universe, tables).levels
@@ -79,9 +79,8 @@ def forecasts(settings: TopdownSettings, universe: str, tables: PublicTables) ->
 
 def simulated(settings: TopdownSettings, replicates: int, folder: Path) -> pd.DataFrame:
     """Errors of the whole release by every estimator that supports the declarations, on input that
-    is not confidential, with the
-    columns `estimator`, `KEYS` and `SIMULATED` of `tasks.topdown.checks.expected`, averaged over
-    replicates in `folder`.
+    is not confidential, with the columns `estimator`, `KEYS` and `SIMULATED` of
+    `tasks.topdown.checks.expected`, averaged over replicates in `folder`.
 
     Raises InputRefused for confidential input.
     """

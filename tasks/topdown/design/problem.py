@@ -40,7 +40,7 @@ from .settings import Target, UniverseDesign
 
 ONE = Fraction(1)
 PARTS = 1_000_000
-"""Denominator of the shares of the whole budget that a design has."""
+"""Denominator of the shares of the whole budget in a design."""
 MOST_CORE_CELLS = 64
 """Core cells from which the matrices of the recursion are no longer small."""
 
@@ -51,13 +51,13 @@ class TooManyCombinations(InputRefused):
 
 @dataclass(frozen=True, eq=False)
 class PublicFacts:
-    """A universe of some settings as far as it is public.
+    """The public part of a universe of some settings.
 
     areas : the geography frame of the spine's blocks, whose rows `spine.block_row` numbers.
     type_of_cell : (n_cells,) type of every cell. type_is_possible : (n_blocks, n_types) bool, types
         that no bound rules out in a block.
-    known : by geolevel, a number for each of its geounits; the total of all of one number is exact.
-    housing_units : (n_blocks,) of the census of 2020; None of a declared one, which has its own.
+    known : by geolevel, a number for each of its geounits; the total over each number is exact.
+    housing_units : (n_blocks,) in the census of 2020; None in a declared one.
     """
 
     settings: TopdownSettings
@@ -99,20 +99,20 @@ class PublicFacts:
 
     @cached_property
     def levels(self) -> tuple[EntityLevel, ...]:
-        """The levels of the accuracy report that somebody may be in."""
+        """The inhabitable levels of the accuracy report."""
         levels = entity_levels(self.spine, self.areas, self.settings.compiled_census)
         return tuple(level for level in levels if (level.entity[self.is_inhabitable] >= 0).any())
 
     @cached_property
     def is_inhabitable(self) -> np.ndarray:
-        """(n_blocks,) bool, where there may be somebody."""
+        """(n_blocks,) bool, whether a block is inhabitable."""
         return np.asarray(self.type_is_possible.any(axis=1))
 
     def area_of(self, level: str, where: str) -> np.ndarray:
         """(n_blocks,) the area of a level that each block is in, -1 for none.
 
         The geounits of the spine are levels too, also where they have another name there. Raises
-        InputRefused, naming `where`, for a level that there is not.
+        InputRefused, naming `where`, for an unknown level.
         """
         known = {_spelt(x.name): x.entity for x in self.levels}
         own = {_spelt(own_level(name)): name for name in self.spine.names}
@@ -186,7 +186,7 @@ class UniverseProblem:
         """The problem of a universe, from the tables of `ingest.public_tables`; `section` of the
         settings asks for its queries.
 
-        Raises InputRefused for targets that are nowhere, and TooManyCombinations.
+        Raises InputRefused for targets without areas, and TooManyCombinations.
         """
         schema, budget = settings.schema_of(universe), settings.budget_of(universe)
         facts = PublicFacts.of(settings, universe, tables)
@@ -337,7 +337,7 @@ def _algebra(facts: PublicFacts, queries: Sequence[MarginalQuery], section: str)
 
 
 def _told_apart(algebra: QueryAlgebra, queries: Sequence[MarginalQuery]) -> str:
-    """The attributes whose levels some query neither keeps all of nor sums over, and which do."""
+    """The attributes whose levels some query keeps only in part, and their coarsenings there."""
     found = []
     for axis in algebra.core:
         n = algebra.schema.shape[axis]
@@ -383,8 +383,8 @@ def _areas(target: Target, where: str, facts: PublicFacts, known: KnownBlocks) -
 
 
 def _component_weights(answers: ProductAnswers) -> np.ndarray:
-    """(S,) how often the variance of each component's coordinates counts in the sum over all of a
-    query's answers, for each of its core rows alike."""
+    """(S,) multiplicity of the variance of each component's coordinates in the sum over all of a
+    query's answers, equal for all its core rows."""
     found = np.ones(len(answers.algebra.components))
     for bit, sets in enumerate(answers.coordinates):
         first, others = float((sets[:, 0] ** 2).sum()), float((sets[:, 1:] ** 2).sum())

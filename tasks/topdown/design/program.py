@@ -14,7 +14,7 @@ homogeneous of degree 1, so its derivative at one point bounds it everywhere: fo
 The largest s with s <= <-r_i'(u), v> / r_i(u)^2 for all criteria i and some points u is a linear
 program, and no allocation has a largest criterion below 1 / s. With one criterion, one point and
 no limits, this is the bound of the equivalence theorem of optimal design ([Pukelsheim2006]). It
-needs no trust in whatever found the points.
+does not depend on the method that found the points.
 
 Precisions are linear in an allocation but for geounits to which a bypass has given the shares of
 other geolevels. For the bound, these may spend the given shares on any queries, which allows more
@@ -41,30 +41,30 @@ from scipy.optimize import linprog
 from .allocation import GeounitClasses, LimitsContradict
 
 SMALLEST = 1e-9
-"""Loss that an entry of an allocation has at least while it is searched for."""
+"""Least loss of an entry of an allocation during the search."""
 FIRST_STEPS = 5
 """Steps of the multiplicative algorithm, which finds the region of the optimum."""
 FIRST_SHARE = 1e-4
-"""Loss that every entry has at least where the search begins."""
+"""Least loss of every entry at the start of the search."""
 WEIGHING_STEPS = 100
-"""Steps in which the criteria are weighed, for each of the multiplicative algorithm."""
+"""Steps with weighted criteria, for each of the multiplicative algorithm."""
 STEPS_PER_BOUND = 5
 """Points from one certificate to the next."""
 MOST_STEPS = 120
 MOST_PROBES = 15
 """Points at which the bound is sharpened where it leaves room."""
 PROGRESS = 0.05
-"""By how much the gap has to fall from one certificate to the next, relative to the tolerance, for
-the search to go on; and the gap at which it is closed."""
+"""Least fall of the gap from one certificate to the next, relative to the tolerance, for the search
+to go on; and the gap at which it is closed."""
 INWARDS = 1e-6
-"""How far a point is moved inside the limits, so little that its criteria hardly change."""
+"""Distance by which a point is moved inside the limits; its criteria hardly change."""
 CENTRED = 1e-2
-"""Newton decrement at which a point is centre enough."""
+"""Newton decrement below which a point counts as the centre."""
 MOST_NEWTON_STEPS = 50
 INFEASIBLE = 2
 """Status of SciPy's linear programs without a solution."""
 ROUNDING = 1e-12
-"""By how much an allocation may pass a limit."""
+"""Tolerance of a limit."""
 MOST_CUTS = 25
 """Points, those with the smallest largest criteria, whose derivatives are kept for the bound."""
 MOST_RANGES = 40
@@ -175,8 +175,8 @@ class _Range:
     most: np.ndarray
 
     def sides(self, kind: int, middle: float) -> tuple[_Range, _Range] | None:
-        """The range on both sides of a ratio of one kind, or of another within it; None where it
-        is narrow already."""
+        """The range on both sides of a ratio of one kind, or of another within it; None if already
+        narrow."""
         low, high = max(self.least[kind], LEAST_RATIO), min(self.most[kind], 1 / LEAST_RATIO)
         if high < low * 1.001:
             return None
@@ -283,8 +283,8 @@ class _BoundingProgram:
         return Bounded(within, self.unit / -found.fun, loss, precision)
 
     def halved(self, solved: Bounded, middle: np.ndarray) -> list[Bounded] | None:
-        """The halves of the range of that kind by whose freedom the bound loses most; None where
-        all ranges are narrow."""
+        """The halves of the range of the kind whose freedom costs the bound most; None if all
+        ranges are narrow."""
         for kind in np.argsort(-solved.loss, kind="stable").tolist():
             sides = solved.within.sides(kind, float(middle[kind]))
             if kind in self.bypassed and sides is not None:
@@ -305,7 +305,7 @@ class Optimum:
 
     @property
     def gap(self) -> float:
-        """How much larger the largest criterion is than the bound, relative to the bound."""
+        """The gap between the largest criterion and the bound, relative to the bound."""
         return float(self.values.max() / self.bound - 1)
 
 
@@ -362,12 +362,13 @@ class _Search:
 
     @property
     def best_cuts(self) -> tuple[Cut, ...]:
-        """Those of the points with the smallest largest criteria."""
+        """The cuts of the points with the smallest largest criteria."""
         return tuple(sorted(self.cuts, key=lambda cut: float(cut.values.max()))[:MOST_CUTS])
 
     def multiplied(self, p: np.ndarray) -> np.ndarray:
-        """After steps that minimise the largest of sum of -p^2 r_i' / q over q: the variances of
-        the estimates whose weights were best for p, which are bounds of the best for q.
+        """Allocation after steps that minimise the largest of sum of -p^2 r_i' / q over q: the
+        variances of the estimates whose weights were best for p, which are bounds of the best for
+        q.
         """
         for _ in range(FIRST_STEPS):
             p = self.program.within_limits(np.maximum(p, SMALLEST))
@@ -383,7 +384,8 @@ class _Search:
         return p
 
     def centred(self, p: np.ndarray) -> None:
-        """From one analytic centre to the next, until the gap is closed or nothing improves."""
+        """Search from one analytic centre to the next, until the gap is closed or nothing
+        improves."""
         program = self.program
         inside = program.centre
         p = program.within_limits(np.maximum(p, SMALLEST))

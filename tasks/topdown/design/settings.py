@@ -35,7 +35,7 @@ from ..workload.sections import ESTIMATORS, Estimator, Universe
 
 
 class Target(Section):
-    """Answers that are to be precise."""
+    """Answers that should be precise."""
 
     query: str
     """A marginal query; it need not be measured."""
@@ -49,13 +49,12 @@ class Target(Section):
     weight: ExactFraction = Fraction(1)
     """For weighted_sum: weight of the mean variance of the target's answers."""
     margin: ExactFraction | None = None
-    """The 95 % margin that is wanted, the root of the mean square over the target's answers; left
-    out, the one that the allocation of the settings gives."""
+    """The wanted 95 % margin, the root of the mean square over the target's answers; left out, the
+    one under the allocation of the settings."""
 
 
 class Limit(Section):
-    """The share of the budget that some of it may have: of a geolevel, a query, or a query at a
-    geolevel."""
+    """Limits on a share of the budget: of a geolevel, a query, or a query at a geolevel."""
 
     geolevel: str | None = None
     """Geolevel whose share is limited."""
@@ -76,14 +75,14 @@ class UniverseDesign(Section):
     and the budget is the smallest rho at which all wanted margins are met."""
     targets: dict[Label, Target] = Field(min_length=1)
     queries: tuple[str, ...] = ()
-    """Queries that may be measured at every geolevel; left out, all of the budget."""
+    """Queries that may be measured at every geolevel; left out, all queries of the budget."""
     limits: dict[Label, Limit] = {}
     tolerance: ExactFraction = Fraction(1, 100)
     """The search ends when no allocation can be better by more than this, in terms of variances."""
 
 
 class Comparison(Section):
-    """How the designed split is compared with others, on data that may be disclosed."""
+    """Comparison of the designed split with others, on data that may be disclosed."""
 
     replicates: int = Field(
         default=20,
@@ -109,7 +108,7 @@ class DesignSettings(TopdownSettings):
         return without_section(TopdownSettings, self)
 
     def refuse_what_does_not_fit(self, refuse: Refuse) -> None:
-        """Refuse budgets that the program does not hold for, and targets and limits of nothing."""
+        """Refuse budgets outside the program, and targets and limits without effect."""
         super().refuse_what_does_not_fit(refuse)
         if self.blocks_only or self.privacy.infinite:
             refuse(
@@ -183,7 +182,7 @@ class DesignSettings(TopdownSettings):
                 )
 
     def refuse_what_does_nothing(self, own: Mapping[str, Any], refuse: Refuse) -> None:
-        """As of a run, for which `design` is no setting."""
+        """As in a run, which has no setting `design`."""
         super().refuse_what_does_nothing(
             {name: value for name, value in own.items() if name not in ("design", "comparison")},
             refuse,

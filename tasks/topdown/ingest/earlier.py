@@ -277,7 +277,7 @@ def _declared_sums(
     result: DeclaredInput,
     found: HeldAnswers,
 ) -> Iterator[_Sum]:
-    """The sums that structural zeros, bounds, invariants and, of several, held answers fix."""
+    """The sums that structural zeros, bounds, invariants and, if several, held answers fix."""
     name = universe.name
     areas = [f"area {path}" for path in result.areas.frame["block_geocode"]]
     each = np.arange(len(areas))

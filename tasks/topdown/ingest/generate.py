@@ -8,8 +8,9 @@ sequence whose ends fall inside tracts and block groups.
 
 A generated country abroad: areas, dwellings and persons in tables of its own.
 
-Nobody lives there. Codes are texts of several alphabets and widths, section codes are unique in the
-whole country, and a school district is a column of the areas that no geolevel nests in.
+The population is fictional. Codes are texts of several alphabets and widths, section codes are
+unique in the whole country, and a school district is a column of the areas that no geolevel nests
+in.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ def generate_grid(folder: Path, *, persons: int = PERSONS, seed: int = 2021) -> 
             for east, north in zip(cell_x, cell_y, strict=True)
         ]
     )
-    # Where municipalities and cells meet is public, whether anybody lives there or not.
+    # Intersections of municipalities and cells are public, whether inhabited or not.
     parts = sorted(set(zip(lau.tolist(), cell.tolist(), strict=True)))
     region = np.arange(MUNICIPALITIES) * REGIONS // MUNICIPALITIES
     areas = {

@@ -11,7 +11,7 @@ and the composition of households by role, age and sex is drawn anew, household 
 blocks at once: each adult beyond one for every household joins a household of the block, as a
 spouse or partner, an own adult child, a parent, a roommate and so on; minors live with parents or
 grandparents, rarely with others. Ages follow from who is whose parent or child, so that no
-structural zero of the 2020 products has anybody. Nobody in it exists.
+structural zero of the 2020 products has anybody. The population is fictional.
 """
 
 from __future__ import annotations
@@ -305,7 +305,7 @@ def synthesize_households(
 
 
 def _ages_in_group_quarters(age: np.ndarray, code: np.ndarray) -> np.ndarray:
-    """Ages, those in group quarters moved to the nearest that their type may have."""
+    """Ages; in group quarters, replaced by the nearest age that the type may have."""
     age = age.copy()
     for kind in _TABLES["group_quarters"]:
         own = np.isin(code, kind["types"])

@@ -1,6 +1,6 @@
 """Ingest of a topdown run: from the settings' tables to the run directory's artifacts.
 
-How the tables of a run are read: as its census says, in one piece or in parts.
+Readers of the tables of a run: as its census declares, in one piece or in parts.
 
 Ingest in parts: tables of records in a folder or a glob are counted by several tasks.
 
@@ -122,7 +122,7 @@ def completed(
 
 
 def as_completed(reading: CefTables | DeclaredTables, folder: Path) -> CefTables | DeclaredTables:
-    """The tables, those in place of the settings' that `completed` has written to a folder."""
+    """The tables, replaced by the ones that `completed` has written to a folder."""
     made = {
         table: completed_files(files, folder / _completed(table))
         for table, files in reading.files.items()
@@ -161,7 +161,7 @@ COUNTING_TASKS = 16
 
 
 def n_counting_tasks(run: RunDirectory, settings: TopdownSettings) -> int:
-    """How many tasks count records; 0 where one task reads the input as a whole.
+    """Number of tasks that count records; 0 where one task reads the input as a whole.
 
     Only one task reads a single file, a store, or input that has been read before. The server sees
     the number: neither how many files there are nor their sizes decide it.
@@ -174,7 +174,7 @@ def n_counting_tasks(run: RunDirectory, settings: TopdownSettings) -> int:
 
 
 def read_before_once(run: RunDirectory, settings: TopdownSettings) -> bool:
-    """Read the tables that records refer to, for the parts; False if that was done before."""
+    """Read the tables that records refer to, for the parts; False if already done."""
     folder = _folder(run, settings)
     if is_kept(folder):
         return False
@@ -191,8 +191,8 @@ def read_before_once(run: RunDirectory, settings: TopdownSettings) -> bool:
 
 
 def count_parts_once(run: RunDirectory, settings: TopdownSettings, task: int) -> bool:
-    """Count the records of every part that falls to a task, one after the other; False if all of
-    that was done before.
+    """Count the records of every part assigned to a task, one after the other; False if all were
+    counted before.
     """
     folder = _folder(run, settings)
     reading = as_completed(reading_of(settings), folder)
@@ -207,7 +207,7 @@ def count_parts_once(run: RunDirectory, settings: TopdownSettings, task: int) ->
 def check_of_parts(
     run: RunDirectory, settings: TopdownSettings, ahead: Ahead | None = None
 ) -> Iterator[InputCheck[IngestedInput] | None]:
-    """The check of the input from its parts, None where they are not all there; then they go."""
+    """The check of the input from its parts, None unless all exist; the parts are then removed."""
     parts = run.confidential / "ingest"
     if not parts.exists():
         yield None
@@ -283,7 +283,7 @@ def ingest_input(run: RunDirectory, settings: TopdownSettings) -> None:
 
     Where records were counted in parts, these are put together, else the tables are read. Keyed
     digests of the people are stored with the histograms, unless the run is not private. The
-    state totals come last: where they are, all is. Raises InputRefused for input that breaks a
+    state totals come last: their file marks completion. Raises InputRefused for input that breaks a
     rule; its counts are then in `confidential/findings.json`, and for input that is not
     confidential in the message too.
     """

@@ -148,20 +148,20 @@ class ProductAnswers:
 
     @cached_property
     def codes(self) -> list[int]:
-        """Those of them that the algebra carries one by one."""
+        """The seen components that the algebra carries one by one."""
         carried = set(self.algebra.codes)
         return [code for code in self._seen if code in carried]
 
     @cached_property
     def _others(self) -> list[int]:
-        """Core cells that it lacks; its last component represents all of them."""
+        """The other seen components, all represented by the algebra's last component."""
         return sorted(set(self._seen).difference(self.codes))
 
     @cached_property
     def places(self) -> list[int]:
         """Numbers of the algebra's components that an answer sees.
 
-        Raises ValueError where it carries none for some of them, which were not asked for.
+        Raises ValueError for components that it lacks, whose answers were not requested.
         """
         if self._others and not self.algebra.has_others:
             raise ValueError("these answers were not asked for when estimates were made")
@@ -331,7 +331,7 @@ def nobody(what: str, done: int, planned: int) -> None:
 class SpinePosterior:
     """Estimates up a spine.
 
-    root : of the root, from everything.
+    root : estimates of the root from all measurements.
     steps : root first; where totals of states are known, one more is between the states' parts and
         the root.
     depth_of_step : number of the geolevel whose geounits are a step's parts; -1 for states that
@@ -349,7 +349,7 @@ class SpinePosterior:
     def up(
         cls, algebra: QueryAlgebra, levels: list[LevelInput], listener: Listener = nobody
     ) -> SpinePosterior:
-        """From the geolevels' measurements, root first."""
+        """The posterior from the geolevels' measurements, root first."""
         planned = sum(len(level.parent) for level in levels)
         steps: list[Step] = []
         depths: list[int] = []

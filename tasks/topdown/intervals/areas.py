@@ -50,7 +50,7 @@ class BlockAreas:
     """Areas, or tuples of areas, as lists of blocks; they may overlap.
 
     block, area : (p,) a block's row on the spine and a number from 0 to n_areas - 1, ascending.
-    inside : (p, slots) which areas of the tuple the block is in; of single areas, ones.
+    inside : (p, slots) whether the block is in each area of the tuple; ones for single areas.
     """
 
     n_areas: int
@@ -60,7 +60,8 @@ class BlockAreas:
 
     @classmethod
     def of_pairs(cls, n_areas: int, block: np.ndarray, area: np.ndarray) -> BlockAreas:
-        """From pairs of a block and an area, in any order; rows of blocks below 0 are left out."""
+        """Areas from pairs of a block and an area, in any order; rows of blocks below 0 are left
+        out."""
         kept = np.flatnonzero((block >= 0) & (area >= 0))
         n_blocks = int(block[kept].max(initial=0)) + 1
         pairs = np.unique(area[kept].astype(np.int64) * n_blocks + block[kept])
@@ -118,7 +119,7 @@ def area_covariances(
 ) -> AnswerCovariances:
     """Covariances of the answers of areas, or of tuples of areas.
 
-    Cost: one small matrix for each pair of an area and a geounit that it touches.
+    Cost: one small matrix for each pair of an area and a touched geounit.
     """
     z, n_cells = answers.core.shape
     z *= areas.inside.shape[1]
@@ -166,7 +167,7 @@ def _up(step: Step, places: list[int], parts: _Parts, n_areas: int) -> _Parts:
         if matrices.any():
             add(into, place, matrices)
     for chosen, group, rows in step.parts.meeting(parts.unit):
-        # Copied, for kernels of a kept posterior's cells, which are read-only, would be others.
+        # Copied: a stored posterior has read-only cells, for which kernels would differ.
         of_parts = parts.regression[chosen], place[chosen], group.cells.copy(), components
         add_parts(*of_parts, group.estimates.variance[rows], cross, own)
         add_parts(*of_parts, group.estimates.diffuse[rows], cross_diffuse, own_diffuse)
@@ -207,7 +208,7 @@ NO_DISTRICT = r"Z+"
 GROUP_DIGIT = 11
 """Place of the block group in a geocode of 16 digits, after state, county and tract."""
 MOST_SHOWN = 3
-"""Unknown codes that a message quotes: they are of a list that somebody gave, not of the input."""
+"""Unknown codes that a message quotes: they come from a list of the user, not from the input."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -275,8 +276,8 @@ class NamedAreas:
     def listed(
         cls, areas: pd.DataFrame, known: KnownBlocks, block_geocode: np.ndarray
     ) -> NamedAreas:
-        """From a table with the columns `area` and `block`. Known blocks that are not on the spine
-        are uninhabitable, and are left out.
+        """Areas from a table with the columns `area` and `block`. Known blocks that are not on the
+        spine are uninhabitable, and are left out.
 
         Raises InputRefused for unknown blocks, and if no block is on the spine.
         """
@@ -297,7 +298,7 @@ class NamedAreas:
         return cls.of_blocks(spine.geolevel(geolevel).geocode, spine.ancestors(geolevel))
 
     def numbers(self, names: pd.Series, file: Path) -> np.ndarray:
-        """Numbers of areas by name; InputRefused for one that `file` names and that is unknown."""
+        """Numbers of areas by name; InputRefused for an unknown one, which `file` names."""
         number = pd.Index(self.names).get_indexer(names)
         if (number < 0).any():
             unknown = names[number < 0].iloc[0]
@@ -315,7 +316,7 @@ def read_areas(
     published block assignment file (BLOCKID and DISTRICT, in which ZZ is no district).
 
     In a declared census, whose last geolevel is `last`, its column may also have that name.
-    `written` is how its files are, where the declaration says so and the file does not show it.
+    `written` is the declared text format, for files that do not show theirs.
     """
     table, how = _read(path, written)
     return _area_columns(table, f"{path}{how}", last)

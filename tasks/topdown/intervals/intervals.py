@@ -131,12 +131,12 @@ def whole_quantiles(variance: np.ndarray, level: float, mechanism: str) -> np.nd
 
 
 WIDE_VARIANCE = 400.0
-"""Variance up to which quantiles of discrete Gaussian noise are computed; beyond, they equal the
-quantiles of a rounded normal are the same."""
+"""Variance up to which quantiles of discrete Gaussian noise are computed; beyond, the quantiles of
+a rounded normal are the same."""
 
 
 NEAR = 2.0
-"""How far the logarithm of sigma^2 is at most from that at which (k + 1/2) / z would be sigma."""
+"""Most distance of the logarithm of sigma^2 from its value where (k + 1/2) / z equals sigma."""
 HALVINGS = 50
 """Halvings of that interval, after which its ends are neighbouring doubles."""
 
@@ -273,7 +273,7 @@ class CellAnswers:
 
 @dataclass(frozen=True, eq=False)
 class PublishedCells:
-    """Answers that are published of many areas.
+    """Published answers of many areas.
 
     counted : (a, n_cells) 0/1 matrix, the cells of each answer, each a product of sets of levels.
     """

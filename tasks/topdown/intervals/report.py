@@ -1,12 +1,12 @@
-"""Writing the intervals that somebody asks for of a finished run.
+"""Writing the requested intervals of a finished run.
 
 Intervals as tables: a row for every answer of every geounit or area.
 
-Columns: `geocode` (of areas, their name), `query`, a column for each attribute or coarsening that a
-query of the table keeps, with the labels of levels; `estimate`, `std_dev`; `lower`, `upper`, whole
-numbers; `bounded_lower`, `bounded_upper`, the same with known bounds of the counts; where shares
-are asked for, `share`, `share_std_dev`, `share_lower`, `share_upper`. All but the first ones are
-null where the measurements do not determine an answer.
+Columns: `geocode` (for areas, their name), `query`, a column for each attribute or coarsening that
+a query of the table keeps, with the labels of levels; `estimate`, `std_dev`; `lower`, `upper`,
+whole numbers; `bounded_lower`, `bounded_upper`, the same with known bounds of the counts; where
+shares are asked for, `share`, `share_std_dev`, `share_lower`, `share_upper`. All but the first ones
+are null where the measurements do not determine an answer.
 
 For pairs of areas, `first` and `second` replace the geocode; `first_estimate`, `second_estimate`;
 their `difference` and their `ratio` with `_std_dev`, `_lower` and `_upper` each; and `p_value`, the
@@ -68,10 +68,10 @@ ROWS_AT_ONCE = 1 << 20
 
 @dataclass(frozen=True, eq=False)
 class Asked:
-    """Queries for every geounit or area: the coverage of the intervals, and the query of which
-    shares are wanted, if they are.
+    """Queries for every geounit or area: the coverage of the intervals, and the query for shares,
+    if requested.
 
-    Raises InputRefused for a query whose answers are no parts of those it should be a share of.
+    Raises InputRefused for a query whose answers are not parts of its denominator's.
     """
 
     schema: Schema
@@ -89,7 +89,7 @@ class Asked:
 
     @cached_property
     def label_names(self) -> tuple[str, ...]:
-        """Columns of labels that some query has."""
+        """Columns of labels, for the attributes that some query has."""
         parts = [part for query in self.queries for part in label_parts(self.schema, query.name)]
         attributes = self.schema.attributes
         ordered = sorted(parts, key=lambda part: attributes.index(part[1]))
@@ -197,7 +197,7 @@ def comparisons(
 
 @dataclass(frozen=True)
 class Written:
-    """A file of intervals: its rows, and how many of them nothing that was measured determines."""
+    """A file of intervals: the number of its rows, and of undetermined rows among them."""
 
     path: Path
     rows: int

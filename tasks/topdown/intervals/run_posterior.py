@@ -72,7 +72,7 @@ class LevelBounds:
         return lower, np.minimum(upper, NO_BOUND)
 
     def part(self, rows: np.ndarray) -> LevelBounds:
-        """Those of some geounits."""
+        """The bounds of some geounits."""
         total = None if self.total is None else self.total[rows]
         return LevelBounds(self.lower[rows], self.upper[rows], total)
 
@@ -118,10 +118,10 @@ class RunLevels:
         universe: str,
         asked: Sequence[MarginalQuery] | None = None,
     ) -> RunLevels:
-        """From the measurement files of a run; nothing confidential.
+        """Levels from the measurement files of a run; nothing confidential.
 
         Information used only by answers other than the queries `asked` is left out; any may be
-        asked for without these.
+        asked for without them.
 
         Raises InputRefused for a run without measurements or without noise.
         """
@@ -194,7 +194,7 @@ class RunPosterior:
         asked: Sequence[MarginalQuery] | None = None,
         listener: Listener = nobody,
     ) -> RunPosterior:
-        """From the measurement files of a run; see `RunLevels.read`.
+        """The posterior from the measurement files of a run; see `RunLevels.read`.
 
         Raises InputRefused, before any answer is read, where estimates would not fit in memory.
         """
@@ -241,7 +241,7 @@ class RunPosterior:
 def _level(
     spine: Spine, geolevel: str, given: Sequence[ShardInput]
 ) -> tuple[LevelInput, LevelBounds]:
-    """A geolevel's input, whose measurements are read shard by shard when they are asked for."""
+    """A geolevel's input, whose measurements are read shard by shard on request."""
     held = [shard.constraints for shard in given]
     lower, upper, type_is_possible, total = (
         np.concatenate([getattr(part, name) for part in held])
@@ -284,7 +284,7 @@ _ALL = ("mean", *_STEPS)
 
 
 def keep_posterior(run: RunDirectory, universe: str, found: RunPosterior) -> Path:
-    """Write the estimates of a universe; the file that is written last."""
+    """Write the estimates of a universe; returns the file that is written last."""
     posterior = found.posterior
     facts = {
         "format": FORMAT,

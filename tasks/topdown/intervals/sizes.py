@@ -23,16 +23,16 @@ PEAK = 3
 geounit's own estimates, its children's and their sum are needed together."""
 BYTES = 8
 FEW_CELLS = 32
-"""Core cells of which it is the number of areas that makes estimates large."""
+"""Core cells up to which the number of areas, not of cells, makes estimates large."""
 
 
 @dataclass(frozen=True)
 class PosteriorSize:
     """The size of the estimates of a universe's last geolevel.
 
-    geounits : how many there are. cells : the most core cells that one has. matrices : how many of
-    cells by cells each has. told_apart : the core's attributes and their numbers of levels.
-    numbers : of which all estimates are made.
+    geounits : their number. cells : the most core cells of one geounit. matrices : number of cells
+    by cells matrices of each. told_apart : the core's attributes and their numbers of levels.
+    numbers : total of all estimates.
 
     >>> size = PosteriorSize(257, 783, 64, {"age": 111, "education": 9}, 10**10)
     >>> size.sentence("persons")

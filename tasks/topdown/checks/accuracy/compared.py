@@ -76,7 +76,7 @@ from .theory import (
 )
 
 ROWS_AT_ONCE = 1 << 18
-"""Areas whose possible types are worked out at a time."""
+"""Areas whose possible types are computed at a time."""
 MOST_PIECES = 8
 """Pieces of one universe: each reads their common input, which takes seconds for a nation."""
 QUERY = ["geolevel", "query"]
@@ -111,13 +111,13 @@ def quantities_asked(settings: TopdownSettings, universe: str) -> tuple[Quantity
 
 
 def n_compared(settings: TopdownSettings, spine: Spine) -> int:
-    """In how many subspines a spine is compared: in one where not all entities that are compared
-    are known to lie within states, as entities of summary levels do."""
+    """Number of subspines in which a spine is compared: one where some compared entities may extend
+    over several states, unlike entities of summary levels."""
     return n_subspines(spine) if settings.compiled_census.summary_levels else 1
 
 
 def n_pieces(run: RunDirectory, settings: TopdownSettings, universe: str) -> int:
-    """In how many pieces a universe is compared; one if its spine is not cut into subspines."""
+    """Number of pieces of a universe's comparison; one if its spine is not cut into subspines."""
     return min(MOST_PIECES, n_compared(settings, spine_of(run, universe)))
 
 
@@ -167,8 +167,8 @@ class Piece:
             yield _errors_of_subspine(run, settings, whole, number, totals)
 
     def sums(self) -> dict[str, list[Any]]:
-        """The errors of the piece's shards by `QUERY`, over all answers: absolute and signed added
-        up, and the largest."""
+        """The errors of the piece's shards by `QUERY`, over all answers: sums of absolute and
+        signed errors, and the largest."""
         run, universe = self.run, self.universe
         spine, schema = spine_of(run, universe), self.settings.schema_of(universe)
         names = _names(self.settings, universe, spine)
@@ -195,7 +195,7 @@ quantity and level a tally; `groups`, by population and level `largest_groups`."
 
 
 def pieces_of(run: RunDirectory, settings: TopdownSettings, universe: str) -> list[Piece]:
-    """All pieces of a universe."""
+    """All pieces of a universe's comparison."""
     of = n_pieces(run, settings, universe)
     return [Piece(run, settings, universe, number, of) for number in range(of)]
 
@@ -334,9 +334,9 @@ def _by_level(
 ) -> Iterator[tuple[dict[str, Any], Columns]]:
     """The levels that have entities, with the errors or largest groups of a subject there.
 
-    `own` are the geolevels that may have levels of their own: those whose geounits are the entities
-    of no other level everywhere. Where they are in one subspine, the level has the rows of the
-    other there.
+    `own` are the geolevels that may have levels of their own, whose geounits are not the entities
+    of another level everywhere. Where they are in one subspine, the level has the rows of the other
+    there.
     """
     own_levels = {own_level(geolevel): geolevel for geolevel in own}
     of_all = {
@@ -373,7 +373,7 @@ class PredictedUniverse:
 
     @property
     def spine(self) -> Spine:
-        """All of it."""
+        """The whole spine."""
         return self.prediction.spine
 
     @classmethod
@@ -486,7 +486,7 @@ def _levels(
 
 
 def _geography(run: RunDirectory, rows: np.ndarray) -> pd.DataFrame:
-    """Some rows of the geography, of which only the row groups that have them are read."""
+    """Some rows of the geography; reads only the row groups that have them."""
     columns = ["block_geocode", *COLUMNS.values()]
     with pq.ParquetFile(geography_file(run)) as file:
         sizes = [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)]

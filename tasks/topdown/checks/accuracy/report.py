@@ -70,8 +70,7 @@ class ComparedRun:
 
 
 def accuracy_document(runs: Sequence[ComparedRun]) -> Document:
-    """The report of one run, or of several in the order given; a run that is named twice counts
-    once."""
+    """The report of one run, or of several in the order given; repeated runs count once."""
     runs = [*{run.label: run for run in runs}.values()]
     confidential = [CONFIDENTIAL] * any(run.settings.input.confidential for run in runs)
     stamps = dict.fromkeys([*confidential, *filter(None, (run.settings.stamp for run in runs))])
@@ -116,14 +115,14 @@ def accuracy_document(runs: Sequence[ComparedRun]) -> Document:
 
 
 def _not_implied(settings: TopdownSettings, errors: pd.DataFrame) -> Iterator[str]:
-    """For every universe none of whose standard deviations is worked out, why that is."""
+    """Reasons for every universe without implied standard deviations."""
     for universe, implied in errors.groupby("universe", sort=False)[IMPLIED]:
         if implied.isna().all():
             algebra = algebra_of(settings, universe, with_zeros=False)
             names = [settings.schema_of(universe).attributes[a] for a in algebra.core]
             named = f", here {len(algebra.cell_type):,} of {', '.join(names)}"
             yield (
-                f"There is no implied standard deviation of {universe}: it is worked out for at "
+                f"There is no implied standard deviation of {universe}: it is computed for at "
                 f"most {MOST_CORE} combinations of levels that queries or bounds distinguish "
                 f"without keeping their attributes whole{named}. Without a query that coarsens an "
                 "attribute of many levels there would be one."
@@ -137,7 +136,7 @@ BRIEF = {
     "mean_absolute_error": "mean absolute error",
     "predicted_standard_deviation": "implied by the noise",
 }
-"""Columns of the errors that a run's page shows, and their headers."""
+"""Columns of the errors on a run's page, and their headers."""
 
 
 def errors_of_totals(run: RunDirectory, settings: TopdownSettings) -> Table | None:
@@ -150,7 +149,7 @@ def errors_of_totals(run: RunDirectory, settings: TopdownSettings) -> Table | No
 
 
 def errors_in_brief(run: RunDirectory, settings: TopdownSettings) -> Table | None:
-    """The errors that a page shows; None for confidential input."""
+    """The errors for a page; None for confidential input."""
     figures = None if settings.input.confidential else read_figures(run)
     return None if figures is None else errors_table(figures.together, BRIEF)
 
@@ -184,7 +183,7 @@ _CRITERION = {
     "met": "criterion",
 }
 _DECIDING = ("mean |error|", "95%", "criterion", "false zeros, %")
-"""The column of each kind of table that a reader looks for first."""
+"""The main column of each kind of table."""
 
 
 def _shown(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
@@ -284,8 +283,8 @@ def _quantity(errors: pd.DataFrame, quantity: str, meaning: str) -> Section:
 
 
 def _table(rows: pd.DataFrame, columns: Mapping[str, str]) -> Table:
-    """A row for each, of columns under headers; with several runs their labels, rows of one kind
-    together."""
+    """A row for each, of columns under headers; with several runs their labels, and rows of one
+    kind together."""
     deciding = next((header for header in columns.values() if header in _DECIDING), None)
     if rows["run"].nunique() > 1:
         keys = [key for key in ("size_class", "answer", "level") if key in rows]
@@ -382,7 +381,7 @@ def accuracy_report(run: RunDirectory) -> Path:
 def write_run_accuracy(run: RunDirectory, settings: TopdownSettings) -> Path | None:
     """Compare a run with the truth and write figures and report; returns the report.
 
-    None, and nothing is done, where the confidential histograms are gone.
+    Returns None, and does nothing, if the confidential histograms are gone.
     """
     if not has_truth(run, settings):
         return None

@@ -33,7 +33,7 @@ class EntityLevel:
 
     name: str
     geolevels: frozenset[str]
-    """The geolevels of the spine whose geounits they are."""
+    """The geolevels of the spine whose geounits are the entities."""
     entity: np.ndarray
     """(n_blocks,) integers: each block's entity, in the order of the spine's blocks; -1 for
     none."""
@@ -111,7 +111,7 @@ def _levels(
 
 
 MOST_ANSWERS = 100
-"""Most answers of a measured query that is reported of where no quantities are declared."""
+"""Most answers of a measured query in the report of a census without declared quantities."""
 
 Where = Mapping[str, Sequence[int]]
 """Levels that each attribute may take; attributes left out may take any."""
@@ -182,7 +182,7 @@ def _of_queries(schema: Schema, queries: Sequence[str]) -> Iterator[QuantityDecl
     for query in (marginal_query(schema, name) for name in dict.fromkeys(queries)):
         if query.n_rows <= MOST_ANSWERS:
             by = tuple(part for part, _, _ in label_parts(schema, query.name))
-            # A query's name may be longer than names that are declared.
+            # A query's name may be longer than declared names.
             yield QuantityDeclaration.model_construct(
                 name=query.name, universe=schema.universe, by=by
             )

@@ -42,7 +42,7 @@ MOST_CORE = 60
 """Most core cells of a prediction without structural zeros; beyond, no prediction is made."""
 
 SMALLEST_VARIANCE = 1e-9
-"""Noise below it counts as it: answers that are as good as exact still have a finite weight."""
+"""Lower limit of noise variances: answers that are as good as exact still have a finite weight."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,7 +117,7 @@ class Prediction:
         return self._covariances[component]
 
     def components(self, answers: Sequence[Answer]) -> set[int]:
-        """The components that the variances of answers are made of; none without a prediction."""
+        """The components in the variances of answers; none without a prediction."""
         if len(self._algebra.cell_type) > MOST_CORE:
             return set()
         return {
@@ -183,7 +183,7 @@ class Prediction:
         return np.concatenate(found)
 
     def _core_weights(self, answer: Answer) -> np.ndarray:
-        """(n_core,): 1 for the core cells that the answer counts."""
+        """(n_core,): 1 for the core cells counted by the answer."""
         core = [self.schema.attributes[axis] for axis in self._algebra.core]
         shape = tuple(self.schema.shape[axis] for axis in self._algebra.core)
         weights = np.ones(shape)
@@ -208,8 +208,8 @@ class Prediction:
 
 
 BLOCKS_PER_SUBSPINE = 1 << 18
-"""Blocks of a spine from which it is compared in subspines, and of each of them, but for a state
-that has more."""
+"""Blocks of a spine from which it is compared in subspines, and of each of them, except for larger
+states."""
 
 STATE = "State"
 
@@ -224,7 +224,7 @@ class Subspine:
 
     @classmethod
     def whole(cls, spine: Spine) -> Subspine:
-        """All of a spine."""
+        """The whole spine as its own subspine."""
         return cls(spine, tuple(np.arange(len(level)) for level in spine.geolevels))
 
     @property
@@ -239,7 +239,7 @@ def states_of(spine: Spine) -> np.ndarray:
 
 
 def n_subspines(spine: Spine) -> int:
-    """Into how many subspines a spine is cut, between states: one if it is small, or has no states
+    """Number of subspines of a spine, cut between states: one if it is small, or has no states
     below its root."""
     if spine.n_blocks <= BLOCKS_PER_SUBSPINE or spine.names[1:2] != (STATE,):
         return 1
