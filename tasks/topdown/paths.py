@@ -39,7 +39,7 @@ def constraints_file(run: RunDirectory, universe: str, geolevel: str, shard: str
 
 
 def demanded_file(run: RunDirectory, universe: str, geolevel: str, shard: str) -> Path:
-    """Noisy measurements of one shard that were drawn on demand, and are not all there are."""
+    """Incomplete noisy measurements of one shard, drawn on demand."""
     return below(run.measurements(universe, geolevel) / "on_demand", f"{shard}.parquet")
 
 
@@ -49,5 +49,5 @@ def combined_file(run: RunDirectory, universe: str, geolevel: str, shard: str) -
 
 
 def solves_file(run: RunDirectory, universe: str, geolevel: str, shard: str) -> Path:
-    """How each solve of a shard ended."""
+    """Outcome of each solve of a shard."""
     return below(run.root / "solves", universe, geolevel, f"{shard}.parquet")

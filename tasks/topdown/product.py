@@ -34,7 +34,7 @@ def words_on_costs(settings: TopdownSettings, _plan: Plan) -> Iterator[Block | S
     yield from scope_of_figures(settings)
     for universe in settings.run.universes:
         yield from size_in_words(universe, largest_solve(settings, universe))
-    if not settings.geography.bypass:  # To build a spine takes more than the rest.
+    if not settings.geography.bypass:  # Building a spine takes longer than the rest.
         from .fits import redundant_spending_of_geography
 
         yield from noted(redundant_spending_of_geography(settings))

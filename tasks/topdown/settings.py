@@ -227,8 +227,8 @@ def _refuse_universe(settings: TopdownSettings, universe: str, refuse: Refuse) -
 def _refuse_budget(
     budget: BudgetSettings, where: str, geolevels: Sequence[str], refuse: Refuse
 ) -> None:
-    """Refuse losses that do not go together or are out of range, and shares that are not sound or
-    are of none of the geolevels.
+    """Refuse contradictory or out-of-range losses, and shares that are invalid or name unknown
+    geolevels.
     """
     given = [name for name in ("rho", "epsilon") if getattr(budget, name) is not None]
     if budget.mechanism == DISCRETE_LAPLACE and given != ["epsilon"]:
@@ -288,8 +288,8 @@ def _refuse_queries(
 
 
 def refuse_other_estimators(settings: TopdownSections, refuse: Refuse) -> None:
-    """Refuse measurement on demand where it is not drawn or not enough, and passes that interleave
-    with an estimator that has passes of its own.
+    """Refuse measurement on demand where it is not drawn or not sufficient, and passes that
+    interleave with an estimator that has passes of its own.
     """
     estimator = settings.run.estimator
     for universe in settings.run.universes:

@@ -48,7 +48,7 @@ def summary_of_estimate(run: RunDirectory, settings: TopdownSettings) -> Iterato
 
 
 def shown(run: RunDirectory, settings: TopdownSettings, stages: Collection[str]) -> Iterator[Shown]:
-    """Budgets, geounits, solves and errors, as they are known."""
+    """Budgets, geounits, solves and errors, as far as known."""
     if not stages:
         yield from _budgets(settings)
     for universe in settings.run.universes:
@@ -61,7 +61,7 @@ def shown(run: RunDirectory, settings: TopdownSettings, stages: Collection[str])
             table = Table(("geolevel", "geounits", "bypassed"), rows)
             yield Shown(f"geounits-{universe}", f"{spine.kind} spine", table)
     if f"{settings.run.universes[0]} microdata" in stages:
-        about = "Every least-squares and rounding problem, by how it ended"
+        about = "Every least-squares and rounding problem, by outcome"
         yield Shown("solver-outcomes", about, narrow_solves(solves_table(run)))
     if stages == END:
         errors = errors_in_brief(run, settings)

@@ -40,8 +40,8 @@ STRATEGIES: Mapping[str, int] = {
     "size_squared": 2,
     "inverse_size_squared": -2,
 }
-"""By name, the power of a query's number of answers that its share is proportional to; the first,
-third and fourth are from section 8.1 of [TopDown2022]."""
+"""By name, the exponent such that a query's share is proportional to this power of its number of
+answers; the first, third and fourth are from section 8.1 of [TopDown2022]."""
 
 
 def redistricting_share(criterion: pd.DataFrame, targets: Sequence[str]) -> float:
@@ -93,7 +93,7 @@ class TopdownTrials(SearchedProduct):
     ) -> TopdownSettings:
         """The settings with these losses: rho, or epsilon under the discrete Laplace.
 
-        An epsilon under exact accounting stays, and holds a run to it.
+        An epsilon under exact accounting stays, and limits a run.
         """
         total = sum(losses.values(), Fraction(0))
         budget = settings.budget[universe]
@@ -145,7 +145,7 @@ class TopdownTrials(SearchedProduct):
     ) -> dict[str, TopdownSettings]:
         """The settings under each estimator, bypass and query strategy that a search names.
 
-        Raises ValueError for names that there are not.
+        Raises ValueError for unknown names.
         """
         unknown = [name for name in estimators if name not in ESTIMATORS]
         unknown += [name for name in strategies if name not in (OWN, *STRATEGIES)]

@@ -41,7 +41,7 @@ from .public_answers import refuse_unheld_invariants
 
 
 def measurement_files(run: RunDirectory, settings: TopdownSettings) -> list[Path]:
-    """The files of noisy measurements that the run publishes, there yet or not."""
+    """The files of noisy measurements that the run publishes, existing or not."""
     return [
         measurement_file(run, settings, universe, shard)
         for universe in settings.run.universes
@@ -52,7 +52,7 @@ def measurement_files(run: RunDirectory, settings: TopdownSettings) -> list[Path
 def measurement_file(
     run: RunDirectory, settings: TopdownSettings, universe: str, shard: Shard
 ) -> Path:
-    """The file of noisy measurements of a shard, there yet or not."""
+    """The file of noisy measurements of a shard, existing or not."""
     file = demanded_file if settings.is_on_demand(universe) else RunDirectory.dpqueries
     return file(run, universe, shard.geolevel, shard.name)
 
@@ -60,10 +60,9 @@ def measurement_file(
 def plan_of_run(run: RunDirectory, settings: TopdownSettings) -> Plan:
     """The plan of a run, after checking that the measurements cost the declared amount.
 
-    The shares are recomputed along every path from the stored spines, and every record is found to
-    be counted once in each geolevel. Raises BudgetRefused before
-    any noise is drawn, and InputRefused where bypassed geounits make the exact epsilon larger than
-    one that is declared.
+    The shares are recomputed along every path from the stored spines, and every record must be
+    counted once in each geolevel. Raises BudgetRefused before any noise is drawn, and InputRefused
+    where bypassed geounits make the exact epsilon larger than the declared one.
     """
     refuse_unheld_invariants(run, settings)
     universes = []
@@ -94,7 +93,7 @@ def public_plan(settings: TopdownSettings, universes: Sequence[UniversePlan] | N
 def deciding_files(run: RunDirectory, settings: TopdownSettings) -> list[Path]:
     """The public files that, with the settings, determine the measurements and their noise.
 
-    A run whose spines an earlier version built has no `spine.arrow`.
+    Runs with spines of earlier versions have no `spine.arrow`.
     """
     spines = [
         spine_folder(run, universe) / name

@@ -33,18 +33,18 @@ WHOLE, PART, FREE = 0, 1, 2
 
 @dataclass(frozen=True, eq=False)
 class LevelUnits:
-    """How the units of an invariant lie among the geounits of one geolevel of a spine.
+    """Positions of the units of an invariant among the geounits of one geolevel of a spine.
 
     kind : (n,) WHOLE if the geounit is made up of whole units, PART if it is a part of a unit
-        that is resolved here, FREE if it is a part of one that was resolved above.
-    unit : (n,) the unit of a part; of a geounit that is one unit, this one; -1 of several.
+        that is resolved here, FREE if it is a part of a unit that was resolved above.
+    unit : (n,) the unit of a part; the unit of a geounit that is exactly one; -1 for several.
     """
 
     kind: np.ndarray
     unit: np.ndarray
 
     def part(self, start: int, stop: int) -> LevelUnits:
-        """That of the geounits `start` to `stop`."""
+        """The positions in the geounits `start` to `stop`."""
         return LevelUnits(self.kind[start:stop], self.unit[start:stop])
 
 
@@ -54,8 +54,8 @@ class UnitAnswers:
 
     of_areas : (n_areas, n_rows) int64, a unit's answers at the first of its areas, so that sums
         over areas are sums over whole units.
-    answers, path : (n_units, n_rows), (n_units,) of every unit; empty where units are areas, of
-        which no spine makes parts.
+    answers, path : (n_units, n_rows), (n_units,) of every unit; empty where units are areas, which
+        no spine divides.
     """
 
     of_areas: np.ndarray
@@ -64,7 +64,7 @@ class UnitAnswers:
 
     @classmethod
     def of_units(cls, units: Units, totals: Mapping[str, Sequence[int]]) -> UnitAnswers:
-        """From the answers of every unit by its path."""
+        """The exact answers from the answers of every unit by its path."""
         answers = np.array([totals[path] for path in units.path.tolist()], dtype=np.int64)
         number, first = np.unique(units.number, return_index=True)
         of_areas = np.zeros((len(units.number), answers.shape[1]), dtype=np.int64)
@@ -76,9 +76,9 @@ class UnitAnswers:
 class PublicAnswers:
     """Inputs of the constraints of a universe; all of it is public.
 
-    multiples : of some areas, by bound, `(n, n_rows)` records that the bound multiplies.
-    units : the declared geounits by geolevel, of those above the finest that have invariants.
-    exact : by invariant; one that is not here is not held.
+    multiples : by bound, `(n, n_rows)` records that the bound multiplies, for some areas.
+    units : the declared geounits by geolevel, for geolevels above the finest that have invariants.
+    exact : by invariant; a missing one is not held.
     released : by relation, `(n_areas,)` the weighted sum of earlier universes' releases.
     held : by name, the answers `(n_areas, n_rows)` of earlier releases.
     agreed : by agreement, least and most `(n_areas, n_rows)` of the answers to its query.
@@ -95,7 +95,7 @@ class PublicAnswers:
 def resolved_units(
     spine: Spine, invariant: Invariant, units: Units, what: str
 ) -> dict[str, LevelUnits]:
-    """How an invariant's units lie at every geolevel; see the module's docstring.
+    """Positions of an invariant's units at every geolevel; see the module's docstring.
 
     Raises InputRefused, beginning with `what`, where a unit's parts are not siblings.
     """
@@ -130,15 +130,15 @@ def alike(n: int, kind: int = WHOLE) -> LevelUnits:
 
 
 def listed_kind(spine: Spine, invariant: Invariant, geolevel: str) -> int | None:
-    """The kind of all geounits of a geolevel, for an invariant that is listed at its own; None
-    at that geolevel itself, where units may be whole or in parts.
+    """The kind of all geounits of a geolevel, for an invariant that is listed at its own; None at
+    that geolevel itself, where units may be whole or in parts.
     """
     place, own = spine.names.index(geolevel), spine.names.index(invariant.geolevel)
     return None if place == own else WHOLE if place < own else FREE
 
 
 def listed_units(spine: Spine, invariant: Invariant, units: Units, geolevel: str) -> LevelUnits:
-    """How the units of an invariant that is listed at its own geolevel lie at a geolevel."""
+    """Positions of the units of an invariant that is listed at its own geolevel, at a geolevel."""
     n, kind = len(spine.geolevel(geolevel)), listed_kind(spine, invariant, geolevel)
     if kind is not None:
         return alike(n, kind)
@@ -167,7 +167,8 @@ def _refuse_parts_apart(
 def resolved_invariants(
     spine: Spine, universe: Universe, units: Mapping[str, Units]
 ) -> dict[str, dict[str, LevelUnits]]:
-    """How the units of every invariant lie on a spine; raises InputRefused as `resolved_units`.
+    """Positions of the units of every invariant on a spine; raises InputRefused as
+    `resolved_units`.
 
     `units` are the declared geounits by geolevel.
     """
@@ -273,7 +274,7 @@ def bound_values(
 def _bound_constraints(
     bounded: BoundedQuery, schema: Schema, geocode: np.ndarray, records: Sequence[np.ndarray]
 ) -> Iterator[Constraint]:
-    """The lower and the upper bounds, as far as declared, that records `(n, n_rows)` multiply."""
+    """The declared lower and upper bounds that records `(n, n_rows)` multiply."""
     limits = bound_values(bounded, schema, records)
     for name, sign, values in zip(bound_names(bounded, schema), (">=", "<="), limits, strict=True):
         if values is not None:

@@ -4,7 +4,7 @@ Geounit g at geolevel l, query q with 0/1 matrix Q: the answer is Q x plus indep
 discrete Gaussian with sigma^2 = 1 / (rho share(g) share(q, l)) or the discrete Laplace with scale
 2 / (epsilon share(g) share(q, l)). Geounits with a share of 0 are not measured.
 
-Measurement on demand: noise for the answers that can matter, and for no others.
+Measurement on demand: noise only for the answers that can matter.
 
 A cell that is empty in a parent's estimate is empty in every child's, and the TopDown estimate of
 the children reads no row of a query that counts empty cells alone. So once the parent has been
@@ -64,7 +64,7 @@ class ConfidentialShard:
     def read(
         cls, run: RunDirectory, universe: str, spine: Spine, shard: Shard, n_cells: int
     ) -> ConfidentialShard:
-        """From the confidential histograms of the run."""
+        """The geounits from the confidential histograms of the run."""
         level = spine.geolevel(shard.geolevel)
         part = slice(shard.start, shard.stop)
         return cls(
@@ -148,7 +148,7 @@ def _measure_query(
     shares = shard.plb_shares, shard.plb_share_code
     for members, noise, spent in budget.noises(*shares, query_share):
         drawn = draws.draw(part, noise, members.size * query.n_rows).reshape(members.size, -1)
-        if members.size == len(values):  # As a rule they are all, and need not be copied twice.
+        if members.size == len(values):  # Usually all, which need not be copied twice.
             values = sum_that_fits(values, drawn)
         else:
             values[members] = sum_that_fits(values[members], drawn)

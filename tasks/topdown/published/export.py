@@ -10,11 +10,11 @@ Geocodes have the widths by which readers of the published files cut them:
 
     State 3, County 9, Tract 12, Block_Group 14, Block 30
 
-A spine's own codes are as long as its data need. Those of an export begin with the parent's, too,
-and go on with a running digit of a county, also where it is not split, three of a tract and two of
-a block group, all from 1 on, and the 16 digits of the block. Where the digits of a tract do not
-reach, as in Los Angeles, letters go on from 9. The codes of the conventional spine, which are
-the codes of the tabulation, stay as they are.
+A spine's own codes are as long as its data need. Exported codes also begin with the parent's, and
+go on with a running digit of a county, also where it is not split, three of a tract and two of a
+block group, all from 1 on, and the 16 digits of the block. Where the digits of a tract do not
+reach, as in Los Angeles, letters go on from 9. The codes of the conventional spine, which are the
+codes of the tabulation, stay as they are.
 """
 
 from __future__ import annotations
@@ -80,14 +80,14 @@ COUNTY_DIGITS = 3
 RUNNING = {"County": 1, "Tract": 3, "Block_Group": 2}
 """Characters of the running numbers."""
 CHARACTERS = 36
-"""Digits and letters, of which numbers that need them are written."""
+"""Digits and letters of running numbers that need them."""
 
 
 def export_measurements(run: RunDirectory, settings: TopdownSettings, folder: Path) -> list[Path]:
     """Write all noisy measurements and constraints of a run; returns the universes' folders.
 
     Raises InputRefused for a run that has not measured yet, or on demand, has no noise, or is of a
-    declared census, and for a folder that holds something.
+    declared census, and for a folder that is not empty.
     """
     refuse_export(run, settings, folder)
     own = open_folder(run.root / "measurements")

@@ -82,7 +82,7 @@ def read_spine_of(
     `block_geocode` are the blocks of the geography, 16 digits. Raises InputRefused, naming the file
     and the geocode, for geolevels that are missing, geocodes that do not nest, blocks that the
     geography lacks, queries that the budget does not have or that are missing, variances that
-    no share of the budget gives, and shares that do not add to 1 along a path.
+    that follow from no share of the budget, and shares that do not add to 1 along a path.
     """
     budget, schema = settings.budget_of(universe), settings.schema_of(universe)
     levels = read_geounits(folder, universe, list(budget.geolevel_shares))
@@ -248,7 +248,7 @@ def _with_blocks_counted(found: Sequence[Geolevel]) -> tuple[Geolevel, ...]:
 class ShareReader:
     """Exact shares from variances, and from the recorded loss where files have it.
 
-    A share is looked for among the sums of the shares of successive geolevels that hold the
+    A share is looked up among the sums of the shares of successive geolevels that include the
     geounit's own: bypassing moves shares up or down a path, and in no other way.
     """
 
@@ -257,7 +257,7 @@ class ShareReader:
     known: dict[tuple[str, float, str | None], Fraction | None] = field(default_factory=dict)
 
     def share(self, query: str, variance: float, plb: str | None) -> Fraction | None:
-        """The share of a geounit that a query was measured on with this variance; None if none."""
+        """The share of a geounit on which a query has this variance; None if none matches."""
         key = (query, variance, plb)
         if key not in self.known:
             self.known[key] = (
@@ -301,7 +301,7 @@ class ShareReader:
         return self._distance(query, share, variance) <= SAME_VARIANCE
 
     def _distance(self, query: str, share: Fraction, variance: float) -> float:
-        """Relative distance of a variance from the exact one, or from sigma^2, which some write."""
+        """Relative distance of a variance from the exact one, or from sigma^2, as in some files."""
         noise = self.noise(query, share)
         meant = [noise.variance]
         if not self.budget.is_pure:
@@ -375,7 +375,7 @@ def _codes_of_shares(
     reader: ShareReader,
     shares: list[Fraction],
 ) -> np.ndarray:
-    """Codes (n,) into `shares`, which grows, of the shares that rows were measured with."""
+    """Codes (n,) into `shares`, which grows, of the shares with which rows were measured."""
     distinct, of_row = np.unique(rows.table["variance"].to_numpy(), return_inverse=True)
     plb, plb_code = np.array([None], dtype=object), np.zeros(len(geounit), dtype=np.int64)
     if "plb" in rows.table.column_names:
@@ -426,7 +426,7 @@ def _refuse_unbalanced(
 ) -> None:
     """Refuse shares that do not add to exactly 1 along the path to every block.
 
-    A geolevel may be without measurements, where all its geounits were bypassed.
+    A geolevel may be without measurements if all its geounits were bypassed.
     """
     if shares_add_to_one(geolevels):
         return

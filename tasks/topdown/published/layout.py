@@ -8,7 +8,7 @@ spine's state:
 
 The other is the folder `measurements/` of a run. Both become one record, `MeasurementFolder`.
 
-Geocodes of one geolevel, found again fast: sorted bytes, searched row by row.
+Fast lookup of geocodes of one geolevel: sorted bytes, searched row by row.
 
 A hash table of a nation's blocks would take more memory than the codes themselves.
 
@@ -16,10 +16,10 @@ Rows of measurement files, batch by batch, whatever widths their columns have.
 
 Settings of the estimate flow: the measurements, their budget and spine, the estimator.
 
-The queries, the budget and the spine are not in the measurements' files. They come from, first
-found: the settings file itself and the preset that it names; the
-file `measured.toml` of an export, or the settings of the run whose folder
-is read; the production run of the nation or of Puerto Rico, according to the geolevels.
+The queries, the budget and the spine are not in the measurements' files. They come from the first
+source that has them: the settings file itself and the preset that it names; the file
+`measured.toml` of an export, or the settings of the run whose folder is read; the production run of
+the nation or of Puerto Rico, according to the geolevels.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ PARTITION = "State"
 """Column by which the published files are partitioned."""
 
 PUBLISHED_ATTRIBUTES = {"occupancy": "h1"}
-"""Columns of the published layout that are not named as the attributes of our schemas are."""
+"""Columns of the published layout whose names differ from the attributes of our schemas."""
 
 SPECIAL_FACTORS: Mapping[str, Mapping[str, str]] = {
     "nurse_nva_0_con": {"hhgq": "gqNursingTotal", "votingage": "nonvoting"}
@@ -72,10 +72,10 @@ TOTAL_CONSTRAINT = constraint_name(TOTAL)
 """Exact totals of geounits."""
 
 STATE_TOTAL = "state_total_con"
-"""Constraint of a run's own files whose geocode is a FIPS code, and no geounit's."""
+"""Constraint of a run's own files whose geocode is a FIPS code, not a geounit's."""
 
 SUMMED = "*"
-"""Stands in the column of an attribute that a query sums over."""
+"""Value in the column of an attribute that a query sums over."""
 
 STATE_DIGITS = {2, 3}
 """Digits of a state's geocode: FIPS, and on spines with an AIAN branch a digit before it."""
@@ -112,7 +112,7 @@ class MeasurementFolder:
     def level(self, universe: str, geolevel: str) -> LevelFiles:
         """The files of a geolevel.
 
-        Raises InputRefused if the universe or the geolevel is not there.
+        Raises InputRefused if the universe or the geolevel is missing.
         """
         if universe not in self.universes:
             raise InputRefused(
@@ -163,12 +163,12 @@ class MeasurementFolder:
 
 
 def open_folder(path: str | Path, product: str | None = None) -> MeasurementFolder:
-    """The measurements that lie in a folder, in either layout.
+    """The measurements in a folder, in either layout.
 
     `product` chooses between the nation and Puerto Rico where a folder has both; without it the
     nation wins. A run's directory means its folder `measurements/`.
 
-    Raises InputRefused for a folder that is not there, that holds neither layout, or that lacks the
+    Raises InputRefused for a folder that does not exist, that has neither layout, or that lacks the
     geolevel at which the published spines begin.
     """
     root = Path(path)
@@ -213,7 +213,8 @@ def _published_levels(folder: Path, first: str) -> tuple[LevelFiles, ...]:
 def _levels(
     folder: Path, ending: str, measurements: str, constraints: str
 ) -> tuple[LevelFiles, ...]:
-    """The geolevels that have a folder, named as they with an `ending`, and the folders in it."""
+    """The geolevels that have a folder, named after them with an `ending`, and the folders in
+    it."""
     places = {geolevel: folder / f"{geolevel}{ending}" for geolevel in GEOLEVELS}
     return tuple(
         LevelFiles(name, _parquet_files(at / measurements), _parquet_files(at / constraints))
@@ -253,7 +254,7 @@ def partition_name(state_geocode: str) -> str:
 
 
 def attribute_columns(schema: Schema) -> dict[str, str]:
-    """Columns of the published layout by the attributes that they are of, in their order."""
+    """Columns of the published layout by their attributes, in their order."""
     return {name: PUBLISHED_ATTRIBUTES.get(name, name) for name in schema.attributes}
 
 
@@ -324,7 +325,7 @@ class Rows:
     """Some rows of one file.
 
     file : its name in messages.
-    table : the columns asked for as far as the file has them. Texts are dictionaries of strings,
+    table : the requested columns as far as the file has them. Texts are dictionaries of strings,
         lists have 64-bit integers, variances are doubles.
     """
 
@@ -381,7 +382,7 @@ def read_rows(
     *,
     rows_per_batch: int = ROWS_PER_BATCH,
 ) -> Iterator[Rows]:
-    """The rows of a file in batches, with the columns `needed` and those `optional` ones it has.
+    """The rows of a file in batches, with the columns `needed` and existing `optional` ones.
 
     Raises InputRefused, naming the file, for one that is not Parquet, lacks a column or a value, or
     whose column is of another kind.
@@ -411,7 +412,7 @@ def read_rows(
 
 
 def _normal(name: str, table: pa.Table, needed: Sequence[str]) -> pa.Table:
-    """The table with the types that `Rows` promises, less optional columns that lack values."""
+    """The table with the types that `Rows` promises, without optional columns that lack values."""
     arrays: dict[str, pa.ChunkedArray] = {}
     for column in table.column_names:
         array = table[column]
@@ -530,7 +531,7 @@ def measured_settings(tree: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _product_asked(own: Mapping[str, Any]) -> str | None:
-    """Whose measurements a preset of Puerto Rico asks for, where a folder has both."""
+    """Product whose measurements a preset of Puerto Rico reads, where a folder has both."""
     preset = own.get("preset")
     return "PR" if isinstance(preset, str) and preset.endswith("_pr") else None
 

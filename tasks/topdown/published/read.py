@@ -78,7 +78,7 @@ class BlockCounts:
 def read_totals(
     folder: MeasurementFolder, settings: TopdownSettings, states: np.ndarray
 ) -> dict[str, int]:
-    """The exact population of every state of `states` (FIPS), empty where none is declared.
+    """The exact population of every state of `states` (FIPS), empty without declared totals.
 
     From the file that the settings name (columns geocode and value; a state's code is FIPS), else
     from the constraints of a run's own folder. Raises InputRefused for a file that cannot be read
@@ -145,7 +145,7 @@ def read_blocks(
     """Housing units and facilities of every block of a spine, from the constraints on blocks.
 
     Raises InputRefused, naming the file and the geocode, for constraints that are missing, occur
-    twice, have another number of answers, or are no such bounds.
+    twice, have another number of answers, or are not such bounds.
     """
     schema, level = settings.schema_of(universe), spine.geolevel(BLOCK)
     n_types = _n_types(schema)
@@ -186,7 +186,7 @@ def block_invariants_of(
     """The invariants frame of a run: every block of the geography, zeros off the spines.
 
     `blocks` has the spine and the counts of each universe. Raises InputRefused where universes
-    disagree on a block, or on which blocks can hold anybody.
+    disagree on a block, or on which blocks are inhabitable.
     """
     index = CodeIndex.of(geography["block_geocode"].to_numpy(dtype=object))
     housing_units = np.zeros(len(geography), dtype=np.int64)
@@ -222,7 +222,7 @@ def refuse_inconsistent(
 ) -> None:
     """Refuse constraints of any geounit that are not the sums of the blocks'.
 
-    `totals` are the exact populations of the states, which the nation's must be the sum of.
+    `totals` are the exact populations of the states, which must add up to the nation's.
     """
     schema = settings.schema_of(universe)
     expected: dict[str, np.ndarray] = {TOTAL_CONSTRAINT: counts.housing_units[:, None]}
@@ -266,7 +266,7 @@ def constraint_rows(
 ) -> Iterator[tuple[Rows, str, np.ndarray, np.ndarray]]:
     """Constraints of a geolevel: rows of one name, its geounits (m,), and their values (m, k).
 
-    Refuses names that are not known, and answers of another number; checks structural zeros.
+    Refuses unknown names, and answers of another number; checks structural zeros.
     """
     schema, level = settings.schema_of(universe), spine.geolevel(geolevel)
     index = CodeIndex.of(level.geocode)
@@ -360,7 +360,7 @@ def write_measured_spine(run: RunDirectory, settings: TopdownSettings, universe:
 def write_told_invariants(run: RunDirectory, settings: TopdownSettings) -> None:
     """Write the invariants derived from the constraints, after checking all constraints.
 
-    The state totals come last: where they are, all is.
+    The state totals come last: their file marks completion.
     """
     geography = read_geography(geography_file(run))
     spines = {name: spine_of(run, name) for name in settings.run.universes}
@@ -388,7 +388,7 @@ def _invariants(
     geography: pd.DataFrame,
     spines: dict[str, Spine],
 ) -> tuple[pd.DataFrame, dict[str, int]]:
-    """The invariants frame and the state totals, consistent with every constraint there is."""
+    """The invariants frame and the state totals, consistent with every constraint."""
     counts = {u: read_blocks(folder, settings, u, spine) for u, spine in spines.items()}
     invariants = block_invariants_of(
         geography, {name: (spine, counts[name]) for name, spine in spines.items()}
@@ -402,7 +402,7 @@ def _invariants(
 
 
 def refuse_missing_folder(settings: TopdownSettings) -> None:
-    """Raise InputRefused where the measurements or the geography that settings name are not."""
+    """Raise InputRefused where the measurements or the geography in the settings do not exist."""
     folder_of(settings)
     path = settings.input.paths()["geography"]
     if "://" not in path and not Path(path).exists():

@@ -30,7 +30,7 @@ from .geounits import geounits_of, query_of
 from .layout import CodeIndex, MeasurementFolder, read_rows
 
 MOST_VALUES_ASIDE = 1 << 25
-"""Answers that are kept in memory before some go to a temporary file: 256 MiB."""
+"""Answers in memory before some go to a temporary file: 256 MiB."""
 
 
 @dataclass(eq=False)
@@ -60,7 +60,7 @@ class _Aside:
         self.chunks, self.n_values = [], 0
 
     def taken(self) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-        """All rows, in the order in which they were read; the temporary file goes away."""
+        """All rows, in the order in which they were read; removes the temporary file."""
         if self.file is not None:
             size = self.file.tell()
             self.file.seek(0)

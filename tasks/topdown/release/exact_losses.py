@@ -54,14 +54,14 @@ def exact_loss(settings: TopdownSettings, universe: str, spine: Spine) -> ExactL
 
 
 def keep_loss(run: RunDirectory, settings: TopdownSettings, universe: str) -> None:
-    """Work out the loss of a universe and keep it."""
+    """Compute the loss of a universe and store it."""
     found = exact_loss(settings, universe, spine_of(run, universe))
     facts = None if found is None else asdict(found)
     write_text(loss_file(run, universe), json.dumps(facts, default=np.ndarray.tolist))
 
 
 def loss_of(run: RunDirectory, settings: TopdownSettings, universe: str) -> ExactLoss | None:
-    """The loss of a universe as it is kept, and else worked out."""
+    """The stored loss of a universe; computed if it is missing."""
     file = loss_file(run, universe)
     if not file.exists():
         return exact_loss(settings, universe, spine_of(run, universe))
@@ -81,5 +81,5 @@ def loss_of(run: RunDirectory, settings: TopdownSettings, universe: str) -> Exac
 
 
 def loss_file(run: RunDirectory, universe: str) -> Path:
-    """Where the loss of a universe is kept."""
+    """File of the loss of a universe."""
     return run.root / "losses" / f"{universe}.json"

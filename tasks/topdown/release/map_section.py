@@ -1,4 +1,4 @@
-"""The report's map: errors by area for public input, for others how wide the margins are.
+"""The report's map: errors by area for public input, else the widths of margins.
 
 The areas are the entities of the tables of a release, whose geocodes the geometry repeats. Entities
 off the spine (county subdivisions, places, AIAN areas; in a declared census entities of other
@@ -41,7 +41,7 @@ from .tabulations.tables import TABLES
 OFF_SPINE = frozenset(("060", "160", "280"))
 """Summary levels of entities that may lie across the geounits of the spine."""
 MOST_AREAS = 6000
-"""Areas on a map; more would be smaller than a point of the page."""
+"""Most areas on a map; more would be smaller than a point of the page."""
 COUNTED = {"persons": "P0010001", "units": "H0010002"}
 """The variable that a map shows, by universe."""
 TITLE = "Map"
@@ -135,7 +135,8 @@ class RedistrictingTotals:
         return name if name.startswith("AIAN") else name.lower()
 
     def true(self, level: str, of_blocks: pd.Series) -> pd.Series | None:
-        """True records of every entity of a summary level; None where a part of them is shown."""
+        """True records of every entity of a summary level; None if the tables cover a part of
+        them."""
         if self._is_part:
             return None
         geography = read_geography(geography_file(self._run))

@@ -45,7 +45,7 @@ from .tabulations.run import MARGIN_LEVEL, tables_of_run
 MOST_ANSWERS = 150
 """Most answers of an included query; larger ones add no information, and take longest."""
 MOST_LEVELS = 8
-"""Most levels of an attribute that are shown; of longer ones the largest, and all others."""
+"""Most displayed levels of an attribute; of longer ones the largest, and all others."""
 CLASSES = (1, 10, 100, 1000)
 """Released numbers of records from which a class of areas begins, after the class of zero."""
 ANSWERS_AT_ONCE = 1 << 18
@@ -64,7 +64,7 @@ class MarginSummary:
 def summarise_margins(
     run: RunDirectory, settings: TopdownSettings, universe: str, found: RunPosterior
 ) -> MarginSummary:
-    """From the measurements and the estimates of a run; nothing confidential."""
+    """Figures from the measurements and the estimates of a run; nothing confidential."""
     schema, names = settings.schema_of(universe), settings.budget_of(universe).queries
     queries = [marginal_query(schema, name) for name in names]
     queries = [query for query in queries if query.n_rows <= MOST_ANSWERS]
@@ -93,7 +93,7 @@ def _agreement(
     query: MarginalQuery,
     counts: sparse.csr_array,
 ) -> dict[str, float] | None:
-    """Where released answers lie; None if all are known exactly, or none is known."""
+    """Shares of released answers by position; None if all are known exactly, or all are unknown."""
     answers = ProductAnswers.of_query(estimates.algebra, query)
     totals = np.zeros(5, dtype=np.int64)
     size = max(1, ANSWERS_AT_ONCE // query.n_rows)
@@ -196,11 +196,11 @@ def _folder(run: RunDirectory, universe: str) -> Path:
 FIGURES, FILES = "figures", "files"
 """Kinds of pieces of the margins: figures of the report, and files for the tables."""
 LEAST_APART = 1 << 13
-"""Blocks from which margins are written in pieces: there are seconds of work in each."""
+"""Blocks from which margins are written in pieces: each has seconds of work."""
 
 
 def has_margins(settings: TopdownSettings) -> bool:
-    """Whether margins are asked for, there is noise to speak of, and every answer was measured."""
+    """Whether margins are requested, noise was drawn, and every answer was measured."""
     return (
         settings.release.margins
         and settings.has_all_measurements
@@ -221,8 +221,8 @@ def are_written(run: RunDirectory, settings: TopdownSettings) -> bool:
 
 
 def universes_without_margins(run: RunDirectory, settings: TopdownSettings) -> dict[str, str]:
-    """The universes that get no margins though they are asked for, with a sentence on why; none
-    before the margins are made."""
+    """The universes without the requested margins, with the reasons; empty before the margins are
+    made."""
     found = {universe: read_why_none(run, universe) for universe in settings.run.universes}
     return {universe: why for universe, why in found.items() if why is not None}
 
@@ -245,8 +245,8 @@ def pieces(run: RunDirectory, settings: TopdownSettings) -> list[MarginPiece]:
 
 
 def pieces_apart(run: RunDirectory, settings: TopdownSettings) -> list[MarginPiece]:
-    """The pieces that are worth a task of their own: none of a small run, nor of one whose spines
-    were found to be too large for margins."""
+    """The pieces that are worth a task of their own: empty for a small run, and for one whose
+    spines were found to be too large for margins."""
     if not has_margins(settings) or universes_without_margins(run, settings):
         return []
     blocks = [spine_folder(run, name) / "blocks.parquet" for name in settings.run.universes]

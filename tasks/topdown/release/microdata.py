@@ -54,7 +54,7 @@ from .tabulations.tables import LABELLED, of_occupied
 BLOCK_GEOCODE_DIGITS = 16
 _GEOCODE = f"^[0-9]{{{BLOCK_GEOCODE_DIGITS}}}$"
 SEPARATOR = "|"
-"""Between the columns of the text."""
+"""Separator of the columns of the text."""
 
 BLOCKS_PER_PART = 1 << 16
 """Blocks whose estimates are in memory at a time."""
@@ -76,7 +76,7 @@ class BlockCounts:
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """How records become rows of a file.
+    """Mapping from records to rows of a file.
 
     names : its columns in their order.
     of_cells : the columns determined by cells; columns of areas come with each part of the records.
@@ -271,8 +271,8 @@ def _with_facilities(
 def _texts(name: str, codes: Sequence[str], of_cell: np.ndarray) -> Texts:
     """A column with one of some codes in each cell; its dictionary has them as cells come.
 
-    A schema may have millions of cells, and few codes. Raises ValueError for a code that cannot
-    is invalid in a row of text.
+    A schema may have millions of cells, and few codes. Raises ValueError for a code that is invalid
+    in a row of text.
     """
     if any(mark in code for code in codes for mark in f'{SEPARATOR}"\r\n'):
         raise ValueError(f"a code of {name} contains a separator, a quote or a line break")
@@ -334,8 +334,8 @@ def _batches(count: np.ndarray, rows_per_batch: int) -> Iterator[np.ndarray]:
 
 @dataclass(frozen=True, eq=False)
 class Matched:
-    """Records of two universes: area, cells in both (the later one's -1 for records that are
-    matched with none), and how many they are, `(n,)` each, by area and cells.
+    """Records of two universes: area, cells in both (the later one's -1 for unmatched records), and
+    their number, `(n,)` each, by area and cells.
     """
 
     area: np.ndarray
@@ -363,8 +363,8 @@ def matched(
     """Records `(n_areas, n_cells)` of two universes, matched within areas and answers.
 
     row : (n_cells,) of the earlier universe's cells, the answer that counts each, -1 for none.
-    row_of_later : (n_cells,) of the later universe's cells. Raises ValueError where an area has not
-    as many records of both in an answer.
+    row_of_later : (n_cells,) of the later universe's cells. Raises ValueError where an area has
+    different numbers of both in an answer.
     """
     first, second = _ordered(earlier, row), _ordered(later, row_of_later)
     is_matched = first["row"].to_numpy() >= 0

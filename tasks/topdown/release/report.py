@@ -2,9 +2,9 @@
 
 Accuracy against the input is shown for inputs that are not confidential, and only for those.
 
-The front page says the guarantee, the budget, how accurate it is, and the first released counts,
-of the spine's root; the part on margins shows the release's position within its intervals, and the
-causes of its deviations.
+The front page shows the guarantee, the budget, the accuracy, and the first released counts, of the
+spine's root; the part on margins shows the release's position within its intervals, and the causes
+of its deviations.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ def _by_geolevel(universe: str, figures: Mapping[tuple[str, str], float]) -> Tab
 
 
 def solves_table(run: RunDirectory) -> Table:
-    """How the least-squares and rounding problems ended, by geolevel, stage and solver."""
+    """Outcomes of the least-squares and rounding problems, by geolevel, stage and solver."""
     files = sorted((run.root / "solves").glob("*/*/*.parquet"))
     names = {path.parts[-3]: spine_of(run, path.parts[-3]).level_names for path in files}
     solves = pd.concat(

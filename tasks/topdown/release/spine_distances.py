@@ -24,7 +24,7 @@ from ..spine.build import PublicTables, spines_of
 from .spine_summary import summary_of
 
 LISTED = "listed areas"
-"""Category of the areas that somebody lists."""
+"""Category of the listed areas."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,8 +54,8 @@ def spine_distances(
     `tables` come from `ingest.public_geography`; `listed` has further areas, which may overlap, as
     `area_lists.read_areas` gives them.
 
-    Raises InputRefused for a geography or rules that make no spine, for listed blocks that are not
-    known, and where there is no entity at all.
+    Raises InputRefused for a geography or rules that make no spine, for unknown listed blocks, and
+    without any entity.
     """
     frames: list[pd.DataFrame] = []
     geounits: list[pd.DataFrame] = []

@@ -112,7 +112,7 @@ def tabulated_deviations(
 
 
 def with_category_names(frame: pd.DataFrame) -> pd.DataFrame:
-    """A frame whose categories are called as people call them."""
+    """A frame with readable names of categories."""
     return frame.assign(category=[CATEGORY_NAMES.get(name, name) for name in frame["category"]])
 
 

@@ -32,7 +32,7 @@ def summary_folder(run: RunDirectory, universe: str) -> Path:
 
 
 def has_summary(run: RunDirectory, universe: str) -> bool:
-    """Whether the summary was written as a whole."""
+    """Whether the summary was written completely."""
     return has_frames(summary_folder(run, universe), SpineSummary)
 
 

@@ -50,7 +50,8 @@ _KEY = b"spine"
 def write_spine(spine: Spine, folder: Path) -> None:
     """Write `geounits.parquet` and `blocks.parquet`, and then `spine.arrow`.
 
-    The last is left out for a spine in another order than that in which the first two are read.
+    The last is left out for a spine whose order differs from the one in which the first two are
+    read.
     """
     for name, table in zip((GEOUNITS, BLOCKS), spine_to_tables(spine), strict=True):
         write_parquet(folder / name, table)
@@ -59,7 +60,7 @@ def write_spine(spine: Spine, folder: Path) -> None:
 
 
 def _files_of_spine(folder: Path) -> list[Path]:
-    """The files that the spine is read from; the arrays first where they count."""
+    """The files that the spine is read from; the arrays first where they are used."""
     has_arrays = (folder / ARRAYS).exists()
     has_arrays &= not is_left_out(folder.parent, f"{folder.name}/{ARRAYS}")
     return [folder / name for name in (*([ARRAYS] if has_arrays else []), GEOUNITS, BLOCKS)]

@@ -29,7 +29,7 @@ from ..workload.budget import Budget
 from ..workload.implied_types import possible_cells
 
 ROOT = "(root)"
-"""Stands for the parent in the record of the root's own solve."""
+"""Represents the parent in the record of the root's own solve."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def families_of_shard(
 
 
 def estimates_above(run: RunDirectory, universe: str, spine: Spine, shard: Shard) -> list[Path]:
-    """Estimate files that hold the shard's parents."""
+    """Estimate files with the shard's parents."""
     above = spine.names[spine.names.index(shard.geolevel) - 1]
     return [
         run.estimates(universe, above, other.name)
@@ -107,8 +107,8 @@ GEOUNITS_PER_SHARD = 1 << 16
 """Geounits of a shard whose queries have few answers: of housing units, some seconds of work."""
 
 CELLS_PER_SHARD = 1 << 27
-"""Cells of a shard's geounits, few or many of which hold somebody: estimating these takes ten
-minutes of a core where all queries cross, and is begun anew by a run that goes on."""
+"""Cells of a shard's geounits, of which few or many are occupied: estimating these takes ten
+minutes of a core where all queries cross, and is begun anew by a resumed run."""
 
 DEMANDED_PER_GEOUNIT = 1 << 14
 """Answers of a geounit that shards are cut for where the larger part is not drawn."""
@@ -136,7 +136,7 @@ def cut_spine(
     `CELLS_PER_SHARD` cells or `GEOUNITS_PER_SHARD` geounits.
 
     Measured on demand, geounits have fewer answers than their queries; how many is not known yet,
-    and taken to be at most `DEMANDED_PER_GEOUNIT`. Their cells do not count: they are worked on
+    and taken to be at most `DEMANDED_PER_GEOUNIT`. Their cells do not count: they are handled
     together, as far as they are distinguished.
 
     The cuts are stored with the spine: measurements in one cut are never cut otherwise, and so
@@ -162,7 +162,7 @@ def cut_spine(
 
 
 def values_per_shard(n_values: int) -> int:
-    """Noisy answers that a shard should have at most of a geolevel that has `n_values` of them."""
+    """Most noisy answers of a shard in a geolevel that has `n_values` of them."""
     return min(max(VALUES_PER_SHARD, n_values // SHARDS_OF_A_GEOLEVEL), MOST_VALUES_PER_SHARD)
 
 
@@ -209,7 +209,7 @@ def shards_by_geolevel(run: RunDirectory, universe: str) -> dict[str, list[Shard
 
 
 def n_geounits(shards: Sequence[Shard]) -> int:
-    """How many geounits a geolevel has, given its shards."""
+    """Number of a geolevel's geounits, given its shards."""
     return max((shard.stop for shard in shards), default=0)
 
 

@@ -196,7 +196,7 @@ def _check_shares(shares: Mapping[str, Fraction], what: str) -> None:
 
 
 def refuse_wide_noise(budget: Budget) -> None:
-    """Raise ValueError for noise that is too wide for its margins to be worked out."""
+    """Raise ValueError for noise that is too wide to compute its margins."""
     for geolevel, shares in {} if budget.infinite else budget.query_shares.items():
         for query, share in shares.items():
             noise = budget.noise(budget.geolevel_shares[geolevel], share)

@@ -45,8 +45,8 @@ MARGIN = Fraction(1, 10**5)
 differ by far less."""
 
 DIGITS = 7
-"""Significant digits of a rho that is found: so few that rounding errors, which differ between
-machines, do not decide them."""
+"""Significant digits of a computed rho: so few that rounding errors, which differ between machines,
+do not change them."""
 
 LOG_STRIDE, LARGEST_LOG = 0.25, 1e3
 """Steps of log rho by which the root is enclosed, and the logarithm of no excess at all."""
@@ -206,7 +206,7 @@ def exact_rho(budget: Budget, epsilon: Fraction, delta: Fraction) -> Fraction:
         low, high = high, high + LOG_STRIDE
     while excess(low) > 0:
         low, high = low - LOG_STRIDE, low
-    from scipy.optimize import brentq  # Only a budget that is given as an epsilon needs it.
+    from scipy.optimize import brentq  # Only needed for a budget given as an epsilon.
 
     rho = math.exp(brentq(excess, low, high, xtol=1e-9, rtol=1e-9))
     unit = Fraction(10) ** (math.floor(math.log10(rho)) + 1 - DIGITS)
@@ -219,9 +219,8 @@ def exact_rho(budget: Budget, epsilon: Fraction, delta: Fraction) -> Fraction:
 def kept_rho(before: Budget, after: Budget, epsilon: Fraction, delta: Fraction) -> Fraction:
     """The rho of a budget that is split in another way, under the guarantee of the one before.
 
-    Where the rho before was the largest that the guarantee allows, so is the one after; a smaller
-    one, which somebody chose, stays as far as the guarantee allows it. Raises InputRefused as
-    `exact_rho`.
+    Where the rho before was the largest that the guarantee allows, so is the one after; a smaller,
+    chosen one stays as far as the guarantee allows it. Raises InputRefused as `exact_rho`.
     """
     largest = exact_rho(after, epsilon, delta)
     if before.total >= exact_rho(before, epsilon, delta):

@@ -40,7 +40,7 @@ def structural_zeros(settings: TopdownSettings, universe: str) -> np.ndarray:
 
 
 def possible_cells(settings: TopdownSettings, universe: str) -> np.ndarray:
-    """Numbers of the cells that are no structural zeros."""
+    """Numbers of the cells that are not structural zeros."""
     return np.flatnonzero(~structural_zeros(settings, universe))
 
 
@@ -72,7 +72,7 @@ def implied_labels(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The implied type `(n_cells,)` of every cell; the held and the bounded row of each type.
 
-    `held` and `bounded` are the queries whose rows they are.
+    `held` and `bounded` are the queries of these rows.
     """
     fine, coarse = marginal_query(schema, bounded), marginal_query(schema, held)
     pairs = coarse.row_of_cell * fine.n_rows + fine.row_of_cell
@@ -97,7 +97,7 @@ def implied_answers(
         forbidden: (n_cells,) structural zeros.
         places: (n_areas,) names of the areas in messages.
 
-    Raises InputRefused, naming an area, where held answers have no type to be of.
+    Raises InputRefused, naming an area, where held answers have no possible type.
     """
     label, coarse_of, fine_of = implied_labels(schema, held.query, bounds[0].query)
     n_types, n_fine = fine_of.size, int(fine_of.max()) + 1

@@ -85,7 +85,7 @@ def whole_curves(
     settings: TopdownSettings, paths: Mapping[str, Sequence[Path]] | None = None
 ) -> dict[str, PrivacyCurve | None]:
     """The curve of every change as of `reaches_of_run`, over all universes that it changes; None
-    where it takes too much to work it out.
+    where it is too expensive to compute.
 
     `paths` are by universe, by default without bypass.
     """

@@ -46,7 +46,7 @@ from .budget import Budget
 class CensusTables(InputSettings):
     """The tables of a census, by the names that its declaration gives them.
 
-    Those of the Census Edited File layout are persons, units and geography.
+    In the Census Edited File layout they are persons, units and geography.
     """
 
     model_config = ConfigDict(extra="allow")
@@ -70,7 +70,7 @@ class CensusTables(InputSettings):
 
     @property
     def releases(self) -> Collection[str]:
-        """Any input may be one."""
+        """Inputs that may be earlier releases: all of them."""
         return self.paths()
 
     def files(self) -> tuple[str, ...]:
@@ -109,11 +109,11 @@ def refuse_tables(
 
 
 OTHER = "other"
-"""Stands in `queries` for the geolevels that it does not name."""
+"""Key in `queries` for the geolevels that it does not name."""
 
 
 def with_defaults(tree: Mapping[str, Any]) -> dict[str, Any]:
-    """A settings file's tree with everything that it leaves to the census.
+    """A settings file's tree completed with the defaults of the census.
 
     The universes are those with a budget, in the order of their declaration. Where a file declares
     its census, the spine is the conventional one unless the section geography names another, and
@@ -475,11 +475,11 @@ class TopdownSections(ProductSettings):
 
     @property
     def written(self) -> TextFormat:
-        """How files are written that are no input, such as lists of areas."""
+        """The text format of files other than input, such as lists of areas."""
         return TextFormat() if isinstance(self.census, str) else format_of_others(self.census)
 
     def in_words(self, estimator: str) -> str:
-        """The name of an estimator as pages have it."""
+        """The name of an estimator on pages."""
         return estimator.replace("_", " ").replace("block", self.area_word)
 
     @property
@@ -519,7 +519,7 @@ class TopdownSections(ProductSettings):
 
     @property
     def has_all_measurements(self) -> bool:
-        """Whether no universe that is run is measured on demand."""
+        """Whether no universe in the run is measured on demand."""
         return not any(map(self.is_on_demand, self.run.universes))
 
     def zeros_of(self, universe: str) -> tuple[Zero, ...]:
@@ -564,7 +564,7 @@ class TopdownSections(ProductSettings):
 
     @property
     def blocks_only(self) -> bool:
-        """Whether the blocks alone are measured, and state totals are no invariants."""
+        """Whether the blocks alone are measured, and state totals are not invariants."""
         return self.run.estimator == "block_by_block"
 
     def passes_of(

@@ -66,7 +66,7 @@ def exact_of(settings: TopdownSettings) -> tuple[ExactFact, ...]:
 def sentences_about(
     settings: TopdownSettings, about: str, universe: str | None = None
 ) -> Iterator[SentenceDeclaration]:
-    """The declared sentences about something, of one universe or of all that ran, that hold."""
+    """The applicable declared sentences on a topic, for one universe or for all that ran."""
     for sentence in settings.compiled_census.certificate:
         name = sentence.universe
         if sentence.about != about or name not in settings.run.universes:
@@ -78,7 +78,7 @@ def sentences_about(
 
 
 def _held_invariants(settings: TopdownSettings, universe: str) -> Iterator[str]:
-    """Names of the invariants that the release has."""
+    """Names of the invariants of the release."""
     census, geolevels = settings.compiled_census, settings.budget[universe].geolevels
     for invariant in census.universes[universe].invariants:
         is_last = invariant.geolevel == census.geolevels[-1]
@@ -104,7 +104,7 @@ def _protected(settings: TopdownSettings, universe: str) -> str:
 
 
 def _unprotected(settings: TopdownSettings, universe: str) -> Iterator[str]:
-    """A sentence on attributes of a universe's records that are not protected, if there are any."""
+    """A sentence on unprotected attributes of a universe's records, if any."""
     tables = [
         reach.table
         for reach in settings.compiled_census.universes[universe].reaches

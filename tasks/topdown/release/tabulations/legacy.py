@@ -53,7 +53,7 @@ HEADER_FIELDS = tuple(_DECLARED["fields"].split())
 """Names of the fields, in order."""
 
 CONSTANTS: Mapping[str, str] = _DECLARED["constants"]
-"""Fields that every record has alike."""
+"""Fields with one value in all records."""
 
 _METROPOLITAN = ("CBSA", "MEMI", "CSA", "METDIV")
 """Fields that hold for a whole county."""
@@ -63,7 +63,7 @@ _AREAS = ("AREALAND", "AREAWATR")
 
 
 def header_columns(entities: Entities, geography: pd.DataFrame) -> dict[str, pa.Array]:
-    """The header fields that are known of entities, by name.
+    """The known header fields of entities, by name.
 
     Left out are LOGRECNO, POP100 and HU100, which are not geography, and fields that are empty.
     """
@@ -124,7 +124,7 @@ def _block_columns(geography: pd.DataFrame) -> dict[str, pa.Array]:
 
 
 def _names(entities: Entities) -> tuple[pa.Array, pa.Array]:
-    """BASENAME and NAME; an entity whose name is not known goes by its code."""
+    """BASENAME and NAME; an entity without a known name is named by its code."""
     level = entities.level
     code = entities.parts[level.parts[-1]]
     if level.code == "040":

@@ -1,4 +1,4 @@
-"""Summary levels of the redistricting product, and which entity of each a block belongs to.
+"""Summary levels of the redistricting product, and the entity of each that a block belongs to.
 
 Names, codes and points of geographic entities, from further columns of the geography.
 
@@ -8,7 +8,7 @@ blocks. For blocks the columns are named as the fields. A column such as COUNTYN
 to every entity whose geocode has that part. Where blocks have points and an entity has none
 of its own, its point is the mean of its blocks', weighted by land area where that is known.
 
-The variables of the redistricting tables: which cells of a schema each one counts.
+The variables of the redistricting tables: the cells of a schema that each one counts.
 
 The tables are the ones that the census declares with `rows`. A variable is named as in the public
 tables: P0010001 is the first of P1.
@@ -67,7 +67,7 @@ SUMMARY_LEVELS: Mapping[str, SummaryLevel] = {
 COLUMNS: Mapping[str, str] = {
     name: part.column for name, part in CENSUS.code_parts.items() if part.column is not None
 }
-"""Column of the geography frame with each part of a geocode that is not of the block's."""
+"""Column of the geography frame for each part of a geocode outside the block's own."""
 
 OUTSIDE: Mapping[str, str] = {
     name: part.outside for name, part in CENSUS.code_parts.items() if part.outside is not None
@@ -140,7 +140,7 @@ def entities_of(
 def tabulated_entities(
     geography: pd.DataFrame, census: Census
 ) -> dict[str, tuple[np.ndarray, int]]:
-    """The entities that the tables of a census are of, by the name of their level.
+    """The entities in the tables of a census, by the name of their level.
 
     Levels are the summary levels of a census, or else its geolevels and the columns of areas that
     its tables are by.
@@ -206,7 +206,7 @@ def texts_of(column: pd.Series) -> pa.StringArray:
 NAME = "NAME"
 POINT = ("INTPTLAT", "INTPTLON")
 OWN_FIELDS = (NAME, "BASENAME", "LSADC", "FUNCSTAT", *POINT)
-"""Fields of the header that each kind of entity has its own columns for."""
+"""Fields of the header for which each kind of entity has its own columns."""
 
 _CODES_OF_PARTS = ("CC", "NS")
 """Endings of a part's class code and its ANSI code."""

@@ -12,9 +12,9 @@ up: who lives in group quarters is drawn with a fixed seed, among adults first (
 facilities, among minors first); each type of quarters that a block has is one facility; everyone is
 10 or 30 years old and of sex 1.
 
-Two things that tables can say and records cannot are put right and counted: a household without an
-occupied housing unit gets one, and minors in nursing facilities move to other institutional
-facilities.
+Two contradictions that tables allow and records do not are corrected and counted: a household
+without an occupied housing unit gets one, and minors in nursing facilities move to other
+institutional facilities.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class PublishedBlocks:
 
 
 def read_published(folder: Path) -> PublishedRelease:
-    """Read the four files of a state in a folder, whatever their names end with.
+    """Read the four files of a state in a folder, whatever the endings of their names.
 
     Raises InputRefused for missing or further files, for records of another number of fields, and
     for segments that do not have the records of the header.
@@ -220,7 +220,7 @@ def _files(folder: Path) -> dict[str, Path]:
 
 
 def _encoding(path: Path) -> str:
-    """UTF-8 if all bytes of a file are it, else Latin-1; some vintages are in either."""
+    """UTF-8 if a whole file is valid in it, else Latin-1; some vintages are in either."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     with path.open("rb") as stream:
         try:

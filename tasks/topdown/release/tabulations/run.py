@@ -66,7 +66,7 @@ MARGIN_LEVEL = 0.9
 """Probability with which a margin's interval holds the truth, as usual for margins of error."""
 SUFFIX = "_margins"
 RUNS_WRITTEN = 4
-"""So many runs of areas are written as one group of rows: reading more groups would take longer."""
+"""Runs of areas that are written as one group of rows: reading more groups would take longer."""
 LOWER, UPPER = "lower", "upper"
 
 
@@ -88,7 +88,7 @@ def write_table_margins(
         for name, posterior in found.items()
     }
     variables = [name for schema in schemas.values() for name in variables_of(schema)]
-    # Blocks that cannot hold anybody are on no spine.
+    # Uninhabitable blocks are on no spine.
     blocks = pd.Index(geography["block_geocode"])
     row_of = {name: blocks.get_indexer(own.spine.block_geocode) for name, own in found.items()}
     files = list[Path]()
@@ -140,7 +140,7 @@ def _by_variable(variables: Sequence[str], parts: Sequence[CellAnswers]) -> dict
         # A column of a table is a row here: copied once, read in a row.
         lower, upper, is_null = (np.ascontiguousarray(kind.T) for kind in (*ends, ~part.is_known))
         for place, nulls in enumerate(is_null):
-            mask = nulls if nulls.any() else None  # Arrow takes long over a mask of nothing.
+            mask = nulls if nulls.any() else None  # Arrow is slow with an empty mask.
             columns += [pa.array(end[place], mask=mask) for end in (lower, upper)]
     return dict(zip(_end_columns(variables), columns, strict=True))
 
@@ -196,7 +196,7 @@ WHOLE = "tables"
 """The one piece of small tables."""
 BLOCK_TABLES, AREA_TABLES = "block tables", "area tables"
 LEGACY = "P.L. 94-171 files"
-"""Pieces that tables are written in."""
+"""Pieces in which tables are written."""
 
 
 def tabulated_universes(settings: TopdownSettings) -> tuple[str, ...]:
@@ -240,9 +240,7 @@ class LevelTables:
         """Universes in the same files."""
 
     def pieces(self) -> list[str]:
-        """Into which pieces the tables are cut: one, or several of a large spine, which are written
-        side by side.
-        """
+        """Pieces of the tables: one, or several for a large spine, written side by side."""
         n_blocks = max(
             shards_of(self.run, universe)[-1].stop
             for universe in tabulated_universes(self.settings)
@@ -289,11 +287,11 @@ class LevelTables:
         return {fips: files[fips] for fips in states}
 
     def margin_pieces(self) -> list[str]:
-        """Beside which tables margins are written, each apart, the longest first."""
+        """Tables with margins of their own, each a piece, the longest first."""
         return [BLOCK_TABLES, AREA_TABLES] if tabulated_universes(self.settings) else []
 
     def universes_of(self, piece: str) -> tuple[str, ...]:
-        """The universes whose posteriors a piece of the margins follows from."""
+        """The universes whose posteriors determine a piece of the margins."""
         return tabulated_universes(self.settings)
 
     def margin_files(self, piece: str) -> list[Path]:
@@ -330,11 +328,11 @@ class NamedTables:
         """Universes in the same files."""
 
     def tables(self) -> Sequence[TableDeclaration]:
-        """All of them, if tables are asked for."""
+        """All declared tables, if tables are requested."""
         return self.settings.compiled_census.tables if self.settings.release.tables else ()
 
     def pieces(self) -> list[str]:
-        """Into which pieces the tables are cut."""
+        """Pieces of the tables."""
         return [WHOLE]
 
     def files(self, piece: str = WHOLE) -> list[Path]:
@@ -351,7 +349,7 @@ class NamedTables:
         return files
 
     def margin_pieces(self) -> list[str]:
-        """Beside which tables margins are written, each apart."""
+        """Tables with margins, each a piece."""
         return [
             table.name
             for (universe,) in self.together

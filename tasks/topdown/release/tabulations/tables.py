@@ -2,7 +2,7 @@
 
 A row is a geographic entity, a column a variable under its public name, after the entity's GEOID,
 its geocode and the parts of the geocode. Rows ascend by geocode. Parquet and comma-separated text
-hold the same; a run that is not private is stamped as microdata are.
+have the same content; a run that is not private is stamped as microdata are.
 
 States may be tabulated one after the other: no entity of a summary level is in two. Memory is then
 a state's block histograms and a batch of rows.
@@ -20,8 +20,8 @@ other column), `name`, `latitude` and `longitude` where the geography declares t
 the table, a label for each attribute or coarsening that the query names, and `count`. A table
 of variables has their numbers from 1, `variable`, and their descriptions, `label`, instead.
 
-They are text with pipes between the fields and a header, and follow from the estimates of the last
-geolevel alone.
+Texts have pipes between the fields and a header, and follow from the estimates of the last geolevel
+alone.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def write_declared_table(
     directory: Path,
 ) -> WrittenFiles:
     """Write one declared table, from counts `(n_areas, n_cells)` of its universe; see the module's
-    docstring. Areas with no code of a further column are in none of its entities.
+    docstring. Areas without a code in a further column belong to none of its entities.
     """
     cells, counts = of_occupied(counts)
     asked = TableAnswers.of(settings, table, cells)
@@ -116,7 +116,7 @@ def of_occupied(counts: sparse.csr_array) -> tuple[np.ndarray, sparse.csr_array]
 class TableAnswers:
     """The answers of a declared table, and their labels.
 
-    counted : (a, n) 0/1 matrix, the cells of each answer, of all cells or of those asked for.
+    counted : (a, n) 0/1 matrix, the cells of each answer, of all cells or of the requested ones.
     labels : by name of an attribute or coarsening, the number of each answer's label (a,), and the
         labels.
     described : further columns of the table on its entities, such as names.
@@ -133,10 +133,10 @@ class TableAnswers:
         table: TableDeclaration,
         cells: np.ndarray | slice = slice(None),
     ) -> TableAnswers:
-        """Those that the table's query and its conditions leave, or its variables.
+        """The answers left by the table's query and its conditions, or its variables.
 
-        `cells` (n,) are those whose counts the answers are to be made of: of many the others have
-        none.
+        `cells` (n,) are the cells with counts, from which the answers are made: many others are
+        empty.
         """
         schema = settings.schema_of(table.universe)
         described = described_columns(settings.compiled_census.geography, table.levels)
@@ -210,7 +210,7 @@ ROWS_PER_BATCH = 1 << 14
 
 @dataclass(frozen=True, eq=False)
 class LevelTable:
-    """The tables of one summary level, computed when asked for."""
+    """The tables of one summary level, computed on request."""
 
     entities: Entities
     variables: tuple[str, ...]
@@ -318,8 +318,8 @@ def text_form(columns: Collection[str]) -> RowsForm:
 class _LevelWriter:
     """The two files of a summary level, to which tables of successive states are added.
 
-    Row groups have `ROWS_PER_BATCH` rows, wherever a state ends. The files get their names when
-    the stack ends.
+    Row groups have `ROWS_PER_BATCH` rows, regardless of states. The files get their names when the
+    stack ends.
     """
 
     def __init__(self, stack: ExitStack, stem: Path, is_private: bool) -> None:
@@ -368,7 +368,7 @@ class States:
 
     @classmethod
     def read(cls, run: RunDirectory) -> States:
-        """From the geography that an ingest wrote."""
+        """The states from the geography that an ingest wrote."""
         codes = pq.read_table(geography_file(run), columns=["block_geocode"])["block_geocode"]
         found = pc.value_counts(pc.utf8_slice_codeunits(codes, *_STATE)).sort(by="values")
         counts = zip(
