@@ -282,7 +282,7 @@ ALWAYS = ("topdown",)
 
 INPUTS = {
     "topdown": (write_census, {"combine", "write_formats"}),
-    "detailed-groups": (write_groups, {"suppress_alone"}),
+    "detailed-groups": (write_groups, set()),
     "detailed-households": (write_householders, set()),
     "group-sizes": (write_sizes, set()),
     "trips": (write_trips, {"combine"}),
