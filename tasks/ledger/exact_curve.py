@@ -17,7 +17,7 @@ later counts were chosen ([OptimalAccounting2022], theorem 10).
 
 `ledger.loss_laws` bounds the distribution of L from both sides.
 
-*Which change is the worst* is told by two rules, for noise of one kind whose probabilities are
+*The worst change* follows from two rules, for noise of one kind whose probabilities are
 log-concave, as both kinds' are. Let T_D(a) be the power of the best test of level a between X and
 X + D: a larger power everywhere means a larger delta for every epsilon, and the other way round.
 
@@ -29,8 +29,8 @@ X + D: a larger power everywhere means a larger delta for every epsilon, and the
   outcome of the other it is a test of the first, and T_D is concave. By the same argument the move
   of the second takes that to T_E(T_D(a)) at most, since T_E grows.
 
-Hence of all changes of the counts of one noise whose moves add up to m at most, that of one count
-by m has the largest delta for every epsilon.
+Hence, among all changes to counts of one noise whose moves sum to at most m, moving one count by m
+has the largest delta for every epsilon.
 
 **Worst combinations.** The deltas of many combinations of parts are bounded at once, by a product
 of matrices. A delta is a sum of weights w times the masses x of a law of N points. With W and S
@@ -38,15 +38,15 @@ their discrete Fourier transforms, Parseval's identity says that
 
     sum w x = (1/N) sum W* S,
 
-and S is the product of the transforms of the parts. A law of many counts is wide beside the step of
-its grid, and all but its lowest frequencies are 0, or nearly: a hundred of them tell the sum, and
-the Cauchy-Schwarz inequality bounds the rest. Combinations are told apart into what they begin and
-end with: all sums of beginnings and ends are one product of two small matrices, where the law of
-every combination takes a transform, and more, of its own.
+and S is the product of the transforms of the parts. A law of many counts is wide relative to the
+step of its grid, and all but its lowest frequencies are nearly 0: a hundred of them determine the
+sum, and the Cauchy-Schwarz inequality bounds the rest. Each combination is split into a first and a
+second half: all sums are one product of two small matrices, whereas the law of every combination
+takes at least one transform of its own.
 
-A bound here is never below that of the law itself, `Law.delta_upper`: it is larger by a bound on
-all errors, which is a share of about 1e-9. Most of some thousand combinations are so shown
-to be no worse than the worst, and their laws need not be worked out.
+A bound here is never below the law's own, `Law.delta_upper`: it is larger by a bound on all errors,
+a relative 1e-9 or so. Most of some thousand combinations are thereby shown to be no worse than the
+worst, and their laws need not be computed.
 """
 
 from __future__ import annotations
@@ -105,10 +105,10 @@ class _Lowest:
 
 
 class _Half:
-    """What combinations begin or end with.
+    """First or second halves of combinations.
 
-    spectra : `(n, n_frequencies)` transforms, complex128. norms : `(n,)` bounds on the 2-norms of
-    all their frequencies. log_scales, part_norms : `(n,)` sums of those of the parts.
+    spectra : `(n, n_frequencies)` transforms, complex128. norms : `(n,)` bounds on the 2-norms over
+    all their frequencies. log_scales, part_norms : `(n,)` sums over the parts.
     """
 
     def __init__(self, halves: Sequence[Sequence[_Lowest]]) -> None:
@@ -130,7 +130,7 @@ def deltas_at_most(grid: Grid, combinations: Sequence[Combination], epsilon: flo
     nothing = np.full(len(combinations), np.inf)
     if len(combinations) < FEW or grid.stride is not None or not grid.is_upper:
         return nothing
-    # Equal parts are one object, and are told apart by it: to hash them takes long.
+    # Equal parts are one object and compared by identity, because hashing them is slow.
     names = [tuple(map(id, combination)) for combination in combinations]
     objects = {id(items): items for combination in combinations for items in combination}
     parts = {name: grid.part(items) for name, items in objects.items()}
@@ -145,13 +145,13 @@ def deltas_at_most(grid: Grid, combinations: Sequence[Combination], epsilon: flo
         return nothing
     if abs(apart) > LARGEST_SCALE:
         return nothing
-    # Weights of the law of the highest losses. What another has below them, it has above with a
-    # weight of 0; and its weights are the same but for a factor.
+    # Weights of the law of the highest losses. Losses of another law below them count as losses
+    # above with a weight of 0; its weights are otherwise equal up to a factor.
     first, weights, rounding = highest.weights(epsilon)
     placed = np.zeros(grid.points)
     placed[first:] = weights
     transform = np.fft.rfft(np.roll(placed, grid.first(int(n_counts.min()))))[:n_frequencies].conj()
-    transform[1:] *= 2  # They stand for two frequencies each.
+    transform[1:] *= 2  # Each represents two frequencies.
     lows = {name: _Lowest(part, n_frequencies) for name, part in parts.items()}
     (left, row), (right, column) = _halves(lows, names)
     totals = ((left.spectra * transform) @ right.spectra.T).real[row, column] / grid.points
@@ -159,15 +159,15 @@ def deltas_at_most(grid: Grid, combinations: Sequence[Combination], epsilon: flo
     to_masses = math.sqrt(2 / grid.points) * (1 + 1e-6)
     masses = np.minimum(left.norms[row], right.norms[column]) * to_masses
     of_parts = left.part_norms[row] + right.part_norms[column]
-    # The errors of transforms here, those that a law counts, and masses below 0 that it makes 0;
-    # then those of sums, and what is left out.
+    # Errors of transforms here and in a law, and negative masses set to 0; then errors of sums, and
+    # the omitted frequencies.
     wrong = 3 * grid.error(of_parts, masses, int(n_counts.max())) + 8 * grid.points * UNIT * masses
     wrong += rest * to_masses
     scales = left.log_scales[row] + right.log_scales[column] - highest.log_scale
     beyond = lowest.beyond(epsilon) * math.exp(apart)
     found = np.exp(np.minimum(scales, LARGEST_SCALE)) * (totals + wrong * norm_of(weights) + beyond)
     found = (found * rounding + lowest.infinite) * MORE
-    # There a law says nothing, or its weights are too small for doubles beside those of another.
+    # There a law gives no bound, or its weights are too small for doubles relative to another's.
     is_far = (scales + highest.exponent(epsilon) > LARGEST_EXPONENT - 1) | (
         abs(scales) > LARGEST_SCALE
     )
@@ -177,7 +177,7 @@ def deltas_at_most(grid: Grid, combinations: Sequence[Combination], epsilon: flo
 def _halves(
     lows: Mapping[int, _Lowest], combinations: Sequence[tuple[int, ...]]
 ) -> Iterator[tuple[_Half, np.ndarray]]:
-    """What combinations begin with, and of each its place there; then what they end with."""
+    """First halves of combinations and each combination's index among them; then second halves."""
     middles = [(len(one) + 1) // 2 for one in combinations]
     begins = [one[:middle] for one, middle in zip(combinations, middles, strict=True)]
     ends = [one[middle:] for one, middle in zip(combinations, middles, strict=True)]
@@ -193,7 +193,7 @@ def _frequencies(
     """How many of the lowest frequencies suffice for all combinations, None if they are too many;
     and a bound on the 2-norm of the others.
 
-    The spectrum of a combination is nowhere larger than that of any part.
+    The spectrum of a combination is nowhere larger than any part's.
     """
     number = {name: k for k, name in enumerate(parts)}
     rests = np.array([[norm_of(abs(p.spectrum[n:])) for n in FREQUENCIES] for p in parts.values()])
@@ -216,7 +216,7 @@ ROUNDS = 8
 """Laws that an epsilon is sought by: each is made about the epsilon that the one before gave."""
 
 NEAR = 3 / 4
-"""Part of an epsilon about which a law still tells that epsilon well."""
+"""Fraction of an epsilon around which a law is still accurate at that epsilon."""
 
 SHARED = 2
 """Epsilons of one grid lie so many units of sqrt(2 rho) apart at most, where an error is allowed
@@ -224,7 +224,7 @@ that is larger than `LOWER_ERROR`: the sum's deviation is about one of them, so 
 is within one deviation of the mean of the tilted law."""
 
 ROUGH = 1 / 32
-"""Error of an epsilon, in units of sqrt(2 rho), that is small beside the rest of it."""
+"""Error of an epsilon, in units of sqrt(2 rho), that is small relative to the rest."""
 
 KNOWN_BOUNDS = 256
 """Upper bounds of each kind that are kept: of a run, its attributes and geolevels, some dozens."""
@@ -243,12 +243,12 @@ class PrivacyCurve:
 
     changed : the counts that every change moves.
     choices : further counts, of which the change moves those of one alternative of each entry.
-        Where a record goes from one path through a hierarchy to another, both paths are a choice
-        among those that there are; the worst combination counts.
+        Where a record moves from one path through a hierarchy to another, each of the two paths is
+        a choice; the worst combination counts.
 
-    Every number that is returned is a bound; an upper one may stand in a certificate, a lower one
-    tells how far it is from the truth. Raises ValueError for a number of counts below 1 and an
-    entry without alternatives, NotWorkedOut for more than `MOST_COMBINATIONS`.
+    Every returned number is a bound: certificates may state the upper one, and the lower one limits
+    its distance from the truth. Raises ValueError for a number of counts below 1 and an entry
+    without alternatives, NotWorkedOut for more than `MOST_COMBINATIONS`.
 
     >>> from spineflow.tasks.noise.distributions import IntegerDistribution
     >>> curve = PrivacyCurve({ChangedCount(IntegerDistribution(Fraction(1, 2), power=2)): 2})
@@ -278,8 +278,9 @@ class PrivacyCurve:
 
     @cached_property
     def _alternatives(self) -> Counter[tuple[Items, ...]]:
-        """The alternatives of every choice, and how many choices have the same; in one order,
-        whatever that of the choices is, so that no bound depends on it."""
+        """Sets of alternatives and the number of choices with each, sorted so that no bound depends
+        on the order of the choices.
+        """
         choices = (
             tuple(sorted(set(map(_items, choice)), key=_in_order)) for choice in self.choices
         )
@@ -316,8 +317,8 @@ class PrivacyCurve:
     def delta_upper(self, epsilon: float, error: float = 0.0) -> float:
         """A delta with which (epsilon, delta)-DP holds, hardly above the smallest.
 
-        With a larger error it is that of an epsilon smaller by about so much at most, and takes
-        less time, since epsilons near to each other share a grid.
+        With a larger `error` it is the delta of an epsilon smaller by at most about that much, and
+        takes less time, since nearby epsilons share a grid.
         """
         if self.rho == 0 or epsilon >= self.largest_loss:
             return 0.0
@@ -326,7 +327,7 @@ class PrivacyCurve:
     def delta_lower(self, epsilon: float, error: float = LOWER_ERROR) -> float:
         """A delta, or 0, that no smaller one can replace: below it (epsilon, delta)-DP fails.
 
-        It is that of one combination, about the worst, and about `error` of epsilon away; a
+        It is the delta of one nearly worst combination, at an epsilon within about `error`; a
         larger error takes less time.
         """
         if self.rho == 0:
@@ -344,15 +345,15 @@ class PrivacyCurve:
     def epsilon_lower(self, delta: Fraction | float) -> float:
         """An epsilon, or 0, that no smaller one can replace: below it (epsilon, delta)-DP fails.
 
-        It is that of one combination, about the worst. Raises ValueError unless 0 < delta < 1.
+        It is the epsilon of one nearly worst combination. Raises ValueError unless 0 < delta < 1.
         """
         return self._epsilon(math.nextafter(_checked(delta), 1.0), is_upper=False)[0]
 
     def _epsilon(self, delta: float, *, is_upper: bool) -> tuple[float, float]:
         """Neighbouring numbers: at the first the bound is above delta, at the second it is not.
 
-        A law is most accurate about one epsilon: the first is that of continuous Gaussians of the
-        same rho, and every next one what the law before came to.
+        A law is most accurate around one epsilon: the first is computed for continuous Gaussians of
+        equal rho, each next one from the previous law.
         """
         if self.rho == 0:
             return 0.0, 0.0
@@ -374,9 +375,9 @@ class PrivacyCurve:
     def _not_far_above(self, guess: float, delta: float, is_upper: bool) -> float:
         """A guess of the epsilon at delta, smaller where the law about less shows that it is.
 
-        A law about an epsilon that is much too large says nothing of smaller ones, and may say 1
-        about its own. The first guess is, where much of rho is that of few counts of pure noise,
-        whose losses end early.
+        A law around an epsilon that is much too large gives no bound at smaller ones, and may give
+        1 at its own. The first guess is too large where few counts with pure noise, whose losses
+        are bounded, make up much of rho.
         """
         less = guess
         for _ in range(ROUNDS):
@@ -456,8 +457,7 @@ class PrivacyCurve:
         return self._grid(epsilon, is_upper=is_upper, error=error if is_upper else LOWER_ERROR)
 
     def _grid_near(self, epsilon: float, error: float, *, is_upper: bool) -> Grid:
-        """A grid that tells about an epsilon; that of its neighbours too where the error is large
-        enough."""
+        """A grid accurate around an epsilon, shared with nearby epsilons if the error permits."""
         if error > LOWER_ERROR:
             apart = SHARED * math.sqrt(2 * self.rho)
             epsilon = round(epsilon / apart) * apart
@@ -469,7 +469,7 @@ class PrivacyCurve:
 
 @lru_cache(maxsize=KNOWN_BOUNDS)
 def _upper_delta(curve: PrivacyCurve, epsilon: float, error: float) -> float:
-    """`PrivacyCurve.delta_upper`, which is kept: what a budget costs is told more than once."""
+    """`PrivacyCurve.delta_upper`, cached because a budget's cost is reported repeatedly."""
     grid = curve._grid_near(epsilon, error, is_upper=True)
     bounds = deltas_at_most(grid, curve._combinations, epsilon)
     worst = 0.0
@@ -560,12 +560,12 @@ def rounded_up(value: Fraction) -> float:
 
 
 def _items(counts: Counts) -> Items:
-    """Counts in one order, whatever that of a mapping is."""
+    """Items of `counts`, sorted."""
     return tuple(sorted(counts.items(), key=lambda item: _in_order((item,))))
 
 
 def _in_order(items: Items) -> list[tuple[int, Fraction, int, int]]:
-    """What items are sorted by."""
+    """Sort key of items."""
     return [(kind.noise.power, kind.noise.c, kind.shift, number) for kind, number in items]
 
 

@@ -1,7 +1,7 @@
-"""What exact privacy curves say of a release, in figures, sentences and pictures.
+"""Exact privacy curves of a release as figures, sentences and pictures.
 
-A product tells the curve of what one record's or person's change moves, where it is known; what
-follows from curves is alike for all, and stands here.
+A product provides the curve of one record's or person's change where it is known; the results
+derived from curves are common to all products and computed here.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ SLOPES = (0.0, 0.5, 1.0, 1.5, 2.25, 3.0)
 """Epsilons at which trade-offs are computed, in units of sqrt(2 rho)."""
 
 LARGEST_EPSILON = 500.0
-"""Epsilon whose exponential is still a double; no trade-off tells anything so far out."""
+"""Epsilon whose exponential is still a double; no trade-off is informative so far out."""
 
 FALSE_POSITIVES = np.linspace(0.0, 1.0, 201)
 
 FEW = 0.05
-"""The share of false positives for which a sentence tells the true ones."""
+"""The share of false positives for which a sentence gives the share of true ones."""
 
 Points = tuple[list[float], list[float]]
 """Epsilons, and delta at each of them."""
@@ -45,13 +45,13 @@ Points = tuple[list[float], list[float]]
 
 @dataclass(frozen=True)
 class Curves:
-    """What a run's curves are of, by the names of its parts.
+    """A run's curves and rhos, by the names of its parts.
 
-    rhos : of the zCDP that every part satisfies.
+    rhos : zCDP parameters of the parts.
     exact : exact curves, None where they are not known.
-    together : the rho of all parts, where they are one record's; None where they are not.
-    others, question : whom an adversary knows, and what is asked of the one left, as of
-        `trade_offs`.
+    together : the rho of all parts if they concern the same record, else None.
+    others, question : the records that an adversary knows and the question about the remaining one;
+        see `trade_offs`.
     whole : curves of all that one record's or person's change changes in every part, by the name of
         the change, None where they are not known; by default these are the parts' own.
     """
@@ -65,7 +65,7 @@ class Curves:
 
     @property
     def tested(self) -> dict[str, PrivacyCurve]:
-        """The curves that say what a test of everything that is released can tell."""
+        """The curves that bound tests on the whole release."""
         whole = self.exact if self.whole is None else self.whole
         return {name: curve for name, curve in whole.items() if curve is not None}
 
@@ -91,8 +91,8 @@ def exact_figures(curves: Curves | None, parts: Collection[str]) -> tuple[Block,
 class CurvePoints:
     """Points of a privacy curve, arrays `(n,)`: epsilons, and delta at each of them.
 
-    upper, lower : between which the smallest delta lies.
-    conversion : that which rho alone gives, being the sum of what every count satisfies.
+    upper, lower : bounds on the smallest delta.
+    conversion : delta converted from rho alone, the sum over all counts.
     """
 
     epsilons: np.ndarray
@@ -122,11 +122,11 @@ def curve_points(
 
 @dataclass(frozen=True, eq=False)
 class TradeOff:
-    """What the best test can tell of one record, from everything that is released.
+    """Power of the best test about one record, given the whole release.
 
-    false_negatives : their smallest share at each of `FALSE_POSITIVES`.
-    told_apart : the largest probability of telling which of two possibilities it is, of which each
-        was as likely before.
+    false_negatives : the smallest share at each of `FALSE_POSITIVES`.
+    told_apart : the largest probability of identifying the true one of two equally likely
+        possibilities.
     """
 
     false_negatives: np.ndarray
@@ -134,12 +134,12 @@ class TradeOff:
 
 
 def trade_off(curve: PrivacyCurve) -> TradeOff:
-    """What the best test can tell, by the upper bounds of a curve.
+    """Trade-off of the best test, from the upper bounds of a curve.
 
     With false positives alpha the false negatives are at least the largest over epsilon of
     max(0, 1 - delta - e^epsilon alpha, e^-epsilon (1 - delta - alpha)); fewer epsilons only make it
     smaller. delta at an epsilon of 0 is the distance in total variation, and two possibilities are
-    told apart with a probability of at most (1 + delta) / 2.
+    distinguished with a probability of at most (1 + delta) / 2.
     """
     least = np.zeros_like(FALSE_POSITIVES)
     deltas = []
@@ -158,10 +158,10 @@ def trade_off(curve: PrivacyCurve) -> TradeOff:
 def trade_offs(
     curves: Mapping[str, PrivacyCurve], others: str, question: str
 ) -> tuple[str, str, Figure]:
-    """What a test can tell of one record, as two sentences and a picture.
+    """The power of tests about one record, as two sentences and a picture.
 
-    `others` are those that an adversary knows, and `question` what is asked of the one left, such
-    as "whether this one is as suspected rather than some other".
+    `others` names the records that an adversary knows, `question` the question about the remaining
+    one, such as "whether this one is as suspected rather than some other".
     """
     return trade_off_blocks(
         {name: trade_off(curve) for name, curve in curves.items()}, others, question
@@ -171,8 +171,9 @@ def trade_offs(
 def trade_off_blocks(
     found: Mapping[str, TradeOff], others: str, question: str
 ) -> tuple[str, str, Figure]:
-    """What a test can tell of one record, from trade-offs that are known already; arguments as of
-    `trade_offs`."""
+    """The power of tests about one record, from trade-offs computed before; arguments as in
+    `trade_offs`.
+    """
     series = {
         **{name: (FALSE_POSITIVES, own.false_negatives) for name, own in found.items()},
         "by guessing": (FALSE_POSITIVES, 1 - FALSE_POSITIVES),

@@ -6,12 +6,12 @@ in its subtree determine x as far as they do at all: its estimate has the error 
     V + k D,    k -> infinity,
 
 and `geography.conditioning` says how it follows from measurements, sums of parts, exact totals and
-wholes. Here are these steps with means, for N geounits that can have the same types at once; shapes
-are those of `tasks.topdown.estimation.query_algebra`. If the root's estimate is what goes down, the
+wholes. Here are these steps with means, for N geounits that can have the same types at once; for
+shapes see `tasks.topdown.estimation.query_algebra`. If the root's estimate is passed down, the
 result is weighted least squares over the whole spine at once.
 
 A geolevel's geounits are grouped by the types that they can have. A state whose parts are geounits
-of their own stands between them and the nation, where its exact total is known.
+of their own is a step between them and the nation if its exact total is known.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ from .problem import QueryMeasurement
 from .query_algebra import QueryAlgebra
 
 RELATIVE_LEFT = 1e-9
-"""What a whole leaves of D, relative to what it was, from which it counts as zero."""
+"""Relative remainder of D given a whole, below which it counts as zero."""
 
 LARGE = 1 << 27
-"""Numbers from which an array lies in a temporary file instead of memory: 1 GiB of them."""
+"""Size from which an array is kept in a temporary file instead of memory: 1 GiB of numbers."""
 
 
 def zeros(shape: tuple[int, ...]) -> np.ndarray:
@@ -75,8 +75,9 @@ class LinearEstimates:
     def add(self, parts: LinearEstimates, whole: np.ndarray, cells: np.ndarray) -> None:
         """Add the estimates of disjoint parts to the sums in place.
 
-        `whole` (N of the parts,) is the row of the sum that each belongs to, and never decreases;
-        `cells` (n of the parts,) the position of their core cells among those of the sums.
+        `whole` (N of the parts,) is the row of the sum that each belongs to, in nondecreasing
+        order; `cells` (n of the parts,) the position of their core cells among the core cells of
+        the sums.
         """
         starts = np.flatnonzero(np.diff(whole, prepend=-1))
         rows = whole[starts]
@@ -102,7 +103,7 @@ def with_measurements(
     is_unknown = (prior.diffuse == np.eye(n)).all(axis=(2, 3)) & ~prior.variance.any(axis=(2, 3))
     if is_unknown.all():
         return _of_measurements(a, b, components)
-    # Where nothing is measured nothing of D is seen.
+    # Measurements see no part of D where there are none.
     is_diffuse = prior.diffuse.any(axis=(2, 3)) & a.any(axis=(2, 3)) & ~is_unknown
     if is_diffuse.any():
         prior, a, b = _with_seen(prior, a, b, np.argwhere(is_diffuse), components)
@@ -142,8 +143,9 @@ def _with_seen(
 
 
 def _of_measurements(a: np.ndarray, b: np.ndarray, components: Components) -> LinearEstimates:
-    """Estimates of geounits of which nothing else is known; those that measured alike share one
-    inverse."""
+    """Estimates of geounits from measurements alone; equally measured geounits share one
+    inverse.
+    """
     alike, code = np.unique(a.reshape(len(a), -1), axis=0, return_inverse=True)
     inverse, null = pseudo_inverse(alike.reshape(-1, *a.shape[1:]))
     variance, diffuse = inverse[code.reshape(-1)], null[code.reshape(-1)]
@@ -231,8 +233,9 @@ class Gains:
         cells: np.ndarray,
         wholes: LinearEstimates,
     ) -> None:
-        """Enter in `into`, zeros yet, the estimates of the parts `rows` given those of the `wholes`
-        from everything; `whole` (N of the rows,) and `cells` as of `means`."""
+        """Enter in `into`, initially zero, the estimates of the parts `rows` given the final
+        estimates of the `wholes`; `whole` (N of the rows,) and `cells` as in `means`.
+        """
         mean, distance = parts.mean[rows], wholes.mean[whole] - self.sums.mean[whole]
         for component, columns in enumerate(self.components):
             v, d = parts.variance[rows, component], parts.diffuse[rows, component]
@@ -288,7 +291,7 @@ class GroupedEstimates:
     groups: tuple[Group, ...]
 
     def summed(self, whole: np.ndarray, n_wholes: int) -> GroupedEstimates:
-        """Estimates of wholes from those of their parts; `whole` gives each geounit's."""
+        """Estimates of wholes from their parts' estimates; `whole` maps geounits to wholes."""
         type_is_possible = np.zeros((n_wholes, self.type_is_possible.shape[1]), dtype=bool)
         np.logical_or.at(type_is_possible, whole, self.type_is_possible)
         return GroupedEstimates(
@@ -306,8 +309,9 @@ class GroupedEstimates:
         self, wholes: Group, whole: np.ndarray, n_wholes: int
     ) -> Iterator[tuple[int, np.ndarray, np.ndarray, np.ndarray]]:
         """The geounits that are parts of a group of wholes, some at a time: the number of their
-        group, their rows in it and those of their wholes, which never decrease, and the places of
-        their core cells among those of the wholes."""
+        group, their rows in it, the nondecreasing rows of their wholes, and the positions of their
+        core cells among the wholes' core cells.
+        """
         position = np.full(n_wholes, -1)
         position[wholes.rows] = np.arange(wholes.rows.size)
         for number, group in enumerate(self.groups):
@@ -352,7 +356,7 @@ class GroupedEstimates:
 
     @classmethod
     def zero(cls, algebra: QueryAlgebra, type_is_possible: np.ndarray) -> GroupedEstimates:
-        """Of geounits of which nothing has been entered yet; see `enter`."""
+        """Empty estimates, to be filled by `enter`."""
         return cls(algebra, type_is_possible, tuple(Group.zeros(algebra, type_is_possible)))
 
     def enter(self, start: int, part: GroupedEstimates) -> None:
@@ -412,7 +416,7 @@ class GroupedEstimates:
 class Step:
     """One step of the spine, from parts to the wholes that they add up to.
 
-    whole : (n,) the whole of each part. sums : what is known of the wholes from the parts alone.
+    whole : (n,) the whole of each part. sums : estimates of the wholes from the parts alone.
     """
 
     parts: GroupedEstimates
@@ -444,7 +448,7 @@ class Step:
         return self.parts.histograms(means)
 
     def given(self, wholes: GroupedEstimates) -> GroupedEstimates:
-        """Estimates of the parts given those of the wholes from everything."""
+        """Estimates of the parts given the final estimates of the wholes."""
         n_wholes = len(self.sums.type_is_possible)
         found = GroupedEstimates.zero(self.parts.algebra, self.parts.type_is_possible)
         for group, gains in zip(self.sums.groups, self.gains, strict=True):
@@ -456,8 +460,9 @@ class Step:
 
 
 KnownSums = tuple[np.ndarray, np.ndarray]
-"""The state (n,) of each geounit, and the exact total of each state. Of a declared census, states
-are whatever units have exact totals and stand in parts."""
+"""The state (n,) of each geounit, and the exact total of each state. In a declared census, states
+are the units with exact totals that are divided into parts.
+"""
 
 
 def steps_up(
@@ -467,7 +472,7 @@ def steps_up(
     between them whose totals are known.
 
     Args:
-        parent: (n,) the parent of each geounit; those of one state have one parent.
+        parent: (n,) the parent of each geounit; geounits of one state share one parent.
     """
     if known is None:
         return (Step.up(own, parent, n_parents),)
@@ -496,11 +501,12 @@ def subtree_estimates(
     totals: np.ndarray | None = None,
     below: GroupedEstimates | None = None,
 ) -> GroupedEstimates:
-    """Estimates of a geolevel's geounits from their own measurements and what lies below.
+    """Estimates of a geolevel's geounits from their own measurements and their children's
+    estimates.
 
     Args:
         type_is_possible: (n_geounits, T) types without a bound of zero.
-        measurements: by query; a precision of 0 stands for a geounit that was not measured.
+        measurements: by query; a precision of 0 marks a geounit without measurements.
         totals: (n_geounits,) exact totals, if they are invariants.
         below: estimates of the same geounits from their children (`GroupedEstimates.summed`);
             None at the last geolevel.
