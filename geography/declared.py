@@ -37,7 +37,9 @@ GEOCODE = "block_geocode"
 
 @dataclass(frozen=True, kw_only=True)
 class ColumnCategory:
-    """Off-spine entities told by a column; codes are unique within a geolevel, or everywhere."""
+    """Off-spine entities identified by a column; codes are unique within a geolevel, or
+    everywhere.
+    """
 
     name: str
     column: str
@@ -47,7 +49,7 @@ class ColumnCategory:
 
 @dataclass(frozen=True, kw_only=True)
 class DeclaredRules:
-    """What decides a spine besides the areas and the shares.
+    """Rules that determine a spine together with the areas and the shares.
 
     `branch` (n_areas,) marks the areas that form a branch of their own; None for no branch.
     `never_split` names the geolevels that the bypass of pure differential privacy keeps whole.
@@ -75,7 +77,7 @@ class Units:
 
 
 def encoded(code: str) -> str:
-    """A code as it stands in a path.
+    """A code encoded for a path.
 
     >>> encoded("Nord/2.b")
     'Nord%2F2%2Eb'
@@ -206,7 +208,7 @@ def _declared_category(
 def _pieces(
     areas: pd.DataFrame, names: Sequence[str], rules: DeclaredRules, grouped: str | None
 ) -> dict[str, np.ndarray]:
-    """(n_areas,) what each geolevel of a spine adds to a path: its code, after the codes of the
+    """(n_areas,) the part of a path for each geolevel of a spine: its code, after the codes of the
     geolevels above it that the spine leaves out; nothing for groups.
     """
     columns = [name for name in rules.geolevels[1:] if name in areas.columns]
@@ -228,7 +230,7 @@ def _pieces(
 def _geocodes(
     names: Sequence[str], pieces: Mapping[str, np.ndarray], branch: np.ndarray | None
 ) -> Callable[[str, np.ndarray, np.ndarray], np.ndarray]:
-    """What gives paths to the geounits of one geolevel after the other, root first."""
+    """Function that builds the paths of geounits, one geolevel after the other, root first."""
     above = np.array([ROOT], dtype=object)
 
     def of_level(name: str, row: np.ndarray, parent: np.ndarray) -> np.ndarray:

@@ -4,7 +4,7 @@ Algorithm 1 of [Spines2024]: how far each off-spine entity is from the spine.
 
 The off-spine entity distance is the smallest number of geounits that must be added to or
 subtracted from one another to obtain the entity. With c[u] the distance of the entity's part of
-geounit u, c'[u] that of the rest of u, and x, y the sums of c and c' over u's children,
+geounit u, c'[u] the distance of the rest of u, and x, y the sums of c and c' over u's children,
 
     c[u] = min(x, y + 1),    c'[u] = min(y, x + 1),
 
@@ -32,7 +32,7 @@ from .levels import Spine, child_offsets
 class Entries:
     """Pairs of a geounit and an entity that touch, geounit by geounit.
 
-    Entries of geounit u stand at offsets[u] up to offsets[u + 1]; x and y are as above, with
+    Entries of geounit u are at offsets[u] up to offsets[u + 1]; x and y are as above, with
     untouched children counted in y.
     """
 
@@ -192,7 +192,7 @@ class _Chain(NamedTuple):
 class _Groups(NamedTuple):
     """The groups of one parent and their sums for every entity that touches it.
 
-    number : the position that tells a group. size : its items. x, y : (n_groups, n_entities).
+    number : the position that identifies a group. size : its items. x, y : (n_groups, n_entities).
     """
 
     number: np.ndarray
@@ -257,11 +257,11 @@ def greedy_groups(
 ) -> np.ndarray:
     """Group items by the greedy lexicographic search of Algorithm 2.
 
-    Every item starts in a group with those of its parent that touch the same areas, cut as
-    `cut_groups` does: the search alone fills groups with others before it brings them together.
-    Two groups of one parent are merged if they fit into `group_limit` and the distances of all
-    entities, sorted in descending order, do not become lexicographically larger; sweeps over all
-    pairs are repeated until one changes nothing.
+    Every item starts in a group with its siblings that touch the same areas, cut as `cut_groups`
+    does: the search alone fills groups with others before it brings them together. Two groups of
+    one parent are merged if they fit into `group_limit` and the distances of all entities, sorted
+    in descending order, do not become lexicographically larger; sweeps over all pairs are repeated
+    until one changes nothing.
 
     Only entities that touch the parent can change by a merge, and two sorted vectors compare as
     their changed entries do, since equal entries on both sides do not affect the order. So a
@@ -280,7 +280,7 @@ def greedy_groups(
         (n_items,) int64 group of each item: the position of the group's first item.
     """
     start = cut_groups(ancestors[0], _touched_entities(items, is_area), fanout_cutoff)
-    # Members stand side by side, so that groups and items meet the parents' entities in one order.
+    # Members are adjacent, so that groups and items meet the parents' entities in one order.
     order = np.lexsort((start, ancestors[0]))
     items, first = _taken(items, order), start[order]
     is_first = np.r_[True, first[1:] != first[:-1]]
@@ -375,8 +375,8 @@ def _sweep(
 ) -> bool:
     """One sweep over the pairs of groups of one parent; True if any were merged.
 
-    A pair is met twice: once to tell how the distances at the root would change, and once more to
-    merge it.
+    A pair is met twice: once to compute how the distances at the root would change, and once more
+    to merge it.
     """
     base = chain.of_parent[parent]
     x, y, size = groups.x, groups.y, groups.size

@@ -49,7 +49,7 @@ DEFAULT_CATEGORIES = {
     "optimized": ("aian", "group_quarters", "mcd", "place"),
     "dhc": ("school_district", "block_group"),
 }
-"""Off-spine entity categories where the rules name none: those of the production runs."""
+"""Default off-spine entity categories, as in the production runs."""
 
 OUTSIDE_AIAN = "9999"
 
@@ -74,7 +74,7 @@ class AianRange:
 
 @dataclass(frozen=True, kw_only=True)
 class SpineRules:
-    """What decides a spine besides the geography and the shares.
+    """Rules that determine a spine together with the geography and the shares.
 
     Raises GeographyRefused when built with values that cannot be used.
     """
@@ -82,8 +82,9 @@ class SpineRules:
     aian_ranges: tuple[AianRange, ...] = ()
     """Types of AIAN area by code; codes in no range are treated as outside."""
     columns: Mapping[str, str] = field(default_factory=dict)
-    """Columns of the geography frame by the category that they tell (aian, mcd, place); a category
-    that is left out has a column of its own name."""
+    """Columns of the geography frame by category (aian, mcd, place); a category that is left out
+    has a column of its own name.
+    """
     strong_mcd_states: tuple[str, ...] = ()
     """FIPS codes of the states whose minor civil divisions are targeted instead of places."""
     fanout_cutoff: float = 12
@@ -119,7 +120,7 @@ class SpineRules:
             raise GeographyRefused("an off-spine entity category is named twice; name it once")
 
     def column_of(self, category: str) -> str:
-        """The column of the geography frame that tells a category."""
+        """The column of the geography frame with a category's codes."""
         return self.columns.get(category, category)
 
 

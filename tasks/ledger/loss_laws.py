@@ -6,10 +6,10 @@ rounding ([ExactAccounting2026] computes one release so). Else the losses are mo
 so they are where it has fewer points and is as near as is asked for.
 
 *Upper bound.* The losses of each count are moved to the points of a grid, each to its two
-neighbours, such that the probabilities under both hypotheses stay what they were
-([ConnectDots2022]). This interpolates the curve of that count between grid points, and lies above
-it since the curve is convex in exp(epsilon). Pairs that dominate compose, so the curve of the sum
-lies above too, by an error that falls with the square of the step.
+neighbours, such that the probabilities under both hypotheses are unchanged ([ConnectDots2022]).
+This interpolates the curve of that count between grid points, and is above it since the curve is
+convex in exp(epsilon). Dominating pairs compose, so the curve of the sum is above too, by an error
+that falls with the square of the step.
 
 *Lower bound.* Losses are rounded to the nearest point. The sum is then off by a sum of independent
 errors within half a step each, which Hoeffding's inequality bounds, under the tilted law below.
@@ -18,8 +18,8 @@ errors within half a step each, which Hoeffding's inequality bounds, under the t
 extended precision where the machine has it and in doubles elsewhere. Before,
 each law is tilted by exp(lambda loss) such that its mean is near the epsilon that is asked for: the
 error of the transform, an a priori bound in the 2-norm ([Higham2002], theorem 24.2), is then small
-beside the probabilities that decide. All other errors are covered by making every probability
-larger by more than its rounding, and by rounding positions upwards; what lies outside the period is
+relative to the probabilities that decide. All other errors are covered by making every probability
+larger by more than its rounding, and by rounding positions upwards; the mass outside the period is
 bounded by Chernoff's inequality and counted in full. The upper bound is thus a theorem about
 doubles of IEEE 754, for exp and log that are right to 8 units in the last place.
 """
@@ -62,7 +62,7 @@ LOWER_POINTS, MOST_POINTS = 1 << 14, 1 << 22
 """Least and most points of the grid of a lower bound, whose error falls with the step alone."""
 
 FEW_POINTS = 1 << 14
-"""Points of a grid up to which transforms are those of extended precision, where NumPy has it."""
+"""Points of a grid up to which transforms use extended precision, if NumPy has it."""
 
 LATTICE_POINTS = 1 << 20
 """Most points of a grid that has all losses as they are."""
@@ -79,8 +79,9 @@ UNLUCKY = 1e-6
 """Tilted probability with which the rounding errors of a lower bound pass their bound."""
 
 NEWTON_STEPS, NEAR_TILT, LEAST_VARIANCE = 40, 1e-6, 1e-18
-"""Most steps in which a tilt is sought, how near to it they end, relative to it, and what a
-variance counts as that is 0 but for rounding."""
+"""Largest number of steps in the search for a tilt, their relative tolerance, and the least
+variance assumed where rounding leaves 0.
+"""
 
 LARGEST_EXPONENT = 300.0
 """Logarithm of the largest weight that is worked out; beyond it a bound says nothing."""
@@ -116,7 +117,7 @@ class ChangedCount:
 
     @property
     def offset(self) -> Fraction:
-        """What all losses have in common: they are `offset + stride k` for whole k."""
+        """Common offset of all losses: they are `offset + stride k` for whole k."""
         return self.noise.c * (self.shift**2 if self.noise.power == 2 else self.shift)
 
     @property
@@ -125,11 +126,11 @@ class ChangedCount:
         return 2 * self.noise.c * (self.shift if self.noise.power == 2 else 1)
 
     def losses(self) -> tuple[np.ndarray, np.ndarray]:
-        """The whole numbers k of the losses, and the logarithms of their probabilities, `(n,)`.
+        """The whole numbers k of the losses and their log probabilities, `(n,)`.
 
-        Of the discrete Laplace these are all, draws beyond the two counts having the same loss. Of
-        the discrete Gaussian |x| beyond m is left out, with P(|X| > m) <= 2 exp(-c m^2) <= `CUT`,
-        since E exp(tX) <= exp(t^2 / (4 c)).
+        For the discrete Laplace these are all, as draws beyond the two counts have equal losses.
+        For the discrete Gaussian |x| beyond m is left out, with P(|X| > m) <= 2 exp(-c m^2) <=
+        `CUT`, since E exp(tX) <= exp(t^2 / (4 c)).
         """
         c, d = float(self.noise.c), self.shift
         if self.noise.power == 1:
@@ -155,8 +156,8 @@ class Law:
     losses, masses : arrays `(n_points,)`; the probability of a loss is its mass times
         exp(log_scale - tilt loss).
     error : bound on the 2-norm of the errors of the masses.
-    wrapped : bound on the mass beyond either end of the grid, which stands at a loss that is
-        smaller, or larger, by the length of the grid.
+    wrapped : bound on the mass beyond either end of the grid, which appears at a loss smaller, or
+        larger, by the length of the grid.
     infinite : probability of draws that were left out.
     misplaced : bound on the errors of the losses of the grid.
     shortfall : how much smaller the true sum may be than that on the grid, but for a mass of
@@ -184,15 +185,15 @@ class Law:
         return min(1.0, (total + self.error * norm + beyond) * rounding + self.infinite)
 
     def beyond(self, epsilon: float) -> float:
-        """What losses off the grid add to the sum at most."""
+        """Upper bound on the sum's part from losses off the grid."""
         beyond = self.wrapped * math.exp(self.exponent(float(self.losses[-1])))
         if epsilon < self.losses[0]:
-            # What lies between epsilon and the grid has at most the weight of a loss of epsilon.
+            # Losses between epsilon and the grid have at most the weight of a loss of epsilon.
             beyond += self.wrapped * math.exp(self.exponent(epsilon))
         return beyond
 
     def delta_lower(self, epsilon: float) -> float:
-        """Lower bound on the same; 0 where errors are larger than what there is."""
+        """Lower bound on delta; 0 where errors exceed it."""
         epsilon += self.shortfall + self.misplaced
         if self.exponent(epsilon) > LARGEST_EXPONENT:
             return 0.0
@@ -203,7 +204,7 @@ class Law:
         return max(0.0, total / rounding)
 
     def exponent(self, loss: float) -> float:
-        """Logarithm of what a mass at a loss is to be multiplied by to be a probability."""
+        """Logarithm of the factor that turns a mass at a loss into a probability."""
         return self.log_scale - self.tilt * loss
 
     def weights(self, epsilon: float) -> tuple[int, np.ndarray, float]:
@@ -296,10 +297,10 @@ class _Kinds:
 class Part:
     """One count or some together, on a grid: the transform of their tilted law, and its errors.
 
-    base : constant part of their losses, where they stand on the grid without it.
+    base : constant part of their losses, left out of positions on the grid.
     log_scale : log of the factor that tilting divided by.
     norm : sum of the 2-norms of the counts' laws.
-    mean_rounding : mean of what rounding to the grid took from the loss, under the tilted law.
+    mean_rounding : mean reduction of the loss by rounding to the grid, under the tilted law.
     """
 
     spectrum: np.ndarray
@@ -392,8 +393,9 @@ class Grid:
 
     @property
     def _real(self) -> type[np.floating]:
-        """The numbers of the transforms, whose errors are small beside those of doubles on grids
-        that are small enough to be slow."""
+        """Floating-point type of the transforms: extended precision on small grids, where its
+        slowness is acceptable.
+        """
         return np.longdouble if self.points <= FEW_POINTS else np.float64
 
     def _part(self, items: Items) -> Part:
@@ -430,7 +432,8 @@ class Grid:
             place = np.rint(kind.losses / self.step)
         exponents = self.tilt * self.step * place + log_masses
         log_total = float(exponents.max() + np.log(np.exp(exponents - exponents.max()).sum()))
-        # Three roundings of every term, those of the sum of a law, and of what falls together.
+        # Three roundings of every term, those of a law's sum, and those of terms added at one
+        # point.
         size = self.tilt * self.step * np.abs(place) + np.abs(log_masses) + abs(log_total)
         together = len(place) / (1 if self.stride is None else self.points)
         relative = UNIT * (8 * size + SUMMED + together + 64)
@@ -485,9 +488,9 @@ def _dominating(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Grid points and the logarithms of their masses, `(2 n,)`: a pair that dominates the losses'.
 
-    A loss between k and k + 1 steps goes to both ends, in shares that keep the sums of P and of
-    Q = P exp(-loss). Both shares are made larger than positions can be wrong by; where a position
-    comes out a point too high, its mass has moved upwards, which only makes delta larger.
+    A loss between k and k + 1 steps goes to both ends, in shares that keep the sums of P and Q = P
+    exp(-loss). Both shares are made larger than positions can be wrong by; where a position comes
+    out a point too high, its mass has moved upwards, which only makes delta larger.
     """
     position = losses / step
     slack = max(SLACK, 8 * UNIT * float(np.abs(position).max()))
@@ -534,7 +537,7 @@ def _tilt(kinds: _Kinds, epsilon: float) -> tuple[float, int]:
     low, high, tilt, worst = 0.0, 2.0**20, 0.0, 0
     for _ in range(NEWTON_STEPS):
         if len(kinds.numbers) > 1:
-            # At 0 all log moments are 0, and the means tell the worst.
+            # At 0 all log moments are 0, and the means determine the worst.
             growth = kinds.log_moments(tilt) if tilt else kinds.moments(tilt)[0]
             worst = int((kinds.numbers @ growth).argmax())
         numbers = kinds.numbers[worst]
@@ -552,7 +555,7 @@ def _ends(kinds: _Kinds, tilt: float, outside: float) -> tuple[float, float]:
     """Losses beyond which no combination's tilted law has more than `outside`, by Chernoff's bound.
 
     P(L > B) <= exp(K(tilt + t) - K(tilt) - t B) for every t > 0, K being the log moment, which adds
-    up over counts; the ends are those of the best of some t. No loss is beyond the sum of the
+    up over counts; the ends use the best of several t. No loss is beyond the sum of the
     largest.
     """
 
@@ -562,7 +565,7 @@ def _ends(kinds: _Kinds, tilt: float, outside: float) -> tuple[float, float]:
     at_tilt = kinds.log_moments(tilt)
 
     def reach(t: float) -> float:
-        """How far the end lies that t gives: an upper one of a positive t, else a lower one."""
+        """Distance of the end given by t: an upper end for a positive t, else a lower one."""
         return (widest(kinds.log_moments(tilt + t) - at_tilt) - math.log(outside)) / abs(t)
 
     deviation = math.sqrt(max(widest(kinds.moments(tilt)[1]), LEAST_VARIANCE))

@@ -1,5 +1,5 @@
-"""What households are counted by that their members tell, as the declared recodes tell it: the type
-and the oldest member in compiled loops, from how many members have each place.
+"""Attributes of households derived from their members by the declared recodes: the type and the
+oldest member in compiled loops, from the number of members in each place.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ from .places import (
 )
 
 DERIVED = (SEX, AGE, ORIGIN, RACE, ELDERLY, TYPE)
-"""Attributes of households that members tell; the tenure is none of them."""
+"""Attributes of households derived from members, all except the tenure."""
 _N_RACES = 63
 """Combinations of races."""
 
 N_MEMBERS = ALONE * N_BANDS
-"""Places that members are counted by: who lives alone has that of a householder."""
+"""Places that members are counted by; a person living alone is a householder."""
 _MARRIED = 2
 """Kinds of couples below it are married; a spouse is a relative."""
 
@@ -55,9 +55,9 @@ class Types(NamedTuple):
 
     kind : (5, 2, 4, 4, 2, 2, 8) level of the type with a couple, relatives or none, own children
         and children of some ages (1 for under 6, 2 for 6 to 17, 3 for both), minors or none, three
-        generations or not, and a size; -1 where there is none.
-    possible : (2, 9, 4, n_types) which of them structural zeros leave, by the householder's sex and
-        level of age and the oldest member.
+        generations or not, and a size; -1 if impossible.
+    possible : (2, 9, 4, n_types) which of them are no structural zeros, by the householder's sex
+        and level of age and the oldest member.
     """
 
     kind: np.ndarray
@@ -75,8 +75,8 @@ def types() -> Types:
 
 
 def derived_levels(members: Members, n_units: int) -> np.ndarray:
-    """Level of each household in the attributes of `DERIVED` `(6, n_units)`, as declared recodes
-    tell it, of households that have one householder each; -1 for none.
+    """Level of each household in the attributes of `DERIVED` `(6, n_units)` by the declared
+    recodes, for households with one householder each; -1 for none.
     """
     heads = members.relationship == HOUSEHOLDER
     unit, found = members.unit[heads], np.full((len(DERIVED), n_units), -1)

@@ -3,20 +3,20 @@
 Problem (7.5) of [TopDown2022]: pass k minimises the precision-weighted squared distance to
 its own noisy answers over non-negative histograms that meet the invariants and add up to the
 parent, with the margins of earlier passes pinned. Problem (7.6) then finds the smallest tolerance
-within which the pinned margins can be met exactly. Its minimiser, which meets every constraint
-exactly, is what later passes are pinned to, so the tolerance is spent once and does not grow.
+within which the pinned margins can be met exactly. Later passes are pinned to its minimiser, which
+meets every constraint exactly, so the tolerance is spent once and does not grow.
 
-An earlier pass needs only the cells' classes that its own queries, the pins and the bounded types
-tell apart: a histogram of classes always lifts to one of cells (see `SiblingProblem.coarsened`).
+An earlier pass needs only the classes of cells that its own queries, the pins and the bounded types
+distinguish: a histogram of classes always lifts to one of cells (see `SiblingProblem.coarsened`).
 
 Three solvers have each the passes that it alone solves fast:
 
 - `active_set`, from the guess of a few iterations of `admm`: passes of at most 2,500 cells that a
-  query tells apart, or of 300, and all that weigh inverse covariances. Each child has a matrix of
+  query distinguishes, or of 300, and all that weigh inverse covariances. Each child has a matrix of
   cells by cells, and its solution is exact. Where noise is large, its guesses may cycle.
 - `dual_newton`: passes of more cells, passes with linear rows, and those at which the active set
   cycles. It has a multiplier for each row and child, and no matrix of cells by cells.
-- HiGHS: what neither has solved, and the tolerance of problem (7.6).
+- HiGHS: passes that neither has solved, and the tolerance of problem (7.6).
 """
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ def solve_passes(
 
     Queries without measurements are ignored; a pass without any is skipped. With `weights`, the
     passes minimise the distance to its estimates in the metric of their inverse covariances, and
-    the answers only tell what later passes are pinned to. Linear rows tell cells apart that queries
-    do not, so that no such metric fits the classes of early passes: with rows, answers are weighed.
+    the answers only set the pins of later passes. Linear rows distinguish cells that queries do
+    not, so no such metric fits the classes of early passes: with rows, answers are weighed.
     """
     weights = None if problem.rows else weights
     records: list[SolveRecord] = []
@@ -148,7 +148,7 @@ class PassProblem:
     constraints : whose pins are the margins of earlier passes, of which each implies the total,
         else the groups' totals.
     is_pinned : whether the pins are margins of earlier passes.
-    covariance : what the objective is instead of the distance to answers, where it is not empty.
+    covariance : the objective instead of the distance to answers, if not empty.
     """
 
     problem: SiblingProblem
@@ -203,9 +203,9 @@ class PassProblem:
     def solve(self, *, is_polished: bool = False) -> tuple[np.ndarray | None, SolveRecord]:
         """The active-set method, then Newton's method on the rows' multipliers where there are
         no inverse covariances, which it does not take. At last HiGHS: its quadratic solver, or
-        should that give up, the point nearest to the first guess that is feasible.
+        should that give up, the feasible point nearest to the first guess.
 
-        Of many cells, or with linear rows, Newton's method is the first; see `is_wide`.
+        With many cells or linear rows, Newton's method comes first; see `is_wide`.
         """
         if self.problem.rows or self.is_wide:
             x, record = self.solve_by_rows()
@@ -252,8 +252,9 @@ class PassProblem:
         return is_wide(self.shape[1], int(np.diff(self.starts).max(initial=0)))
 
     def solve_by_rows(self) -> tuple[np.ndarray | None, SolveRecord]:
-        """By `dual_newton`, at the cost of rows and positive cells, not of cells squared; None if
-        it does not come near enough."""
+        """By `dual_newton`, at a cost of rows and positive cells, not of cells squared; None if it
+        does not converge.
+        """
         x, record = dual_newton.solve(self.by_rows())
         record = replace(record, primal_residual=self.violation(x))
         return (x if self._is_met(record) and record.objective_gap <= NEARLY else None), record
@@ -270,7 +271,7 @@ class PassProblem:
         self, guess: np.ndarray | None = None
     ) -> tuple[np.ndarray | None, SolveRecord]:
         """By HiGHS: the quadratic program, or should its solver give up, the nearest point in the
-        L1 norm to `guess` (c, k); without, to what the problem has without its linear rows.
+        L1 norm to `guess` (c, k), by default the solution without linear rows.
         """
         c, k = self.shape
         found = self.solve_with_highs(HIGHS_ITERATIONS if guess is None else None)
@@ -456,7 +457,7 @@ class PassProblem:
 
 
 def _constraints(problem: SiblingProblem, pins: Pins) -> Constraints:
-    """What a pass must meet, without linear rows, as compiled code takes it."""
+    """Constraints of a pass except linear rows, in the form for compiled code."""
     c, k = problem.n_children, problem.cells.size
     group_of_child = np.arange(c)
     if pins.labels:
@@ -496,7 +497,7 @@ def _constraints(problem: SiblingProblem, pins: Pins) -> Constraints:
 
 
 def _by_highs(status: SolveStatus, iterations: int, primal: float, certified: float) -> SolveRecord:
-    """How HiGHS ended; without multipliers `certified` stands for both certificates."""
+    """How HiGHS ended; without multipliers `certified` serves as both certificates."""
     return SolveRecord(
         solver="highs",
         status=status,
