@@ -104,8 +104,8 @@ def shards_of(run: RunDirectory, region_type: str, level: int) -> list[Shard]:
 
 
 def truth_files(run: RunDirectory) -> list[Path]:
-    """The confidential counts of all levels. A level without groups, such as AIANNH areas where
-    there are none, has none.
+    """The confidential counts of all levels. A level without groups, such as AIANNH areas in a
+    state without any, has no file.
     """
     files = (counts_file(run, shard.region_type, shard.level) for shard in read_shards(run))
     return [*dict.fromkeys(files)]

@@ -31,8 +31,8 @@ from .settings import DetailedGroupsSettings
 
 @step("ingest detailed groups", settings_of, run_name="ingest")
 def ingest(run: RunDirectory, settings: Settings) -> Made:
-    """Check parameters and tables; write what is public, and persons or householders in
-    confidence. What is there already must still be what was read.
+    """Check parameters and tables; write public files, and persons or householders in confidence.
+    Existing files must agree with the input.
     """
     path = shards_file(run)
     if path.exists():

@@ -1,4 +1,4 @@
-"""What a run costs before it begins: one record a universe, the same for every product."""
+"""The cost of a run before it begins: one record a universe, common to all products."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ from ..pages.document import Block, Section, Table
 from ..pages.numbers import shown_bound, shown_delta, shown_epsilon, shown_rho
 
 Epsilons = Mapping[str, Any]
-"""Of an attacker who lacks one attribute of a record, or its area within a known one, by name."""
+"""Epsilons against an attacker who lacks one attribute of a record, or its area within a known one,
+by name.
+"""
 
 
 @dataclass(frozen=True)
@@ -35,13 +37,13 @@ class ExactEpsilons:
     block_within: Epsilons = field(default_factory=dict)
 
     def at(self, delta: Fraction) -> float | None:
-        """Of a record at a delta, without a mechanism's own."""
+        """Epsilon of a record at a delta, without a mechanism's own delta."""
         return self.whole.get(str(delta))
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What measuring one universe costs.
+    """The cost of measuring one universe.
 
     between : the neighbours of the epsilons where these are not the plan's.
     curve : the exact privacy curve between them; None where it is not known.
@@ -50,7 +52,7 @@ class Cost:
     attributes, block_within : epsilon, by conversion, of an attacker who lacks one attribute of a
         record, or its block where the geounit of a level is known.
     exact_parts : these two by the exact curve, which may take seconds.
-    further, of_queries : figures that one product has besides, of all and of each measure.
+    further, of_queries : additional figures of one product, for all and for each measure.
     """
 
     plan: UniversePlan
@@ -66,7 +68,7 @@ class Cost:
 
     @property
     def name(self) -> str:
-        """What the cost is of."""
+        """Name of the universe or part that is charged."""
         return self.called or self.plan.universe
 
     @property
@@ -150,7 +152,7 @@ def work_out(costs: Iterable[Cost]) -> None:
 
 
 def as_json(costs: Mapping[str, Any]) -> dict[str, Any]:
-    """What `spineflow budget --json` prints of costs by universe, or of several runs by name."""
+    """The output of `spineflow budget --json`: costs by universe, or by name of several runs."""
     work_out(cost for cost in costs.values() if isinstance(cost, Cost))
     return {
         name: cost.as_json() if isinstance(cost, Cost) else as_json(cost)
@@ -159,9 +161,9 @@ def as_json(costs: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def margin_of(measure: Measure) -> int | None:
-    """The smallest m such that noise lies within -m and m with a probability of 95 % at least.
+    """The smallest m such that noise is within -m and m with a probability of at least 95 %.
 
-    0 without noise; None where the noise is too wide to tell.
+    0 without noise; None where the noise is too wide to compute it.
     """
     if measure.noise is None:
         return 0
@@ -186,7 +188,7 @@ def _query(plan: UniversePlan, measure: Measure) -> dict[str, Any]:
 
 
 def noise_table(plan: UniversePlan) -> Table:
-    """What every measure costs, and how wide its noise is."""
+    """Cost and width of noise of every measure."""
     rows = [
         {
             "level": own.place,
@@ -204,7 +206,7 @@ def noise_table(plan: UniversePlan) -> Table:
 
 
 def costs_in_words(costs: Collection[Cost]) -> Iterator[Block | Section]:
-    """The costs of each universe, its noise, and what protects a part of a record."""
+    """The costs of each universe, its noise, and the protection of a part of a record."""
     work_out(costs)
     for cost in costs:
         blocks: list[Block] = [cost.in_words]

@@ -1,8 +1,8 @@
 """Persons or householders as arrays, and the true counts of population groups: confidential.
 
-Persons are counted by joins on distinct combinations of race and ethnicity codes: what a
-combination leads to is worked out once. A person is kept as a few small integers until the end of
-the file, so that memory grows by some twenty bytes a person.
+Persons are counted by joins on distinct combinations of race and ethnicity codes: the groups of a
+combination are determined once. A person is kept as a few small integers until the end of the file,
+so that memory grows by some twenty bytes a person.
 
 The file of a level's counts has a row for each cell of the finest table that is not zero: `region`
 and `iteration` (positions in the region domain and in the iteration universe), `cell`, `count`,
@@ -122,7 +122,7 @@ def coded_persons(
 ) -> PersonBatch:
     """The persons of a batch whose block, attributes, first race and ethnicity are known.
 
-    `household` is that of `PersonBatch`.
+    For `household` see `PersonBatch`.
     """
 
     def code_of(value: str | None) -> int:
@@ -150,7 +150,7 @@ def coded_persons(
 class PersonTally:
     """Gathers batches of persons; only the first `max_race_codes` race codes count.
 
-    Of batches with households, householders are counted, and everybody is known by.
+    From batches with households, householders are counted, but all persons enter the identity.
     `area_of_block` gives the area of every block of the geography frame.
     """
 
@@ -181,7 +181,7 @@ class PersonTally:
         self._combinations.append(distinct)
 
     def finish(self) -> tuple[CountedPersons, Identity]:
-        """Sum what was added; the tally is empty afterwards."""
+        """Sum the batches; the tally is empty afterwards."""
         block, combination, cell, age, cenrace = (
             np.concatenate(parts) for parts in zip(*self._persons, strict=True)
         )
@@ -339,7 +339,7 @@ def write_persons(path: Path, persons: CountedPersons) -> None:
 
 
 def read_persons(path: Path) -> CountedPersons:
-    """What `write_persons` wrote."""
+    """Read a file of `write_persons`."""
     codes = pq.read_table(combinations_file(path))
     codes = np.stack([column.to_numpy() for column in codes.columns], axis=1)
     table = pq.read_table(path)
@@ -348,7 +348,7 @@ def read_persons(path: Path) -> CountedPersons:
 
 
 def combinations_file(path: Path) -> Path:
-    """The file of the combinations beside that of the persons."""
+    """The file of the combinations, next to the persons' file."""
     return path.with_name(f"{path.stem}_codes{path.suffix}")
 
 

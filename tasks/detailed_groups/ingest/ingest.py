@@ -1,9 +1,9 @@
 """Ingest of a run: public geography, parameters and totals, confidential persons or householders.
 
-The tables of households are chosen by the noisy totals of a finished detailed-groups run: those of
-its release. What it suppressed has none, and whatever coterminous regions were lent is there. They
-are public, and so is what they choose. Kept are the groups of the regions and iterations that a run
-measures. Names of regions, if the settings give a file of them, are public and kept with the run.
+The tables of households are chosen by the noisy totals in the release of a finished detailed-groups
+run. Suppressed groups have no total, and totals copied among coterminous regions are included. They
+are public, and so is the choice. Only groups of the regions and iterations that a run measures are
+kept. Names of regions, if the settings give a file of them, are public and kept with the run.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def refuse_edited_parameters(run: RunDirectory) -> None:
 
 
 def public_digests(run: RunDirectory) -> dict[str, str]:
-    """What the manifest keeps of the input: the keyed digest of its people, its parameters'."""
+    """Digests of the input in the manifest: the keyed one of its people, and its parameters'."""
     return whole_digests(run) | {PARAMETERS: parameters_digest(parameters_folder(run))}
 
 
@@ -226,7 +226,7 @@ def tabulate(run: RunDirectory, region_type: str, level: int) -> None:
 
 
 def input_digests(result: AcceptedGroups, key: bytes) -> dict[str, InputDigest]:
-    """Keyed digests by which the ledger recognises these people, as those of every product."""
+    """Keyed digests by which the ledger recognises these people, as in every product."""
     identity = result.identity
     geocode = result.blocks["block_geocode"].to_numpy().astype(np.int64)
     columns = (geocode[identity.block], identity.age, identity.cenrace, identity.count)
@@ -248,8 +248,8 @@ def read_group_totals(
 ) -> pd.DataFrame:
     """The totals of the finished run that the settings name: columns `KEY` and `count`.
 
-    Raises InputRefused for what is no finished detailed-groups run, one of other people or of
-    another specification, and one that is not private beside a run that is.
+    Raises InputRefused unless it is a finished detailed-groups run on the same people and
+    specification, and for a run that is not private if this one is.
     """
     run = RunDirectory(Path(settings.input.groups))
     earlier = settings_of_finished(DetailedGroupsSettings, run, "input.groups", T1)

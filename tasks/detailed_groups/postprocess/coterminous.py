@@ -5,7 +5,7 @@ groups were measured with independent noise. Algorithm 4 of [SafeTabP2025] gives
 of such a set the counts of the highest summary level that is not suppressed.
 
 Which regions belong together is decided from public geography alone. Where a block's housing units
-and group-quarters facilities are declared invariants, blocks without either hold nobody by
+and group-quarters facilities are declared invariants, blocks without either are empty by
 declaration, and regions that agree in all other blocks belong together as well. Where people were
 counted never plays a part.
 """
@@ -38,7 +38,7 @@ class CoterminousSets:
     number: Mapping[str, Mapping[str, int]]
 
     def of_rows(self, table: pa.Table) -> np.ndarray:
-        """The set of each group's region, `NO_SET` where it has none; shape (n,), int64."""
+        """The set of each group's region, `NO_SET` if it is in no set; shape (n,), int64."""
         types, type_names = codes_of(table, "region_type")
         regions, region_names = codes_of(table, "region_id")
         sets = np.full(table.num_rows, NO_SET, dtype=np.int64)
@@ -54,7 +54,7 @@ class CoterminousSets:
 def coterminous_sets(
     regions: Mapping[str, Sequence[str | None] | np.ndarray], inhabitable: np.ndarray | None = None
 ) -> CoterminousSets:
-    """The coterminous regions among those that some blocks belong to.
+    """The coterminous regions among the blocks' regions.
 
     Args:
         regions: for each region type, highest summary level first, the region id of every block,

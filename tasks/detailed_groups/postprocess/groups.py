@@ -2,7 +2,7 @@
 
 `region_type`, `region_id` and `iteration_code` name the group. `table` is the statistics level
 that the group received: 0 a total, 1 to 3 sex by age in 4, 9 and 23 bins. `value` holds its counts,
-row-major sex by age (men first), a single one for a total. `variance` is that of the noise in each
+row-major sex by age (men first), a single one for a total. `variance` is the noise variance of each
 count and `measured_at` the region type whose measurement the counts are. A group that is not to be
 released keeps its row, with `is_suppressed` set, so that a later step can still give it the counts
 of a coterminous region.
@@ -35,7 +35,7 @@ MEASURED = pa.schema(
         ("variance", pa.float64()),
     ]
 )
-"""What the steps take from a file of noisy measurements."""
+"""Columns that the steps read from a file of noisy measurements."""
 
 SCREENED = MEASURED.append(pa.field("is_suppressed", pa.bool_())).append(
     pa.field("measured_at", CODE)

@@ -1,5 +1,5 @@
-"""The postprocessing of a run, from what is public: its files, thresholds and coterminous sets, and
-what is spent twice.
+"""Postprocessing of a run from public data: its files, thresholds and coterminous sets, and budget
+spent twice.
 
 A nation that is one state, a state that is one county: both are measured, with independent noise,
 and both measurements are paid for.
@@ -51,7 +51,7 @@ def stages_of(settings: DetailedGroupsSettings) -> tuple[str, ...]:
 
 
 def pass_files(run: RunDirectory, parameters: MechanismParameters, region_pass: str) -> PassFiles:
-    """Where a pass of a run keeps its measurements and what is derived from them."""
+    """Files of a pass's measurements and of results derived from them."""
     return PassFiles(
         measured=run.root / "measurements" / SEX_BY_AGE.folder / region_pass,
         derived=run.root / "estimates" / SEX_BY_AGE.folder / region_pass,
@@ -87,8 +87,8 @@ def public_blocks(
 def regions_of_pass(
     blocks: pd.DataFrame, invariants: pd.DataFrame | None, region_pass: str
 ) -> tuple[dict[str, np.ndarray], CoterminousSets]:
-    """The region of every block of a pass by region type, None where it has none, and which regions
-    are coterminous; `invariants` are those of all blocks, where they are declared.
+    """The region of every block of a pass by region type, None for no region, and the coterminous
+    regions; `invariants` has all blocks' invariants, if declared.
     """
     here = is_in_pass(blocks, region_pass)
     regions = {
@@ -145,10 +145,10 @@ def redundant_spending(
 ) -> tuple[str, ...]:
     """A sentence for each measured level all regions of which another region type has too.
 
-    Each says which levels these are, what the later one costs, and the setting that ends it.
+    Each names the levels, the later one's cost, and the setting that ends it.
     Regions are compared as the coterminous ones are, the region types in the order of
-    `mechanism.summary_levels`. Levels that repeat some regions and not all are left out: what they
-    cost is spent on the others as well.
+    `mechanism.summary_levels`. Levels that repeat only some regions are left out: their cost also
+    pays for the others.
 
     Args:
         blocks: the blocks of the states that are tabulated, as `AcceptedGroups.blocks`.

@@ -2,25 +2,24 @@
 
     measurements -> suppressed -> marginals -> coterminous -> alone
 
-Each stage reads what the one before it wrote, one file for each population group level, so that
-memory is that of the largest level. The last two stages are run if the settings ask for them.
-Suppression comes first, as in the production program, which suppresses what it has measured and
-then clips at zero. Nothing is read but noisy measurements, public geography and declared
-invariants.
+Each stage reads the previous stage's output, one file for each population group level, so that the
+largest level determines the memory. The last two stages are run if the settings ask for them.
+Suppression comes first, as in the production program, which suppresses measured counts and then
+clips at zero. Nothing is read but noisy measurements, public geography and declared invariants.
 
 Marginals are the totals and sex marginals that agree with the cells of each group.
 
-The last stage suppresses counts of 'alone' that exceed those of 'alone or in any combination'.
-Whoever is in a race group alone is also in it alone or in any combination, but the two counts get
-independent noise. Where the released total of the first exceeds that of the second in one
-region, the first is suppressed, its sex by age table included. A group whose counterpart is
-itself suppressed stays: nothing that is shown contradicts it.
+The last stage suppresses counts of 'alone' that exceed 'alone or in any combination'. A person in a
+race group alone is also in it alone or in any combination, but the two counts get independent
+noise. Where the released total of the first exceeds the second's in one region, the first is
+suppressed, its sex by age table included. A group whose counterpart is itself suppressed stays:
+nothing that is shown contradicts it.
 
 Where both show a table of sex by age, cells can contradict each other although totals do not. Cell
 by cell, they are compared in the coarser of the two tables, whose ages are unions of the other's.
 
 A sub-state group that received only a total is released if its noisy count is above the threshold
-T, the smallest k for which a group of nobody would have a noisy count of at most k with the given
+T, the smallest k for which an empty group would have a noisy count of at most k with the given
 probability (equation 12 of [SafeTabP2025]). Groups with a sex by age table, groups that are
 measured by a total only, and the nation and the states are never suppressed.
 """
@@ -60,7 +59,7 @@ def threshold_of(
     """The largest noisy count of a region type's groups that is suppressed; None where none is: for
     the nation and states, or a chance of 0 or none.
 
-    `noise` is that of the second stage, None if there is no noise; counts of 0 and below are
+    `noise` is the second stage's, None if there is no noise; counts of 0 and below are
     then suppressed. Raises ValueError for a chance outside [0, 1).
 
     >>> threshold_of("TRACT", IntegerDistribution(Fraction("0.0001"), 2), Fraction("0.9999"))
@@ -103,7 +102,7 @@ class PassFiles:
     """Where a pass keeps its groups.
 
     measured : folder of the noisy measurements, with a folder for each region type and level.
-    derived : folder of what is derived from them, with a folder for each stage.
+    derived : folder of results derived from them, with a folder for each stage.
     levels : the measured levels, highest summary level first.
     """
 
@@ -174,9 +173,9 @@ def _replaced(groups: pa.Table, where: np.ndarray, by: pa.Table) -> pa.Table:
 def add_marginals(screened: pa.Table, *, allow_negative_counts: bool) -> pa.Table:
     """The groups with `male`, `female` and `total`, sums of their counts.
 
-    Negative counts become 0 before they are summed, unless they are allowed, so that the
-    marginals are those of the counts that are shown. `male` and `female` are null where only a
-    total was measured, and all three where the group is suppressed.
+    Negative counts become 0 before they are summed, unless they are allowed, so that the marginals
+    agree with the counts that are shown. `male` and `female` are null where only a total was
+    measured, and all three where the group is suppressed.
 
     `screened` has the columns `SCREENED`; the result has `COUNTED`, in the same order.
     """

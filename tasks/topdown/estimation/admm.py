@@ -5,7 +5,7 @@ Hessian H up to their scales s_i. The splitting puts the equalities with the qua
 inequalities into a projection. With penalties s_i R the quadratic step has the common matrix
 H + R: the sum over children becomes a shift of every child by lambda / s_i, and the pins one small
 solve per group, so an iteration is one product of a (c, k) with a (k, k) matrix ([ADMM2011],
-over-relaxed). Some iterations already tell which cells are zero and which bounds bind;
+over-relaxed). Some iterations suffice to determine zero cells and binding bounds;
 `active_set` then finds the solution exactly.
 
 R is diagonal, and small where the parent's counts are large against the noise: such cells are not
@@ -60,8 +60,8 @@ def _project_bounded_sum(
     if low <= positive <= high or reach == 0.0:
         return
     target = high if positive > high else low
-    # The sum of what is left falls with theta and is convex, so that Newton's method from below
-    # its root comes to the root without passing it, and ends once no further cell becomes zero.
+    # The remaining sum falls with theta and is convex, so Newton's method from below reaches the
+    # root without passing it, and ends once no further cell becomes zero.
     theta = (total - target) / reach
     for _ in range(n + 2):
         total = 0.0
@@ -83,8 +83,9 @@ def _project_bounded_sum(
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _own_answers(quadratic: Quadratic, k: int) -> tuple[np.ndarray, float]:
-    """Mean noisy answer of every cell (c, k) by queries that tell all cells apart, and the weight
-    of it; zero where there are none."""
+    """Mean noisy answer of every cell (c, k) by queries that distinguish all cells, and its weight;
+    zero without such queries.
+    """
     c = quadratic.scale.size
     own = np.zeros((c, k))
     total = 0.0
@@ -107,8 +108,9 @@ def _own_answers(quadratic: Quadratic, k: int) -> tuple[np.ndarray, float]:
 def _first_point_by_covariance(
     quadratic: Quadratic, constraints: Constraints
 ) -> tuple[np.ndarray, np.ndarray]:
-    """As `first_point`: the estimates less what is negative, and penalties by the cells' own
-    precisions."""
+    """As `first_point`: the estimates with negative values set to 0, and penalties by the cells'
+    own precisions.
+    """
     c, k = constraints.allowed.shape
     start = np.empty((c, k))
     for i in range(c):
@@ -191,8 +193,8 @@ def first_point(quadratic: Quadratic, constraints: Constraints) -> tuple[np.ndar
                 start[i, j] = constraints.parent[j] / c
     if weight == 0.0:
         return start, penalty
-    # How large the noise is shows in what cannot be counts: in the children's answers as far as
-    # they do not add to the parent's, or in answers below zero.
+    # Impossible counts reveal the size of the noise: the children's answers as far as they do not
+    # add to the parent's, or answers below zero.
     if constraints.has_parent:
         excess = np.empty(k)
         for j in range(k):
@@ -400,7 +402,7 @@ def approach(
             _meet_parent(x, constraints.parent, inverse_scale)
         if n_pins:
             _meet_pins(x, constraints, moves_of_residual, inverse_scale)
-        # The relaxed point goes into u; what the projection takes from it is the new multiplier.
+        # The relaxed point goes into u; the part removed by the projection is the new multiplier.
         for i in range(c):
             for j in range(k):
                 u[i, j] += RELAXATION * x[i, j] + (1.0 - RELAXATION) * z[i, j]

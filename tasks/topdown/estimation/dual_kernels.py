@@ -39,7 +39,7 @@ class Rows(NamedTuple):
 
 
 class Movable(NamedTuple):
-    """The cells that a step can move, cell by cell: those of cell j are starts[j] to starts[j + 1].
+    """The children's cells that a step can move, by cell: starts[j] to starts[j + 1] for cell j.
 
     starts (k + 1,). child, h (f,) : the child of each, and H's diagonal there. ease (k, c) : of
     these cells, 0 of all others. is_shared : whether the children's sum of a cell is fixed.
@@ -53,12 +53,12 @@ class Movable(NamedTuple):
 
 
 class Inverses(NamedTuple):
-    """What preconditions a linear system.
+    """Preconditioner of a linear system.
 
-    blocks (c, b, b), places (c, b) : inverses of the children's own matrices, and the multipliers
-        that they are of, -1 beyond their number. alone (n,) : inverse diagonal of the multipliers
-        that stand in no block, 0 of others. common (q, c), of_common (q,) : multipliers of the rows
-        that count every child, and the inverse sum of their diagonals.
+    blocks (c, b, b), places (c, b) : inverses of the children's own matrices, and their
+        multipliers, -1 beyond their number. alone (n,) : inverse diagonal of the multipliers in no
+        block, 0 for others. common (q, c), of_common (q,) : multipliers of the rows that count
+        every child, and the inverse sum of their diagonals.
     """
 
     blocks: np.ndarray
@@ -120,7 +120,7 @@ def cells_at(
 ) -> float:
     """Write the cells (k, c) at multipliers `dense` (r, c).
 
-    Returns what they contribute to the dual function: their distance to the centre, less R'y x.
+    Returns their contribution to the dual function: their distance to the centre, less R'y x.
     `ease` is 1 / g.
     """
     start, row, weight = rows.start, rows.row, rows.weight
@@ -206,9 +206,9 @@ def largest_of(values: np.ndarray) -> float:
 def _project(wish: np.ndarray, own: np.ndarray, total: float, left: np.ndarray) -> None:
     """Shift `wish` (c,) in proportion to `own` so that its positive parts sum to `total`.
 
-    Michelot's projection: children whom the common shift makes negative leave, until none do; what
-    has no ease of its own cannot move. Who has left is zero afterwards. `left` (c,) has room for
-    the children that are left.
+    Michelot's projection: children that the common shift makes negative drop out and become zero,
+    until none does; children without ease cannot move. `left` (c,) is scratch for the remaining
+    children.
     """
     shares, weights = _sum(wish), _sum(own)
     n = 0

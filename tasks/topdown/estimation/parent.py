@@ -32,12 +32,12 @@ The root has no parent and is estimated alone, without the second condition: pro
 
     (7.6)   tau_k = min tau  over tau and feasible x with  |Q_j (x - x_k)| <= tau,  j <= k.
 
-With K = 1 this is (7.2). Early passes ask for what is seldom zero, such as totals: were all asked
-at once, the bound at zero of many small cells would push their sum, the total, upwards. Problem
-(7.6) is needed since x_k meets its constraints only to within floating-point error. We solve it if
-x_k is not exact, with the answers of earlier passes held, and then hold later passes to the answers
-of its minimiser instead of allowing them tau_k: that point is feasible, so they always can, and
-tolerances do not add up. The last x_K is x~.
+With K = 1 this is (7.2). Early passes cover counts that are seldom zero, such as totals: were all
+asked at once, the bound at zero of many small cells would push their sum, the total, upwards.
+Problem (7.6) is needed since x_k meets its constraints only to within floating-point error. We
+solve it if x_k is not exact, with the answers of earlier passes held, and then hold later passes to
+the answers of its minimiser instead of allowing them tau_k: that point is feasible, so they always
+can, and tolerances do not add up. The last x_K is x~.
 
 **3. Rounding**, in passes (`rounder`). Each cell goes to the integer below or above: pass k finds
 
@@ -47,8 +47,8 @@ tolerances do not add up. The last x_K is x~.
 and the estimate is floor(x~) + y of the last pass. The basic rounder (7.4) is the case of one pass
 whose only query is the identity. The queries of a pass are nested, each a sum of the rows of
 the next, so that the constraints are totally unimodular: the problem is a network flow, whose
-optimum is integral. What it loses of queries that cross these, where the pass of the least squares
-was wide (`PassProblem.is_wide`), an exchange of ones brings back (`exchange`).
+optimum is integral. Where the pass of the least squares was wide (`PassProblem.is_wide`), an
+exchange of ones recovers accuracy lost on queries that cross these (`exchange`).
 
 **Where it fails.** If no x is feasible, the invariants or bounds contradict each other, and
 SolveFailed names the geounit and the constraint. If a pass of the least squares cannot hold the
@@ -77,7 +77,7 @@ from .problem import Measurements, SiblingProblem, SolveRecord
 class Passes:
     """Passes of the least squares (names of queries) and of the rounder (chains of queries).
 
-    Where they are interleaved, those of one number make up a pass of `interleaved`.
+    Where they are interleaved, the two passes of one number form a pass of `interleaved`.
     """
 
     least_squares: tuple[tuple[str, ...], ...]
@@ -113,7 +113,7 @@ def estimate_children(
     The three steps of the module's docstring, in records. Raises SolveFailed, naming the geounit
     and the constraint, if no histogram can meet the constraints. Should only the passes be in
     conflict, they are merged into one: parent sums, bounds and invariants hold in any case.
-    With `weights`, see `least_squares.solve_passes`. Passes that are interleaved are those of
+    With `weights`, see `least_squares.solve_passes`. Interleaved passes are solved by
     `interleaved.solve_interleaved`, which takes no weights.
     """
     broken = infeasible_constraint(problem)
@@ -175,7 +175,7 @@ def _measured(passes: Passes, measurements: Measurements) -> tuple[str, ...]:
 
 
 def _conflict(problem: SiblingProblem) -> str | None:
-    """Name of a constraint that has to give way; that of linear rows, if it is no other."""
+    """Name of a constraint that has to give way; linear rows if no other does."""
     found = conflicting_constraint(problem)
     if found is None and problem.rows:
         names = ", ".join(dict.fromkeys(rows.name for rows in problem.rows))

@@ -1,8 +1,8 @@
 """The constraints of a shard in the solver's terms, family by family.
 
-Bounds and exact answers of one query, whose rows are the cells' types, and exact totals of all
-children are what the solvers know by themselves. Everything else is rows of a linear program
-(`LinearRows`): a family that has such is no network, and HiGHS rounds it.
+The solvers directly support bounds and exact answers of one query, whose rows are the cells' types,
+and exact totals of all children. Everything else is rows of a linear program (`LinearRows`): a
+family that has such is no network, and HiGHS rounds it.
 
 From declarations and public records alone: the types that areas can have, and exact totals.
 """
@@ -53,7 +53,7 @@ class ShardConstraints:
 
     type_of_cell : (n_cells,). lower, upper : (n, T). type_is_possible : (n, T) types that
     neither bounds nor held answers exclude: whatever a geounit can have, the one above can.
-    total : (n,) exact totals, -1 where there is none. group, group_total : (n,) unit that a
+    total : (n,) exact totals, -1 if unknown. group, group_total : (n,) unit that a
     geounit is a part of, -1 for none, and the units' exact totals. rows : of all cells and the
     shard's geounits.
     """
@@ -77,8 +77,8 @@ class ShardConstraints:
         units: Mapping[str, tuple[LevelUnits, np.ndarray]],
         exact: ExactTypes | None = None,
     ) -> ShardConstraints:
-        """From a constraints file; `units` has, by invariant, how its units lie among the shard's
-        geounits, and their paths. Exact types come in place of those that one query tells.
+        """From a constraints file; `units` has, by invariant, how its units relate to the shard's
+        geounits, and their paths. Exact types replace the types of a single query.
         """
         reading = _Reading(path, schema, universe, geocode, exact)
         for held in sorted(universe.held, key=lambda one: not reading.is_of_types(one)):
@@ -128,7 +128,7 @@ class ShardConstraints:
         return units, totals
 
     def linear_rows(self, start: int, stop: int, support: np.ndarray) -> tuple[LinearRows, ...]:
-        """What else the siblings `start` to `stop` must satisfy, on the cells of their support."""
+        """Further constraints on the siblings `start` to `stop`, on the cells of their support."""
         found = []
         if self.totals(start, stop)[0] is None:
             ones = sparse.csr_array(np.ones((1, support.size)))
@@ -220,8 +220,8 @@ class _Reading:
     def _follows_from_types(
         self, label: np.ndarray, n_rows: int, lower: np.ndarray, upper: np.ndarray
     ) -> bool:
-        """Whether limits `(n, n_rows)` on rows, by the row `(n_cells,)` of every cell, say nothing
-        that those of the types do not; rows from `n_rows` on are none.
+        """Whether limits `(n, n_rows)` on rows, by the row `(n_cells,)` of every cell, add nothing
+        to those of the types; rows from `n_rows` on are unlimited.
         """
         n_types = self.lower.shape[1]
         cells = np.zeros((n_types, n_rows + 1), dtype=np.int64)
@@ -418,8 +418,8 @@ def known_totals(
     settings: TopdownSettings, universe: str, spine: Spine, units: Mapping[str, Units]
 ) -> dict[str, np.ndarray]:
     """The deepest geolevel where all totals, or all sums of siblings, are exact, and their numbers;
-    those above it follow. Estimates of every area by itself take the areas' own alone. `units` are
-    those of `units_of_areas`.
+    those above it follow. Estimates of every area by itself use only the areas' own. For `units`
+    see `units_of_areas`.
     """
     census, schema = settings.compiled_census, settings.schema_of(universe)
     declared, last = census.universes[universe], census.geolevels[-1]
