@@ -49,7 +49,7 @@ class Category:
 
 
 def is_aian_block(geography: pd.DataFrame, rules: SpineRules) -> np.ndarray:
-    """(n_blocks,) bool: the block lies in an area whose type forms the AIAN branch."""
+    """(n_blocks,) bool: the block is in an area whose type forms the AIAN branch."""
     return _aian_area(geography, rules)[0] >= 0
 
 
@@ -60,7 +60,7 @@ def off_spine_categories(
     group_quarters: np.ndarray | None = None,
     kind: str = "optimized",
 ) -> tuple[Category, ...]:
-    """The categories that the rules name, or those of the production run of this kind.
+    """The categories that the rules name, by default the production run's of this kind.
 
     - aian: each area whose type forms the AIAN branch.
     - group_quarters: each combination of facility types; left out where `group_quarters` is None.

@@ -10,7 +10,7 @@ Spine geocodes are paths: the codes from below the root down, joined by points. 
 character but ASCII letters, digits, "-", "_" and "~" is percent-encoded (RFC 3986, a point as %2E),
 so that a parent's geocode and a point begin its children's. Where there is a branch the path starts
 with 1 inside and 0 outside it; a group is g and a running number; the codes of a geolevel that is
-left out stand in the paths of the next one below. The root is "0".
+left out are part of the paths of the next one below. The root is "0".
 """
 
 from __future__ import annotations

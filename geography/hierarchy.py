@@ -31,7 +31,7 @@ class BlockCodes:
         """Split the column `block_geocode` (state 2, county 3, tract 6, block group 1, block 4).
 
         Raises GeographyRefused for an empty frame, a missing column, a geocode that is not 16
-        digits, a block that stands twice, and rows that are not sorted.
+        digits, a repeated block, and rows that are not sorted.
         """
         text = text_column(geography, "block_geocode")
         if len(text) == 0:
@@ -213,8 +213,8 @@ class AreaHierarchy:
         return child_offsets(self.levels[depth + 1].parent, len(self.levels[depth]))
 
     def ancestors(self, depth: int, below: int = -1) -> np.ndarray:
-        """Position at level `depth` of what every area of the level `below` lies in, by default the
-        finest.
+        """Position at level `depth` of the ancestor of every area of the level `below`, by default
+        the finest.
         """
         position = np.arange(len(self.levels[below]))
         for level in self.levels[below:depth:-1]:

@@ -1,4 +1,4 @@
-"""A release as an RO-Crate for an archive: its files, how they were made, and from what.
+"""A release as an RO-Crate for an archive: its files, their provenance and their inputs.
 
 The crate follows the Workflow Run Crate profile 0.5 of RO-Crate 1.1: the flow's source is the
 workflow, the run an action that used it, the released files its results. Nothing of the run's
@@ -90,7 +90,7 @@ def metadata(
     """The description of a crate whose files are in place, as JSON-LD.
 
     Args:
-        folder: Of the crate. workflow: The flow's source in it.
+        folder: Folder of the crate. workflow: The flow's source in it.
         released: The release, as of `finished_release`. office: The texts of the office.
         ended: When the run ended, in ISO 8601.
     """

@@ -53,9 +53,9 @@ def fitness(release: Path) -> Fitness | None:
 
 
 def _counts_by_level(table: ReleasedTable) -> Iterator[tuple[str, str, pd.DataFrame]]:
-    """Counts with `lower`, `upper` and `of`, what each is of, by table and level.
+    """Counts with `lower`, `upper` and `of`, their description, by table and level.
 
-    Of the tables of a summary level, the total and the cells of its first table alone: there are
+    For tables of a summary level, only the total and the cells of its first table: there are
     hundreds of variables.
     """
     if not table.has_variables:
@@ -108,7 +108,7 @@ def _verdict(counts: pd.DataFrame) -> dict[str, Cell | None]:
 
 
 def _example(counts: pd.DataFrame) -> str:
-    """A count of about the typical size whose interval holds it; empty where there is none."""
+    """A count of about the typical size within its interval; empty without such a count."""
     holds = (counts["lower"] <= counts["count"]) & (counts["count"] <= counts["upper"])
     inside = counts[holds & (counts["lower"] < counts["upper"])]
     if inside.empty:

@@ -1,4 +1,4 @@
-"""What an office says of a release of its own: the free texts that no run can know."""
+"""An office's free texts on a release, which no run can know."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..runs.settings_problems import sentences
 class Office(Section):
     """The texts of an office on a release, for its registry record and its self-assessment.
 
-    Their names are those of the registry's schema where it has one.
+    Names follow the registry's schema where it has the field.
     """
 
     model_config = ConfigDict(str_strip_whitespace=True)
@@ -64,7 +64,9 @@ class Office(Section):
 
 
 def read_office(path: Path | None) -> Office:
-    """The texts of an office, from a TOML file, or none; raises InputRefused for what cannot be."""
+    """The texts of an office, from a TOML file, or none; raises InputRefused for an invalid
+    file.
+    """
     if path is None:
         return Office()
     try:

@@ -18,7 +18,7 @@ FOLDER = "registry"
 
 @dataclass(frozen=True)
 class Registration:
-    """What was written, and what the office must still say, by name."""
+    """The written files, and the texts still required from the office, by name."""
 
     files: tuple[Path, ...]
     missing: tuple[str, ...]
@@ -33,7 +33,8 @@ def register(run: RunDirectory, office_file: Path | None) -> Registration:
         office_file: TOML with the texts of the office (`Office`); None leaves them open.
 
     Raises:
-        InputRefused: The run has no certified release, or the file has what no office can say.
+        InputRefused: The run has no certified release, or the file has a key that is no text of an
+        office.
     """
     office = read_office(office_file)
     released = finished_release(run, office)

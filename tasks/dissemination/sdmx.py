@@ -197,7 +197,7 @@ def codes_of(labels: Sequence[str]) -> dict[str, str]:
 
 
 def _batches(path: Path) -> Iterator[pa.RecordBatch]:
-    """The rows of a Parquet file in batches of a known size; one without rows if it has none."""
+    """The rows of a Parquet file in batches of a known size; one empty batch for an empty file."""
     file = pq.ParquetFile(path)
     if not file.metadata.num_rows:
         yield pa.RecordBatch.from_pylist([], schema=file.schema_arrow)

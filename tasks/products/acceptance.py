@@ -41,7 +41,7 @@ WARNINGS_FILE = "warnings.json"
 def compared(run: RunDirectory, settings: ProductSettings, compare: Callable[[], object]) -> bool:
     """Compare a release with the truth, in confidence; returns whether that went well.
 
-    A release whose checks pass does not wait for a comparison that fails: the traceback goes to
+    A failing comparison does not delay a release whose checks pass: the traceback goes to
     the confidential folder, and a public sentence to `WARNINGS_FILE`, until a comparison succeeds.
     The program's own errors, which name a remedy, and transient errors of storage are raised.
     """

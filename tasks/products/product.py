@@ -65,7 +65,7 @@ class Checks:
 
 @dataclass(frozen=True)
 class Words:
-    """Words and tables of a product, in addition to those that follow from every plan.
+    """Words and tables of a product, in addition to every plan's.
 
     budget : of the costs, from settings and plan.
     notes : sentences on useless measurements of a run that is about to begin.

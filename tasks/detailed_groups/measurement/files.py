@@ -93,7 +93,7 @@ def table_rows(names: GroupNames, noise: LevelNoise, measured: MeasuredCounts) -
     region, iteration = names.positions
     rows = np.flatnonzero(measured.table != NOT_MEASURED)
     is_total_only = names.total_only[iteration[rows]]
-    # Groups between them have no counts, so that those of the rows follow each other.
+    # Groups between them have no counts, so the rows' counts are contiguous.
     offsets = np.append(measured.offsets[rows], measured.offsets[-1])
     values = pa.ListArray.from_arrays(
         pa.array(offsets, pa.int32()), pa.array(measured.values), type=INTEGER_LIST

@@ -197,8 +197,8 @@ def publish_shard(
     rows: Callable[[NoiseDraws], pa.RecordBatch],
     reads: Sequence[Path] = (),
 ) -> Path:
-    """Publish the noisy counts of a shard; see `single_draw`. `named` has the draw that is charged,
-    and what names the noise among that of the shard where the settings fix a seed.
+    """Publish the noisy counts of a shard; see `single_draw`. `named` has the charged draw and a
+    name for the noise within the shard, used where the settings fix a seed.
     """
 
     def batches(draws: NoiseDraws) -> Iterator[pa.RecordBatch]:

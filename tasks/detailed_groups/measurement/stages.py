@@ -1,6 +1,6 @@
 """The adaptive mechanism (Algorithms 2 and 3 of [SafeTabP2025]), on all groups at once.
 
-Of a level with budget b and stability s, a group that is measured by a total only gets noise from
+In a level with budget b and stability s, a group that is measured by a total only gets noise from
 b. Every other group is measured twice: its total with gamma b, and with (1 - gamma) b the table
 that this noisy total chooses. The noise of a stage that spends l of the level's budget is the
 discrete Gaussian of sigma^2 = s / (2 l) under zCDP, the two-sided geometric of scale s / l under
@@ -41,7 +41,7 @@ class StageNoise:
 
     @property
     def noise(self) -> Noise:
-        """The noise as it is charged and drawn; raises ValueError where there is none."""
+        """The noise as it is charged and drawn; raises ValueError without noise."""
         if self.loss is None:
             raise ValueError("counts without noise have no noise parameter")
         if self.is_pure:
@@ -141,7 +141,7 @@ class MeasuredCounts:
     """Counts of some groups one after the other.
 
     `table` (n_groups,) int8; `values` holds the cells of that table for each group, for sex by age
-    row-major; `offsets` (n_groups + 1,) tells where each group's begin.
+    row-major; `offsets` (n_groups + 1,) marks the start of each group's.
     """
 
     table: np.ndarray

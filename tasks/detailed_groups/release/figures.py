@@ -1,4 +1,4 @@
-"""What noise means for margins, populations and suppression, from its distribution alone.
+"""Effects of noise on margins, populations and suppression, from its distribution alone.
 
 Gaussian against geometric noise of detailed groups: equal margins, which guarantee.
 
@@ -15,9 +15,9 @@ every noisy count, the average cell is within the part r of its size from N = k 
 margin M of the sum of k counts, the group's total is from N = M / r on. The thresholds that choose
 tables can be set by these ([SafeTabP2025], section 6.3, which uses expected errors instead).
 
-What suppression does to a group of a given size, from the distribution of the noise alone.
+Suppression of a group of a given size, from the distribution of the noise alone.
 
-The two curves are those of figures 1 and 2 of [SafeTabP2025]: the probability that a group of
+The two curves follow figures 1 and 2 of [SafeTabP2025]: the probability that a group of
 n persons is suppressed, P(n + X <= T), and the expected error of its count if it is released,
 E[X | n + X > T], both with sizes as fractions of the threshold T. No data enter.
 """
@@ -64,11 +64,11 @@ def compare_noise(
     levels: Iterable[LevelBudget], coverage: Fraction, delta: Fraction = REPORT_DELTA
 ) -> tuple[dict[str, Any], ...]:
     """Both kinds of noise at the margins that the noise of some levels has, by kind of neighbours:
-    what JSON can hold.
+    in JSON types.
 
-    `gaussian` and `geometric` are the epsilons at `delta`, `geometric_pure` that of the geometric
-    at delta 0, and `gained` the part of the geometric's that the Gaussian saves, negative if it
-    costs. The budgets of the levels say which margins, and are used for nothing else.
+    `gaussian` and `geometric` are the epsilons at `delta`, `geometric_pure` the geometric's at
+    delta 0, and `gained` the part of the geometric's that the Gaussian saves, negative if it costs.
+    The budgets of the levels say which margins, and are used for nothing else.
     """
     changed: dict[bool, Counter[IntegerDistribution]] = {False: Counter(), True: Counter()}
     for level in levels:
@@ -114,10 +114,10 @@ def table_populations(
 ) -> list[dict[str, Any]]:
     """The populations that each of the four tables needs; margins hold with the coverage.
 
-    Of every table `cells` is the number of noisy counts, `from_total` the noisy total from which on
-    a group gets it, `margin_of_cell` and `margin_of_total` are those of one count and of the sum of
-    all, and the others, by relative error, the population from which on the average cell, and the
-    total, are within it.
+    For every table `cells` is the number of noisy counts, `from_total` the noisy total from which
+    on a group gets it, `margin_of_cell` and `margin_of_total` are the margins of one count and of
+    the sum of all, and the others, by relative error, the population from which on the average
+    cell, and the total, are within it.
 
     >>> level = LevelBudget(Fraction("0.159"), 9, Fraction("0.1"))
     >>> tables = table_populations(level, (1000, 5000, 20000), (Fraction(1, 10),), Fraction("0.95"))

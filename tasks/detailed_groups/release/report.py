@@ -1,6 +1,6 @@
-"""The public report of a detailed-groups run: what was asked, how exact it is, what was checked.
+"""The public report of a detailed-groups run: settings, accuracy and checks.
 
-Shares of groups at each table are those of the published noisy outcome; the curves of suppression
+Shares of groups at each table describe the published noisy outcome; the curves of suppression
 follow from the noise alone. Errors against the input are shown for inputs that are not
 confidential, and only for those.
 """
@@ -91,8 +91,9 @@ def _by_level(budgets: Mapping[tuple[str, int], Any]) -> dict[str, float]:
 def _suppression(
     figures: tuple[LevelFigures, ...], parameters: MechanismParameters
 ) -> tuple[float | None, Sequence[Figure]]:
-    """By how many percent groups of nobody are suppressed, and the probabilities of larger ones;
-    None where no group is."""
+    """Probability in percent that an empty group is suppressed, and the probabilities of larger
+    ones; None without suppression.
+    """
     levels: dict[tuple[IntegerDistribution, int], str] = {}
     for item in figures:
         if item.threshold is not None:

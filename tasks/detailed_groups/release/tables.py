@@ -1,9 +1,9 @@
-"""The rows of released tables, as columns: whose counts they are, and how exact.
+"""The rows of released tables, as columns: their groups, counts and accuracy.
 
-Every row is the sum of consecutive counts of its group. Of persons every released group has its
+Every row is the sum of consecutive counts of its group. For persons every released group has its
 total (T01001), and the groups with cells also rows of sex by age, in the table that the mechanism
-chose for them, and a marginal of each sex. Of households a group's table shows some categories.
-Regions are named as far as their codes tell.
+chose for them, and a marginal of each sex. For households a group's table shows some categories.
+Regions are named as far as their codes permit.
 """
 
 from __future__ import annotations
@@ -42,9 +42,10 @@ COUNTED = (
     ("margin", pa.int32()),
     ("margin_if_cut", pa.int32()),
 )
-"""Columns of tidy files: `variance` is that of the noise in the count, `margin` the smallest number
-that the noise stays within with the probability that was asked for, and `margin_if_cut` one that
-holds whatever counts below 0 became 0 before they were added."""
+"""Columns of tidy files: `variance` is the noise variance of the count, `margin` the smallest bound
+on the noise with the requested probability, and `margin_if_cut` one that holds whatever counts
+below 0 became 0 before they were added.
+"""
 
 LABELS = {
     "sex": CODE,
@@ -53,15 +54,16 @@ LABELS = {
     "category_code": pa.int8(),
     "category": CODE,
 }
-"""Columns that tell the rows of a group apart: ages are null for marginals, and `category_code` is
-that of the text files."""
+"""Columns that identify the rows of a group: ages are null for marginals, and `category_code` is
+the text files'.
+"""
 
 
 def tidy_schema(tabulation: Tabulation) -> pa.Schema:
     """Columns of the tidy file of a tabulation.
 
-    Of persons `measured_at` is the region type whose measurement the count is (another than the
-    group's own in a coterminous region).
+    For persons `measured_at` is the region type of the count's measurement (not the group's own for
+    a coterminous region).
     """
     labels = [(name, LABELS[name]) for name in tabulation.labels]
     further = [("measured_at", CODE)] if tabulation.of_persons else []
@@ -140,7 +142,7 @@ class GroupNames:
 class CountRows:
     """One row for each released count; arrays of shape (n_rows,).
 
-    `group` is the position of the count's group, `label` that of the row among the labels of its
+    `group` is the position of the count's group, `label` the row's position among the labels of its
     tabulation, 0 being the total, and `n_cells` the number of noisy counts that `count` sums.
     """
 

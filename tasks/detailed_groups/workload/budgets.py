@@ -7,11 +7,11 @@ DP (power 1). Groups measured by a total only have all of b, the others gamma b 
 and (1 - gamma) b in the second, whose counts are released.
 
 Margins and thresholds are quantiles of these distributions, found by exact comparisons
-(`tasks.noise.quantiles`). Beside them stands [SafeTabP2025]'s approximation of the
-margin, floor(1.96 sigma), which takes the discrete Gaussian for the continuous one and can be one
-too small to cover 95 %. The margin falls as b grows, so that the least b that meets a margin is the
-least of the second stage over 1 - gamma. The levels of a pass add up, and each has its own margin:
-together these budgets are the least too.
+(`tasks.noise.quantiles`). A further function gives [SafeTabP2025]'s approximation of the margin,
+floor(1.96 sigma), which takes the discrete Gaussian for the continuous one and can be one too small
+to cover 95 %. The margin falls as b grows, so that the least b that meets a margin is the least of
+the second stage over 1 - gamma. The levels of a pass add up, and each has its own margin: together
+these budgets are the least too.
 """
 
 from __future__ import annotations
@@ -125,8 +125,8 @@ def budget_by_formula(level: LevelBudget, margin_of_error: int) -> Fraction:
 def target_of(level: LevelBudget) -> int | None:
     """The margin that a budget was set for: the largest whose formula budget rounds to it.
 
-    None under pure DP, or if no whole margin has this budget. The margins of the paper's Table 7
-    are those of its budgets.
+    None under pure DP, or if no whole margin has this budget. The paper's Table 7 lists the margins
+    of its budgets.
 
     >>> target_of(LevelBudget(Fraction("0.008"), 9, Fraction("0.1")))
     50

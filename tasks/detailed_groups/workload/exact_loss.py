@@ -4,8 +4,8 @@ One person is in at most s groups of a level, one region of every region type ha
 a group that is measured by a total only, the person moves that total by one. In any other group the
 total of the first stage moves by one, and in the table that it chooses, whichever that is, the one
 cell that the person is in. The noise of both stages is fixed by the level's budget before anything
-is drawn, and that of the second is the same in every cell of every table; so what the first stage
-decides changes neither, and the worst pairs of all counts compose (`ledger.exact_curve`).
+is drawn, and the second stage's is the same in every cell of every table; so the first stage's
+outcome changes neither, and the worst pairs of all counts compose (`ledger.exact_curve`).
 
 One person added or removed moves the counts of s groups a level. One who is changed within a pass
 leaves up to s groups and joins up to s. Where that is the same group, its total stays and at most
@@ -15,9 +15,9 @@ How many of the groups are measured by a total only differs between persons. The
 have the same rho and slightly different curves, and the bound is the largest over all numbers that
 there can be, which is the same in all region types with the same iterations: the nation and the
 states. Geometric noise needs no such comparison: there, most by a total only is the worst. A total
-that moves by one has the two losses +a and -a, a being what the level spends on the group, and no
-two distributions whose losses are within that have a larger delta; those of two stages that spend
-as much together are.
+that moves by one has the two losses +a and -a, a being the level's spend on the group, and no two
+distributions with losses within these bounds have a larger delta; the losses of two stages that
+spend as much together are within them.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def curve_of_change(
     """
     if len(parameters.passes) == 1:
         return exact_curve([parameters], specification, parameters.passes[0], is_bounded=True)
-    # Laws are most accurate about the first, and the largest loss is what is asked for.
+    # Laws are most accurate about the first pass, and the largest loss is required.
     passes = sorted(parameters.passes, key=parameters.total_of, reverse=True)
     of_passes = [_choices(parameters, specification, name, 1) for name in passes]
     if sum(math.prod(map(len, choices)) for choices in of_passes) > MOST_COMBINATIONS:

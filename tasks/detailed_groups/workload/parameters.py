@@ -1,7 +1,7 @@
 """Parameters of the adaptive mechanism: `config.json` and the four specification files.
 
-Decimals are read as exact fractions. What is out of range is refused, the budgets too, which the
-production program leaves unchecked. A run keeps a copy of the files in its directory, so that every
+Decimals are read as exact fractions. Values out of range are refused, including budgets, which the
+production program does not check. A run keeps a copy of the files in its directory, so that every
 step works with the same ones.
 """
 
@@ -62,7 +62,7 @@ NOTHING_WANTED = WantedMargins()
 
 @dataclass(frozen=True)
 class MechanismParameters:
-    """What the mechanism is run with.
+    """Parameters of the mechanism.
 
     definition : `zcdp` (discrete Gaussian) or `puredp` (two-sided geometric).
     max_race_codes : race codes of a person that count, from QRACE1 on.
@@ -70,12 +70,11 @@ class MechanismParameters:
         tables are chosen by totals that are known before.
     budgets : rho, or epsilon if pure, of the levels that are measured, by region type and level,
         highest summary level first; none is zero.
-    thresholds : of the noisy total, by the same: from each on, the next larger table.
-    zero_suppression_chance : probability that a group of nobody is suppressed; None for none.
-    states : FIPS codes of the United States pass; empty if it is not run.
-    wanted : margins that the budgets were set for.
-    infinite : whether noise is switched off; budgets then tell nothing but which levels are
-        measured.
+    thresholds : thresholds of the noisy total, by the same: from each on, the next larger table.
+    zero_suppression_chance : probability that an empty group is suppressed; None for no
+    suppression. states : FIPS codes of the United States pass; empty if it is not run. wanted :
+    margins that the budgets were set for. infinite : whether noise is switched off; budgets then
+    only determine the measured levels.
     """
 
     definition: str
@@ -132,7 +131,7 @@ def choose_table(noisy_total: np.ndarray, thresholds: tuple[int, ...]) -> np.nda
 def read_config(text: str) -> dict[str, Any]:
     """The keys of a `config.json`, decimals as exact fractions.
 
-    Raises SpecificationError for text that is not a JSON object, a key that stands twice, or NaN.
+    Raises SpecificationError for text that is not a JSON object, a repeated key, or NaN.
     """
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -179,8 +178,8 @@ def mechanism_parameters(
 ) -> MechanismParameters:
     """Check the keys of a configuration and gather the mechanism's parameters of a tabulation.
 
-    `name` stands first in messages. Under `infinite` every budget above zero counts as 1 and is
-    used for nothing but to tell which levels are measured; `Infinity` is allowed then.
+    Messages begin with `name`. Under `infinite` every budget above zero counts as 1 and only
+    determines the measured levels; `Infinity` is allowed then.
 
     Raises SpecificationError for a missing key, a value of another kind or out of range, budgets
     that are negative, thresholds that are not so many in ascending order, states unknown or twice,
@@ -326,7 +325,7 @@ class _Checker:
 SETTINGS_SECTION = "[mechanism]"
 
 DEFAULTS: dict[str, Any] = {"reader": "csv"}
-"""Keys that no setting stands for; where there is no `config.json` they are these."""
+"""Keys without a setting; values used where there is no `config.json`."""
 
 
 def read_specification(directory: str) -> Specification:
@@ -347,7 +346,7 @@ def read_parameters(
 ) -> MechanismParameters:
     """The mechanism's parameters: `config.json` of a folder, if there is one, under the overrides.
 
-    `overrides` has keys of `config.json`; those of the thresholds are merged one by one. Raises
+    `overrides` has keys of `config.json`; thresholds are merged one by one. Raises
     InputRefused with one sentence about the first fault.
     """
     _refuse_missing(directory)
@@ -397,7 +396,7 @@ def _read(directory: str, name: str) -> str:
 
 @dataclass(frozen=True)
 class Parameters:
-    """What a run is measured with, by name of a tabulation: one of persons, or two of households.
+    """The parameters of a run, by name of a tabulation: one of persons, or two of households.
 
     All have the same passes, states, race codes and kind of noise.
     """
@@ -406,12 +405,12 @@ class Parameters:
 
     @property
     def first(self) -> MechanismParameters:
-        """The parameters of the first tabulation, for what all have."""
+        """The parameters of the first tabulation, for values common to all."""
         return next(iter(self.of.values()))
 
     @property
     def records(self) -> str:
-        """What is counted: persons or households."""
+        """Kind of record: persons or households."""
         return TABULATIONS[next(iter(self.of))].records
 
     @property

@@ -1,4 +1,4 @@
-"""What the files of one population must be, told to the independent checks by names and labels."""
+"""Expected contents of one population's files for the independent checks, by names and labels."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ _ELDERLY = (0, 60, 65, 75)
 
 
 def expected_population(folder: Path, redistricting: Path, census: Census) -> ExpectedPopulation:
-    """What is expected of the files in a folder, beside a release of a redistricting census.
+    """Expected contents of the files in a folder, together with a release of a redistricting
+    census.
 
     redistricting : the folder with the microdata of that release.
     """

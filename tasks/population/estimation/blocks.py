@@ -136,8 +136,9 @@ _More = tuple[np.ndarray, np.ndarray]
 def _searched(
     blocks: Blocks, members: Members, others: _More, turns: Sequence[Sequence[int]]
 ) -> tuple[Members, _More]:
-    """The members after a search, and the records more of the state then; `others` are those of the
-    rest of the state before."""
+    """The members after a search, and the state's surplus of records afterwards; `others` is the
+    surplus of the rest of the state before.
+    """
     if len(members.age) == 0:
         return members, others
     state = _state(blocks, members, others)

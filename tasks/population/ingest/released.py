@@ -75,10 +75,10 @@ def counts_of(run: RunDirectory, universe: str, geolevel: str) -> pa.Table:
 
 @dataclass(frozen=True, eq=False)
 class Released:
-    """What is released of every block: its code; persons; households, in the order of tenure; all
-    units, in the order of what they are.
+    """Released data of every block: its code; persons; households, in the order of tenure; all
+    units, in the order of their kinds.
 
-    levels : of persons `(5, n)`, of households `(7, n)`.
+    levels : levels of persons `(5, n)` and of households `(7, n)`.
     """
 
     blocks: np.ndarray

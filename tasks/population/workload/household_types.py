@@ -1,7 +1,7 @@
-"""The types of households that the units are counted by, as what each says of its members.
+"""The types of households that units are counted by, as constraints on their members.
 
-A type is told by its label, as it is declared. Whether a type can be, beside the householder's sex
-and age and the oldest member's, the structural zeros of the universe say.
+A type is identified by its declared label. The structural zeros of the universe determine the types
+possible with the householder's sex and age and the oldest member's age.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ COUPLES = (
 )
 NO_COUPLE = 4
 OPEN_SIZE = 7
-"""The size that stands for itself and all larger ones."""
+"""The size that represents itself and all larger ones."""
 
 _AGES = {
     "none": (),
@@ -49,7 +49,7 @@ def levels_of_age(age: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class HouseholdType:
-    """What a type says: couple, whether relatives live there, bands of own children and of all
+    """Attributes of a type: couple, whether relatives live there, bands of own children and of all
     children, whether anyone is a minor, whether three generations, size.
     """
 
@@ -105,7 +105,7 @@ def universe() -> Universe:
 
 
 def unit_kinds() -> Schema:
-    """What units are counted by: tenure, kind of vacancy, or type of group quarters."""
+    """Attributes that units are counted by: tenure, kind of vacancy, or type of group quarters."""
     return preset_census(CENSUS).universes[UNITS].schema
 
 

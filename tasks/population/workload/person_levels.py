@@ -1,5 +1,5 @@
 """Released persons as members of households, and back: levels of the declared attributes, and the
-codes of the records that members are told by.
+record codes that describe members.
 """
 
 from __future__ import annotations
@@ -78,7 +78,9 @@ def members_of(levels: np.ndarray) -> Members:
 
 
 def levels_of(members: Members, size: np.ndarray) -> np.ndarray:
-    """Levels `(5, n)` of members of households; `size` (n_units,) tells who is alone."""
+    """Levels `(5, n)` of members of households; `size` (n_units,) identifies persons living
+    alone.
+    """
     known = relationships()
     is_alone = (members.relationship == HOUSEHOLDER) & (size[members.unit] == 1)
     level = known.level[members.relationship - FIRST_RELATIONSHIP]

@@ -1,6 +1,6 @@
-"""Places in a household: what somebody is to the householder, and in which band of ages.
+"""Places in a household: relationship to the householder and band of ages.
 
-A place is all of a person that the type of a household can tell. Places are numbered
+The type of a household depends on persons only through their places. Places are numbered
 `role * N_BANDS + band`, and a set of them is a row of a Boolean matrix.
 """
 
@@ -57,7 +57,7 @@ _RANK = (20, 21, 23, 22, 24, 25, 26, 27, 28, 33, 32, 29, 31, 30, 34, 36, 35)
 
 _CHANGED_ROLE, _CHANGED_KIND, _OTHER_HOUSEHOLDER = 1.0, 0.9, 0.8
 _BETWEEN_BANDS = (0.6, 0.1, 0.0, 0.5, 0.4, 0.4)
-"""What it costs to cross each border of bands; none is crossed between minors and adults."""
+"""Cost of crossing each border of bands; the border between minors and adults is never crossed."""
 
 
 def place(role: int, band: int) -> int:
@@ -85,10 +85,10 @@ def place_set(roles: tuple[int, ...], bands: tuple[int, ...]) -> np.ndarray:
 
 @cache
 def distances() -> np.ndarray:
-    """What it costs to move a person from a place to another `(N_PLACES, N_PLACES)`.
+    """Cost of moving a person from a place to another `(N_PLACES, N_PLACES)`.
 
-    Infinite between minors and adults, whose numbers a redistricting release states, and to places
-    that nobody may have. Relatives differ less from each other than from others.
+    Infinite between minors and adults, whose numbers a redistricting release states, and to
+    impossible places. Relatives differ less from each other than from others.
     """
     role, band = np.divmod(np.arange(N_PLACES), N_BANDS)
     is_head = np.isin(role, HOUSEHOLDERS)

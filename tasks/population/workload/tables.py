@@ -1,9 +1,8 @@
 """The tables that moves bring nearer to the releases, and how much each counts in which areas.
 
-They are declared queries: the finest ones, parts of these, and coarse ones that a move may change
-besides. Every record is in one row of each table. A row of a population may have
-more records or fewer than were released; the objective is the weighted sum of these absolute
-differences.
+They are declared queries: the finest ones, parts of these, and coarse ones that a move may also
+change. Every record is in one row of each table. A row of a population may have more records or
+fewer than were released; the objective is the weighted sum of these absolute differences.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ Block by block, the baseline: every block estimated on its own, everything above
 The blocks alone are measured, with the whole budget. A block has no parent whose records it must
 share with others, so its estimate uses only its own noisy answers, the structural zeros
 and the bounds on its group-quarters types; state totals are not held. Because counts cannot be
-negative, noise on the many cells that are empty in a block adds records, and summing blocks sums
-these up: this is what the TopDown Algorithm was made to avoid.
+negative, noise on the many empty cells of a block adds records, and sums of blocks accumulate them:
+the TopDown Algorithm was made to avoid this.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _sums_of_children(given: ShardInput, below: list[Shard]) -> sparse.csr_array
 
 
 COMBINE, ESTIMATE = "combine", "estimate"
-"""What is done at a geolevel; see `estimation_order`."""
+"""Kinds of steps at a geolevel; see `estimation_order`."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ def estimator_of(settings: TopdownSettings) -> Estimator:
 def estimation_order(
     settings: TopdownSettings, geolevels: Sequence[str]
 ) -> tuple[tuple[str, str], ...]:
-    """What a universe's estimator does at which geolevel, in order; geolevels are root first.
+    """Steps of a universe's estimator, each with its geolevel, in order; geolevels are root first.
 
     Top down from the root or bottom up from the blocks, as the estimator needs it; where it
     combines measurements first, that is done from the blocks up before, at all but the root.
