@@ -46,7 +46,7 @@ class BlockCodes:
         step = np.diff(geocode)
         if (step == 0).any():
             raise GeographyRefused(
-                f"block {geocode[int(np.argmax(step == 0))]:016d} stands twice in the geography; "
+                f"block {geocode[int(np.argmax(step == 0))]:016d} is repeated in the geography; "
                 "a block belongs to one county, tract and block group"
             )
         if (step < 0).any():

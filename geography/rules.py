@@ -152,7 +152,7 @@ def validated_shares(geolevel_shares: Mapping[str, Fraction], kind: str) -> dict
                 f"geolevel '{name}' is not part of the {kind} spine; it has {', '.join(order)}"
             )
     if list(names) != sorted(names, key=order.index):
-        raise GeographyRefused(f"geolevels of the {kind} spine must stand in the order {order}")
+        raise GeographyRefused(f"geolevels of the {kind} spine must be in the order {order}")
     if not names or names[-1] != "Block":
         raise GeographyRefused("the last geolevel of a spine must be 'Block'")
     if names[0] not in ("US", "State"):
@@ -202,7 +202,7 @@ def checked_geolevels(
             f"geolevel '{unknown[0]}' is not declared; there are {', '.join(geolevels)}"
         )
     if list(names) != sorted(names, key=list(geolevels).index):
-        raise GeographyRefused(f"geolevels must stand in the order {', '.join(geolevels)}")
+        raise GeographyRefused(f"geolevels must be in the order {', '.join(geolevels)}")
     if len(names) < 2 or names[0] != geolevels[0] or names[-1] != geolevels[-1]:
         raise GeographyRefused(
             f"a spine must begin with '{geolevels[0]}' and end with '{geolevels[-1]}'"

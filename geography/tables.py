@@ -146,7 +146,7 @@ def _checked_links(
         )
     twice = _repeated(geocode)
     if twice is not None:
-        raise GeographyRefused(f"geounit '{twice}' stands twice at geolevel '{name}'")
+        raise GeographyRefused(f"geounit '{twice}' is repeated at geolevel '{name}'")
     if not codes_above:
         if parent_code.to_pylist() != [""]:
             raise GeographyRefused(
@@ -209,10 +209,10 @@ def _placed_blocks(
             held = sorted(set(rows[level.name].to_pylist()))
             if len(held) > 1:
                 raise GeographyRefused(
-                    f"block {twice} stands in two geounits of geolevel '{level.name}', "
+                    f"block {twice} is in two geounits of geolevel '{level.name}', "
                     f"'{held[0]}' and '{held[1]}'; a block belongs to one"
                 )
-        raise GeographyRefused(f"block {twice} stands twice in the blocks table")
+        raise GeographyRefused(f"block {twice} is repeated in the blocks table")
     placed = pc.index_in(_text(blocks[geolevels[-1].name]), value_set=codes[-1])
     position = pc.fill_null(placed, 0).to_numpy().astype(np.int64)
     block_position = position

@@ -242,7 +242,7 @@ class PrivacyCurve:
     """delta as a function of epsilon, of releasing counts that one record's change moves.
 
     changed : the counts that every change moves.
-    choices : further counts, of which the change moves those of one alternative of each entry.
+    choices : further counts; the change moves one alternative's counts of each entry.
         Where a record moves from one path through a hierarchy to another, each of the two paths is
         a choice; the worst combination counts.
 

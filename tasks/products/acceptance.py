@@ -39,7 +39,7 @@ WARNINGS_FILE = "warnings.json"
 
 
 def compared(run: RunDirectory, settings: ProductSettings, compare: Callable[[], object]) -> bool:
-    """Compare a release with the truth, in confidence; returns whether that went well.
+    """Compare a release with the truth, in confidence; returns whether it succeeded.
 
     A failing comparison does not delay a release whose checks pass: the traceback goes to
     the confidential folder, and a public sentence to `WARNINGS_FILE`, until a comparison succeeds.

@@ -1,4 +1,6 @@
-"""The statement of a guarantee, derived from what ran: the neighbours, the losses, in words."""
+"""The statement of a guarantee, derived from the settings that ran: the neighbours, the losses, in
+words.
+"""
 
 from __future__ import annotations
 

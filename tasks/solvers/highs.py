@@ -36,7 +36,7 @@ _local = threading.local()
 
 @dataclass(frozen=True)
 class HighsResult:
-    """`x` is the optimal solution, None if there is none.
+    """`x` is the optimal solution, None if it was not found.
 
     For an integer program that met a limit, `incumbent` is the best solution found, if any, and no
     solution has an objective below `bound`.

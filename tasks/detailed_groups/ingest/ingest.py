@@ -260,14 +260,14 @@ def read_group_totals(
         )
     if settings.is_private and not earlier.is_private:
         raise InputRefused(
-            "input.groups: the run is stamped NOT PRIVATE, so that whatever it chooses protects "
-            "nobody; name a release whose noise protects."
+            "input.groups: the run is stamped NOT PRIVATE, so its choices give no protection; name "
+            "a release whose noise protects."
         )
     known = read_specification(str(parameters_folder(run)))
     if _content(known) != _content(specification):
         raise InputRefused(
-            "input.groups is a run with another specification of groups; name one with that of "
-            "input.parameters."
+            "input.groups is a run with another specification of groups; name one with the "
+            "specification in input.parameters."
         )
     totals = pd.read_csv(run.release / T1, sep="|", dtype=str, comment="#")
     totals.columns = [name.lower() for name in totals.columns]

@@ -128,7 +128,7 @@ def _tables(run: RunDirectory, settings: DetailedGroupsSettings) -> tuple[Table,
         value_label="% of the level's groups",
     )
     headers = ("region type", "level", "groups", "suppressed", *TABLE_NAMES)
-    caption = "Groups that are shown, and those of them with a table of sex by age."
+    caption = "Groups that are shown, and groups with a table of sex by age."
     return Table(headers, tuple(rows)), Figure(chart, caption)
 
 

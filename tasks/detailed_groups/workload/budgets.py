@@ -102,7 +102,7 @@ def margin_by_formula(noise: IntegerDistribution) -> int:
     3
     """
     if noise.power != 2:
-        raise ValueError("the formula is that of the discrete Gaussian")
+        raise ValueError("the formula holds for the discrete Gaussian only")
     square = NORMAL_QUANTILE**2 * noise_parameter(noise)
     return math.isqrt(square.numerator // square.denominator)
 
@@ -117,7 +117,7 @@ def budget_by_formula(level: LevelBudget, margin_of_error: int) -> Fraction:
     0.159
     """
     if level.is_pure:
-        raise ValueError("the formula is that of the discrete Gaussian")
+        raise ValueError("the formula holds for the discrete Gaussian only")
     second = NORMAL_QUANTILE**2 * level.stability / (2 * margin_of_error**2)
     return second / (1 - level.stage_1_fraction)
 

@@ -71,10 +71,10 @@ class MechanismParameters:
     budgets : rho, or epsilon if pure, of the levels that are measured, by region type and level,
         highest summary level first; none is zero.
     thresholds : thresholds of the noisy total, by the same: from each on, the next larger table.
-    zero_suppression_chance : probability that an empty group is suppressed; None for no
-    suppression. states : FIPS codes of the United States pass; empty if it is not run. wanted :
-    margins that the budgets were set for. infinite : whether noise is switched off; budgets then
-    only determine the measured levels.
+    zero_suppression_chance : probability that an empty group is suppressed; None for never.
+    states : FIPS codes of the United States pass; empty if it is not run.
+    wanted : margins that the budgets were set for.
+    infinite : whether noise is switched off; budgets then only determine the measured levels.
     """
 
     definition: str
@@ -138,7 +138,7 @@ def read_config(text: str) -> dict[str, Any]:
         keys = [key for key, _ in pairs]
         for key in keys:
             if keys.count(key) > 1:
-                raise SpecificationError(f"{CONFIG_FILE}: the key {key!r} stands twice; keep one")
+                raise SpecificationError(f"{CONFIG_FILE}: the key {key!r} is repeated; keep one")
         return dict(pairs)
 
     def constant(text: str) -> float:
@@ -155,9 +155,7 @@ def read_config(text: str) -> dict[str, Any]:
             f"{CONFIG_FILE}: line {error.lineno} is not valid JSON ({error.msg}); correct it"
         ) from None
     except RecursionError:
-        raise SpecificationError(
-            f"{CONFIG_FILE}: values stand too deep within each other"
-        ) from None
+        raise SpecificationError(f"{CONFIG_FILE}: values are nested too deep") from None
     if not isinstance(config, dict):
         raise SpecificationError(f"{CONFIG_FILE}: the file must hold one JSON object; correct it")
     return config
@@ -316,7 +314,7 @@ class _Checker:
             raise self.refuse(key, "a list of state codes, at least one")
         unknown = [value for value in values if not (isinstance(value, str) and value in STATES)]
         if unknown:
-            raise self.refuse(key, f"a list of FIPS codes of states; {unknown[0]!r} is none")
+            raise self.refuse(key, f"a list of FIPS codes of states, not {unknown[0]!r}")
         if len(set(values)) != len(values):
             raise self.refuse(key, "a list that names each state once")
         return tuple(values)
@@ -382,7 +380,8 @@ def _refuse_missing(directory: str) -> None:
     """Raise InputRefused for a folder that is not there."""
     if not is_url(directory) and not Path(directory).is_dir():
         raise InputRefused(
-            f"input.parameters: {directory} is no folder; name that of the specification files."
+            f"input.parameters: {directory} is no folder; name the folder of the specification "
+            "files."
         )
 
 

@@ -45,10 +45,10 @@ def agreement_section(sources: Sources, folder: Path, *, with_truth: bool) -> Se
         for name, own in blocks.items()
     }
     about = (
-        "What is true of how many blocks with persons in households or occupied units, in percent: "
-        "by the products' own releases, which know nothing of each other, and by the one "
-        "population that was made of them. M1 and M4 should be 0, M3 and M5 to M8 should be 100. "
-        "Seven members stand for seven and more, as in published tables, so that M2 and M9 miss "
+        "Share of blocks with persons in households or occupied units for which each statement is "
+        "true, in percent: in the products' own releases, which were made independently, and in "
+        "the one population made of them. M1 and M4 should be 0, M3 and M5 to M8 should be 100. "
+        "Seven members represent seven and more, as in published tables, so that M2 and M9 miss "
         "larger households even where all agree."
     )
     details = [

@@ -55,7 +55,7 @@ def _races(persons: Universe, homes: Universe) -> dict[str, str]:
     for level, where in persons.recodes[name].rules:
         (codes,) = where.values()
         if not isinstance(codes, CodeSet):
-            raise ValueError(f"{name} is not told by codes")
+            raise ValueError(f"{name} is not defined by codes")
         first = codes.ranges[0][0] if codes.ranges else int(min(codes.texts))
         label = of_head.levels[of_head.level_of(str(first))]
         found[persons.recodes[name].levels[level]] = label

@@ -81,7 +81,7 @@ def type_of_label(label: str) -> HouseholdType:
     """
     size = re.search(r"; size (\d)\+?$", label)
     if size is None:
-        raise ValueError(f"{label!r} tells no size")
+        raise ValueError(f"{label!r} has no size")
     couple, relatives, own, children, minors, *rest = label.split("; ")
     return HouseholdType(
         COUPLES.index(couple),

@@ -15,7 +15,7 @@ similarly bounds, until nothing changes ([ActiveSet2002], with all changes made 
 
 Equalities are met softly: the sums may miss by a little for every unit by which their multipliers
 move in an iteration, as in the method of multipliers, so that the systems are definite and the
-misses vanish once the guess stands; likewise a singular matrix is made definite by a proximal term
+misses vanish once the guess is final; a singular matrix, too, is made definite by a proximal term
 around the last iterate. The result is then exact up to rounding. Where noise is large against the
 counts, so many cells are zero that multipliers are not unique and the guesses may cycle, which is
 reported and left to the caller.

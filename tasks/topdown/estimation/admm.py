@@ -402,7 +402,7 @@ def approach(
             _meet_parent(x, constraints.parent, inverse_scale)
         if n_pins:
             _meet_pins(x, constraints, moves_of_residual, inverse_scale)
-        # The relaxed point goes into u; the part removed by the projection is the new multiplier.
+        # The relaxed point is put into u; the part removed by the projection is the new multiplier.
         for i in range(c):
             for j in range(k):
                 u[i, j] += RELAXATION * x[i, j] + (1.0 - RELAXATION) * z[i, j]

@@ -16,7 +16,7 @@ BLOCK_ENTRIES = 5 * 10**7
 """Most entries of the children's blocks (0.4 GB); with more the diagonal has to do."""
 
 MANY, MANY_UNTOLD = 2500, 300
-"""Cells above which a pass is wide: in any case, and where no query tells all of them apart."""
+"""Cells above which a pass is wide: in any case, and where no query distinguishes all of them."""
 
 
 def is_wide(cells: int, n_rows: int) -> bool:

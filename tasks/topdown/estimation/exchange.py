@@ -311,8 +311,8 @@ def _move(state: _State, a: int, b: int, j: int, sign: int) -> int:
 
 @njit(cache=True, nogil=True)
 def _fits(state: _State, a: int, b: int, given: int, taken: int) -> bool:
-    """Whether types keep their bounds if the one of cell `taken` goes to a, after b has got the one
-    of cell `given`.
+    """Whether types keep their bounds if the one of cell `taken` moves to a, after b has got the
+    one of cell `given`.
     """
     of_given, of_taken = state.type_of_cell[given], state.type_of_cell[taken]
     if of_given == of_taken:

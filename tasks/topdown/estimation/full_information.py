@@ -108,7 +108,7 @@ def read_combined(
         tables.append(table.append_column("row", row).filter(pc.is_valid(row)))
     table = pa.concat_tables(tables).sort_by("row").combine_chunks()
     if table.num_rows != len(geocode):
-        raise ValueError("the combined measurements of a geounit are missing, or stand twice")
+        raise ValueError("the combined measurements of a geounit are missing or repeated")
     type_is_possible = _rows(table["can_have"])
     groups = []
     for rows, cells in patterns(algebra, type_is_possible):
@@ -158,8 +158,8 @@ def combine_shard(given: ShardInput) -> None:
 
 
 def estimate_shard(given: ShardInput) -> tuple[SolveRecord, ...]:
-    """Estimate the geounits of a shard from measurements, what lies below and the parents'
-    estimates, and write them; returns the records of the solves.
+    """Estimate the geounits of a shard from measurements, their children's and parents' estimates,
+    and write them; returns the records of the solves.
 
     Needs the combined files of the geolevel below.
     """
@@ -248,8 +248,8 @@ def refuse_large_core(settings: TopdownSettings) -> None:
             raise InputRefused(
                 f"run.estimator = {settings.run.estimator!r} carries {found:,} "
                 f"covariances for every geounit of {universe}, and can carry {MOST_COVARIANCES:,}; "
-                "choose 'topdown', or queries, bounds and structural zeros that tell fewer "
-                "attributes' levels apart."
+                "choose 'topdown', or queries, bounds and structural zeros that distinguish fewer "
+                "levels of attributes."
             )
 
 

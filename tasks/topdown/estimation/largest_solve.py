@@ -137,8 +137,8 @@ def remedy(universe: str, size: SolveSize) -> str:
     """Advice on making a universe's largest solve smaller, as a sentence."""
     below = "" if size.is_known else "interleave passes, have fewer children of one parent, "
     return (
-        f"Give attributes of {universe} fewer levels or leave some out, declare the cells that "
-        f"nobody can be in as structural zeros, {below}or run on a machine with more memory."
+        f"Give attributes of {universe} fewer levels or leave some out, declare impossible cells "
+        f"as structural zeros, {below}or run on a machine with more memory."
     )
 
 

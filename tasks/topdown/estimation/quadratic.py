@@ -52,7 +52,7 @@ class Constraints(NamedTuple):
 
     sum_i x_i = parent (k,), if has_parent;
     sum over the children of group g, group_of_child (c,), and over the cells of a row r, where
-        pin_rows (n_labels, k) tells the rows that hold each cell, = targets[g, r];
+        pin_rows (n_labels, k) has the rows of each cell, = targets[g, r];
     lower <= sum over the cells of a type <= upper, both (c, T), where the cells of type t are at
         type_starts[t] to type_starts[t + 1];
     x = 0 where not allowed (c, k).

@@ -23,7 +23,7 @@ within W. With B free attributes there are 2^B components. For the answers to qu
 within some U and some W are needed one by one (`restricted`). In all others that an answer asked
 for sees A and b are zero, so that the estimate and V are zero, and D is equal for all components:
 it begins with the identity on a block's possible cells, and sums, measurements and wholes act on it
-through the core alone. One component without coordinates stands for them all. Where parents' counts
+through the core alone. One component without coordinates represents them all. Where parents' counts
 are given, as in estimation, they inform every component, and all are carried.
 
 Shapes: N geounits that can have the same types, n core cells of those types, m coordinates of the

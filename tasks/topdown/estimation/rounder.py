@@ -52,7 +52,7 @@ SNAP = 1e-5
 class RounderResult:
     """`x` of shape `(c, k)`, non-negative integers.
 
-    objective : sum of the interpolated costs, less that of no ones, over all passes.
+    objective : sum over all passes of the interpolated costs, less the cost without ones.
     solver : "flow" or "highs"; with ", exchange" where that followed, whose moves count as
         iterations.
     relaxed : the 0/1 box and the agreement with earlier passes had to be left.

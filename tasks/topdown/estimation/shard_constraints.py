@@ -221,7 +221,7 @@ class _Reading:
         self, label: np.ndarray, n_rows: int, lower: np.ndarray, upper: np.ndarray
     ) -> bool:
         """Whether limits `(n, n_rows)` on rows, by the row `(n_cells,)` of every cell, add nothing
-        to those of the types; numbers from `n_rows` on denote no row.
+        to the types' limits; numbers from `n_rows` on denote no row.
         """
         n_types = self.lower.shape[1]
         cells = np.zeros((n_types, n_rows + 1), dtype=np.int64)
