@@ -1,4 +1,4 @@
-"""The flows of the products by name, imported when asked for: Prefect is slow to import."""
+"""The flows of the products by name, imported on demand: Prefect is slow to import."""
 
 from __future__ import annotations
 

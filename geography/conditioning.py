@@ -2,7 +2,7 @@
 
 *Estimates.* An unbiased estimate of a vector x of n counts has the error covariance V + k D, k
 without bound, V and D (n, n) being positive semidefinite. D spans the directions that no
-measurement determines, and V is singular where something is exact. Multiples of D are alike.
+measurement determines, and V is singular where something is exact. Multiples of D are equivalent.
 Measurements of disjoint sets of blocks are independent, so that the means, the V and the D of their
 sum add up.
 

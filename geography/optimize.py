@@ -216,9 +216,9 @@ def cut_groups(
     """Group the items of a parent that have equal combinations of entities.
 
     Items of one parent and combination are cut in their order. "even": into the smallest number
-    of groups that respects `group_limit`, of sizes that differ by at most one. "production": as
-    the 2020 production runs did, into runs of `group_limit` + 1 items, the remainder last; they
-    bring targeted entities a little closer, and block groups of the tabulation spine less so.
+    of groups that respects `group_limit`, of sizes that differ by at most one. "production": as in
+    the 2020 production runs, into runs of `group_limit` + 1 items, the remainder last; they bring
+    targeted entities a little closer, and block groups of the tabulation spine less so.
 
     Args:
         parent: (n_items,) int64 parent of each item.
@@ -269,9 +269,9 @@ def greedy_groups(
 
     Args:
         items: entries of the items (tracts or tract subsets).
-        ancestors: parents of the items, parents of those, and so on up to the root; each is an
+        ancestors: parents of the items, their parents, and so on up to the root; each is an
             array of non-decreasing positions in the geolevel above.
-        n_entities: number of entities, those outside all others included.
+        n_entities: number of entities, including the areas outside all others.
         fanout_cutoff: see `SpineRules.fanout_cutoff`.
         is_area: (n_entities,) bool, whether an entity is an area, which decides which items start
             together; None if all are.
@@ -443,7 +443,7 @@ def _root_change(entry: int, step_x: int, step_y: int, chain: _Chain) -> tuple[i
 
 @numba.njit(cache=True, nogil=True)
 def _apply(entry: int, step_x: int, step_y: int, chain: _Chain) -> None:
-    """Change x and y of an entry by the given steps, and those above it accordingly."""
+    """Change x and y of an entry by the given steps, and the entries above it accordingly."""
     x, y = chain.x, chain.y
     while entry >= 0 and (step_x != 0 or step_y != 0):
         before_c = min(x[entry], y[entry] + 1)

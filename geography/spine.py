@@ -77,7 +77,7 @@ def build_spine(
     geolevels below add zero-padded running numbers; a block adds its 16-digit geocode.
 
     Args:
-        geography: one row per block that can hold somebody, sorted by `block_geocode`.
+        geography: one row per inhabitable block, sorted by `block_geocode`.
         geolevel_shares: exact shares by geolevel, root first, "Block" last; they add to 1.
         kind: "conventional", "aian", "optimized" or "dhc".
         rules: AIAN ranges, categories, cut-offs.

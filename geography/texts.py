@@ -1,7 +1,7 @@
 """Columns of texts that stay in Arrow's memory, such as a mapped file's.
 
 A Python text of a geocode takes some 75 bytes and an array of them 8 more each; in Arrow's memory
-it takes its characters and 4 bytes, and none of them are touched until somebody asks.
+it takes its characters and 4 bytes, and none of them is read until needed.
 """
 
 from __future__ import annotations

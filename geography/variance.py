@@ -74,7 +74,7 @@ class _Rung:
     """Matrices (C, S, n, n) of the classes of a rung, in the names of the module's docstring.
 
     diffuse : D with everything below and of the geounit itself; None where nothing is left.
-    seen : by class and component, of those where D was seen.
+    seen : by class and component, for the pairs where D was seen.
     """
 
     gain: np.ndarray

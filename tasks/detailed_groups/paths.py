@@ -1,4 +1,4 @@
-"""Where a run of detailed groups keeps artifacts of its own.
+"""Paths of a detailed-groups run's own artifacts.
 
 `parameters/` holds copies of the parameters' files, `spine/` the public geography and the shards:
 consecutive regions of one type with all iterations of one level. Measurements are in
@@ -88,7 +88,7 @@ def shards_file(run: RunDirectory) -> Path:
 
 
 def write_shards(run: RunDirectory, shards: Iterable[Shard]) -> None:
-    """Store the shards: later steps and later versions of the code cut alike."""
+    """Store the shards, so that later steps and later versions of the code use the same ones."""
     write_text(shards_file(run), json.dumps([asdict(shard) for shard in shards]))
 
 

@@ -214,14 +214,14 @@ class ExplorerSettings(Section):
     threshold: int | None = Field(default=None, ge=0)
     """Largest noisy total that is suppressed."""
     decimals: int = Field(default=3, ge=0, le=9)
-    """Decimal places of the budgets that are worked out."""
+    """Decimal places of computed budgets."""
     relative_errors: tuple[ExactFraction, ...] | None = None
     """Relative errors for which `budget` reports the populations that tables need; left out, 5
     and 10 %."""
 
     @property
     def shown_relative_errors(self) -> tuple[Fraction, ...]:
-        """The relative errors that are asked for, or else the errors that are shown anyway."""
+        """The requested relative errors, or the default ones."""
         return RELATIVE_ERRORS if self.relative_errors is None else self.relative_errors
 
 
@@ -298,9 +298,9 @@ class DetailedGroupsSettings(ProductSettings):
     explorer: ExplorerSettings = ExplorerSettings()
 
     def resolved(self) -> Self:
-        """These settings with the least budgets of the levels that want a margin and have none.
+        """These settings with least budgets for the levels that have a wanted margin and no budget.
 
-        The budgets are worked out from the parameters' files, and frozen with the run.
+        The budgets are computed from the parameters' files, and frozen with the run.
         """
         own = self.mechanism
         missing = [

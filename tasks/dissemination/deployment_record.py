@@ -19,7 +19,7 @@ from .finished import texts
 from .office import Office
 
 MISSING = "To be written by the office."
-"""Stands where the schema asks for a text that only an office can give, and it gave none."""
+"""Placeholder for a required text that only an office can give and has not given."""
 
 DEFINITIONS = {True: "Zero-concentrated DP", False: "Pure DP"}
 
@@ -62,7 +62,7 @@ def deployment_record(released: Mapping[str, Any], office: Office) -> dict[str, 
     The tier is 3 if the office has given all texts that only it knows, and 2 otherwise.
 
     Args:
-        released: The release, as of `finished_release`.
+        released: The release, from `finished_release`.
         office: The texts of the office.
 
     Returns:
@@ -94,7 +94,7 @@ def deployment_record(released: Mapping[str, Any], office: Office) -> dict[str, 
     model |= {"release_type": "One release" if is_alone else "Many releases"}
     sections["deployment_model"] = model | sections["deployment_model"]
     if not office.registry_authors:
-        # The registry asks of whoever states sources or notes to sign them.
+        # The registry requires authors of sources or notes to sign them.
         sections.pop("administrative")
     is_whole = basic["name"] != MISSING and all(getattr(office, field) for field in DETAILED)
     return {

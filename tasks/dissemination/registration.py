@@ -42,7 +42,7 @@ def register(run: RunDirectory, office_file: Path | None) -> Registration:
     folder = run.root / FOLDER
     folder.mkdir(exist_ok=True)
     files = (
-        # The registry wants underscores in names of files, and hyphens in addresses.
+        # The registry uses underscores in file names and hyphens in addresses.
         folder / f"{record['url_slug'].replace('-', '_')}.yaml",
         folder / "self_assessment.md",
         folder / "self_assessment.html",

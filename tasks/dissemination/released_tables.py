@@ -48,7 +48,7 @@ class ReleasedTable:
         return metadata.get(STAMP_KEY.encode(), b"").decode()
 
     def with_margins(self) -> pd.DataFrame:
-        """All rows, with the columns of their margins where there are any."""
+        """All rows, with the columns of their margins, if any."""
         rows = pq.read_table(self.path).to_pandas()
         if self.margins.exists():
             bounds = pq.read_table(self.margins).to_pandas()

@@ -19,7 +19,7 @@ def self_assessment(released: Mapping[str, Any], office: Office) -> Document:
     """The hazards as questions: answered from the run, by the office, or left open by name.
 
     Args:
-        released: The release, as of `finished_release`.
+        released: The release, from `finished_release`.
         office: The texts of the office; `assessment` has its answers by hazard.
 
     Returns:

@@ -78,7 +78,7 @@ from .loss_laws import (
 )
 
 FEW = 8
-"""Combinations whose laws are worked out rather than bounded all at once."""
+"""Number of combinations below which laws are computed rather than bounded all at once."""
 
 FREQUENCIES = tuple(1 << power for power in range(5, 11))
 """Numbers of frequencies that are tried."""
@@ -121,11 +121,11 @@ class _Half:
 
 
 def deltas_at_most(grid: Grid, combinations: Sequence[Combination], epsilon: float) -> np.ndarray:
-    """For every combination a number, `(n,)`, that is no smaller than the upper bound of its law at
-    epsilon, and hardly larger; infinite where the law has to be asked.
+    """Bounds `(n,)` on the deltas of combinations at epsilon, each hardly larger than its law's
+    upper bound; infinite where the law itself is needed.
 
-    That is so of few combinations, of one part, of grids that hold all losses as they are, and of
-    laws that have too many frequencies.
+    The laws are needed for few combinations, for a single part, on grids with all losses unmoved,
+    and for laws with too many frequencies.
     """
     nothing = np.full(len(combinations), np.inf)
     if len(combinations) < FEW or grid.stride is not None or not grid.is_upper:
@@ -392,33 +392,33 @@ class PrivacyCurve:
         return guess
 
     def _is_surely_above(self, epsilon: float, delta: float, guess: float) -> bool:
-        """Whether delta at an epsilon is larger for sure, by the law about a larger guess, where
-        that says so, or by one of few points, which is cheap.
+        """Whether delta at an epsilon is certainly larger, by the law around a larger guess or else
+        by a cheap one with few points.
 
-        An upper bound is the truth of an epsilon that is smaller by about its error at most: where
-        it is above delta further out, by twice the error, so is the truth here, and every upper
-        bound.
+        An upper bound equals the true delta at an epsilon smaller by at most about its error: if it
+        exceeds delta at an epsilon larger by twice the error, so do the true delta here and every
+        upper bound.
         """
         law = self._sought_on(guess, is_upper=True).worst_law
         if law.delta_lower(epsilon + 2 * UPPER_ERROR * guess) > delta:
             return True
         error = ROUGH * math.sqrt(2 * self.rho)
         grid = self._grid(epsilon, is_upper=True, error=error)
-        if grid.points >= UPPER_POINTS:  # It is no cheaper, and its error may be larger.
+        if grid.points >= UPPER_POINTS:  # Not cheaper, and possibly less accurate.
             return False
         return grid.worst_law.delta_upper(epsilon + 2 * error) > delta
 
     def _epsilon_on(
         self, grid: Grid, delta: float, guess: float, is_upper: bool
     ) -> tuple[float, float]:
-        """Neighbours as of `_epsilon`, on one grid."""
+        """Neighbours as in `_epsilon`, on one grid."""
         law = grid.worst_law
         if not is_upper:
             return self._epsilon_by(law.delta_lower, delta, guess)
         worst = self._epsilon_by(law.delta_upper, delta, guess)
         others = [one for one in self._combinations if one is not grid.worst]
         while others:
-            # Most combinations differ by little, and one look shows that they are no worse.
+            # Most combinations differ little, and one evaluation shows that they are no worse.
             bounds = deltas_at_most(grid, others, worst[1])
             looked_at = (one for one, most in zip(others, bounds, strict=True) if most > delta)
             for combination in looked_at:
@@ -432,7 +432,7 @@ class PrivacyCurve:
     def _epsilon_by(
         self, bound: Callable[[float], float], delta: float, guess: float
     ) -> tuple[float, float]:
-        """Neighbours as of `_epsilon`, by one bound, which says little far from its epsilon."""
+        """Neighbours as in `_epsilon`, by one bound, which is weak far from its epsilon."""
         low, high, stride = guess, guess, math.sqrt(self.rho) / 4
         if bound(guess) > delta:
             while bound(high) > delta:
@@ -525,7 +525,7 @@ def _log_normal(x: float) -> float:
 
 
 def known_curve(changed: Counts, choices: Sequence[Sequence[Counts]] = ()) -> PrivacyCurve | None:
-    """The curve of counts as of `PrivacyCurve`; None where it takes too much to work it out.
+    """The curve of counts as in `PrivacyCurve`; None if it is too expensive to compute.
 
     That is so of noise wider than any that is of use, and of too many combinations.
     """

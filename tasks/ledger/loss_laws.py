@@ -1,9 +1,9 @@
 """Laws of the sum of privacy losses on a grid, which bound it from above or from below.
 
 *A common lattice.* Where all losses are whole multiples of one number, up to a constant, and it is
-not too fine for the range, they lie on a grid as they are, and both bounds are the truth but for
-rounding ([ExactAccounting2026] computes one release so). Else the losses are moved to a grid, and
-so they are where it has fewer points and is as near as is asked for.
+not too fine for the range, they are on a grid unmoved, and both bounds are exact up to rounding
+([ExactAccounting2026] computes one release this way). Else the losses are moved to a grid, as they
+are where that grid has fewer points and is accurate enough.
 
 *Upper bound.* The losses of each count are moved to the points of a grid, each to its two
 neighbours, such that the probabilities under both hypotheses are unchanged ([ConnectDots2022]).
@@ -16,8 +16,8 @@ errors within half a step each, which Hoeffding's inequality bounds, under the t
 
 *Arithmetic.* The law of the sum is a product of discrete Fourier transforms, of small grids in
 extended precision where the machine has it and in doubles elsewhere. Before,
-each law is tilted by exp(lambda loss) such that its mean is near the epsilon that is asked for: the
-error of the transform, an a priori bound in the 2-norm ([Higham2002], theorem 24.2), is then small
+each law is tilted by exp(lambda loss) such that its mean is near the requested epsilon: the error
+of the transform, an a priori bound in the 2-norm ([Higham2002], theorem 24.2), is then small
 relative to the probabilities that decide. All other errors are covered by making every probability
 larger by more than its rounding, and by rounding positions upwards; the mass outside the period is
 bounded by Chernoff's inequality and counted in full. The upper bound is thus a theorem about
@@ -65,11 +65,12 @@ FEW_POINTS = 1 << 14
 """Points of a grid up to which transforms use extended precision, if NumPy has it."""
 
 LATTICE_POINTS = 1 << 20
-"""Most points of a grid that has all losses as they are."""
+"""Most points of a grid with all losses unmoved."""
 
 LOWER_ERROR = 9e-4
-"""How far from the truth a lower bound of epsilon may be, where no more is asked for and the points
-suffice. An upper bound is as near as its most points make it, where no more is asked for."""
+"""Default tolerance of a lower bound of epsilon, if the points suffice. By default an upper bound
+is as accurate as its most points allow.
+"""
 
 UPPER_ERROR = 1e-6
 """Share of an epsilon by which an upper bound that is sought for a delta may be from the truth,
@@ -84,7 +85,7 @@ variance assumed where rounding leaves 0.
 """
 
 LARGEST_EXPONENT = 300.0
-"""Logarithm of the largest weight that is worked out; beyond it a bound says nothing."""
+"""Logarithm of the largest computed weight; beyond it there is no bound."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +107,7 @@ class ChangedCount:
 
     @cached_property
     def _hash(self) -> int:
-        """Kept, since it is asked for often and fractions are slow to hash."""
+        """Cached, since it is needed often and fractions are slow to hash."""
         return hash((self.noise, self.shift))
 
     @property
@@ -315,7 +316,7 @@ class Part:
 class Grid:
     """A tilt, and points at whole multiples of a step from `low`, that hold the law of a loss.
 
-    stride : the lattice on which losses lie as they are; None where they are moved to the grid.
+    stride : the lattice that contains the losses; None where they are moved to the grid.
     outside : bound on the tilted probability of losses that the grid has no room for.
     kinds : the losses of every kind of count.
     worst : the combination of parts with the largest delta, about, near the epsilon that is meant.
@@ -386,7 +387,7 @@ class Grid:
         return error * 1.01 * 7 * 0.5 * float(np.finfo(self._real).eps) * levels
 
     def part(self, items: Items) -> Part:
-        """Some counts on this grid, worked out once."""
+        """Some counts on this grid, cached."""
         if items not in self.parts:
             self.parts[items] = self._part(items)
         return self.parts[items]
@@ -447,7 +448,7 @@ class Grid:
 
 
 _kinds_of = lru_cache(maxsize=4)(_Kinds)
-"""Kept, since a curve is asked for at several epsilons."""
+"""Cached, since a curve is evaluated at several epsilons."""
 
 
 @lru_cache(maxsize=4)

@@ -35,7 +35,7 @@ def accept(
 
 
 WARNINGS_FILE = "warnings.json"
-"""Public sentences on failures that did not hold a release back, next to the checks' outcomes."""
+"""Public sentences on failures that did not block a release, next to the checks' outcomes."""
 
 
 def compared(run: RunDirectory, settings: ProductSettings, compare: Callable[[], object]) -> bool:
@@ -63,7 +63,7 @@ def compared(run: RunDirectory, settings: ProductSettings, compare: Callable[[],
 
 
 def warnings_of(run: RunDirectory) -> tuple[str, ...]:
-    """Public sentences on failures in a run that did not hold its release back."""
+    """Public sentences on failures in a run that did not block its release."""
     path = run.checks / WARNINGS_FILE
     if not path.exists():
         return ()

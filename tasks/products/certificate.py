@@ -85,7 +85,7 @@ def write_certificate(
 
 
 def exact_of(settings: ProductSettings, plan: Plan, facts: Facts) -> Exact:
-    """The exact epsilons of a release by part, as far as they are known."""
+    """The exact epsilons of a release by part, where known."""
     if facts.exact is not None:
         return facts.exact
     return exact_epsilons(plan.statement.losses, facts.curves if settings.is_private else None)

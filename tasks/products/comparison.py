@@ -66,7 +66,7 @@ def errors_table(
 
 
 def labels_of(runs: Sequence[RunDirectory]) -> list[str]:
-    """Folder names, or paths where two are alike."""
+    """Folder names, or paths where two names are equal."""
     names = [run.root.name for run in runs]
     return names if len(set(names)) == len(names) else [str(run.root) for run in runs]
 

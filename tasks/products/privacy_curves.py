@@ -196,7 +196,7 @@ def _told_apart(found: Mapping[str, TradeOff], others: str) -> str:
 
 
 def _suspicions(found: Mapping[str, TradeOff], others: str, question: str) -> str:
-    """How many suspicions come out at few false alarms, as a sentence."""
+    """Share of true suspicions found at few false alarms, as a sentence."""
     at = int(np.searchsorted(FALSE_POSITIVES, FEW))
     words = " and ".join(
         f"in at most {_percent(1 - own.false_negatives[at])} of 100 for {name}"

@@ -107,7 +107,7 @@ def report_document(
 def plain_document(
     run: RunDirectory, settings: ProductSettings, plan: Plan, errors: object = None
 ) -> Document:
-    """The report of a product without words of its own: its measures, and its exact facts."""
+    """The report of a product without its own words: its measures and exact facts."""
     tables = sorted(run.release.glob("*.parquet"))
     return report_document(run, settings, plan, counts=first_rows(tables[0]) if tables else ())
 

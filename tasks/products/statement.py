@@ -33,7 +33,7 @@ class Statement:
     protected : whose data are protected, as sentences that begin with a capital.
     change : between which two tables the guarantee holds, as sentences.
     losses : privacy losses of the parts.
-    together : how the parts' losses combine, in a sentence; empty where there is one part.
+    together : how the parts' losses combine, in a sentence; empty for one part.
     are_disjoint : whether one record is in one part at most, so that the largest loss covers all
         parts together.
     unprotected : sentences on further data without protection, in addition to exact facts.

@@ -42,7 +42,7 @@ from .level_split import (
 )
 
 DIGITS = 6
-"""Significant digits of a budget that is worked out, rounded up."""
+"""Significant digits of a computed budget, rounded up."""
 
 
 class LevelTarget(Section):

@@ -59,7 +59,7 @@ def coterminous_sets(
     Args:
         regions: for each region type, highest summary level first, the region id of every block,
             shape (n_blocks,); None where a block is in no region of that type.
-        inhabitable: mask of the blocks that can hold somebody by declared invariants, shape
+        inhabitable: mask of the blocks inhabitable by declared invariants, shape
             (n_blocks,); None if no invariants are declared, and then only regions with identical
             blocks are coterminous. A region without any such block is compared by all its blocks.
 

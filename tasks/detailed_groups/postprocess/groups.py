@@ -7,7 +7,7 @@ count and `measured_at` the region type whose measurement the counts are. A grou
 released keeps its row, with `is_suppressed` set, so that a later step can still give it the counts
 of a coterminous region.
 
-The marginals step adds `total`, and `male` and `female` where there are cells.
+The marginals step adds `total`, and for groups with cells `male` and `female`.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ from .stages import (
 
 
 def stages_of(settings: DetailedGroupsSettings) -> tuple[str, ...]:
-    """The stages that the settings ask for, in their order."""
+    """The stages in the settings, in their order."""
     optional = {
         COTERMINOUS: settings.mechanism.coterminous,
         ALONE: bool(settings.mechanism.suppress_alone_above_combination),

@@ -3,7 +3,7 @@
     measurements -> suppressed -> marginals -> coterminous -> alone
 
 Each stage reads the previous stage's output, one file for each population group level, so that the
-largest level determines the memory. The last two stages are run if the settings ask for them.
+largest level determines the memory. The last two stages are optional, by the settings.
 Suppression comes first, as in the production program, which suppresses measured counts and then
 clips at zero. Nothing is read but noisy measurements, public geography and declared invariants.
 
@@ -135,7 +135,7 @@ def levels_after(files: PassFiles, stage: str | None) -> Iterator[tuple[Level, p
 def change_levels(
     files: PassFiles, before: str | None, stage: str, change: Callable[[Level, pa.Table], pa.Table]
 ) -> None:
-    """Write the groups of every level after a stage, from those after the one `before` it."""
+    """Write the groups of every level after a stage, from the output of the one `before` it."""
     for level, groups in levels_after(files, before):
         write_groups(files.groups(stage, level), change(level, groups))
 
@@ -161,7 +161,7 @@ def donate_between_levels(files: PassFiles, sets: CoterminousSets, order: Sequen
 
 
 def _replaced(groups: pa.Table, where: np.ndarray, by: pa.Table) -> pa.Table:
-    """The groups with those at a mask replaced, in the same order."""
+    """The groups with the masked ones replaced, in the same order."""
     if not where.any():
         return groups
     both = pa.concat_tables([groups, by.select(groups.schema.names)]).unify_dictionaries()

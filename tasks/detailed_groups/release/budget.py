@@ -45,7 +45,7 @@ class LevelFigures:
     coverage : the probability with which margins hold.
     margin : the smallest m with P(|X| <= m) >= the coverage, X being the noise of released counts.
     margin_total_only : the margin for groups that are measured by a total only.
-    wanted : the margin that the settings want; None for none.
+    wanted : the margin wanted by the settings, if any.
     margin_by_formula : floor(1.96 sigma) of [SafeTabP2025], None under pure DP.
     margin_target : the margin for which the paper's formula gives this budget, rounded.
     threshold : the largest total that is suppressed, None where none is.

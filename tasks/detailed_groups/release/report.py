@@ -1,8 +1,8 @@
 """The public report of a detailed-groups run: settings, accuracy and checks.
 
 Shares of groups at each table describe the published noisy outcome; the curves of suppression
-follow from the noise alone. Errors against the input are shown for inputs that are not
-confidential, and only for those.
+follow from the noise alone. Errors against the input are shown only for inputs that are not
+confidential.
 """
 
 from __future__ import annotations

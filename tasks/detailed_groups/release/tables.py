@@ -243,7 +243,7 @@ Region = tuple[str, str]
 
 
 def name_of_codes(region_type: str, region_id: str) -> str:
-    """A name made of a region's codes, for want of a better one.
+    """A name made of a region's codes, where no other is known.
 
     >>> name_of_codes("TRACT", "44003020601")
     'Census Tract 206.01, County 003, Rhode Island'
@@ -262,6 +262,6 @@ def name_of_codes(region_type: str, region_id: str) -> str:
 
 
 def _tract_number(code: str) -> str:
-    """The number of a tract as it is written: 206 for 020600, 206.01 for 020601."""
+    """The written number of a tract: 206 for 020600, 206.01 for 020601."""
     base, suffix = code[:4].lstrip("0") or "0", code[4:]
     return base if suffix == "00" else f"{base}.{suffix}"

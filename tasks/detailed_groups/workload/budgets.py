@@ -36,7 +36,7 @@ NORMAL_QUANTILE = Fraction(196, 100)
 """The paper's factor between sigma and its 95 % margin of error."""
 
 DECIMALS = 3
-"""Decimal places of a budget, in the production specification and wherever none are asked for."""
+"""Decimal places of a budget, in the production specification and by default."""
 
 
 @dataclass(frozen=True)
@@ -204,7 +204,7 @@ def level_budgets(
     """Budget and stability of every measured level, of one pass if it is named, by region type and
     level.
 
-    A level of nothing but groups that are measured by a total only has no first stage.
+    A level whose groups are all measured by a total only has no first stage.
     """
     found = {}
     own = parameters.budgets if region_pass is None else parameters.budgets_of(region_pass)

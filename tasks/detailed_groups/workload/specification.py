@@ -37,7 +37,7 @@ LEVELS = (1, 2)
 class CharacteristicIteration:
     """A row of the race or the ethnicity characteristic iterations.
 
-    `is_alone` is None for an ethnicity, of which everybody has one.
+    `is_alone` is None for an ethnicity, since every person has exactly one.
     """
 
     code: str
@@ -299,8 +299,8 @@ def iterations_of(
 
     Args:
         universe: iterations of one granularity and level.
-        race_codes: numbers of the race codes, shape (n, n_codes), `NONE` where there are fewer.
-        ethnicity_code: number of the ethnicity code, shape (n,).
+        race_codes: numbers of the race codes, shape (n, n_codes), `NONE` beyond a person's number
+        of codes. ethnicity_code: number of the ethnicity code, shape (n,).
 
     Returns:
         The positions in `universe.iterations` one person after the other, each once, int32; and

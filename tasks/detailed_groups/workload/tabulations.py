@@ -263,7 +263,7 @@ TENURE = _of_households(
 TABULATIONS: Mapping[str, Tabulation] = {
     one.name: one for one in (SEX_BY_AGE, HOUSEHOLD_TYPES, TENURE)
 }
-"""All tabulations by name, in the order in which they are released."""
+"""All tabulations by name, in the order of release."""
 HOUSEHOLD_TABULATIONS: Mapping[str, Tabulation] = {
     name: one for name, one in TABULATIONS.items() if not one.of_persons
 }

@@ -68,7 +68,7 @@ class Ratio:
 
 @dataclass(frozen=True, eq=False)
 class PersonsAndHouseholds:
-    """Records of blocks: codes of the blocks, and of persons, those in group quarters included, and
+    """Records of blocks: codes of the blocks, and for persons, including group quarters, and
     households their block as a position there, `(n,)`, and levels in all attributes of their
     schema, `(5, n)` and `(7, n)`. `person_unit` and `unit` are the numbers of the units that they
     are in, -1 in none, where persons have units.
@@ -148,7 +148,7 @@ class _Areas:
 def measured(records: PersonsAndHouseholds, digits: int) -> dict[Measure, Ratio]:
     """All measures of the areas given by the first digits of a block's code.
 
-    Shares are of areas with persons in households or occupied units; of a race or origin, of those
+    Shares are of areas with persons in households or occupied units; for a race or origin, of areas
     with such a householder. The last two are differences in percent of the persons in households.
     Which units persons live in is measured where they have units.
     """

@@ -69,8 +69,8 @@ class Counts(NamedTuple):
     """Tables of a universe: records more than were released `(n_rows, 5)` by row and kind of area.
 
     step : (n_rows, 2) by how much the weighted sum of differences grows if a record leaves or
-        enters a row. rows, released : (n_records, n_tables) rows of each record, as it is and as it
-        was released. new : (3, n_tables) rows of up to three records after a change. part :
+        enters a row. rows, released : (n_records, n_tables) rows of each record, current and
+        released. new : (3, n_tables) rows of up to three records after a change. part :
         (n_attributes, n_levels, n_tables) summands of a row by level. weight : (n_tables, 5).
         n_fine : tables before the coarse ones.
     """
@@ -130,8 +130,8 @@ def state_of(
 ) -> State:
     """Members of the households of some blocks of a county.
 
-    persons, households : as they were released, in the order of the members and of their units.
-    more : (n_rows,) records more of the rest of the state, of persons and of households.
+    persons, households : released ones, in the order of the members and of their units.
+    more : (n_rows,) surplus of records in the rest of the state, of persons and of households.
     """
     known, code = relationships(), members.relationship - FIRST_RELATIONSHIP
     n = len(households.kind)

@@ -165,7 +165,7 @@ def _change_home(state: State, at: int, homes: tuple[int, int], n_beyond: int) -
         if other == home or not _fit_sizes(state, home, other):
             continue
         more = int(size[other] >= OPEN_SIZE) - int(size[home] > OPEN_SIZE)
-        # Whether all sizes of a block add up to its persons stays as it is.
+        # Whether all sizes of a block add up to its persons must not change.
         if more > 0 or (n_beyond + more > 0) != (n_beyond > 0):
             continue
         new = other, own, sex, age, who
@@ -187,8 +187,9 @@ def _change_home(state: State, at: int, homes: tuple[int, int], n_beyond: int) -
 
 @njit(cache=True, nogil=True)
 def _fit_sizes(state: State, home: int, other: int) -> bool:
-    """Whether numbers of households by size, and of householders who live alone, come nearer if
-    somebody goes from a household to another."""
+    """Whether a person's move to another household brings the numbers of households by size, and of
+    householders living alone, closer to the released ones.
+    """
     grown, homes, codes = 0, state.homes, state.codes
     of_size, of_kind = (
         state.households.part[:, :, codes.by_size],
@@ -276,8 +277,9 @@ def _exchange_units(state: State, one: int, two: int) -> None:
 
 @njit(cache=True, nogil=True)
 def _is_made(state: State, p: int, q: int, a: _Member, b: _Member) -> bool:
-    """Whether a member, and another one if there is a second, now are something else, by which the
-    tables have come nearer."""
+    """Change a member, and an optional second one, if that brings the tables closer; return whether
+    it did.
+    """
     people, homes = state.people, state.homes
     old = _now(state, p)
     other = old if q < 0 else _now(state, q)
@@ -307,7 +309,7 @@ def _is_made(state: State, p: int, q: int, a: _Member, b: _Member) -> bool:
 
 @njit(cache=True, nogil=True)
 def _put(state: State, p: int, q: int, a: _Member, b: _Member) -> None:
-    """Let a member, and another one if there is a second, be something else."""
+    """Replace a member's attributes, and an optional second one's."""
     people, homes, codes = state.people, state.homes, state.codes
     for k in range(1 if q < 0 else 2):
         at = q if k else p

@@ -31,7 +31,7 @@ from ..workload.slots import anywhere, slots
 
 _OTHER_SEX, _PER_LEVEL, _OTHER_ORIGIN, _OTHER_RACE = 0.6, 0.08, 0.7, 0.9
 _MUST, _NEEDED, _RELEASED, _MINOR = -1000.0, -1.0, -0.25, 3.0
-"""Cost of a householder, of a member that the type asks for, of another released one, and of a
+"""Cost of a householder, of a member required by the type, of another released one, and of a
 householder who is a minor."""
 _PER_FURTHER, _EXCLUDED = 0.25, 0.6
 """Cost of a member more than released, and of one whose role the type excludes."""

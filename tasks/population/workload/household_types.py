@@ -100,7 +100,7 @@ def minor_bands(ages: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def universe() -> Universe:
-    """The households as they are declared."""
+    """The declared universe of households."""
     return preset_census(CENSUS).universes[HOUSEHOLDS]
 
 

@@ -105,8 +105,9 @@ def _derived_of_all(types: Types, by_place: np.ndarray) -> np.ndarray:
 
 @njit(cache=True, nogil=True)
 def derived_type(types: Types, members: np.ndarray, size: int) -> tuple[int, int]:
-    """Levels of the type and of the oldest member of a household of some size, given how many of
-    them have each place `(N_MEMBERS,)`; the first is -1 where there is no such type."""
+    """Levels of the type and of the oldest member of a household of some size, given the number of
+    members in each place `(N_MEMBERS,)`; the first is -1 if no such type exists.
+    """
     couple, n_partners, oldest, own, children = NO_COUPLE, 0, 0, 0, 0
     has_minors = has_kin = has_own = has_generation = False
     for place in range(N_MEMBERS):

@@ -27,7 +27,7 @@ _FIRST = 1
 class Relationships:
     """Which relationship each level of persons is: RELSHIP `(n_levels,)`, 0 in group quarters; and
     the level of each RELSHIP from 20 on, of a householder who is not alone. `labels` name the
-    relationships, whether somebody is alone or not.
+    relationships, alone or not.
     """
 
     of_level: np.ndarray
@@ -37,7 +37,7 @@ class Relationships:
 
 
 def universe() -> Universe:
-    """The persons as they are declared."""
+    """The declared universe of persons."""
     return preset_census(CENSUS).universes[PERSONS]
 
 

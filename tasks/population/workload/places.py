@@ -53,7 +53,7 @@ AGES_OF_RELATIONSHIP = {
 """First and last age of each RELSHIP, which the structural zeros of the persons leave."""
 
 _RANK = (20, 21, 23, 22, 24, 25, 26, 27, 28, 33, 32, 29, 31, 30, 34, 36, 35)
-"""Relationships in the order in which one is taken for who has to change into a role."""
+"""Relationships in the order of choice for persons who change into a role."""
 
 _CHANGED_ROLE, _CHANGED_KIND, _OTHER_HOUSEHOLDER = 1.0, 0.9, 0.8
 _BETWEEN_BANDS = (0.6, 0.1, 0.0, 0.5, 0.4, 0.4)
@@ -110,7 +110,7 @@ def fitted(
 ) -> tuple[np.ndarray, np.ndarray]:
     """RELSHIP and age of persons in places `(n,)`, changed as little as the places need.
 
-    The age comes first, then the relationship that somebody has, then the order of a list. Raises
+    Sorted by age, then the person's relationship, then the order of a list. Raises
     ValueError for a place that has no relationship.
     """
     role, band = np.divmod(place_of, N_BANDS)

@@ -401,7 +401,7 @@ def _iterate(
             if was_good or not is_polished:
                 break
             was_good = True
-    # A matrix that rounding errors made singular gives cells that are no numbers, and no changes.
+    # A matrix made singular by rounding errors gives NaN cells, and no changes.
     is_settled = changes == 0 and dual <= tolerances.signs
     for i in range(c):
         for j in range(k):

@@ -1,8 +1,8 @@
 """Dense symmetric matrices as compiled code inverts and factorises them.
 
 Kernels of this folder write loops where NumPy has an expression of elements or an assignment of
-slices: numba compiles each of those as functions of its own, again in every kernel that calls
-theirs, and the kernels take a minute to compile as it is. Copies, sorting and medians are NumPy's.
+slices: numba compiles each such expression as a separate function, again in every kernel that calls
+it, and the kernels already take a minute to compile. Copies, sorting and medians are NumPy's.
 
 Which passes have too many cells for matrices of cells by cells, and how large others get.
 """
@@ -13,7 +13,7 @@ import numpy as np
 from numba import njit
 
 BLOCK_ENTRIES = 5 * 10**7
-"""Most entries of the children's blocks (0.4 GB); with more the diagonal has to do."""
+"""Most entries of the children's blocks (0.4 GB); with more, only the diagonal is used."""
 
 MANY, MANY_UNTOLD = 2500, 300
 """Cells above which a pass is wide: in any case, and where no query distinguishes all of them."""

@@ -34,10 +34,10 @@ alike, no cell does, since their sums are fixed, and the matrix reduces to 1 / w
 
 A pass of the least squares as `dual_newton` takes it: its rows, and the histogram it is near to.
 
-**The fill.** Below the root it shares every cell of the parent among the children as their totals
-are, noisy or held. At the root it makes the measured attributes independent as far as the answers
-go: a few cycles of raking (iterative proportional fitting [Raking1940]) of a constant to the
-noisy answers, of which those below half a record count as half a record, so that noise empties no
+**The fill.** Below the root it shares every cell of the parent among the children in proportion to
+their totals, noisy or held. At the root it makes the measured attributes independent except as the
+answers require: a few cycles of raking (iterative proportional fitting [Raking1940]) of a constant
+to the noisy answers. Answers below half a record count as half a record, so that noise empties no
 cell.
 """
 
@@ -466,7 +466,7 @@ class StackedRows:
         lower: np.ndarray,
         upper: np.ndarray,
     ) -> None:
-        """Rows between bounds (g, R), each of a group of children; -1 is no group.
+        """Rows between bounds (g, R), each of a group of children; -1 for no group.
 
         `entries` are cells, the row of each, and its weight there. Bounds that are equal are held;
         a pair that bounds nothing is left out.

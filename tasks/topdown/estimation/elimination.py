@@ -23,7 +23,7 @@ from .quadratic import Constraints, Quadratic, curvature
 System = tuple[np.ndarray, np.ndarray, np.ndarray]
 """One child's inverse, response and compliance; see `eliminate`."""
 FEW = 4
-"""With so few rows of its own, a child's products are loops rather than calls of BLAS."""
+"""Up to this number of own rows, a child's products are loops rather than calls of BLAS."""
 
 
 @njit(cache=True, nogil=True)

@@ -209,7 +209,7 @@ def _exact_types(
 def passes_of(
     settings: TopdownSettings, universe: str, geolevel: str, queries: Sequence[str] | None = None
 ) -> Passes:
-    """The passes that the settings ask for at a geolevel, with the rounder's queries built; all
+    """The passes in the settings for a geolevel, with the rounder's queries built; all
     queries are `queries`, by default the measured ones.
     """
     chosen = settings.passes_of(universe, geolevel, queries)

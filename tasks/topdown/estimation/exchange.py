@@ -12,9 +12,9 @@ a one in cell l from b to a; at the root, which has no siblings, from j to l. So
 its total, and every cell its sum over siblings. Moves are made only between cells that the kept
 labellings do not distinguish (the rounder's queries, linear rows), and none breaks a type's bounds.
 
-At the root, unless cells themselves were asked for, the search begins with ones that are spread
-along the cells as in systematic sampling, so that queries which were not asked get their shares as
-well. Should its result be farther off than the rounder's, it begins with that, as elsewhere.
+At the root, unless cells themselves were measured, the search begins with ones spread along the
+cells as in systematic sampling, so that unmeasured queries also get their shares. If its result is
+farther off than the rounder's, it begins with the latter, as elsewhere.
 
 A sweep goes through the pairs of siblings. For each it takes the cells whose one costs least to
 move, at most `VISITS`, and for each of these the cell that answers it best, which is found among
@@ -263,7 +263,7 @@ def _exchange_pair(state: _State, a: int, b: int, cells: np.ndarray, limit: int)
 
 @njit(cache=True, nogil=True)
 def _movable(state: _State, a: int, b: int, cells: np.ndarray, of_a: int) -> np.ndarray:
-    """Those of `cells` in which a has `of_a` ones and b, if there is one, the other number."""
+    """The `cells` in which a has `of_a` ones and b, if any, 1 - `of_a`."""
     found = np.empty(cells.size, dtype=np.int64)
     n = 0
     for j in cells:

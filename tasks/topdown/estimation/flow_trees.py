@@ -237,8 +237,8 @@ def choose(network: Network, trees: Trees, price: np.ndarray) -> np.ndarray:
 
     price : gain from a one in each cell; the groups' prices follow and are not read.
 
-    The leaves below a node, in the order in which they get ones as their number grows, are those
-    of its children's orders merged by marginal cost: costs are convex, and trees are nested.
+    The order in which leaves below a node get ones as their number grows is its children's orders
+    merged by marginal cost: costs are convex, and trees are nested.
     """
     n_leaves = trees.cell.size
     cost, share = np.empty(n_leaves, dtype=np.int64), np.empty(n_leaves, dtype=np.int64)
@@ -291,14 +291,14 @@ def first_state(network: Network, trees: Trees, chosen: np.ndarray) -> State:
 
 
 MANY_LEAVES = 1 << 18
-"""Leaves from which on a pass begins with prices of its own."""
+"""Number of leaves from which a pass begins with its own prices."""
 ROUNDS = 40
 """Newton steps at most."""
 NEAR = UNIT / 64
 """How near to its price a leaf's cost counts as being there, for the slope of a step."""
 LARGEST_STEP = UNIT / 2
 HIGHEST = 16 * UNIT
-"""Prices are no larger; costs that leave bounds are."""
+"""Largest price; costs of leaving bounds are larger."""
 
 
 @njit(cache=True, nogil=True)

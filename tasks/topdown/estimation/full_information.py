@@ -187,8 +187,8 @@ def informed_answers(given: ShardInput, means: np.ndarray) -> dict[str, QueryMea
     """Answers of best linear unbiased estimates `(n, n_cells)` to every query of the budget.
 
     They also inform queries measured only at other geolevels, which the passes hold in the same
-    order. The answers that were not measured weigh nothing by themselves; where areas are no blocks
-    they are left out, since linear rows, which there may be, make passes weigh answers.
+    order. Answers without measurements have no weight of their own; where areas are not blocks they
+    are left out, since passes with linear rows weigh answers.
     """
     budget, found = given.settings.budget_of(given.universe), {}
     own_first = (*budget.query_shares[given.shard.geolevel], *budget.queries)

@@ -183,7 +183,7 @@ class _Pass:
         return [members[np.argsort(held[members], kind="stable")] for members in found]
 
     def _without_held(self) -> _Pass:
-        """The pass without measurements that earlier answers decide, if there are others."""
+        """The pass without measurements that earlier answers determine, if any others remain."""
         kept = [
             (asked, label)
             for asked, label in zip(self.asked, self.labels, strict=True)

@@ -3,8 +3,8 @@
 Nothing here reads a record. The root has all cells that are no structural zeros, and one child.
 A family below it has at most as many cells, at most as many as its parent has records, and as many
 children as in the spine; a parent's number of records is not public, except for invariants.
-So the root's size is known and refused where it cannot fit, and those below are bounds, of which
-users are warned.
+So the root's size is known and refused where it cannot fit, and the sizes below are bounds,
+reported to users as warnings.
 
 **Memory.** With k cells, c children, q queries in the pass, all in numbers of eight bytes, a solve
 takes about
@@ -54,7 +54,7 @@ SURE = 0.5
 MOST_MASKED = 2 * 10**7
 """Cells above which structural zeros are not counted cell by cell."""
 CONTROL_GROUP = Path("/sys/fs/cgroup/memory.max")
-"""The limit of a container's memory, where there is one."""
+"""File with a container's memory limit, if any."""
 
 
 @dataclass(frozen=True)
@@ -176,7 +176,7 @@ def largest_solve(
 
 
 def fewest_cells(settings: TopdownSettings, universe: str) -> int:
-    """Cells that are no structural zeros; of very many, at least as many as there are."""
+    """Number of cells that are no structural zeros; a lower bound if there are very many."""
     schema = settings.schema_of(universe)
     if schema.n_cells <= MOST_MASKED:
         return int(possible_cells(settings, universe).size)

@@ -14,7 +14,7 @@ Three solvers have each the passes that it alone solves fast:
 - `active_set`, from the guess of a few iterations of `admm`: passes of at most 2,500 cells that a
   query distinguishes, or of 300, and all that weigh inverse covariances. Each child has a matrix of
   cells by cells, and its solution is exact. Where noise is large, its guesses may cycle.
-- `dual_newton`: passes of more cells, passes with linear rows, and those at which the active set
+- `dual_newton`: passes of more cells, passes with linear rows, and passes at which the active set
   cycles. It has a multiplier for each row and child, and no matrix of cells by cells.
 - HiGHS: passes that neither has solved, and the tolerance of problem (7.6).
 """
@@ -58,8 +58,9 @@ ADMM_ITERATIONS, ACTIVE_SET_ITERATIONS = 30, 30
 NEARLY = 1e-6
 """Suboptimality, relative to the objective (plus one), that is taken should iterations run out."""
 HIGHS_ITERATIONS = 5000
-"""Most iterations of HiGHS's quadratic solver for a pass with linear rows, where another way is
-left: on some of them it makes no progress for as long as it is allowed to."""
+"""Most iterations of HiGHS's quadratic solver for a pass with linear rows, where another method is
+left: on some of them it makes no progress.
+"""
 
 
 @dataclass(frozen=True)
@@ -201,8 +202,8 @@ class PassProblem:
         return squared_distance(self.quadratic, x)
 
     def solve(self, *, is_polished: bool = False) -> tuple[np.ndarray | None, SolveRecord]:
-        """The active-set method, then Newton's method on the rows' multipliers where there are
-        no inverse covariances, which it does not take. At last HiGHS: its quadratic solver, or
+        """The active-set method, then Newton's method on the rows' multipliers unless inverse
+        covariances are given, which it does not support. Last HiGHS: its quadratic solver, or
         should that give up, the feasible point nearest to the first guess.
 
         With many cells or linear rows, Newton's method comes first; see `is_wide`.

@@ -204,8 +204,8 @@ def _balance(
     """Move ones until no vertex has too many or too few; the number moved, -1 if that cannot be.
 
     Prices stay such that no move within a child lowers its cost by more than they differ, so that
-    the state is optimal for the vertices' balances at every step. `price` (n_vertices,) are those
-    of the state's choice, and are updated.
+    the state is optimal for the vertices' balances at every step. `price` (n_vertices,) belongs to
+    the state and is updated.
     """
     n_vertices, c = excess.size, network.fraction.shape[0]
     path = np.empty(n_vertices, dtype=np.int64)

@@ -175,7 +175,7 @@ def _measured(passes: Passes, measurements: Measurements) -> tuple[str, ...]:
 
 
 def _conflict(problem: SiblingProblem) -> str | None:
-    """Name of a constraint that has to give way; linear rows if no other does."""
+    """Name of a constraint to be dropped; linear rows if no other conflicts."""
     found = conflicting_constraint(problem)
     if found is None and problem.rows:
         names = ", ".join(dict.fromkeys(rows.name for rows in problem.rows))
@@ -245,11 +245,11 @@ def infeasible_constraint(problem: SiblingProblem) -> str | None:
 
 
 def conflicting_constraint(problem: SiblingProblem) -> str | None:
-    """Name of a constraint that has to give way for the others to hold, or None.
+    """Name of a constraint to be dropped so that the others can hold, or None.
 
     Minimises the total violation of the children's bounds and totals over non-negative counts per
-    child and type that add up to the parent's. It suffices to look at types: cells of a type are
-    alike to every constraint.
+    child and type that add up to the parent's. It suffices to look at types: constraints do not
+    distinguish cells of a type.
     """
     c, n_types = problem.lower.shape
     size = c * n_types
@@ -297,7 +297,7 @@ def conflicting_constraint(problem: SiblingProblem) -> str | None:
 
 
 def _named(geocodes: Sequence[str] | np.ndarray) -> str:
-    """The geounits' geocodes, the first and last where there are many."""
+    """The geounits' geocodes, only the first and last of many."""
     if len(geocodes) <= 3:
         return ", ".join(geocodes)
     return f"{geocodes[0]} to {geocodes[-1]}"

@@ -24,7 +24,7 @@ from ..spine.shards import Family
 
 @dataclass(frozen=True)
 class SolveRecord:
-    """How one solve ended, as it is kept with the estimates.
+    """Outcome of one solve, stored with the estimates.
 
     parent : empty until the solve's siblings are known.
     stage : "least squares 1", ..., "rounder", or "settled" where nothing was left to estimate.

@@ -72,7 +72,7 @@ class Constraints(NamedTuple):
 TINY = 1e-9
 """Keeps the matrix of the coarse queries definite, relative to the diagonals."""
 THIN = 1.5
-"""Woodbury's formula pays where there are so many cells for each row of the coarse queries."""
+"""Woodbury's formula pays from this number of cells for each row of the coarse queries."""
 PROXIMAL_WEIGHT = 1e-2
 """Weight of the proximal term, relative to the mean of the diagonal."""
 

@@ -13,8 +13,8 @@ and maps core cells to core rows by the 0/1 matrix C it is
     C'C times the product of d over the free attributes outside U, in components within U,
 
 and 0 in the others. On the core the Gram matrices do not commute, so the small matrices are
-carried as they are. Types that a geounit cannot have are left out of its core: their cells are
-zero without noise.
+carried without diagonalisation. Types that a geounit cannot have are left out of its core: their
+cells are zero without noise.
 
 *Which components are carried.* Noisy answers to a query that keeps U inform the components within U
 and no other, an exact total the constant one. So all information is in the components within some
@@ -151,8 +151,8 @@ class QueryAlgebra:
         """
         axes_measured = {self.kept(query) for query in measured} or {0}
         seen = {self._every} if asked is None else {self.kept(query) for query in asked}
-        # An answer that keeps a set sees the components within it: a measured one and an asked one
-        # have in common those within both of their sets.
+        # An answer that keeps a set sees the components within it: a measured and a requested one
+        # share the components within both sets.
         both = {u & w for u in axes_measured for w in seen}
         largest = [u for u in both if not any(u & w == u != w for w in both)]
         sets = tuple(sorted(largest, key=lambda u: (-u.bit_count(), u)))

@@ -10,7 +10,7 @@ slopes -1 up to floor(d), 1 - 2 frac(d) for one step, then +1. Where queries, ke
 types are all nested they form a tree in each child, and every cell is summed over the children
 once: a network flow, which `flow` solves. Where they are not, HiGHS takes the linear program.
 
-Queries that cross these chains are served afterwards, where there are any, by `exchange`. With many
+`exchange` afterwards handles queries that cross these chains, if any. With many
 cells, an early pass is solved on the classes that its rows distinguish: later passes use only its
 answers, and an optimum on classes is one on all cells if the cells can attain it, as they nearly
 always can.
@@ -67,7 +67,7 @@ class RounderResult:
 
     @property
     def record(self) -> SolveRecord:
-        """How it ended, as it is kept with the estimates."""
+        """Outcome, as stored with the estimates."""
         return SolveRecord(
             solver=self.solver, status=self.status, iterations=self.iterations, relaxed=self.relaxed
         )
@@ -299,7 +299,7 @@ def _levels(rounding: RoundingPass, base: np.ndarray) -> list[_Level]:
 
 
 def round_by_highs(rounding: RoundingPass) -> RounderResult:
-    """Solve a pass as a linear program, or an integer program should that not come out integral.
+    """Solve a pass as a linear program, or as an integer program if its solution is not integral.
 
     A piecewise linear cost becomes three columns, one for each slope.
     """

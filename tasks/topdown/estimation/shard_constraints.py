@@ -2,7 +2,7 @@
 
 The solvers directly support bounds and exact answers of one query, whose rows are the cells' types,
 and exact totals of all children. Everything else is rows of a linear program (`LinearRows`): a
-family that has such is no network, and HiGHS rounds it.
+family with such rows is no network, and HiGHS rounds it.
 
 From declarations and public records alone: the types that areas can have, and exact totals.
 """
@@ -166,7 +166,7 @@ def sums_of_level(held: Sequence[ShardConstraints]) -> tuple[np.ndarray, np.ndar
 
 
 class _Reading:
-    """The constraints of a file, as they are sorted into bounds, totals and rows."""
+    """The constraints of a file, sorted into bounds, totals and rows."""
 
     def __init__(
         self,
@@ -281,7 +281,7 @@ class _Reading:
             self.rows.append(LinearRows(name, matrix, group, lower, upper))
 
     def add_bounds(self) -> None:
-        """Bounds on whole types; those on some cells of a type are rows."""
+        """Bounds on whole types; bounds on some cells of a type are rows."""
         for bounded in self.universe.bounded_queries:
             query, inside = bounded.asked(self.schema), bounded.inside(self.schema)
             of_lower, of_upper = bound_names(bounded, self.schema)
@@ -310,8 +310,8 @@ class _Reading:
                 self._add_rows(agreement.name, agreement.query, None, self.every, low, high)
 
     def add_invariant(self, invariant: Invariant, here: LevelUnits, paths: np.ndarray) -> None:
-        """Exact answers of geounits, and of units, by their paths, that are listed here: those in
-        parts, or all.
+        """Exact answers of geounits, and of units, by their paths, that are listed here: in parts,
+        or all.
         """
         name = constraint_name(invariant.name)
         own = self.found.get((name, "="))
@@ -370,7 +370,7 @@ class _Reading:
 
 
 def _holds(constraint: Constraint) -> np.ndarray:
-    """Which of the geounits that were asked for have the constraint, `(n,)`."""
+    """Mask `(n,)` of the requested geounits with the constraint."""
     if constraint.holds is None:
         return np.ones(len(constraint.values), dtype=bool)
     return constraint.holds

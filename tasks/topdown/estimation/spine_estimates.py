@@ -96,7 +96,7 @@ Components = Sequence[np.ndarray]
 def with_measurements(
     prior: LinearEstimates, a: np.ndarray, b: np.ndarray, components: Components
 ) -> LinearEstimates:
-    """Estimates that also take in the geounits' own measurements, A `(N, S, n, n)` and b
+    """Estimates that include the geounits' own measurements, A `(N, S, n, n)` and b
     `(N, n, m)` of `QueryAlgebra.information`.
     """
     n = a.shape[-1]
@@ -126,7 +126,7 @@ def _with_seen(
     diffuse: np.ndarray,
     components: Components,
 ) -> tuple[LinearEstimates, np.ndarray, np.ndarray]:
-    """Estimates that take in the answers which see D, and A and b of all others; `diffuse` (p, 2)
+    """Estimates that include the answers that see D, and A and b of all others; `diffuse` (p, 2)
     are the geounits and components where D is neither zero nor all there is."""
     known = LinearEstimates(prior.mean.copy(), prior.variance.copy(), prior.diffuse.copy())
     a, b = a.copy(), b.copy()
@@ -214,7 +214,7 @@ class Gains:
         shifts: tuple[np.ndarray, np.ndarray],
     ) -> np.ndarray:
         """Means `(N of the parts, n, m)` of parts given their wholes, from the wholes' `shift`,
-        which spares a gain for each part; `whole` and `cells` as of `LinearEstimates.add`."""
+        which avoids a gain for each part; `whole` and `cells` as in `LinearEstimates.add`."""
         mean = parts.mean.copy()
         rows = whole[:, None], cells
         for covariance, along in zip((parts.variance, parts.diffuse), shifts, strict=True):
@@ -399,7 +399,9 @@ class GroupedEstimates:
         return found
 
     def covariances(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """V and D (N, S, n, n) of some geounits on all n core cells, and those possible (N, n)."""
+        """V and D (N, S, n, n) of some geounits on all n core cells, and the possible cells (N,
+        n).
+        """
         found = self.at(rows, np.arange(len(self.algebra.cell_type)))
         possible = self.algebra.is_possible & self.type_is_possible[rows][:, self.algebra.cell_type]
         return found.variance, found.diffuse, possible

@@ -80,7 +80,7 @@ class Estimator:
     estimate : estimates a shard and writes the estimates; returns the records of the solves.
     is_bottom_up : whether a geolevel's shards need the estimates of the geolevel below, and not
         of the one above.
-    combine : combines the measurements of a shard with those below it, for its parents; done for
+    combine : combines the measurements of a shard with its descendants', for its parents; done for
         every geolevel but the root, from the blocks up, before anything is estimated. None where
         the estimator needs no such thing.
     refuse : raises InputRefused for settings that it cannot estimate.
@@ -105,7 +105,7 @@ ESTIMATORS: Mapping[EstimatorName, Estimator] = {
 
 
 def estimator_of(settings: TopdownSettings) -> Estimator:
-    """The estimator that the settings ask for."""
+    """The estimator in the settings."""
     return ESTIMATORS[settings.run.estimator]
 
 
@@ -134,7 +134,7 @@ def estimation_order(
 def estimate(
     run: RunDirectory, settings: TopdownSettings, universe: str, geolevel: str, shard: str
 ) -> Made:
-    """Estimate a shard by the estimator that the settings ask for."""
+    """Estimate a shard by the estimator in the settings."""
     wait_until_compiled()
     given = _input_of(run, settings, universe, geolevel, shard)
     records = estimator_of(settings).estimate(given)
@@ -154,7 +154,7 @@ def estimate(
 def combine(
     run: RunDirectory, settings: TopdownSettings, universe: str, geolevel: str, shard: str
 ) -> Made:
-    """Combine a shard's measurements with those below it, for estimators that need it."""
+    """Combine a shard's measurements with its descendants', for estimators that need it."""
     combine_shard = estimator_of(settings).combine
     if combine_shard is None:
         raise ValueError("this estimator combines no measurements")
