@@ -12,8 +12,8 @@ of independent counts add up, and with L their sum the smallest delta for an eps
     delta(epsilon) = E max(0, 1 - exp(epsilon - L))                       ([DiscreteGaussian2020]).
 
 Every other count that is released has the same distribution before and after the change, and
-parameters that are fixed before anything is drawn let the worst pairs of the parts compose, however
-later counts were chosen ([OptimalAccounting2022], theorem 10).
+with parameters fixed before anything is drawn the worst pairs of the parts compose, however later
+counts were chosen ([OptimalAccounting2022], theorem 10).
 
 `ledger.loss_laws` bounds the distribution of L from both sides.
 
@@ -81,16 +81,16 @@ FEW = 8
 """Number of combinations below which laws are computed rather than bounded all at once."""
 
 FREQUENCIES = tuple(1 << power for power in range(5, 11))
-"""Numbers of frequencies that are tried."""
+"""Numbers of frequencies tried in turn."""
 
 NEGLIGIBLE = 1e-11
-"""2-norm of all further frequencies that is small enough, for one of the whole of some units."""
+"""Acceptable 2-norm of all omitted frequencies, relative to a whole of order 1."""
 
 LARGEST_SCALE = 100.0
-"""Logarithm of the largest factor between the weights of two laws that is of use."""
+"""Logarithm of the largest usable factor between the weights of two laws."""
 
 MORE = 1 + 1e-11
-"""Factor that is more than the rounding errors of factors that laws have in common."""
+"""Factor that exceeds the rounding errors of common factors of laws."""
 
 Combination = Sequence[Items]
 
@@ -135,7 +135,7 @@ def deltas_at_most(grid: Grid, combinations: Sequence[Combination], epsilon: flo
     objects = {id(items): items for combination in combinations for items in combination}
     parts = {name: grid.part(items) for name, items in objects.items()}
     n_counts = np.array([sum(parts[name].n_counts for name in one) for one in names])
-    # The fewer counts, the higher the losses that a law has room for, and the lower.
+    # The fewer counts, the higher both ends of a law's range of losses.
     ends = int(n_counts.argmin()), int(n_counts.argmax())
     highest, lowest = (grid.law(combinations[at]) for at in ends)
     epsilon -= max(highest.misplaced, lowest.misplaced)
@@ -204,37 +204,38 @@ def _frequencies(
 
 
 MOST_COMBINATIONS = 5_000
-"""Most combinations of alternatives that are compared: each takes some milliseconds."""
+"""Most combinations of alternatives to compare: each takes some milliseconds."""
 
 LEAST_C = Fraction(1, 10**10)
 """Least c of noise of P(x) proportional to exp(-c |x|^power) whose outcomes are listed."""
 
 HALVINGS = 32
-"""Halvings of the interval in which an epsilon is sought."""
+"""Bisections of the interval of an epsilon."""
 
 ROUNDS = 8
-"""Laws that an epsilon is sought by: each is made about the epsilon that the one before gave."""
+"""Number of laws in the search for an epsilon: each is made around the previous law's result."""
 
 NEAR = 3 / 4
 """Fraction of an epsilon around which a law is still accurate at that epsilon."""
 
 SHARED = 2
-"""Epsilons of one grid lie so many units of sqrt(2 rho) apart at most, where an error is allowed
-that is larger than `LOWER_ERROR`: the sum's deviation is about one of them, so that every epsilon
-is within one deviation of the mean of the tilted law."""
+"""Largest distance of epsilons that share a grid, in units of sqrt(2 rho), where the allowed error
+is larger than `LOWER_ERROR`: the sum's deviation is about one unit, so that every epsilon is within
+one deviation of the mean of the tilted law.
+"""
 
 ROUGH = 1 / 32
 """Error of an epsilon, in units of sqrt(2 rho), that is small relative to the rest."""
 
 KNOWN_BOUNDS = 256
-"""Upper bounds of each kind that are kept: of a run, its attributes and geolevels, some dozens."""
+"""Cached upper bounds of each kind: some dozens for a run, its attributes and geolevels."""
 
 Counts = Mapping[ChangedCount, int]
-"""How many counts of each kind one record's change moves."""
+"""Number of counts of each kind that one record's change moves."""
 
 
 class NotWorkedOut(ValueError):
-    """There is a curve, but to work it out, or so far out, would take too much."""
+    """The curve exists, but computing it, or so far out, is too expensive."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -288,7 +289,7 @@ class PrivacyCurve:
 
     @cached_property
     def _combinations(self) -> tuple[tuple[Items, ...], ...]:
-        """Every combination of alternatives, the order of equal choices aside."""
+        """Every combination of alternatives, up to the order of equal choices."""
         ways = [combinations_with_replacement(one, n) for one, n in self._alternatives.items()]
         common = (_items(self.changed),) if self.changed else ()
         return tuple((*common, *chain(*way)) for way in product(*ways))
@@ -373,7 +374,7 @@ class PrivacyCurve:
         return best
 
     def _not_far_above(self, guess: float, delta: float, is_upper: bool) -> float:
-        """A guess of the epsilon at delta, smaller where the law about less shows that it is.
+        """A guess of the epsilon at delta, lowered where a law around a smaller one permits.
 
         A law around an epsilon that is much too large gives no bound at smaller ones, and may give
         1 at its own. The first guess is too large where few counts with pure noise, whose losses
@@ -448,7 +449,7 @@ class PrivacyCurve:
         return _halved(lambda epsilon: bound(epsilon) > delta, low, high)
 
     def _sought_on(self, epsilon: float, is_upper: bool) -> Grid:
-        """The grid on which an epsilon near to this one is sought.
+        """The grid for searching an epsilon near this one.
 
         Under a law tilted by t, of continuous Gaussians by less than epsilon / (2 rho), all errors
         count 1 + t times.
@@ -482,20 +483,21 @@ def _upper_delta(curve: PrivacyCurve, epsilon: float, error: float) -> float:
 
 @lru_cache(maxsize=KNOWN_BOUNDS)
 def _lower_delta(curve: PrivacyCurve, epsilon: float, error: float) -> float:
-    """`PrivacyCurve.delta_lower`, which is kept as well: pages of several runs show one curve."""
+    """`PrivacyCurve.delta_lower`, cached too, because pages of several runs show one curve."""
     grid = curve._grid_near(epsilon, error, is_upper=False)
     return grid.worst_law.delta_lower(epsilon)
 
 
 @lru_cache(maxsize=KNOWN_BOUNDS)
 def _upper_epsilon(curve: PrivacyCurve, delta: float) -> float:
-    """`PrivacyCurve.epsilon_upper`, which is kept."""
+    """`PrivacyCurve.epsilon_upper`, cached."""
     return min(curve._epsilon(delta, is_upper=True)[1], curve.largest_loss)
 
 
 def _halved(is_above: Callable[[float], bool], low: float, high: float) -> tuple[float, float]:
-    """The ends of an interval after `HALVINGS`: at the first something holds that holds up to a
-    number, at the second it does not."""
+    """The ends of an interval after `HALVINGS` bisections of a condition that holds up to some
+    number: it holds at the first end and fails at the second.
+    """
     for _ in range(HALVINGS):
         middle = (low + high) / 2
         low, high = (middle, high) if is_above(middle) else (low, middle)
@@ -527,7 +529,7 @@ def _log_normal(x: float) -> float:
 def known_curve(changed: Counts, choices: Sequence[Sequence[Counts]] = ()) -> PrivacyCurve | None:
     """The curve of counts as in `PrivacyCurve`; None if it is too expensive to compute.
 
-    That is so of noise wider than any that is of use, and of too many combinations.
+    It is too expensive for noise wider than any useful one, and for too many combinations.
     """
     entries = [changed, *(counts for choice in choices for counts in choice)]
     if any(count.noise.c < LEAST_C for counts in entries for count in counts):
@@ -539,7 +541,7 @@ def known_curve(changed: Counts, choices: Sequence[Sequence[Counts]] = ()) -> Pr
 
 
 def known_epsilon(curve: PrivacyCurve | None, delta: Fraction) -> float | None:
-    """An upper bound on the epsilon at delta; None where it is not known, of no curve first of all.
+    """An upper bound on the epsilon at delta; None if unknown, as without a curve.
 
     Raises ValueError unless 0 < delta < 1.
     """

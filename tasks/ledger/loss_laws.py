@@ -43,13 +43,13 @@ UNIT = 2.0**-53
 """Largest relative error of one rounding."""
 
 SUMMED = 192
-"""Roundings that NumPy's pairwise sum of positive numbers adds up to: 128, and one a halving."""
+"""Roundings in NumPy's pairwise sum of positive numbers: 128, and one for each halving."""
 
 SLACK = 1e-9
 """Share of a grid step by which positions may be wrong: far more than their rounding errors."""
 
 CUT = 1e-80
-"""Probability of the draws of one count that are left out; they count as an infinite loss."""
+"""Probability of the omitted draws of one count, whose loss counts as infinite."""
 
 UPPER_OUTSIDE, LOWER_OUTSIDE = 1e-25, 1e-13
 """Tilted probability of losses beyond either end of the grid, which wraps around."""
@@ -73,11 +73,12 @@ is as accurate as its most points allow.
 """
 
 UPPER_ERROR = 1e-6
-"""Share of an epsilon by which an upper bound that is sought for a delta may be from the truth,
-where the most points suffice, or a lattice."""
+"""Relative tolerance of an upper bound of epsilon at a delta, where the most points or a lattice
+suffice.
+"""
 
 UNLUCKY = 1e-6
-"""Tilted probability with which the rounding errors of a lower bound pass their bound."""
+"""Tilted probability that the rounding errors of a lower bound exceed their bound."""
 
 NEWTON_STEPS, NEAR_TILT, LEAST_VARIANCE = 40, 1e-6, 1e-18
 """Largest number of steps in the search for a tilt, their relative tolerance, and the least
@@ -159,10 +160,10 @@ class Law:
     error : bound on the 2-norm of the errors of the masses.
     wrapped : bound on the mass beyond either end of the grid, which appears at a loss smaller, or
         larger, by the length of the grid.
-    infinite : probability of draws that were left out.
+    infinite : probability of omitted draws.
     misplaced : bound on the errors of the losses of the grid.
-    shortfall : how much smaller the true sum may be than that on the grid, but for a mass of
-        `unlucky`; 0 where it is never smaller.
+    shortfall : largest excess of the grid's sum over the true one, except for a mass of `unlucky`;
+        0 if it never exceeds it.
     """
 
     losses: np.ndarray
@@ -227,8 +228,7 @@ class Law:
 
 
 class _Kind:
-    """The losses of one count: positions `(n,)` on its lattice, and floats; their probabilities'
-    logarithms."""
+    """The losses of one count, `(n,)`: positions on its lattice, floats, and log probabilities."""
 
     def __init__(self, count: ChangedCount) -> None:
         self.count = count
@@ -317,9 +317,9 @@ class Grid:
     """A tilt, and points at whole multiples of a step from `low`, that hold the law of a loss.
 
     stride : the lattice that contains the losses; None where they are moved to the grid.
-    outside : bound on the tilted probability of losses that the grid has no room for.
+    outside : bound on the tilted probability of losses outside the grid.
     kinds : the losses of every kind of count.
-    worst : the combination of parts with the largest delta, about, near the epsilon that is meant.
+    worst : the combination of parts with approximately the largest delta near the target epsilon.
     """
 
     tilt: float
@@ -367,7 +367,7 @@ class Grid:
 
     @property
     def worst_law(self) -> Law:
-        """That of the worst combination."""
+        """The law of the worst combination."""
         return self.law(self.worst)
 
     def first(self, n_counts: int, base: float = 0.0) -> int:
@@ -414,8 +414,9 @@ class Grid:
         return Part(spectrum, float(base), log_scale, norm, n_counts, mean_rounding)
 
     def _one(self, count: ChangedCount) -> Part:
-        """One count on this grid, without its base; kept, as several parts may have it, unless
-        grids are so large that to keep all kinds would take gigabytes."""
+        """One count on this grid, without its base; cached, as several parts may have it, unless
+        the grids would take gigabytes.
+        """
         if count in self.ones:
             return self.ones[count]
         one = self._placed(self.kinds[count])
@@ -460,8 +461,8 @@ def grid_about(
 ) -> Grid:
     """A grid for every combination of parts, on which the mean of the worst is about epsilon.
 
-    error : about how far from the truth a bound of epsilon may be; of an upper one, 0 is as little
-        as there is.
+    error : approximate tolerance of a bound of epsilon; for an upper one, 0 means the least
+        possible.
     """
     kinds = _kinds_of(combinations)
     own = {kind.count: kind for kind in kinds.kinds}
@@ -472,7 +473,7 @@ def grid_about(
     n_counts = int(kinds.numbers.sum(axis=1).max())
     points = (_upper_points if is_upper else _lower_points)(n_counts, high - low, error)
     points = max(points, _power_of_two(16 * n_counts))
-    # As of `_upper_points`, unless so many would be too many.
+    # As in `_upper_points`, unless these would be too many.
     is_near = n_counts * ((high - low) / points) ** 2 / 8 <= error
     is_rough = is_near if is_upper else error > LOWER_ERROR
     if high - low < float(stride) * (points if is_rough else LATTICE_POINTS):
@@ -519,7 +520,7 @@ def _lower_points(n_counts: int, width: float, error: float) -> int:
 
 
 def norm_of(values: np.ndarray) -> float:
-    """The 2-norm, without the threads of NumPy's own, which cost more than they bring here."""
+    """The 2-norm, without NumPy's own threads, which cost more than they gain here."""
     return math.sqrt(float(np.square(values).sum()))
 
 
@@ -529,7 +530,7 @@ def _power_of_two(number: float) -> int:
 
 def _tilt(kinds: _Kinds, epsilon: float) -> tuple[float, int]:
     """The tilt, 0 or more, with the least of Chernoff's bounds for all combinations, roughly, and
-    the place of the combination with the largest bound there; any tilt would be valid.
+    the index of the combination with the largest bound there; any tilt would be valid.
 
     The bound is exp(K(t) - t epsilon) with the log moment K of the worst combination, whose mean
     loss is epsilon at the least. The mean grows with the tilt by the variance, hardly bent where
@@ -571,12 +572,12 @@ def _ends(kinds: _Kinds, tilt: float, outside: float) -> tuple[float, float]:
 
     deviation = math.sqrt(max(widest(kinds.moments(tilt)[1]), LEAST_VARIANCE))
     strides = [4.0**power / deviation for power in np.arange(-1.0, 3.25, 0.25)]
-    # That of a normal law, where t is the bound in standard deviations, is where to begin.
+    # Begin with a normal law's, where t is the bound in standard deviations.
     start = int(np.searchsorted(strides, math.sqrt(-2 * math.log(outside)) / deviation))
     high, low = (_least([sign * t for t in strides], reach, start) for sign in (1, -1))
     largest = widest(np.maximum.reduceat(kinds.losses, kinds.starts))
     smallest = -widest(-np.minimum.reduceat(kinds.losses, kinds.starts))
-    # Even one loss alone has some room, so that a step is a positive number.
+    # Leave some room even around a single loss, so that the step is positive.
     room = 1e-6 * (largest - smallest)
     return max(-low, smallest) - room, min(high, largest) + room
 

@@ -19,14 +19,13 @@ from ..pages.document import Block, Figure
 from ..pages.figures import line_chart
 
 DELTAS = 10.0 ** np.arange(-15.0, -2.9, 0.25)
-"""Values of delta at which conversions of rho are drawn."""
+"""Values of delta at which conversions of rho are plotted."""
 
 EXACT_DELTAS = 10.0 ** np.arange(-14.0, -1.9, 2.0)
 """Exact deltas are computed at the epsilons that the tight conversion has here."""
 
 SHOWN_ERROR, SHOWN_UPPER_ERROR = 0.05, 0.001
-"""About how far a lower and an upper bound of epsilon may be from the truth in a picture: less than
-a line is wide."""
+"""Approximate tolerance of bounds of epsilon in a picture: less than the width of a line."""
 
 SLOPES = (0.0, 0.5, 1.0, 1.5, 2.25, 3.0)
 """Epsilons at which trade-offs are computed, in units of sqrt(2 rho)."""
@@ -52,8 +51,8 @@ class Curves:
     together : the rho of all parts if they concern the same record, else None.
     others, question : the records that an adversary knows and the question about the remaining one;
         see `trade_offs`.
-    whole : curves of all that one record's or person's change changes in every part, by the name of
-        the change, None where they are not known; by default these are the parts' own.
+    whole : curves of everything changed by one record's or person's change in every part, by the
+        name of the change, None where unknown; by default the parts' own.
     """
 
     rhos: Mapping[str, Fraction]
@@ -104,8 +103,8 @@ class CurvePoints:
 def curve_points(
     curve: PrivacyCurve, deltas: Sequence[float] | np.ndarray = EXACT_DELTAS
 ) -> CurvePoints | None:
-    """A curve at the epsilons that its rho has at `deltas`, below the largest loss where it has
-    one; None where nothing moves.
+    """A curve at the epsilons that its rho has at `deltas`, below the largest loss if it has one;
+    None if nothing moves.
     """
     if curve.rho == 0:
         return None
@@ -186,7 +185,7 @@ def trade_off_blocks(
 
 
 def _told_apart(found: Mapping[str, TradeOff], others: str) -> str:
-    """The most that an adversary can learn of one record, as a sentence."""
+    """Bound on an adversary's information about one record, as a sentence."""
     words = " and ".join(f"{_percent(own.told_apart)} % for {name}" for name, own in found.items())
     return (
         f"With at most this probability an adversary who knows {others}, and to whom two "
@@ -221,7 +220,7 @@ def delta_chart(
 ) -> Figure:
     """Delta over epsilon of every part, by the tight conversion of its rho.
 
-    `exact` are the points of parts whose exact curve is known, of which both bounds are drawn. The
+    `exact` has the points of parts with a known exact curve, whose two bounds are both plotted. The
     rho of all parts `together`, or of each, is also shown by the simple bound.
     """
     series: dict[str, Points] = {}

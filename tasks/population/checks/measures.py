@@ -40,7 +40,7 @@ ELDERLY_AGES = (60, 65, 75)
 
 SAME_SEX = tuple(at for at, couple in enumerate(COUPLES) if couple.endswith("same"))
 MARRIED = tuple(at for at, couple in enumerate(COUPLES) if couple.startswith("married"))
-"""Which of the couples are."""
+"""Indices of such couples."""
 
 
 class Measure(NamedTuple):
@@ -55,7 +55,7 @@ class Measure(NamedTuple):
 
 @dataclass(frozen=True)
 class Ratio:
-    """A number of areas or persons, of how many."""
+    """A number of areas or persons, and the number that it is a share of."""
 
     number: int
     of: int
@@ -116,7 +116,7 @@ class _Areas:
         self.has_generations = parts["generations"][kind] > 0
 
     def persons(self, mask: np.ndarray) -> np.ndarray:
-        """How many of the persons are such, by area `(n_areas,)`."""
+        """Number of the persons of a mask, by area `(n_areas,)`."""
         return np.bincount(self.of_person[mask], minlength=self.n)
 
     def homes(self, number: np.ndarray) -> np.ndarray:
@@ -201,13 +201,13 @@ def measured(records: PersonsAndHouseholds, digits: int) -> dict[Measure, Ratio]
 
 
 def _are_inside(records: PersonsAndHouseholds) -> np.ndarray:
-    """Which of the persons live in households."""
+    """Mask of the persons who live in households."""
     kind = records.person_levels[person_levels.KIND]
     return person_levels.relationships().of_level[kind] > 0
 
 
 def _races_and_origins(areas: _Areas) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
-    """Each race and origin of householders, and which persons and households are of it."""
+    """Each race and origin of householders, with masks of its persons and households."""
     schema = household_types.universe().schema
     for axis, of_person in (
         (household_types.RACE, head_races(areas.members.race)),
@@ -293,7 +293,7 @@ def _presence(areas: _Areas) -> Iterator[tuple[str, np.ndarray]]:
 
 
 def _homeless(records: PersonsAndHouseholds) -> np.ndarray | None:
-    """Which of the persons in households have no occupied unit of their block; None where persons
+    """Mask of the persons in households without an occupied unit in their block; None if persons
     have no units.
     """
     if records.person_unit is None or records.unit is None:

@@ -61,7 +61,7 @@ class Population:
 
 
 def population_of_pieces(run: RunDirectory, sources: Sources) -> Population:
-    """One population, of pieces that a run has made of the releases.
+    """One population from the pieces of a run.
 
     Raises ValueError where a block has more occupied units than persons, or persons and no unit.
     """
@@ -71,7 +71,7 @@ def population_of_pieces(run: RunDirectory, sources: Sources) -> Population:
 
 
 def write_population(population: Population, folder: Path) -> list[Path]:
-    """Write both files, and how the blocks were made as `population.json`; returns the paths."""
+    """Write both files, and a summary of changes as `population.json`; returns the paths."""
     source, made = population.source, population.made
     kinds = household_types.unit_kinds()
     number = unit_numbers(source.units.block, source.blocks)
@@ -112,7 +112,7 @@ def write_population(population: Population, folder: Path) -> list[Path]:
 
 
 def summary(population: Population) -> dict[str, object]:
-    """How many blocks and records were changed; of released counts alone."""
+    """Numbers of changed blocks and records, from released counts alone."""
     source, made = population.source, population.made
     people = blocks_of(source).persons
     households = (source.household_levels[list(DERIVED)] != made.levels).any(axis=0)

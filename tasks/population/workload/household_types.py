@@ -43,7 +43,7 @@ FIRST_AGES = (15, 25, 35, 45, 55, 60, 65, 75, 85)
 
 
 def levels_of_age(age: np.ndarray) -> np.ndarray:
-    """Level of a householder of each age; -1 of who is too young to be one."""
+    """Level of a householder of each age; -1 for ages too young."""
     return np.searchsorted(FIRST_AGES, age, side="right") - 1
 
 

@@ -51,7 +51,7 @@ _MARRIED = 2
 
 
 class Types(NamedTuple):
-    """The types that there are.
+    """The possible types.
 
     kind : (5, 2, 4, 4, 2, 2, 8) level of the type with a couple, relatives or none, own children
         and children of some ages (1 for under 6, 2 for 6 to 17, 3 for both), minors or none, three
@@ -135,8 +135,9 @@ def derived_type(types: Types, members: np.ndarray, size: int) -> tuple[int, int
 
 
 def are_possible(levels: np.ndarray) -> np.ndarray:
-    """Whether households `(6, n)` of `derived_levels` are of a type that there is, and in no
-    structural zero."""
+    """Whether households `(6, n)` of `derived_levels` have an existing type and are in no
+    structural zero.
+    """
     sex, age, _, _, elderly, kind = levels
     is_whole = (levels >= 0).all(axis=0)
     return is_whole & possible()[sex, age, elderly, kind]
@@ -149,7 +150,7 @@ def head_races(race: np.ndarray) -> np.ndarray:
 
 @cache
 def _head_races() -> np.ndarray:
-    """That level of each combination, 0 being none."""
+    """That level of each combination; 0 for no race."""
     declared, race = universe(), np.arange(_N_RACES + 1)
     recode = declared.recodes[declared.schema.attributes[RACE]]
     (name,) = recode.columns

@@ -66,7 +66,7 @@ def relationships() -> Relationships:
 
 
 def members_of(levels: np.ndarray) -> Members:
-    """Persons `(5, n)` by levels as members of no unit yet; RELSHIP is 0 in group quarters."""
+    """Persons `(5, n)` by levels as members without units; RELSHIP is 0 in group quarters."""
     return Members(
         np.full(levels.shape[1], -1),
         relationships().of_level[levels[KIND]],

@@ -50,7 +50,7 @@ AGES_OF_RELATIONSHIP = {
     35: (0, 20),
     **dict.fromkeys((28, 33, 34, 36), (0, OLDEST)),
 }
-"""First and last age of each RELSHIP, which the structural zeros of the persons leave."""
+"""First and last age of each RELSHIP allowed by the persons' structural zeros."""
 
 _RANK = (20, 21, 23, 22, 24, 25, 26, 27, 28, 33, 32, 29, 31, 30, 34, 36, 35)
 """Relationships in the order of choice for persons who change into a role."""
@@ -71,7 +71,7 @@ def bands_of(age: np.ndarray) -> np.ndarray:
 
 
 def places_of(relationship: np.ndarray, age: np.ndarray, is_alone: np.ndarray) -> np.ndarray:
-    """Place of each person in a household; `is_alone` (n,) which householders live alone."""
+    """Place of each person in a household; `is_alone` (n,) marks householders who live alone."""
     role = ROLE_OF_RELATIONSHIP[relationship - FIRST_RELATIONSHIP]
     return np.where(is_alone, ALONE, role) * N_BANDS + bands_of(age)
 

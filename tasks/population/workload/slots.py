@@ -101,7 +101,7 @@ def _needed(one: HouseholdType, adults: tuple[int, ...]) -> list[np.ndarray]:
 
 
 def _free(one: HouseholdType, adults: tuple[int, ...]) -> np.ndarray:
-    """Mask of further members."""
+    """Mask of the places of further members."""
     roles = _roles(one)
     grown = (OWN_CHILD, *roles) if len(roles) > 1 else roles
     mask = place_set(grown, adults) | place_set(roles, minor_bands(one.children))

@@ -51,8 +51,8 @@ class ExactWeights:
     def inverse_covariance(
         self, cells: np.ndarray, queries: Sequence[MarginalQuery] | None = None
     ) -> InverseCovariance:
-        """For a pass on these `cells` (k,) of the histogram, each representing all cells that the
-        `queries` do not distinguish from it; without queries, itself alone.
+        """Inverse covariances for a pass on these `cells` (k,) of the histogram, each representing
+        all cells that the `queries` do not distinguish from it; without queries, itself alone.
         """
         sums = sums_of(self.algebra, None if queries is None else tuple(queries))
         levels, classes = sums.level_of_cell[cells], sums.class_of_cell[cells]

@@ -20,8 +20,8 @@ A sweep goes through the pairs of siblings. For each it takes the cells whose on
 move, at most `VISITS`, and for each of these the cell that answers it best, which is found among
 the cheapest to come back; the move is made if the sum falls. A pair that has not changed since it
 was looked at in vain is passed over. Sweeps go on until one finds nothing, at most `SWEEPS` and
-`LOOKS`. All is in integers, of units of 2^-24 records, and ties go to the first cell, so that every
-machine finds the same.
+`LOOKS`. All arithmetic is in integers, in units of 2^-24 records, and ties go to the first cell, so
+that every machine finds the same result.
 """
 
 from __future__ import annotations

@@ -23,8 +23,8 @@ Estimates from the descendants of geounits, as Parquet: one row a geounit, one f
 children.
 
 `geocode`; `can_have` list<bool>, by type; `mean` list<double>, row-major (n, m); `variance` and
-`diffuse` list<double>, row-major (S, n, n), the second empty where it is zero; all three are where
-a geounit can have nothing. For shapes see `tasks.topdown.estimation.query_algebra`.
+`diffuse` list<double>, row-major (S, n, n), the second empty where it is zero; all three are empty
+where a geounit can have nothing. For shapes see `tasks.topdown.estimation.query_algebra`.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def write_combined(
 def read_combined(
     paths: Iterable[Path], geocode: np.ndarray, algebra: QueryAlgebra
 ) -> GroupedEstimates:
-    """Estimates of the given geounits from their children, in whichever file they are.
+    """Estimates of the given geounits from their children, from any of the files.
 
     Raises ValueError if one of them is missing.
     """
@@ -129,7 +129,7 @@ def read_combined(
 
 
 def _lists(values: np.ndarray) -> pa.ListArray:
-    """One list a geounit of the numbers in its row."""
+    """One list for each geounit, of the numbers in its row."""
     flat = values.reshape(len(values), -1)
     offsets = np.arange(len(values) + 1, dtype=np.int32) * flat.shape[1]
     return pa.ListArray.from_arrays(pa.array(offsets), pa.array(flat.ravel()))

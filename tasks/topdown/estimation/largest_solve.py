@@ -92,20 +92,20 @@ class SolveSize:
 
 
 def gigabytes(n_bytes: float) -> str:
-    """Bytes as people read them: 0.1 GB and more."""
+    """Bytes in human-readable form: 0.1 GB and more."""
     size = max(n_bytes / 1e9, 0.1)
     return f"{size:.1f} GB" if size < 10 else f"{size:,.0f} GB"
 
 
 def _seconds(seconds: float) -> str:
-    """Seconds or hours, of which one figure is known at most."""
+    """Seconds or hours, to one significant figure."""
     if seconds >= 3 * 3600:
         return f"{float(f'{seconds / 3600:.1g}'):,.0f} hours"
     return f"{max(float(f'{seconds:.1g}'), 1.0):,.0f} s"
 
 
 def memory_of_machine() -> int:
-    """Bytes of memory that processes of this machine or container may have, swap left out."""
+    """Bytes of memory available to processes of this machine or container, without swap."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     try:
         limit = CONTROL_GROUP.read_text(encoding="ascii").strip()
@@ -134,7 +134,7 @@ def refuse_large_solves(settings: TopdownSettings) -> None:
 
 
 def remedy(universe: str, size: SolveSize) -> str:
-    """Advice on making a universe's largest solve smaller, as a sentence."""
+    """Sentence of advice on reducing a universe's largest solve."""
     below = "" if size.is_known else "interleave passes, have fewer children of one parent, "
     return (
         f"Give attributes of {universe} fewer levels or leave some out, declare impossible cells "

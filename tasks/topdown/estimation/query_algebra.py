@@ -51,7 +51,7 @@ class Cube:
     """The coordinates of the components within one set of free attributes, as a cube of these.
 
     kept : the set, as bits. shape : the levels of every free attribute in it, 1 for the others.
-    codes : the components, as sets of bits, that no cube before has.
+    codes : the components, as sets of bits, that no earlier cube has.
     columns, places : (k,) their coordinates, among the carried ones and in the cube.
     """
 
@@ -110,7 +110,7 @@ class QueryAlgebra:
         type_of_cell: np.ndarray,
         forbidden: np.ndarray,
     ) -> QueryAlgebra:
-        """From all queries that will be met, the type of each cell and the mask of impossible
+        """The algebra from all queries in use, the type of each cell and the mask of impossible
         cells, both `(n_cells,)`.
         """
         cubes = [array.reshape(schema.shape) for array in (type_of_cell, forbidden)]
@@ -190,7 +190,7 @@ class QueryAlgebra:
 
     @cached_property
     def cubes(self) -> tuple[Cube, ...]:
-        """Cubes that have every coordinate which is carried once."""
+        """Cubes that together have every carried coordinate once."""
         found, left = [], set(self.codes)
         for kept in self.sets or ((1 << len(self.free)) - 1,):
             shape = tuple(
@@ -223,7 +223,7 @@ class QueryAlgebra:
 
     @property
     def n_covariances(self) -> int:
-        """How many covariances a geounit has that can have every core cell."""
+        """Number of covariances of a geounit that can have every core cell."""
         return len(self.components) * len(self.cell_type) ** 2
 
     def cells_of(self, type_is_possible: np.ndarray) -> np.ndarray:

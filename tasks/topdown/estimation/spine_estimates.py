@@ -1,12 +1,12 @@
 """Best linear unbiased estimates of a geolevel's geounits, up and down one step of the spine.
 
-For one geounit, in the coordinates of `tasks.topdown.estimation.query_algebra`, the measurements
-in its subtree determine x as far as they do at all: its estimate has the error covariance
+For one geounit, in the coordinates of `tasks.topdown.estimation.query_algebra`, the measurements in
+its subtree determine x at least partly: its estimate has the error covariance
 
     V + k D,    k -> infinity,
 
-and `geography.conditioning` says how it follows from measurements, sums of parts, exact totals and
-wholes. Here are these steps with means, for N geounits that can have the same types at once; for
+and `geography.conditioning` derives it from measurements, sums of parts, exact totals and wholes.
+This module adds means to these steps, for N geounits that can have the same types at once; for
 shapes see `tasks.topdown.estimation.query_algebra`. If the root's estimate is passed down, the
 result is weighted least squares over the whole spine at once.
 
@@ -45,7 +45,7 @@ LARGE = 1 << 27
 
 
 def zeros(shape: tuple[int, ...]) -> np.ndarray:
-    """Zeros of this shape; large ones in a temporary file that goes away with the array."""
+    """Zeros of this shape; large ones in a temporary file that is deleted with the array."""
     if math.prod(shape) <= LARGE:
         return np.zeros(shape)
     with tempfile.TemporaryFile() as file:
@@ -64,12 +64,12 @@ class LinearEstimates:
     def zero(
         cls, n_geounits: int, n_cells: int, n_components: int, n_coordinates: int
     ) -> LinearEstimates:
-        """Sums to which nothing has been added."""
+        """Empty sums."""
         square = (n_geounits, n_components, n_cells, n_cells)
         return cls(zeros((n_geounits, n_cells, n_coordinates)), zeros(square), zeros(square))
 
     def taken(self, rows: np.ndarray) -> LinearEstimates:
-        """Those of some geounits."""
+        """The estimates of some geounits."""
         return LinearEstimates(self.mean[rows], self.variance[rows], self.diffuse[rows])
 
     def add(self, parts: LinearEstimates, whole: np.ndarray, cells: np.ndarray) -> None:
@@ -180,7 +180,8 @@ def with_totals(estimates: LinearEstimates, h: np.ndarray, totals: np.ndarray) -
 
 @dataclass(frozen=True, eq=False)
 class Gains:
-    """How parts follow their wholes, of which `sums` is known from the parts alone: by V P + D Q.
+    """Response of parts to their wholes, whose `sums` are estimated from the parts alone: V P + D
+    Q.
 
     along, along_diffuse : (N, S, n, n) P and Q of every whole.
     """
@@ -192,12 +193,13 @@ class Gains:
 
     @classmethod
     def of(cls, sums: LinearEstimates, components: Components) -> Gains:
-        """From the sums over the parts."""
+        """The response, from the sums over the parts."""
         return cls(sums, components, *whole_gains(sums.variance, sums.diffuse))
 
     def shift(self, means: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """How far the sums are from the wholes' means (N, n, m), times P and times Q; a part moves
-        by its V times the first and its D times the second."""
+        """Distance of the sums from the wholes' means (N, n, m), times P and times Q; a part moves
+        by its V times the first and its D times the second.
+        """
         distance = means - self.sums.mean
         shifts = np.zeros_like(distance), np.zeros_like(distance)
         for along, shift in zip((self.along, self.along_diffuse), shifts, strict=True):
@@ -272,7 +274,7 @@ class Group:
 
     @classmethod
     def zeros(cls, algebra: QueryAlgebra, type_is_possible: np.ndarray) -> Iterator[Group]:
-        """Those of each combination of types (n_geounits, T), one after another, with zeros."""
+        """The group of each combination of types (n_geounits, T), one after another, with zeros."""
         for rows, cells in patterns(algebra, type_is_possible):
             zero = LinearEstimates.zero(rows.size, cells.size, *_sizes(algebra))
             yield cls(rows, cells, zero)
@@ -283,7 +285,7 @@ class GroupedEstimates:
     """Estimates of geounits from their subtrees.
 
     type_is_possible : (n_geounits, T) the types that each can have.
-    groups : together every geounit that can have any, once.
+    groups : together every geounit that can have any type, once.
     """
 
     algebra: QueryAlgebra
@@ -345,7 +347,7 @@ class GroupedEstimates:
         return group, row
 
     def part(self, start: int, stop: int) -> GroupedEstimates:
-        """Those of the geounits `start` to `stop`."""
+        """The estimates of the geounits `start` to `stop`."""
         groups = []
         for group in self.groups:
             kept = np.flatnonzero((group.rows >= start) & (group.rows < stop))
@@ -427,12 +429,12 @@ class Step:
 
     @classmethod
     def up(cls, parts: GroupedEstimates, whole: np.ndarray, n_wholes: int) -> Step:
-        """From the parts."""
+        """The step, from the estimates of the parts."""
         return cls(parts, whole, parts.summed(whole, n_wholes))
 
     @cached_property
     def gains(self) -> tuple[Gains, ...]:
-        """By which parts follow their wholes, of each group of the sums."""
+        """Responses of parts to their wholes, for each group of the sums."""
         components = self.sums.algebra.components
         return tuple(Gains.of(group.estimates, components) for group in self.sums.groups)
 
@@ -470,8 +472,8 @@ are the units with exact totals that are divided into parts.
 def steps_up(
     own: GroupedEstimates, parent: np.ndarray, n_parents: int, known: KnownSums | None = None
 ) -> tuple[Step, ...]:
-    """From geounits to their parents, the step below these first: one, or two by way of states
-    between them whose totals are known.
+    """Steps from geounits to their parents, the lowest first: one, or two by way of states in
+    between with known totals.
 
     Args:
         parent: (n,) the parent of each geounit; geounits of one state share one parent.
@@ -529,7 +531,7 @@ def subtree_estimates(
 
 
 def _unknown(algebra: QueryAlgebra, type_is_possible: np.ndarray) -> Iterator[Group]:
-    """The groups of geounits below which nothing is measured."""
+    """The groups of geounits without measurements below."""
     for group in Group.zeros(algebra, type_is_possible):
         group.estimates.diffuse[:] = np.eye(group.cells.size)
         yield group
