@@ -22,15 +22,15 @@ from scipy import sparse
 from .levels import Spine, child_offsets
 
 NOT_MEASURED = 0
-"""Row of the information of geounits of which nothing is measured."""
+"""Row of the information of unmeasured geounits."""
 
 
 @dataclass(frozen=True, eq=False)
 class UnitClasses:
     """Classes of a geolevel's geounits, or of the sums of some of them that are known.
 
-    information : (C,) row of `ClassedSpine.information`.
-    children : (C, classes below) how many children of each class; None of blocks.
+    information : (C,) rows of `ClassedSpine.information`.
+    children : (C, classes below) number of children of each class; None for blocks.
     is_exact : whether the totals are known exactly.
     """
 
@@ -47,9 +47,9 @@ class PartClasses:
     """Classes of parts of areas in the geounits of some `UnitClasses`.
 
     owner : (E,) class of the geounit.
-    parts : (E, classes below) how many parts of each class the children have; None where the parts
+    parts : (E, classes below) number of the children's parts of each class; None where the parts
         are whole blocks.
-    weight : (E,) how many areas' parts are of the class.
+    weight : (E,) number of areas with a part of the class.
     """
 
     owner: np.ndarray
@@ -71,7 +71,7 @@ class ClassedAreas:
 
     @property
     def n_areas(self) -> int:
-        """How many areas have blocks."""
+        """Number of areas with blocks."""
         return len(self.area)
 
 
@@ -111,9 +111,9 @@ class ClassedSpine:
             kinds: by geolevel, root first, (n,) the kind in which each geounit is measured, -1 for
                 none. Numbers of kinds go through all geolevels.
             cells: (n_blocks, n) bool, cells that each block can have.
-            known: by geolevel, a number for each of its geounits: the sum of the totals of all of
-                one number, which have one parent, is known exactly.
-            is_part: the root has more children than the spine has; see
+            known: by geolevel, a number for each of its geounits: the sum of the totals of all
+                geounits of one number, which share a parent, is known exactly.
+            is_part: the root has children outside the spine; see
                 `geography.variance.Covariances.of`.
 
         Raises ValueError for a known sum of geounits of several parents.

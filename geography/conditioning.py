@@ -35,8 +35,8 @@ and D+ alike, from D, T and the whole's D. A whole that is known has C = 0.
 
 These are conditional distributions of normal variables, whose covariances equal those of weighted
 least squares; so these steps, up and down a tree, yield weighted least squares over all of its
-measurements at once. `geography.variance` takes them for classes of geounits, and
-`tasks.topdown.estimation.spine_estimates` for geounits with their means. Counts have no unit.
+measurements at once. `geography.variance` applies them to classes of geounits, and
+`tasks.topdown.estimation.spine_estimates` to geounits with their means. Counts have no unit.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def pseudo_inverse(matrices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     Example: [[4, 0], [0, 0]] has [[1/4, 0], [0, 0]] and [[0, 0], [0, 1]].
     """
     values, vectors = np.linalg.eigh(matrices)
-    # Where all are zero, none is the largest: 1e-300 has them all count as zero.
+    # Where all are zero, 1e-300 makes them all count as zero.
     is_positive = values > RELATIVE_ZERO * np.maximum(values[..., -1:], 1e-300)
     inverse = np.where(is_positive, 1.0, 0.0) / np.where(is_positive, values, 1.0)
     transposed = vectors.swapaxes(-1, -2)
@@ -73,7 +73,7 @@ def without_rounding(matrices: np.ndarray, largest: np.ndarray) -> np.ndarray:
 
 
 def root_of(information: np.ndarray) -> np.ndarray:
-    """L (n, r) of A = L L', its columns orthogonal and none of them zero."""
+    """L (n, r) of A = L L', its columns orthogonal and nonzero."""
     values, vectors = np.linalg.eigh(information)
     is_positive = values > RELATIVE_ZERO * max(values[-1], 1e-300)
     return vectors[:, is_positive] * np.sqrt(values[is_positive])
@@ -98,7 +98,7 @@ class Seen(NamedTuple):
 def see(
     root: np.ndarray, noise: float, v: np.ndarray, d: np.ndarray
 ) -> tuple[Seen, np.ndarray, np.ndarray, np.ndarray] | None:
-    """How measurements L'x act on V + k D: the answers that see D, V and D after them, and the
+    """Effect of measurements L'x on V + k D: the answers that see D, V and D after them, and the
     columns (n, r - s) of L for all others. None if none sees D.
 
     Args:
@@ -132,11 +132,11 @@ def whole_gains(sums: np.ndarray, diffuse: np.ndarray) -> tuple[np.ndarray, np.n
     Args:
         sums, diffuse: (..., n, n) S and T, the sums of the parts' V and D.
 
-    Example: S = 2 and T = 0 of two parts with V = 1: P is 1/2, and each follows by one half.
+    Example: S = 2 and T = 0 of two parts with V = 1: P is 1/2, and each part moves by one half.
     """
     along, _ = pseudo_inverse(sums)
     along_diffuse = np.zeros_like(along)
-    # Few wholes have errors without bound, once something is measured; the others go at once.
+    # Few wholes have unbounded errors after a measurement; the others are computed at once.
     for at in map(tuple, np.argwhere(diffuse.any(axis=(-1, -2)))):
         along[at], along_diffuse[at] = _diffuse_gains(sums[at], diffuse[at])
     return along, along_diffuse

@@ -52,9 +52,9 @@ class DeclaredRules:
     """Rules that determine a spine together with the areas and the shares.
 
     `branch` (n_areas,) marks the areas that form a branch of their own; None for no branch.
-    `never_split` names the geolevels that the bypass of pure differential privacy keeps whole.
-    `not_crossed` is the geolevel whose geounits the groups of an optimised spine may not reach
-    across, so that answers that are exact in them are sums over siblings; None for none.
+    `never_split` names the geolevels that the bypass under pure differential privacy does not
+    split. `not_crossed` is the geolevel whose borders the groups of an optimised spine may not
+    cross, so that exact answers in its geounits are sums over siblings; None for no such geolevel.
     """
 
     geolevels: tuple[str, ...]
@@ -164,8 +164,8 @@ def declared_spine(
 
 
 def _groups(areas: pd.DataFrame, above: np.ndarray, rules: DeclaredRules) -> np.ndarray:
-    """(n_areas,) groups of areas below the geounits `above`, as Algorithm 2 of [Spines2024] forms
-    them; within the geounits of `rules.not_crossed` alone where they would reach across these.
+    """(n_areas,) groups of areas below the geounits `above`, formed by Algorithm 2 of [Spines2024];
+    where they would cross the geounits of `rules.not_crossed`, within these alone.
     """
     from .optimize import cut_groups  # Its kernels take long to load, and most read areas alone.
 

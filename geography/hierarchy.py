@@ -2,7 +2,7 @@
 
 Everything works on integer codes for whole columns; text is made once per geolevel at the end.
 
-Public areas within each other: levels of areas, each in the order of the areas above.
+Nested public areas: levels of areas, each in the order of the areas above.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def _running_number(sorted_codes: np.ndarray) -> np.ndarray:
 
 
 def are_same_units(first: np.ndarray, second: np.ndarray) -> bool:
-    """Whether two numberings (n,) put the same rows together, and leave none out.
+    """Whether two numberings (n,) group the rows equally, and omit none.
 
     >>> are_same_units(np.array([0, 0, 1]), np.array([5, 5, 2]))
     True
@@ -184,8 +184,8 @@ class AreaLevel:
         return cls(name, np.array([code], dtype=object), np.array([-1], dtype=np.int64))
 
     def below(self, name: str, codes: np.ndarray, parents: Iterable[str]) -> AreaLevel:
-        """Areas with their parents' codes as the level below this one, sorted by code within their
-        parent, so that the result does not depend on their order; raises KeyError for other
+        """The level below this one, from areas with their parents' codes, sorted by code within
+        their parent, so that the result does not depend on their order; raises KeyError for other
         parents.
         """
         place = {code: i for i, code in enumerate(self.codes)}

@@ -28,15 +28,15 @@ OF_THE_SPINE = " of the spine"
 
 
 def level_names(kind: str, geolevels: Sequence[str]) -> dict[str, str]:
-    """Names of a spine's geolevels for readers: a declared geolevel's only where its areas are the
-    geounits, or parts of them.
+    """Names of a spine's geolevels for readers: a declared geolevel's own name only if its areas
+    are the geounits, or parts of them.
 
     Args:
         kind: the kind of spine.
         geolevels: of the spine, root first.
 
     Returns:
-        By geolevel, its own name, or of one that the spine regroups `OF_THE_SPINE`.
+        By geolevel, its own name, or for a regrouped one `OF_THE_SPINE`.
 
     >>> level_names("optimized", ("country", "obec", "section"))["obec"]
     'obec of the spine'
@@ -147,7 +147,7 @@ def nested_geolevels(
     is_branch: np.ndarray,
     geocodes: Callable[[str, np.ndarray, np.ndarray], np.ndarray],
 ) -> tuple[tuple[Geolevel, ...], np.ndarray]:
-    """Geolevels of geounits that are numbered, and the rows in the order of the last one.
+    """Geolevels from numbered geounits, and the rows in the order of the last one.
 
     Args:
         numbers: by geolevel, (n_rows,) the geounit of each row, numbered through the parents.

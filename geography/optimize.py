@@ -163,7 +163,7 @@ def _fold(
 
 
 class _Items(NamedTuple):
-    """The items of every parent and their entries, as compiled code takes them.
+    """The items of every parent and their entries, in the form for compiled code.
 
     of_parent : (n_parents + 1,) offsets of each parent's items. entries : (n_items + 1,) offsets of
     each item's entries. link : the parent's entry of the same entity. inside, rest : c and c'.
@@ -263,9 +263,9 @@ def greedy_groups(
     in descending order, do not become lexicographically larger; sweeps over all pairs are repeated
     until one changes nothing.
 
-    Only entities that touch the parent can change by a merge, and two sorted vectors compare as
-    their changed entries do, since equal entries on both sides do not affect the order. So a
-    merge is judged by the change of c and c' in the parent, carried up to the root.
+    A merge changes only entities that touch the parent, and two sorted vectors compare like their
+    changed entries, since equal entries on both sides do not affect the order. So a merge is judged
+    by the change of c and c' in the parent, carried up to the root.
 
     Args:
         items: entries of the items (tracts or tract subsets).

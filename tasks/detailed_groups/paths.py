@@ -83,7 +83,7 @@ def group_totals_file(run: RunDirectory) -> Path:
 
 
 def shards_file(run: RunDirectory) -> Path:
-    """The shards; written last of the ingest, so that where they are, all is."""
+    """The shards; written last by the ingest, so that their file marks its completion."""
     return run.root / "spine" / "detailed_groups_shards.json"
 
 

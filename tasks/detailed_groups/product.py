@@ -164,7 +164,7 @@ def summary(run: RunDirectory, settings: Settings) -> tuple[str, ...]:
 def shown(
     run: RunDirectory, settings: DetailedGroupsSettings, stages: Collection[str]
 ) -> Iterator[Shown]:
-    """How many groups were measured, once they are."""
+    """Number of measured groups, after measurement."""
     if "stage 2" in stages:
         table = Table(("region type", "level", "groups"), tuple(_groups_of_levels(run, settings)))
         yield Shown("population-groups", "Population groups measured", table)

@@ -21,13 +21,13 @@ from ..tables.geometry import read_layers
 from .released_tables import LevelCounts, counts_by_level, released_tables
 
 MOST_AREAS = 6000
-"""Areas of a level that a page shows; levels with more are in the files alone."""
+"""Largest number of areas of a level on a page; larger levels are only in the files."""
 
 MOST_BYTES = 15 << 20
 """Size limit of a page; a larger one leaves out the levels with the most areas."""
 
 TOLERANCE = 1 / 1000
-"""By how much of the extent of a map its boundaries are simplified."""
+"""Tolerance of simplified boundaries, relative to the extent of a map."""
 
 PER_DEVIATION = 2 * 1.6449
 """Width of a margin of 90 % in standard deviations."""
@@ -141,7 +141,7 @@ def _boundaries(geometry: Path, levels: Sequence[LevelCounts]) -> dict[str, dict
 
 
 def _simplified(ring: np.ndarray, step: float, narrow: float) -> list[list[float]]:
-    """A ring on a grid of steps, each point once in turn, as a plane map shows it."""
+    """A ring on a grid of steps, without repeated points, as on a plane map."""
     steps = np.round(ring / step).astype(np.int64)
     moved = np.any(np.diff(steps, axis=0, prepend=steps[:1] - 1), axis=1)
     points = steps[moved] * step * [narrow, 1.0]

@@ -21,12 +21,14 @@ from .released_tables import ReleasedTable, released_tables
 LARGEST_MARGIN = 0.27
 """Largest share that the margin of a reliable count has of it."""
 MOSTLY, HARDLY = 0.95, 0.05
-"""Shares of reliable counts from which all of a level may be used, and up to which none may."""
+"""Share of reliable counts from which a whole level may be used, and share up to which none of it
+may.
+"""
 
 
 @dataclass(frozen=True, eq=False)
 class Fitness:
-    """The verdict on every table and level, and an example of a count with its margin.
+    """Verdicts on every table and level, and an example of a count with its margin.
 
     levels : table, level, counts (number of them that are positive), typical count, margin (half
         the width of the interval, typically), reliable (share of the counts), verdict.

@@ -71,7 +71,7 @@ def warnings_of(run: RunDirectory) -> tuple[str, ...]:
 
 
 def released(run: RunDirectory, complete: Callable[[], None] = lambda: None) -> Made:
-    """Rename the prepared release to its final name in one step, unless one exists already.
+    """Rename the prepared release to its final name in one step, unless it exists already.
 
     It was checked before, except for figures of data that may be disclosed; `complete` adds the
     last files.

@@ -26,10 +26,10 @@ by name.
 
 @dataclass(frozen=True)
 class ExactEpsilons:
-    """Exact epsilons of one part of a release, None where they are not known.
+    """Exact epsilons of one part of a release, None if unknown.
 
-    whole : of a record, by delta as a text. attributes, block_within : of one attribute of it, and
-        of its block where its geounit of a level is known, at the delta of the part.
+    whole : for a record, by delta as a text. attributes, block_within : for one of its attributes,
+        and for its block within a known geounit of a level, at the delta of the part.
     """
 
     whole: Mapping[str, float | None] = field(default_factory=dict)
@@ -45,13 +45,13 @@ class ExactEpsilons:
 class Cost:
     """The cost of measuring one universe.
 
-    between : the neighbours of the epsilons where these are not the plan's.
-    curve : the exact privacy curve between them; None where it is not known.
-    times : by which the loss between them is larger than the plan's.
+    between : the neighbours of the epsilons, if not the plan's.
+    curve : the exact privacy curve between them; None if unknown.
+    times : ratio of the loss between them to the plan's.
     called : the name of the cost, by default the universe's.
     attributes, block_within : epsilon, by conversion, of an attacker who lacks one attribute of a
         record, or its block where the geounit of a level is known.
-    exact_parts : these two by the exact curve, which may take seconds.
+    exact_parts : both by the exact curve, which may take seconds.
     further, of_queries : additional figures of one product, for all and for each measure.
     """
 
@@ -73,18 +73,18 @@ class Cost:
 
     @property
     def neighbors(self) -> str:
-        """Between which the epsilons hold."""
+        """Neighbours for which the epsilons hold."""
         own = BOUNDED if self.plan.guarantee is None else self.plan.guarantee.neighbors
         return self.between or own
 
     @cached_property
     def epsilons(self) -> Mapping[str, float | str]:
-        """By the `tight` and the `simple` conversion of a rho; infinite without noise."""
+        """Epsilons by the `tight` and the `simple` conversion of rho; infinite without noise."""
         return self.plan.epsilons(self.times)
 
     @cached_property
     def exact(self) -> float | str | None:
-        """Epsilon by the exact curve; None where it is not known."""
+        """Epsilon by the exact curve; None if unknown."""
         return "inf" if self.plan.loss is None else known_epsilon(self.curve, self.plan.delta)
 
     @cached_property
@@ -94,7 +94,7 @@ class Cost:
 
     @property
     def delta(self) -> Fraction | None:
-        """At which the epsilons hold; None of pure differential privacy."""
+        """Delta of the epsilons; None under pure differential privacy."""
         guarantee = self.plan.guarantee
         if self.plan.is_pure:
             return None if guarantee is None or not guarantee.delta else guarantee.delta
@@ -146,7 +146,7 @@ class Cost:
 
 
 def work_out(costs: Iterable[Cost]) -> None:
-    """Work exact figures out side by side: the transforms that they take hold no lock."""
+    """Compute exact figures in parallel threads: their transforms release the lock."""
     with ThreadPoolExecutor() as pool:
         list(pool.map(lambda cost: (cost.exact, cost.exactly_within), costs))
 

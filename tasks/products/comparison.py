@@ -1,4 +1,4 @@
-"""Comparing finished runs of a product with the truth, side by side, on one page."""
+"""Comparison of finished runs of a product with the truth, side by side, on one page."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def write_errors(run: RunDirectory, errors: pa.Table, name: str = ACCURACY) -> N
 
 
 def read_errors(run: RunDirectory, name: str = ACCURACY) -> pd.DataFrame | None:
-    """The kept errors; None if the run has no file of them."""
+    """The stored errors; None if the run has no file of them."""
     path = run.confidential / name
     return pq.read_table(path).to_pandas() if path.exists() else None
 

@@ -151,7 +151,7 @@ TYPE, TENURE = "HHT", "TEN"
 TYPE_OF_CODE = {"1": 0, "2": 1, "3": 2, "4": 3, "6": 3, "5": 4, "7": 4}
 """Type of a household by HHT: 4 and 6 live alone, 5 and 7 do not."""
 TENURE_OF_CODE = {"1": 0, "2": 1, "3": 2, "4": 2}
-"""Tenure by TEN: rented with payment or without is one."""
+"""Tenure by TEN: rented with and without payment are one."""
 
 
 def household_cells(
@@ -163,8 +163,8 @@ def household_cells(
     scratch: Path | None = None,
 ) -> tuple[np.ndarray, tuple[Finding, ...], list[RecordColumn]]:
     """Type by tenure of the household of every unit, shape (n_units,), `NONE` for none, and
-    contradictions by members; then no unit has a household. Third come the raw columns of units and
-    members by block; `block` has every unit's block, -1 for none.
+    contradictions by members, in which case no unit has a household. Third, the raw columns of
+    units and members by block; `block` has every unit's block, -1 for none.
 
     The evidence gets the tenures of households. A completed table is kept in the confidential
     folder `scratch` while it is read. Raises UnreadableInput.

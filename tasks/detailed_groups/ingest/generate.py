@@ -33,7 +33,7 @@ _SHARES_OF_N_CODES = (0.86, 0.10, 0.03, 0.005, 0.002, 0.001, 0.001, 0.001)
 _IN_PLACE, _IN_AIANNH = 0.6, 0.04
 _ETHNICITY_SHARE = 0.2
 _DETAILED_ONLY = 5
-"""Every so many detailed groups one is detailed-only, and another only alone."""
+"""Number of detailed groups among which one is detailed-only, and another only alone."""
 
 
 def generate_specification(

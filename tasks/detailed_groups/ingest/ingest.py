@@ -104,14 +104,14 @@ def run_universe(run: RunDirectory, region_type: str, level: int) -> IterationUn
 
 @while_unchanged(lambda run, region_type: geography_file(run), at_most=len(REGION_TYPES))
 def run_regions(run: RunDirectory, region_type: str) -> RegionDomain:
-    """The regions of a type, which are not to be changed."""
+    """The regions of a type; not to be modified."""
     return region_domain(region_type, _areas(run))
 
 
 def refuse_edited_parameters(run: RunDirectory) -> None:
-    """Raise InputRefused if the run's copies of its parameters are not the parameters that it took.
+    """Raise InputRefused if the run's copies of its parameters have changed.
 
-    Its noise is scaled by them, and some may have been drawn.
+    They scale its noise, some of which may have been drawn.
     """
     taken = run.read_manifest()["input_digests"].get(PARAMETERS)
     if taken is not None and taken != parameters_digest(parameters_folder(run)):
@@ -128,7 +128,7 @@ def public_digests(run: RunDirectory) -> dict[str, str]:
 
 def check_input_of(settings: Settings, scratch: Path | None = None) -> InputCheck[AcceptedGroups]:
     """Read and check the input that the settings name, the finished run unless it is still to come;
-    messages show its file names.
+    messages name the files.
 
     `scratch` is the folder for temporary files of confidential rows. Raises InputRefused.
     """
@@ -150,7 +150,7 @@ def _checked(
 
 
 def names_of(settings: Settings) -> dict[tuple[str, str], str]:
-    """The names of regions that the settings give; raises InputRefused for a file out of form."""
+    """The names of regions from the settings; raises InputRefused for a malformed file."""
     address = settings.input.region_names
     return {} if address is None else read_names(address)
 
@@ -161,7 +161,7 @@ def ingest_input(run: RunDirectory, settings: Settings) -> None:
     Keyed digests of the people are stored too, unless the run is not private. Raises InputRefused
     for input that breaks a rule; its counts are then in `confidential/findings.json`, and for
     input that is not confidential in the message too. Raises it also for a finished run of groups
-    that cannot be used, and for a pass of which it has no group.
+    that cannot be used, and for a pass without any of its groups.
     """
     specification = read_specification(settings.input.parameters)
     totals = None
@@ -184,7 +184,7 @@ def ingest_input(run: RunDirectory, settings: Settings) -> None:
 def _with_totals(
     run: RunDirectory, parameters: Parameters, totals: pd.DataFrame, cut: Iterable[Shard]
 ) -> Iterator[Shard]:
-    """Keep the totals of the groups that are measured; the shards of which any group has one."""
+    """Keep the totals of the measured groups; return the shards with any such group."""
     levels = parameters.levels()
     regions = {region_type: run_regions(run, region_type) for region_type, _ in levels}
     universes = {level: run_universe(run, *level) for level in levels}
@@ -306,7 +306,7 @@ def write_totals(run: RunDirectory, totals: pd.DataFrame) -> None:
 
 @while_unchanged(group_totals_file, at_most=2)
 def run_totals(run: RunDirectory) -> pd.DataFrame:
-    """The totals that are kept with a run."""
+    """The totals kept with a run."""
     return pq.read_table(group_totals_file(run)).to_pandas()
 
 
@@ -373,7 +373,7 @@ def write_run_names(run: RunDirectory, names: Mapping[tuple[str, str], str]) -> 
 
 
 def read_run_names(run: RunDirectory) -> dict[tuple[str, str], str]:
-    """The names kept with a run; empty if it was given none."""
+    """The names kept with a run; empty if none were given."""
     path = run.root / "spine" / RUN_FILE
     if not path.exists():
         return {}

@@ -118,7 +118,7 @@ class _Reader:
     findings: tuple[Finding, ...] = ()
 
     def begin_raw(self, names: Sequence[str], n_blocks: int) -> RawColumns:
-        """The raw columns of persons, which are read next."""
+        """The raw columns of persons, to be filled by the next reads."""
         self._raw = RawColumns(names, n_blocks, self.scratch)
         return self._raw
 
@@ -218,7 +218,7 @@ def _states(parameters: MechanismParameters) -> set[str]:
 def _missing_passes(
     file: str, present: set[str], parameters: MechanismParameters
 ) -> tuple[Finding, ...]:
-    """A finding for each pass of which a file has no state."""
+    """A finding for each pass without a state in a file."""
     return tuple(
         Finding(
             file,

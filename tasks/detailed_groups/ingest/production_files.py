@@ -1,7 +1,7 @@
 """Readers of the production layout: `person-records.txt` and `GRF-C.txt`, pipe-delimited.
 
-Persons pass through in batches; of each, the rows of other states are left out before anything is
-checked, as in the production program.
+Persons pass through in batches; rows of other states are left out before any check, as in the
+production program.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ class StageNoise:
 class LevelNoise:
     """The noise of a population group level: of groups by a total only, and of the two stages.
 
-    Where tables are chosen by totals that are known before, all is `stage_2`.
+    Where tables are chosen by totals known before, all noise is `stage_2`.
     """
 
     total_only: StageNoise
@@ -88,14 +88,14 @@ class LevelNoise:
 
     @property
     def stages(self) -> tuple[StageNoise, ...]:
-        """All three, or the only one."""
+        """All three noises, or the only one."""
         return tuple(dict.fromkeys((self.total_only, self.stage_1, self.stage_2)))
 
 
 def level_noise(
     parameters: MechanismParameters, tabulation: Tabulation, level: Level, stability: int
 ) -> LevelNoise:
-    """Noise of a level, charged under its name; none where it is switched off."""
+    """Noise of a level, charged under its name; no noise if it is switched off."""
     name = "/".join(map(str, level))
 
     def noise(part: str, share: Fraction) -> StageNoise:
@@ -176,7 +176,8 @@ def measure_tables(
     draws: NoiseDraws,
 ) -> MeasuredCounts:
     """The table of each group with noise in all cells, empty ones too; `NOT_MEASURED` groups have
-    none."""
+    no table.
+    """
     true = true_counts(groups, table, tabulation)
     is_total_only = np.repeat(groups.is_total_only, np.diff(true.offsets))
     drawn = np.empty(true.values.size, dtype=np.int64)

@@ -4,10 +4,10 @@ A state that is one county, a county with a single tract: the same people live i
 groups were measured with independent noise. Algorithm 4 of [SafeTabP2025] gives all regions
 of such a set the counts of the highest summary level that is not suppressed.
 
-Which regions belong together is decided from public geography alone. Where a block's housing units
+Sets of regions follow from public geography alone. Where a block's housing units
 and group-quarters facilities are declared invariants, blocks without either are empty by
-declaration, and regions that agree in all other blocks belong together as well. Where people were
-counted never plays a part.
+declaration, and regions that agree in all other blocks belong together as well. The places where
+people were counted have no influence.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import pyarrow as pa
 from .groups import codes_of, mask_of, with_mask
 
 DONATED = ("table", "value", "variance", "measured_at", "total", "male", "female")
-"""Columns that a group takes over from the donor of its set."""
+"""Columns that a group copies from the donor of its set."""
 
 NO_SET = -1
 
@@ -72,7 +72,7 @@ def coterminous_sets(
         ends = np.cumsum(np.bincount(codes + 1, minlength=len(names) + 1))
         for region, blocks in zip(names, np.split(order, ends)[1:], strict=False):
             held = blocks[:0] if inhabitable is None else blocks[inhabitable[blocks]]
-            # Digests take less room than the numbers of all blocks of a nation, type by type.
+            # Digests take less memory than the numbers of all blocks of a nation, type by type.
             blocks = held if held.size else blocks
             key = bool(held.size), hashlib.blake2b(blocks.tobytes()).digest()
             found.setdefault(key, []).append((name, str(region)))
@@ -87,12 +87,12 @@ def copy_coterminous(groups: pa.Table, sets: np.ndarray, order: Sequence[str]) -
     """Algorithm 4: every group of a set takes the counts of the set's donor.
 
     The donor is, for each set and iteration, the first group in the order of summary levels
-    that is not suppressed; where all are, all stay so. Groups that no region of the set is
-    measured for are not invented.
+    that is not suppressed; where all are, all remain so. Groups measured in no region of the set
+    are not added.
 
     Args:
         groups: columns `COUNTED`.
-        sets: set of each group's region, shape (n,), as `CoterminousSets.of_rows` gives it.
+        sets: set of each group's region, shape (n,), from `CoterminousSets.of_rows`.
         order: region types, the donor's first; all types of groups in sets must be among them.
 
     Raises ValueError for a region type outside the order.

@@ -40,7 +40,7 @@ MEASURED = pa.schema(
 SCREENED = MEASURED.append(pa.field("is_suppressed", pa.bool_())).append(
     pa.field("measured_at", CODE)
 )
-"""Columns after suppression."""
+"""Columns of groups after suppression."""
 
 COUNTED = SCREENED
 for _name in ("total", "male", "female"):
@@ -77,7 +77,7 @@ def codes_of(table: pa.Table, name: str) -> tuple[np.ndarray, list[str]]:
 
 
 def counts_of(table: pa.Table) -> tuple[np.ndarray, np.ndarray]:
-    """All counts one after the other, and where each group's begin, shape (n + 1,)."""
+    """All counts one after the other, and offsets of each group's, shape (n + 1,)."""
     column = table["value"].combine_chunks()
     offsets = column.offsets.to_numpy().astype(np.int64)
     flat = column.values.to_numpy()[offsets[0] : offsets[-1]]
@@ -108,7 +108,7 @@ def mask_of(table: pa.Table, name: str) -> np.ndarray:
 
 
 def code_positions(table: pa.Table, name: str, order: Sequence[str]) -> np.ndarray:
-    """Position of each row's text in `order`, -1 where it is not there; shape (n,), int64."""
+    """Position of each row's text in `order`, -1 if absent; shape (n,), int64."""
     codes, texts = codes_of(table, name)
     return pd.Index(order, dtype=object).get_indexer(pd.Index(texts, dtype=object))[codes]
 

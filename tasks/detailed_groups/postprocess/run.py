@@ -60,7 +60,7 @@ def pass_files(run: RunDirectory, parameters: MechanismParameters, region_pass: 
 
 
 def thresholds_of(run: RunDirectory, parameters: MechanismParameters) -> dict[Level, int | None]:
-    """The suppression threshold of every measured level; None where nothing is suppressed."""
+    """The suppression threshold of every measured level; None for no suppression."""
     chance, has_none = parameters.zero_suppression_chance, parameters.infinite
     return {
         level: threshold_of(level[0], None if has_none else budget.second_stage, chance)
@@ -103,7 +103,7 @@ def regions_of_pass(
 def postprocess(
     run: RunDirectory, settings: DetailedGroupsSettings, region_pass: str, stage: str
 ) -> None:
-    """Run one stage of a pass, from the files of the one before it."""
+    """Run one stage of a pass, from the previous stage's files."""
     parameters = run_parameters(run, settings).first
     files = pass_files(run, parameters, region_pass)
     if stage == SUPPRESSED:
@@ -143,10 +143,10 @@ def redundant_spending(
     blocks: pd.DataFrame,
     invariants: pd.DataFrame | None = None,
 ) -> tuple[str, ...]:
-    """A sentence for each measured level all regions of which another region type has too.
+    """A sentence for each measured level whose regions all occur in another region type too.
 
     Each names the levels, the later one's cost, and the setting that ends it.
-    Regions are compared as the coterminous ones are, the region types in the order of
+    Regions are compared like coterminous ones, the region types in the order of
     `mechanism.summary_levels`. Levels that repeat only some regions are left out: their cost also
     pays for the others.
 

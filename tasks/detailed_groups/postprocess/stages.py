@@ -56,8 +56,8 @@ from .groups import (
 def threshold_of(
     region_type: str, noise: IntegerDistribution | None, zero_suppression_chance: Fraction | None
 ) -> int | None:
-    """The largest noisy count of a region type's groups that is suppressed; None where none is: for
-    the nation and states, or a chance of 0 or none.
+    """The largest noisy count of a region type's groups that is suppressed; None without
+    suppression: for the nation and states, or a chance of 0 or None.
 
     `noise` is the second stage's, None if there is no noise; counts of 0 and below are
     then suppressed. Raises ValueError for a chance outside [0, 1).
@@ -99,7 +99,7 @@ Level = tuple[str, int]
 
 @dataclass(frozen=True)
 class PassFiles:
-    """Where a pass keeps its groups.
+    """Files of a pass's groups.
 
     measured : folder of the noisy measurements, with a folder for each region type and level.
     derived : folder of results derived from them, with a folder for each stage.
@@ -239,7 +239,7 @@ def suppress_alone(
 
 
 def _exceeds_in_a_cell(groups: pa.Table, alone: np.ndarray, combined: np.ndarray) -> np.ndarray:
-    """Mask of the pairs of groups, by their rows, of which the first has more in a shown cell."""
+    """Mask of the pairs of groups, by their rows, whose first group has more in a shown cell."""
     counts, offsets = counts_of(groups)
     table = groups["table"].to_numpy().astype(np.int64)
     found = np.zeros(alone.size, dtype=bool)

@@ -32,7 +32,7 @@ from ..settings import DetailedGroupsSettings
 from ..workload.budgets import level_budgets
 
 COLUMNS = ("area", "region")
-"""Columns of a table of areas, which has a row for each region."""
+"""Columns of a table of areas, with a row for each region."""
 KEYS = ["area", "region_type", "iteration_code"]
 SUMS = (
     *KEYS,

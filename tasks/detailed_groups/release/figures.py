@@ -1,12 +1,12 @@
 """Effects of noise on margins, populations and suppression, from its distribution alone.
 
-Gaussian against geometric noise of detailed groups: equal margins, which guarantee.
+Gaussian against geometric noise of detailed groups: guarantees at equal margins.
 
 The discrete Gaussian is accounted for by rho, the geometric by epsilon: the two are compared by the
 epsilon that either has at the same delta, from the distributions of their privacy losses. Both get
 the least budgets with which the margins of every level hold, in each of the two stages. One person
-added or removed changes as many counts of each stage of a level as the level's stability says, by
-one each; one who is changed, twice as many.
+added or removed changes as many counts of each stage of a level as its stability, by one each;
+changing a person, twice as many.
 
 How large a group must be for its tables to have a small relative error, from the noise alone.
 
@@ -68,7 +68,7 @@ def compare_noise(
 
     `gaussian` and `geometric` are the epsilons at `delta`, `geometric_pure` the geometric's at
     delta 0, and `gained` the part of the geometric's that the Gaussian saves, negative if it costs.
-    The budgets of the levels say which margins, and are used for nothing else.
+    The budgets of the levels only determine the margins.
     """
     changed: dict[bool, Counter[IntegerDistribution]] = {False: Counter(), True: Counter()}
     for level in levels:
@@ -197,8 +197,8 @@ def suppression_figures(
 ) -> tuple[Figure, ...]:
     """The two figures for levels, by label, of noise and threshold.
 
-    Thresholds of 0 and below have no curve: sizes are shown as fractions of them. No figures if
-    none is left.
+    Thresholds of 0 and below have no curve: sizes are shown as fractions of them. No figures if no
+    level is left.
     """
     suppressed, biased = {}, {}
     for label, (noise, threshold) in levels.items():
@@ -229,7 +229,7 @@ def suppression_figures(
 def _weights(
     noise: IntegerDistribution, threshold: int, sizes: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Values and weights as far as floats hold them, and as far as the sizes ask."""
+    """Values and weights within the range of floats and of the sizes."""
     reach = (-_SMALLEST_LOG_WEIGHT / float(noise.c)) ** (1 / noise.power)
     largest = int(min(reach, _LARGEST_TABLE)) + 1
     largest = max(largest, int(np.abs(threshold - sizes).max()) + 1)

@@ -47,7 +47,7 @@ _TEXT = pa.csv.WriteOptions(include_header=False, delimiter="|", quoting_style="
 
 
 def write_run_release(run: RunDirectory, settings: Settings) -> None:
-    """Write the release's files where they are checked before they are released."""
+    """Write the release's files to the folder of the unchecked release."""
     parameters, specification = run_parameters(run, settings), run_specification(run)
     tables: list[tuple[Tabulation, Iterable[pa.Table], CountNoise]] = []
     for name, own in parameters.of.items():

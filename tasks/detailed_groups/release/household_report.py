@@ -68,7 +68,7 @@ def report(
 ) -> Document:
     """The public report: settings, accuracy, and tables of groups.
 
-    Errors are given, and shown, for input that is not confidential alone.
+    Errors are given, and shown, only for input that is not confidential.
     """
     parameters = run_parameters(run, settings)
     figures = level_figures(parameters, run_specification(run))
@@ -116,7 +116,7 @@ def margins_by_level(figures: tuple[LevelFigures, ...]) -> dict[str, dict[str, f
 
 
 def _tables(run: RunDirectory, parameters: Parameters) -> Table:
-    """How many groups have a table, and which."""
+    """Number of groups by table."""
     rows = []
     for tabulation, _ in parameters.tables():
         for region_type, level, groups in measured_groups(run, parameters, tabulation.name):

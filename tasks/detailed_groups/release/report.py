@@ -135,7 +135,7 @@ def _tables(run: RunDirectory, settings: DetailedGroupsSettings) -> tuple[Table,
 def _coterminous(
     run: RunDirectory, settings: DetailedGroupsSettings, parameters: MechanismParameters
 ) -> Table | None:
-    """How many regions share their blocks with another; None where these are not looked for."""
+    """Number of regions that share their blocks with another; None without this step."""
     if not settings.mechanism.coterminous:
         return None
     rows = []

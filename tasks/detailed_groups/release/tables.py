@@ -74,7 +74,7 @@ def tidy_schema(tabulation: Tabulation) -> pa.Schema:
 class CountNoise:
     """The noise of a run's released counts.
 
-    levels : by region type and iteration level, the budget that buys the noise of its counts; None
+    levels : by region type and iteration level, the budget of its counts' noise; None
         for no noise.
     coverage : the probability with which a margin holds.
     are_cut : negative counts became 0 before they were added.
@@ -92,7 +92,7 @@ class CountNoise:
         n_cells: np.ndarray,
     ) -> tuple[np.ndarray, np.ndarray]:
         """The margin of the noise in each of some counts, and the one that holds for the released
-        count whatever was cut; each of shape (n,), int32.
+        count despite cutting; each of shape (n,), int32.
 
         `measured_at` has the region type whose measurement a count is, as positions in a list,
         `level` the iteration level, `total_only` whether the group is measured by a total only, and
@@ -101,7 +101,7 @@ class CountNoise:
         place, names = measured_at
         parts = place, level, total_only.astype(int), n_cells
         sizes = tuple(int(part.max()) + 1 for part in parts)
-        # There are few kinds of counts, and many counts of each.
+        # Few kinds of counts, many counts of each kind.
         kind = np.ravel_multi_index(parts, sizes)
         known = np.zeros((math.prod(sizes), 2), dtype=np.int32)
         for own in np.flatnonzero(np.bincount(kind)):
@@ -178,7 +178,7 @@ def text_rows(
     columns: Mapping[str, Sequence[str]],
     mask: np.ndarray | slice,
 ) -> pa.Table:
-    """Some rows as the production program's files have them: REGION_ID, REGION_TYPE,
+    """Some rows in the form of the production program's files: REGION_ID, REGION_TYPE,
     ITERATION_CODE, the columns of labels, COUNT.
     """
     group, label = rows.group[mask], rows.label[mask]

@@ -32,7 +32,7 @@ costs as much as these cells times the queries that count each.
 children's own blocks and one for a direction that they miss: where all children's multipliers move
 alike, no cell does, since their sums are fixed, and the matrix reduces to 1 / w.
 
-A pass of the least squares as `dual_newton` takes it: its rows, and the histogram it is near to.
+This module also builds a pass's rows, and the histogram f, for the method.
 
 **The fill.** Below the root it shares every cell of the parent among the children in proportion to
 their totals, noisy or held. At the root it makes the measured attributes independent except as the
@@ -81,7 +81,7 @@ LARGEST_GAMMA, FIRST_GAMMA, LEAST_GAMMA = 1.0, 0.1, 1e-3
 and rises after one that was not solved.
 """
 GAMMA_STEP, EASY_STEPS = 3.0, 8
-"""The factor by which it falls or rises, and most steps of Newton's method in an easy round."""
+"""The factor of its fall or rise, and most steps of Newton's method in an easy round."""
 ROUNDS, STEPS, SYSTEM_ITERATIONS = 100, 40, 1000
 """Most rounds, Newton's steps in one round, and iterations for one linear system."""
 SOFTNESS = 1e-4
@@ -103,7 +103,7 @@ STALE = 40
 
 @dataclass(frozen=True, eq=False)
 class DualProblem:
-    """A pass as this module takes it; cells come first, children second.
+    """A pass in the form for this method; cells come first, children second.
 
     parent : (k,) X, or None at the root. allowed, fill : (k, c) where x may be positive, and f.
     own, aim : (k, c) precision and mean of the answers that count the cell alone, 0 without any.
@@ -120,8 +120,9 @@ class DualProblem:
 
 
 def solve(problem: DualProblem) -> tuple[np.ndarray, SolveRecord]:
-    """Cells (c, k) that solve the problem of the module's docstring, and how that ended but for
-    the violation of constraints; stops by iterations, never by clock."""
+    """Cells (c, k) that solve the problem of the module's docstring, and the record of the solve
+    without the violation of constraints; stops by iterations, never by clock.
+    """
     fill = np.where(problem.allowed, problem.fill, 0.0)
     least = LEAST_FILL * float(fill.sum()) / max(int(problem.allowed.sum()), 1)
     ease = np.maximum(fill, max(least, 1e-9)) / problem.scale
@@ -276,8 +277,8 @@ def _maximum(
     smaller gradient: multipliers, steps, whether it was reached, and the largest entry of the
     gradient. The last trial is left in `at`.
 
-    The last round's multipliers would move the new centre as far again as they have moved the
-    old one, or farther: where that was far, none are nearer.
+    The last round's multipliers would move the new centre at least as far as the old one: where
+    that was far, no multipliers are nearer.
     """
     none = np.zeros_like(y)
     value = _set_cells(one, none, at)
@@ -376,7 +377,7 @@ def dual_problem(
     constraints: Constraints,
     scale: np.ndarray,
 ) -> DualProblem:
-    """A pass as `dual_newton` takes it.
+    """A pass in the form for `dual_newton`.
 
     asked : of each query the row that counts each cell (k,), the children's noisy answers (c, R)
     and their precisions (c,). scale : (c,) see `DualProblem`.
@@ -443,7 +444,7 @@ def _counted(label: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 class StackedRows:
-    """Collects rows of cells, for the children each or for groups of them, into `Rows`."""
+    """Collects rows of cells, for single children or for groups of them, into `Rows`."""
 
     def __init__(self, n_children: int) -> None:
         self.n_children = n_children
@@ -468,8 +469,8 @@ class StackedRows:
     ) -> None:
         """Rows between bounds (g, R), each of a group of children; -1 for no group.
 
-        `entries` are cells, the row of each, and its weight there. Bounds that are equal are held;
-        a pair that bounds nothing is left out.
+        `entries` are cells, the row of each, and its weight there. Equal bounds are held; a pair
+        without effect is left out.
         """
         upper = np.where(upper >= NO_BOUND, np.inf, upper)
         says = np.isfinite(lower) | np.isfinite(upper)
@@ -523,7 +524,7 @@ class StackedRows:
 
 
 def _hold_linear_rows(stacked: StackedRows, rows: LinearRows) -> None:
-    """Hold weighted rows, each scaled so that its largest weight, if it has any, is one."""
+    """Hold weighted rows, each scaled so that its largest weight, if any, is one."""
     matrix = rows.matrix.tocoo()
     largest = abs(rows.matrix).max(axis=1).toarray().ravel()
     largest[largest == 0.0] = 1.0

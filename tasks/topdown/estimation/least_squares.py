@@ -9,7 +9,7 @@ meets every constraint exactly, so the tolerance is spent once and does not grow
 An earlier pass needs only the classes of cells that its own queries, the pins and the bounded types
 distinguish: a histogram of classes always lifts to one of cells (see `SiblingProblem.coarsened`).
 
-Three solvers have each the passes that it alone solves fast:
+Three solvers each take the passes that it alone solves fast:
 
 - `active_set`, from the guess of a few iterations of `admm`: passes of at most 2,500 cells that a
   query distinguishes, or of 300, and all that weigh inverse covariances. Each child has a matrix of
@@ -51,12 +51,12 @@ from .quadratic import Constraints, Quadratic, factored, squared_distance
 TOLERANCE = 1e-6
 """Largest distance, in records, between an estimate and the constraints it must meet."""
 EXACT = 1e-9
-"""Violation of a constraint, in records, that counts as none."""
+"""Violation of a constraint, in records, that counts as zero."""
 ROUNDING = 1e-12
 """Allowance for rounding error, relative to the largest count."""
 ADMM_ITERATIONS, ACTIVE_SET_ITERATIONS = 30, 30
 NEARLY = 1e-6
-"""Suboptimality, relative to the objective (plus one), that is taken should iterations run out."""
+"""Suboptimality, relative to the objective (plus one), accepted if iterations run out."""
 HIGHS_ITERATIONS = 5000
 """Most iterations of HiGHS's quadratic solver for a pass with linear rows, where another method is
 left: on some of them it makes no progress.
@@ -238,7 +238,7 @@ class PassProblem:
         return x, replace(record, iterations=iterations)
 
     def solve_exactly(self) -> tuple[np.ndarray | None, SolveRecord]:
-        """As `solve`, polished, and where that is not exact the minimiser of problem (7.6)."""
+        """Like `solve`, polished, and if that is not exact the minimiser of problem (7.6)."""
         x, record = self.solve(is_polished=True)
         if x is not None and not self.is_exact(x):
             tau, x = self.secondary(x)
@@ -247,7 +247,7 @@ class PassProblem:
 
     @cached_property
     def is_wide(self) -> bool:
-        """Whether it is too wide for matrices of cells by cells; see `wide.is_wide`."""
+        """Whether the pass is too wide for matrices of cells by cells; see `wide.is_wide`."""
         if self.covariance.rest.size or self.shape[1] <= MANY_UNTOLD:
             return False
         return is_wide(self.shape[1], int(np.diff(self.starts).max(initial=0)))
@@ -261,7 +261,7 @@ class PassProblem:
         return (x if self._is_met(record) and record.objective_gap <= NEARLY else None), record
 
     def by_rows(self) -> DualProblem:
-        """The pass as `dual_newton` takes it."""
+        """The pass in the form for `dual_newton`."""
         precisions = self.scale * self.weights[self.profile].T
         parts = np.split(self.answers, self.starts[1:-1], axis=1)
         rows = self.labels - self.starts[:-1, None]
@@ -309,7 +309,7 @@ class PassProblem:
 
     @cached_property
     def _size(self) -> float:
-        """Largest count that constraints or answers speak of, in records."""
+        """Largest count in constraints or answers, in records."""
         counts = self.problem.parent_counts
         largest = np.abs(self.answers).max(initial=1.0) if counts is None else counts.max(initial=1)
         return float(largest)
@@ -352,7 +352,7 @@ class PassProblem:
 
     @cached_property
     def quadratic(self) -> Quadratic:
-        """The objective as compiled code takes it."""
+        """The objective in the form for compiled code."""
         return Quadratic(
             self.answers,
             self.labels,
@@ -373,7 +373,7 @@ class PassProblem:
     def as_program(self) -> tuple[LinearProgram, np.ndarray, np.ndarray, np.ndarray]:
         """Constraints, columns (c, k) of the cells, linear and diagonal quadratic costs.
 
-        The columns after the cells are the children's answers, which the quadratic is in.
+        The columns after the cells are the children's answers, the variables of the quadratic.
         """
         c, k = self.shape
         cell = np.arange(c * k).reshape(c, k)
@@ -401,7 +401,7 @@ class PassProblem:
     def _as_program_by_covariance(
         self, cell: np.ndarray
     ) -> tuple[LinearProgram, np.ndarray, np.ndarray, np.ndarray]:
-        """As `as_program`, with L'(x - centre) in the place of answers, where P = L L'."""
+        """Like `as_program`, with L'(x - centre) in place of answers, where P = L L'."""
         c, k = self.shape
         program = LinearProgram(2 * c * k)
         across = np.arange(k)
@@ -475,7 +475,7 @@ def _constraints(problem: SiblingProblem, pins: Pins) -> Constraints:
         pin_rows, targets = np.zeros((0, k), dtype=np.int64), np.zeros((0, 0))
     counts, lower, upper = problem.parent_counts, problem.lower, problem.upper
     type_starts = np.searchsorted(problem.type_of_cell, np.arange(lower.shape[1] + 1))
-    # Those cells need not be zero that are under no sum which must be.
+    # Cells under no sum that must be zero need not be zero.
     allowed = (upper > 0)[:, problem.type_of_cell]
     if counts is not None:
         allowed = allowed & (counts > 0)
@@ -498,7 +498,7 @@ def _constraints(problem: SiblingProblem, pins: Pins) -> Constraints:
 
 
 def _by_highs(status: SolveStatus, iterations: int, primal: float, certified: float) -> SolveRecord:
-    """How HiGHS ended; without multipliers `certified` serves as both certificates."""
+    """Record of HiGHS's outcome; without multipliers `certified` serves as both certificates."""
     return SolveRecord(
         solver="highs",
         status=status,

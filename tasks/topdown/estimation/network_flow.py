@@ -201,7 +201,7 @@ def _send(
 def _balance(
     network: Network, trees: Trees, state: State, excess: np.ndarray, price: np.ndarray
 ) -> int:
-    """Move ones until no vertex has too many or too few; the number moved, -1 if that cannot be.
+    """Move ones until no vertex has too many or too few; return the number moved, -1 if impossible.
 
     Prices stay such that no move within a child lowers its cost by more than they differ, so that
     the state is optimal for the vertices' balances at every step. `price` (n_vertices,) belongs to

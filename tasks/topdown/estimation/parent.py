@@ -1,7 +1,7 @@
-"""The TopDown Algorithm for one parent: from its counts and its children's noisy answers to theirs.
+"""The TopDown Algorithm for one parent: its children's counts from its own and their noisy answers.
 
-The algorithm of [TopDown2022] goes down the spine, and this is its one step. The parent's histogram
-is known by then; all its children are estimated from it at once, first as real numbers by least
+The algorithm of [TopDown2022] goes down the spine; this module is one of its steps. The parent's
+histogram is known; all its children are estimated from it at once, first as real numbers by least
 squares, then as integers by rounding. Equations have the numbers of its section 7.
 
 **Given**, for c children and the k cells that are not zero in the parent (all other cells are zero
@@ -23,7 +23,7 @@ in every child), in records (persons or housing units):
 The root has no parent and is estimated alone, without the second condition: problems (7.1) and
 (7.3) of the paper, where those with children are (7.2) and (7.4).
 
-**1. Settled.** Where c = 1 the child's counts are x^; where x^ = 0 all are zero. Nothing is solved.
+**1. Settled.** If c = 1 the child's counts are x^; if x^ = 0 all are zero. Nothing is solved.
 
 **2. Least squares**, in K passes (`least_squares`). Pass k takes the queries Q_k with answers M_k:
 
@@ -86,9 +86,9 @@ class Passes:
 
 
 def settled_estimate(problem: SiblingProblem) -> np.ndarray | None:
-    """The children's counts `(c, k)` where the parent's leave no choice, else None.
+    """The children's counts `(c, k)` if the parent's determine them, else None.
 
-    That is an only child, or a parent without records, or without a cell that can have any.
+    They do for an only child, and for a parent without records or possible cells.
     """
     if not problem.cells.size:
         return np.zeros((problem.n_children, 0), dtype=np.int64)
@@ -184,7 +184,7 @@ def _conflict(problem: SiblingProblem) -> str | None:
 
 
 def _infeasible(parent: str, constraint: str | None) -> SolveFailed:
-    """The error for children that have no solution, naming the constraint where one is found."""
+    """The error for children without a solution, naming the constraint if one is found."""
     where = f"The children of geounit {parent}" if parent else "The root of the spine"
     if constraint is None:
         return SolveFailed(

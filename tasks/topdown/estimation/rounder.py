@@ -45,7 +45,7 @@ from .problem import (
 )
 
 SNAP = 1e-5
-"""A least-squares value this near to an integer is that integer."""
+"""A least-squares value within this of an integer counts as that integer."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class RounderResult:
     objective : sum over all passes of the interpolated costs, less the cost without ones.
     solver : "flow" or "highs"; with ", exchange" where that followed, whose moves count as
         iterations.
-    relaxed : the 0/1 box and the agreement with earlier passes had to be left.
+    relaxed : whether the 0/1 box and the agreement with earlier passes were dropped.
     """
 
     status: SolveStatus
@@ -113,7 +113,7 @@ def solve_passes(
     Where some of the queries `asked` are in no chain, an exchange of ones follows the last pass and
     moves the answers to all of them towards the answers of `target`; see `exchange`.
 
-    Should a pass have no 0/1 solution, the last resort of `round_anywhere` is taken: it drops
+    If a pass has no 0/1 solution, `round_anywhere` is the last resort: it drops
     the agreement with earlier passes and the 0/1 box, never a constraint of the problem.
     """
     target = on_grid(target)
@@ -148,9 +148,10 @@ def _solved_passes(
     passes: Sequence[Sequence[MarginalQuery]],
     early: Callable[[RoundingPass], RounderResult] = round_pass,
 ) -> RounderResult:
-    """The result of the last pass; of the first without a solution, if there is one.
+    """The result of the last pass; or of the first without a solution, if any.
 
-    `early` solves the passes before the last, of which the answers to their own queries count.
+    `early` solves the passes before the last, for which only the answers to their own queries
+    count.
     """
     held = Pins()
     result = RounderResult(SolveStatus.OPTIMAL, target.astype(np.int64))
@@ -196,7 +197,7 @@ def _with_exchange(
     passes: Sequence[Sequence[MarginalQuery]],
     asked: Sequence[MarginalQuery],
 ) -> RounderResult:
-    """After an exchange for the queries `asked`, if the chains of the `passes` lack one of them.
+    """A result after an exchange for the queries `asked`, if the chains of the `passes` lack any.
     All answers to the chains stay except cells."""
     k = problem.cells.size
     chained = [rows_on_support(query, problem.cells) for queries in passes for query in queries]
@@ -383,8 +384,8 @@ def _solved(
 def round_anywhere(problem: SiblingProblem, target: np.ndarray) -> RounderResult:
     """Nearest integer histogram in the L1 norm that meets every constraint of the problem.
 
-    The fail-safe: cells may move by more than one, and no query is held. It has a solution
-    whenever the problem has one at all.
+    The fail-safe: cells may move by more than one, and no query is held. It has a solution whenever
+    the problem has one.
     """
     c, k = target.shape
     base = np.floor(target)

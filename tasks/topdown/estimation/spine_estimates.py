@@ -180,8 +180,7 @@ def with_totals(estimates: LinearEstimates, h: np.ndarray, totals: np.ndarray) -
 
 @dataclass(frozen=True, eq=False)
 class Gains:
-    """Response of parts to their wholes, whose `sums` are estimated from the parts alone: V P + D
-    Q.
+    """Response V P + D Q of parts to their wholes, whose `sums` are estimated from the parts alone.
 
     along, along_diffuse : (N, S, n, n) P and Q of every whole.
     """
