@@ -42,14 +42,14 @@ FILES_IN_FOLDERS = {
     "data": DATA_FILES,
     "groups": ("release/t1.csv",),
 }
-"""The files that are read of the folders of the input, by key."""
+"""The files read from the input's folders, by key."""
 
 
 class InputInFolders(InputSettings):
-    """Input some of whose paths are folders."""
+    """Input with folders among its paths."""
 
     def files(self) -> tuple[str, ...]:
-        """The files in the folders, which may hold others, a run among them."""
+        """The files in the folders, which may hold others, even a run."""
         return tuple(
             file
             for key, path in self.paths().items()

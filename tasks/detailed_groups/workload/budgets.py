@@ -81,7 +81,7 @@ class LevelBudget:
         return Measure(part, noise, share * self.budget / total, level, query, moved=self.stability)
 
     def with_budget(self, budget: Fraction) -> LevelBudget:
-        """A level with this stability and these shares of the stages, at another budget."""
+        """This level at another budget."""
         return LevelBudget(budget, self.stability, self.stage_1_fraction, self.is_pure)
 
     def _noise(self, loss: Fraction) -> IntegerDistribution:

@@ -83,7 +83,7 @@ def statement_of(parameters: Parameters) -> Statement:
             )
         return Statement(None, (protected,), (change,), losses, together, are_disjoint)
     if parameters.is_pure:
-        # The ledger has a draw of each, and epsilons that add up are more than their rho does.
+        # The ledger has a draw of each, and summed epsilons exceed the epsilon of summed rhos.
         losses = tuple(tabulation_plan(parameters, name) for name in parameters.of)
         together, are_disjoint = "Every household is in both, so that their epsilons add up.", False
     elif len(losses) > 1:
@@ -127,7 +127,7 @@ def _words_of_households(parameters: Parameters) -> tuple[str, str]:
 def exact_of(
     settings: DetailedGroupsSettings | DetailedHouseholdsSettings,
 ) -> tuple[ExactFact, ...]:
-    """The declared facts that the release rests on."""
+    """The declared facts that the release relies on."""
     exact = [
         ExactFact(
             "groups and regions", "which groups and regions there are is public, not their size"

@@ -42,7 +42,7 @@ STATES = frozenset(f"{n:02d}" for n in range(1, 57)) - {"03", "07", "14", "43", 
 
 SMALLEST_BUDGET, LARGEST_BUDGET = Fraction("1e-12"), Fraction("1e12")
 NEVER = 2**63 - 1
-"""A threshold that no noisy total reaches."""
+"""A threshold above all noisy totals."""
 
 
 @dataclass(frozen=True)
@@ -301,7 +301,8 @@ class _Checker:
         if not isinstance(values, list | tuple) or len(values) != n:
             raise self.refuse(where, f"a list of {n} number{'s' if n > 1 else ''}")
         numbers = [_Checker({where: value}, self.name).number(where) for value in values]
-        # A noisy total is whole, so that it reaches a threshold if it reaches the next whole one.
+        # Noisy totals are whole, so that they reach a threshold if they reach the next whole
+        # number.
         bounds = [NEVER if number is None else math.ceil(number) for number in numbers]
         ordered = [math.inf if number is None else number for number in numbers]
         if any(low > high for low, high in zip(ordered, ordered[1:], strict=False)):
@@ -444,7 +445,7 @@ class Parameters:
 
     @property
     def total(self) -> Fraction:
-        """The larger budget of all passes: no record is in two of them, and one that moves between
-        them costs one removal and one addition, as one that moves within a pass.
+        """The larger budget of all passes: no record is in two of them, and moving between them
+        costs one removal and one addition, like moving within a pass.
         """
         return max((self.total_of(name) for name in self.passes), default=Fraction(0))

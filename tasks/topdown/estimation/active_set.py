@@ -46,9 +46,9 @@ from .problem import SolveRecord
 from .quadratic import Constraints, Quadratic, inverse_of_child, slope_of, squared_distance
 
 SOFTNESS = 1e-7
-"""How far sums may miss for a unit's move of a multiplier, relative to their cells' compliance."""
+"""Allowed miss of sums for a unit's move of a multiplier, relative to their cells' compliance."""
 ROUNDING = 1e-7
-"""Violation of a row, in records, that may be left where it falls no more."""
+"""Violation of a row, in records, accepted once it no longer falls."""
 MOST_ENTRIES = 1 << 27
 """The children's inverses are kept between sweeps while they have no more entries (1 GiB)."""
 
@@ -417,13 +417,13 @@ def solve(
     max_iterations: int,
     is_polished: bool = False,
 ) -> tuple[np.ndarray, SolveRecord]:
-    """Cells (c, k) that solve the quadratic program of the module's docstring, and how that ended:
-    cells and certificate mean something only if it is optimal.
+    """Cells (c, k) that solve the quadratic program of the module's docstring, and the record of
+    the solve: cells and certificate are meaningful only if it is optimal.
 
     The cells that are zero in `start` (c, k), and the bounds it attains, are the first guess.
-    A solution that is polished has gone one step further, which takes the violations of its
-    constraints from tolerance to rounding. Stops by iterations, never by clock, so that the same
-    measurements give the same estimates.
+    A polished solution takes one further step, which reduces the violations of its constraints from
+    tolerance to rounding. Stops by iterations, never by clock, so that the same measurements give
+    the same estimates.
     """
     x = start.copy()
     iterations, converged, primal, dual, gap = _iterate(

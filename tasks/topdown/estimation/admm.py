@@ -8,8 +8,8 @@ solve per group, so an iteration is one product of a (c, k) with a (k, k) matrix
 over-relaxed). Some iterations suffice to determine zero cells and binding bounds;
 `active_set` then finds the solution exactly.
 
-R is diagonal, and small where the parent's counts are large against the noise: such cells are not
-going to be zero, so that their copies in the projection only slow the others down.
+R is diagonal, and small where the parent's counts are large against the noise: such cells will not
+be zero, and their copies in the projection would only slow the others down.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .quadratic import Constraints, Quadratic, curvature, inverse_of_sum, slope_
 
 RELAXATION = 1.6
 SETTLED = 1000
-"""The zeros count as found once an iteration changes at most one cell in so many."""
+"""The zeros count as found once an iteration changes at most one cell in this number."""
 FEWEST = 5
 """Iterations made in any case."""
 SMALLEST_PENALTY, LARGEST_PENALTY = 0.01, 2.0
@@ -125,7 +125,7 @@ def _first_point_by_covariance(
             weight[j] += diagonal[j] / total
             mean[j] += start[i, j] / c
     for j in range(k):
-        # The standard deviation of one child's cell, as the mean precision has it.
+        # The standard deviation of one child's cell, by the mean precision.
         noise = 1.0 / np.sqrt(weight[j] * total / c)
         wanted = NOISE_PENALTY * weight[j] * noise / max(mean[j], 1e-9)
         penalty[j] = min(max(wanted, SMALLEST_PENALTY * weight[j]), LARGEST_PENALTY * weight[j])
@@ -168,7 +168,7 @@ def _linear_terms_by_covariance(
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def first_point(quadratic: Quadratic, constraints: Constraints) -> tuple[np.ndarray, np.ndarray]:
-    """Where to begin (c, k), and the penalties (k,)."""
+    """The first point (c, k), and the penalties (k,)."""
     c, k = constraints.allowed.shape
     if quadratic.covariance.within.shape[0] > 0:
         return _first_point_by_covariance(quadratic, constraints)
@@ -212,8 +212,8 @@ def first_point(quadratic: Quadratic, constraints: Constraints) -> tuple[np.ndar
                     below[n] = -own[i, j]
                     n += 1
         noise = np.median(below[:n]) if n > 0 else 0.0
-    # Half of all normal errors are within 0.6745 standard deviations; a median does not mind the
-    # few cells that are far off for other reasons.
+    # Half of all normal errors are within 0.6745 standard deviations; a median is robust to the few
+    # cells that are far off for other reasons.
     noise /= 0.6745
     for j in range(k):
         mean = 0.0
@@ -387,7 +387,7 @@ def approach(
         for j in range(k):
             pins[constraints.pin_rows[q, j], j] = 1.0
     reach = _applied(pins, inverse, diagonal, rows, is_thin)
-    # Pins by several labels say some things twice, such as the total of all cells.
+    # Pins by several labels are partly redundant, as in the total of all cells.
     gram = np.linalg.pinv(np.dot(reach, pins.T)) if n_pins else np.zeros((0, 0))
     moves_of_residual = np.dot(np.ascontiguousarray(gram), reach)
     z, u = start.copy(), np.zeros((c, k))
@@ -414,7 +414,7 @@ def approach(
                 is_zero = z[i, j] == 0.0
                 changes += is_zero != was_zero[i, j]
                 was_zero[i, j] = is_zero
-        # Asked are the zeros and the bounds that bind: `active_set` finds the values exactly.
+        # Only the zeros and the binding bounds are needed: `active_set` finds the values exactly.
         if iteration >= FEWEST and changes * SETTLED <= c * k:
             break
     return z, iteration + 1

@@ -1,4 +1,4 @@
-"""The compiled loops of `dual_newton`, whose docstring has the terms, and the records they take.
+"""The compiled loops of `dual_newton`, whose docstring defines the terms, and their records.
 
 Everywhere `ease` (k, c) is 1 / g.
 """
@@ -13,13 +13,13 @@ from numba import njit, objmode
 from .dense_matrices import BLOCK_ENTRIES
 
 DENSE = 4
-"""One in how many cells moves where a product goes through all, several at a time."""
+"""A product goes through all cells, several at a time, if one in this many moves or more."""
 TOGETHER = 64
 """Most rows of blocks that are inverted together."""
 
 
 class Rows(NamedTuple):
-    """The rows of a problem, as compiled code takes them.
+    """The rows of a problem in the form for compiled code.
 
     start (k + 1,), row, weight : the rows that count each cell, and with which weight.
     place (r, c) : the multiplier of each row and child, -1 where the row does not count the child.
@@ -149,7 +149,7 @@ def cells_at(
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _sum(values: np.ndarray) -> float:
-    """The sum of some values, in four parts that do not wait for each other, in a fixed order."""
+    """The sum of some values, in four independent parts, in a fixed order."""
     n = values.size // 4 * 4
     a, b, c, d = 0.0, 0.0, 0.0, 0.0
     for i in range(0, n, 4):
@@ -191,7 +191,7 @@ def pairwise_sum(values: np.ndarray) -> float:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def largest_of(values: np.ndarray) -> float:
-    """The largest absolute value of some (n,): 0 of none, and NaN where one is."""
+    """The largest absolute value of some (n,): 0 if there are no values, NaN if any is."""
     largest = 0.0
     for i in range(values.size):
         size = abs(values[i])
@@ -241,7 +241,8 @@ def _project(wish: np.ndarray, own: np.ndarray, total: float, left: np.ndarray) 
 def movable_cells(x: np.ndarray, ease: np.ndarray, is_shared: bool) -> Movable:
     """The cells of x (k, c) that a step can move.
 
-    They are positive; an only one of its cell cannot move where the children's sum is fixed.
+    They are positive; a cell positive in one child only cannot move where the children's sum is
+    fixed.
     """
     k, c = x.shape
     starts = np.zeros(k + 1, dtype=np.int64)

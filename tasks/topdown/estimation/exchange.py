@@ -17,11 +17,11 @@ cells as in systematic sampling, so that unmeasured queries also get their share
 farther off than the rounder's, it begins with the latter, as elsewhere.
 
 A sweep goes through the pairs of siblings. For each it takes the cells whose one costs least to
-move, at most `VISITS`, and for each of these the cell that answers it best, which is found among
-the cheapest to come back; the move is made if the sum falls. A pair that has not changed since it
-was looked at in vain is passed over. Sweeps go on until one finds nothing, at most `SWEEPS` and
-`LOOKS`. All arithmetic is in integers, in units of 2^-24 records, and ties go to the first cell, so
-that every machine finds the same result.
+move, at most `VISITS`, and for each of these the best cell to move back, found among the cheapest
+ones; the move is made if the sum falls. A pair without changes since its last fruitless visit is
+skipped. Sweeps continue until one finds nothing, within `SWEEPS` and `LOOKS`. All arithmetic is in
+integers, in units of 2^-24 records, and ties go to the first cell, so that every machine finds the
+same result.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def exchanged(
 ) -> tuple[np.ndarray, int]:
     """`x` (c, k) after the search of the module's docstring, and the number of moves.
 
-    target : (c, k) on the rounder's grid, of which each x is the floor or one more. kept, asked :
+    target : (c, k) on the rounder's grid; each x is its floor or one more. kept, asked :
     row of every cell (k,) in each labelling whose answers stay, and in each asked query.
     """
     search = _Search(problem, target, kept, asked)
@@ -182,7 +182,7 @@ def _exchange(
     """
     c = state.ones.shape[0]
     moves, visit = 0, 0
-    # Visits at which a child was last changed, and at which a pair was last looked at in vain.
+    # Visit of the last change of each child, and of the last fruitless look at each pair.
     changed, seen = np.zeros(c, dtype=np.int64), np.full((c, c), -1, dtype=np.int64)
     for _ in range(SWEEPS):
         before = moves

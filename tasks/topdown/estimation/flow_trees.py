@@ -265,7 +265,7 @@ def choose(network: Network, trees: Trees, price: np.ndarray) -> np.ndarray:
 
 @njit(cache=True, nogil=True)
 def price_node(network: Network, trees: Trees, state: State, v: int) -> None:
-    """Bring the costs of one more and one less in node v up to date with its ones."""
+    """Update the costs of one more and one less in node v to its ones."""
     more, fewer = 0, 0
     for p in range(trees.first_part[v], trees.first_part[v + 1]):
         more += step(network, trees, trees.part[p], state.ones[v])
@@ -295,7 +295,7 @@ MANY_LEAVES = 1 << 18
 ROUNDS = 40
 """Newton steps at most."""
 NEAR = UNIT / 64
-"""How near to its price a leaf's cost counts as being there, for the slope of a step."""
+"""Distance of a leaf's cost from its price that counts as zero, for the slope of a step."""
 LARGEST_STEP = UNIT / 2
 HIGHEST = 16 * UNIT
 """Largest price; costs of leaving bounds are larger."""
@@ -322,7 +322,7 @@ def first_prices(network: Network, trees: Trees) -> np.ndarray:
             wanted[v] += network.fraction[i, j] / UNIT
 
     charge, price, best = np.zeros(n_nodes), np.zeros(k), np.zeros(k)
-    # A node's steps are halved where they have gone too far, and grow again where they have not.
+    # A node's steps are halved after an overshoot, and grow again otherwise.
     pace, last = np.ones(n_nodes), np.zeros(n_nodes)
     asked = np.empty(largest)
     fewest = np.inf

@@ -1,4 +1,6 @@
-"""Siblings' least squares as compiled code takes it: two records of arrays, and dense kernels."""
+"""Siblings' least squares in the form for compiled code: two records of arrays, and dense
+kernels.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ class Quadratic(NamedTuple):
     (m,) that makes the matrix definite and is no part of the objective.
 
     Where `covariance` is not empty, the objective is weighed by the inverses of the children's
-    covariances instead; of the rest, `scale` alone counts then.
+    covariances instead; of the rest, only `scale` is then used.
     """
 
     answers: np.ndarray
@@ -240,7 +242,7 @@ def thin_inverse(diagonal: np.ndarray, coarse: np.ndarray, rows: np.ndarray) -> 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def inverse_of_sum(diagonal: np.ndarray, coarse: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Inverse (f, f) of D + A' C A; see `thin_inverse`, which is taken where it saves work."""
+    """Inverse (f, f) of D + A' C A; see `thin_inverse`, used where it saves work."""
     f, n_coarse = diagonal.size, rows.shape[0]
     matrix = np.zeros((f, f))
     # The rows that hold a cell, numbered among themselves, where fewer rows may save work.

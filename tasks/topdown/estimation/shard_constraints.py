@@ -39,8 +39,8 @@ from .problem import NO_BOUND, LinearRows, is_refined
 
 @dataclass(frozen=True, eq=False)
 class ExactTypes:
-    """Types of cells that held answers and bounds settle: `label` (n_cells,), and the exact answers
-    (n, T) of a shard's geounits. See `workload.implied_types`.
+    """Types of cells determined by held answers and bounds: `label` (n_cells,), and the exact
+    answers (n, T) of a shard's geounits. See `workload.implied_types`.
     """
 
     label: np.ndarray
@@ -236,7 +236,7 @@ class _Reading:
         )
 
     def _limit(self, lower: np.ndarray, upper: np.ndarray) -> None:
-        """Hold the numbers of records of the types between further limits, each (n, T)."""
+        """Bound the numbers of records of the types by further limits, each (n, T)."""
         self.lower, self.upper = np.maximum(self.lower, lower), np.minimum(self.upper, upper)
 
     def is_of_types(self, held: Held) -> bool:
@@ -244,7 +244,7 @@ class _Reading:
         return self.has_own_types and not held.where and held.query == self.typed != TOTAL
 
     def add_held(self, held: Held) -> None:
-        """Answers of an earlier release, which every geounit has."""
+        """Answers of an earlier release, available for every geounit."""
         own = self.found[constraint_name(held.name), "="]
         if self.is_of_types(held):
             self._limit(own.values, own.values)
@@ -388,7 +388,7 @@ def typed_query(universe: Universe, schema: Schema) -> str:
 
 
 def aligned_rows(inside: np.ndarray, query: MarginalQuery) -> np.ndarray | None:
-    """Rows of a query whose cells are all `inside` (n_cells,); None if some are and some not."""
+    """Rows of a query whose cells are all `inside` (n_cells,); None if only some are."""
     some = query.rows_of(inside)
     rest = query.rows_of(~inside)
     return some if not np.intersect1d(some, rest).size else None
@@ -397,10 +397,10 @@ def aligned_rows(inside: np.ndarray, query: MarginalQuery) -> np.ndarray | None:
 def possible_types(
     universe: Universe, schema: Schema, multiples: Sequence[np.ndarray], n_areas: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Type `(n_cells,)` of every cell, and `(n_areas, n_types)` bool, the types that no bound rules
-    out in an area.
+    """Type `(n_cells,)` of every cell, and `(n_areas, n_types)` bool, the types that no bound
+    excludes in an area.
 
-    `multiples` are, by bound, the records of each area that it multiplies.
+    `multiples` has, by bound, the records of each area that it multiplies.
     """
     typed = typed_query(universe, schema)
     types = marginal_query(schema, typed)
