@@ -502,9 +502,8 @@ def _ways(
     places = (steps[0].column,) if steps else area
     counted = () if universe.count is None else (universe.count,)
     most = _records_of_a_row(universe, contributions.get(universe.table))
-    yield InfluencePath(
-        OWN, "", universe.table, own, (), (*places, *keys, *counted), "", most, most
-    )
+    found = (*places, *keys, *counted)
+    yield InfluencePath(OWN, "", universe.table, own, (), found, "", most, most)
     for name, occupant in universe.occupants.items():
         is_own_group = occupant.table == universe.table and occupant.column == occupant.key
         told = _times(occupant.records_per_key - is_own_group, most)

@@ -1,4 +1,4 @@
-"""What is asked before a topdown or estimate run: whether settings, input and machine fit.
+"""Checks before a topdown or estimate run: whether settings, input and machine fit.
 
 Redundant spending on a spine: measurements of only children, who take their parents' counts.
 """
@@ -48,10 +48,10 @@ from .workload.idle import unmeasured_attributes
 def redundant_spending(settings: TopdownSettings, universe: str, spine: Spine) -> tuple[str, ...]:
     """A sentence for each geolevel that measures geounits without siblings.
 
-    The TopDown Algorithm gives an only child the counts of its parent, so that what was measured of
-    it is discarded. Each sentence says how many geounits these are, what each costs the people in
-    it, and the setting that ends it. Other estimators use or make no such measurements, and with
-    the bypass there are none.
+    The TopDown Algorithm gives an only child the counts of its parent, so that its own measurements
+    are discarded. Each sentence gives the number of these geounits, the cost of each to the people
+    in it, and the setting that ends it. Other estimators use or make no such measurements, and with
+    the bypass no geounits are without siblings.
     """
     if settings.run.estimator != "topdown" or settings.privacy.infinite:
         return ()
@@ -83,10 +83,10 @@ def redundant_spending_of_run(run: RunDirectory, settings: TopdownSettings) -> t
 
 
 def redundant_spending_of_geography(settings: TopdownSettings) -> tuple[str, ...]:
-    """The sentences before any input is read but the geography table.
+    """The sentences before any input but the geography table is read.
 
-    Every block is taken to have housing units and no facility. There are none where the bypass
-    runs, where areas are no blocks, or where the table is not there yet.
+    Every block is assumed to have housing units and no facility. The result is empty where the
+    bypass runs, where areas are no blocks, or where the table is not there yet.
     """
     if settings.geography.bypass or not settings.compiled_census.area_rules.have_addresses:
         return ()
@@ -115,11 +115,11 @@ def _shown(cost: Fraction) -> str:
 
 
 def refuse_estimate(settings: TopdownSettings) -> None:
-    """Refuse what cannot be estimated or found, and what a topdown run refuses."""
+    """Refuse settings that allow no estimate, and everything that a topdown run refuses."""
     if not settings.compiled_census.area_rules.have_published_layout:
         raise InputRefused(
-            "The measurements are of a declared census; estimate reads those of the census of 2020 "
-            "alone, so continue the run that measured instead."
+            "The measurements are of a declared census, but estimate reads only those of the 2020 "
+            "Census; continue the run that measured instead."
         )
     refuse_settings(settings)
     refuse_missing_folder(settings)
@@ -128,7 +128,7 @@ def refuse_estimate(settings: TopdownSettings) -> None:
 def check_settings_against_input(
     settings: TopdownSettings, accepted: IngestResult | DeclaredInput
 ) -> Iterator[Block]:
-    """Hold the settings to the records, and build the spines; raises InputRefused."""
+    """Check the settings against the records, and build the spines; raises InputRefused."""
     refuse_large_deltas(settings, accepted.n_records)
     if not settings.input.awaited:
         held_answers(settings, accepted)
@@ -142,7 +142,7 @@ def check_settings_against_input(
 
 
 def _no_margins(settings: TopdownSettings, universe: str, spine: Spine) -> Iterator[Caution]:
-    """That the tables of a universe will have no margins, and why.
+    """A caution if the tables of a universe will have no margins, with the reason.
 
     An area may be known to have no records of some types, and then has fewer combinations.
     """
@@ -163,7 +163,7 @@ def fits_measurements(settings: TopdownSettings, _accepted: None) -> Iterator[Bl
 
 
 def plan_of_estimate(settings: TopdownSettings, run: RunDirectory | None) -> Plan:
-    """What the measurements that were read measure and guarantee, as far as settings and the spine
+    """Measures and guarantee of the measurements that were read, as far as settings and the spine
     say; nothing is drawn.
     """
     if run is None:

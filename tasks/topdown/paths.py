@@ -1,4 +1,4 @@
-"""Where a topdown run keeps its artifacts, beside those that every run has."""
+"""Paths of a topdown run's artifacts, in addition to every run's."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def state_totals_file(run: RunDirectory) -> Path:
 
 
 def held_file(run: RunDirectory) -> Path:
-    """The public answers of earlier releases that the run is held to; without any, no file."""
+    """The public answers of earlier releases that constrain the run; without any, no file."""
     return run.root / "spine" / "held.parquet"
 
 
@@ -39,15 +39,15 @@ def constraints_file(run: RunDirectory, universe: str, geolevel: str, shard: str
 
 
 def demanded_file(run: RunDirectory, universe: str, geolevel: str, shard: str) -> Path:
-    """Noisy measurements of one shard that were drawn on demand, and are not all there are."""
+    """Incomplete noisy measurements of one shard, drawn on demand."""
     return below(run.measurements(universe, geolevel) / "on_demand", f"{shard}.parquet")
 
 
 def combined_file(run: RunDirectory, universe: str, geolevel: str, shard: str) -> Path:
-    """What the measurements of a shard, and all below it, tell about its parents."""
+    """Estimates of a shard's parents from the measurements of the shard and all below it."""
     return below(run.root / "combined", universe, geolevel, f"{shard}.parquet")
 
 
 def solves_file(run: RunDirectory, universe: str, geolevel: str, shard: str) -> Path:
-    """How each solve of a shard ended."""
+    """Outcome of each solve of a shard."""
     return below(run.root / "solves", universe, geolevel, f"{shard}.parquet")

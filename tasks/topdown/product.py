@@ -30,11 +30,11 @@ from .workload.privacy_curve import scope_of_figures
 
 
 def words_on_costs(settings: TopdownSettings, _plan: Plan) -> Iterator[Block | Section]:
-    """Of which change the figures are, how large the largest solve is, and what is spent twice."""
+    """The change behind the figures, the size of the largest solve, and redundant spending."""
     yield from scope_of_figures(settings)
     for universe in settings.run.universes:
         yield from size_in_words(universe, largest_solve(settings, universe))
-    if not settings.geography.bypass:  # To build a spine takes more than the rest.
+    if not settings.geography.bypass:  # Building a spine takes longer than the rest.
         from .fits import redundant_spending_of_geography
 
         yield from noted(redundant_spending_of_geography(settings))

@@ -1,4 +1,4 @@
-"""What topdown offers to a comparison of protection methods: people, areas, releases."""
+"""Interface of topdown for a comparison of protection methods: people, areas, releases."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class TopdownCensus:
     def read(self, settings: TopdownSettings, universe: str, folder: Path) -> People:
         """Read and check the input, keep it in a folder for `release`, and list the people.
 
-        What an interrupted attempt left is removed. Raises InputRefused.
+        Remains of an interrupted attempt are removed. Raises InputRefused.
         """
         TRIALS.read_input(TRIALS.measuring_only(settings, universe), folder)
         with TemporaryDirectory(dir=folder) as scratch:
@@ -67,7 +67,7 @@ class TopdownCensus:
     def spending(
         self, settings: TopdownSettings, universe: str, rho: Fraction | None, estimator: Estimator
     ) -> TopdownSettings:
-        """Settings of a run of one universe, by an estimator, that spends rho or what it has."""
+        """Settings of a run of one universe, by an estimator, that spends rho or its own budget."""
         own = with_estimator(TRIALS.measuring_only(settings, universe), estimator)
         if rho is None:
             return own
@@ -79,8 +79,8 @@ class TopdownCensus:
     def keep(
         self, settings: TopdownSettings, universe: str, people: People, dataset: Path, folder: Path
     ) -> None:
-        """Keep in a new folder, for `release`, what another has, with other people of a universe in
-        the same areas, as many in each.
+        """Keep in a new folder, for `release`, a copy of another, with other people of a universe
+        in the same areas, as many in each.
         """
         source = RunDirectory(dataset)
         geocodes = read_geography(geography_file(source))["block_geocode"]

@@ -1,4 +1,4 @@
-"""Settings of the topdown flow, and what it refuses of census, tables, budgets and workload."""
+"""Settings of the topdown flow, with checks of census, tables, budgets and workload."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class TopdownSettings(TopdownSections):
 
     @classmethod
     def without_replaced(cls, preset: dict[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-        """The preset less what the file's own settings replace as a whole.
+        """The preset without the parts that the file's own settings replace as a whole.
 
         An own rho or epsilon of a universe replaces either; own attributes of its schema replace
         the preset's queries, passes and structural zeros, which belong to other attributes.
@@ -58,7 +58,7 @@ class TopdownSettings(TopdownSections):
     def resolved(self) -> Self:
         """These settings with the rho that epsilon and delta allow under exact accounting.
 
-        It is frozen with the run. Where there is no noise, there is none to find.
+        It is frozen with the run. Without noise there is no rho to find.
         """
         found = self
         for universe in self.run.universes if not self.privacy.infinite else ():
@@ -76,9 +76,9 @@ class TopdownSettings(TopdownSections):
     def guaranteeing(self, changed: Self, universe: str) -> Self:
         """Settings that split a universe's budget in another way, under the guarantee of these.
 
-        Where epsilon under exact accounting says what rho may be, it is that of the new split (see
-        `exact_loss.kept_rho`). Settings without such a guarantee, and those that are not resolved,
-        leave the changed ones as they are.
+        Where epsilon under exact accounting limits rho, the new split determines it (see
+        `exact_loss.kept_rho`). Settings without such a guarantee, and unresolved ones, leave the
+        changed ones as they are.
         """
         section, before = self.budget[universe], self.budget_of(universe)
         after = changed.budget_of(universe)
@@ -118,8 +118,8 @@ class TopdownSettings(TopdownSections):
 
 
 def universe_waves(settings: TopdownSettings) -> tuple[tuple[str, ...], ...]:
-    """The universes in the order in which they are estimated: those of a wave side by side, each
-    wave after what it is held to has been estimated.
+    """The universes in the order in which they are estimated: a wave's in parallel, each wave after
+    the universes that constrain it.
     """
     universes, waves = settings.run.universes, []
     needs = {name: settings.compiled_census.universes[name].needs for name in universes}
@@ -133,7 +133,7 @@ def universe_waves(settings: TopdownSettings) -> tuple[tuple[str, ...], ...]:
 
 
 def _refuse_declarations(settings: TopdownSettings, refuse: Refuse) -> None:
-    """Refuse what a census does not have, and declarations that contradict each other."""
+    """Refuse references to undeclared parts, and declarations that contradict each other."""
     census, universes = settings.compiled_census, settings.run.universes
     has_further = any(one.declared.further_attributes for one in census.universes.values())
     for universe in universes:
@@ -160,7 +160,7 @@ def _refuse_declarations(settings: TopdownSettings, refuse: Refuse) -> None:
                     )
         if settings.run.coherent and settings.run.estimator != "topdown":
             refuse(
-                "run.coherent carries what areas need up to the geounits above them, as the "
+                "run.coherent carries requirements of areas up to the geounits above them, as the "
                 f"estimator topdown can; run.estimator = {settings.run.estimator!r} cannot"
             )
         for agreement in census.universes[universe].agreements:
@@ -227,8 +227,8 @@ def _refuse_universe(settings: TopdownSettings, universe: str, refuse: Refuse) -
 def _refuse_budget(
     budget: BudgetSettings, where: str, geolevels: Sequence[str], refuse: Refuse
 ) -> None:
-    """Refuse losses that do not go together or are out of range, and shares that are not sound or
-    are of none of the geolevels.
+    """Refuse contradictory or out-of-range losses, and shares that are invalid or name unknown
+    geolevels.
     """
     given = [name for name in ("rho", "epsilon") if getattr(budget, name) is not None]
     if budget.mechanism == DISCRETE_LAPLACE and given != ["epsilon"]:
@@ -288,8 +288,8 @@ def _refuse_queries(
 
 
 def refuse_other_estimators(settings: TopdownSections, refuse: Refuse) -> None:
-    """Refuse measurement on demand where it is not drawn or not enough, and passes that interleave
-    beside an estimator that has passes of its own.
+    """Refuse measurement on demand where it is not drawn or not sufficient, and passes that
+    interleave with an estimator that has passes of its own.
     """
     estimator = settings.run.estimator
     for universe in settings.run.universes:
@@ -303,6 +303,6 @@ def refuse_other_estimators(settings: TopdownSections, refuse: Refuse) -> None:
             )
         if settings.interleaves(universe) and estimator != "topdown":
             refuse(
-                f"{where}.passes interleave, as those of the estimator topdown can; "
+                f"{where}.passes interleave, which only the estimator topdown supports; "
                 f'run.estimator = "{estimator}" needs other passes'
             )

@@ -1,4 +1,4 @@
-"""What a topdown or estimate run tells while it goes on and when it has ended."""
+"""Progress and summary of a topdown or estimate run."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _rows_released(run: RunDirectory, settings: TopdownSettings) -> dict[str, in
 
 
 def summary(run: RunDirectory, settings: TopdownSettings) -> Iterator[Block]:
-    """What is in the release, and where its errors are."""
+    """Content of the release, and pages with its errors."""
     rows = _rows_released(run, settings)
     yield f"Released: {' and '.join(f'{n:,} rows of {name}' for name, n in rows.items())}."
     for why in universes_without_margins(run, settings).values():
@@ -42,13 +42,13 @@ def summary(run: RunDirectory, settings: TopdownSettings) -> Iterator[Block]:
 
 
 def summary_of_estimate(run: RunDirectory, settings: TopdownSettings) -> Iterator[Block]:
-    """What is in a release from measurements alone."""
+    """Content of a release from measurements alone."""
     for universe, rows in _rows_released(run, settings).items():
         yield f"{universe}: {rows:,} rows; from measurements alone, nothing was spent"
 
 
 def shown(run: RunDirectory, settings: TopdownSettings, stages: Collection[str]) -> Iterator[Shown]:
-    """Budgets, geounits, solves and errors, as they are known."""
+    """Budgets, geounits, solves and errors, as far as known."""
     if not stages:
         yield from _budgets(settings)
     for universe in settings.run.universes:
@@ -61,17 +61,17 @@ def shown(run: RunDirectory, settings: TopdownSettings, stages: Collection[str])
             table = Table(("geolevel", "geounits", "bypassed"), rows)
             yield Shown(f"geounits-{universe}", f"{spine.kind} spine", table)
     if f"{settings.run.universes[0]} microdata" in stages:
-        about = "Every least-squares and rounding problem, by how it ended"
+        about = "Every least-squares and rounding problem, by outcome"
         yield Shown("solver-outcomes", about, narrow_solves(solves_table(run)))
     if stages == END:
         errors = errors_in_brief(run, settings)
         if errors is not None:
-            about = "Errors by level, beside the standard deviation that the budget implies"
+            about = "Errors by level, and the standard deviation that the budget implies"
             yield Shown("accuracy", about, errors)
 
 
 def _budgets(settings: TopdownSettings) -> Iterator[Shown]:
-    """What every query at every geolevel is measured with, in rounded figures."""
+    """Mechanism and noise of every query at every geolevel, in rounded figures."""
     for universe in settings.run.universes:
         plan = cost_of(settings, universe).plan
         rows = tuple(

@@ -1,7 +1,6 @@
-"""What topdown offers to a search for budgets: how its runs are tried, replicated and judged.
+"""Interface of topdown for a search of budgets: trials, replicates and assessment of its runs.
 
-Among what is tried are query strategies: how a geolevel's share of the budget is split among its
-queries.
+Trials include query strategies: how a geolevel's share of the budget is split among its queries.
 """
 
 from __future__ import annotations
@@ -41,13 +40,13 @@ STRATEGIES: Mapping[str, int] = {
     "size_squared": 2,
     "inverse_size_squared": -2,
 }
-"""By name, the power of a query's number of answers that its share is proportional to; the first,
-third and fourth are those of section 8.1 of [TopDown2022]."""
+"""By name, the exponent such that a query's share is proportional to this power of its number of
+answers; the first, third and fourth are from section 8.1 of [TopDown2022]."""
 
 
 def redistricting_share(criterion: pd.DataFrame, targets: Sequence[str]) -> float:
     """The share of the entities of 500 people or more, over target levels, in which the largest
-    group's share is within 5 points; `criterion` is that of `AccuracyFigures`.
+    group's share is within 5 points; `criterion` comes from `AccuracyFigures`.
 
     Raises InputRefused if there are no such entities.
     """
@@ -94,7 +93,7 @@ class TopdownTrials(SearchedProduct):
     ) -> TopdownSettings:
         """The settings with these losses: rho, or epsilon under the discrete Laplace.
 
-        An epsilon under exact accounting stays, and holds a run to it.
+        An epsilon under exact accounting stays, and limits a run.
         """
         total = sum(losses.values(), Fraction(0))
         budget = settings.budget[universe]
@@ -146,7 +145,7 @@ class TopdownTrials(SearchedProduct):
     ) -> dict[str, TopdownSettings]:
         """The settings under each estimator, bypass and query strategy that a search names.
 
-        Raises ValueError for names that there are not.
+        Raises ValueError for unknown names.
         """
         unknown = [name for name in estimators if name not in ESTIMATORS]
         unknown += [name for name in strategies if name not in (OWN, *STRATEGIES)]
@@ -174,7 +173,7 @@ class TopdownTrials(SearchedProduct):
         return found
 
     def measuring_only(self, settings: TopdownSettings, universe: str) -> TopdownSettings:
-        """The settings with one universe, after those whose releases it is held to."""
+        """The settings with one universe, after the universes that constrain it."""
         census, needed = settings.compiled_census, [universe]
         for name in needed:
             needed += [one for one in census.universes[name].needs if one not in needed]
@@ -200,8 +199,8 @@ class TopdownTrials(SearchedProduct):
     ) -> Figures:
         """Measure and estimate under a seed, and compare with the truth.
 
-        The entities are those of the summary levels, which every spine shares: what is compared
-        are the same areas, whatever a spine's own geounits are.
+        The entities are those of the summary levels, which every spine shares: the compared areas
+        are the same, whatever a spine's own geounits are.
         """
         seeded = with_seed(settings, seed)
         measured = measure(RunDirectory(layout), seeded, folder / "measured")
@@ -216,7 +215,7 @@ class TopdownTrials(SearchedProduct):
 
 
 def off_spine_levels(census: Census) -> tuple[str, ...]:
-    """Levels of tables whose entities are told by a column that is no geolevel's: none is on the
+    """Levels of tables whose entities come from a column that is not a geolevel's: none is on the
     spine, and they are the same whatever the spine is."""
     parts = census.code_parts
     levels = [one.name for one in census.summary_levels if parts[one.parts[-1]].column is not None]

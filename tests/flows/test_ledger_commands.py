@@ -224,7 +224,7 @@ def test_a_check_says_what_is_charged_and_what_remains(homes: Path, ledger, caps
     assert main(["ledger", "init", "--cap", "9/2", *ledger]) == 0
     assert main(["check", "group-sizes", str(homes)]) == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert "cap of rho 9/2 (about 4.5), 0 is spent; 2.5 would remain" in said
+    assert "rho 9/2 (about 4.5), of which 0 is spent; 2.5 would remain" in said
     assert shown(ledger, capsys)["datasets"] == {}, "nothing is entered"
 
 

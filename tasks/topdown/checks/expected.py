@@ -1,9 +1,9 @@
 """Errors that a release can be expected to have, from the release itself.
 
-A release cannot say how far it is from the truth without telling something about the truth. But
+A release cannot report its distance from the truth without revealing something about the truth. But
 the mechanism is public: measured and estimated again with fresh noise, as if the released counts
 were the true ones, it is off by about as much as the release itself was. Nothing confidential is
-read, and nothing spent. What the release has lost, such as the smallest groups, the simulation
+read, and no budget is spent. Losses of the release, such as the smallest groups, the simulation
 cannot lose again: where counts are mostly zero, expect somewhat more.
 """
 
@@ -37,7 +37,7 @@ SIMULATED = (
     "false_zeros",
     "false_positives",
 )
-"""Statistics of the errors that a simulation tells."""
+"""Statistics of the simulated errors."""
 KEYS = ("universe", "quantity", "level", "size_class")
 
 
@@ -76,14 +76,14 @@ def mean_figures(frames: Sequence[pd.DataFrame], keys: Sequence[str]) -> pd.Data
 def write_expected(
     run: RunDirectory, settings: TopdownSettings, replicates: int, folder: Path
 ) -> Path:
-    """Write the page of `expected_errors` beside the public report; returns its path."""
+    """Write the page of `expected_errors` next to the public report; returns its path."""
     errors = expected_errors(run, settings, replicates, folder)
     document = Document(
         EXPECTED_TITLE,
         (
             expected_meaning(replicates),
-            "The predicted standard deviation is that of unbiased estimates. What the release has "
-            "lost, a simulation on it cannot lose again: where counts are mostly zero, expect "
+            "The predicted standard deviation is for unbiased estimates. Losses of the release "
+            "do not recur in a simulation on it: where counts are mostly zero, expect "
             "somewhat more.",
         ),
         tuple(

@@ -1,7 +1,6 @@
-"""What one task of a large run has found, kept in a small file for a later one.
+"""Results of one task of a large run, cached in a small file for a later one.
 
-A file is used only while what it was made from is as it was; what has changed since is looked at
-anew, and so is what is missing.
+A file is used only while its inputs are unchanged; changed and missing results are computed again.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from ...runs.files import state_of_file, write_text
 
 
 def state_of(run: RunDirectory, files: Iterable[Path]) -> str:
-    """Digest of what tells whether files of a run have changed; see `state_of_file`."""
+    """Digest that changes with the files of a run; see `state_of_file`."""
     digest = hashlib.sha256(code_version().encode())
     for path in sorted(files):
         digest.update(f"{path.relative_to(run.root)} {state_of_file(path)}\n".encode())
@@ -27,13 +26,13 @@ def state_of(run: RunDirectory, files: Iterable[Path]) -> str:
 
 
 def keep(path: Path, state: str, found: Any) -> None:
-    """Write what was found of files in this state, in values that JSON has; arrays become lists."""
+    """Write the result for files in this state, in values that JSON has; arrays become lists."""
     facts = {"state": state, "found": found}
     write_text(path, json.dumps(facts, default=np.ndarray.tolist) + "\n")
 
 
 def kept(path: Path, state: str) -> Any | None:
-    """What was found when the files were in this state; None if nothing was, or it is unusable."""
+    """The result for files in this state; None if it is missing or unusable."""
     try:
         facts = json.loads(path.read_text(encoding="utf-8"))
         return facts["found"] if facts["state"] == state else None

@@ -1,6 +1,6 @@
 """The checks of a run, in pieces that workers make side by side.
 
-What a piece has found is kept with the state of every file that the checks read, taken before the
+The result of a piece is stored with the state of every file that the checks read, taken before the
 piece began; see `kept`. All of it is public.
 """
 
@@ -30,16 +30,16 @@ from .kept import keep, kept, state_of
 
 BLOCKS_PER_PIECE = 1 << 16
 MOST_PIECES = 8
-"""Pieces of one kind: each reads what is common to all of them, which is seconds for a nation."""
+"""Pieces of one kind: each reads their common input, which takes seconds for a nation."""
 LEAST_APART = 1 << 12
-"""Size of the smallest piece that is worth a task of its own, which takes a tenth of a second; a
-state's are, a county's are not."""
+"""Size of the smallest piece that is worth a task of its own, which takes a tenth of a second; true
+of a state's pieces, not of a county's."""
 
 _FINDINGS = TypeAdapter(Findings)
-"""It reads back what a piece has found."""
+"""Reads back the findings of a piece."""
 
 _WEIGHTS = read_declared(Path(__file__).parent / "presets" / "weights.toml")
-"""What pieces take beside each other, by kind and universe."""
+"""Relative work of pieces, by kind and universe."""
 
 
 def checked_run(run: RunDirectory) -> CheckedRun:
@@ -48,7 +48,7 @@ def checked_run(run: RunDirectory) -> CheckedRun:
 
 
 def pieces_apart(run: RunDirectory) -> list[Piece]:
-    """The pieces that are worth a task of their own, the longest first; none of a small run."""
+    """The pieces that are worth a task of their own, the longest first; empty for a small run."""
     sizes = {piece: _size(run, piece) for piece in checked_run(run).pieces(_n_pieces)}
     apart = [piece for piece, size in sizes.items() if size >= LEAST_APART or piece.of > 1]
     return sorted(apart, key=sizes.__getitem__, reverse=True)
@@ -73,7 +73,7 @@ def _size(run: RunDirectory, piece: Piece) -> float:
 
 
 def findings_file(run: RunDirectory, piece: Piece) -> Path:
-    """Where the findings of a piece are."""
+    """File of a piece's findings."""
     return run.checks / "pieces" / f"{piece.name}.json"
 
 
@@ -83,20 +83,20 @@ def state_of_files(run: RunDirectory) -> str:
 
 
 def write_findings(run: RunDirectory, piece: Piece) -> Path:
-    """Check a piece and write what was found."""
+    """Check a piece and write its findings."""
     state = state_of_files(run)
     keep(findings_file(run, piece), state, asdict(checked_run(run).check(piece)))
     return findings_file(run, piece)
 
 
 def read_findings(run: RunDirectory, piece: Piece, state: str) -> Findings | None:
-    """What was found when the files were in this state; None if nothing was, or it is unusable."""
+    """The findings for files in this state; None if they are missing or unusable."""
     found = kept(findings_file(run, piece), state)
     return None if found is None else _FINDINGS.validate_python(found)
 
 
 def outcomes_of_pieces(run: RunDirectory, settings: TopdownSettings) -> list[Outcome]:
-    """The outcomes of all checks; what no piece has found yet, or not in this state, is checked."""
+    """The outcomes of all checks; those without findings in this state are made here."""
     state, checked = state_of_files(run), checked_run(run)
     return checked.outcomes(
         [

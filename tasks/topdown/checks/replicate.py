@@ -3,7 +3,7 @@
 For studies and for tuning, on data that are not confidential. The input is read once, the spines
 and constraints of some settings are laid out once, and every replicate is measured and estimated
 by the code of the flow, under its own seed. Each step makes a run directory of its own that links
-to what it builds on, so that one replicate can be estimated in several ways:
+to its inputs, so that one replicate can be estimated in several ways:
 
     dataset = read_dataset(settings, folder / "dataset")
     layout = lay_out(dataset, settings, folder / "layout")
@@ -53,7 +53,7 @@ def with_estimator(settings: TopdownSettings, estimator: str) -> TopdownSettings
 
 
 def possible_estimators(settings: TopdownSettings) -> tuple[Estimator, ...]:
-    """The estimators that can hold what the settings declare."""
+    """The estimators that support the declarations of the settings."""
 
     def is_possible(name: Estimator) -> bool:
         own = with_estimator(settings, name)
@@ -70,8 +70,8 @@ def possible_estimators(settings: TopdownSettings) -> tuple[Estimator, ...]:
 def read_dataset(settings: TopdownSettings, folder: Path) -> RunDirectory:
     """Read and check the input tables of the settings.
 
-    Raises InputRefused for confidential input, since replicates spend what no ledger records, and
-    for universes that are measured on demand.
+    Raises InputRefused for confidential input, since no ledger records replicates, and for
+    universes that are measured on demand.
     """
     if settings.input.confidential:
         raise InputRefused(
@@ -92,8 +92,8 @@ def read_dataset(settings: TopdownSettings, folder: Path) -> RunDirectory:
 def lay_out(dataset: RunDirectory, settings: TopdownSettings, folder: Path) -> RunDirectory:
     """Build the spines and write the constraints that the settings ask for.
 
-    The settings may differ from those that the dataset was read with in all that does not concern
-    the input, the universes and the attributes of their schemas.
+    The settings may differ from the settings of the dataset in everything except the input, the
+    universes and the attributes of their schemas.
     """
     public = [geography_file(dataset), invariants_file(dataset)]
     public += [held_file(dataset)] if settings.is_held else []
@@ -111,7 +111,7 @@ def lay_out(dataset: RunDirectory, settings: TopdownSettings, folder: Path) -> R
 
 
 def _follows_others(settings: TopdownSettings, universe: str) -> bool:
-    """Whether a universe is held to what others release, which every replicate has its own of."""
+    """Whether a universe is constrained by releases of others, which differ between replicates."""
     return bool(settings.compiled_census.universes[universe].needs)
 
 
@@ -160,9 +160,9 @@ def study(
 ) -> Iterator[pd.DataFrame]:
     """Figures of one replicate of each choice of settings, for seed after seed.
 
-    The choices must share their input. Those that differ in nothing but how measurements are
-    estimated get the same noise. Yields the frames of `figures` with the columns `choice` and
-    `seed` added; the replicates are removed from `folder` as it goes.
+    The choices must share their input. Choices that differ only in how measurements are estimated
+    get the same noise. Yields the frames of `figures` with the columns `choice` and `seed` added;
+    the replicates are removed from `folder` as it goes.
     """
     dataset = read_dataset(next(iter(choices.values())), folder / "dataset")
     layouts: dict[str, RunDirectory] = {}

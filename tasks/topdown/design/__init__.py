@@ -1,2 +1,2 @@
-"""The best split of a budget: which allocation gives the smallest variances of what is wanted,
+"""The best split of a budget: the allocation with the smallest variances of the chosen targets,
 with proof that none is much better."""

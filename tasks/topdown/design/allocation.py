@@ -5,14 +5,14 @@ and its query q the share p_lq / P_l.
 
 Under the discrete Gaussian mechanism a geounit is measured with the shares of one or more geolevels
 and the query shares of its own, for the bypass gives a parent with one child the share of the
-child. With an allocation p (L, Q), of whose row l the sum is P_l, those of geolevel l with the
+child. With an allocation p (L, Q), whose row l sums to P_l, a kind of geolevel l with the
 shares of the geolevels T have the precision
 
     v_q = rho p_lq (sum of P_j over j in T) / P_l,
 
 which is rho p_lq but for geounits that a bypass has given the shares of other geolevels. Variances
 follow from the information of the kinds, which is linear in the precisions; the recursion and its
-derivatives are those of `geography.variance`.
+derivatives are in `geography.variance`.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ from ....geography.variance import Covariances
 PRIOR = 1e-7
 """Information about every coordinate of a block, relative to a precision of 1.
 
-What nothing measures would have an infinite variance; this makes no variance larger."""
+Unmeasured coordinates would have infinite variances; this makes no variance larger."""
 
 
 class LimitsContradict(ValueError):
-    """No allocation lies within the limits."""
+    """No allocation meets the limits."""
 
 
 @dataclass(frozen=True, eq=False)
 class ShareLimit:
-    """What some entries of an allocation, `chosen` (L, Q), have together: of the whole, from
-    `at_least` to `at_most`."""
+    """Range `at_least` to `at_most` of the sum of some entries `chosen` (L, Q) of an allocation, as
+    a share of the whole."""
 
     chosen: np.ndarray
     at_least: Fraction
@@ -54,7 +54,7 @@ def as_fractions(
     p: np.ndarray, denominator: int, limits: Sequence[ShareLimit] = ()
 ) -> list[list[Fraction]]:
     """The allocation in whole parts of `denominator`, of sum exactly 1: every number rounded down
-    or up, up where most was lost, or near to it where only this meets the limits.
+    or up, up where most was lost, or near to it where the limits require it.
 
     Raises LimitsContradict where no whole parts meet the limits.
     """
@@ -79,8 +79,8 @@ def as_fractions(
 def _nearest_whole(
     parts: np.ndarray, total: int, ranges: Sequence[tuple[np.ndarray, int, int]]
 ) -> np.ndarray:
-    """Whole numbers of a sum, within ranges of sums of some of them, whose distances to `parts` add
-    up to the least; what is zero stays so, and what is not stays positive."""
+    """Whole numbers of a given sum, within ranges of sums of some of them, whose distances to
+    `parts` add up to the least; zeros remain zero, and positive parts positive."""
     n = len(parts)
     # A number, and its distance, which is no less than the difference either way.
     sums = np.array([np.ones(n), *(chosen for chosen, _, _ in ranges)], dtype=np.float64)
@@ -108,7 +108,7 @@ def _nearest_whole(
 def shares_of(
     fractions: Sequence[Sequence[Fraction]], geolevels: Sequence[str], queries: Sequence[str]
 ) -> tuple[dict[str, Fraction], dict[str, dict[str, Fraction]]]:
-    """Geolevel shares, and the query shares of every geolevel without those that are 0."""
+    """Geolevel shares, and the nonzero query shares of every geolevel."""
     of_geolevel = {
         name: sum(row, Fraction(0)) for name, row in zip(geolevels, fractions, strict=True)
     }
@@ -166,14 +166,14 @@ class GeounitClasses:
         return found
 
     def _times(self, of_geolevel: np.ndarray) -> np.ndarray:
-        """(t,) what a kind has to spend, as a multiple of what its geolevel has."""
+        """(t,) budget of a kind, as a multiple of its geolevel's."""
         own = of_geolevel[self.depth]
         return np.divide(self.shares @ of_geolevel, own, out=np.zeros_like(own), where=own > 0)
 
 
 @dataclass(frozen=True, eq=False)
 class Asked:
-    """Areas, and the sums over core cells that are asked of them, (z, n)."""
+    """Areas, and the requested sums over core cells in each, (z, n)."""
 
     areas: ClassedAreas
     core: np.ndarray
@@ -198,10 +198,10 @@ class MeasuredSpine:
         """The classes of a spine under the discrete Gaussian mechanism.
 
         Args:
-            geolevel_shares: those that the spine was built with.
+            geolevel_shares: the shares that the spine was built with.
             cells, known: as of `ClassedSpine.build`, the cells being core cells.
 
-        Raises ValueError if the spine's shares are not those that the bypass leaves.
+        Raises ValueError if the spine's shares do not follow from the bypass.
         """
         kinds, of_level = _kinds(spine, geolevel_shares)
         return cls(kinds, ClassedSpine.build(spine, of_level, cells, known=known))
@@ -255,7 +255,7 @@ def _kinds(
         for bits, share in pairs:
             own = [bits >> place & 1 for place in range(len(shares))]
             if level.plb_shares[share] != sum(compress(shares, own), Fraction(0)):
-                raise ValueError(f"shares of {level.name} are not those that a bypass leaves")
+                raise ValueError(f"shares of {level.name} do not follow from the bypass")
             if bits:
                 kind[mask == bits] = len(rows)
                 depths.append(depth)

@@ -1,4 +1,4 @@
-"""The designed split beside others: releases of each by every estimator, on public data.
+"""Comparison of the designed split with others: releases by every estimator, on public data.
 
 <run>/design/designs.json              the designs, with their certificates
              trials.json               by allocation and estimator, the name of the trial
@@ -6,7 +6,7 @@
 The allocations are the one that the settings have (`as set`), the designed one, and one that gives
 all geolevels, and all queries of a geolevel, the same share. Under each seed, estimators get the
 same measurements of an allocation, but for `block_by_block`, which measures blocks alone. Errors
-are those of the areas that every spine shares, never of a spine's own geounits.
+are computed for the areas that every spine shares, never for a spine's own geounits.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ STAMP = f"{NOT_PRIVATE}: compared on data that may be disclosed; for choosing se
 def allocations(
     settings: ComparisonSettings, designs: Mapping[str, Design]
 ) -> dict[str, TopdownSettings]:
-    """Settings under each allocation, by its name; the rho is that of the design, or the one that
+    """Settings under each allocation, by its name; rho is the design's, or the one that
     keeps the exact guarantee of the design with another split.
     """
     designed = designed_settings(settings, designs)
@@ -174,7 +174,7 @@ def write_report(run: RunDirectory, settings: ComparisonSettings) -> Path:
 
 
 def _held(settings: ComparisonSettings) -> str:
-    """What all allocations have in common."""
+    """The quantity that is equal for all allocations."""
     held = [settings.budget[name].guarantee is not None for name in settings.run.universes]
     return "exact epsilon" if all(held) else "rho or exact epsilon" if any(held) else "rho"
 
@@ -209,7 +209,7 @@ def _total(own: pd.DataFrame) -> str:
 
 
 def _section(universe: str, own: pd.DataFrame) -> Section:
-    """A table for each quantity and statistic: means, and differences from what was set."""
+    """A table for each quantity and statistic: means, and differences from the present settings."""
     blocks = []
     for quantity, rows in own.groupby("quantity", sort=False):
         tables = []

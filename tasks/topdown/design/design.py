@@ -52,8 +52,8 @@ class TargetMargins:
 
 @dataclass(frozen=True)
 class ExactGuarantee:
-    """What a designed budget keeps under exact accounting: `epsilon` at `delta` was allowed, and
-    `exact` is what the noise of the design has, as an upper bound.
+    """Exact guarantee of a designed budget: `epsilon` at `delta` was allowed, and
+    `exact` is an upper bound for the noise of the design.
     """
 
     epsilon: Fraction
@@ -62,14 +62,14 @@ class ExactGuarantee:
 
     @property
     def in_words(self) -> str:
-        """As a clause."""
+        """The guarantee as a clause."""
         return (
             f"the exact epsilon is {self.exact:.6g} at delta {shown_delta(self.delta)}, of at most "
             f"{float(self.epsilon):g}"
         )
 
     def as_json(self) -> dict[str, object]:
-        """As what JSON can hold; fractions as strings."""
+        """The guarantee as JSON values; fractions as strings."""
         return {"epsilon": str(self.epsilon), "delta": str(self.delta), "exact": self.exact}
 
 
@@ -77,10 +77,10 @@ class ExactGuarantee:
 class Design:
     """The best budget of a universe.
 
-    guarantee : what it keeps under exact accounting; None where rho alone is given. Its rho is then
+    guarantee : the exact guarantee; None where rho alone is given. Its rho is then
         the largest that the new split allows, and the certificate compares splits of that rho.
-    gap : the share of its objective, in terms of variances, by which that of another allocation
-        may be smaller, at most.
+    gap : upper bound of the share by which another allocation's objective, in terms of
+        variances, may be smaller.
     rho_for_now : the rho at which the new allocation gives every target the margin it has now.
     """
 
@@ -95,7 +95,7 @@ class Design:
 
     @property
     def certificate(self) -> str:
-        """What is certain of the design, as a clause."""
+        """The certified optimality of the design, as a clause."""
         budget = "this budget" if self.guarantee is None else "the same rho"
         if self.objective == "weighted_sum":
             return (
@@ -145,7 +145,7 @@ class Design:
         )
 
     def as_json(self) -> dict[str, object]:
-        """The design as what JSON can hold; fractions as strings."""
+        """The design as JSON values; fractions as strings."""
         return {
             "objective": self.objective,
             "rho": {"now": str(self.before.total), "designed": str(self.budget.total)},
@@ -169,10 +169,10 @@ def designs_of(settings: DesignSettings) -> dict[str, Design]:
 
 
 def design_universe(settings: DesignSettings, universe: str, tables: PublicTables) -> Design:
-    """The best budget of a universe for what the section [design] wants.
+    """The best budget of a universe for the section [design].
 
-    `tables` are those of `ingest.public_tables`. Under exact accounting rho is the one that the new
-    split may have; settings are to be resolved. Raises InputRefused for targets that are nowhere,
+    `tables` come from `ingest.public_tables`. Under exact accounting rho is the one that the new
+    split may have; settings are to be resolved. Raises InputRefused for targets without areas,
     known exactly or not determined, for limits that no allocation meets, and for margins that need
     more than an exact guarantee allows.
     """
@@ -190,7 +190,7 @@ def design_universe(settings: DesignSettings, universe: str, tables: PublicTable
             f"design.{universe}.limits: no allocation is within all of them; widen some."
         ) from None
     of_geolevel, of_query = shares_of(fractions, problem.geolevels, problem.queries)
-    # What is certified is what the settings will say, and not what the search has found.
+    # Certify the fractions as written in the settings rather than the floats of the search.
     shares = allocation_of(of_geolevel, of_query, problem.queries)
     found = certified(program, shares, best.cuts, float(design.tolerance))
     then, _ = problem.variances(program.kinds.precision(shares))
@@ -227,7 +227,7 @@ def design_universe(settings: DesignSettings, universe: str, tables: PublicTable
 
 
 def _guaranteed(budget: Budget, epsilon: Fraction, delta: Fraction) -> ExactGuarantee:
-    """What a designed budget keeps; raises InputRefused where it is not what was allowed."""
+    """The exact guarantee of a designed budget; raises InputRefused where it is not met."""
     exact = exact_epsilon(budget, delta)
     if exact is None or Fraction(exact) > epsilon:
         raise InputRefused(
@@ -241,14 +241,14 @@ def _guaranteed(budget: Budget, epsilon: Fraction, delta: Fraction) -> ExactGuar
 
 def designed_settings(settings: DesignSettings, designs: Mapping[str, Design]) -> TopdownSettings:
     """The settings with the designed budgets, for the estimator that they are designed for; they
-    stand for themselves, without a preset."""
+    do not depend on a preset."""
     made = with_estimator(settings.topdown, "full_information")
     for universe, design in designs.items():
         found, held = design.budget, design.guarantee
         made = made.with_budget(
             universe,
             rho=found.total,
-            # An epsilon under exact accounting stays, and holds the run to it.
+            # An epsilon under exact accounting stays, and limits the run.
             epsilon=None if held is None else held.epsilon,
             accounting=None if held is None else "exact",
             geolevels=dict(found.geolevel_shares),
@@ -258,13 +258,13 @@ def designed_settings(settings: DesignSettings, designs: Mapping[str, Design]) -
 
 
 def settings_text(settings: DesignSettings, designs: Mapping[str, Design]) -> str:
-    """The designed settings as TOML, under comments that say what is certified of them."""
+    """The designed settings as TOML, preceded by comments with their certificates."""
     lines = [f"# Budget of {name}: {design.certificate}." for name, design in designs.items()]
     return "\n".join([*lines, dump_settings(designed_settings(settings, designs))])
 
 
 def designs_json(designs: Mapping[str, Design]) -> str:
-    """The designs of universes as JSON that people can read too."""
+    """The designs of universes as readable JSON."""
     return json.dumps({name: design.as_json() for name, design in designs.items()}, indent=2)
 
 
@@ -273,13 +273,13 @@ def _percent(share: float) -> str:
 
 
 def margin_of(variance: float, rho: Fraction | float) -> float:
-    """The 95 % margin at a rho, or at any precision, of what has the variance at 1."""
+    """The 95 % margin at a rho, or at any precision, from the variance at 1."""
     return NORMAL_95 * math.sqrt(max(float(variance), 0.0) / float(rho))
 
 
 def _scale(design: UniverseDesign, now: np.ndarray, budget: Budget, where: str) -> np.ndarray:
-    """(criteria, targets) what the criteria are of the mean variances `now` (targets,) at a rho of
-    1; ratios are of those at a rho of 1 to those that are wanted."""
+    """(criteria, targets) factors from the mean variances `now` (targets,) at a rho of
+    1 to the criteria; ratios compare margins at a rho of 1 with the wanted ones."""
     wanted = []
     for (name, target), variance in zip(design.targets.items(), now.tolist(), strict=True):
         if variance < EXACT:

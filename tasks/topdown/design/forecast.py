@@ -1,8 +1,8 @@
-"""What a budget will give before it is spent: margins of every query at every level, and a page.
+"""Forecast of a budget before it is spent: margins of every query at every level, and a page.
 
 For unbiased estimates the margins follow from the budget, the geography and declared invariants
-alone (`tasks.topdown.design.problem`). What non-negativity and rounding add to that depends on
-counts: on input that may be disclosed, replicates of the whole release tell it.
+alone (`tasks.topdown.design.problem`). The effect of non-negativity and rounding depends on
+counts: on input that may be disclosed, it is estimated by replicates of the whole release.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from .problem import PublicFacts, UniverseProblem
 from .settings import Target, UniverseDesign
 
 FULL, BLOCKS = "full_information", "block_by_block"
-"""Estimators whose unbiased estimates are those of a linear problem."""
+"""Estimators whose unbiased estimates solve a linear problem."""
 _SIMULATION = (
     "Mean figures over replicates of the whole release, on this input, by estimator. The "
-    "predicted standard deviation is that of unbiased estimates."
+    "predicted standard deviation is for unbiased estimates."
 )
 STAMP = f"{NOT_PRIVATE}: simulated on data that may be disclosed; for choosing settings only"
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """The 95 % margin of a query's answers at a level, root mean square; 0 for what is exact, None
-    for what nothing measured determines. By estimator, without non-negativity and rounding."""
+    """The 95 % margin of a query's answers at a level, root mean square; 0 for exact answers, None
+    for undetermined ones. By estimator, without non-negativity and rounding."""
 
     universe: str
     query: str
@@ -51,10 +51,10 @@ class Forecast:
 
 
 def forecasts(settings: TopdownSettings, universe: str, tables: PublicTables) -> list[Forecast]:
-    """Of every measured query of a universe at every level, from the tables of
+    """Forecasts of every measured query of a universe at every level, from the tables of
     `ingest.public_tables`.
 
-    Raises TooManyCombinations for a universe of which there can be no forecast.
+    Raises TooManyCombinations for a universe without a possible forecast.
     """
     queries = dict.fromkeys((TOTAL, *settings.budget_of(universe).queries))
     levels = PublicFacts.of(settings, universe, tables).levels
@@ -78,10 +78,9 @@ def forecasts(settings: TopdownSettings, universe: str, tables: PublicTables) ->
 
 
 def simulated(settings: TopdownSettings, replicates: int, folder: Path) -> pd.DataFrame:
-    """Errors of the whole release by every estimator that can hold what is declared, on input that
-    is not confidential, with the
-    columns `estimator`, `KEYS` and `SIMULATED` of `tasks.topdown.checks.expected`, averaged over
-    replicates in `folder`.
+    """Errors of the whole release by every estimator that supports the declarations, on input that
+    is not confidential, with the columns `estimator`, `KEYS` and `SIMULATED` of
+    `tasks.topdown.checks.expected`, averaged over replicates in `folder`.
 
     Raises InputRefused for confidential input.
     """
@@ -105,8 +104,8 @@ def forecast_document(
     refused: Mapping[str, str] = MappingProxyType({}),
     further: Sequence[Section] = (),
 ) -> Document:
-    """The page: margins by query and level, and what a simulation has told; of a universe without
-    a forecast why there is none; and further sections."""
+    """The page: margins by query and level, the results of a simulation, the reason where a
+    universe has no forecast, and further sections."""
     sections = []
     for universe in settings.run.universes:
         of_universe = [row for row in rows if row.universe == universe]
@@ -131,8 +130,8 @@ def forecast_document(
         (
             f"Forecast for {settings.privacy.dataset}: {totals}. Nothing has been spent.",
             "Margins hold for 95 of 100 counts, and are the root mean square over all areas of a "
-            "level. They are those of unbiased estimates. What a release does to small counts, "
-            "which cannot be negative, is told by a simulation alone.",
+            "level, for unbiased estimates. Only a simulation shows the effect of a release on "
+            "small counts, which cannot be negative.",
         ),
         (*sections, *further),
         None if errors is None else STAMP,
@@ -176,7 +175,7 @@ def _shown(margin: float | None) -> str | float:
 def _released_totals(
     settings: TopdownSettings, universe: str, rows: Sequence[Forecast], errors: pd.DataFrame
 ) -> Section:
-    """What totals will be off by as they are released, beside what unbiased estimates would be."""
+    """Predicted errors of released totals, with the errors of unbiased estimates."""
     first = str(errors["quantity"].iloc[0])
     own = errors[(errors["quantity"] == first) & (errors["size_class"] == ALL_SIZES)]
     simulated_errors = own.set_index(["estimator", "level"])["root_mean_square_error"]
@@ -202,10 +201,10 @@ def _released_totals(
     return Section(
         f"Expected errors of totals of {universe}",
         (
-            "Root mean square error of released totals over all areas of a level: what to expect. "
-            "That no count is negative, and what is known of the "
-            f"{settings.area_word}s, can make them much smaller than the standard deviations of "
-            "unbiased estimates, which stand beside them.",
+            "Root mean square error of released totals over all areas of a level. "
+            "Non-negativity and public facts about the "
+            f"{settings.area_word}s can make errors much smaller than the standard deviations of "
+            "unbiased estimates, which are given for comparison.",
             table,
         ),
     )

@@ -1,8 +1,8 @@
 """The program of a universe's budget, from settings, geography and declared invariants.
 
-Nothing confidential is read: what the program knows of a block is which types of living quarters it
-has, and whether it has housing units, which are declared invariants; of an area of a declared
-census, what its invariants and bounds make public. The variances are those of
+Nothing confidential is read: the program uses each block's types of living quarters and whether
+it has housing units, which are declared invariants; for an area of a declared
+census, the facts that its invariants and bounds make public. The variances are those of
 best linear unbiased estimates from all noisy answers, which `full_information` and the intervals
 start from. Non-negativity, bounds and rounding come later, and are not in the program.
 """
@@ -40,24 +40,24 @@ from .settings import Target, UniverseDesign
 
 ONE = Fraction(1)
 PARTS = 1_000_000
-"""Denominator of the shares of the whole budget that a design has."""
+"""Denominator of the shares of the whole budget in a design."""
 MOST_CORE_CELLS = 64
 """Core cells from which the matrices of the recursion are no longer small."""
 
 
 class TooManyCombinations(InputRefused):
-    """Queries tell more combinations of levels apart than variances are worked out for."""
+    """Queries distinguish too many combinations of levels for variances to be computed."""
 
 
 @dataclass(frozen=True, eq=False)
 class PublicFacts:
-    """A universe of some settings as far as it is public.
+    """The public part of a universe of some settings.
 
     areas : the geography frame of the spine's blocks, whose rows `spine.block_row` numbers.
     type_of_cell : (n_cells,) type of every cell. type_is_possible : (n_blocks, n_types) bool, types
         that no bound rules out in a block.
-    known : by geolevel, a number for each of its geounits; the total of all of one number is exact.
-    housing_units : (n_blocks,) of the census of 2020; None of a declared one, which has its own.
+    known : by geolevel, a number for each of its geounits; the total over each number is exact.
+    housing_units : (n_blocks,) in the census of 2020; None in a declared one.
     """
 
     settings: TopdownSettings
@@ -99,20 +99,20 @@ class PublicFacts:
 
     @cached_property
     def levels(self) -> tuple[EntityLevel, ...]:
-        """The levels of the accuracy report that somebody may be in."""
+        """The inhabitable levels of the accuracy report."""
         levels = entity_levels(self.spine, self.areas, self.settings.compiled_census)
         return tuple(level for level in levels if (level.entity[self.is_inhabitable] >= 0).any())
 
     @cached_property
     def is_inhabitable(self) -> np.ndarray:
-        """(n_blocks,) bool, where there may be somebody."""
+        """(n_blocks,) bool, whether a block is inhabitable."""
         return np.asarray(self.type_is_possible.any(axis=1))
 
     def area_of(self, level: str, where: str) -> np.ndarray:
         """(n_blocks,) the area of a level that each block is in, -1 for none.
 
         The geounits of the spine are levels too, also where they have another name there. Raises
-        InputRefused, naming `where`, for a level that there is not.
+        InputRefused, naming `where`, for an unknown level.
         """
         known = {_spelt(x.name): x.entity for x in self.levels}
         own = {_spelt(own_level(name)): name for name in self.spine.names}
@@ -128,16 +128,16 @@ class PublicFacts:
         )
 
     def is_exact(self, query: str, level: str | None) -> bool:
-        """Whether invariants tell the answers to a query at a level, however noisy the measurements
-        are.
+        """Whether invariants determine the answers to a query at a level, however noisy the
+        measurements are.
 
-        Estimates are combined with exact totals alone: their variances do not tell of other exact
-        answers, which releases are held to afterwards.
+        Estimates are combined with exact totals alone: their variances do not reflect other exact
+        answers, which are imposed on releases afterwards.
         """
         census, schema = self.settings.compiled_census, self.settings.schema_of(self.universe)
         names = census.geolevels
         spelt = [_spelt(name) for name in names]
-        # What is estimated for every area by itself is held to nothing above the areas.
+        # Estimates for every area by itself meet no constraint above the areas.
         least = len(names) - 1
         if level is not None and _spelt(level) in spelt and not self.settings.blocks_only:
             least = spelt.index(_spelt(level))
@@ -155,10 +155,11 @@ def _spelt(level: str) -> str:
 
 @dataclass(frozen=True, eq=False)
 class UniverseProblem:
-    """What mean variances of targets depend on, at a rho of 1.
+    """Inputs of the mean variances of targets, at a rho of 1.
 
     geolevels, queries : of an allocation's rows and columns.
-    weights : (targets, asked, S) how the components of what is asked make up the mean variances.
+    weights : (targets, asked, S) weights of the components of each requested answer in the mean
+        variances.
     n_areas : (targets,).
     """
 
@@ -185,7 +186,7 @@ class UniverseProblem:
         """The problem of a universe, from the tables of `ingest.public_tables`; `section` of the
         settings asks for its queries.
 
-        Raises InputRefused for targets that are nowhere, and TooManyCombinations.
+        Raises InputRefused for targets without areas, and TooManyCombinations.
         """
         schema, budget = settings.schema_of(universe), settings.budget_of(universe)
         facts = PublicFacts.of(settings, universe, tables)
@@ -238,10 +239,10 @@ class UniverseProblem:
         )
 
     def precision(self, budget: Budget) -> tuple[np.ndarray, float]:
-        """The precisions (t, Q) of a budget's noise, relative to that of an answer which gets all
-        of it, and this one's.
+        """The precisions (t, Q) of a budget's noise, relative to an answer which gets all
+        of it, and the precision of that answer.
 
-        Of a discrete Gaussian they are those of `Kinds.precision` at a rho of 1.
+        For a discrete Gaussian they equal `Kinds.precision` at a rho of 1.
         """
         if not budget.is_pure:
             p = allocation_of(budget.geolevel_shares, budget.query_shares, self.queries)
@@ -278,7 +279,7 @@ class UniverseProblem:
                 allowed = allowed & ~limit.chosen
         rows, most = [], []
         for limit in self.limits:
-            # What some entries have at least is what is left at most for the others.
+            # A lower bound on some entries is an upper bound on the rest.
             for chosen, share in (
                 (limit.chosen, limit.at_most),
                 (~limit.chosen, 1 - limit.at_least),
@@ -291,7 +292,7 @@ class UniverseProblem:
 
     @cached_property
     def limits(self) -> tuple[ShareLimit, ...]:
-        """What some entries of an allocation may have together, as the design limits it."""
+        """The limits of the design on sums of entries of an allocation."""
         found = []
         for limit in self.design.limits.values():
             query = None if limit.query is None else normalize_query_name(limit.query)
@@ -319,7 +320,7 @@ def _algebra(facts: PublicFacts, queries: Sequence[MarginalQuery], section: str)
     """Coordinates for the queries, which a section of the settings asks for; raises
     TooManyCombinations where their matrices would not be small.
 
-    Where structural zeros alone tell too many cells apart they are left out: that makes no variance
+    Where structural zeros alone separate too many cells they are left out: that makes no variance
     smaller.
     """
     schema = facts.settings.schema_of(facts.universe)
@@ -329,14 +330,14 @@ def _algebra(facts: PublicFacts, queries: Sequence[MarginalQuery], section: str)
         if len(algebra.cell_type) <= MOST_CORE_CELLS:
             return algebra
     raise TooManyCombinations(
-        f"{section}.{facts.universe} tells {len(algebra.cell_type):,} combinations of levels "
-        f"apart, of {_told_apart(algebra, queries)}, and {MOST_CORE_CELLS} are the most; ask for "
+        f"{section}.{facts.universe} distinguishes {len(algebra.cell_type):,} combinations of "
+        f"levels of {_told_apart(algebra, queries)}, and {MOST_CORE_CELLS} are the most; ask for "
         "these attributes as a whole, or declare fewer levels of them"
     )
 
 
 def _told_apart(algebra: QueryAlgebra, queries: Sequence[MarginalQuery]) -> str:
-    """The attributes whose levels some query neither keeps all of nor sums over, and which do."""
+    """The attributes whose levels some query keeps only in part, and their coarsenings there."""
     found = []
     for axis in algebra.core:
         n = algebra.schema.shape[axis]
@@ -355,14 +356,14 @@ def _areas(target: Target, where: str, facts: PublicFacts, known: KnownBlocks) -
         named = NamedAreas.listed(listed, known, blocks)
         if np.bincount(named.blocks.block).max(initial=0) > 1:
             raise InputRefused(
-                f"{target.areas} has a {known.word.lower()} in several areas; those of {where} may "
-                "not overlap."
+                f"{target.areas} has a {known.word.lower()} in several areas; the areas of {where} "
+                "may not overlap."
             )
         area = np.full(facts.spine.n_blocks, -1)
         area[named.blocks.block] = named.blocks.area
     else:
         area = facts.area_of(str(target.level), where)
-    # Where there can be nobody nothing is uncertain.
+    # Uninhabitable areas have no uncertainty.
     area = np.where(facts.is_inhabitable, area, -1)
     least, units = target.smallest_housing_units, facts.housing_units
     if least and units is None:
@@ -382,8 +383,8 @@ def _areas(target: Target, where: str, facts: PublicFacts, known: KnownBlocks) -
 
 
 def _component_weights(answers: ProductAnswers) -> np.ndarray:
-    """(S,) how often the variance of each component's coordinates counts in the sum over all of a
-    query's answers, for each of its core rows alike."""
+    """(S,) multiplicity of the variance of each component's coordinates in the sum over all of a
+    query's answers, equal for all its core rows."""
     found = np.ones(len(answers.algebra.components))
     for bit, sets in enumerate(answers.coordinates):
         first, others = float((sets[:, 0] ** 2).sum()), float((sets[:, 1:] ** 2).sum())

@@ -6,7 +6,7 @@ linear in v: convex, and homogeneous of degree -1. The program is
 
     minimise the largest r_i(v(p))    over allocations p >= 0 of sum 1 within the limits,
 
-an A-optimal design where there is one criterion. Of such a function the reciprocal is concave, and
+an A-optimal design where there is one criterion. The reciprocal of such a function is concave, and
 homogeneous of degree 1, so its derivative at one point bounds it everywhere: for all v,
 
     1 / r_i(v) <= <-r_i'(u), v> / r_i(u)^2.
@@ -14,17 +14,17 @@ homogeneous of degree 1, so its derivative at one point bounds it everywhere: fo
 The largest s with s <= <-r_i'(u), v> / r_i(u)^2 for all criteria i and some points u is a linear
 program, and no allocation has a largest criterion below 1 / s. With one criterion, one point and
 no limits, this is the bound of the equivalence theorem of optimal design ([Pukelsheim2006]). It
-needs no trust in whatever found the points.
+does not depend on the method that found the points.
 
-Precisions are linear in an allocation but for geounits that a bypass has given the shares of other
-geolevels. For the bound, these may spend what they were given on any queries, which allows more
-than what can be set. Yet if they were given t times what their own geolevel has, and t is between
-two numbers, so is the ratio of what they spend on each query: the narrower the ranges, the less is
-allowed. Ranges of t are halved where the bound is lowest, until it is high enough everywhere
-(spatial branch and bound, with the same cuts in every range).
+Precisions are linear in an allocation but for geounits to which a bypass has given the shares of
+other geolevels. For the bound, these may spend the given shares on any queries, which allows more
+than settings can express. Yet if they were given t times their own geolevel's share, and t is
+between two numbers, so is the ratio of their spending on each query: the narrower the ranges, the
+less is allowed. Ranges of t are halved where the bound is lowest, until it is high enough
+everywhere (spatial branch and bound, with the same cuts in every range).
 
-The search uses the same cuts: the next point is the analytic centre of what they leave above the
-best value so far ([AnalyticCentres1992]).
+The search uses the same cuts: the next point is the analytic centre of the region they leave above
+the best value so far ([AnalyticCentres1992]).
 """
 
 from __future__ import annotations
@@ -41,30 +41,30 @@ from scipy.optimize import linprog
 from .allocation import GeounitClasses, LimitsContradict
 
 SMALLEST = 1e-9
-"""Loss that an entry of an allocation has at least while it is searched for."""
+"""Least loss of an entry of an allocation during the search."""
 FIRST_STEPS = 5
 """Steps of the multiplicative algorithm, which finds the region of the optimum."""
 FIRST_SHARE = 1e-4
-"""Loss that every entry has at least where the search begins."""
+"""Least loss of every entry at the start of the search."""
 WEIGHING_STEPS = 100
-"""Steps in which the criteria are weighed, for each of the multiplicative algorithm."""
+"""Steps with weighted criteria, for each of the multiplicative algorithm."""
 STEPS_PER_BOUND = 5
 """Points from one certificate to the next."""
 MOST_STEPS = 120
 MOST_PROBES = 15
 """Points at which the bound is sharpened where it leaves room."""
 PROGRESS = 0.05
-"""By how much the gap has to fall from one certificate to the next, relative to the tolerance, for
-the search to go on; and the gap at which it is closed."""
+"""Least fall of the gap from one certificate to the next, relative to the tolerance, for the search
+to go on; and the gap at which it is closed."""
 INWARDS = 1e-6
-"""How far a point is moved inside the limits, so little that its criteria hardly change."""
+"""Distance by which a point is moved inside the limits; its criteria hardly change."""
 CENTRED = 1e-2
-"""Newton decrement at which a point is centre enough."""
+"""Newton decrement below which a point counts as the centre."""
 MOST_NEWTON_STEPS = 50
 INFEASIBLE = 2
 """Status of SciPy's linear programs without a solution."""
 ROUNDING = 1e-12
-"""By how much an allocation may pass a limit."""
+"""Tolerance of a limit."""
 MOST_CUTS = 25
 """Points, those with the smallest largest criteria, whose derivatives are kept for the bound."""
 MOST_RANGES = 40
@@ -72,9 +72,9 @@ MOST_RANGES = 40
 SHARE_OF_CUTS = 0.1
 """Weight of the level in the centre, for each cut: how far the search goes for better values."""
 WIDEN = 1.3
-"""The first range beside a ratio reaches to so many times it, further ones ever further."""
+"""The first range around a ratio reaches to so many times it, further ones ever further."""
 LEAST_RATIO = 1e-6
-"""Ratios of shares below this, or above its inverse, are not told apart."""
+"""Ratios of shares below this, or above its inverse, are treated alike."""
 
 Criteria = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 """From precisions (t, Q) to the criteria (N,) and their derivatives (N, t, Q)."""
@@ -82,7 +82,7 @@ Criteria = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """What is minimised, and over what.
+    """Objective and feasible set.
 
     kinds : the kinds of geounits, T of them.
     criteria : of the precisions of the kinds; positive, and not known without noise.
@@ -98,11 +98,11 @@ class Program:
 
     @cached_property
     def centre(self) -> np.ndarray:
-        """(L, Q) an allocation well within the limits; raises LimitsContradict if there is none."""
+        """(L, Q) an allocation well within the limits; raises LimitsContradict if none exists."""
         n = self.allowed.size
         upper = np.where(self.allowed.ravel(), 1.0, 0.0)
         # The smallest slack of all limits and entries is made as large as it can be, in terms of
-        # what the limits leave of each entry.
+        # the most that the limits allow each entry.
         sizes = np.maximum(self.rows.sum(axis=1), 1.0)
         left = np.where(self.rows > 0, (self.most / sizes)[:, None], 1.0).min(axis=0, initial=1.0)
         slack = np.zeros((n, n + 1))
@@ -120,7 +120,7 @@ class Program:
             ],
         )
         if not found.success or found.x[n] <= 0:
-            raise LimitsContradict("no allocation lies within the limits")
+            raise LimitsContradict("no allocation meets the limits")
         return (found.x[:n] * left).reshape(self.allowed.shape)
 
     def within_limits(self, p: np.ndarray) -> np.ndarray:
@@ -135,10 +135,10 @@ class Program:
     def bound(
         self, cuts: Sequence[Cut], at: np.ndarray | None = None, enough: float = np.inf
     ) -> Bounded:
-        """What the largest criterion of every allocation within the limits reaches at least.
+        """Lower bound of the largest criterion over all allocations within the limits.
 
-        Ranges of what bypassed geounits were given are halved until the bound is `enough`, at
-        first where they were given what they are `at` an allocation.
+        Ranges of the budgets given to bypassed geounits are halved until the bound is `enough`,
+        first at their values `at` an allocation.
         """
         linear = _BoundingProgram(self, cuts)
         n_kinds = len(self.kinds.depth)
@@ -169,14 +169,14 @@ class Cut:
 
 @dataclass(frozen=True, eq=False)
 class _Range:
-    """Least and most of what each kind was given, relative to what its geolevel has (t,)."""
+    """Least and most budget given to each kind, relative to that of its geolevel (t,)."""
 
     least: np.ndarray
     most: np.ndarray
 
     def sides(self, kind: int, middle: float) -> tuple[_Range, _Range] | None:
-        """The range on both sides of a ratio of one kind, or of another within it; None where it
-        is narrow already."""
+        """The range on both sides of a ratio of one kind, or of another within it; None if already
+        narrow."""
         low, high = max(self.least[kind], LEAST_RATIO), min(self.most[kind], 1 / LEAST_RATIO)
         if high < low * 1.001:
             return None
@@ -192,9 +192,9 @@ class _Range:
 
 @dataclass(frozen=True, eq=False)
 class Bounded:
-    """A range, a lower bound of the largest criterion in it, what this loses by what each kind may
-    spend otherwise (t,), and the precisions (t, Q) where the cuts leave room for it; without rows
-    if there are none."""
+    """A range, a lower bound of the largest criterion in it, its loss by each kind's freedom in
+    spending (t,), and the precisions (t, Q) where the cuts leave room for it; no rows
+    otherwise."""
 
     within: _Range
     bound: float
@@ -203,8 +203,8 @@ class Bounded:
 
 
 class _BoundingProgram:
-    """The linear program of the bound: an allocation, what bypassed geounits spend of what they
-    were given, and the level that no cut is below."""
+    """The linear program of the bound: an allocation, the spending of bypassed geounits out of
+    their given shares, and the level that no cut is below."""
 
     def __init__(self, program: Program, cuts: Sequence[Cut]):
         kinds, (n_geolevels, n_queries) = program.kinds, program.allowed.shape
@@ -226,7 +226,7 @@ class _BoundingProgram:
         of_limits[:, : self.n] = program.rows
         self.upper = np.vstack([of_cuts, of_limits])
         self.most = np.append(np.zeros(len(slopes)), program.most)
-        # What a kind is given of other geolevels is what these have.
+        # A kind is given the shares of other geolevels.
         of_kinds = np.column_stack(
             [
                 -np.repeat(self.given[self.bypassed], n_queries, axis=1),
@@ -243,7 +243,7 @@ class _BoundingProgram:
         ]
 
     def ratios(self, p: np.ndarray) -> np.ndarray:
-        """(t,) what each kind was given, relative to what its geolevel has."""
+        """(t,) budget given to each kind, relative to that of its geolevel."""
         of_geolevel = p.sum(axis=1)
         return self.given @ of_geolevel / np.maximum(of_geolevel[self.depth], SMALLEST)
 
@@ -283,8 +283,8 @@ class _BoundingProgram:
         return Bounded(within, self.unit / -found.fun, loss, precision)
 
     def halved(self, solved: Bounded, middle: np.ndarray) -> list[Bounded] | None:
-        """The halves of the range of that kind by whose freedom the bound loses most; None where
-        all ranges are narrow."""
+        """The halves of the range of the kind whose freedom costs the bound most; None if all
+        ranges are narrow."""
         for kind in np.argsort(-solved.loss, kind="stable").tolist():
             sides = solved.within.sides(kind, float(middle[kind]))
             if kind in self.bypassed and sides is not None:
@@ -305,15 +305,15 @@ class Optimum:
 
     @property
     def gap(self) -> float:
-        """How much larger the largest criterion is than the bound, relative to the bound."""
+        """The gap between the largest criterion and the bound, relative to the bound."""
         return float(self.values.max() / self.bound - 1)
 
 
 def certified(
     program: Program, p: np.ndarray, cuts: Sequence[Cut] = (), tolerance: float = np.inf
 ) -> Optimum:
-    """An allocation with a bound from its own derivatives and from those of other points; it need
-    not be better than what shows a relative gap of `tolerance`."""
+    """An allocation with a bound from its own derivatives and from other points' derivatives; the
+    bound need not exceed the one that proves a relative gap of `tolerance`."""
     values, slopes = program.criteria(program.kinds.precision(p))
     cuts = (*cuts, Cut(values, slopes))
     bound = program.bound(cuts, p, float(values.max()) / (1 + tolerance))
@@ -334,7 +334,7 @@ def optimum(program: Program, start: np.ndarray, tolerance: float) -> Optimum:
     for _ in range(MOST_PROBES):
         if found.gap <= tolerance or not len(found.elsewhere):
             break
-        # Between where the cuts leave room and what is known they tell most.
+        # Cuts halfway between the region left by the cuts and the known point inform most.
         middle = 0.5 * (found.elsewhere + program.kinds.precision(found.allocation))
         cuts = (*found.cuts[:-1], Cut(*program.criteria(middle)))
         found = certified(program, search.point, cuts, tolerance)
@@ -362,12 +362,13 @@ class _Search:
 
     @property
     def best_cuts(self) -> tuple[Cut, ...]:
-        """Those of the points with the smallest largest criteria."""
+        """The cuts of the points with the smallest largest criteria."""
         return tuple(sorted(self.cuts, key=lambda cut: float(cut.values.max()))[:MOST_CUTS])
 
     def multiplied(self, p: np.ndarray) -> np.ndarray:
-        """After steps that minimise the largest of sum of -p^2 r_i' / q over q: the variances of
-        the estimates whose weights were best for p, which are bounds of those that are best for q.
+        """Allocation after steps that minimise the largest of sum of -p^2 r_i' / q over q: the
+        variances of the estimates whose weights were best for p, which are bounds of the best for
+        q.
         """
         for _ in range(FIRST_STEPS):
             p = self.program.within_limits(np.maximum(p, SMALLEST))
@@ -383,7 +384,8 @@ class _Search:
         return p
 
     def centred(self, p: np.ndarray) -> None:
-        """From one analytic centre to the next, until the gap is closed or nothing improves."""
+        """Search from one analytic centre to the next, until the gap is closed or nothing
+        improves."""
         program = self.program
         inside = program.centre
         p = program.within_limits(np.maximum(p, SMALLEST))
@@ -403,8 +405,8 @@ class _Search:
 
 @dataclass(frozen=True, eq=False)
 class _Barrier:
-    """Sum of logarithms of the slacks of p (L, Q) and s: those of the cuts above s, of s above
-    `floor` as often as `weight` says, of the limits, and of all entries that may be positive.
+    """Sum of logarithms of the slacks of p (L, Q) and s: of the cuts above s, of s above
+    `floor` with the multiplicity `weight`, of the limits, and of all entries that may be positive.
 
     cuts : (m, t * Q), of the precisions.
     """
@@ -416,7 +418,7 @@ class _Barrier:
 
     @classmethod
     def of(cls, program: Program, cuts: Sequence[Cut], largest: float) -> _Barrier:
-        """For what the cuts leave of allocations whose largest criterion is below `largest`."""
+        """Barrier of allocations within the cuts with a largest criterion below `largest`."""
         rows = np.concatenate(
             [(-c.slopes / c.values[:, None, None] ** 2).reshape(len(c.values), -1) for c in cuts]
         )

@@ -1,4 +1,4 @@
-"""Settings of a design: a settings file of topdown, and what its budget is to achieve.
+"""Settings of a design: a settings file of topdown, and the goals of its budget.
 
 [design.persons]
 objective = "largest_ratio"
@@ -35,7 +35,7 @@ from ..workload.sections import ESTIMATORS, Estimator, Universe
 
 
 class Target(Section):
-    """Answers that are to be precise."""
+    """Answers that should be precise."""
 
     query: str
     """A marginal query; it need not be measured."""
@@ -43,19 +43,18 @@ class Target(Section):
     """A level of the accuracy report, such as tract, place or "block group of the spine"."""
     areas: FilePath | None = None
     """Instead of a level: CSV or Parquet with the columns area and block, 16 digits; of a declared
-    census, a code of its last geolevel, under whose name the column may stand."""
+    census, a code of its last geolevel, under whose name the column may be given."""
     smallest_housing_units: int = Field(default=0, ge=0)
     """Only areas with at least so many housing units, which are public."""
     weight: ExactFraction = Fraction(1)
     """For weighted_sum: weight of the mean variance of the target's answers."""
     margin: ExactFraction | None = None
-    """The 95 % margin that is wanted, the root of the mean square over the target's answers; left
-    out, the one that the allocation of the settings gives."""
+    """The wanted 95 % margin, the root of the mean square over the target's answers; left out, the
+    one under the allocation of the settings."""
 
 
 class Limit(Section):
-    """The share of the budget that some of it may have: of a geolevel, a query, or a query at a
-    geolevel."""
+    """Limits on a share of the budget: of a geolevel, a query, or a query at a geolevel."""
 
     geolevel: str | None = None
     """Geolevel whose share is limited."""
@@ -72,18 +71,18 @@ class UniverseDesign(Section):
 
     objective: Literal["largest_ratio", "weighted_sum", "smallest_rho"] = "largest_ratio"
     """largest_ratio: the largest ratio of a target's margin to the wanted one is least.
-    weighted_sum: that of the mean variances. smallest_rho: as largest_ratio, and the budget is the
-    smallest rho at which all wanted margins are met."""
+    weighted_sum: the weighted sum of the mean variances is least. smallest_rho: as largest_ratio,
+    and the budget is the smallest rho at which all wanted margins are met."""
     targets: dict[Label, Target] = Field(min_length=1)
     queries: tuple[str, ...] = ()
-    """Queries that may be measured at every geolevel; left out, all of the budget."""
+    """Queries that may be measured at every geolevel; left out, all queries of the budget."""
     limits: dict[Label, Limit] = {}
     tolerance: ExactFraction = Fraction(1, 100)
     """The search ends when no allocation can be better by more than this, in terms of variances."""
 
 
 class Comparison(Section):
-    """How the designed split is compared with others, on data that may be disclosed."""
+    """Comparison of the designed split with others, on data that may be disclosed."""
 
     replicates: int = Field(
         default=20,
@@ -109,7 +108,7 @@ class DesignSettings(TopdownSettings):
         return without_section(TopdownSettings, self)
 
     def refuse_what_does_not_fit(self, refuse: Refuse) -> None:
-        """Refuse budgets that the program does not hold for, and targets and limits of nothing."""
+        """Refuse budgets outside the program, and targets and limits without effect."""
         super().refuse_what_does_not_fit(refuse)
         if self.blocks_only or self.privacy.infinite:
             refuse(
@@ -124,7 +123,7 @@ class DesignSettings(TopdownSettings):
             if self.budget_of(universe).is_pure:
                 refuse(
                     f"{where} needs the discrete Gaussian mechanism: under pure differential "
-                    "privacy precision is no linear function of what is spent"
+                    "privacy precision is not linear in the budget"
                 )
             self._refuse_targets(universe, design, where, refuse)
             self._refuse_limits(universe, design, where, refuse)
@@ -168,7 +167,7 @@ class DesignSettings(TopdownSettings):
             if limit.at_least == 1:
                 refuse(
                     f"{place} leaves nothing for the rest, and every geolevel has a share; name "
-                    f"what may be measured as design.{universe}.queries"
+                    f"the queries to measure as design.{universe}.queries"
                 )
             is_none = limit.at_least == limit.at_most == 0
             if not 0 <= limit.at_least < limit.at_most <= 1 and not is_none:
@@ -183,7 +182,7 @@ class DesignSettings(TopdownSettings):
                 )
 
     def refuse_what_does_nothing(self, own: Mapping[str, Any], refuse: Refuse) -> None:
-        """As of a run, for which `design` is no setting."""
+        """As in a run, which has no setting `design`."""
         super().refuse_what_does_nothing(
             {name: value for name, value in own.items() if name not in ("design", "comparison")},
             refuse,
@@ -211,7 +210,7 @@ class ComparisonSettings(DesignSettings):
 
     @property
     def draws_noise(self) -> bool:
-        """No ledger records what is drawn: the data may be disclosed."""
+        """Draws are not recorded in a ledger: the data may be disclosed."""
         return False
 
     @property
@@ -220,7 +219,7 @@ class ComparisonSettings(DesignSettings):
         return self.comparison.estimators or possible_estimators(self.topdown)
 
     def refuse_what_does_not_fit(self, refuse: Refuse) -> None:
-        """As of a design, and confidential input: replicates spend what no ledger records."""
+        """Check as for a design; refuse confidential input: no ledger records replicates."""
         super().refuse_what_does_not_fit(refuse)
         for name in self.comparison.estimators:
             with_estimator(self.topdown, name).refuse_what_does_not_fit(refuse)

@@ -1,4 +1,4 @@
-"""The steps of a comparison of budgets, beside those of a study."""
+"""The steps of a comparison of budgets, in addition to the steps of a study."""
 
 from __future__ import annotations
 

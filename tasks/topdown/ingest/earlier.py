@@ -1,12 +1,12 @@
-"""Answers of earlier releases that a declared census is held to.
+"""Answers of earlier releases that constrain a declared census.
 
 An earlier release is a finished run of this project, of any census on the same areas, or a file of
 its microdata in the layout of a preset census. Its rows are counted by area and cell, and added up
-to the rows of a query, whose attributes and coarsenings it must tell under the same names with the
-same levels. What is found becomes a public file of the run, is charged with the spine, and is all
-that later steps read.
+to the rows of a query, whose attributes and coarsenings it must have under the same names with the
+same levels. The result becomes a public file of the run, is charged with the spine, and is all that
+later steps read.
 
-What the held answers decide by themselves is compared with the other declarations here, before
+Facts determined by the held answers alone are compared with the other declarations here, before
 anything is measured: structural zeros, bounds and invariants on sums of held rows.
 """
 
@@ -39,17 +39,17 @@ from ..settings import TopdownSettings
 from ..workload.implied_types import IMPLIED, implied_answers, implying, structural_zeros
 
 HeldAnswers = Mapping[tuple[str, str], sparse.csr_array]
-"""By universe and name of what is held, the answers `(n_areas, n_rows)` in the order of areas."""
+"""By universe and name of the held answers, `(n_areas, n_rows)` in the order of areas."""
 
 _SOURCES = b"earlier releases"
 NO_BOUND = np.iinfo(np.int64).max
 
 
 def held_answers(settings: TopdownSettings, result: IngestResult | DeclaredInput) -> HeldAnswers:
-    """The answers of all earlier releases that the universes of a run are held to.
+    """The answers of all earlier releases that constrain the universes of a run.
 
-    Raises InputRefused for what is no finished release, one of other areas or other levels, one
-    that is not private beside a run that is, and for answers that contradict a declaration.
+    Raises InputRefused for anything but a finished release, one of other areas or other levels, one
+    that is not private for a private run, and for answers that contradict a declaration.
     """
     found: dict[tuple[str, str], sparse.csr_array] = {}
     universes = settings.compiled_census.universes
@@ -82,7 +82,7 @@ def held_answers(settings: TopdownSettings, result: IngestResult | DeclaredInput
 def write_held(run: RunDirectory, settings: TopdownSettings, found: HeldAnswers) -> None:
     """Write held answers: universe, held, area (row of the geography), row, count; non-zero ones.
 
-    The digests of the earlier releases' files stand in the metadata.
+    The digests of the earlier releases' files are in the metadata.
     """
     if not found:
         return
@@ -113,7 +113,7 @@ def _all_held(settings: TopdownSettings) -> Iterator[Held]:
 
 
 def _path_of(settings: TopdownSettings, held: Held) -> Path:
-    """What the settings name as the earlier release: the directory of a run, or a file."""
+    """The earlier release that the settings name: the directory of a run, or a file."""
     return Path(settings.input.paths()[held.release or ""])
 
 
@@ -139,8 +139,8 @@ def _counted(
     else:
         if held.layout is not None:
             raise InputRefused(
-                f"{where}: the layout {held.layout!r} of held_to {held.name!r} does nothing beside "
-                "the directory of a run, which tells its own; remove it."
+                f"{where}: the layout {held.layout!r} of held_to {held.name!r} has no effect for "
+                "the directory of a run, which has its own; remove it."
             )
         of_run = settings_of_finished(TopdownSettings, run, where)
         if held.universe not in of_run.run.universes:
@@ -153,8 +153,8 @@ def _counted(
     try:
         if settings.is_private and MicrodataFile(file).is_stamped:
             raise InputRefused(
-                f"{where}: the earlier release is stamped NOT PRIVATE, so that whatever is held to "
-                "it protects nobody; name a release whose noise protects."
+                f"{where}: the earlier release is stamped NOT PRIVATE, so that answers held to it "
+                "would not be protected; name a private release."
             )
         declared = earlier.universes[held.universe].declared
         if run is None or declared.microdata is not None:
@@ -191,8 +191,8 @@ def _refuse_other_areas(run: RunDirectory, earlier: Census, areas: Areas, where:
     if missing or further:
         raise InputRefused(
             f"{where}: the earlier release is on other areas ({len(missing):,} of this census are "
-            f"none of its areas, and {len(further):,} of its areas are none of this census); name "
-            "one on the same areas."
+            f"not among its areas, and {len(further):,} of its areas are not in this census); "
+            "name one on the same areas."
         )
 
 
@@ -225,7 +225,7 @@ def _answers(
 @dataclass(frozen=True, eq=False)
 class _Sum:
     """The sum of some cells, mask (n_cells,), that a declaration keeps between `lower` and `upper`
-    (n_units,) in units of areas: `unit` (n_areas,) of each area, and what messages call them.
+    (n_units,) in units of areas: `unit` (n_areas,) of each area, and their names in messages.
     """
 
     what: str
@@ -241,7 +241,7 @@ def _refuse_contradictions(
 ) -> None:
     """Raise InputRefused where held answers alone break a zero, a bound, an invariant or others.
 
-    What they decide only together with noise is left to the estimation.
+    Contradictions that depend on noise are left to the estimation.
     """
     name, schema = universe.name, settings.schema_of(universe.name)
     for declared in _declared_sums(settings, universe, schema, result, found):
@@ -262,7 +262,7 @@ def _refuse_contradictions(
 
 
 def _held_rows(held: Held, schema: Schema, cells: np.ndarray) -> np.ndarray | None:
-    """The held rows whose cells are together those of a sum; None where there are no such."""
+    """The held rows whose cells together are a sum's; None if no rows match."""
     inside = schema.cells_where(held.where)
     row = np.where(inside, marginal_query(schema, held.query).row_of_cell, -1)
     rows = np.unique(row[cells])
@@ -277,7 +277,7 @@ def _declared_sums(
     result: DeclaredInput,
     found: HeldAnswers,
 ) -> Iterator[_Sum]:
-    """The sums that structural zeros, bounds, invariants and, of several, held answers fix."""
+    """The sums that structural zeros, bounds, invariants and, if several, held answers fix."""
     name = universe.name
     areas = [f"area {path}" for path in result.areas.frame["block_geocode"]]
     each = np.arange(len(areas))

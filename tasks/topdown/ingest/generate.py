@@ -1,15 +1,16 @@
 """A fictional county in the CEF layout, for the demo, tests and benchmarks.
 
-Everything is drawn from a seeded generator: nobody in it exists. By default the county lies in a
-state whose minor civil divisions are not strong (35), so that places tell the off-spine entities
-of its blocks apart outside the AIAN area as well as inside; in a state such as 44 it is the county
-subdivisions outside. AIAN area, places and county subdivisions are
-stretches of the block sequence whose ends fall inside tracts and block groups.
+Everything is drawn from a seeded generator: its persons are fictional. By default the county is in
+a state whose minor civil divisions are not strong (35), so that places separate the off-spine
+entities of its blocks outside the AIAN area as well as inside; in a state such as 44 it is the
+county subdivisions outside. AIAN area, places and county subdivisions are stretches of the block
+sequence whose ends fall inside tracts and block groups.
 
 A generated country abroad: areas, dwellings and persons in tables of its own.
 
-Nobody lives there. Codes are texts of several alphabets and widths, section codes are unique in the
-whole country, and a school district is a column of the areas that no geolevel nests in.
+The population is fictional. Codes are texts of several alphabets and widths, section codes are
+unique in the whole country, and a school district is a column of the areas that no geolevel nests
+in.
 """
 
 from __future__ import annotations
@@ -314,7 +315,7 @@ def _race_combinations(
 def _shared_in_household(
     rng: np.random.Generator, unit: np.ndarray, number: np.ndarray, drawn: np.ndarray, chance: float
 ) -> np.ndarray:
-    """Each person's own draw, or with a chance that of the first person of the unit."""
+    """Each person's own draw, or with a chance the draw of the first person of the unit."""
     first = np.arange(len(unit)) - number
     return np.where(rng.random(len(unit)) < chance, drawn[first], drawn)
 

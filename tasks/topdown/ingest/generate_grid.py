@@ -1,8 +1,8 @@
 """A generated European census on a grid: persons with coordinates, in municipalities and cells.
 
 Cells of 1 km have the codes of the European grid (ETRS89-LAEA); municipalities (LAU) and NUTS
-regions nest, and a cell on a border lies in several municipalities. What is counted are the topics
-of the census of 2021 on the grid, by Regulation (EU) 2018/1799. Nobody lives there.
+regions nest, and a cell on a border is in several municipalities. The counts are the topics of the
+census of 2021 on the grid, by Regulation (EU) 2018/1799. The population is fictional.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def generate_grid(folder: Path, *, persons: int = PERSONS, seed: int = 2021) -> 
             for east, north in zip(cell_x, cell_y, strict=True)
         ]
     )
-    # Where municipalities and cells meet is public, whether anybody lives there or not.
+    # Intersections of municipalities and cells are public, whether inhabited or not.
     parts = sorted(set(zip(lau.tolist(), cell.tolist(), strict=True)))
     region = np.arange(MUNICIPALITIES) * REGIONS // MUNICIPALITIES
     areas = {

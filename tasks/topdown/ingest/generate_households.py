@@ -7,11 +7,11 @@ their parents. Here every block keeps
 - its persons in households by voting age, origin and race, its group quarters with their persons,
 - its housing units, occupied and vacant, with the kinds of vacancy,
 
-and who lives with whom, as whom, at what age and of which sex is drawn anew, household by household
-and all blocks at once: each adult beyond one for every household joins a household of the block,
-as a spouse or partner, an own adult child, a parent, a roommate and so on; minors live with parents
-or grandparents, rarely with others. Ages follow from who is whose parent or child, so that no
-structural zero of the 2020 products has anybody. Nobody in it exists.
+and the composition of households by role, age and sex is drawn anew, household by household and all
+blocks at once: each adult beyond one for every household joins a household of the block, as a
+spouse or partner, an own adult child, a parent, a roommate and so on; minors live with parents or
+grandparents, rarely with others. Ages follow from who is whose parent or child, so that no
+structural zero of the 2020 products has anybody. The population is fictional.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _OLDEST_PARENT_OF_MINOR = 58
 
 _TABLES = read_declared(Path(__file__).parent / "presets" / "households.toml")
 CHILDREN, GRANDCHILDREN, SIBLINGS, OTHERS = range(4)
-"""What the minors of a household are to its householder, in the order of the table."""
+"""Relations of the minors of a household to its householder, in the order of the table."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,7 +186,7 @@ def _roles(
 def _householder_ages(
     rng: np.random.Generator, kind: np.ndarray, is_young: np.ndarray
 ) -> np.ndarray:
-    """Ages of householders `(n_units,)` by what their minors are to them, -1 for none."""
+    """Ages of householders `(n_units,)` by their relation to their minors, -1 for no minors."""
     n = len(kind)
     anybody = np.clip(rng.normal(54, 18, n), ADULT, _OLDEST)
     age = np.select(
@@ -204,7 +204,7 @@ def _householder_ages(
 def _minors(
     rng: np.random.Generator, kind: np.ndarray, head_age: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """RELSHIP and ages of minors, by what they are and their householder's age."""
+    """RELSHIP and ages of minors, by their relation and their householder's age."""
     n = len(kind)
     relationship, age = np.zeros(n, dtype=np.int64), rng.integers(0, ADULT, n)
     for which, table in enumerate(_TABLES["minors"]):
@@ -220,7 +220,7 @@ def _minors(
 def _further_adults(
     rng: np.random.Generator, head_age: np.ndarray, has_partner: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """RELSHIP and ages of adults beside the householder and a spouse or partner."""
+    """RELSHIP and ages of adults other than the householder and a spouse or partner."""
     n = len(head_age)
     weights = np.array(_TABLES["adults"]["weights"])
     relationship = rng.choice(_TABLES["adults"]["roles"], size=n, p=weights / weights.sum())
@@ -253,8 +253,8 @@ def synthesize_households(
     `source` has `persons.parquet`, `units.parquet` and `grfc.txt` in the Census Edited File layout.
     Persons keep origin, race, voting age and block; those in group quarters keep all but ages that
     no one of their type of group quarters may have. Units get tenure and, at the end of their
-    columns, those that their members tell. The same arguments give the same tables. Raises
-    ValueError as `draw_households`.
+    columns, the attributes derived from their members. The same arguments give the same tables.
+    Raises ValueError as `draw_households`.
     """
     source, target = Path(source), Path(target)
     target.mkdir(parents=True, exist_ok=True)
@@ -305,7 +305,7 @@ def synthesize_households(
 
 
 def _ages_in_group_quarters(age: np.ndarray, code: np.ndarray) -> np.ndarray:
-    """Ages, those in group quarters moved to the nearest that their type may have."""
+    """Ages; in group quarters, replaced by the nearest age that the type may have."""
     age = age.copy()
     for kind in _TABLES["group_quarters"]:
         own = np.isin(code, kind["types"])

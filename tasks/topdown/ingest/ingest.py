@@ -1,12 +1,12 @@
 """Ingest of a topdown run: from the settings' tables to the run directory's artifacts.
 
-How the tables of a run are read: as its census says, in one piece or in parts.
+Readers of the tables of a run: as its census declares, in one piece or in parts.
 
 Ingest in parts: tables of records in a folder or a glob are counted by several tasks.
 
-What the tasks leave for each other lies in `confidential/ingest/`, in a folder named after the
-files as they are now and the version of the code: a run that was killed goes on with what is there,
-and with nothing of files that have changed since. The ingest removes it when it has ended.
+The tasks exchange files in `confidential/ingest/`, in a folder named after the present state of the
+input files and the version of the code: a run that was killed goes on with the existing files, but
+ignores files made from an earlier state. The ingest removes the folder at its end.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ from ..settings import TopdownSettings
 from .earlier import held_answers, write_held
 
 IngestedInput = IngestResult | DeclaredInput
-"""What an ingest needs of its input."""
+"""Everything that an ingest needs of its input."""
 
 Ahead = Callable[[IngestedInput], object]
-"""What is called with the result of a check while that is judged; it must leave nothing of it."""
+"""Called with the result of a check during its judgement; it must not keep any of it."""
 
 
 def run_census(settings: TopdownSettings) -> Census:
@@ -78,7 +78,7 @@ def reading_of(
     settings: TopdownSettings, ahead: Ahead | None = None, codes: CodeTally | None = None
 ) -> CefTables | DeclaredTables:
     """The tables of a run; messages show their file names. `ahead` is called with the result of a
-    check while that is judged; `codes` get what columns with declared codes hold."""
+    check during its judgement; `codes` get the values of columns with declared codes."""
     return _READINGS[settings.compiled_census.layout](settings, ahead, codes)
 
 
@@ -103,7 +103,7 @@ def _of_declared(
 def completed(
     reading: CefTables | DeclaredTables, folder: Path
 ) -> tuple[CefTables | DeclaredTables, tuple[Finding, ...]]:
-    """The tables with the columns that persons tell of their units, and what contradicts them.
+    """The tables with the columns of units derived from persons, and their contradictions.
 
     Completed tables are written to the confidential `folder`; see `census.members`. Without such
     tables, or persons among the input, nothing is read.
@@ -122,7 +122,7 @@ def completed(
 
 
 def as_completed(reading: CefTables | DeclaredTables, folder: Path) -> CefTables | DeclaredTables:
-    """The tables, those in place of the settings' that `completed` has written to a folder."""
+    """The tables, replaced by the ones that `completed` has written to a folder."""
     made = {
         table: completed_files(files, folder / _completed(table))
         for table, files in reading.files.items()
@@ -151,7 +151,7 @@ def record_tables(settings: TopdownSettings) -> Sequence[str]:
 
 
 def own_tables(settings: TopdownSettings) -> dict[str, str]:
-    """Paths of the tables of a declared census, without the earlier releases it is held to."""
+    """Paths of the tables of a declared census, without the earlier releases that constrain it."""
     releases = settings.compiled_census.earlier_releases
     return {name: path for name, path in settings.input.paths().items() if name not in releases}
 
@@ -161,10 +161,10 @@ COUNTING_TASKS = 16
 
 
 def n_counting_tasks(run: RunDirectory, settings: TopdownSettings) -> int:
-    """How many tasks count records; 0 where one task reads the input as a whole.
+    """Number of tasks that count records; 0 where one task reads the input as a whole.
 
-    That is what the settings name as one file or in a store, and what has been read. The server
-    sees the number: neither how many files there are nor their sizes decide it.
+    Only one task reads a single file, a store, or input that has been read before. The server sees
+    the number: neither how many files there are nor their sizes decide it.
     """
     if state_totals_file(run).exists():
         return 0
@@ -174,7 +174,7 @@ def n_counting_tasks(run: RunDirectory, settings: TopdownSettings) -> int:
 
 
 def read_before_once(run: RunDirectory, settings: TopdownSettings) -> bool:
-    """Read the tables that records refer to, for the parts; False if that was done before."""
+    """Read the tables that records refer to, for the parts; False if already done."""
     folder = _folder(run, settings)
     if is_kept(folder):
         return False
@@ -191,8 +191,8 @@ def read_before_once(run: RunDirectory, settings: TopdownSettings) -> bool:
 
 
 def count_parts_once(run: RunDirectory, settings: TopdownSettings, task: int) -> bool:
-    """Count the records of every part that falls to a task, one after the other; False if all of
-    that was done before.
+    """Count the records of every part assigned to a task, one after the other; False if all were
+    counted before.
     """
     folder = _folder(run, settings)
     reading = as_completed(reading_of(settings), folder)
@@ -207,7 +207,7 @@ def count_parts_once(run: RunDirectory, settings: TopdownSettings, task: int) ->
 def check_of_parts(
     run: RunDirectory, settings: TopdownSettings, ahead: Ahead | None = None
 ) -> Iterator[InputCheck[IngestedInput] | None]:
-    """The check of the input from its parts, None where they are not all there; then they go."""
+    """The check of the input from its parts, None unless all exist; the parts are then removed."""
     parts = run.confidential / "ingest"
     if not parts.exists():
         yield None
@@ -252,17 +252,17 @@ def check_input_of(
 
 
 def public_tables(settings: TopdownSettings) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """The frames of the geography and of what is declared to be public, as an ingest writes them.
+    """The frames of the geography and of the declared public facts, as an ingest writes them.
 
-    Of the universes of the run no record is read that is not public by declaration. Raises
+    Records of the run's universes are read only if they are public by declaration. Raises
     InputRefused as the checks of the input; messages show the tables' file names.
     """
     return reading_of(settings).public_tables(with_counts=not settings.input.confidential)
 
 
 def public_geography(settings: TopdownSettings) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """What spines are built of: the frames of the geography and, where an area without a public
-    record is in no spine, of these records.
+    """Inputs of spines: the frames of the geography and, where an area without a public record is
+    in no spine, of these records.
 
     Raises InputRefused as `public_tables` does.
     """
@@ -283,7 +283,7 @@ def ingest_input(run: RunDirectory, settings: TopdownSettings) -> None:
 
     Where records were counted in parts, these are put together, else the tables are read. Keyed
     digests of the people are stored with the histograms, unless the run is not private. The
-    state totals come last: where they are, all is. Raises InputRefused for input that breaks a
+    state totals come last: their file marks completion. Raises InputRefused for input that breaks a
     rule; its counts are then in `confidential/findings.json`, and for input that is not
     confidential in the message too.
     """
@@ -306,7 +306,7 @@ def _write_ingested(
     check: InputCheck[IngestedInput],
     own: Mapping[bytes, Digests],
 ) -> None:
-    """Write what a check of the input has found; `own` are digests of its people by their key."""
+    """Write the result of a check of the input; `own` are digests of its people by their key."""
     result = accepted_input(run, settings, check)
     refuse_large_deltas(settings, result.n_records)
     held = held_answers(settings, result)

@@ -13,11 +13,11 @@ all answers.
 
 Best linear unbiased estimates of every geounit, with their covariances.
 
-Going up the spine, each geounit gets the estimate from its subtree; going down, what is known of a
+Going up the spine, each geounit gets the estimate from its subtree; going down, information on a
 parent from everything else reaches its children (`spine_estimates`). The result is generalised
 least squares over all measurements of the spine at once, with exact invariants, and the errors have
-the covariances V + k D, k without bound (`geography.conditioning`): what D spans at the end is not
-determined by anything that was measured.
+covariances V + k D, k without bound (`geography.conditioning`): the span of D at the end is not
+determined by the measurements.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ from ..estimation.spine_estimates import (
 )
 
 ROUNDING = 1e-9
-"""Variance, in squared records, below which it is what rounding left of 0."""
+"""Variance, in squared records, below which it is a rounding error of 0."""
 UNKNOWN = 1e-9
-"""What nothing measured determines of an answer, above which the answer counts as unknown."""
+"""Undetermined share of an answer above which the answer counts as unknown."""
 NUMBERS_AT_ONCE = 1 << 18
-"""Numbers of matrices that are copied together: about what a processor's cache has room for."""
+"""Numbers of matrices that are copied together: about the size of a processor's cache."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,20 +148,20 @@ class ProductAnswers:
 
     @cached_property
     def codes(self) -> list[int]:
-        """Those of them that the algebra carries one by one."""
+        """The seen components that the algebra carries one by one."""
         carried = set(self.algebra.codes)
         return [code for code in self._seen if code in carried]
 
     @cached_property
     def _others(self) -> list[int]:
-        """Those of them that it does not, for all of which its last component stands."""
+        """The other seen components, all represented by the algebra's last component."""
         return sorted(set(self._seen).difference(self.codes))
 
     @cached_property
     def places(self) -> list[int]:
         """Numbers of the algebra's components that an answer sees.
 
-        Raises ValueError where it carries none for some of them, which were not asked for.
+        Raises ValueError for components that it lacks, whose answers were not requested.
         """
         if self._others and not self.algebra.has_others:
             raise ValueError("these answers were not asked for when estimates were made")
@@ -209,7 +209,7 @@ class AnswerCovariances:
     """Covariances of answers for N geounits, or for N tuples of areas.
 
     variance, diffuse : (N, S, slots * z, slots * z) of the sums over core sets, by component at
-        `answers.places` and for each area of a tuple, and the same of what nothing measured
+        `answers.places` and for each area of a tuple, and of the part that no measurement
         determines.
     """
 
@@ -291,19 +291,19 @@ def _runs(n_rows: int, size: int) -> Iterator[slice]:
 def _together(
     first: np.ndarray, of_first: np.ndarray, second: np.ndarray, of_second: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The distinct rows of both, and their numbers in place of those of rows of each."""
+    """The distinct rows of both, and the row numbers of each among them."""
     sets, place = np.unique(np.vstack([first, second]), axis=0, return_inverse=True)
     return sets, place.reshape(-1)[np.append(of_first, len(first) + of_second)]
 
 
 @dataclass(frozen=True, eq=False)
 class LevelInput:
-    """What was measured and declared of a geolevel's geounits.
+    """Measurements and declarations of a geolevel's geounits.
 
     parent : (n,) position of each geounit's parent; zeros at the root.
     type_is_possible : (n, T) types without a bound of zero.
-    measured : yields runs of geounits in order, from first to last: where they start and stop and
-        their answers by query; a precision of 0 stands for a geounit that was not measured.
+    measured : yields runs of geounits in order, from first to last: their start, stop and answers
+        by query; a precision of 0 means that a geounit was not measured.
     totals : (n,) exact totals, or None.
     known_sums : the state of each geounit and the states' exact totals, or None.
     """
@@ -316,27 +316,27 @@ class LevelInput:
 
 
 Listener = Callable[[str, int, int], None]
-"""Called with what is being done, and how many geounits are done and planned. With nothing planned,
-the text is something to be said."""
+"""Called with the current activity and the numbers of geounits done and planned. With nothing
+planned, the text is a message."""
 
 UP = "estimates up the spine"
 DOWN = "estimates down the spine"
 
 
 def nobody(what: str, done: int, planned: int) -> None:
-    """Tell nobody."""
+    """Ignore progress."""
 
 
 @dataclass(frozen=True, eq=False)
 class SpinePosterior:
     """Estimates up a spine.
 
-    root : of the root, from everything.
-    steps : root first; where totals of states are known, one more stands between the states'
-        parts and the root.
+    root : estimates of the root from all measurements.
+    steps : root first; where totals of states are known, one more is between the states' parts and
+        the root.
     depth_of_step : number of the geolevel whose geounits are a step's parts; -1 for states that
         are no geounits.
-    listener : who is told of the progress down the spine.
+    listener : receives the progress down the spine.
     """
 
     algebra: QueryAlgebra
@@ -349,7 +349,7 @@ class SpinePosterior:
     def up(
         cls, algebra: QueryAlgebra, levels: list[LevelInput], listener: Listener = nobody
     ) -> SpinePosterior:
-        """From the geolevels' measurements, root first."""
+        """The posterior from the geolevels' measurements, root first."""
         planned = sum(len(level.parent) for level in levels)
         steps: list[Step] = []
         depths: list[int] = []
@@ -389,8 +389,8 @@ def _from_subtrees(
     below: GroupedEstimates | None,
     done: Callable[[int], None],
 ) -> GroupedEstimates:
-    """Estimates of a geolevel's geounits from their own measurements and what lies below; `done` is
-    called with the number of those that are there."""
+    """Estimates of a geolevel's geounits from their own measurements and the geolevels below;
+    `done` is called with the number of finished ones."""
     found = GroupedEstimates.zero(algebra, level.type_is_possible)
     for start, stop, measured in level.measured():
         totals = None if level.totals is None else level.totals[start:stop].astype(np.float64)

@@ -1,19 +1,19 @@
 """Estimates and covariances of areas off the spine: districts, places, any lists of blocks.
 
-For an area E write z_u for the part of its answers that lies in geounit u, and x_u for the whole of
-u. Given x_u and the measurements below u, z_u has the mean R_u x_u and a covariance N_u that
-depend on the subtree alone. With the children's covariances V_c, their sum S and the gains
-K = S^-1 of `spine_posterior`,
+For an area E write z_u for the part of its answers in geounit u, and x_u for the whole of u. Given
+x_u and the measurements below u, z_u has the mean R_u x_u and a covariance N_u that depend on the
+subtree alone. With the children's covariances V_c, their sum S and the gains K = S^-1 of
+`spine_posterior`,
 
     R_u = (sum of R_c V_c) S^-1,
     N_u = sum of N_c + sum over all children of (R_c - R_u) V_c (R_c - R_u)',
 
 where R_c is the answers themselves for a block of the area and 0 for another. At the root, whose
 covariance from everything is C, the area's answers have the covariance N + R C R'. Only geounits
-that the area cuts are ever looked at. What two areas have in common comes out by taking the answers
-of both as those of one, a block's R_c having rows for each of them that it belongs to.
+that the area cuts are visited. Intersections of two areas are handled by concatenating the answers
+of both, a block's R_c having rows for each of them that it belongs to.
 
-Areas that somebody asks about, by name: lists of blocks, polygons, geounits, and pairs.
+Named areas: lists of blocks, polygons, geounits, and pairs.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class BlockAreas:
     """Areas, or tuples of areas, as lists of blocks; they may overlap.
 
     block, area : (p,) a block's row on the spine and a number from 0 to n_areas - 1, ascending.
-    inside : (p, slots) which areas of the tuple the block is in; of single areas, ones.
+    inside : (p, slots) whether the block is in each area of the tuple; ones for single areas.
     """
 
     n_areas: int
@@ -60,7 +60,8 @@ class BlockAreas:
 
     @classmethod
     def of_pairs(cls, n_areas: int, block: np.ndarray, area: np.ndarray) -> BlockAreas:
-        """From pairs of a block and an area, in any order; rows of blocks below 0 are left out."""
+        """Areas from pairs of a block and an area, in any order; rows of blocks below 0 are left
+        out."""
         kept = np.flatnonzero((block >= 0) & (area >= 0))
         n_blocks = int(block[kept].max(initial=0)) + 1
         pairs = np.unique(area[kept].astype(np.int64) * n_blocks + block[kept])
@@ -102,8 +103,8 @@ class _Parts:
     """Parts of areas in the geounits of one geolevel.
 
     unit, area : (p,). regression : (p, S or 1, z, n) the matrices R on all core cells, z the
-    answers' core sets in every slot. variance, diffuse : (p, S, z, z) the matrices N, and what is
-    left undetermined.
+    answers' core sets in every slot. variance, diffuse : (p, S, z, z) the matrices N, and the part
+    that is left undetermined.
     """
 
     unit: np.ndarray
@@ -118,7 +119,7 @@ def area_covariances(
 ) -> AnswerCovariances:
     """Covariances of the answers of areas, or of tuples of areas.
 
-    Cost: one small matrix for each pair of an area and a geounit that it touches.
+    Cost: one small matrix for each pair of an area and a touched geounit.
     """
     z, n_cells = answers.core.shape
     z *= areas.inside.shape[1]
@@ -166,7 +167,7 @@ def _up(step: Step, places: list[int], parts: _Parts, n_areas: int) -> _Parts:
         if matrices.any():
             add(into, place, matrices)
     for chosen, group, rows in step.parts.meeting(parts.unit):
-        # Copied, for kernels of a kept posterior's cells, which are read-only, would be others.
+        # Copied: a stored posterior has read-only cells, for which kernels would differ.
         of_parts = parts.regression[chosen], place[chosen], group.cells.copy(), components
         add_parts(*of_parts, group.estimates.variance[rows], cross, own)
         add_parts(*of_parts, group.estimates.diffuse[rows], cross_diffuse, own_diffuse)
@@ -199,21 +200,21 @@ def _through(
 
 
 BLOCK = "block"
-"""The column of the finest areas' codes, and what those of the census of 2020 are called."""
+"""Column of the finest areas' codes; in the census of 2020, also the word for these areas."""
 PUBLISHED = {"BLOCKID": BLOCK, "DISTRICT": "area"}
-"""Columns of published block assignment files, and what they are here."""
+"""Columns of published block assignment files, and their names here."""
 NO_DISTRICT = r"Z+"
-"""What stands there for a block of no district."""
+"""Value for a block of no district."""
 GROUP_DIGIT = 11
 """Place of the block group in a geocode of 16 digits, after state, county and tract."""
 MOST_SHOWN = 3
-"""Unknown codes that a message quotes: they are of a list that somebody gave, not of the input."""
+"""Unknown codes that a message quotes: they come from a list of the user, not from the input."""
 
 
 @dataclass(frozen=True, eq=False)
 class KnownBlocks:
-    """The finest areas of a run: `geocode` of all in its geography, those that can hold nobody
-    included, `short`, other codes of each where these are unique, and what messages call one.
+    """The finest areas of a run: `geocode` of all in its geography, uninhabitable ones included,
+    `short`, other codes of each where these are unique, and the word for one in messages.
     """
 
     geocode: pd.Index
@@ -255,7 +256,7 @@ class KnownBlocks:
 
 def _published_codes(geocode: pd.Index) -> pd.Index | None:
     """The codes of 15 digits by which the Census Bureau publishes blocks: without the digit of the
-    block group, which is the first of the block's own. None where they do not tell blocks apart, or
+    block group, which equals the first of the block's own. None where they are not unique, or
     geocodes are others.
     """
     if not geocode.str.fullmatch(r"\d{16}").all():
@@ -275,10 +276,10 @@ class NamedAreas:
     def listed(
         cls, areas: pd.DataFrame, known: KnownBlocks, block_geocode: np.ndarray
     ) -> NamedAreas:
-        """From a table with the columns `area` and `block`. Known blocks that are not on the spine
-        can hold nobody, and count as none.
+        """Areas from a table with the columns `area` and `block`. Known blocks that are not on the
+        spine are uninhabitable, and are left out.
 
-        Raises InputRefused for blocks that are not known, and if there are none on the spine.
+        Raises InputRefused for unknown blocks, and if no block is on the spine.
         """
         names, number = np.unique(areas["area"].to_numpy(dtype=object), return_inverse=True)
         block = pd.Index(block_geocode).get_indexer(known.geocodes(areas["block"]))
@@ -297,12 +298,12 @@ class NamedAreas:
         return cls.of_blocks(spine.geolevel(geolevel).geocode, spine.ancestors(geolevel))
 
     def numbers(self, names: pd.Series, file: Path) -> np.ndarray:
-        """Numbers of areas by name; InputRefused for one that `file` names and that is unknown."""
+        """Numbers of areas by name; InputRefused for an unknown one, which `file` names."""
         number = pd.Index(self.names).get_indexer(names)
         if (number < 0).any():
             unknown = names[number < 0].iloc[0]
             raise InputRefused(
-                f"{file} names {unknown!r}, which is none of the areas or geounits that are "
+                f"{file} names {unknown!r}, which is not one of the areas or geounits that are "
                 "compared; write names as the list of areas, or the geolevel, has them."
             )
         return number
@@ -314,8 +315,8 @@ def read_areas(
     """Areas as lists of blocks, from CSV or Parquet with the columns `area` and `block`, or from a
     published block assignment file (BLOCKID and DISTRICT, in which ZZ is no district).
 
-    Of a declared census, whose last geolevel is `last`, its column may also have that name.
-    `written` is how its files are, where the declaration says so and the file does not show it.
+    In a declared census, whose last geolevel is `last`, its column may also have that name.
+    `written` is the declared text format, for files that do not show theirs.
     """
     table, how = _read(path, written)
     return _area_columns(table, f"{path}{how}", last)
@@ -325,8 +326,8 @@ def listed_areas(areas: Any, points: pd.DataFrame | None, last: str | None = Non
     """Areas as lists of blocks, from a frame with the columns `area` and `block`, or from polygons.
 
     Polygons are a frame of geopandas or GeoJSON as a mapping, each with its name as `area`; a block
-    is in those that its point lies in, or touches. `points` has `block`, `latitude` and `longitude`
-    in degrees, where the run knows them.
+    is in the polygons that contain or touch its point. `points` has `block`, `latitude` and
+    `longitude` in degrees, where the run knows them.
     """
     if isinstance(areas, pd.DataFrame) and "geometry" not in areas.columns:
         return _area_columns(areas, "The frame", last)
@@ -372,7 +373,7 @@ def _within(polygons: Any, points: pd.DataFrame | None) -> pd.DataFrame:
 
 
 def points_of(geography: pd.DataFrame, latitude: str, longitude: str) -> pd.DataFrame:
-    """Blocks of a geography frame with the points that two of its columns tell, those that do."""
+    """Blocks of a geography frame with the points given by two of its columns, where given."""
     numbers = {
         name: pd.to_numeric(geography[column], errors="coerce")
         for name, column in (("latitude", latitude), ("longitude", longitude))
@@ -381,7 +382,7 @@ def points_of(geography: pd.DataFrame, latitude: str, longitude: str) -> pd.Data
 
 
 def read_pairs(path: Path, written: TextFormat | None = None) -> pd.DataFrame:
-    """What is compared with what, from CSV or Parquet with the columns `first` and `second`."""
+    """Pairs to compare, from CSV or Parquet with the columns `first` and `second`."""
     meaning = "each row names two areas or geounits that are compared, in 'first' and 'second'"
     table, how = _read(path, written)
     return _columns(table, f"{path}{how}", ("first", "second"), meaning)
@@ -406,10 +407,9 @@ def _area_columns(table: pd.DataFrame, where: str, last: str | None) -> pd.DataF
 
 
 def _read(path: Path, written: TextFormat | None) -> tuple[pd.DataFrame, str]:
-    """A table of texts, and how it was read where a declaration told its encoding.
+    """A table of texts, and a note on its format where a declaration gave its encoding.
 
-    What the file shows counts before what a format says: a separator that its header lacks is not
-    its own.
+    The file itself overrides the declared format: a separator that its header lacks is not its own.
     """
     if path.exists() and not path.is_file():
         what = "a folder" if path.is_dir() else "a pipe, a socket or a device"
@@ -447,10 +447,11 @@ def _read(path: Path, written: TextFormat | None) -> tuple[pd.DataFrame, str]:
 
 
 def _encoding_of_file(content: bytes, declared: str | None) -> str:
-    """The encoding of a text: the one that is told, or shown by a mark, unless it is UTF-8.
+    """The encoding of a text: the declared one, or the one of its byte order mark, unless it is
+    UTF-8.
 
-    UTF-8 that is not mere ASCII cannot be by chance what a code of one byte for each character has
-    written. Raises UnicodeError for what is in neither.
+    Valid UTF-8 beyond ASCII cannot come by chance from an encoding of one byte for each character.
+    Raises UnicodeError for content in neither.
     """
     encoding = encoding_of(content[:3], declared)
     if encoding == UTF_8 or content.isascii():

@@ -1,4 +1,4 @@
-"""Confidence intervals from estimates, their variances, and what counts can be.
+"""Confidence intervals from estimates, their variances, and the range of counts.
 
 An estimate mostly adds up a great many independent noises, so that its error is normal for all
 purposes: of level p, z = the normal quantile of (1 + p) / 2, the interval is estimate +- z sd.
@@ -6,7 +6,7 @@ Where it rests on one answer alone its error is that answer's noise, a whole num
 then reaches to the quantile of this noise (`whole_quantiles`), if that is farther.
 
 The truth is a whole number. Taking an interval to the whole numbers inside it loses nothing that
-could be true, and so keeps the coverage; likewise for what is below a bound or above one. The same
+could be true, and so keeps the coverage; the same applies to cutting at a lower or upper bound. It
 holds for the difference of two answers.
 
 Intervals of published cells: any answers, such as a table's variables, of any areas.
@@ -36,8 +36,8 @@ ROUNDING = 1e-7
 
 @dataclass(frozen=True, eq=False)
 class Intervals:
-    """Of n_answers each: lower and upper from the estimates alone, and bounded_lower and
-    bounded_upper with what is known of the counts; all whole numbers."""
+    """Intervals of n_answers answers: lower and upper from the estimates alone, and bounded_lower
+    and bounded_upper with known bounds of the counts; all whole numbers."""
 
     lower: np.ndarray
     upper: np.ndarray
@@ -57,9 +57,9 @@ def intervals_of(
 
     The bounded kind is the other one's whole numbers that also lie between `at_least` and
     `at_most`, which the truth does in any case: it covers exactly as often, and is never longer.
-    Where an interval holds no whole number, the nearest to the estimate stands for it.
+    Where an interval contains no whole number, the nearest to the estimate replaces it.
 
-    mechanism : what the noise of the measurements is drawn from.
+    mechanism : noise distribution of the measurements.
 
     Example: 3.6 with variance 1 at 90 %, counts from 3: from 2 to 5, and from 3 to 5.
     """
@@ -131,12 +131,12 @@ def whole_quantiles(variance: np.ndarray, level: float, mechanism: str) -> np.nd
 
 
 WIDE_VARIANCE = 400.0
-"""Variance up to which quantiles of discrete Gaussian noise are worked out; beyond, those of a
-rounded normal are the same."""
+"""Variance up to which quantiles of discrete Gaussian noise are computed; beyond, the quantiles of
+a rounded normal are the same."""
 
 
 NEAR = 2.0
-"""How far the logarithm of sigma^2 is at most from that at which (k + 1/2) / z would be sigma."""
+"""Most distance of the logarithm of sigma^2 from its value where (k + 1/2) / z equals sigma."""
 HALVINGS = 50
 """Halvings of that interval, after which its ends are neighbouring doubles."""
 
@@ -169,7 +169,7 @@ def _largest_variances(level: float) -> np.ndarray:
 
 class Compared(NamedTuple):
     """Functions of two answers each, arrays of one shape: estimates, standard deviations, and the
-    ends of intervals; not a number where they cannot be told."""
+    ends of intervals; not a number where undetermined."""
 
     estimate: np.ndarray
     std_dev: np.ndarray
@@ -212,11 +212,11 @@ def ratios(
     covariance: np.ndarray,
     level: float,
 ) -> Compared:
-    """The first answers over the second; not a number where the second cannot be told from zero.
+    """The first answers over the second; not a number where the second may be zero.
 
-    The standard deviation is that of the delta method. The interval is Fieller's: the ratios r for
-    which the difference of the first and r times the second is not significant, which is exact for
-    normal errors. A share of a whole is the ratio of a part to it.
+    The standard deviation is by the delta method. The interval is Fieller's: the ratios r for which
+    the difference of the first and r times the second is not significant, which is exact for normal
+    errors. A share of a whole is the ratio of a part to it.
     """
     z = float(ndtri(0.5 + level / 2))
     x, y = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
@@ -242,7 +242,7 @@ def shares(
 ) -> Compared:
     """Ratios of parts to their wholes, which lie between 0 and 1: the ends of their intervals too.
 
-    What was cut off cannot be true, so that the intervals cover as often as those of `ratios`.
+    The removed part cannot be true, so that the intervals cover as often as `ratios`.
     """
     found = ratios(part, whole, variances, covariance, level)
     return found._replace(lower=found.lower.clip(0.0, 1.0), upper=found.upper.clip(0.0, 1.0))
@@ -250,7 +250,7 @@ def shares(
 
 AREAS_AT_ONCE = 1 << 10
 RUNS_ALIKE = 4
-"""Of so many runs of areas, all are taken as single blocks or none."""
+"""Batches of so many runs of areas are answered either all as single blocks or not."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -273,7 +273,7 @@ class CellAnswers:
 
 @dataclass(frozen=True, eq=False)
 class PublishedCells:
-    """Answers that are published of many areas.
+    """Published answers of many areas.
 
     counted : (a, n_cells) 0/1 matrix, the cells of each answer, each a product of sets of levels.
     """
@@ -282,7 +282,7 @@ class PublishedCells:
     counted: sparse.csr_array
 
     def of_areas(self, areas: BlockAreas) -> Iterator[tuple[int, CellAnswers]]:
-        """Answers of runs of areas: the number of the first, and what is known of them.
+        """Answers of runs of areas: the number of the first, and their estimates.
 
         Raises ValueError for an answer that counts no product of sets.
         """

@@ -1,14 +1,14 @@
-"""Writing the intervals that somebody asks for of a finished run.
+"""Writing the requested intervals of a finished run.
 
 Intervals as tables: a row for every answer of every geounit or area.
 
-Columns: `geocode` (of areas, their name), `query`, a column for each attribute or coarsening that a
-query of the table keeps, with the labels of levels; `estimate`, `std_dev`; `lower`, `upper`, whole
-numbers; `bounded_lower`, `bounded_upper`, the same with what is known of the counts; where shares
-are asked for, `share`, `share_std_dev`, `share_lower`, `share_upper`. All but the first ones are
-null where the measurements do not determine an answer.
+Columns: `geocode` (for areas, their name), `query`, a column for each attribute or coarsening that
+a query of the table keeps, with the labels of levels; `estimate`, `std_dev`; `lower`, `upper`,
+whole numbers; `bounded_lower`, `bounded_upper`, the same with known bounds of the counts; where
+shares are asked for, `share`, `share_std_dev`, `share_lower`, `share_upper`. All but the first ones
+are null where the measurements do not determine an answer.
 
-Of pairs of areas, `first` and `second` stand for the geocode; `first_estimate`, `second_estimate`;
+For pairs of areas, `first` and `second` replace the geocode; `first_estimate`, `second_estimate`;
 their `difference` and their `ratio` with `_std_dev`, `_lower` and `_upper` each; and `p_value`, the
 probability of a difference as large in size if there were none.
 """
@@ -68,10 +68,10 @@ ROWS_AT_ONCE = 1 << 20
 
 @dataclass(frozen=True, eq=False)
 class Asked:
-    """What is asked of every geounit or area: queries, the probability to hold the truth, and the
-    query of which shares are wanted, if they are.
+    """Queries for every geounit or area: the coverage of the intervals, and the query for shares,
+    if requested.
 
-    Raises InputRefused for a query whose answers are no parts of those it should be a share of.
+    Raises InputRefused for a query whose answers are not parts of its denominator's.
     """
 
     schema: Schema
@@ -89,7 +89,7 @@ class Asked:
 
     @cached_property
     def label_names(self) -> tuple[str, ...]:
-        """Columns of labels that some query has."""
+        """Columns of labels, for the attributes that some query has."""
         parts = [part for query in self.queries for part in label_parts(self.schema, query.name)]
         attributes = self.schema.attributes
         ordered = sorted(parts, key=lambda part: attributes.index(part[1]))
@@ -197,14 +197,14 @@ def comparisons(
 
 @dataclass(frozen=True)
 class Written:
-    """A file of intervals: its rows, and how many of them nothing that was measured determines."""
+    """A file of intervals: the number of its rows, and of undetermined rows among them."""
 
     path: Path
     rows: int
     undetermined: int
 
     def sentence(self) -> str:
-        """What a command says of it.
+        """The message of a command.
 
         >>> Written(Path("a.csv"), 1_200, 0).sentence()
         'a.csv: 1,200 intervals'
@@ -237,7 +237,7 @@ def write_intervals(path: Path, parts: Iterator[pa.Table], *, is_private: bool) 
 
 
 def _with_whole(found: RunPosterior, asked: Asked, query: MarginalQuery) -> ProductAnswers:
-    """The query's answers, followed by those that shares are taken of."""
+    """The query's answers, followed by the denominators of shares."""
     answers = ProductAnswers.of_query(found.posterior.algebra, query)
     if asked.share_of is None:
         return answers
@@ -309,11 +309,11 @@ def write_run_intervals(
     out: str | Path | None = None,
     listener: Listener = nobody,
 ) -> Iterator[Written]:
-    """Write intervals of one universe; yields each file, and tells `listener` what is being done.
+    """Write intervals of one universe; yields each file, and reports progress to `listener`.
 
     `entities` is a file of areas, or areas as `listed_areas` takes them. Without `out` the files go
     to `intervals/<universe>/<geolevel>.parquet` of the run, for every level or the one asked for
-    (`levels_of_run`), or to `intervals/entities.parquet`; those of pairs, which the file `compare`
+    (`levels_of_run`), or to `intervals/entities.parquet`; for pairs, which the file `compare`
     lists, to files whose names end in `_comparisons.parquet`.
 
     Raises InputRefused for a query, a universe, a geolevel or a block that the run does not have,
@@ -398,8 +398,8 @@ def _listed(
     settings: TopdownSettings,
     entities: str | Path | pd.DataFrame | Mapping[str, Any],
 ) -> tuple[pd.DataFrame, KnownBlocks]:
-    """Areas as lists of blocks, and the blocks that the run knows; their points are those of the
-    last geolevel's entities.
+    """Areas as lists of blocks, and the blocks that the run knows; their points come from the last
+    geolevel's entities.
     """
     declared = settings.compiled_census.geography
     last = settings.compiled_census.code_column

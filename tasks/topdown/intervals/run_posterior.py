@@ -3,9 +3,9 @@
 Estimates up and down a run's spine as a file, for the tasks that write pieces of its margins.
 
 Two files a universe, `intervals/<universe>/posterior.json` and `.bin` below the run. All of it
-follows from what is public. The bounds of the geounits stand there too, so that constraints are not
-read again. The means of the steps are left out: margins ask for those of geounits from everything
-alone. What reads them finds no number.
+follows from public data. The bounds of the geounits are stored too, so that constraints are not
+read again. The means of the steps are left out: margins need only the means of geounits from
+everything. Readers get NaN for them.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from .sizes import PosteriorSize, refuse_large_posterior
 
 @dataclass(frozen=True, eq=False)
 class LevelBounds:
-    """What is declared of a geolevel's geounits: lower and upper (n, T) by type, totals (n,)."""
+    """Declared bounds of a geolevel's geounits: lower and upper (n, T) by type, totals (n,)."""
 
     lower: np.ndarray
     upper: np.ndarray
@@ -53,8 +53,8 @@ class LevelBounds:
         self, counted: sparse.csr_array, type_of_cell: np.ndarray, forbidden: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """Lower and upper bounds (n, a) that every histogram meets, counts of 0 included: an answer
-        has at least all of the types that it counts in full, and at most all of those that it
-        counts at all.
+        has at least all of the types that it counts in full, and at most all types that it counts
+        fully or in part.
 
         counted : (a, n_cells) 0/1 matrix, the cells of each answer.
         type_of_cell, forbidden : (n_cells,) type of each cell, and whether it is exactly zero.
@@ -72,12 +72,12 @@ class LevelBounds:
         return lower, np.minimum(upper, NO_BOUND)
 
     def part(self, rows: np.ndarray) -> LevelBounds:
-        """Those of some geounits."""
+        """The bounds of some geounits."""
         total = None if self.total is None else self.total[rows]
         return LevelBounds(self.lower[rows], self.upper[rows], total)
 
     def summed(self, areas: BlockAreas) -> LevelBounds:
-        """Of areas, from those of blocks."""
+        """Bounds of areas, summed over their blocks."""
         lower, upper = (areas.sums(np.minimum(ends, NO_BOUND)) for ends in (self.lower, self.upper))
         total = None if self.total is None else areas.sums(self.total.astype(np.int64))
         return LevelBounds(lower, np.minimum(upper, NO_BOUND), total)
@@ -91,10 +91,10 @@ def _summed(numbers: np.ndarray, chosen: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class RunLevels:
-    """What a run has measured and declared of a universe, geolevel by geolevel, root first.
+    """Measurements and declarations of a universe, geolevel by geolevel, root first.
 
     type_of_cell, forbidden : (n_cells,) type of each cell, and whether it is exactly zero.
-    mechanism : what the noise is drawn from.
+    mechanism : noise distribution of the measurements.
     """
 
     spine: Spine
@@ -118,10 +118,10 @@ class RunLevels:
         universe: str,
         asked: Sequence[MarginalQuery] | None = None,
     ) -> RunLevels:
-        """From the measurement files of a run; nothing confidential.
+        """Levels from the measurement files of a run; nothing confidential.
 
-        What only other answers than those of the queries `asked` see is left out; any may be asked
-        for without these.
+        Information used only by answers other than the queries `asked` is left out; any may be
+        asked for without them.
 
         Raises InputRefused for a run without measurements or without noise.
         """
@@ -163,8 +163,8 @@ class RunLevels:
         levels: tuple[LevelInput, ...] = (),
         asked: Sequence[MarginalQuery] | None = None,
     ) -> RunLevels:
-        """Of a universe whose bounds are known, without levels where measurements are not needed
-        any more."""
+        """A universe whose bounds are known, without levels where measurements are no longer
+        needed."""
         return cls(
             spine,
             measured_algebra(settings, universe, type_of_cell, asked),
@@ -178,8 +178,8 @@ class RunLevels:
 
 @dataclass(frozen=True, eq=False)
 class RunPosterior:
-    """A universe's spine with its bounds, and the estimates up it; `given` are those of every
-    geolevel down it, if they are there already."""
+    """A universe's spine with its bounds, and the estimates up it; `given` are the estimates of
+    every geolevel down it, if they are there already."""
 
     of_run: RunLevels
     posterior: SpinePosterior
@@ -194,19 +194,19 @@ class RunPosterior:
         asked: Sequence[MarginalQuery] | None = None,
         listener: Listener = nobody,
     ) -> RunPosterior:
-        """From the measurement files of a run; see `RunLevels.read`.
+        """The posterior from the measurement files of a run; see `RunLevels.read`.
 
         Raises InputRefused, before any answer is read, where estimates would not fit in memory.
         """
         levels = RunLevels.read(run, settings, universe, asked)
         size = levels.size
         refuse_large_posterior(universe, size)
-        listener(f"combining what was measured of {universe}: {size.work}", 0, 0)
+        listener(f"combining the measurements of {universe}: {size.work}", 0, 0)
         return cls.of(levels, listener)
 
     @classmethod
     def of(cls, levels: RunLevels, listener: Listener = nobody) -> RunPosterior:
-        """From what was measured and declared."""
+        """The posterior from measurements and declarations."""
         return cls(levels, SpinePosterior.up(levels.algebra, list(levels.levels), listener))
 
     @property
@@ -216,7 +216,7 @@ class RunPosterior:
 
     @property
     def bounds(self) -> tuple[LevelBounds, ...]:
-        """Of every geolevel, root first."""
+        """Bounds of every geolevel, root first."""
         return self.of_run.bounds
 
     @cached_property
@@ -241,7 +241,7 @@ class RunPosterior:
 def _level(
     spine: Spine, geolevel: str, given: Sequence[ShardInput]
 ) -> tuple[LevelInput, LevelBounds]:
-    """A geolevel's input, whose measurements are read shard by shard when they are asked for."""
+    """A geolevel's input, whose measurements are read shard by shard on request."""
     held = [shard.constraints for shard in given]
     lower, upper, type_is_possible, total = (
         np.concatenate([getattr(part, name) for part in held])
@@ -250,7 +250,7 @@ def _level(
     # Totals may be exact for some geounits of a geolevel, and are then left out: estimates that
     # use less than is known are unbiased all the same, and their errors known.
     bounds = LevelBounds(lower, upper, None if (total < 0).any() else total)
-    # Of the shards themselves, whose constraints are large, nothing is held.
+    # Shards are not kept in memory: their constraints are large.
     unread = [(own.shard.start, own.shard.stop, _answers_of(own)) for own in given]
 
     def measured() -> Iterator[tuple[int, int, Mapping[str, QueryMeasurement]]]:
@@ -263,7 +263,7 @@ def _level(
 
 
 def _answers_of(given: ShardInput) -> Callable[[], dict[str, QueryMeasurement]]:
-    """What reads the answers of a shard, each weighed by the exact variance of its noise."""
+    """Function that reads the answers of a shard, weighted by the exact variance of their noise."""
     path = given.run.dpqueries(given.universe, given.shard.geolevel, given.shard.name)
     schema, geocode = given.schema, given.geocode
 
@@ -278,13 +278,13 @@ def _answers_of(given: ShardInput) -> Callable[[], dict[str, QueryMeasurement]]:
 
 
 FORMAT = 3
-"""Of what is kept; what a run has in another one is made again."""
+"""Version of the stored format; files in another version are made again."""
 _STEPS = ("variance", "diffuse")
 _ALL = ("mean", *_STEPS)
 
 
 def keep_posterior(run: RunDirectory, universe: str, found: RunPosterior) -> Path:
-    """Write the estimates of a universe; the file that is written last."""
+    """Write the estimates of a universe; returns the file that is written last."""
     posterior = found.posterior
     facts = {
         "format": FORMAT,
@@ -302,7 +302,7 @@ def keep_posterior(run: RunDirectory, universe: str, found: RunPosterior) -> Pat
 
 
 def has_posterior(run: RunDirectory, universe: str) -> bool:
-    """Whether the estimates of a universe stand, in the format of today."""
+    """Whether the estimates of a universe are stored in the present format."""
     description, content = files_of(_stem(run, universe))
     if not (description.exists() and content.exists()):
         return False
@@ -313,7 +313,7 @@ def has_posterior(run: RunDirectory, universe: str) -> bool:
 
 
 def posterior_of(run: RunDirectory, settings: TopdownSettings, universe: str) -> RunPosterior:
-    """The estimates of a universe that are kept, mapped where they stand."""
+    """The stored estimates of a universe, memory-mapped."""
     facts = kept(_stem(run, universe))
     bounds = tuple(LevelBounds(*of) for of in facts["bounds"])
     spine = spine_of(run, universe)
@@ -332,13 +332,13 @@ def posterior_of(run: RunDirectory, settings: TopdownSettings, universe: str) ->
 
 
 def drop_posterior(run: RunDirectory, universe: str) -> None:
-    """Remove the estimates of a universe, which nobody needs any more."""
+    """Remove the estimates of a universe when they are no longer needed."""
     for path in files_of(_stem(run, universe)):
         path.unlink(missing_ok=True)
 
 
 def _facts(of: GroupedEstimates, names: Sequence[str]) -> dict[str, Any]:
-    """The arrays of estimates, and of these those of the names."""
+    """The named arrays of estimates."""
     groups = [
         {"rows": group.rows, "cells": group.cells}
         | {name: getattr(group.estimates, name) for name in names}
@@ -355,7 +355,7 @@ def _group(
     diffuse: np.ndarray,
     mean: np.ndarray | None = None,
 ) -> Group:
-    """A group as `_facts` has it; without means, where those of steps are left out."""
+    """A group from `_facts`; without means, where steps leave them out."""
     if mean is None:
         mean = np.broadcast_to(np.nan, (rows.size, cells.size, algebra.n_coordinates))
     return Group(rows, cells, LinearEstimates(mean, variance, diffuse))

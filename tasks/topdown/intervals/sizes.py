@@ -1,8 +1,8 @@
-"""How large the estimates behind margins and intervals are, told before they are made.
+"""Size of the estimates behind margins and intervals, predicted before they are made.
 
-Every geounit carries two matrices, the covariances that are known and what nothing determines, of
-all its core cells by each other in every component (`estimation.query_algebra`), besides its means.
-Those of the last geolevel, of which there are most, stand in memory together.
+Every geounit has two matrices, the known covariances and the undetermined part, of all its core
+cells by each other in every component (`estimation.query_algebra`), and its means. The last
+geolevel, which has the most geounits, is in memory all at once.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from ..estimation.query_algebra import QueryAlgebra
 
 MOST_NUMBERS = 1 << 28
 """Most numbers of the last geolevel's estimates for margins (2 GiB): forty times a state of a
-million persons. It is the same on every machine, and so is what a release has."""
+million persons. It is the same on every machine, and so is the content of a release."""
 PEAK = 3
-"""Bytes in memory at once, as a multiple of those of the last geolevel's estimates: going up the
-spine, what a geounit and what its parts tell stand beside their sum."""
+"""Bytes in memory at once, as a multiple of the last geolevel's estimates: going up the spine, a
+geounit's own estimates, its children's and their sum are needed together."""
 BYTES = 8
 FEW_CELLS = 32
-"""Core cells of which it is the number of areas that makes estimates large."""
+"""Core cells up to which the number of areas, not of cells, makes estimates large."""
 
 
 @dataclass(frozen=True)
 class PosteriorSize:
     """The size of the estimates of a universe's last geolevel.
 
-    geounits : how many there are. cells : the most core cells that one has. matrices : how many of
-    cells by cells each has. told_apart : the core's attributes and their numbers of levels.
-    numbers : of which all estimates are made.
+    geounits : their number. cells : the most core cells of one geounit. matrices : number of cells
+    by cells matrices of each. told_apart : the core's attributes and their numbers of levels.
+    numbers : total of all estimates.
 
     >>> size = PosteriorSize(257, 783, 64, {"age": 111, "education": 9}, 10**10)
     >>> size.sentence("persons")
@@ -48,7 +48,7 @@ levels) and education (9 levels) for each of 257 areas'
 
     @classmethod
     def of(cls, algebra: QueryAlgebra, type_is_possible: np.ndarray) -> PosteriorSize:
-        """Of geounits that can have the types marked in `type_is_possible` (n, T)."""
+        """Size for geounits that can have the types marked in `type_is_possible` (n, T)."""
         patterns, times = np.unique(type_is_possible, axis=0, return_counts=True)
         n_cells = np.array([algebra.cells_of(pattern).size for pattern in patterns], dtype=object)
         matrices = 2 * len(algebra.components)
@@ -69,7 +69,7 @@ levels) and education (9 levels) for each of 257 areas'
 
     @property
     def work(self) -> str:
-        """What is made, in words.
+        """The planned work, in words.
 
         >>> PosteriorSize(257, 1, 30, {}, 10**6).work
         'estimates and covariances of 257 areas and all above them, in up to 0.1 GB of memory'
@@ -86,27 +86,27 @@ levels) and education (9 levels) for each of 257 areas'
 
     @property
     def remedy(self) -> str:
-        """What to change, without a capital and a stop."""
+        """The change to make, without a capital and a stop."""
         if self.cells <= FEW_CELLS:
             return "take fewer areas together"
         names = _and(list(self.told_apart))
         return (
             f"declare fewer levels of {names}, or leave out the structural zeros, bounds and "
-            "queries of coarsenings that tell these levels apart: attributes that every query "
+            "queries of coarsenings that separate these levels: attributes that every query "
             "keeps whole or leaves out are in no combination"
         )
 
 
 def why_no_margins(universe: str, size: PosteriorSize, together: int | None = None) -> str | None:
-    """Why a universe gets no margins, and what to change; None where it gets them.
+    """Why a universe gets no margins, and the remedy; None where it gets them.
 
-    `together` are the numbers of all universes that stand in memory at once, by default its own.
+    `together` are the numbers of all universes that are in memory at once, by default its own.
     """
     if max(size.numbers, together or 0) <= MOST_NUMBERS:
         return None
     all_of_them = ""
     if size.numbers <= MOST_NUMBERS:
-        all_of_them = f", those of all universes {gigabytes(BYTES * (together or 0))}"
+        all_of_them = f", all universes together {gigabytes(BYTES * (together or 0))}"
     return (
         f"tables of {universe} have no margins: {size.sentence(universe)}{all_of_them}, and "
         f"{gigabytes(BYTES * MOST_NUMBERS)} are the most; {size.remedy}"
@@ -114,7 +114,8 @@ def why_no_margins(universe: str, size: PosteriorSize, together: int | None = No
 
 
 def whether_intervals(size: PosteriorSize) -> str:
-    """Of tables without margins: whether this machine can make intervals after the release."""
+    """Sentence for tables without margins: whether this machine can make intervals after the
+    release."""
     memory = gigabytes(size.peak)
     if size.peak > memory_of_machine():
         return f"there are no intervals either, which would take {memory} of memory"

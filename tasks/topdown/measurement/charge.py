@@ -1,4 +1,4 @@
-"""The plan of a topdown run: what it measures and is charged for."""
+"""The plan of a topdown run: its measurements and their cost."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from .public_answers import refuse_unheld_invariants
 
 
 def measurement_files(run: RunDirectory, settings: TopdownSettings) -> list[Path]:
-    """The files of noisy measurements that the run publishes, there yet or not."""
+    """The files of noisy measurements that the run publishes, existing or not."""
     return [
         measurement_file(run, settings, universe, shard)
         for universe in settings.run.universes
@@ -52,18 +52,17 @@ def measurement_files(run: RunDirectory, settings: TopdownSettings) -> list[Path
 def measurement_file(
     run: RunDirectory, settings: TopdownSettings, universe: str, shard: Shard
 ) -> Path:
-    """The file of noisy measurements of a shard, there yet or not."""
+    """The file of noisy measurements of a shard, existing or not."""
     file = demanded_file if settings.is_on_demand(universe) else RunDirectory.dpqueries
     return file(run, universe, shard.geolevel, shard.name)
 
 
 def plan_of_run(run: RunDirectory, settings: TopdownSettings) -> Plan:
-    """The plan of a run, once what will be measured is seen to cost what the settings say.
+    """The plan of a run, after checking that the measurements cost the declared amount.
 
-    The shares are recomputed along every path from the stored spines, and every record is found to
-    be counted once in each geolevel. Raises BudgetRefused before
-    any noise is drawn, and InputRefused where bypassed geounits make the exact epsilon larger than
-    one that is declared.
+    The shares are recomputed along every path from the stored spines, and every record must be
+    counted once in each geolevel. Raises BudgetRefused before any noise is drawn, and InputRefused
+    where bypassed geounits make the exact epsilon larger than the declared one.
     """
     refuse_unheld_invariants(run, settings)
     universes = []
@@ -80,7 +79,7 @@ def plan_of_run(run: RunDirectory, settings: TopdownSettings) -> Plan:
 
 
 def public_plan(settings: TopdownSettings, universes: Sequence[UniversePlan] | None = None) -> Plan:
-    """The plan by settings alone, where no geounit is bypassed; `universes` are those of spines."""
+    """The plan by settings alone, where no geounit is bypassed; `universes` come from spines."""
     return Plan.of(
         settings,
         [cost_of(settings, universe) for universe in settings.run.universes],
@@ -92,9 +91,9 @@ def public_plan(settings: TopdownSettings, universes: Sequence[UniversePlan] | N
 
 
 def deciding_files(run: RunDirectory, settings: TopdownSettings) -> list[Path]:
-    """The public files that, with the settings, decide what is measured and with which noise.
+    """The public files that, with the settings, determine the measurements and their noise.
 
-    A run whose spines an earlier version built has no `spine.arrow`.
+    Runs with spines of earlier versions have no `spine.arrow`.
     """
     spines = [
         spine_folder(run, universe) / name
@@ -127,7 +126,7 @@ def refuse_larger_epsilon(settings: TopdownSettings, universe: str, spine: Spine
 
 
 def universe_plan_of(budget: Budget, schema: Schema, spine: Spine) -> UniversePlan:
-    """What a universe is measured with on a spine, and the curve over the paths of the spine.
+    """The measurements of a universe on a spine, and the curve over the paths of the spine.
 
     One changed record moves two answers of a query by one in each geolevel.
     """
@@ -173,7 +172,7 @@ def unbalanced_blocks(geolevels: Sequence[Geolevel]) -> np.ndarray:
 
 
 def check_cuts_of_spine(spine: Spine, shards: Sequence[Shard], universe: str) -> None:
-    """Raise BudgetRefused unless every block, and every geounit of a shard, stands once.
+    """Raise BudgetRefused unless every block, and every geounit of a shard, occurs once.
 
     A record in two geounits of a geolevel, or a geounit in two shards, would be measured twice and
     charged once.

@@ -1,12 +1,12 @@
 """Constraints that a census's declaration puts on every geounit of a spine.
 
-An invariant is declared at a geolevel of the census and holds wherever that geolevel stands on the
+An invariant is declared at a geolevel of the census and holds wherever that geolevel is on the
 spine. Its units are resolved at the first geolevel of the spine whose geounits do not reach across
 their borders: there the parts of a unit must be siblings, whose sum is then held. A geounit above
 is made up of whole units, and its answers are their sum. Where the parts of a unit have different
 parents, the estimates of one family cannot hold the sum, and the spine is refused.
 
-An invariant may ask to stand in files at its own geolevel and under its units' codes alone
+An invariant may be restricted to files at its own geolevel and under its units' codes
 (`InvariantDeclaration.above`), as the states' totals of the 2020 Census do, which a spine may
 divide: it is resolved at that geolevel of the spine, and the sums above have a name of their own.
 """
@@ -33,18 +33,18 @@ WHOLE, PART, FREE = 0, 1, 2
 
 @dataclass(frozen=True, eq=False)
 class LevelUnits:
-    """How the units of an invariant lie among the geounits of one geolevel of a spine.
+    """Positions of the units of an invariant among the geounits of one geolevel of a spine.
 
     kind : (n,) WHOLE if the geounit is made up of whole units, PART if it is a part of a unit
-        that is resolved here, FREE if it is a part of one that was resolved above.
-    unit : (n,) the unit of a part; of a geounit that is one unit, this one; -1 of several.
+        that is resolved here, FREE if it is a part of a unit that was resolved above.
+    unit : (n,) the unit of a part; the unit of a geounit that is exactly one; -1 for several.
     """
 
     kind: np.ndarray
     unit: np.ndarray
 
     def part(self, start: int, stop: int) -> LevelUnits:
-        """That of the geounits `start` to `stop`."""
+        """The positions in the geounits `start` to `stop`."""
         return LevelUnits(self.kind[start:stop], self.unit[start:stop])
 
 
@@ -54,8 +54,8 @@ class UnitAnswers:
 
     of_areas : (n_areas, n_rows) int64, a unit's answers at the first of its areas, so that sums
         over areas are sums over whole units.
-    answers, path : (n_units, n_rows), (n_units,) of every unit; empty where units are areas, of
-        which no spine makes parts.
+    answers, path : (n_units, n_rows), (n_units,) of every unit; empty where units are areas, which
+        no spine divides.
     """
 
     of_areas: np.ndarray
@@ -64,7 +64,7 @@ class UnitAnswers:
 
     @classmethod
     def of_units(cls, units: Units, totals: Mapping[str, Sequence[int]]) -> UnitAnswers:
-        """From the answers of every unit by its path."""
+        """The exact answers from the answers of every unit by its path."""
         answers = np.array([totals[path] for path in units.path.tolist()], dtype=np.int64)
         number, first = np.unique(units.number, return_index=True)
         of_areas = np.zeros((len(units.number), answers.shape[1]), dtype=np.int64)
@@ -74,11 +74,11 @@ class UnitAnswers:
 
 @dataclass(frozen=True, eq=False)
 class PublicAnswers:
-    """What the constraints of a universe are made of; all of it is public.
+    """Inputs of the constraints of a universe; all of it is public.
 
-    multiples : of some areas, by bound, `(n, n_rows)` records that the bound multiplies.
-    units : the declared geounits by geolevel, of those above the finest that have invariants.
-    exact : by invariant; one that is not here is not held.
+    multiples : by bound, `(n, n_rows)` records that the bound multiplies, for some areas.
+    units : the declared geounits by geolevel, for geolevels above the finest that have invariants.
+    exact : by invariant; a missing one is not held.
     released : by relation, `(n_areas,)` the weighted sum of earlier universes' releases.
     held : by name, the answers `(n_areas, n_rows)` of earlier releases.
     agreed : by agreement, least and most `(n_areas, n_rows)` of the answers to its query.
@@ -95,9 +95,9 @@ class PublicAnswers:
 def resolved_units(
     spine: Spine, invariant: Invariant, units: Units, what: str
 ) -> dict[str, LevelUnits]:
-    """How an invariant's units lie at every geolevel; see the module's docstring.
+    """Positions of an invariant's units at every geolevel; see the module's docstring.
 
-    Raises InputRefused, naming `what`, where a unit's parts are not siblings.
+    Raises InputRefused, beginning with `what`, where a unit's parts are not siblings.
     """
     if invariant.above is not None:
         return {name: listed_units(spine, invariant, units, name) for name in spine.names}
@@ -125,20 +125,20 @@ def resolved_units(
 
 
 def alike(n: int, kind: int = WHOLE) -> LevelUnits:
-    """Of `n` geounits that are all of one kind, by default made up of whole units."""
+    """Units of `n` geounits that are all of one kind, by default made up of whole units."""
     return LevelUnits(np.full(n, kind), np.full(n, -1))
 
 
 def listed_kind(spine: Spine, invariant: Invariant, geolevel: str) -> int | None:
-    """The kind of all geounits of a geolevel, for an invariant that is listed at its own; None
-    at that geolevel itself, where units may be whole or in parts.
+    """The kind of all geounits of a geolevel, for an invariant that is listed at its own; None at
+    that geolevel itself, where units may be whole or in parts.
     """
     place, own = spine.names.index(geolevel), spine.names.index(invariant.geolevel)
     return None if place == own else WHOLE if place < own else FREE
 
 
 def listed_units(spine: Spine, invariant: Invariant, units: Units, geolevel: str) -> LevelUnits:
-    """How the units of an invariant that is listed at its own geolevel lie at a geolevel."""
+    """Positions of the units of an invariant that is listed at its own geolevel, at a geolevel."""
     n, kind = len(spine.geolevel(geolevel)), listed_kind(spine, invariant, geolevel)
     if kind is not None:
         return alike(n, kind)
@@ -167,7 +167,8 @@ def _refuse_parts_apart(
 def resolved_invariants(
     spine: Spine, universe: Universe, units: Mapping[str, Units]
 ) -> dict[str, dict[str, LevelUnits]]:
-    """How the units of every invariant lie on a spine; raises InputRefused as `resolved_units`.
+    """Positions of the units of every invariant on a spine; raises InputRefused as
+    `resolved_units`.
 
     `units` are the declared geounits by geolevel.
     """
@@ -198,7 +199,7 @@ def constraint_name(name: str, bound: str = "") -> str:
 def bound_names(bounded: BoundedQuery, schema: Schema) -> tuple[str, str]:
     """Names of the lower and of the upper bounds.
 
-    They are on the total where the schema lacks what the query asks for.
+    They are on the total where the schema lacks the query's attributes.
     """
     stem = bounded.stem if bounded.is_askable(schema) else TOTAL
     return constraint_name(stem, "_lb"), constraint_name(stem, "_ub")
@@ -256,7 +257,7 @@ def bound_values(
 ) -> tuple[np.ndarray | None, np.ndarray | None]:
     """Lower and upper bounds `(n, n_rows)` on a schema's answers; None where a side is open.
 
-    `records` are those that each of the bounds multiplies, `(n, n_rows)`.
+    `records` are the multiplied counts of each bound, `(n, n_rows)`.
     """
     found: list[np.ndarray | None] = []
     for side in ("at_least", "at_most"):
@@ -273,7 +274,7 @@ def bound_values(
 def _bound_constraints(
     bounded: BoundedQuery, schema: Schema, geocode: np.ndarray, records: Sequence[np.ndarray]
 ) -> Iterator[Constraint]:
-    """The lower and the upper bounds, as far as declared, that records `(n, n_rows)` multiply."""
+    """The declared lower and upper bounds that records `(n, n_rows)` multiply."""
     limits = bound_values(bounded, schema, records)
     for name, sign, values in zip(bound_names(bounded, schema), (">=", "<="), limits, strict=True):
         if values is not None:
@@ -288,7 +289,7 @@ def _exact_constraints(
     sums: np.ndarray,
     exact: UnitAnswers,
 ) -> Iterator[Constraint]:
-    """An invariant's answers of whole geounits, `sums`, and of the units whose parts stand here."""
+    """An invariant's answers of whole geounits, `sums`, and of the units whose parts are here."""
     whole = np.flatnonzero(here.kind == WHOLE)
     of_units = here.unit[here.kind == PART]
     name = constraint_name(invariant.name)

@@ -4,16 +4,16 @@ Geounit g at geolevel l, query q with 0/1 matrix Q: the answer is Q x plus indep
 discrete Gaussian with sigma^2 = 1 / (rho share(g) share(q, l)) or the discrete Laplace with scale
 2 / (epsilon share(g) share(q, l)). Geounits with a share of 0 are not measured.
 
-Measurement on demand: noise for the answers that can matter, and for no others.
+Measurement on demand: noise only for the answers that can matter.
 
 A cell that is empty in a parent's estimate is empty in every child's, and the TopDown estimate of
 the children reads no row of a query that counts empty cells alone. So once the parent has been
 estimated, noise is drawn for the rows that count a cell of its support, and for none where an only
 child or an empty parent leaves no choice. Noise is independent from row to row, and which rows are
 drawn depends on noise of upper geolevels alone; hence the estimates have exactly the distribution
-that they have when everything is measured, and whoever sees the answers sees a part, chosen by what
-else is seen, of what the full mechanism gives. The loss is that of the full mechanism, which is
-what is charged. See `docs/measurement_on_demand.md`.
+of full measurement, and an observer of the answers sees a part of the full mechanism's output,
+chosen by other visible answers. The loss is the full mechanism's, which is charged. See
+`docs/measurement_on_demand.md`.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class ConfidentialShard:
     def read(
         cls, run: RunDirectory, universe: str, spine: Spine, shard: Shard, n_cells: int
     ) -> ConfidentialShard:
-        """From the confidential histograms of the run."""
+        """The geounits from the confidential histograms of the run."""
         level = spine.geolevel(shard.geolevel)
         part = slice(shard.start, shard.stop)
         return cls(
@@ -92,7 +92,7 @@ class ConfidentialShard:
 
 
 def part_of(geolevel: str, query: str) -> str:
-    """Name of what a query's noise at a geolevel is charged as."""
+    """Name under which a query's noise at a geolevel is charged."""
     return f"{geolevel}/{query}"
 
 
@@ -148,7 +148,7 @@ def _measure_query(
     shares = shard.plb_shares, shard.plb_share_code
     for members, noise, spent in budget.noises(*shares, query_share):
         drawn = draws.draw(part, noise, members.size * query.n_rows).reshape(members.size, -1)
-        if members.size == len(values):  # As a rule they are all, and need not be copied twice.
+        if members.size == len(values):  # Usually all, which need not be copied twice.
             values = sum_that_fits(values, drawn)
         else:
             values[members] = sum_that_fits(values[members], drawn)
@@ -159,8 +159,8 @@ def _measure_query(
 def measure_once(run: RunDirectory, settings: TopdownSettings, universe: str, shard: Shard) -> None:
     """Measure and publish one shard, from the system's randomness unless the settings fix a seed.
 
-    If the file stands, it is kept and nothing is drawn. Memory is bounded by
-    `ANSWERS_PER_ROW_GROUP` beside the histograms. Raises as `single_draw`.
+    If the file exists, it is kept and nothing is drawn. Memory is bounded by
+    `ANSWERS_PER_ROW_GROUP` and the histograms. Raises as `single_draw`.
     """
     path = run.dpqueries(universe, shard.geolevel, shard.name)
     spine = spine_of(run, universe)
@@ -185,7 +185,7 @@ def shard_histograms(
 ) -> sparse.csr_array:
     """Histograms of a shard's geounits, shape `(n_geounits, n_cells)`.
 
-    Of the block histograms only the row groups with blocks of the shard are read. Raises ValueError
+    Only the row groups of the block histograms with blocks of the shard are read. Raises ValueError
     if a block with records is not on the spine, when the root is asked for.
     """
     blocks = spine.blocks_below(shard.geolevel, shard.start, shard.stop)
@@ -209,7 +209,7 @@ def demanded_rows(query: MarginalQuery, family: Family) -> np.ndarray:
 def measure_on_demand_once(
     run: RunDirectory, settings: TopdownSettings, universe: str, shard: Shard
 ) -> None:
-    """Measure what the estimates of a shard's parents demand, and publish it.
+    """Measure the answers demanded by the estimates of a shard's parents, and publish them.
 
     Raises as `single_draw`.
     """
@@ -305,7 +305,7 @@ def _answers(
     owner = np.repeat(np.arange(histograms.shape[0]), np.diff(histograms.indptr))
     counted = owner * query.n_rows + query.row_of_cell[histograms.indices]
     place = np.searchsorted(demanded, counted)
-    # Behind the last stands what no record is counted in.
+    # Cells in no demanded answer sort after the last one.
     is_demanded = np.append(demanded, -1)[place] == counted
     values = np.zeros(rows.size, dtype=np.int64)
     np.add.at(values, place[is_demanded], histograms.data[is_demanded])

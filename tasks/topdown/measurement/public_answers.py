@@ -1,12 +1,12 @@
-"""What a run holds exactly, read from its public files: numbers of records that bounds multiply,
-answers of invariants, and those of earlier releases.
+"""Exact answers of a run, read from its public files: numbers of records that bounds multiply,
+answers of invariants, and answers of earlier releases.
 
 The 2020 Census counts addresses by block (`invariants.parquet`) and persons by state; a declared
-census has a column for every answer of the universes that its bounds are per, and the answers of
+census has a column for every answer of the universes that its bounds refer to, and the answers of
 its invariants by the path of each unit.
 
-Between which numbers records must be, so that they agree with the released ones of another
-universe in every finest area.
+Limits on numbers of records, so that they agree with the released ones of another universe in every
+finest area.
 
 Let an area b have N(b) released records of the earlier universe (persons in households), T(b)
 records of this one (housing units), which is exact, and O(b) that agree (occupied). They agree if
@@ -20,24 +20,24 @@ from 0 to T(b), this is one interval,
 
 It is not empty: the release holds N(b) <= m T(b), so that L(b) <= T(b), and L(b) <= N(b) as m >= 1.
 
-What must be carried up is the two sums: every geounit g is held to L(g) <= O(g) <= U(g), with L(g)
-and U(g) the sums of L(b) and U(b) over its areas. That is enough, and no less is: the sums of
-children are those of the parent, whole numbers within [L(c), U(c)] add up to every whole number
-from the sum of L(c) to the sum of U(c), so a parent within its interval leaves its children a
-solution, and one outside has none. The inequalities between O(g) and N(g) themselves would not do:
-a county with N = O leaves no solution if one of its blocks has more persons than units. The others
-of the universe are T(c) - O(c) >= 0, because U(c) <= T(c), and add up as T and O do. By
-induction from the root every area has a solution, whatever the noise.
+Two sums must be carried up: every geounit g meets L(g) <= O(g) <= U(g), with L(g) and U(g) the sums
+of L(b) and U(b) over its areas. This condition is sufficient and necessary: the sums of children
+equal the parent's, whole numbers within [L(c), U(c)] add up to every whole number from the sum of
+L(c) to the sum of U(c), so a parent within its interval leaves its children a solution, and one
+outside leaves no solution. Inequalities between O(g) and N(g) are not enough: a county with N = O
+leaves no solution if one of its blocks has more persons than units. The others of the universe are
+T(c) - O(c) >= 0, because U(c) <= T(c), and add up as T and O do. By induction from the root every
+area has a solution, whatever the noise.
 
-Householders and sizes hold people to dwellings that are released before them. An area b has
+Householders and sizes constrain people by dwellings that are released before them. An area b has
 
     H_r(b)  =  R_r(b)                                  householders with the answer r,
     l(b)    =  sum_s least_s D_s(b)  <=  N(b)  <=  sum_s most_s D_s(b)  =  u(b),
 
 R_r(b) being the released dwellings with the answer r (of their householder's sex, say), and D_s(b)
-those of size s, for which least_s to most_s people are declared. As all on the right is released,
-each area has numbers that are fixed, H_r(b), and one interval, that of the people N(b) beside their
-householders H(b), the sum of all H_r(b):
+the released dwellings of size s, for which least_s to most_s people are declared. As all on the
+right is released, each area has numbers that are fixed, H_r(b), and one interval for the people
+N(b) other than their householders H(b), the sum of all H_r(b):
 
     max(l(b), H(b)) - H(b)  <=  N(b) - H(b)  <=  u(b) - H(b).
 
@@ -45,18 +45,18 @@ It is not empty: least_s <= most_s, and where a dwelling is counted for a househ
 least 1, so that H(b) <= u(b). The types (householders by answer, other people, everybody else) are
 disjoint, and each may have every whole number in an interval of its own whatever the others have.
 Sums are therefore carried up type by type, as above: a parent within the sums of its areas' limits
-leaves its children a solution, one outside has none. A row of coefficients has become bounds on
+leaves its children a solution, one outside leaves none. A row of coefficients has become bounds on
 types of cells: families remain network flows, and no integer program is needed.
 
-The other way round, with people released first, D would have to follow N, and no limits on sums do:
-two areas of three people each allow (in sum) three dwellings of two, and no area can be made up of
-them. Which sums of D have a solution is a question of packing; sizes are therefore declared on the
-people, and householders on either.
+In the reverse order, with people released first, D would have to follow N, and no limits on sums
+do: two areas of three people each allow (in sum) three dwellings of two, and no area can be made up
+of them. Which sums of D have a solution is a question of packing; sizes are therefore declared on
+the people, and householders on either.
 
-Where dwellings are held to householders, T(b) - H(b) others are left, and H(b) <= T(b) by the bound
-that the people's release is held to.
+Where dwellings must agree with householders, T(b) - H(b) others are left, and H(b) <= T(b) by the
+bound on the people's release.
 
-From a run's public files to its files of constraints, and what these make vain to measure.
+From a run's public files to its files of constraints, and the measurements they make redundant.
 """
 
 from __future__ import annotations
@@ -112,8 +112,8 @@ def agreement(
     """Least and most of the answers to a query, each `(n_areas, n_rows)`, of records that agree.
 
     released : (n_areas,) records of the earlier universe. total : (n_areas,) exact number of this
-    one's. agrees : (n_rows,) mask of the one answer of records
-    that agree. The others are free below the total.
+    one's records. agrees : (n_rows,) mask of the one answer of records that agree. The others are
+    free below the total.
 
     >>> low, high = agreement(np.array([0, 3, 9]), np.array([2, 2, 2]), 5, np.array([False, True]))
     >>> low[:, 1].tolist(), high[:, 1].tolist()
@@ -129,7 +129,7 @@ def agreement(
 def household_limits(
     householders: np.ndarray | None, least: np.ndarray, most: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Least and most people of areas, `(n_areas,)` each, beside their householders `(n_areas, R)`.
+    """Least and most people of areas, `(n_areas,)` each, given their householders `(n_areas, R)`.
 
     >>> household_limits(np.array([[1], [2]]), np.array([0, 5]), np.array([4, 9]))
     (array([1, 5]), array([4, 9]))
@@ -148,7 +148,7 @@ STATE, HOUSING_UNITS = "State", "housing_units"
 def public_answers(
     run: RunDirectory, settings: TopdownSettings, universe: str, spine: Spine
 ) -> PublicAnswers:
-    """What the constraints of a universe are made of.
+    """Inputs of the constraints of a universe.
 
     Earlier universes that its relations name must have been estimated.
     """
@@ -166,17 +166,17 @@ def public_answers(
 
 
 def read_public(run: RunDirectory) -> pd.DataFrame:
-    """What is public of the areas that a spine has, in the rows that `Spine.block_row` numbers."""
+    """Public facts of the areas that a spine has, in the rows that `Spine.block_row` numbers."""
     file = invariants_file(run)
     columns = [name for name in pq.read_schema(file).names if name != GEOCODE]
     public = pq.read_table(file, columns=columns).to_pandas()
-    # The spine of the 2020 Census has the blocks that can hold somebody; the index tells which.
+    # The spine of the 2020 Census has only inhabitable blocks; the index identifies them.
     return public[inhabitable(public)] if HOUSING_UNITS in public else public
 
 
 def frame_multiples(universe: Universe, public: pd.DataFrame) -> list[np.ndarray]:
     """By bound of a universe, `(n_areas, n_rows)` records of each area that the bound multiplies;
-    `public` is the frame that an ingest wrote of what is public of areas.
+    `public` is the frame of public facts of areas that an ingest wrote.
     """
     if HOUSING_UNITS in public:
         return _address_multiples(universe, public)
@@ -184,7 +184,7 @@ def frame_multiples(universe: Universe, public: pd.DataFrame) -> list[np.ndarray
 
 
 def units_of_areas(census: Census, spine: Spine, areas: pd.DataFrame) -> dict[str, Units]:
-    """The declared geounits by geolevel, where the areas have a column for them, and of the 2020
+    """The declared geounits by geolevel, where the areas have a column for them; for the 2020
     Census the states.
     """
     if all(geolevel not in areas for geolevel in census.geolevels):
@@ -193,12 +193,12 @@ def units_of_areas(census: Census, spine: Spine, areas: pd.DataFrame) -> dict[st
 
 
 def held_invariants(universe: Universe, held: Mapping[str, object]) -> Universe:
-    """A universe with those of its invariants that a run holds; `held` has their names."""
+    """A universe with only the invariants that a run holds; `held` has their names."""
     return replace(universe, invariants=tuple(i for i in universe.invariants if i.name in held))
 
 
 def units_of_run(run: RunDirectory, census: Census, spine: Spine) -> dict[str, Units]:
-    """`units_of_areas` from a run's file, of which only the geolevels' columns are read."""
+    """`units_of_areas` from a run's file; reads only the geolevels' columns."""
     file = geography_file(run)
     columns = [name for name in pq.read_schema(file).names if name in census.geolevels]
     return units_of_areas(census, spine, pq.read_table(file, columns=columns).to_pandas())
@@ -211,8 +211,8 @@ def _exact_answers(
     units: Mapping[str, Units],
     public: pd.DataFrame,
 ) -> dict[str, UnitAnswers]:
-    """By invariant that is held, its exact answers; of the 2020 Census, of persons by state where
-    they are declared, and of housing units by block.
+    """By held invariant, its exact answers; in the 2020 Census, persons by state where they are
+    declared, and housing units by block.
     """
     file = state_totals_file(run)
     if HOUSING_UNITS not in public:
@@ -248,7 +248,7 @@ def _address_multiples(universe: Universe, addresses: pd.DataFrame) -> list[np.n
 
 
 def _states(spine: Spine) -> Units:
-    """The states of the 2020 Census among the blocks that can hold somebody, by FIPS code."""
+    """The states of the 2020 Census among the inhabitable blocks, by FIPS code."""
     codes = state_codes(spine.geolevel(STATE).geocode)
     path, state = np.unique(codes, return_inverse=True)
     number = np.empty(spine.n_blocks, dtype=np.int64)
@@ -264,10 +264,10 @@ def state_codes(state_geocode: np.ndarray) -> np.ndarray:
 def shard_units(
     run: RunDirectory, settings: TopdownSettings, universe: Universe, spine: Spine, shard: Shard
 ) -> dict[str, tuple[LevelUnits, np.ndarray]]:
-    """By invariant, how its units lie among a shard's geounits, and the units' paths.
+    """By invariant, positions of its units among a shard's geounits, and the units' paths.
 
-    No more is worked out than the shard needs: of invariants in the finest areas nothing, and of
-    one that is listed at its own geolevel that geolevel alone.
+    Only what the shard needs is computed: nothing for invariants in the finest areas, and only its
+    own geolevel for an invariant that is listed there.
     """
     census, n = settings.compiled_census, shard.stop - shard.start
     found = {}
@@ -296,7 +296,7 @@ def read_declared_totals(path: Path) -> dict[str, dict[str, dict[str, list[int]]
 def read_held(
     run: RunDirectory, settings: TopdownSettings, universe: str, n_areas: int
 ) -> dict[str, sparse.csr_array]:
-    """By name, the answers `(n_areas, n_rows)` that a universe is held to, of earlier releases and
+    """By name, the answers `(n_areas, n_rows)` that constrain a universe, of earlier releases and
     of earlier universes of the run, which must have been estimated.
     """
     declared, schema = settings.compiled_census.universes[universe], settings.schema_of(universe)
@@ -383,8 +383,8 @@ def agreed_answers(
 def _household_answers(
     run: RunDirectory, settings: TopdownSettings, types: AgreeingTypes, schema: Schema, n_areas: int
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """`agreed_answers` of householders, whose answers are the same from below and above, and of
-    sizes, with one answer, the number of people.
+    """`agreed_answers` of householders, with equal lower and upper limits, and of sizes, with one
+    answer, the number of people.
     """
     found, householders = {}, None
     if types.householders is not None:
@@ -419,7 +419,7 @@ def released_counts(
     run: RunDirectory, universe: str, level: Geolevel, n_cells: int, rows: np.ndarray | None = None
 ) -> sparse.csr_array:
     """Released counts `(n, n_cells)` of all geounits of a geolevel in its order, or of some of them
-    by their positions, for which the files of their shards alone are read.
+    by their positions; reads only the files of their shards.
     """
     shards, geocode = shards_by_geolevel(run, universe)[level.name], level.geocode
     if rows is not None:
@@ -441,10 +441,10 @@ def refuse_unheld_invariants(run: RunDirectory, settings: TopdownSettings) -> No
 def checked_spines(
     settings: TopdownSettings, areas: pd.DataFrame, invariants: pd.DataFrame
 ) -> Iterator[tuple[str, Spine, dict[str, dict[str, LevelUnits]]]]:
-    """Build the spine of every universe, with how the units of its invariants lie on it.
+    """Build the spine of every universe, and locate the units of its invariants on it.
 
-    `areas` and `invariants` are the frames of `ingest.public_tables`. Raises InputRefused for what
-    makes no spine, or one that cannot hold an invariant.
+    `areas` and `invariants` are the frames of `ingest.public_tables`. Raises InputRefused for areas
+    that make no spine, or one that cannot hold an invariant.
     """
     census = settings.compiled_census
     for universe in settings.run.universes:
@@ -454,7 +454,7 @@ def checked_spines(
 
 
 def _held(settings: TopdownSettings, universe: str) -> Universe:
-    """A universe with the invariants that are held: where areas are estimated alone, their own."""
+    """A universe with the held invariants: only its own where areas are estimated alone."""
     census = settings.compiled_census
     declared, last = census.universes[universe], census.geolevels[-1]
     if not settings.blocks_only:
@@ -471,7 +471,7 @@ def spending_on_exact_answers(
 ) -> tuple[str, ...]:
     """A sentence for each geolevel with a query that an invariant answers wherever it is measured.
 
-    Such noisy answers change no estimate, since estimates hold the exact ones. `resolved` has the
+    Such noisy answers change no estimate, since estimates meet the exact ones. `resolved` has the
     units of the invariants that are held, as `resolved_invariants` gives them.
     """
     if settings.privacy.infinite:
@@ -506,7 +506,7 @@ def spending_on_exact_answers(
 
 
 def constrain_universe(run: RunDirectory, settings: TopdownSettings, universe: str) -> int:
-    """Write the constraints of every geolevel; returns the number of files that were not there.
+    """Write the constraints of every geolevel; returns the number of newly written files.
 
     Earlier universes that relations name must have been estimated.
     """

@@ -39,7 +39,7 @@ def _measured_at(
 def measure(
     run: RunDirectory, settings: TopdownSettings, universe: str, geolevel: str, shard: str
 ) -> Made:
-    """Publish a shard's noisy measurements; what is published is never drawn again."""
+    """Publish a shard's noisy measurements; published noise is never drawn again."""
     part = shard_of(run, universe, geolevel, shard)
     if settings.is_on_demand(universe):
         measure_on_demand_once(run, settings, universe, part)

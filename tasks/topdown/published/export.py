@@ -1,8 +1,8 @@
 """Writing a run's noisy measurements in the published layout.
 
-Beside the folders of the universes stand the state totals, which the published files do not have
-(`state_totals.csv`, and `state-totals/US/state_totals.parquet` with the states' names), and
-`measured.toml`, which tells what was asked with which budget on which spine. Variances are exact
+The state totals, which the published files lack, are written next to the folders of the universes
+(`state_totals.csv`, and `state-totals/US/state_totals.parquet` with the states' names), as is
+`measured.toml`, which records the queries, the budget and the spine. Variances are exact
 again from the losses, which the column `plb` has as fractions; the variances themselves are
 rounded to 32 bits, as they were published.
 
@@ -10,11 +10,11 @@ Geocodes have the widths by which readers of the published files cut them:
 
     State 3, County 9, Tract 12, Block_Group 14, Block 30
 
-A spine's own codes are as long as its data need. Those of an export begin with the parent's, too,
-and go on with a running digit of a county, also where it is not split, three of a tract and two of
-a block group, all from 1 on, and the 16 digits of the block. Where the digits of a tract do not
-reach, as in Los Angeles, letters go on from 9. The codes of the conventional spine, which are
-those of the tabulation, stay as they are.
+A spine's own codes are as long as its data need. Exported codes also begin with the parent's, and
+go on with a running digit of a county, also where it is not split, three of a tract and two of a
+block group, all from 1 on, and the 16 digits of the block. Where the digits of a tract do not
+reach, as in Los Angeles, letters go on from 9. The codes of the conventional spine, which are the
+codes of the tabulation, stay as they are.
 """
 
 from __future__ import annotations
@@ -73,21 +73,21 @@ ROWS_PER_BATCH = 1 << 12
 
 
 STATE_WIDTH = 3
-"""Of a state's code on a spine with an AIAN branch; others keep their codes."""
+"""Width of a state's code on a spine with an AIAN branch; other spines keep their codes."""
 COUNTY = "10"
-"""Stands between a state's code and the FIPS of its county."""
+"""Separates a state's code from the FIPS of its county."""
 COUNTY_DIGITS = 3
 RUNNING = {"County": 1, "Tract": 3, "Block_Group": 2}
 """Characters of the running numbers."""
 CHARACTERS = 36
-"""Digits and letters, of which numbers that need them are written."""
+"""Digits and letters of running numbers that need them."""
 
 
 def export_measurements(run: RunDirectory, settings: TopdownSettings, folder: Path) -> list[Path]:
     """Write all noisy measurements and constraints of a run; returns the universes' folders.
 
     Raises InputRefused for a run that has not measured yet, or on demand, has no noise, or is of a
-    declared census, and for a folder that holds something.
+    declared census, and for a folder that is not empty.
     """
     refuse_export(run, settings, folder)
     own = open_folder(run.root / "measurements")
@@ -114,11 +114,11 @@ def export_measurements(run: RunDirectory, settings: TopdownSettings, folder: Pa
 
 
 def refuse_export(run: RunDirectory, settings: TopdownSettings, folder: Path) -> None:
-    """Raise InputRefused for what `export_measurements` cannot write, or where it cannot."""
+    """Raise InputRefused for a run or folder that `export_measurements` does not support."""
     if not settings.compiled_census.area_rules.have_published_layout:
         raise InputRefused(
-            f"{run.root} is a run of a declared census; the published layout is that of the census "
-            "of 2020."
+            f"{run.root} is a run of a declared census; the published layout exists only for "
+            "the census of 2020."
         )
     if settings.privacy.infinite:
         raise InputRefused(
@@ -128,8 +128,8 @@ def refuse_export(run: RunDirectory, settings: TopdownSettings, folder: Path) ->
     for universe in settings.run.universes:
         if settings.is_on_demand(universe):
             raise InputRefused(
-                f"{run.root} measured {universe} on demand; what it drew is not all that others "
-                "would take it for."
+                f"{run.root} measured {universe} on demand; its measurements are incomplete, and "
+                "readers would take them for complete ones."
             )
         shards = spine_folder(run, universe) / "shards.parquet"
         missing = not shards.exists() or not all(
@@ -183,7 +183,7 @@ def _write_universe(
 
 @dataclass(frozen=True)
 class _Layout:
-    """Columns of the published files of a universe: those of attributes by query name."""
+    """Columns of a universe's published files; attribute columns by query name."""
 
     universe: Schema
     is_constraint: bool
@@ -193,7 +193,7 @@ class _Layout:
         return tuple(attribute_columns(self.universe).values())
 
     def schema(self, stamp: str | None) -> pa.Schema:
-        """Of the files; the stamp, if there is one, is in its metadata."""
+        """Schema of the files; a stamp is stored in its metadata."""
         fields = [
             ("geocode", pa.string()),
             ("query_name", pa.string()),
@@ -209,7 +209,7 @@ class _Layout:
         return pa.schema([pa.field(*entry) for entry in fields], metadata)
 
     def of_name(self, name: str) -> tuple[Mapping[str, str], Sequence[int]]:
-        """What the attributes' columns hold for a query or constraint, and its shape."""
+        """Values of the attribute columns for a query or constraint, and its shape."""
         if not self.is_constraint:
             query = marginal_query(self.universe, query_of(name))
             return query_factors(self.universe, query), query.shape
@@ -268,7 +268,7 @@ class _Partitions:
     """Writers of the files of a geolevel, one a state; without digits one for all. They are closed
     with the stack.
 
-    The rows of a state follow each other but for those of a batch, so that few files are open.
+    Rows of a state are contiguous except within a batch, so that few files are open.
     """
 
     def __init__(self, stack: ExitStack, folder: Path, digits: int, schema: pa.Schema) -> None:
@@ -340,7 +340,7 @@ def published_geocodes(spine: Spine) -> dict[str, np.ndarray]:
 
 
 def running(start: np.ndarray, width: int, geolevel: str) -> np.ndarray:
-    """(n,) number of each geounit among those whose code begins alike and that stand together.
+    """(n,) running number of each geounit among adjacent ones whose codes begin alike.
 
     Raises InputRefused where the width has too few numbers.
     """

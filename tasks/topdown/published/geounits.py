@@ -1,12 +1,12 @@
-"""The spine that published measurements were made on, told by their geocodes and variances.
+"""The spine of published measurements, derived from their geocodes and variances.
 
 Every geounit has constraints, so that their geocodes are the geounits of each geolevel; a geounit's
-parent is the one whose geocode begins its own, where several do the longest. The variances tell
-each geounit's share of the budget: that of its own geolevel, together with those of neighbouring
+parent has the longest geocode that begins its own. The variances determine
+each geounit's share of the budget: the share of its own geolevel, with the shares of neighbouring
 geolevels whose geounits were bypassed, 0 where nothing was measured. Shares are exact fractions of
 the budget that the settings name, and along every path they must add to 1.
 
-Files are streamed: what stays in memory is some hundred bytes a geounit.
+Files are streamed; memory use is some hundred bytes a geounit.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from .layout import (
 )
 
 SAME_VARIANCE = 1e-5
-"""Relative distance within which a variance, written in 32 bits, is that of a share."""
+"""Relative distance within which a variance, written in 32 bits, matches a share."""
 
 ROWS_OF_TEXT_PER_BATCH = 1 << 17
 
@@ -54,7 +54,7 @@ class LevelCodes:
     """The geounits of a geolevel in the order of the spine.
 
     geocode : (n,) texts. parent : (n,) position in the geolevel above, [-1] at the root.
-    file : (n,) which of `files`, the names of the geolevel's constraint files, tells of each.
+    file : (n,) index into `files`, the names of the geolevel's constraint files.
     """
 
     name: str
@@ -64,7 +64,7 @@ class LevelCodes:
     files: Sequence[str]
 
     def refuse(self, place: int, what: str) -> NoReturn:
-        """Raise InputRefused about a geounit, naming the file that tells of it."""
+        """Raise InputRefused about a geounit, naming its file."""
         file = self.files[self.file[place]]
         raise InputRefused(f"{file}: geounit {self.geocode[place]} {what}.")
 
@@ -82,7 +82,7 @@ def read_spine_of(
     `block_geocode` are the blocks of the geography, 16 digits. Raises InputRefused, naming the file
     and the geocode, for geolevels that are missing, geocodes that do not nest, blocks that the
     geography lacks, queries that the budget does not have or that are missing, variances that
-    no share of the budget gives, and shares that do not add to 1 along a path.
+    that follow from no share of the budget, and shares that do not add to 1 along a path.
     """
     budget, schema = settings.budget_of(universe), settings.schema_of(universe)
     levels = read_geounits(folder, universe, list(budget.geolevel_shares))
@@ -130,7 +130,7 @@ def read_geounits(
     """The geounits of a universe, root first, each geolevel sorted by parent and geocode.
 
     Raises InputRefused for a geolevel that is missing or too many, a root of several geounits, a
-    geounit without a parent or without a child, and one that lies in another state's partition.
+    geounit without a parent or without a child, and one in another state's partition.
     """
     there = [level.geolevel for level in folder.universes.get(universe, ())]
     further = [name for name in there if name not in geolevels]
@@ -147,7 +147,7 @@ def read_geounits(
         elif len(level.geocode) > 1:
             level.refuse(
                 1,
-                "stands beside another one at the root, which is one geounit; name the preset "
+                "is one of several geounits at the root, which must be one; name the preset "
                 "whose spine the measurements have",
             )
         levels.append(level)
@@ -155,8 +155,8 @@ def read_geounits(
 
 
 def _codes_of_level(folder: MeasurementFolder, universe: str, geolevel: str) -> LevelCodes:
-    """Sorted distinct geocodes of a geolevel, without parents yet, and the file that tells of each
-    first."""
+    """Sorted distinct geocodes of a geolevel, without parents yet, and the first file that has
+    each."""
     found, file = [], []
     paths = folder.level(universe, geolevel).constraints
     for number, path in enumerate(paths):
@@ -224,14 +224,14 @@ def _refuse_other_partitions(levels: Sequence[LevelCodes]) -> None:
     of_file = np.array([-1 if p is None else p for p in partitions])[levels[-1].file]
     levels[-1].refuse_where(
         (of_file >= 0) & (of_file != numbers[place]),
-        "belongs to another state than the partition it lies in; move or fetch it again",
+        "belongs to another state than its partition; move or fetch it again",
     )
 
 
 def _state_number(geocode: str) -> int:
     """The number by which partitions name a state.
 
-    Its digit for the branch stands before FIPS: 150 is state 50 inside AIAN areas.
+    The digit of the branch precedes FIPS: 150 is state 50 inside AIAN areas.
     """
     return int(geocode) if len(geocode) in STATE_DIGITS and geocode.isdigit() else -1
 
@@ -246,9 +246,9 @@ def _with_blocks_counted(found: Sequence[Geolevel]) -> tuple[Geolevel, ...]:
 
 @dataclass(eq=False)
 class ShareReader:
-    """From variances, and the loss that was spent where files tell it, to exact shares.
+    """Exact shares from variances, and from the recorded loss where files have it.
 
-    A share is looked for among the sums of the shares of successive geolevels that hold the
+    A share is looked up among the sums of the shares of successive geolevels that include the
     geounit's own: bypassing moves shares up or down a path, and in no other way.
     """
 
@@ -257,7 +257,7 @@ class ShareReader:
     known: dict[tuple[str, float, str | None], Fraction | None] = field(default_factory=dict)
 
     def share(self, query: str, variance: float, plb: str | None) -> Fraction | None:
-        """The share of a geounit that a query was measured on with this variance; None if none."""
+        """The share of a geounit on which a query has this variance; None if none matches."""
         key = (query, variance, plb)
         if key not in self.known:
             self.known[key] = (
@@ -301,7 +301,7 @@ class ShareReader:
         return self._distance(query, share, variance) <= SAME_VARIANCE
 
     def _distance(self, query: str, share: Fraction, variance: float) -> float:
-        """Relative distance of a variance from the exact one, or from sigma^2, which some write."""
+        """Relative distance of a variance from the exact one, or from sigma^2, as in some files."""
         noise = self.noise(query, share)
         meant = [noise.variance]
         if not self.budget.is_pure:
@@ -340,8 +340,8 @@ def _shares_of_level(
                 variance = rows.table["variance"][odd].as_py()
                 raise InputRefused(
                     f"{rows.file}: the variance {variance:.6g} of {query} at "
-                    f"geounit {level.geocode[place[odd]]} is of another share of the budget than "
-                    "those of its other queries; fetch the file again."
+                    f"geounit {level.geocode[place[odd]]} implies another share of the budget than "
+                    "its other queries; fetch the file again."
                 )
             code[place] = own
             seen[place] |= flag
@@ -375,7 +375,7 @@ def _codes_of_shares(
     reader: ShareReader,
     shares: list[Fraction],
 ) -> np.ndarray:
-    """Codes (n,) into `shares`, which grows, of the shares that rows were measured with."""
+    """Codes (n,) into `shares`, which grows, of the shares with which rows were measured."""
     distinct, of_row = np.unique(rows.table["variance"].to_numpy(), return_inverse=True)
     plb, plb_code = np.array([None], dtype=object), np.zeros(len(geounit), dtype=np.int64)
     if "plb" in rows.table.column_names:
@@ -393,9 +393,9 @@ def _codes_of_shares(
             nominal = reader.noise(query, reader.budget.geolevel_shares[level.name])
             raise InputRefused(
                 f"{rows.file}: the variance {variance:.6g} of {query} at geounit "
-                f"{level.geocode[place]} is none that budget.{reader.budget.universe} gives, which "
-                f"is {nominal.variance:.6g} where nothing was bypassed; name the preset or the "
-                "budget that the measurements were made with."
+                f"{level.geocode[place]} does not follow from budget.{reader.budget.universe}, "
+                f"which gives {nominal.variance:.6g} where nothing was bypassed; name the preset "
+                "or the budget that the measurements were made with."
             )
         if share not in shares:
             shares.append(share)
@@ -414,7 +414,7 @@ def geounits_of(rows: Rows, index: CodeIndex, geolevel: str) -> np.ndarray:
 
 
 def query_of(name: str) -> str:
-    """The query that a row's name tells: `sex * age` of `sex * age_dpq`."""
+    """Query of a row's name: `sex * age` of `sex * age_dpq`."""
     return normalize_query_name(name.removesuffix(DPQUERY_SUFFIX))
 
 
@@ -426,16 +426,16 @@ def _refuse_unbalanced(
 ) -> None:
     """Refuse shares that do not add to exactly 1 along the path to every block.
 
-    A geolevel may be without measurements, where all its geounits were bypassed.
+    A geolevel may be without measurements if all its geounits were bypassed.
     """
     if shares_add_to_one(geolevels):
         return
     wrong = unbalanced_blocks(geolevels)
     empty = [level.name for level in levels if not folder.level(universe, level.name).measurements]
-    lacking = f" (there are none at {', '.join(empty)})" if empty else ""
+    lacking = f" (measurements are missing at {', '.join(empty)})" if empty else ""
     levels[-1].refuse(
         int(wrong[0]),
-        f"lies on a path whose measurements do not use up the budget{lacking}; fetch the files of "
+        f"is on a path whose measurements do not use up the budget{lacking}; fetch the files of "
         f"{universe} again, or name the preset, the budget or the estimator that they were made "
         "for",
     )

@@ -1,4 +1,4 @@
-"""The layouts of published noisy measurements: where files lie, how geounits and queries are told.
+"""The layouts of published noisy measurements: paths of files, names of geounits and queries.
 
 Two are known. The published one has a folder a product, universe and geolevel, partitioned by the
 spine's state:
@@ -8,18 +8,18 @@ spine's state:
 
 The other is the folder `measurements/` of a run. Both become one record, `MeasurementFolder`.
 
-Geocodes of one geolevel, found again fast: sorted bytes, searched row by row.
+Fast lookup of geocodes of one geolevel: sorted bytes, searched row by row.
 
 A hash table of a nation's blocks would take more memory than the codes themselves.
 
 Rows of measurement files, batch by batch, whatever widths their columns have.
 
-Settings of the estimate flow: where measurements lie, what they were made with, the estimator.
+Settings of the estimate flow: the measurements, their budget and spine, the estimator.
 
-What was asked of the records, with which budget and on which spine, is not in the measurements'
-files. It comes from, first found: the settings file itself and the preset that it names; the
-file `measured.toml` that an export has beside its folders, or the settings of the run whose folder
-is read; the production run of the nation or of Puerto Rico, as the geolevels tell.
+The queries, the budget and the spine are not in the measurements' files. They come from the first
+source that has them: the settings file itself and the preset that it names; the file
+`measured.toml` of an export, or the settings of the run whose folder is read; the production run of
+the nation or of Puerto Rico, according to the geolevels.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ UNIVERSE_FOLDERS = {"persons": "Person_PL_PROD", "units": "Unit_PL_PROD"}
 """Ending of the folder of a universe in the published layout."""
 
 PRODUCTS = ("US", "PR")
-"""What the folders of a published product begin with: the nation, and Puerto Rico."""
+"""Prefixes of the folders of a published product: the nation, and Puerto Rico."""
 
 ROOTS = {"US": "US", "PR": "State"}
 """The geolevel at which the spines of a published product begin."""
@@ -61,21 +61,21 @@ PARTITION = "State"
 """Column by which the published files are partitioned."""
 
 PUBLISHED_ATTRIBUTES = {"occupancy": "h1"}
-"""Columns of the published layout that are not named as the attributes of our schemas are."""
+"""Columns of the published layout whose names differ from the attributes of our schemas."""
 
 SPECIAL_FACTORS: Mapping[str, Mapping[str, str]] = {
     "nurse_nva_0_con": {"hhgq": "gqNursingTotal", "votingage": "nonvoting"}
 }
-"""What the attributes' columns hold in constraints that no marginal query tells."""
+"""Attribute columns of constraints that no marginal query describes."""
 
 TOTAL_CONSTRAINT = constraint_name(TOTAL)
 """Exact totals of geounits."""
 
 STATE_TOTAL = "state_total_con"
-"""Constraint of a run's own files whose geocode is a FIPS code, and no geounit's."""
+"""Constraint of a run's own files whose geocode is a FIPS code, not a geounit's."""
 
 SUMMED = "*"
-"""Stands in the column of an attribute that a query sums over."""
+"""Value in the column of an attribute that a query sums over."""
 
 STATE_DIGITS = {2, 3}
 """Digits of a state's geocode: FIPS, and on spines with an AIAN branch a digit before it."""
@@ -97,7 +97,7 @@ class LevelFiles:
 class MeasurementFolder:
     """Published noisy measurements: the files of every universe, from the root down.
 
-    root : what the names of files in messages are relative to.
+    root : names of files in messages are relative to it.
     product : "US" or "PR" in the published layout, None for a run's own folder.
     """
 
@@ -112,7 +112,7 @@ class MeasurementFolder:
     def level(self, universe: str, geolevel: str) -> LevelFiles:
         """The files of a geolevel.
 
-        Raises InputRefused if the universe or the geolevel is not there.
+        Raises InputRefused if the universe or the geolevel is missing.
         """
         if universe not in self.universes:
             raise InputRefused(
@@ -139,7 +139,7 @@ class MeasurementFolder:
 
     @property
     def is_stamped(self) -> bool:
-        """Whether a file says that its noise protects nobody."""
+        """Whether a file is marked as not private."""
         files = [
             path
             for level in chain(*self.universes.values())
@@ -152,7 +152,7 @@ class MeasurementFolder:
 
     @property
     def is_conventional(self) -> bool:
-        """Whether the spine's geocodes are those of the tabulation: blocks have 16 digits."""
+        """Whether the spine has the geocodes of the tabulation: blocks have 16 digits."""
         for levels in self.universes.values():
             for level in levels:
                 if level.geolevel == GEOLEVELS[-1] and level.constraints:
@@ -163,12 +163,12 @@ class MeasurementFolder:
 
 
 def open_folder(path: str | Path, product: str | None = None) -> MeasurementFolder:
-    """The measurements that lie in a folder, in either layout.
+    """The measurements in a folder, in either layout.
 
     `product` chooses between the nation and Puerto Rico where a folder has both; without it the
-    nation wins. A run's directory stands for the folder `measurements/` in it.
+    nation wins. A run's directory means its folder `measurements/`.
 
-    Raises InputRefused for a folder that is not there, that holds neither layout, or that lacks the
+    Raises InputRefused for a folder that does not exist, that has neither layout, or that lacks the
     geolevel at which the published spines begin.
     """
     root = Path(path)
@@ -213,7 +213,8 @@ def _published_levels(folder: Path, first: str) -> tuple[LevelFiles, ...]:
 def _levels(
     folder: Path, ending: str, measurements: str, constraints: str
 ) -> tuple[LevelFiles, ...]:
-    """The geolevels that have a folder, named as they with an `ending`, and the folders in it."""
+    """The geolevels that have a folder, named after them with an `ending`, and the folders in
+    it."""
     places = {geolevel: folder / f"{geolevel}{ending}" for geolevel in GEOLEVELS}
     return tuple(
         LevelFiles(name, _parquet_files(at / measurements), _parquet_files(at / constraints))
@@ -233,7 +234,7 @@ def _parquet_files(folder: Path) -> tuple[Path, ...]:
 
 
 def partition_of(path: Path) -> int | None:
-    """The state of the partition that a file lies in, as a number; None outside partitions.
+    """The state number of a file's partition; None outside partitions.
 
     FIPS, FIPS with the branch before it, and 100 + FIPS inside AIAN areas all read the same.
 
@@ -248,17 +249,17 @@ def partition_of(path: Path) -> int | None:
 
 
 def partition_name(state_geocode: str) -> str:
-    """The folder of a state's partition: three digits, the first that of the branch."""
+    """The folder of a state's partition: three digits, the first for the branch."""
     return f"{PARTITION}={int(state_geocode):03d}"
 
 
 def attribute_columns(schema: Schema) -> dict[str, str]:
-    """Columns of the published layout by the attributes that they are of, in their order."""
+    """Columns of the published layout by their attributes, in their order."""
     return {name: PUBLISHED_ATTRIBUTES.get(name, name) for name in schema.attributes}
 
 
 def query_factors(schema: Schema, query: MarginalQuery) -> dict[str, str]:
-    """What a query's row has in the columns of the attributes.
+    """Attribute columns of a query's row.
 
     The name of the attribute or coarsening that it keeps, `*` where it sums; the detailed query
     has `detailed` everywhere.
@@ -282,9 +283,9 @@ def address_bounds(schema: Schema) -> tuple[str, ...]:
 
 @dataclass(frozen=True, eq=False)
 class CodeIndex:
-    """Where each geocode stands.
+    """Index from geocodes to positions.
 
-    ascending : (n,) the geocodes as bytes, sorted. position : (n,) where each stands.
+    ascending : (n,) the geocodes as bytes, sorted. position : (n,) position of each.
     """
 
     ascending: np.ndarray
@@ -292,7 +293,7 @@ class CodeIndex:
 
     @classmethod
     def of(cls, geocode: np.ndarray) -> CodeIndex:
-        """Of geocodes in any order, texts or bytes; the positions are those in `geocode`."""
+        """Index of geocodes in any order, texts or bytes; positions refer to `geocode`."""
         codes = as_bytes(geocode)
         position = np.argsort(codes, kind="stable")
         return cls(codes[position], position)
@@ -313,7 +314,7 @@ def as_bytes(geocode: np.ndarray) -> np.ndarray:
 
 
 ROWS_PER_BATCH = 1 << 12
-"""Rows in memory at a time; those of the detailed query of persons take 16 KiB each."""
+"""Rows in memory at a time; a row of the detailed query of persons takes 16 KiB."""
 
 TEXTS = ("geocode", "query_name", "plb", "sign")
 LISTS = ("value", "query_shape")
@@ -324,7 +325,7 @@ class Rows:
     """Some rows of one file.
 
     file : its name in messages.
-    table : the columns asked for as far as the file has them. Texts are dictionaries of strings,
+    table : the requested columns as far as the file has them. Texts are dictionaries of strings,
         lists have 64-bit integers, variances are doubles.
     """
 
@@ -359,7 +360,7 @@ class Rows:
         self, is_wrong: np.ndarray, geocode: np.ndarray, what: str, subject: str = ""
     ) -> None:
         """Raise InputRefused about the first geounit that is wrong, `(m,)` each; `subject`, such as
-        "the constraint total_con of ", stands before it and `what` after it."""
+        "the constraint total_con of ", precedes it and `what` follows it."""
         if is_wrong.any():
             geounit = geocode[int(np.argmax(is_wrong))]
             raise InputRefused(f"{self.file}: {subject}geounit {geounit} {what}.")
@@ -367,7 +368,7 @@ class Rows:
     def refuse_repeated(
         self, place: np.ndarray, is_seen: np.ndarray, geocode: np.ndarray, what: str
     ) -> None:
-        """Refuse geounits at `place` (m,) among `geocode` that stand twice, or were seen before."""
+        """Refuse geounits at `place` (m,) among `geocode` that are repeated or were seen before."""
         self.refuse_where(is_seen, geocode[place], what)
         ordered = np.sort(place)
         self.refuse_where(ordered[1:] == ordered[:-1], geocode[ordered[1:]], what)
@@ -381,7 +382,7 @@ def read_rows(
     *,
     rows_per_batch: int = ROWS_PER_BATCH,
 ) -> Iterator[Rows]:
-    """The rows of a file in batches, with the columns `needed` and those `optional` ones it has.
+    """The rows of a file in batches, with the columns `needed` and existing `optional` ones.
 
     Raises InputRefused, naming the file, for one that is not Parquet, lacks a column or a value, or
     whose column is of another kind.
@@ -411,7 +412,7 @@ def read_rows(
 
 
 def _normal(name: str, table: pa.Table, needed: Sequence[str]) -> pa.Table:
-    """The table with the types that `Rows` promises, less optional columns that lack values."""
+    """The table with the types that `Rows` promises, without optional columns that lack values."""
     arrays: dict[str, pa.ChunkedArray] = {}
     for column in table.column_names:
         array = table[column]
@@ -442,7 +443,7 @@ def _converted(column: str, array: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 MEASURED_FILE = "measured.toml"
-"""Tells in an export what was measured, as settings."""
+"""Settings of the measurements in an export."""
 
 NATION, PUERTO_RICO = "pl94_2020_us", "pl94_2020_pr"
 
@@ -457,14 +458,14 @@ class EstimateSettings(TopdownSettings):
 
     @classmethod
     def completed(cls, own: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
-        """The file's table with what the measurements tell.
+        """The file's table, completed from the measurements.
 
-        That is what they were made with, the universes that are there, whether they are stamped,
+        Added are their budget and spine, the universes present, whether they are not private,
         and a name for the run. Raises InputRefused for a folder that holds something else.
         """
         path = table_of(own, "input").get("measurements")
         if not isinstance(path, str) or not (folder / path).is_dir():
-            # What is missing or misspelt is told when the settings have been validated.
+            # Missing or misspelt settings are reported when the settings have been validated.
             unknown = {
                 "preset": NATION,
                 "input": {"confidential": False},
@@ -492,7 +493,7 @@ class EstimateSettings(TopdownSettings):
         return merged | {"measured": {"not_private": found.is_stamped}}
 
     def refuse_what_does_nothing(self, own: Mapping[str, Any], refuse: Refuse) -> None:
-        """Refuse settings of noise and of confidential records, of which there are none."""
+        """Refuse settings of noise and of confidential records, which this flow does not use."""
         if self.input.confidential:
             refuse("input.confidential is true, but nothing that is read is confidential")
         if self.privacy.infinite or self.privacy.seed is not None:
@@ -500,10 +501,10 @@ class EstimateSettings(TopdownSettings):
 
 
 def settings_beside(folder: MeasurementFolder) -> dict[str, Any]:
-    """What is told beside measurements of how they were made, as tables of settings.
+    """Settings recorded next to measurements, as tables.
 
     An export has it in `measured.toml`, a run's own folder in the run's `settings.toml`. Raises
-    InputRefused for a file that cannot be read or tells no dataset.
+    InputRefused for a file that cannot be read or names no dataset.
     """
     file = folder.root / MEASURED_FILE
     if folder.product is None and not file.exists():
@@ -520,7 +521,7 @@ def settings_beside(folder: MeasurementFolder) -> dict[str, Any]:
 
 
 def measured_settings(tree: Mapping[str, Any]) -> dict[str, Any]:
-    """Of the settings of a run, those that say what its measurements are and how they are used."""
+    """The settings of a run that describe its measurements and their use."""
     kept: dict[str, Any] = {name: tree[name] for name in _DECLARED if name in tree}
     run, release = tree.get("run", {}), tree.get("release", {})
     kept["run"] = {name: run[name] for name in ("universes", "estimator") if name in run}
@@ -530,12 +531,12 @@ def measured_settings(tree: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _product_asked(own: Mapping[str, Any]) -> str | None:
-    """Whose measurements a preset of Puerto Rico asks for, where a folder has both."""
+    """Product whose measurements a preset of Puerto Rico reads, where a folder has both."""
     preset = own.get("preset")
     return "PR" if isinstance(preset, str) and preset.endswith("_pr") else None
 
 
 def _dataset_of(folder: MeasurementFolder) -> str:
-    """A name for the run from that of the folder."""
+    """A name for the run from the name of the folder."""
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", folder.root.name).lstrip("._-")
     return name or "published"

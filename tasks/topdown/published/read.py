@@ -1,14 +1,14 @@
 """Reading published measurements into a run: its geography, spines, invariants and measurements.
 
-What stands in the run directory afterwards is what a topdown run has when it has measured, so that
-everything that comes later is the same code on the same files.
+The run directory afterwards has the files of a topdown run that has measured, so that
+later stages run unchanged.
 
-The declared invariants that published constraints tell, and whether they agree throughout.
+Declared invariants from published constraints, and checks that these agree.
 
-The blocks' constraints tell each block's housing units and facilities by type: the lower bound on
+Constraints of blocks give each block's housing units and facilities by type: the lower bound on
 a type of group quarters is its number of facilities, and the upper bound on households 99,999
 times the number of housing units. Constraints of all other geounits must be the sums of these, and
-the nation's total that of the states.
+the nation's total the sum of the states'.
 """
 
 from __future__ import annotations
@@ -66,9 +66,9 @@ MOST_PERSONS_PER_ADDRESS = max(bound.at_most or 0 for bound in CENSUS.universes[
 
 @dataclass(frozen=True, eq=False)
 class BlockCounts:
-    """What a universe's block constraints tell, by block of its spine.
+    """Counts from a universe's block constraints, by block of its spine.
 
-    housing_units : (n,), facilities : (n, T) by type, or the sum of all; None where not told.
+    housing_units : (n,), facilities : (n, T) by type, or the sum of all; None where not published.
     """
 
     housing_units: np.ndarray
@@ -78,11 +78,11 @@ class BlockCounts:
 def read_totals(
     folder: MeasurementFolder, settings: TopdownSettings, states: np.ndarray
 ) -> dict[str, int]:
-    """The exact population of every state of `states` (FIPS), empty where none is declared.
+    """The exact population of every state of `states` (FIPS), empty without declared totals.
 
     From the file that the settings name (columns geocode and value; a state's code is FIPS), else
     from the constraints of a run's own folder. Raises InputRefused for a file that cannot be read
-    or lacks a state, and where totals are needed and told nowhere.
+    or lacks a state, and where totals are needed and missing.
     """
     if not declares_state_totals(settings):
         return {}
@@ -144,8 +144,8 @@ def read_blocks(
 ) -> BlockCounts:
     """Housing units and facilities of every block of a spine, from the constraints on blocks.
 
-    Raises InputRefused, naming the file and the geocode, for constraints that are missing, stand
-    twice, have another number of answers, or are no such bounds.
+    Raises InputRefused, naming the file and the geocode, for constraints that are missing, occur
+    twice, have another number of answers, or are not such bounds.
     """
     schema, level = settings.schema_of(universe), spine.geolevel(BLOCK)
     n_types = _n_types(schema)
@@ -186,7 +186,7 @@ def block_invariants_of(
     """The invariants frame of a run: every block of the geography, zeros off the spines.
 
     `blocks` has the spine and the counts of each universe. Raises InputRefused where universes
-    disagree on a block, or on which blocks can hold anybody.
+    disagree on a block, or on which blocks are inhabitable.
     """
     index = CodeIndex.of(geography["block_geocode"].to_numpy(dtype=object))
     housing_units = np.zeros(len(geography), dtype=np.int64)
@@ -222,7 +222,7 @@ def refuse_inconsistent(
 ) -> None:
     """Refuse constraints of any geounit that are not the sums of the blocks'.
 
-    `totals` are the exact populations of the states, which the nation's must be the sum of.
+    `totals` are the exact populations of the states, which must add up to the nation's.
     """
     schema = settings.schema_of(universe)
     expected: dict[str, np.ndarray] = {TOTAL_CONSTRAINT: counts.housing_units[:, None]}
@@ -266,7 +266,7 @@ def constraint_rows(
 ) -> Iterator[tuple[Rows, str, np.ndarray, np.ndarray]]:
     """Constraints of a geolevel: rows of one name, its geounits (m,), and their values (m, k).
 
-    Refuses names that are not known, and answers of another number; checks structural zeros.
+    Refuses unknown names, and answers of another number; checks structural zeros.
     """
     schema, level = settings.schema_of(universe), spine.geolevel(geolevel)
     index = CodeIndex.of(level.geocode)
@@ -322,7 +322,7 @@ def _refuse_blocks(geography: pd.DataFrame, rows: np.ndarray, what: str) -> None
 def folder_of(settings: TopdownSettings) -> MeasurementFolder:
     """The measurements that the settings name: of the nation, or of Puerto Rico alone.
 
-    Which of them is told by the root of the budgets' geolevels.
+    The root of the budgets' geolevels decides.
     """
     roots = {next(iter(settings.budget[name].geolevels)) for name in settings.run.universes}
     path = settings.input.paths()["measurements"]
@@ -332,7 +332,7 @@ def folder_of(settings: TopdownSettings) -> MeasurementFolder:
 
 
 def read_public_geography(settings: TopdownSettings) -> pd.DataFrame:
-    """The geography frame, held to the rules on geography files; raises InputRefused."""
+    """The geography frame, checked against the rules on geography files; raises InputRefused."""
     files = input_files("geography", settings.input.paths()["geography"])
     evidence = EvidenceTally()
     with unreadable_refused():
@@ -358,9 +358,9 @@ def write_measured_spine(run: RunDirectory, settings: TopdownSettings, universe:
 
 
 def write_told_invariants(run: RunDirectory, settings: TopdownSettings) -> None:
-    """Write the invariants that the constraints tell, having held all constraints to them.
+    """Write the invariants derived from the constraints, after checking all constraints.
 
-    The state totals come last: where they are, all is.
+    The state totals come last: their file marks completion.
     """
     geography = read_geography(geography_file(run))
     spines = {name: spine_of(run, name) for name in settings.run.universes}
@@ -388,7 +388,7 @@ def _invariants(
     geography: pd.DataFrame,
     spines: dict[str, Spine],
 ) -> tuple[pd.DataFrame, dict[str, int]]:
-    """The invariants frame and the state totals, consistent with every constraint there is."""
+    """The invariants frame and the state totals, consistent with every constraint."""
     counts = {u: read_blocks(folder, settings, u, spine) for u, spine in spines.items()}
     invariants = block_invariants_of(
         geography, {name: (spine, counts[name]) for name, spine in spines.items()}
@@ -402,7 +402,7 @@ def _invariants(
 
 
 def refuse_missing_folder(settings: TopdownSettings) -> None:
-    """Raise InputRefused where the measurements or the geography that settings name are not."""
+    """Raise InputRefused where the measurements or the geography in the settings do not exist."""
     folder_of(settings)
     path = settings.input.paths()["geography"]
     if "://" not in path and not Path(path).exists():

@@ -23,13 +23,13 @@ def read_geography_file(run: RunDirectory, settings: TopdownSettings) -> Made:
 
 @step("read geounits", TopdownSettings, run_name="geounits-{universe}")
 def read_geounits(run: RunDirectory, settings: TopdownSettings, universe: str) -> Made:
-    """Read a universe's spine off the geocodes and variances of its measurements."""
+    """Derive a universe's spine from the geocodes and variances of its measurements."""
     return spine_once(run, settings, universe, write_measured_spine)
 
 
 @step("read invariants", TopdownSettings, run_name="invariants")
 def read_told_invariants(run: RunDirectory, settings: TopdownSettings) -> Made:
-    """Read the invariants off the constraints, and hold the constraints of all geounits to them."""
+    """Derive the invariants from the constraints, and check the constraints of all geounits."""
     path = state_totals_file(run)
     return once(path, write_told_invariants, run, settings)
 
@@ -38,7 +38,7 @@ def read_told_invariants(run: RunDirectory, settings: TopdownSettings) -> Made:
 def read_measurements(
     run: RunDirectory, settings: TopdownSettings, universe: str, geolevel: str
 ) -> Made:
-    """Bring the noisy measurements of a geolevel into the order of the spine."""
+    """Sort the noisy measurements of a geolevel in the order of the spine."""
     folder = run.measurements(universe, geolevel) / "dpqueries"
     shards = [s for s in shards_of(run, universe) if s.geolevel == geolevel]
     if all(run.dpqueries(universe, geolevel, shard.name).exists() for shard in shards):

@@ -1,9 +1,9 @@
 """From published rows to the measurement files of a run, shard by shard.
 
-Published rows may stand in any order. They are read once, in batches, and laid aside by shard; a
-shard whose rows are complete is put in the order of its spine and written. What is laid aside
-beyond some hundred megabytes goes to temporary files, so that memory is bounded in any case, and
-files that stand in the order of their geounits never touch them.
+Published rows may be in any order. They are read once, in batches, and buffered by shard; a
+shard whose rows are complete is put in the order of its spine and written. Buffers
+beyond some hundred megabytes go to temporary files, so that memory is bounded, and
+files in the order of their geounits never need them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .geounits import geounits_of, query_of
 from .layout import CodeIndex, MeasurementFolder, read_rows
 
 MOST_VALUES_ASIDE = 1 << 25
-"""Answers that are kept in memory before some go to a temporary file: 256 MiB."""
+"""Answers in memory before some go to a temporary file: 256 MiB."""
 
 
 @dataclass(eq=False)
@@ -51,7 +51,7 @@ class _Aside:
         self.n_values += values.size
 
     def spill(self, folder: Path) -> None:
-        """Move what is in memory to a temporary file."""
+        """Move the buffer to a temporary file."""
         if self.file is None:
             self.file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115  Closed when taken.
         for query, place, values in self.chunks:
@@ -60,7 +60,7 @@ class _Aside:
         self.chunks, self.n_values = [], 0
 
     def taken(self) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-        """All rows, in the order in which they were read; the temporary file goes away."""
+        """All rows, in the order in which they were read; removes the temporary file."""
         if self.file is not None:
             size = self.file.tell()
             self.file.seek(0)

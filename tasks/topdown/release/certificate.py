@@ -42,7 +42,7 @@ def facts_of(
     """The facts of a certificate whose exact epsilons are not known.
 
     Args:
-        figures: those by the noise itself, beside those of the guarantee.
+        figures: derived from the noise itself, in addition to the guarantee.
         without_margins: why universes have no margins.
     """
     plan = public_plan(settings)
@@ -63,7 +63,7 @@ def facts_of(
 
 
 def losses_of(run: RunDirectory, settings: TopdownSettings) -> dict[str, ExactLoss]:
-    """The exact losses that are known, by universe; nothing without noise."""
+    """The known exact losses, by universe; empty without noise."""
     told = settings.run.universes if settings.is_private else ()
     losses = {universe: loss_of(run, settings, universe) for universe in told}
     return {universe: loss for universe, loss in losses.items() if loss is not None}
@@ -75,7 +75,7 @@ def exact_figures(
     """The meaning of the exact epsilons for one person, and the curves, from the noise that was
     drawn on the paths of the spines.
 
-    Nothing without noise, and where it is not known for any universe.
+    Empty without noise, and where no universe has a known curve.
     """
     if not known:
         return ()
@@ -101,8 +101,8 @@ def exact_figures(
 def tests_of_changes(
     run: RunDirectory, settings: TopdownSettings, known: Mapping[str, ExactLoss]
 ) -> dict[str, TradeOff | None]:
-    """The trade-off of every protected change, over all universes that it changes; None where it is
-    not known.
+    """The trade-off of every protected change, over all universes that it changes; None where
+    unknown.
     """
     changes = reaches_of_run(settings)
     if all(name in known for name in changes):

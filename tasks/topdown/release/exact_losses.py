@@ -1,8 +1,8 @@
-"""What the noise of a run guarantees exactly, by universe: worked out once, beside the estimates.
+"""Exact guarantee of a run's noise, by universe: computed once, in parallel with the estimates.
 
 It follows from the settings and the paths of the spine alone, takes seconds for every universe, and
-both the certificate and the report tell it: a task of each universe works it out and keeps the
-numbers in `losses/<universe>.json`, as they are.
+both the certificate and the report show it: a task of each universe computes it and stores the
+unrounded numbers in `losses/<universe>.json`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ..workload.exact_loss import exact_curve, exact_epsilon, exact_parts, paths
 
 @dataclass(frozen=True)
 class ExactLoss:
-    """What protects a record of one universe, over all paths of its spine.
+    """Exact guarantee of a record of one universe, over all paths of its spine.
 
     epsilons : of a record and of its parts. points, tests : of the curve; None without a curve.
     """
@@ -37,7 +37,7 @@ class ExactLoss:
 
 
 def exact_loss(settings: TopdownSettings, universe: str, spine: Spine) -> ExactLoss | None:
-    """Of a universe with this spine; None where the exact epsilon is not known."""
+    """The exact loss of a universe with this spine; None where the exact epsilon is not known."""
     budget, paths = settings.budget_of(universe), paths_of(spine)
     delta = reported_delta(budget)
     stated = [own.delta for own in universe_plan(budget).at_stated_deltas()]
@@ -54,14 +54,14 @@ def exact_loss(settings: TopdownSettings, universe: str, spine: Spine) -> ExactL
 
 
 def keep_loss(run: RunDirectory, settings: TopdownSettings, universe: str) -> None:
-    """Work out the loss of a universe and keep it."""
+    """Compute the loss of a universe and store it."""
     found = exact_loss(settings, universe, spine_of(run, universe))
     facts = None if found is None else asdict(found)
     write_text(loss_file(run, universe), json.dumps(facts, default=np.ndarray.tolist))
 
 
 def loss_of(run: RunDirectory, settings: TopdownSettings, universe: str) -> ExactLoss | None:
-    """The loss of a universe as it is kept, and else worked out."""
+    """The stored loss of a universe; computed if it is missing."""
     file = loss_file(run, universe)
     if not file.exists():
         return exact_loss(settings, universe, spine_of(run, universe))
@@ -81,5 +81,5 @@ def loss_of(run: RunDirectory, settings: TopdownSettings, universe: str) -> Exac
 
 
 def loss_file(run: RunDirectory, universe: str) -> Path:
-    """Where the loss of a universe is kept."""
+    """File of the loss of a universe."""
     return run.root / "losses" / f"{universe}.json"

@@ -1,12 +1,12 @@
-"""The report's map: errors by area for public input, for others how wide the margins are.
+"""The report's map: errors by area for public input, else the widths of margins.
 
-The areas are those of the tables of a release, whose geocodes the geometry repeats. Entities that
-are not on the spine (county subdivisions, places, AIAN areas; in a declared census those of other
+The areas are the entities of the tables of a release, whose geocodes the geometry repeats. Entities
+off the spine (county subdivisions, places, AIAN areas; in a declared census entities of other
 columns than geolevels) are outlined where they have a layer.
 
-Of a declared census the map shows totals of its first universe, by declared levels. Geometry may
+In a declared census the map shows totals of its first universe, by declared levels. Geometry may
 repeat the codes of tables (the path of a geounit), or the plain codes of the table of areas where
-those tell the entities of a level apart.
+these are unique within a level.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from .tabulations.tables import TABLES
 OFF_SPINE = frozenset(("060", "160", "280"))
 """Summary levels of entities that may lie across the geounits of the spine."""
 MOST_AREAS = 6000
-"""Areas on a map; more would be smaller than a point of the page."""
+"""Most areas on a map; more would be smaller than a point of the page."""
 COUNTED = {"persons": "P0010001", "units": "H0010002"}
 """The variable that a map shows, by universe."""
 TITLE = "Map"
@@ -102,7 +102,7 @@ def map_section(
 def _totals(
     run: RunDirectory, settings: TopdownSettings
 ) -> DeclaredTotals | RedistrictingTotals | None:
-    """The totals that a map may show, as the census has tables; None if it has none."""
+    """The totals for a map, by the tables of the census; None without tables."""
     census = settings.compiled_census
     if not census.summary_levels:
         return DeclaredTotals(run, settings)
@@ -130,12 +130,13 @@ class RedistrictingTotals:
         }
 
     def name(self, level: str) -> str:
-        """What one entity of a summary level is called."""
+        """The word for one entity of a summary level."""
         name = SUMMARY_LEVELS[level].name
         return name if name.startswith("AIAN") else name.lower()
 
     def true(self, level: str, of_blocks: pd.Series) -> pd.Series | None:
-        """True records of every entity of a summary level; None where a part of them is shown."""
+        """True records of every entity of a summary level; None if the tables cover a part of
+        them."""
         if self._is_part:
             return None
         geography = read_geography(geography_file(self._run))
@@ -164,7 +165,7 @@ def _plural(name: str) -> str:
 
 
 class DeclaredTotals:
-    """Released totals of the first universe of a run, and what is known of their errors."""
+    """Released totals of the first universe of a run, and their errors where known."""
 
     def __init__(self, run: RunDirectory, settings: TopdownSettings) -> None:
         self._run, self._settings = run, settings
@@ -182,7 +183,7 @@ class DeclaredTotals:
         self._levels = (*own, *(level for level in further if level in self.off_spine))
 
     def name(self, level: str) -> str:
-        """What one entity of a level is called."""
+        """The word for one entity of a level."""
         return level
 
     @cached_property
@@ -193,7 +194,7 @@ class DeclaredTotals:
         return {level: self._sums(level, of_area) for level in self._levels}
 
     def true(self, level: str, of_areas: pd.Series) -> pd.Series:
-        """True totals of the entities of a level, from those of the areas by geocode."""
+        """True totals of the entities of a level, summed from areas by geocode."""
         known = of_areas.reindex(self._areas[GEOCODE]).fillna(0).to_numpy()
         return self._sums(level, known)
 

@@ -1,12 +1,12 @@
-"""The margins of a run: from its measurements, beside its tables and for its report.
+"""The margins of a run: from its measurements, for its tables and its report.
 
-Where a release lies in the intervals that its measurements give: figures of the report.
+Position of a release within the intervals of its measurements: figures of the report.
 
 The estimates of the intervals are unbiased, and their errors are known. A release is whole, not
-negative and consistent, and therefore biased: what is true of it on average is seen where many
-answers are added up. `agreement` counts, by geolevel and query, how many released answers lie
-inside their intervals; `classes` adds up the areas of about the same released number of records,
-and compares what was released of each level of an attribute there with its interval.
+negative and consistent, and therefore biased: the bias is seen where many answers are added up.
+`agreement` counts, by geolevel and query, how many released answers lie inside their intervals;
+`classes` adds up the areas of about the same released number of records, and compares the released
+count of each level of an attribute there with its interval.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ from ..settings import TopdownSettings
 from .tabulations.run import MARGIN_LEVEL, tables_of_run
 
 MOST_ANSWERS = 150
-"""Most answers of a query that is looked at; larger ones tell no more, and take longest."""
+"""Most answers of an included query; larger ones add no information, and take longest."""
 MOST_LEVELS = 8
-"""Most levels of an attribute that are shown; of longer ones the largest, and all others."""
+"""Most displayed levels of an attribute; of longer ones the largest, and all others."""
 CLASSES = (1, 10, 100, 1000)
-"""Released numbers of records from which a class of areas begins, after that of none."""
+"""Released numbers of records from which a class of areas begins, after the class of zero."""
 ANSWERS_AT_ONCE = 1 << 18
 
 
@@ -64,7 +64,7 @@ class MarginSummary:
 def summarise_margins(
     run: RunDirectory, settings: TopdownSettings, universe: str, found: RunPosterior
 ) -> MarginSummary:
-    """From the measurements and the estimates of a run; nothing confidential."""
+    """Figures from the measurements and the estimates of a run; nothing confidential."""
     schema, names = settings.schema_of(universe), settings.budget_of(universe).queries
     queries = [marginal_query(schema, name) for name in names]
     queries = [query for query in queries if query.n_rows <= MOST_ANSWERS]
@@ -93,7 +93,7 @@ def _agreement(
     query: MarginalQuery,
     counts: sparse.csr_array,
 ) -> dict[str, float] | None:
-    """Where released answers lie; None if all are known exactly, or none is known."""
+    """Shares of released answers by position; None if all are known exactly, or all are unknown."""
     answers = ProductAnswers.of_query(estimates.algebra, query)
     totals = np.zeros(5, dtype=np.int64)
     size = max(1, ANSWERS_AT_ONCE // query.n_rows)
@@ -168,19 +168,19 @@ def has_margin_summary(run: RunDirectory, universe: str) -> bool:
 
 
 def read_margin_summary(run: RunDirectory, universe: str) -> MarginSummary | None:
-    """The stored figures; None where there are none."""
+    """The stored figures; None if they do not exist."""
     if not has_margin_summary(run, universe):
         return None
     return read_frames(_folder(run, universe), MarginSummary)
 
 
 def write_why_none(run: RunDirectory, universe: str, why: str) -> None:
-    """Store the sentence on why a universe has no margins, beside where its figures would be."""
+    """Store the reason why a universe has no margins, next to where its figures would be."""
     write_text(_why_none(run, universe), why)
 
 
 def read_why_none(run: RunDirectory, universe: str) -> str | None:
-    """The stored sentence; None where there is none."""
+    """The stored sentence; None if it does not exist."""
     path = _why_none(run, universe)
     return path.read_text(encoding="utf-8") if path.exists() else None
 
@@ -194,13 +194,13 @@ def _folder(run: RunDirectory, universe: str) -> Path:
 
 
 FIGURES, FILES = "figures", "files"
-"""Kinds of pieces of the margins: what the report shows, and what stands beside the tables."""
+"""Kinds of pieces of the margins: figures of the report, and files for the tables."""
 LEAST_APART = 1 << 13
-"""Blocks from which margins are written in pieces: there are seconds of work in each."""
+"""Blocks from which margins are written in pieces: each has seconds of work."""
 
 
 def has_margins(settings: TopdownSettings) -> bool:
-    """Whether margins are asked for, there is noise to speak of, and every answer was measured."""
+    """Whether margins are requested, noise was drawn, and every answer was measured."""
     return (
         settings.release.margins
         and settings.has_all_measurements
@@ -209,20 +209,20 @@ def has_margins(settings: TopdownSettings) -> bool:
 
 
 def margin_files(run: RunDirectory, settings: TopdownSettings) -> list[Path]:
-    """The margins beside the unchecked tables, in the order in which they are written."""
+    """The margins of the unchecked tables, in the order in which they are written."""
     tables = tables_of_run(run, settings)
     subjects = [piece.subject for piece in _due(run, settings) if piece.kind == FILES]
     return [file for subject in subjects for file in tables.margin_files(subject)]
 
 
 def are_written(run: RunDirectory, settings: TopdownSettings) -> bool:
-    """Whether all margins of the run stand."""
+    """Whether all margins of the run are written."""
     return all(is_written(run, settings, piece) for piece in _due(run, settings))
 
 
 def universes_without_margins(run: RunDirectory, settings: TopdownSettings) -> dict[str, str]:
-    """The universes that get no margins though they are asked for, with a sentence on why; none
-    before the margins are made."""
+    """The universes without the requested margins, with the reasons; empty before the margins are
+    made."""
     found = {universe: read_why_none(run, universe) for universe in settings.run.universes}
     return {universe: why for universe, why in found.items() if why is not None}
 
@@ -231,7 +231,7 @@ def universes_without_margins(run: RunDirectory, settings: TopdownSettings) -> d
 class MarginPiece:
     """A piece of the margins: the figures of a universe for the report, or some files of margins.
 
-    subject : the universe of figures; of files, the tables beside which they stand.
+    subject : the universe of figures; the tables of files.
     """
 
     kind: str
@@ -245,8 +245,8 @@ def pieces(run: RunDirectory, settings: TopdownSettings) -> list[MarginPiece]:
 
 
 def pieces_apart(run: RunDirectory, settings: TopdownSettings) -> list[MarginPiece]:
-    """The pieces that are worth a task of their own: none of a small run, nor of one whose spines
-    were found to be too large for margins."""
+    """The pieces that are worth a task of their own: empty for a small run, and for one whose
+    spines were found to be too large for margins."""
     if not has_margins(settings) or universes_without_margins(run, settings):
         return []
     blocks = [spine_folder(run, name) / "blocks.parquet" for name in settings.run.universes]
@@ -256,8 +256,8 @@ def pieces_apart(run: RunDirectory, settings: TopdownSettings) -> list[MarginPie
 
 
 def keep_posteriors(run: RunDirectory, settings: TopdownSettings) -> Path:
-    """Keep the estimates that the pieces of the margins need, from the measurements alone, or why
-    a universe has none; returns their folder.
+    """Store the estimates that the pieces of the margins need, from the measurements alone, or the
+    reason for their absence; returns their folder.
     """
     for universes in tables_of_run(run, settings).together:
         levels = {name: RunLevels.read(run, settings, name) for name in universes}
@@ -268,7 +268,7 @@ def keep_posteriors(run: RunDirectory, settings: TopdownSettings) -> Path:
 
 
 def are_kept(run: RunDirectory, settings: TopdownSettings) -> bool:
-    """Whether `keep_posteriors` has kept what is needed."""
+    """Whether `keep_posteriors` has stored all needed estimates."""
     none = universes_without_margins(run, settings)
     return all(name in none or has_posterior(run, name) for name in settings.run.universes)
 
@@ -280,8 +280,8 @@ def write_piece(run: RunDirectory, settings: TopdownSettings, piece: MarginPiece
 
 
 def restore_figures(run: RunDirectory, settings: TopdownSettings) -> bool:
-    """Work out again what the report shows of the margins of a run that is released, where it is
-    gone; whether anything was."""
+    """Restore the report's figures on the margins of a released run where they are missing; returns
+    whether any were."""
     due = [piece for piece in _due(run, settings) if piece.kind == FIGURES]
     lost = [piece for piece in due if not is_written(run, settings, piece)]
     for piece in lost:
@@ -290,12 +290,12 @@ def restore_figures(run: RunDirectory, settings: TopdownSettings) -> bool:
 
 
 def write_margins(run: RunDirectory, settings: TopdownSettings) -> list[Path]:
-    """Write the margins beside the unchecked tables, and what the report shows of them, as far as
-    its pieces are not written yet.
+    """Write the missing pieces of the margins of the unchecked tables, and of their figures in the
+    report.
 
     Reads measurements, constraints, public geography and, for the report, estimates. A universe
-    whose estimates would not fit in memory gets none, and the run keeps why. Universes that stand
-    in the same tables get margins together or not at all; others are taken one after the other.
+    whose estimates would not fit in memory gets none, and the run records the reason. Universes in
+    the same tables get margins together or not at all; others are taken one after the other.
     """
     for universes in tables_of_run(run, settings).together:
         left = [
@@ -312,12 +312,12 @@ def write_margins(run: RunDirectory, settings: TopdownSettings) -> list[Path]:
 
 
 def has_estimates(run: RunDirectory, settings: TopdownSettings) -> bool:
-    """Whether what `keep_posteriors` kept still stands."""
+    """Whether the estimates stored by `keep_posteriors` still exist."""
     return any(has_posterior(run, universe) for universe in settings.run.universes)
 
 
 def is_written(run: RunDirectory, settings: TopdownSettings, piece: MarginPiece) -> bool:
-    """Whether a piece of the margins stands."""
+    """Whether a piece of the margins is written."""
     if piece.kind == FIGURES:
         return has_margin_summary(run, piece.subject)
     files = tables_of_run(run, settings).margin_files(piece.subject)
@@ -334,8 +334,8 @@ def _universes_of(
 
 
 def _due(run: RunDirectory, settings: TopdownSettings) -> list[MarginPiece]:
-    """The pieces that there are in the end: none of universes that stand in the same tables where
-    one of them has no margins."""
+    """The pieces of the finished margins, without universes in the same tables where one of them
+    has no margins."""
     none, together = universes_without_margins(run, settings), tables_of_run(run, settings).together
     without = {name for group in together if not none.keys().isdisjoint(group) for name in group}
     return [
@@ -369,7 +369,7 @@ def _write(
 
 
 def _left_out(run: RunDirectory, levels: Mapping[str, RunLevels]) -> bool:
-    """Whether universes that stand in memory together are too large, which is then written."""
+    """Whether universes are too large to be in memory together; the reason is then stored."""
     sizes = {name: part.size for name, part in levels.items()}
     together = sum(size.numbers for size in sizes.values())
     for name, size in sizes.items():

@@ -3,21 +3,21 @@
 A universe with a layout (`MicrodataDeclaration`) gets a row a record of text codes, digits of the
 area's code, and a number of the row. Without a layout it gets a column for each geolevel that is a
 column of the areas and one for each attribute with the label of the level; where its rows have a
-count, a row stands for all records of an area and cell, and a column counts them. Rows are ordered
+count, a row represents all records of an area and cell, and a column counts them. Rows are ordered
 by area (in a layout by geocode), then by cell, with an area's further records after its own, so
 that equal estimates give equal files.
 
 The records of one universe may be described by another, as households do occupied units. The later
-universe is held to the earlier one: in every area, each answer to one query counts as many records
-of both. Records of one answer are matched one by one, both in the order of their cells, so that a
-row tells what both universes know of it, and counts of either are those of their estimates. Which
-record of an answer is matched with which tells nothing: estimates are counts.
+universe is constrained by the earlier one: in every area, each answer to one query counts as many
+records of both. Records of one answer are matched one by one, both in the order of their cells, so
+that a row has the attributes of both universes, and counts of either agree with its estimates. The
+matching of records within an answer carries no information: estimates are counts.
 
 Files are Parquet and pipe-delimited text with a header, of which the text appears last. Memory is
-that of the estimates of some ten thousand blocks plus one batch of rows, however large the country.
-A run that is not private is stamped: the Parquet metadata has the key `spineflow` with the value
-`NOT PRIVATE`, and the text file starts with the line `# NOT PRIVATE` before the header (readers
-skip it with `comment="#"` or `skiprows=1`). A private run's files carry neither.
+limited to the estimates of some ten thousand blocks plus one batch of rows, however large the
+country. A run that is not private is stamped: the Parquet metadata has the key `spineflow` with the
+value `NOT PRIVATE`, and the text file starts with the line `# NOT PRIVATE` before the header
+(readers skip it with `comment="#"` or `skiprows=1`). A private run's files carry neither.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from .tabulations.tables import LABELLED, of_occupied
 BLOCK_GEOCODE_DIGITS = 16
 _GEOCODE = f"^[0-9]{{{BLOCK_GEOCODE_DIGITS}}}$"
 SEPARATOR = "|"
-"""Between the columns of the text."""
+"""Separator of the columns of the text."""
 
 BLOCKS_PER_PART = 1 << 16
 """Blocks whose estimates are in memory at a time."""
@@ -63,7 +63,7 @@ ROWS_PER_BATCH = 1 << 18
 _CODED = RowsForm(SEPARATOR, is_quoted=False, keeps_types=False)
 
 Texts = tuple[pa.Array, np.ndarray]
-"""Distinct texts of a column, and which of them each area or cell has."""
+"""Distinct texts of a column, and the index of each area's or cell's text."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,13 +76,13 @@ class BlockCounts:
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """How records become rows of a file.
+    """Mapping from records to rows of a file.
 
     names : its columns in their order.
-    of_cells : the columns that cells tell; those of areas come with each part of the records.
+    of_cells : the columns determined by cells; columns of areas come with each part of the records.
     count : the column with the number of records of a row; None for one row a record.
 
-    A column that neither tells numbers the rows.
+    A column in neither numbers the rows.
     """
 
     names: Sequence[str]
@@ -101,8 +101,8 @@ class Rows:
     ) -> WrittenFiles:
         """Write the rows of all parts: the columns `of_areas` of some areas, and the counts
         `(n_areas, n_cells)` of their records."""
-        # Dictionary arrays reach the writer as they are, which is what makes it fast; without the
-        # stored Arrow schema a reader gets plain strings.
+        # Dictionary arrays reach the writer as they are, which makes it fast; without the stored
+        # Arrow schema a reader gets plain strings.
         texts = dict.fromkeys([*of_areas, *self.of_cells], pa.dictionary(pa.int32(), pa.string()))
         kinds = {name: texts.get(name, pa.int64()) for name in self.names}
 
@@ -125,9 +125,9 @@ class Rows:
 
 
 def write_universe(run: RunDirectory, settings: TopdownSettings, universe: str) -> WrittenFiles:
-    """Write the microdata of a universe beside what else is to be checked before its release: in
-    the layout that the census declares, with what another universe tells of its records, or with
-    labels of areas and levels.
+    """Write the microdata of a universe next to the other unchecked files: in the layout that the
+    census declares, with the attributes that another universe adds to its records, or with labels
+    of areas and levels.
     """
     census, schema = settings.compiled_census, settings.schema_of(universe)
     declared = census.universes[universe].declared
@@ -176,7 +176,7 @@ def block_estimate_parts(
     Only the files of shards with blocks of the part are read for it.
     """
     spine = spine_of(run, universe)
-    # In the path of a declared area points stand between the parts of the code.
+    # In the path of a declared area, points separate the parts of the code.
     codes = pc.replace_substring(pa.array(spine.block_geocode, pa.string()), ".", "")
     by_geocode = pc.sort_indices(codes).to_numpy()
     for first in range(0, len(by_geocode), blocks_per_part):
@@ -198,13 +198,13 @@ def write_microdata(
     """Write `mdf_<universe>.parquet` and `.csv`, a row for each record, in the declared layout.
 
     Columns of attributes that the schema lacks are left out. Those of attributes that the universe
-    has besides come after the others, in the order of the schema; an attribute without a column
+    has in addition come after the others, in the order of the schema; an attribute without a column
     gets one of its own name in capitals with the number of the level.
 
     Where the layout has rows of further records, `invariants` must have the columns block_geocode
     and facilities_1, facilities_2, ...: their public numbers in each block.
 
-    The blocks of each of the `parts` come after those of the one before. Raises ValueError for
+    The blocks of each of the `parts` follow the blocks of the one before. Raises ValueError for
     geocodes of another length than 16 digits.
     """
     layout = layout_of(schema.universe, census)
@@ -229,7 +229,7 @@ def write_microdata(
 
 
 def coded_cells(column: MicrodataColumn, schema: Schema) -> tuple[Sequence[str], np.ndarray]:
-    """Codes of a column of attributes or of a constant, and which of them each cell has,
+    """Codes of a column of attributes or of a constant, and the index of each cell's code,
     `(n_cells,)`."""
     if column.attribute is None:
         return [column.constant or ""], np.zeros(schema.n_cells, dtype=np.int64)
@@ -240,7 +240,7 @@ def coded_cells(column: MicrodataColumn, schema: Schema) -> tuple[Sequence[str],
 def present_columns(
     layout: MicrodataDeclaration, schema: Schema, own: Sequence[str]
 ) -> list[MicrodataColumn]:
-    """The columns of a file in their order, with those of attributes that have none."""
+    """The columns of a file in their order, with new ones for attributes without a column."""
     by_attribute = {c.attribute: c for c in layout.columns if c.attribute in schema.attributes}
     further = [name for name in schema.attributes if name not in own]
     first = [
@@ -271,11 +271,11 @@ def _with_facilities(
 def _texts(name: str, codes: Sequence[str], of_cell: np.ndarray) -> Texts:
     """A column with one of some codes in each cell; its dictionary has them as cells come.
 
-    A schema may have millions of cells, and few codes. Raises ValueError for a code that cannot
-    stand in a row of text.
+    A schema may have millions of cells, and few codes. Raises ValueError for a code that is invalid
+    in a row of text.
     """
     if any(mark in code for code in codes for mark in f'{SEPARATOR}"\r\n'):
-        raise ValueError(f"a code of {name} cannot stand between separators")
+        raise ValueError(f"a code of {name} contains a separator, a quote or a line break")
     seen = pd.unique(of_cell)
     encoded = pa.array([codes[i] for i in seen.tolist()], pa.string()).dictionary_encode()
     place = np.zeros(len(codes), dtype=np.int32)
@@ -291,8 +291,8 @@ def _write(
     is_private: bool,
     rows_per_batch: int = ROWS_PER_BATCH,
 ) -> WrittenFiles:
-    """Write the rows of all parts: the declared columns, of which those that cells do not tell are
-    made of the geocodes of each part's blocks or number the rows, and further ones of cells.
+    """Write the rows of all parts: the declared columns, made of the geocodes of each part's blocks
+    or numbering the rows where cells do not determine them, and further columns of cells.
     """
     digits = {c.name: c.digits for c in declared if c.digits is not None and c.name not in of_cells}
 
@@ -334,8 +334,8 @@ def _batches(count: np.ndarray, rows_per_batch: int) -> Iterator[np.ndarray]:
 
 @dataclass(frozen=True, eq=False)
 class Matched:
-    """Records of two universes: area, cells in both (the later one's -1 for records that are
-    matched with none), and how many they are, `(n,)` each, by area and cells.
+    """Records of two universes: area, cells in both (the later one's -1 for unmatched records), and
+    their number, `(n,)` each, by area and cells.
     """
 
     area: np.ndarray
@@ -347,7 +347,7 @@ class Matched:
 def description(
     settings: TopdownSettings, universe: Universe
 ) -> tuple[DescribedByDeclaration, Held] | None:
-    """What describes the records of a universe, and what holds the later one to them."""
+    """The description of a universe's records, and the constraint of the later universe."""
     declared = (
         None if universe.declared.microdata is None else universe.declared.microdata.described_by
     )
@@ -363,8 +363,8 @@ def matched(
     """Records `(n_areas, n_cells)` of two universes, matched within areas and answers.
 
     row : (n_cells,) of the earlier universe's cells, the answer that counts each, -1 for none.
-    row_of_later : (n_cells,) of the later universe's cells. Raises ValueError where an area has not
-    as many records of both in an answer.
+    row_of_later : (n_cells,) of the later universe's cells. Raises ValueError where an area has
+    different numbers of both in an answer.
     """
     first, second = _ordered(earlier, row), _ordered(later, row_of_later)
     is_matched = first["row"].to_numpy() >= 0
@@ -400,8 +400,8 @@ def _write_described(
     declared: DescribedByDeclaration,
     held: Held,
 ) -> WrittenFiles:
-    """Write the microdata of a universe with what another one tells of its records, as
-    `write_microdata` does.
+    """Write the microdata of a universe with the attributes that another one adds to its records,
+    as `write_microdata` does.
     """
     areas = read_geography(geography_file(run))
     schema, later = settings.schema_of(universe.name), settings.schema_of(declared.universe)

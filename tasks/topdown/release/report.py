@@ -1,10 +1,10 @@
-"""The public report of a topdown run: what was asked, how it was solved, what was checked.
+"""The public report of a topdown run: its settings, its solution and its checks.
 
 Accuracy against the input is shown for inputs that are not confidential, and only for those.
 
-The front page says the guarantee, the budget, how accurate it is, and the first released counts,
-which are those of the spine's root; the part on margins says where the release lies in its
-intervals, and what moved it.
+The front page shows the guarantee, the budget, the accuracy, and the first released counts, of the
+spine's root; the part on margins shows the release's position within its intervals, and the causes
+of its deviations.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def report(
 
 
 def margins_of(run: RunDirectory, settings: TopdownSettings) -> dict[str, Any]:
-    """The tables of every universe's margins, or why it has none though they are asked for."""
+    """The tables of every universe's margins, or the reason why requested ones are missing."""
     found = {}
     for universe in settings.run.universes:
         summary, why = read_margin_summary(run, universe), read_why_none(run, universe)
@@ -89,7 +89,7 @@ def margins_of(run: RunDirectory, settings: TopdownSettings) -> dict[str, Any]:
 
 
 def margin_tables(summary: MarginSummary) -> dict[str, Any]:
-    """Where a release lies in the intervals of its measurements, and what moved it."""
+    """Position of a release within the intervals of its measurements, and causes of deviations."""
     return {
         "why": None,
         "level": MARGIN_LEVEL,
@@ -134,7 +134,7 @@ def _noise(settings: TopdownSettings) -> Iterator[Table]:
 
 
 def _by_geolevel(universe: str, figures: Mapping[tuple[str, str], float]) -> Table:
-    """Queries by geolevels, of figures by geolevel and query; a dash where there is none."""
+    """Queries by geolevels, of figures by geolevel and query; a dash for missing ones."""
     geolevels = list(dict.fromkeys(geolevel for geolevel, _ in figures))
     rows = tuple(
         (query, *(figures.get((level, query), NONE) for level in geolevels))
@@ -144,7 +144,7 @@ def _by_geolevel(universe: str, figures: Mapping[tuple[str, str], float]) -> Tab
 
 
 def solves_table(run: RunDirectory) -> Table:
-    """How the least-squares and rounding problems ended, by geolevel, stage and solver."""
+    """Outcomes of the least-squares and rounding problems, by geolevel, stage and solver."""
     files = sorted((run.root / "solves").glob("*/*/*.parquet"))
     names = {path.parts[-3]: spine_of(run, path.parts[-3]).level_names for path in files}
     solves = pd.concat(
@@ -180,7 +180,7 @@ def solves_table(run: RunDirectory) -> Table:
 
 
 ACCURACY_PAGE = "accuracy.html"
-"""The public report of accuracy, beside the run's report where the input is public."""
+"""The public report of accuracy, next to the run's report where the input is public."""
 
 
 def _budget(settings: TopdownSettings) -> Iterator[Block]:
@@ -200,7 +200,7 @@ def _errors(accuracy: pd.DataFrame) -> Iterator[Block]:
     """Mean absolute errors of one query of each universe by geolevel."""
     for universe, errors in accuracy.groupby("universe", sort=False):
         by_query = dict(iter(errors.groupby("query", sort=False)))
-        # A total that is declared exact has nothing to tell.
+        # A total that is declared exact has no error to show.
         uneven = [query for query, rows in by_query.items() if rows["mean_absolute_error"].any()]
         query = next(iter(uneven), next(iter(by_query)))
         figures = by_query[query].set_index("geolevel")["mean_absolute_error"].to_dict()
@@ -234,7 +234,7 @@ def of_root(run: RunDirectory, settings: TopdownSettings, universe: str) -> Tabl
 
 
 def _with_few_levels(schema: Schema) -> Iterator[str]:
-    """Attributes, those of fewest levels first, whose levels fit below the total."""
+    """Attributes in ascending number of levels, as long as their levels fit below the total."""
     left = MOST_COUNTS - 1
     for name in sorted(schema.attributes, key=lambda name: len(schema.labels(name))):
         left -= len(schema.labels(name))

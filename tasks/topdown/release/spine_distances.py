@@ -1,8 +1,8 @@
-"""How far named entities are from the spines of settings, from what is public.
+"""Distances of named entities from the spines of settings, from public data.
 
-The entities are those of the off-spine categories that the spine of a universe targets, and areas
-that somebody lists. What each of them costs is its off-spine distance
-(`geography.optimize`): the fewest geounits that are added and subtracted to make it up.
+The entities are the members of the off-spine categories that the spine of a universe targets, and
+listed areas. The cost of each is its off-spine distance (`geography.optimize`): the fewest geounits
+that are added and subtracted to make it up.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ..spine.build import PublicTables, spines_of
 from .spine_summary import summary_of
 
 LISTED = "listed areas"
-"""Category of the areas that somebody lists."""
+"""Category of the listed areas."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,12 +32,12 @@ class SpineDistances:
     """Off-spine distances of all entities of a run's settings, as frames.
 
     entities : universe, category, entity, name, blocks, spine, distance; a row for each entity and
-        spine. `entity` is its code, `name` what it is called, empty where no table says, `blocks`
-        how many of the spine's blocks it has.
+        spine. `entity` is its code, `name` its name, empty where no table has it, `blocks` how many
+        of the spine's blocks it has.
     statistics : universe, spine, category, entities, mean, q50, q90, q99, max.
     deviations : universe and the columns of `SpineSummary.tabulated`.
-    geounits : universe, spine, geolevel, geounits, of the spines of the settings and of those that
-        they are compared with.
+    geounits : universe, spine, geolevel, geounits, for the spines of the settings and the spines
+        that they are compared with.
     """
 
     entities: pd.DataFrame
@@ -49,13 +49,13 @@ class SpineDistances:
 def spine_distances(
     settings: TopdownSettings, tables: PublicTables, listed: pd.DataFrame | None = None
 ) -> SpineDistances:
-    """Distances on the spine of each universe, and on the AIAN or conventional one beside it.
+    """Distances on the spine of each universe, and on the AIAN or conventional one for comparison.
 
-    `tables` are those of `ingest.public_geography`; `listed` has further areas, which may overlap,
-    as `area_lists.read_areas` gives them.
+    `tables` come from `ingest.public_geography`; `listed` has further areas, which may overlap, as
+    `area_lists.read_areas` gives them.
 
-    Raises InputRefused for a geography or rules that make no spine, for listed blocks that are not
-    known, and where there is no entity at all.
+    Raises InputRefused for a geography or rules that make no spine, for unknown listed blocks, and
+    without any entity.
     """
     frames: list[pd.DataFrame] = []
     geounits: list[pd.DataFrame] = []
@@ -130,7 +130,7 @@ def _of_listed(
 
 
 def _names(settings: TopdownSettings, category: Category, blocks: pd.DataFrame) -> np.ndarray:
-    """(n_entities,) what the entities of a category are called, as the geography tells."""
+    """(n_entities,) names of the entities of a category, from the geography."""
     column = next((name for name in _name_columns(settings, category) if name in blocks), None)
     if column is None or category.name == GROUP_QUARTERS:
         return np.full(len(category), "", dtype=object)
@@ -140,7 +140,7 @@ def _names(settings: TopdownSettings, category: Category, blocks: pd.DataFrame) 
 
 def _name_columns(settings: TopdownSettings, category: Category) -> Iterator[str]:
     """Columns that may have the names of a category's entities: the one that is declared for it,
-    and the one beside a code of the census of 2020, such as PLACE_NAME.
+    and the one that accompanies a code of the census of 2020, such as PLACE_NAME.
     """
     census = settings.compiled_census
     declared, column = census.geography, category.name

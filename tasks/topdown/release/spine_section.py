@@ -59,7 +59,7 @@ def spine_section(run: RunDirectory, settings: TopdownSettings, universe: str) -
     blocks += [
         "Off-spine distance: the fewest geounits that must be added and subtracted to make up an "
         f"entity, over the entities of each category. Fewer is better. The "
-        f"{SPINE_NAMES[made.before]} is what the same geography gives without optimised groups."
+        f"{SPINE_NAMES[made.before]} is the spine of the same geography without optimised groups."
         f"{moved}",
         *_distances(distances, universe),
         f"Predicted standard deviation of an entity's {counted}, if all measurements are combined "
@@ -112,7 +112,7 @@ def tabulated_deviations(
 
 
 def with_category_names(frame: pd.DataFrame) -> pd.DataFrame:
-    """A frame whose categories are called as people call them."""
+    """A frame with readable names of categories."""
     return frame.assign(category=[CATEGORY_NAMES.get(name, name) for name in frame["category"]])
 
 
@@ -195,7 +195,7 @@ MOST_ENTITIES = 1000
 
 
 def spine_document(settings: TopdownSettings, found: SpineDistances) -> Document:
-    """Statistics and entities of every universe; the farthest entities stand first."""
+    """Statistics and entities of every universe; the farthest entities are first."""
     sections = [
         Section(f"Off-spine distances of {universe}", tuple(_blocks(settings, found, universe)))
         for universe in settings.run.universes

@@ -1,4 +1,4 @@
-"""What a universe's spine buys: the figures of the report, from public geography alone."""
+"""Benefits of a universe's spine: the figures of the report, from public geography alone."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ OF_THE_TABLES = (GROUP_QUARTERS, "aian", "mcd", "place", "block_group")
 
 
 def summary_folder(run: RunDirectory, universe: str) -> Path:
-    """Where the summary of a universe's spine lies."""
+    """Folder of the summary of a universe's spine."""
     return spine_folder(run, universe) / "summary"
 
 
 def has_summary(run: RunDirectory, universe: str) -> bool:
-    """Whether the summary was written as a whole."""
+    """Whether the summary was written completely."""
     return has_frames(summary_folder(run, universe), SpineSummary)
 
 
@@ -70,15 +70,16 @@ def summary_of(
 
 
 def read_summary(run: RunDirectory, universe: str) -> SpineSummary:
-    """What `write_summary` wrote."""
+    """The summary stored by `write_summary`."""
     return read_frames(summary_folder(run, universe), SpineSummary)
 
 
 def total_shares(budget: Budget, schema: Schema, *, is_part: bool) -> dict[str, float]:
-    """By geolevel, the share of its budget that would tell a total, or where `is_part` one of the
-    two parts of an exact one, as well as all its queries do; see `geography.variance.total_share`.
+    """By geolevel, the share of its budget that would measure a total, or where `is_part` one of
+    the two parts of an exact one, as well as all its queries do; see
+    `geography.variance.total_share`.
 
-    Of occupied units, say, the other answer of a query with two rows is as good as the answer
+    For occupied units, say, the other answer of a query with two rows is as good as the answer
     itself, since both add to the invariant number of units: the query counts twice.
     """
     shares = {}
@@ -94,7 +95,8 @@ def total_shares(budget: Budget, schema: Schema, *, is_part: bool) -> dict[str, 
 def _with_tracts(
     shares: dict[str, float], geolevel_shares: Mapping[str, Fraction]
 ) -> dict[str, float]:
-    """Adds tracts where only the AIAN spine has them: the mean of the geolevels they stand for."""
+    """Add tracts where only the AIAN spine has them: the mean of the geolevels that replace
+    them."""
     if "Tract" in shares:
         return shares
     moved = [name for name in geolevel_shares if name not in on_aian_spine(geolevel_shares)]

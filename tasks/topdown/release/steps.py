@@ -41,13 +41,13 @@ def write_microdata(run: RunDirectory, settings: TopdownSettings, universe: str)
 
 @step("exact loss", TopdownSettings, run_name="exact loss of {universe}")
 def work_out_loss(run: RunDirectory, settings: TopdownSettings, universe: str) -> Made:
-    """Work out what the noise guarantees exactly, for the certificate and the report."""
+    """Compute the exact guarantee of the noise, for the certificate and the report."""
     return once(loss_file(run, universe), keep_loss, run, settings, universe)
 
 
 @step("keep estimates", TopdownSettings, run_name="estimates of margins")
 def keep_estimates(run: RunDirectory, settings: TopdownSettings) -> Made:
-    """Work out the unbiased estimates that margins follow from, for `write_margin_piece`."""
+    """Compute the unbiased estimates behind the margins, for `write_margin_piece`."""
     folder = run.root / "intervals"
     if run.release.exists() or are_kept(run, settings) or are_written(run, settings):
         return reused(folder)
@@ -69,8 +69,8 @@ def write_margin_piece(
 
 @step("write margins", TopdownSettings, run_name="margins")
 def write_release_margins(run: RunDirectory, settings: TopdownSettings) -> Made:
-    """Write an interval beside every count of the tables, from the measurements alone, as far as
-    no piece has."""
+    """Write the intervals of the tables' counts that no piece has written, from the measurements
+    alone."""
     place = run.release if run.release.exists() else run.unchecked_release
     if run.release.exists():
         return (created if restore_figures(run, settings) else reused)(place)
@@ -99,7 +99,7 @@ def write_formats(run: RunDirectory, settings: TopdownSettings) -> Made:
 @step("write tables", TopdownSettings, run_name="{piece}")
 def write_redistricting_tables(run: RunDirectory, settings: TopdownSettings, piece: str) -> Made:
     """Tabulate the block estimates at every summary level, as tables and in the P.L. 94-171 format,
-    or a piece of that."""
+    or a piece of them."""
     if run.release.exists():
         return reused(run.release)
     run.unchecked_release.mkdir(exist_ok=True)

@@ -1,6 +1,6 @@
 """From the public geography and the declared invariants to a universe's spine.
 
-The rules of a spine, as settings have them, and what they refuse before any area is known.
+The rules of a spine from the settings, and refusals that need no areas.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ from .shards import cut_spine, write_shards
 
 
 def spine_rules(settings: GeographySettings, census: Census) -> SpineRules:
-    """The rules that `geography` asks for; raises GeographyRefused for values it cannot use."""
+    """The rules according to `geography`; raises GeographyRefused for invalid values."""
     ranges = tuple(AianRange(**entry.model_dump()) for entry in settings.aian_ranges)
     if settings.aian_areas is not None:
         ranges = select_aian_areas(ranges, settings.aian_areas)
@@ -75,7 +75,8 @@ def spine_rules(settings: GeographySettings, census: Census) -> SpineRules:
 
 
 def refuse_no_spine(settings: TopdownSettings) -> None:
-    """Refuse rules and geolevel shares that make no spine, or none that holds state totals."""
+    """Refuse rules and geolevel shares that make no spine, or none with a level for state
+    totals."""
     kind, census = settings.geography.spine, settings.compiled_census
     with refused("Settings of the spine: ", of=GeographyRefused):
         for universe in settings.run.universes:
@@ -98,8 +99,8 @@ def refuse_no_spine(settings: TopdownSettings) -> None:
 def declares_state_totals(settings: TopdownSettings) -> bool:
     """Whether the population of every state is exact by declaration.
 
-    Such are the totals that a census declares with a name for their sums `above`: they are held
-    where the spine has their geolevel, and are none where the areas are estimated alone.
+    This applies to totals that a census declares with a name for their sums `above`: they are held
+    where the spine has their geolevel, and are absent where the areas are estimated alone.
     """
     return bool(_state_totals(settings))
 
@@ -116,14 +117,15 @@ def _state_totals(settings: TopdownSettings) -> list[tuple[str, str]]:
 
 
 PublicTables = tuple[pd.DataFrame, pd.DataFrame]
-"""The frames of the geography and of what is public of it, as far as a spine has them."""
+"""The frames of the geography and of its public facts, as far as a spine has them."""
 
 
 class AreaSpines:
-    """Spines of areas by the rules that a census declares, or on its areas those of DHC's blocks.
+    """Spines of areas by the rules that a census declares, or on its areas by the rules of DHC's
+    blocks.
 
-    before : the kind of spine that those of the settings are compared with.
-    branch : what pages call their branch.
+    before : the kind of spine for comparison with the spines of the settings.
+    branch : name of their branch on pages.
     """
 
     before: Literal["conventional", "aian"] = "conventional"
@@ -134,11 +136,11 @@ class AreaSpines:
         self.census, self.kind = settings.compiled_census, settings.geography.spine
 
     def shares(self, universe: str) -> dict[str, Fraction]:
-        """Shares of the geolevels as the settings have them, whichever of them are measured."""
+        """Shares of the geolevels as the settings have them, measured or not."""
         return dict(self.settings.budget[universe].geolevels)
 
     def read(self, run: RunDirectory) -> PublicTables:
-        """From the files of a run."""
+        """The areas from the files of a run."""
         return read_geography(geography_file(run)), read_invariants(invariants_file(run))
 
     def rows(self, tables: PublicTables) -> pd.DataFrame:
@@ -167,7 +169,7 @@ class AreaSpines:
             return declared_categories(geography, declared_rules(self.settings, geography))
 
     def areas(self, geolevel: str, spine: Spine, run: RunDirectory) -> Units | None:
-        """The declared areas of a geolevel, whatever the spine makes of it.
+        """The declared areas of a geolevel, independent of the spine.
 
         Returns:
             `number` (n_blocks,) of each of the spine's blocks' area, and their paths; None for a
@@ -217,7 +219,7 @@ class AreaSpines:
 
     def _dhc(self, universe: str, areas: pd.DataFrame) -> Spine:
         """The spine of the demographic and housing characteristics product, on declared areas whose
-        codes, one after the other, are those of blocks.
+        codes, one after the other, form the codes of blocks.
         """
         columns = code_columns(self.census.geolevels, areas.columns)
         spine = build_spine(
@@ -232,7 +234,7 @@ class AreaSpines:
 
 
 class BlockSpines(AreaSpines):
-    """Spines over the blocks of 2020 that can hold somebody.
+    """Spines over the inhabitable blocks of 2020.
 
     Group-quarters types count as off-spine entities for persons only.
     """
@@ -241,11 +243,11 @@ class BlockSpines(AreaSpines):
     branch = "AIAN branch"
 
     def read(self, run: RunDirectory) -> PublicTables:
-        """The rows of the blocks that can hold somebody."""
+        """The rows of the inhabitable blocks."""
         return read_inhabitable(geography_file(run), invariants_file(run))
 
     def rows(self, tables: PublicTables) -> pd.DataFrame:
-        """The blocks that can hold somebody."""
+        """The inhabitable blocks."""
         return _inhabited(self.settings.run.universes[0], tables)[0]
 
     def spine(self, universe: str, tables: PublicTables) -> Spine:
@@ -291,13 +293,13 @@ class BlockSpines(AreaSpines):
 
 
 def spines_of(settings: TopdownSettings) -> AreaSpines:
-    """How the spines of some settings are made."""
+    """The construction of the spines of some settings."""
     has_addresses = settings.compiled_census.area_rules.have_addresses
     return BlockSpines(settings) if has_addresses else AreaSpines(settings)
 
 
 def levels_of_run(run: RunDirectory, settings: TopdownSettings, spine: Spine) -> list[str]:
-    """Names of all levels of a run, root first: of a geolevel the declared areas, and after them,
+    """Names of all levels of a run, root first: for a geolevel the declared areas, and after them,
     where these are others, the spine's own geounits.
     """
     names: list[str] = []
@@ -346,7 +348,7 @@ def write_universe_spine(run: RunDirectory, settings: TopdownSettings, universe:
 
 
 def store_spine(run: RunDirectory, settings: TopdownSettings, universe: str, spine: Spine) -> None:
-    """Store the spine of a universe, and cut it; the shards come last: where they are, all is."""
+    """Store the spine of a universe, and cut it; the shards come last and mark completion."""
     folder = spine_folder(run, universe)
     write_spine(spine, folder)
     schema, budget = settings.schema_of(universe), settings.budget_of(universe)
@@ -355,7 +357,7 @@ def store_spine(run: RunDirectory, settings: TopdownSettings, universe: str, spi
 
 
 def on_aian_spine(geolevel_shares: Mapping[str, Fraction]) -> dict[str, Fraction]:
-    """Shares of the AIAN spine's geolevels; its tracts take those of the geolevels it lacks.
+    """Shares of the AIAN spine's geolevels; its tracts take the shares of the geolevels it lacks.
 
     Example: equal shares of the eight geolevels of the DHC spine give the tracts 3/8, for prims,
     tract subset groups and tract subsets.
@@ -370,9 +372,9 @@ def on_aian_spine(geolevel_shares: Mapping[str, Fraction]) -> dict[str, Fraction
 def declared_rules(settings: TopdownSettings, areas: pd.DataFrame) -> DeclaredRules:
     """The rules of the spines of a declared census.
 
-    Categories are those that the census declares; `geography.categories` chooses among them, and
-    may name further columns of the areas. No geolevel down to the deepest that has an invariant
-    is split by the bypass.
+    Categories are the declared ones; `geography.categories` chooses among them, and may name
+    further columns of the areas. No geolevel down to the deepest that has an invariant is split by
+    the bypass.
     """
     census = settings.compiled_census
     declared, chosen = census.geography, settings.geography.categories
@@ -424,7 +426,7 @@ def with_blocks_only(spine: Spine) -> Spine:
 
 
 def _inhabited(universe: str, tables: PublicTables) -> tuple[pd.DataFrame, np.ndarray | None]:
-    """Blocks that can hold somebody, and for persons their facilities by type."""
+    """Inhabitable blocks, and for persons their facilities by type."""
     geography, invariants = tables
     used = inhabitable(invariants)
     facilities = None

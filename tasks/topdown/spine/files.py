@@ -1,9 +1,9 @@
 """Spines as Parquet, one row a geounit and one a block, and once more as arrays that are mapped.
 
 `geounits.parquet` and `blocks.parquet` are the spine. `spine.arrow` has the same as it is used, so
-that all workers of a machine share its pages and a shard's task touches those of its own geounits:
-an uncompressed Arrow file with a record batch for each geolevel, whose metadata names the digests
-of the other two. It is read while it agrees with them, and they are read without it.
+that all workers of a machine share its pages and a shard's task touches only its own geounits: an
+uncompressed Arrow file with a record batch for each geolevel, whose metadata names the digests of
+the other two. It is read while it agrees with them, and they are read without it.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ _KEY = b"spine"
 def write_spine(spine: Spine, folder: Path) -> None:
     """Write `geounits.parquet` and `blocks.parquet`, and then `spine.arrow`.
 
-    The last is left out for a spine in another order than that in which the first two are read.
+    The last is left out for a spine whose order differs from the one in which the first two are
+    read.
     """
     for name, table in zip((GEOUNITS, BLOCKS), spine_to_tables(spine), strict=True):
         write_parquet(folder / name, table)
@@ -59,7 +60,7 @@ def write_spine(spine: Spine, folder: Path) -> None:
 
 
 def _files_of_spine(folder: Path) -> list[Path]:
-    """The files that the spine is read from; the arrays first where they count."""
+    """The files that the spine is read from; the arrays first where they are used."""
     has_arrays = (folder / ARRAYS).exists()
     has_arrays &= not is_left_out(folder.parent, f"{folder.name}/{ARRAYS}")
     return [folder / name for name in (*([ARRAYS] if has_arrays else []), GEOUNITS, BLOCKS)]
@@ -67,7 +68,7 @@ def _files_of_spine(folder: Path) -> list[Path]:
 
 @while_unchanged(_files_of_spine, at_most=4)
 def read_spine(folder: Path) -> Spine:
-    """Read what `write_spine` wrote.
+    """Read the spine stored by `write_spine`.
 
     The arrays are mapped from `spine.arrow`, and read-only. Where that file is missing, as in runs
     of earlier versions, or is of other Parquet files, or a run was charged without it, the Parquet

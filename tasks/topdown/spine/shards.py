@@ -1,6 +1,6 @@
 """Shards: runs of parents whose children are measured and estimated by one task.
 
-Families: parents with their children, and what is known of the parents when they are shared out.
+Families: parents with their children, and the parents' known counts at the time of sharding.
 
 Estimation goes down the spine family by family. A cell that is empty in the parent is empty in
 every child, so that a family's support, the cells that are not, is all that its children can have.
@@ -29,7 +29,7 @@ from ..workload.budget import Budget
 from ..workload.implied_types import possible_cells
 
 ROOT = "(root)"
-"""Stands for the parent in the record of the root's own solve."""
+"""Represents the parent in the record of the root's own solve."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Family:
     """A parent and its children, geounits `start` to `stop` of the shard.
 
     `support` holds the cells that may be non-zero, `counts` the parent's counts in them; the root
-    has none.
+    has no counts.
     """
 
     parent: str
@@ -49,7 +49,7 @@ class Family:
     @property
     def is_settled(self) -> bool:
         """Whether the parent's counts leave the children no choice: an only child's are the same,
-        and where there are none, there are none."""
+        and children of empty parents are empty."""
         if self.counts is None:
             return False
         return self.stop - self.start == 1 or not self.counts.any()
@@ -82,7 +82,7 @@ def families_of_shard(
 
 
 def estimates_above(run: RunDirectory, universe: str, spine: Spine, shard: Shard) -> list[Path]:
-    """Estimate files that hold the shard's parents."""
+    """Estimate files with the shard's parents."""
     above = spine.names[spine.names.index(shard.geolevel) - 1]
     return [
         run.estimates(universe, above, other.name)
@@ -107,8 +107,8 @@ GEOUNITS_PER_SHARD = 1 << 16
 """Geounits of a shard whose queries have few answers: of housing units, some seconds of work."""
 
 CELLS_PER_SHARD = 1 << 27
-"""Cells of a shard's geounits, few or many of which hold somebody: estimating these takes ten
-minutes of a core where all queries cross, and is begun anew by a run that goes on."""
+"""Cells of a shard's geounits, of which few or many are occupied: estimating these takes ten
+minutes of a core where all queries cross, and is begun anew by a resumed run."""
 
 DEMANDED_PER_GEOUNIT = 1 << 14
 """Answers of a geounit that shards are cut for where the larger part is not drawn."""
@@ -136,11 +136,11 @@ def cut_spine(
     `CELLS_PER_SHARD` cells or `GEOUNITS_PER_SHARD` geounits.
 
     Measured on demand, geounits have fewer answers than their queries; how many is not known yet,
-    and taken to be at most `DEMANDED_PER_GEOUNIT`. Their cells do not count: they are worked on
-    together, as far as they are told apart.
+    and taken to be at most `DEMANDED_PER_GEOUNIT`. Their cells do not count: they are handled
+    together, as far as they are distinguished.
 
-    The cuts are stored with the spine: what has been measured in one way is never cut, and so
-    never measured, in another.
+    The cuts are stored with the spine: measurements in one cut are never cut otherwise, and so
+    never repeated.
     """
     most = GEOUNITS_PER_SHARD
     if not on_demand:
@@ -162,7 +162,7 @@ def cut_spine(
 
 
 def values_per_shard(n_values: int) -> int:
-    """Noisy answers that a shard should have at most of a geolevel that has `n_values` of them."""
+    """Most noisy answers of a shard in a geolevel that has `n_values` of them."""
     return min(max(VALUES_PER_SHARD, n_values // SHARDS_OF_A_GEOLEVEL), MOST_VALUES_PER_SHARD)
 
 
@@ -209,11 +209,11 @@ def shards_by_geolevel(run: RunDirectory, universe: str) -> dict[str, list[Shard
 
 
 def n_geounits(shards: Sequence[Shard]) -> int:
-    """How many geounits a geolevel has, given its shards."""
+    """Number of a geolevel's geounits, given its shards."""
     return max((shard.stop for shard in shards), default=0)
 
 
 def shard_of(run: RunDirectory, universe: str, geolevel: str, name: str) -> Shard:
-    """The stored shard of this geolevel and name; StopIteration if there is none."""
+    """The stored shard of this geolevel and name; StopIteration if it does not exist."""
     shards = shards_of(run, universe)
     return next(s for s in shards if (s.geolevel, s.name) == (geolevel, name))

@@ -26,7 +26,7 @@ def spine_once(
     universe: str,
     write: Callable[[RunDirectory, TopdownSettings, str], None],
 ) -> Made:
-    """The spine of a universe, which `write` makes if it is not there, and its sizes."""
+    """The spine of a universe, made by `write` if missing, and its sizes."""
     folder = spine_folder(run, universe)
     is_there = (folder / SHARDS).exists()
     if not is_there:

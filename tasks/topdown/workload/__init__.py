@@ -1,1 +1,1 @@
-"""What is asked: schemas, marginal queries, and how a budget is shared among them."""
+"""The workload: schemas, marginal queries, and the split of a budget among them."""

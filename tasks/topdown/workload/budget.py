@@ -24,7 +24,7 @@ class Budget:
 
     `total` is rho under the discrete Gaussian and epsilon under the discrete Laplace.
     `geolevel_shares` and each geolevel's `query_shares` sum to exactly 1; queries with share 0
-    are not measured and are left out, and a geolevel with share 0 has none.
+    are not measured and are left out, and a geolevel with share 0 has no queries.
     """
 
     universe: str
@@ -35,10 +35,10 @@ class Budget:
     query_shares: Mapping[str, Mapping[str, Fraction]]
     infinite: bool = False
     charge: Norms = Norms()
-    """Of the largest change that is charged: one record's, or more where the declaration says that
-    a person's change may change several, as of households told by their members."""
+    """Norms of the largest change that is charged: one record's, or more where the declaration says
+    that a person's change may change several, as for households derived from their members."""
     stated: Norms = Norms()
-    """Of the largest change, whether all of it is charged or not."""
+    """Norms of the largest change, whether all of it is charged or not."""
     level_names: Mapping[str, str] = field(default_factory=dict, compare=False)
     """By geolevel, names of the spine's geounits for readers where these are not the geolevel's."""
 
@@ -68,8 +68,8 @@ class Budget:
     def noises(
         self, geounit_shares: Sequence[Fraction], code: np.ndarray, query_share: Fraction
     ) -> Iterator[tuple[np.ndarray, Noise, str]]:
-        """For each share among geounits, `geounit_shares[code]` with (n,) codes: those that have
-        it, the noise of their answers to a query, and what is spent on it; nothing without noise.
+        """For each share among geounits, `geounit_shares[code]` with (n,) codes: the geounits with
+        it, the noise of their answers to a query, and the loss spent on it; nothing without noise.
         """
         for share_code in [] if self.infinite else np.unique(code):
             shares = geounit_shares[share_code], query_share

@@ -1,9 +1,9 @@
-"""What a budget costs: its guarantee, what protects one attribute or the block, and every noise.
+"""Cost of a budget: its guarantee, the protection of one attribute or the block, and every noise.
 
 Margins of error of a budget's answers, and the budget that a margin needs.
 
-A margin is the smallest m such that the noise lies within -m and m with a probability of at least
-95 percent; it is a quantile of the exact distribution (`tasks.noise.quantiles`).
+A margin is the smallest m such that the noise is between -m and m with a probability of at least 95
+percent; it is a quantile of the exact distribution (`tasks.noise.quantiles`).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def cost_of(settings: TopdownSettings, universe: str) -> Cost:
 
 
 def cost_of_budget(budget: Budget, schema: Schema) -> Cost:
-    """What a budget costs where no geounit is bypassed, one record of the universe being changed.
+    """Cost of a budget where no geounit is bypassed, one record of the universe being changed.
 
     The exact epsilons of each attribute and of the block within a geounit take seconds.
     """
@@ -78,7 +78,7 @@ def cost_of_budget(budget: Budget, schema: Schema) -> Cost:
 
 
 def measures_of(budget: Budget) -> Iterator[Measure]:
-    """What is measured with a budget where no geounit is bypassed.
+    """The measures of a budget where no geounit is bypassed.
 
     One changed record moves two answers of a query by one in each geolevel.
     """
@@ -95,7 +95,7 @@ def measures_of(budget: Budget) -> Iterator[Measure]:
 def guarantee_of(budget: Budget) -> Guarantee:
     """The guarantee of measuring one universe with this budget: native for one record changed.
 
-    What a person's change costs follows from what it changes (`census.sensitivity`).
+    The cost of a person's change follows from the records it changes (`census.sensitivity`).
     """
     definition = PURE_DP if budget.is_pure else ZCDP
     charged, stated = (_factor(budget, norms) for norms in (budget.charge, budget.stated))
@@ -111,17 +111,17 @@ def guarantee_of(budget: Budget) -> Guarantee:
 
 
 def _factor(budget: Budget, norms: Norms) -> Fraction:
-    """Rho of bounded zCDP of a change over that of one changed record."""
+    """Ratio of the rho of bounded zCDP of a change to the rho of one changed record."""
     return norms.epsilon_factor**2 if budget.is_pure else norms.rho_factor
 
 
 def reported_delta(budget: Budget) -> Fraction:
-    """The delta at which the epsilon of a universe is told."""
+    """The delta at which the epsilon of a universe is reported."""
     return REPORT_DELTA if budget.delta is None else budget.delta
 
 
 def universe_plan(budget: Budget, measures: tuple[Measure, ...] = ()) -> UniversePlan:
-    """What a universe is measured with: its loss, and measures as a spine has them."""
+    """The plan of a universe: its loss, and measures as a spine has them."""
     return UniversePlan(
         budget.universe,
         budget.mechanism,
@@ -136,7 +136,7 @@ def attribute_share(budget: Budget, schema: Schema, attribute: str) -> Fraction:
     """Share of the total spent on queries that use `attribute`, over all geolevels.
 
     Two datasets that differ in one record's `attribute` alone agree on every query that sums over
-    it, so its protection is that of the other queries: the total times this share.
+    it, so its protection comes from the other queries: the total times this share.
     """
     return share_of(budget, budget.geolevel_shares, change_of_attribute(schema, attribute))
 
@@ -145,15 +145,15 @@ def block_within_share(budget: Budget, geolevel: str) -> Fraction:
     """Share of the total that protects the block of a record within its geounit at `geolevel`.
 
     Two datasets that differ in one record's block, both blocks in the same geounit at `geolevel`,
-    agree on every query of that geolevel and of those above; the geolevels below it tell them
-    apart. The geounits are those of the spine. Bypassing a geounit moves a share between
-    geolevels but not across the boundary of a geounit that remains.
+    agree on every query of that geolevel and of geolevels above; the geolevels below distinguish
+    them. The geounits are those of the spine. Bypassing a geounit moves a share between geolevels
+    but not across the boundary of a geounit that remains.
     """
     return share_of(budget, budget.geolevel_shares, change_of_block(budget, geolevel))
 
 
 def check_budget(budget: Budget) -> None:
-    """Refuse a budget that could not be spent as it stands.
+    """Refuse a budget that cannot be spent.
 
     Raises InputRefused, with the sum found, if shares do not add to exactly 1 over the geolevels
     or over a geolevel's queries; for a negative share; a total that is not a positive fraction; a
@@ -196,7 +196,7 @@ def _check_shares(shares: Mapping[str, Fraction], what: str) -> None:
 
 
 def refuse_wide_noise(budget: Budget) -> None:
-    """Raise ValueError for noise that is too wide for its margins to be worked out."""
+    """Raise ValueError for noise that is too wide to compute its margins."""
     for geolevel, shares in {} if budget.infinite else budget.query_shares.items():
         for query, share in shares.items():
             noise = budget.noise(budget.geolevel_shares[geolevel], share)

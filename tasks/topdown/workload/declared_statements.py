@@ -1,4 +1,4 @@
-"""What a declared census states exactly, in words made from its declaration."""
+"""Exact statements of a declared census, in words made from its declaration."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from ..settings import TopdownSettings
 
 def declared_statements(settings: TopdownSettings) -> tuple[tuple[str, ExactFact], ...]:
     """Everything that a run states without noise: a key, by which a sentence of the certificate may
-    tell it in its own words, and the fact.
+    state it in its own words, and the fact.
 
-    That is what leaves exactly as the input has it (`exact_answers`, and the areas), and what is
-    said of every input that is accepted.
+    These are the exact outputs (`exact_answers`, and the areas), and the properties said of every
+    input that is accepted.
     """
     census, universes = settings.compiled_census, settings.run.universes
     facts = [
@@ -111,7 +111,7 @@ def _term(settings: TopdownSettings, name: str, term: Term) -> str:
 
 
 def _held(settings: TopdownSettings, name: str, held: Held) -> str:
-    """What is held to an earlier release, or to another universe, and what that costs."""
+    """The answers constrained by an earlier release or another universe, and the cost of it."""
     among = f" with {levels_in_words(settings, name, held.where)}" if held.where else ""
     beside = held.universe if held.release is None else None
     theirs = f" with {levels_in_words(settings, beside, held.of)}" if held.of else ""
@@ -128,7 +128,7 @@ def _held(settings: TopdownSettings, name: str, held: Held) -> str:
 
 
 def _agreement(settings: TopdownSettings, name: str, one: AgreeDeclaration) -> str:
-    """People who agree with released dwellings, or dwellings with people, and what that costs."""
+    """People who agree with released dwellings, or dwellings with people, and the cost of it."""
     own = f"{name} with {levels_in_words(settings, name, one.where)}"
     others = f"released {one.universe}"
     if one.of:
@@ -151,7 +151,7 @@ def _agreement(settings: TopdownSettings, name: str, one: AgreeDeclaration) -> s
 
 
 def levels_in_words(settings: TopdownSettings, universe: str | None, where: Where) -> str:
-    """The levels of attributes, by their labels where a universe of this census tells them."""
+    """The levels of attributes, by their labels where a universe of this census has them."""
     return " and ".join(
         f"{attribute} {_either([_label(settings, universe, attribute, one) for one in levels])}"
         for attribute, levels in where.items()

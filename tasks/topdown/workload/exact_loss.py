@@ -2,13 +2,13 @@
 
 One changed record moves two counts by one in each query of each geolevel: the cell that it leaves,
 in a geounit on the path to its old block, and the cell that it joins, on the path to its new one.
-Noise has one variance within a geounit and query, told by the geounit's share, so that of every
-path only its shares matter. Those of a path add to 1 whatever was bypassed: rho is the same for
-all pairs of paths, and the exact curve is that of the worst pair.
+Noise has one variance within a geounit and query, determined by the geounit's share, so that only
+the shares of a path matter. They add to 1 whatever was bypassed: rho is the same for all pairs of
+paths, and the exact curve is the worst pair's.
 
-A query that does not tell the two records apart moves nothing, and a curve of fewer counts is never
-larger; so the curve covers every change of one record. What is measured on demand depends on noise
-that was drawn before, but its parameters do not, and answers that are not drawn tell nothing:
+A query that does not distinguish the two records moves nothing, and a curve of fewer counts is
+never larger; so the curve covers every change of one record. Measurement on demand depends on noise
+that was drawn before, but its parameters do not, and answers that are not drawn reveal nothing:
 `ledger.exact_curve` holds for it too.
 """
 
@@ -45,8 +45,8 @@ MARGIN = Fraction(1, 10**5)
 differ by far less."""
 
 DIGITS = 7
-"""Significant digits of a rho that is found: so few that rounding errors, which differ between
-machines, do not decide them."""
+"""Significant digits of a computed rho: so few that rounding errors, which differ between machines,
+do not change them."""
 
 LOG_STRIDE, LARGEST_LOG = 0.25, 1e3
 """Steps of log rho by which the root is enclosed, and the logarithm of no excess at all."""
@@ -59,7 +59,7 @@ Path = Mapping[str, Fraction]
 class Change:
     """How a record changes between two neighbours.
 
-    moves : whether a query at a geolevel may tell the record before from the one after.
+    moves : whether a query at a geolevel may distinguish the record before from the one after.
     keeps_block : whether its block stays, so that both are on one path.
     """
 
@@ -68,11 +68,11 @@ class Change:
 
 
 ANY_CHANGE = Change(lambda geolevel, query: True)
-"""Of the whole record: every query may tell, and every path may lead to every other."""
+"""Change of the whole record: every query may differ, and every path may lead to every other."""
 
 
 def change_of_attribute(schema: Schema, attribute: str) -> Change:
-    """Of one attribute alone: the queries that sum over it agree, and the block stays.
+    """Change of one attribute alone: the queries that sum over it agree, and the block stays.
 
     Raises ValueError for an attribute that the schema does not have.
     """
@@ -83,7 +83,7 @@ def change_of_attribute(schema: Schema, attribute: str) -> Change:
 
 
 def change_of_block(budget: Budget, geolevel: str) -> Change:
-    """Of the block alone, within one geounit at `geolevel`: only the geolevels below it can tell.
+    """Change of the block alone, within one geounit at `geolevel`: only lower geolevels differ.
 
     Raises ValueError for a geolevel that the budget does not have.
     """
@@ -95,19 +95,19 @@ def change_of_block(budget: Budget, geolevel: str) -> Change:
 def exact_curve(
     budget: Budget, paths: Sequence[Path] | None = None, change: Change = ANY_CHANGE
 ) -> PrivacyCurve | None:
-    """The curve of one changed record; `paths` are those of the spine, by default of no bypass.
+    """The curve of one changed record; `paths` of the spine, by default without bypass.
 
     A record whose block changes goes from a path to any other. Within a known geounit both lead
     through it; still all pairs are compared, which are more than there can be.
 
     None without noise, and where a person's change may change several records: their counts can
-    coincide in more ways than are covered here, and the figure by rho stands alone. So it does
-    where noise is wider than any that is of use, and for more pairs of paths than are compared.
+    coincide in more ways than are covered here, and only the figure by rho applies. The same holds
+    for noise too wide to be of use, and for more pairs of paths than are compared.
     """
     if budget.infinite or budget.charge != Norms():
         return None
     ends = [_moved(budget, path, change) for path in paths or [budget.geolevel_shares]]
-    # Laws are most accurate about the first, and the largest loss is what is asked for.
+    # Laws are most accurate about the first, and the largest loss is needed.
     ends.sort(key=lambda end: -sum((count.rho * n for count, n in end.items()), Fraction(0)))
     twice = [{count: 2 * n for count, n in end.items()} for end in ends]
     return known_curve({}, (twice,) if change.keeps_block else (ends, ends))
@@ -121,8 +121,8 @@ def curve_of_records(
     k records leave some cells and join others: the answers to a query fall by k in all, and grow by
     k. In counts of one noise the worst is one count by all of it (`ledger.exact_curve`); where
     geounits are bypassed, the records may go over paths with different noise, and every division of
-    them is an alternative, joined wherever two paths have noise in common. Of records of which as
-    many change one way as the other, either half has ends of its own.
+    them is an alternative, joined wherever two paths have noise in common. Where as many records
+    change one way as the other, either half has ends of its own.
 
     `paths` as of `exact_curve`. None without noise, without a bound on the records, and as
     `known_curve`.
@@ -149,8 +149,8 @@ def exact_epsilon(
 ) -> float | None:
     """The epsilon of one changed record at delta, an upper bound; None as `exact_curve`.
 
-    Under pure differential privacy it is at most the part of the budget that what changes is
-    measured with, and that where there are more pairs of paths than are compared.
+    Under pure differential privacy it is at most the part of the budget for the changed answers,
+    which is also the result where there are more pairs of paths than are compared.
     """
     found = known_epsilon(exact_curve(budget, paths, change), delta)
     if found is None and budget.is_pure and not budget.infinite and budget.charge == Norms():
@@ -162,7 +162,7 @@ def exact_epsilon(
 def exact_parts(
     budget: Budget, schema: Schema, delta: Fraction, paths: Sequence[Path] | None = None
 ) -> ExactEpsilons:
-    """What protects one attribute of a record, and its block within a known geounit."""
+    """Protection of one attribute of a record, and of its block within a known geounit."""
     return ExactEpsilons(
         attributes={
             name: exact_epsilon(budget, delta, paths, change_of_attribute(schema, name))
@@ -206,7 +206,7 @@ def exact_rho(budget: Budget, epsilon: Fraction, delta: Fraction) -> Fraction:
         low, high = high, high + LOG_STRIDE
     while excess(low) > 0:
         low, high = low - LOG_STRIDE, low
-    from scipy.optimize import brentq  # Only a budget that is given as an epsilon needs it.
+    from scipy.optimize import brentq  # Only needed for a budget given as an epsilon.
 
     rho = math.exp(brentq(excess, low, high, xtol=1e-9, rtol=1e-9))
     unit = Fraction(10) ** (math.floor(math.log10(rho)) + 1 - DIGITS)
@@ -219,9 +219,8 @@ def exact_rho(budget: Budget, epsilon: Fraction, delta: Fraction) -> Fraction:
 def kept_rho(before: Budget, after: Budget, epsilon: Fraction, delta: Fraction) -> Fraction:
     """The rho of a budget that is split in another way, under the guarantee of the one before.
 
-    Where the rho before was the largest that the guarantee allows, so is the one after; a smaller
-    one, which somebody chose, stays as far as the guarantee allows it. Raises InputRefused as
-    `exact_rho`.
+    Where the rho before was the largest that the guarantee allows, so is the one after; a smaller,
+    chosen one stays as far as the guarantee allows it. Raises InputRefused as `exact_rho`.
     """
     largest = exact_rho(after, epsilon, delta)
     if before.total >= exact_rho(before, epsilon, delta):
@@ -236,7 +235,7 @@ def paths_of(spine: Spine) -> list[Path]:
 
 
 def measured(budget: Budget, path: Path, change: Change) -> Iterator[tuple[Fraction, Fraction]]:
-    """Geounit and query shares of what is measured along a path and may tell a change."""
+    """Geounit and query shares of the measurements along a path that a change may affect."""
     for geolevel, share in path.items():
         for query, query_share in budget.query_shares[geolevel].items() if share else ():
             if query_share and change.moves(geolevel, query):
@@ -244,13 +243,13 @@ def measured(budget: Budget, path: Path, change: Change) -> Iterator[tuple[Fract
 
 
 def share_of(budget: Budget, path: Path, change: Change) -> Fraction:
-    """The share of the total that is spent along one path on queries that may tell a change."""
+    """The share of the total that is spent along one path on queries that a change may affect."""
     shares = measured(budget, path, change)
     return sum((share * query_share for share, query_share in shares), Fraction(0))
 
 
 def _moved(budget: Budget, path: Path, change: Change) -> Counts:
-    """The counts that a record moves along one path: one of every query that may tell."""
+    """The counts that a record moves along one path: one of every query that may change."""
     noises = (budget.noise(*shares) for shares in measured(budget, path, change))
     return Counter(ChangedCount(distribution_of(noise)) for noise in noises)
 

@@ -1,4 +1,4 @@
-"""Settings of topdown that do nothing beside the others, and attributes that nothing asks for."""
+"""Settings of topdown without effect, and attributes that no query asks for."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _ALL_MEASUREMENTS = "measurements of every answer, of which on_demand leaves out
 
 
 def refuse_idle_settings(settings: TopdownSections, own: Mapping[str, Any], refuse: Refuse) -> None:
-    """Refuse settings of the file that change nothing of the spine, the budget or the passes.
+    """Refuse settings of the file without effect on the spine, the budget or the passes.
 
-    `own` is what the file itself says, without its preset. Budgets and workloads of universes that
-    are not run pass: `run.universes` chooses among them.
+    `own` is the file's own table, without its preset. Budgets and workloads of universes that are
+    not run pass: `run.universes` chooses among them.
     """
     refuse_idle(
         settings.geography, table_of(own, "geography"), "geography", _spine_uses(settings), refuse
@@ -28,7 +28,7 @@ def refuse_idle_settings(settings: TopdownSections, own: Mapping[str, Any], refu
     release = {
         "pl94171": (
             settings.release.tables and _has_all_tables(settings),
-            "release.tables = true and universes whose schemas tell all redistricting tables",
+            "release.tables = true and universes whose schemas determine all redistricting tables",
         ),
         "sdmx": (settings.release.tables, "release.tables = true"),
         "csvw": (settings.release.tables, "release.tables = true"),
@@ -47,10 +47,11 @@ def refuse_idle_settings(settings: TopdownSections, own: Mapping[str, Any], refu
 
 
 def unmeasured_attributes(settings: TopdownSections, universe: str) -> tuple[str, ...]:
-    """A sentence that names the attributes of a universe which no measured query tells levels of.
+    """A sentence that names the attributes of a universe whose levels no measured query
+    distinguishes.
 
-    What is released of them follows from constraints, and from the choice among many optima, alone.
-    A universe that is held to an earlier release may know them from there, and is passed over.
+    Their released values follow from constraints, and from the choice among many optima, alone. A
+    universe that is constrained by an earlier release may have them from there, and is skipped.
     """
     if settings.privacy.infinite or settings.compiled_census.universes[universe].held:
         return ()
@@ -65,14 +66,14 @@ def unmeasured_attributes(settings: TopdownSections, universe: str) -> tuple[str
         return ()
     named = ", ".join(unmeasured)
     return (
-        f"{universe}: no query of budget.{universe}.queries tells levels of {named} apart, so that "
-        "nothing measured decides what is released of that: ask for it, or leave it out of the "
+        f"{universe}: no query of budget.{universe}.queries distinguishes levels of {named}, so "
+        "that no measurement determines its release: ask for it, or leave it out of the "
         "universe's attributes",
     )
 
 
 def _has_all_tables(settings: TopdownSections) -> bool:
-    """Whether the schemas tell every redistricting table, which the P.L. 94-171 format needs."""
+    """Whether the schemas determine every redistricting table, as the P.L. 94-171 format needs."""
     tables = settings.compiled_census.tables
     schemas = {universe: settings.schema_of(universe) for universe in settings.run.universes}
     return bool(settings.compiled_census.summary_levels) and all(

@@ -1,7 +1,7 @@
 """The types of records that held answers and bounds of another universe imply together.
 
-Held answers tell a coarse type, such as persons in noninstitutional group quarters by age and race,
-and bounds a finer one by itself: there are none without a facility of the type. Where an area's
+Held answers give a coarse type, such as persons in noninstitutional group quarters by age and race,
+and bounds give a finer one by itself: it is empty without a facility of the type. Where an area's
 facilities are of one fine type in each coarse one, both together are exact: all persons of the
 coarse answer are of that type. Sums over areas are exact in every geounit, so that passes that
 interleave get one table of exact answers in place of two that do not nest, and facilities are never
@@ -11,7 +11,7 @@ An area with facilities of several fine types in one coarse type leaves a choice
 only make differently in geounits that contain each other. It is made here, from public numbers
 alone: persons are shared out in proportion to facilities, each type getting at least its bound.
 
-The cells of a universe that settings leave, and those that are zero by definition.
+The cells of a universe that settings keep, and the cells that are zero by definition.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ def structural_zeros(settings: TopdownSettings, universe: str) -> np.ndarray:
 
 
 def possible_cells(settings: TopdownSettings, universe: str) -> np.ndarray:
-    """Numbers of the cells that are no structural zeros."""
+    """Numbers of the cells that are not structural zeros."""
     return np.flatnonzero(~structural_zeros(settings, universe))
 
 
 IMPLIED = "settled types"
-"""Name of the implied answers among those that are held; runs of earlier versions have it."""
+"""Name of the implied answers among the held ones; runs of earlier versions have it."""
 
 
 def implying(universe: Universe, schema: Schema) -> tuple[Held, tuple[Bound, ...]] | None:
@@ -72,7 +72,7 @@ def implied_labels(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The implied type `(n_cells,)` of every cell; the held and the bounded row of each type.
 
-    `held` and `bounded` are the queries whose rows they are.
+    `held` and `bounded` are the queries of these rows.
     """
     fine, coarse = marginal_query(schema, bounded), marginal_query(schema, held)
     pairs = coarse.row_of_cell * fine.n_rows + fine.row_of_cell
@@ -95,9 +95,9 @@ def implied_answers(
         answers: (n_areas, n_rows) of the held query.
         multiples: by bound, (n_areas, n_rows) records that the bounds multiply.
         forbidden: (n_cells,) structural zeros.
-        places: (n_areas,) what messages call the areas.
+        places: (n_areas,) names of the areas in messages.
 
-    Raises InputRefused, naming an area, where held answers have no type to be of.
+    Raises InputRefused, naming an area, where held answers have no possible type.
     """
     label, coarse_of, fine_of = implied_labels(schema, held.query, bounds[0].query)
     n_types, n_fine = fine_of.size, int(fine_of.max()) + 1

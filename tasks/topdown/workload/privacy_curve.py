@@ -1,4 +1,4 @@
-"""What a guarantee of topdown means, in points, pictures and sentences; see
+"""Meaning of a guarantee of topdown, in points, pictures and sentences; see
 `products.privacy_curves`.
 """
 
@@ -39,24 +39,24 @@ def curves_of(budgets: Sequence[Budget]) -> Curves | None:
 
 
 def curves_of_run(settings: TopdownSettings) -> Curves | None:
-    """`curves_of` the universes of a run, with the curves of whole changes for what tests tell."""
+    """`curves_of` the universes of a run, with curves of whole changes for hypothesis tests."""
     universes = settings.run.universes
     found = curves_of([settings.budget_of(universe) for universe in universes])
     return None if found is None else replace(found, whole=whole_curves(settings))
 
 
 def reaches_of_run(settings: TopdownSettings) -> dict[str, dict[str, Reach]]:
-    """By the name of every change that is protected, what it changes in each universe that ran.
+    """By the name of every protected change, its reach in each universe that ran.
 
     One changed record, or person, of a table may change records of several universes. Where it
     changes one record of one universe alone, its name is the universe's; else the table's, with the
-    universes. What takes something from a table by a way without a bound is the same in both.
+    universes. Removals from a table along a path without a bound are the same in both.
     """
     census = settings.compiled_census
     by_table: dict[str, dict[str, Reach]] = {}
     for universe in settings.run.universes:
         for reach in census.universes[universe].reaches:
-            # Of a table there may be what is charged and what is stated, which includes it.
+            # A table may have a charged and a stated reach, which includes it.
             known = by_table.setdefault(reach.table, {}).get(universe)
             if reach.records and (known is None or (known.records or 0) <= reach.records):
                 by_table[reach.table][universe] = reach
@@ -71,7 +71,7 @@ def reaches_of_run(settings: TopdownSettings) -> dict[str, dict[str, Reach]]:
 
 
 def scope_of_figures(settings: TopdownSettings) -> tuple[str, ...]:
-    """Of which change the figures of a universe are, where other changes are protected too."""
+    """The change that a universe's figures refer to, where other changes are protected too."""
     if set(reaches_of_run(settings)) <= set(settings.run.universes):
         return ()
     return (
@@ -85,9 +85,9 @@ def whole_curves(
     settings: TopdownSettings, paths: Mapping[str, Sequence[Path]] | None = None
 ) -> dict[str, PrivacyCurve | None]:
     """The curve of every change as of `reaches_of_run`, over all universes that it changes; None
-    where it takes too much to work it out.
+    where it is too expensive to compute.
 
-    `paths` are those of each universe's spine, by default of no bypass.
+    `paths` are by universe, by default without bypass.
     """
     return {
         name: _composed(

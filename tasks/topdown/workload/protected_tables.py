@@ -1,4 +1,4 @@
-"""Whose records a run protects: the input tables by name, and what a change of one costs."""
+"""Protected records of a run: the input tables by name, and the cost of a change in each."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from .costs import guarantee_of
 
 
 def protected_tables(settings: TopdownSettings, name: str) -> str:
-    """Of every table that tells something of a universe, what one changed record of it changes
-    there and costs, or what of it stays the same; as sentences.
+    """For every table that a universe depends on, the effect and cost of one changed record there,
+    or the part of the universe that stays the same; as sentences.
     """
     universe = settings.compiled_census.universes[name]
     is_pure = settings.budget_of(name).is_pure
     sentences = [
         _sentence(universe, reach, is_pure)
         for reach in universe.reaches
-        # Areas are public, and nobody's records.
+        # Areas are public, and not records of persons.
         if reach.table != settings.compiled_census.geography.table
     ]
     declared = universe.declared
@@ -43,7 +43,7 @@ def per_person(settings: TopdownSettings) -> Fraction | None:
 
 
 def _sentence(universe: Universe, reach: Reach, is_pure: bool) -> str:
-    """What one changed record of a table changes in a universe, or why that is not said."""
+    """The effect of one changed record of a table on a universe, or why it is not stated."""
     name, table = universe.name, reach.table
     if reach.records is None:
         taken = ", ".join(_taken(universe, table))

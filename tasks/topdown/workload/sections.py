@@ -1,4 +1,4 @@
-"""Sections of the settings of topdown, and what follows from them for every universe.
+"""Sections of the settings of topdown, and the quantities derived for every universe.
 
 Defaults are universes, geolevels' order and shares, passes, and the tables of a run's input.
 """
@@ -46,7 +46,7 @@ from .budget import Budget
 class CensusTables(InputSettings):
     """The tables of a census, by the names that its declaration gives them.
 
-    Those of the Census Edited File layout are persons, units and geography.
+    In the Census Edited File layout they are persons, units and geography.
     """
 
     model_config = ConfigDict(extra="allow")
@@ -70,7 +70,7 @@ class CensusTables(InputSettings):
 
     @property
     def releases(self) -> Collection[str]:
-        """Any input may be one."""
+        """Inputs that may be earlier releases: all of them."""
         return self.paths()
 
     def files(self) -> tuple[str, ...]:
@@ -109,16 +109,16 @@ def refuse_tables(
 
 
 OTHER = "other"
-"""Stands in `queries` for the geolevels that it does not name."""
+"""Key in `queries` for the geolevels that it does not name."""
 
 
 def with_defaults(tree: Mapping[str, Any]) -> dict[str, Any]:
-    """A settings file's tree with everything that it leaves to the census.
+    """A settings file's tree completed with the defaults of the census.
 
     The universes are those with a budget, in the order of their declaration. Where a file declares
     its census, the spine is the conventional one unless the section geography names another, and
     where that has geolevels, budgets have them in this order, with equal shares if they give none,
-    and geolevels whose queries are not given ask those of `other`.
+    and geolevels whose queries are not given use the queries of `other`.
     """
     found = dict(tree)
     budgets = found.get("budget")
@@ -194,7 +194,7 @@ _ALL_BUT = "all but "
 
 
 def _respelt(part: Any, names: Mapping[tuple[str, ...], str]) -> Any:
-    """Part of a tree with the names of queries as told; of two keys that are one, both stay."""
+    """Part of a tree with the given names of queries; if two keys become one, both stay."""
     if isinstance(part, list | tuple):
         return [_respelt(item, names) for item in part]
     if isinstance(part, Mapping):
@@ -267,7 +267,7 @@ class GeographySettings(Section):
     get more children than this."""
     categories: tuple[str, ...] | None = None
     """Off-spine entities that groups follow: aian, group_quarters, mcd, place, school_district,
-    block_group, or a column of the geography table; left out, those of the spine."""
+    block_group, or a column of the geography table; left out, the spine's own categories."""
     school_district_column: str | None = None
     """Column of the geography table with the school district."""
     strong_mcd_states: tuple[str, ...] = ()
@@ -282,7 +282,7 @@ class RunSettings(RunnerSettings):
     """Universes and estimator of a run, and its runner."""
 
     universes: tuple[Universe, ...] = Field(
-        default=(), title="Universes", description="What is released, such as persons and units."
+        default=(), title="Universes", description="Released universes, such as persons and units."
     )
     """Left out, all that have a budget, in the order in which the census declares them."""
     estimator: Estimator = Field(
@@ -321,15 +321,15 @@ class BudgetSettings(Section):
     geolevels: dict[str, ExactFraction]
     """Share of each geolevel, root first; they sum to exactly 1."""
     queries: dict[str, dict[str, ExactFraction]]
-    """Share of each query by geolevel; they sum to exactly 1. `other` stands for geolevels that
-    are not named."""
+    """Share of each query by geolevel; they sum to exactly 1. `other` is for geolevels that are not
+    named."""
 
     @property
     def total(self) -> Fraction:
-        """What the universe costs: epsilon under the discrete Laplace, or else rho.
+        """Budget of the universe: epsilon under the discrete Laplace, or else rho.
 
         Rho may follow from epsilon and delta: by the simple bound, also under exact accounting
-        as long as the settings are not resolved. Raises ValueError for settings that do not tell.
+        as long as the settings are not resolved. Raises ValueError for incomplete settings.
         """
         total = self.epsilon if self.mechanism == DISCRETE_LAPLACE else self.rho
         if total is not None:
@@ -340,7 +340,7 @@ class BudgetSettings(Section):
 
     @property
     def guarantee(self) -> tuple[Fraction, Fraction] | None:
-        """The epsilon and delta that rho is held to by the exact curve of the noise, if any."""
+        """The epsilon and delta that limit rho by the exact curve of the noise, if any."""
         if self.accounting is None or self.epsilon is None or self.delta is None:
             return None
         return self.epsilon, self.delta
@@ -359,7 +359,7 @@ class GeolevelPasses(Section):
 
     least_squares: tuple[tuple[str, ...], ...]
     """Queries of each least-squares problem; later ones keep the answers of earlier ones. `all`
-    and `all but NAME` stand for the queries of the geolevel."""
+    and `all but NAME` mean the queries of the geolevel."""
     rounder: tuple[tuple[str, ...], ...]
     """Queries of each rounding problem, from coarse to fine, each refining the one before."""
     interleaved: bool = False
@@ -384,7 +384,7 @@ class UniverseSettings(Section):
     attributes: tuple[str, ...] | None = None
     """Attributes that number the cells; left out, the declared ones."""
     structural_zeros: tuple[Zero, ...] = ()
-    """Cells that are empty by definition, in addition to those of the census."""
+    """Cells that are empty by definition, in addition to the census's own."""
     passes: dict[str, GeolevelPasses] = {}
     """Passes by geolevel, or `other`; left out, the total first, if it is measured."""
     on_demand: bool = False
@@ -417,12 +417,12 @@ class MeasuredSettings(Section):
 
 
 MEASURED_TABLES = ("measurements", "geography")
-"""What a run reads that draws no noise of its own; published state totals come beside them."""
+"""Input of a run that draws no noise of its own; published state totals are optional."""
 STATE_TOTALS_TABLE = "state_totals"
 
 
 class TopdownSections(ProductSettings):
-    """The settings of a topdown run, and what follows from them for every universe."""
+    """The settings of a topdown run, and the quantities derived for every universe."""
 
     PRODUCT: ClassVar[str] = "topdown"
 
@@ -440,12 +440,12 @@ class TopdownSections(ProductSettings):
     @model_validator(mode="before")
     @classmethod
     def _with_defaults(cls, tree: Any) -> Any:
-        """What the census tells of geolevels, universes and queries where the file is silent."""
+        """Defaults of the census for geolevels, universes and queries missing in the file."""
         return with_defaults(with_one_spelling(tree)) if isinstance(tree, dict) else tree
 
     @model_validator(mode="after")
     def _census_compiles(self) -> Self:
-        self.compiled_census  # noqa: B018  Raises ValueError with what is wrong.
+        self.compiled_census  # noqa: B018  Raises ValueError with the reason.
         return self
 
     @cached_property
@@ -459,27 +459,27 @@ class TopdownSections(ProductSettings):
 
     @property
     def has_block_rules(self) -> bool:
-        """Whether spines follow the rules of the blocks of 2020, as that of DHC does anywhere."""
+        """Whether spines follow the rules of the blocks of 2020, as a DHC spine always does."""
         follow = self.compiled_census.area_rules.follow_block_rules
         return follow or self.geography.spine == DHC
 
     @property
     def area_word(self) -> str:
-        """What sentences call an area of the last geolevel."""
+        """The word for an area of the last geolevel in sentences."""
         return self.compiled_census.area_word
 
     @property
     def last_geolevel(self) -> str:
-        """What tables call the last geolevel: `block`, or as the census declares it."""
+        """The name of the last geolevel in tables: `block`, or as the census declares it."""
         return self.compiled_census.last_geolevel
 
     @property
     def written(self) -> TextFormat:
-        """How files are written that are no input, such as lists of areas."""
+        """The text format of files other than input, such as lists of areas."""
         return TextFormat() if isinstance(self.census, str) else format_of_others(self.census)
 
     def in_words(self, estimator: str) -> str:
-        """The name of an estimator as pages have it."""
+        """The name of an estimator on pages."""
         return estimator.replace("_", " ").replace("block", self.area_word)
 
     @property
@@ -489,7 +489,7 @@ class TopdownSections(ProductSettings):
 
     @property
     def why_not_private(self) -> str | None:
-        """As of every run; measurements that are stamped protect nobody either."""
+        """As in every run; measurements marked as not private also give no protection."""
         if self.measured is not None and self.measured.not_private:
             return "the measurements that it was made from are stamped so"
         return super().why_not_private
@@ -500,12 +500,12 @@ class TopdownSections(ProductSettings):
 
     @property
     def is_held(self) -> bool:
-        """Whether a universe that is run is held to an earlier release."""
+        """Whether a universe in the run is constrained by an earlier release."""
         universes = self.compiled_census.universes
         return any(universes[name].held_earlier for name in self.run.universes)
 
     def workload_of(self, universe: str) -> UniverseSettings:
-        """What is asked of a universe beside its budget."""
+        """The workload of a universe, apart from its budget."""
         return self.workload.get(universe, UniverseSettings())
 
     def is_on_demand(self, universe: str) -> bool:
@@ -519,7 +519,7 @@ class TopdownSections(ProductSettings):
 
     @property
     def has_all_measurements(self) -> bool:
-        """Whether no universe that is run is measured on demand."""
+        """Whether no universe in the run is measured on demand."""
         return not any(map(self.is_on_demand, self.run.universes))
 
     def zeros_of(self, universe: str) -> tuple[Zero, ...]:
@@ -564,14 +564,14 @@ class TopdownSections(ProductSettings):
 
     @property
     def blocks_only(self) -> bool:
-        """Whether the blocks alone are measured, and state totals are no invariants."""
+        """Whether the blocks alone are measured, and state totals are not invariants."""
         return self.run.estimator == "block_by_block"
 
     def passes_of(
         self, universe: str, geolevel: str, queries: Sequence[str] | None = None
     ) -> GeolevelPasses:
         """Passes at a geolevel with `all` and `all but NAME` spelt out, of `queries` or else of
-        those that are measured there."""
+        the measured ones."""
         passes = self.workload_of(universe).passes
         measured = self.budget_of(universe).query_shares[geolevel]
         asked = list(measured if queries is None else queries)

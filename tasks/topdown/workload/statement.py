@@ -1,6 +1,6 @@
-"""What a topdown run guarantees, and what it states exactly, in words.
+"""The guarantee and the exact statements of a topdown run, in words.
 
-The sentences of a declared census stand in place of those that are made from its declaration.
+Sentences of a declared census replace the ones that are made from its declaration.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ def statement_of(settings: TopdownSettings) -> Statement:
 
 
 def exact_of(settings: TopdownSettings) -> tuple[ExactFact, ...]:
-    """The declared facts of the universes that ran, and what else leaves them exactly.
+    """The declared facts of the universes that ran, and all other exact outputs.
 
-    Sentences of the census tell facts in its own words; every other fact is told in words that are
-    made from the declaration.
+    Sentences of the census state facts in its own words; every other fact is stated in words made
+    from the declaration.
     """
     sentences = list(sentences_about(settings, "exact"))
     stated = {key for sentence in sentences for key in sentence.tells}
@@ -66,7 +66,7 @@ def exact_of(settings: TopdownSettings) -> tuple[ExactFact, ...]:
 def sentences_about(
     settings: TopdownSettings, about: str, universe: str | None = None
 ) -> Iterator[SentenceDeclaration]:
-    """The declared sentences about something, of one universe or of all that ran, that hold."""
+    """The applicable declared sentences on a topic, for one universe or for all that ran."""
     for sentence in settings.compiled_census.certificate:
         name = sentence.universe
         if sentence.about != about or name not in settings.run.universes:
@@ -78,7 +78,7 @@ def sentences_about(
 
 
 def _held_invariants(settings: TopdownSettings, universe: str) -> Iterator[str]:
-    """Names of the invariants that the release has."""
+    """Names of the invariants of the release."""
     census, geolevels = settings.compiled_census, settings.budget[universe].geolevels
     for invariant in census.universes[universe].invariants:
         is_last = invariant.geolevel == census.geolevels[-1]
@@ -88,7 +88,7 @@ def _held_invariants(settings: TopdownSettings, universe: str) -> Iterator[str]:
 
 
 def text_of(settings: TopdownSettings, sentence: SentenceDeclaration) -> str:
-    """The words of a sentence, with what its settings put in."""
+    """The words of a sentence, with the values of its settings inserted."""
     name = sentence.universe
     bounds = settings.compiled_census.universes[name].bounds
     most = max((bound.at_most or 0 for bound in bounds), default=0)
@@ -104,7 +104,7 @@ def _protected(settings: TopdownSettings, universe: str) -> str:
 
 
 def _unprotected(settings: TopdownSettings, universe: str) -> Iterator[str]:
-    """A sentence on attributes of a universe's records that are not protected, if there are any."""
+    """A sentence on unprotected attributes of a universe's records, if any."""
     tables = [
         reach.table
         for reach in settings.compiled_census.universes[universe].reaches

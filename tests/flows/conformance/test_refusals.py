@@ -85,7 +85,7 @@ REFUSED: dict[str, dict[str, tuple[Change, str]]] = {
         ),
         "another type of household": (
             with_rows("units.parquet", "HHT", lambda own: own.astype(int) % 7 + 1),
-            "HHT of a housing unit must be what its members in persons.parquet tell",
+            "HHT of a housing unit must agree with its members in persons.parquet",
         ),
         "unknown table": (
             replaced(SETTINGS, "[privacy]", '[mechanism.budgets.PH9.US]\n"*" = "1"\n[privacy]'),
@@ -235,7 +235,7 @@ REFUSED[HOUSEHOLDS] = {
     ),
     "a type that members contradict": (
         with_first("units.parquet", "HHT", int(PLANTED[0])),
-        "HHT of a housing unit must be what its members in persons.parquet tell",
+        "HHT of a housing unit must agree with its members in persons.parquet",
     ),
 }
 

@@ -90,7 +90,9 @@ def test_what_has_no_margins_is_named_with_why_and_a_remedy(finished, tmp_path):
     margins = margins_of(copied, settings)
     _, _, sections = parts_of("topdown/templates/margins.md.j2", margins=margins)
     page = to_html(Document("Report", (), tuple(sections)))
-    assert "Margins of dwellings" in page and "There are none: tables of people have no" in page
+    assert (
+        "Margins of dwellings" in page and "There are no margins: tables of people have no" in page
+    )
     facts = TOPDOWN.facts(copied, settings)
     assert facts.context["without_margins"] == (why,)
 

@@ -1,11 +1,10 @@
 """The comparison of a run with the truth: whole, or in pieces that workers make side by side.
 
 Everything read here is confidential, for the histograms are. A piece has some subspines of a
-universe's spine, and a share of its shards. What it has found is kept in the confidential folder,
-with the state of the files that it read; see `kept`. What the budget implies for a subspine depends
-on the others: that is worked out beforehand, from what is public. Memory is that of a subspine's
-histograms and of one quantity's answers for its blocks, beside the spine and what its blocks can
-have.
+universe's spine, and a share of its shards. Its result is stored in the confidential folder, with
+the state of the files that it read; see `kept`. The budget's implications for a subspine depend on
+the others: they are computed beforehand, from public data. Memory is a subspine's histograms, one
+quantity's answers for its blocks, the spine and its blocks' possible types.
 """
 
 from __future__ import annotations
@@ -77,12 +76,11 @@ from .theory import (
 )
 
 ROWS_AT_ONCE = 1 << 18
-"""Areas whose possible types are worked out at a time."""
+"""Areas whose possible types are computed at a time."""
 MOST_PIECES = 8
-"""Pieces of one universe: each reads what is common to all of them, which is seconds for a
-nation."""
+"""Pieces of one universe: each reads their common input, which takes seconds for a nation."""
 QUERY = ["geolevel", "query"]
-"""Columns that say what sums of a universe's errors are of."""
+"""Columns that identify the sums of a universe's errors."""
 
 
 def has_truth(run: RunDirectory, settings: TopdownSettings) -> bool:
@@ -113,13 +111,13 @@ def quantities_asked(settings: TopdownSettings, universe: str) -> tuple[Quantity
 
 
 def n_compared(settings: TopdownSettings, spine: Spine) -> int:
-    """In how many subspines a spine is compared: in one where not all entities that are compared
-    are known to lie within states, as those of summary levels do."""
+    """Number of subspines in which a spine is compared: one where some compared entities may extend
+    over several states, unlike entities of summary levels."""
     return n_subspines(spine) if settings.compiled_census.summary_levels else 1
 
 
 def n_pieces(run: RunDirectory, settings: TopdownSettings, universe: str) -> int:
-    """In how many pieces a universe is compared; one if its spine is not cut into subspines."""
+    """Number of pieces of a universe's comparison; one if its spine is not cut into subspines."""
     return min(MOST_PIECES, n_compared(settings, spine_of(run, universe)))
 
 
@@ -141,12 +139,12 @@ class Piece:
 
     @property
     def file(self) -> Path:
-        """Where it is kept what the piece has found."""
+        """File of the piece's result."""
         return _folder(self.run) / f"{self.universe}-{self.number}-of-{self.of}.json"
 
     @property
     def kept(self) -> Mapping[str, Any] | None:
-        """What `write` has written, if it still holds."""
+        """The result of `write`, if it is still valid."""
         return kept(self.file, self._state)
 
     def write(self) -> Path:
@@ -169,8 +167,8 @@ class Piece:
             yield _errors_of_subspine(run, settings, whole, number, totals)
 
     def sums(self) -> dict[str, list[Any]]:
-        """The errors of the piece's shards by `QUERY`, over all answers: absolute and signed added
-        up, and the largest."""
+        """The errors of the piece's shards by `QUERY`, over all answers: sums of absolute and
+        signed errors, and the largest."""
         run, universe = self.run, self.universe
         spine, schema = spine_of(run, universe), self.settings.schema_of(universe)
         names = _names(self.settings, universe, spine)
@@ -192,18 +190,18 @@ class Piece:
 
 
 Subspines = Mapping[str, Any]
-"""Of a subspine: `levels`, by name the geolevels whose geounits their entities are; `errors`, by
+"""Subspine results: `levels`, by name the geolevels whose geounits their entities are; `errors`, by
 quantity and level a tally; `groups`, by population and level `largest_groups`."""
 
 
 def pieces_of(run: RunDirectory, settings: TopdownSettings, universe: str) -> list[Piece]:
-    """All pieces of a universe."""
+    """All pieces of a universe's comparison."""
     of = n_pieces(run, settings, universe)
     return [Piece(run, settings, universe, number, of) for number in range(of)]
 
 
 def compute_figures(run: RunDirectory, settings: TopdownSettings) -> AccuracyFigures:
-    """Compare the estimates of every universe with the truth, but for what pieces have found."""
+    """Compare the estimates of every universe with the truth, using the results of pieces."""
     errors: list[dict[str, Any]] = []
     criterion: list[dict[str, Any]] = []
     for universe in settings.run.universes:
@@ -224,7 +222,7 @@ def compute_figures(run: RunDirectory, settings: TopdownSettings) -> AccuracyFig
 
 
 def query_errors(run: RunDirectory, settings: TopdownSettings) -> pd.DataFrame:
-    """The errors of every universe's queries, but for what pieces have found; a row for each level
+    """The errors of every universe's queries, using the results of pieces; a row for each level
     (`levels_of_run`) and query.
 
     Columns: universe, geolevel, query, geounits, answers (answers per geounit),
@@ -300,17 +298,17 @@ def _names(settings: TopdownSettings, universe: str, spine: Spine) -> list[str]:
 
 
 def totals_file(run: RunDirectory, universe: str) -> Path:
-    """Where it is kept what the predictions of a universe's subspines need of each other."""
+    """File of the totals that the predictions of a universe's subspines need of each other."""
     return _folder(run) / f"{universe}-covariances.json"
 
 
 def has_totals(run: RunDirectory, universe: str) -> bool:
-    """Whether `write_totals` has written what still holds."""
+    """Whether the result of `write_totals` is still valid."""
     return kept(totals_file(run, universe), _state_of_spine(run, universe)) is not None
 
 
 def write_totals(run: RunDirectory, settings: TopdownSettings, universe: str) -> Path:
-    """Work out what the predictions of a universe's subspines need of each other."""
+    """Compute the totals that the predictions of a universe's subspines need of each other."""
     state = _state_of_spine(run, universe)
     totals = totals_of_universe(settings, PredictedUniverse.read(run, settings, universe))
     keep(totals_file(run, universe), state, totals)
@@ -336,9 +334,9 @@ def _by_level(
 ) -> Iterator[tuple[dict[str, Any], Columns]]:
     """The levels that have entities, with the errors or largest groups of a subject there.
 
-    `own` are the geolevels that may have levels of their own: those whose geounits are the entities
-    of no other level everywhere. Where they are in one subspine, the level has the rows of the
-    other there.
+    `own` are the geolevels that may have levels of their own, whose geounits are not the entities
+    of another level everywhere. Where they are in one subspine, the level has the rows of the other
+    there.
     """
     own_levels = {own_level(geolevel): geolevel for geolevel in own}
     of_all = {
@@ -364,24 +362,24 @@ def _by_level(
 
 @dataclass(frozen=True, eq=False)
 class PredictedUniverse:
-    """What is public of a universe of a run, and what its budget implies for the estimates."""
+    """Public facts of a universe of a run, and the budget's implications for the estimates."""
 
     universe: str
     rows: np.ndarray
     """(n_blocks,) the row of each block in the file of the geography."""
     type_is_possible: np.ndarray
-    """(n_blocks, n_types): the types of cells that a block can have; that of a housing unit."""
+    """(n_blocks, n_types): the types of cells that a block can have, also for a housing unit."""
     prediction: Prediction
 
     @property
     def spine(self) -> Spine:
-        """All of it."""
+        """The whole spine."""
         return self.prediction.spine
 
     @classmethod
     def read(cls, run: RunDirectory, settings: TopdownSettings, universe: str) -> PredictedUniverse:
-        """Of a universe of a run. Answers that are held to an earlier release are no facts of the
-        people."""
+        """The prediction for a universe of a run. Answers fixed by an earlier release are no facts
+        of the people."""
         census, schema = settings.compiled_census, settings.schema_of(universe)
         declared = replace(census.universes[universe], held=())
         spine, public = spine_of(run, universe), read_public(run)
@@ -412,7 +410,8 @@ class PredictedUniverse:
 
 
 def totals_of_universe(settings: TopdownSettings, whole: PredictedUniverse) -> Totals:
-    """What the prediction of each subspine needs of the others; nothing of a universe in one."""
+    """The totals that each subspine's prediction needs of the others; empty for a single
+    subspine."""
     if n_compared(settings, whole.spine) == 1:
         return {}
     quantities = quantities_asked(settings, whole.universe)
@@ -487,7 +486,7 @@ def _levels(
 
 
 def _geography(run: RunDirectory, rows: np.ndarray) -> pd.DataFrame:
-    """Some rows of the geography, of which only the row groups that have them are read."""
+    """Some rows of the geography; reads only the row groups that have them."""
     columns = ["block_geocode", *COLUMNS.values()]
     with pq.ParquetFile(geography_file(run)) as file:
         sizes = [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)]

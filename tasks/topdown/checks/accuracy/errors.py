@@ -1,9 +1,9 @@
 """Errors of a release as one long table, their statistics, and the redistricting criterion.
 
 An error is a released count less the true one. Statistics run over pairs of an entity and an
-answer; pairs whose count is known to be zero by what is declared (a type of group quarters without
-facility) are left out. A tally has a row for each answer, size class and error, with sums over the
-pairs that have it: tallies of the parts of a country are put one below the other.
+answer; pairs whose count is zero by declaration (a type of group quarters without facility) are
+left out. A tally has a row for each answer, size class and error, with sums over the pairs that
+have it: tallies of the parts of a country are put one below the other.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from ....runs.directory import RunDirectory
 from ....runs.stamps import has_frames, read_frames, write_frames
 
 FOLDER = "accuracy"
-"""Folder of all that follows from the truth, in the confidential folder of a run."""
+"""Folder of everything derived from the truth, in the confidential folder of a run."""
 SIZE_LIMITS = (1, 10, 100, 500, 1_000, 5_000, 10_000, 100_000)
-"""Where size classes begin, after the class of size 0."""
+"""Lower ends of size classes, after the class of size 0."""
 ALL_SIZES = "all"
 ALL_ANSWERS = "all"
 
@@ -33,7 +33,7 @@ PERCENT_THRESHOLDS = (5, 10)
 Columns = Mapping[str, np.ndarray]
 """A table by its columns `(n_rows,)`."""
 KEYS = ("answer", "size_class", "error")
-"""Columns of a tally that say what its sums are of."""
+"""Columns of a tally that identify its sums."""
 
 CRITERION_SIZE = 500
 CRITERION_POINTS = 5
@@ -61,7 +61,7 @@ class AccuracyFigures:
     errors: pd.DataFrame
     """universe, quantity, answer, level, on_spine, size_class, entities, then `figures_of`. The
     answer is one of the quantity's, or "all" of them together, and only these have rows for each
-    size class beside "all"."""
+    size class in addition to "all"."""
     criterion: pd.DataFrame
     """population, level, on_spine, then `criterion_of`."""
 
@@ -78,13 +78,14 @@ def write_figures(run: RunDirectory, figures: AccuracyFigures) -> None:
 
 
 def read_figures(run: RunDirectory) -> AccuracyFigures | None:
-    """What `write_figures` wrote, None if it is gone."""
+    """The figures stored by `write_figures`, None if they are missing."""
     folder = run.confidential / FOLDER
     return read_frames(folder, AccuracyFigures) if has_frames(folder, AccuracyFigures) else None
 
 
 def joined(tables: Sequence[Columns]) -> Columns:
-    """The rows of tables with the same columns, as one; tables may have lists in place of arrays.
+    """The rows of tables with the same columns as one table; tables may have lists instead of
+    arrays.
 
     >>> joined([{"n": [1, 2]}, {"n": [3]}])
     {'n': array([1, 2, 3])}
@@ -103,7 +104,7 @@ def tally(
 
     Args:
         truth, released, variance: `(n_entities, n_answers)` counts, and predicted variances.
-        is_pair: `(n_entities, n_answers)` bool, which of them may be other than 0.
+        is_pair: `(n_entities, n_answers)` bool, whether each count may differ from 0.
         size: `(n_entities,)` true number of records.
 
     Returns `KEYS`, answers and size classes by their numbers, and sums: entities (in the row of the
@@ -162,14 +163,14 @@ def error_rows(
 def figures_of(tallied: Columns) -> dict[str, float]:
     """Statistics of all pairs of a tally; NaN where no pair gives one.
 
-    pairs : how many there are.
+    pairs : number of pairs.
     mean_absolute_error, root_mean_square_error, bias : in counts; bias is the mean error.
     predicted_standard_deviation : root mean of the predicted variances.
     mean_absolute_percent_error : over pairs whose true count is not 0, in percent of it.
     absolute_q50, ..., largest : quantiles of the absolute error.
     error_q05, ... : quantiles of the error.
     beyond_5, ... : share of the pairs whose absolute error is larger.
-    beyond_5_percent, ... : share of those with a true count whose error is larger.
+    beyond_5_percent, ... : share of the pairs with a true count above 0 whose error is larger.
     false_zeros : share of the true counts above 0 that are released as 0.
     false_positives : share of the true counts of 0 that are released as more.
     """
@@ -197,11 +198,11 @@ def figures_of(tallied: Columns) -> dict[str, float]:
 
 
 def largest_groups(truth: np.ndarray, released: np.ndarray) -> Columns:
-    """How the share of the group that is truly largest is met in every entity of `CRITERION_SIZE`
-    people or more, from counts `(n_entities, n_groups)` of groups that partition the population.
+    """Error in the share of the truly largest group in every entity of `CRITERION_SIZE` people or
+    more, from counts `(n_entities, n_groups)` of groups that partition the population.
 
-    Returns points, by how many percentage points it is missed, and is_within, whether that is
-    within the criterion.
+    Returns points, the error in percentage points, and is_within, whether it is within the
+    criterion.
     """
     population = truth.sum(axis=1)
     is_large = population >= CRITERION_SIZE
@@ -227,8 +228,8 @@ def criterion_of(largest: Columns) -> dict[str, float | bool]:
     entity whose released population is 0 fails.
 
     Returns:
-        entities (of that size), share_within (NaN without any), difference_q95 (the points within
-        which 95 percent of them are), met (true without any).
+        entities (of that size), share_within (NaN without any), difference_q95 (the 95 percent
+        quantile of the points), met (true without any).
     """
     points, is_within = largest["points"], largest["is_within"]
     share_within = _share(int(is_within.sum()), len(is_within))
@@ -247,7 +248,7 @@ def _share(total: float, n: int) -> float:
 
 
 def _counted(values: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The distinct values, ascending, and how many times they stand in all."""
+    """The distinct values, ascending, and their total counts."""
     distinct, where = np.unique(values, return_inverse=True)
     return distinct, np.bincount(where, counts, minlength=len(distinct)).astype(np.int64)
 
@@ -255,7 +256,7 @@ def _counted(values: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.nda
 def _quantiles(
     name: str, values: np.ndarray, counts: np.ndarray, quantiles: tuple[float, ...]
 ) -> Mapping[str, float]:
-    """Quantiles, between the values where they fall between two, of ascending values that stand
+    """Quantiles, between the values where they fall between two, of ascending values repeated
     `counts` times each."""
     names = [f"{name}_q{round(100 * quantile):02d}" for quantile in quantiles]
     if not len(values):

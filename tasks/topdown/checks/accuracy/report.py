@@ -48,7 +48,7 @@ from .errors import (
 )
 from .theory import MOST_CORE
 
-CONFIDENTIAL = "CONFIDENTIAL: tells how the release differs from the truth; do not publish"
+CONFIDENTIAL = "CONFIDENTIAL: shows how the release differs from the truth; do not publish"
 
 _SHORT = {
     "county subdivision": "subdivision",
@@ -62,7 +62,7 @@ _SHORT = {
 
 @dataclass(frozen=True, eq=False)
 class ComparedRun:
-    """A run, what it is called in the report, and its figures."""
+    """A run, its label in the report, and its figures."""
 
     label: str
     settings: TopdownSettings
@@ -70,8 +70,7 @@ class ComparedRun:
 
 
 def accuracy_document(runs: Sequence[ComparedRun]) -> Document:
-    """The report of one run, or of several in the order given; a run that is named twice counts
-    once."""
+    """The report of one run, or of several in the order given; repeated runs count once."""
     runs = [*{run.label: run for run in runs}.values()]
     confidential = [CONFIDENTIAL] * any(run.settings.input.confidential for run in runs)
     stamps = dict.fromkeys([*confidential, *filter(None, (run.settings.stamp for run in runs))])
@@ -83,21 +82,21 @@ def accuracy_document(runs: Sequence[ComparedRun]) -> Document:
     }
     settings = runs[0].settings
     areas = f"{settings.area_word}s".capitalize()
-    exact = f"totals, what no {settings.area_word} can have, and structural zeros"
+    exact = f"totals, types that a {settings.area_word} cannot have, and structural zeros"
     meanings = {q.name: q.meaning for q in runs[0].settings.compiled_census.quantities}
     return Document(
         title,
         (
-            "An error is a released count less the true one. Beside the errors stands what the "
-            "budget implies: the standard deviation of the best linear unbiased estimate, which "
-            "combines all noisy measurements by weighted least squares with what is declared "
+            "An error is a released count less the true one. The tables also show the standard "
+            "deviation that the budget implies for the best linear unbiased estimate, which "
+            "combines all noisy measurements by weighted least squares with the facts declared "
             f"exactly ({exact}). It is not rounded and can be negative. Where errors are larger, "
             "the estimator and its post-processing add; where they are smaller, it helps that "
             "counts are not negative.",
             "The tables have the mean absolute error, also in percent of the true count, the bias "
             "(mean error), the root mean square error, and the implied standard deviation. "
-            f"{areas} that can hold nobody take no part. Entities are on the spine if they are "
-            "geounits of it.",
+            f"{areas} that cannot have residents are left out. Entities are on the spine if they "
+            "are geounits of it.",
             *_not_implied(settings, errors),
         ),
         (
@@ -116,15 +115,15 @@ def accuracy_document(runs: Sequence[ComparedRun]) -> Document:
 
 
 def _not_implied(settings: TopdownSettings, errors: pd.DataFrame) -> Iterator[str]:
-    """For every universe none of whose standard deviations is worked out, why that is."""
+    """Reasons for every universe without implied standard deviations."""
     for universe, implied in errors.groupby("universe", sort=False)[IMPLIED]:
         if implied.isna().all():
             algebra = algebra_of(settings, universe, with_zeros=False)
             names = [settings.schema_of(universe).attributes[a] for a in algebra.core]
             named = f", here {len(algebra.cell_type):,} of {', '.join(names)}"
             yield (
-                f"There is no implied standard deviation of {universe}: it is worked out for at "
-                f"most {MOST_CORE} combinations of levels that queries or bounds tell apart "
+                f"There is no implied standard deviation of {universe}: it is computed for at "
+                f"most {MOST_CORE} combinations of levels that queries or bounds distinguish "
                 f"without keeping their attributes whole{named}. Without a query that coarsens an "
                 "attribute of many levels there would be one."
             )
@@ -137,11 +136,11 @@ BRIEF = {
     "mean_absolute_error": "mean absolute error",
     "predicted_standard_deviation": "implied by the noise",
 }
-"""Columns of the errors that a run's page shows, and their headers."""
+"""Columns of the errors on a run's page, and their headers."""
 
 
 def errors_of_totals(run: RunDirectory, settings: TopdownSettings) -> Table | None:
-    """The mean error of the first quantity, the total, at every level, beside what is implied."""
+    """The mean error of the first quantity, the total, at every level, with the implied one."""
     table = errors_in_brief(run, settings)
     if table is None:
         return None
@@ -150,7 +149,7 @@ def errors_of_totals(run: RunDirectory, settings: TopdownSettings) -> Table | No
 
 
 def errors_in_brief(run: RunDirectory, settings: TopdownSettings) -> Table | None:
-    """The errors that a page shows; None for confidential input."""
+    """The errors for a page; None for confidential input."""
     figures = None if settings.input.confidential else read_figures(run)
     return None if figures is None else errors_table(figures.together, BRIEF)
 
@@ -184,11 +183,11 @@ _CRITERION = {
     "met": "criterion",
 }
 _DECIDING = ("mean |error|", "95%", "criterion", "false zeros, %")
-"""The column of each kind of table that a reader looks for first."""
+"""The main column of each kind of table."""
 
 
 def _shown(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """The rows of all runs, those of the first run first, in percent and words."""
+    """The rows of all runs, the first run's first, in percent and words."""
     rows = pd.concat(frames, ignore_index=True)
     if rows.empty:
         return rows
@@ -212,9 +211,9 @@ def _runs(runs: Sequence[ComparedRun]) -> Section:
     blocks: list[Block] = [Table(headers, tuple(rows))]
     if any(run.settings.privacy.infinite for run in runs):
         blocks.append(
-            "A run without noise is compared with what the budget of its settings would imply."
+            "A run without noise is compared with the errors that its budget would imply."
         )
-    return Section("What is compared", tuple(blocks))
+    return Section("Compared runs", tuple(blocks))
 
 
 def _criterion(settings: TopdownSettings, shares: pd.DataFrame) -> list[Section]:
@@ -241,11 +240,11 @@ def _criterion(settings: TopdownSettings, shares: pd.DataFrame) -> list[Section]
 
 
 _UNITS = {"units": "housing units"}
-"""What the records of a universe are called, where it is not as the universe."""
+"""Words for the records of a universe, where they differ from its name."""
 
 
 def _title(universe: str, quantity: str, quantities: Sequence[tuple[str, str]]) -> str:
-    """The name of a quantity, with that of its universe if others have one of this name, too."""
+    """The name of a quantity, with its universe's if others have the same name."""
     alike = [name for _, name in quantities].count(quantity)
     return quantity if alike == 1 else f"{universe}: {quantity}"
 
@@ -284,8 +283,8 @@ def _quantity(errors: pd.DataFrame, quantity: str, meaning: str) -> Section:
 
 
 def _table(rows: pd.DataFrame, columns: Mapping[str, str]) -> Table:
-    """A row for each, of columns under headers; with several runs their labels, rows of one kind
-    together."""
+    """A row for each, of columns under headers; with several runs their labels, and rows of one
+    kind together."""
     deciding = next((header for header in columns.values() if header in _DECIDING), None)
     if rows["run"].nunique() > 1:
         keys = [key for key in ("size_class", "answer", "level") if key in rows]
@@ -295,7 +294,7 @@ def _table(rows: pd.DataFrame, columns: Mapping[str, str]) -> Table:
 
 
 def _bars(rows: pd.DataFrame, columns: Mapping[str, str], label: str, title: str) -> list[Figure]:
-    """Bars by level: for one run those of `columns` by their names, for several the first's."""
+    """Bars by level: for one run all `columns` by their names, for several the first."""
     if rows["run"].nunique() > 1:
         values = _wide(rows, [*columns][0])
     else:
@@ -375,14 +374,14 @@ REPORT = "accuracy.html"
 
 
 def accuracy_report(run: RunDirectory) -> Path:
-    """Where the report of a run lies."""
+    """Path of the report of a run."""
     return run.confidential / FOLDER / REPORT
 
 
 def write_run_accuracy(run: RunDirectory, settings: TopdownSettings) -> Path | None:
     """Compare a run with the truth and write figures and report; returns the report.
 
-    None, and nothing is done, where the confidential histograms are gone.
+    Returns None, and does nothing, if the confidential histograms are gone.
     """
     if not has_truth(run, settings):
         return None

@@ -1,7 +1,7 @@
 """The steps that compare a release with the truth, whole or in pieces.
 
-A step that fails holds nothing back: the last one does what the others have not done, and tells
-what fails then.
+A step that fails does not block others: the last one completes the missing parts, and reports its
+failure.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .report import write_run_accuracy
 
 @step("predict errors", TopdownSettings, run_name="predict errors of {universe}")
 def predict_errors(run: RunDirectory, settings: TopdownSettings, universe: str) -> Made:
-    """Work out what the errors that the budget implies for a piece need of the others."""
+    """Compute the totals that the predicted errors of a piece need of the others."""
     if has_totals(run, universe):
         return reused(totals_file(run, universe))
     compared(run, settings, lambda: write_totals(run, settings, universe))

@@ -1,9 +1,9 @@
 """Subjects of the accuracy report: the geographic entities, and the counts that its readers use.
 
-Entities are those of the summary levels of the redistricting tables, and the geounits of every
-geolevel of the spine that is not one of those. Blocks that can hold nobody take no part; they are
-on no spine, and nothing about them is uncertain. Each answer counts the cells of a schema whose
-attributes take some levels; a quantity is a group of answers that are reported together.
+Entities are the members of the summary levels of the redistricting tables, and the geounits of all
+other geolevels of the spine. Uninhabitable blocks are left out; they are on no spine, and nothing
+about them is uncertain. Each answer counts the cells of a schema whose attributes take some levels;
+a quantity is a group of answers that are reported together.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class EntityLevel:
 
     name: str
     geolevels: frozenset[str]
-    """The geolevels of the spine whose geounits they are."""
+    """The geolevels of the spine whose geounits are the entities."""
     entity: np.ndarray
     """(n_blocks,) integers: each block's entity, in the order of the spine's blocks; -1 for
     none."""
@@ -69,8 +69,8 @@ def entity_levels(
     """All levels, from large to small entities within each of the two kinds.
 
     They are the summary levels of a census, or else its geolevels and the columns of areas that its
-    tables are by; and the geounits of the spine that are none of these. `geography` is the
-    geography frame of the spine's blocks, in the order of its rows.
+    tables are by; and the other geounits of the spine. `geography` is the geography frame of the
+    spine's blocks, in the order of its rows.
     """
     if census.summary_levels:
         frame = geography.iloc[spine.block_row].reset_index(drop=True)
@@ -111,7 +111,7 @@ def _levels(
 
 
 MOST_ANSWERS = 100
-"""Most answers of a measured query that is reported of where no quantities are declared."""
+"""Most answers of a measured query in the report of a census without declared quantities."""
 
 Where = Mapping[str, Sequence[int]]
 """Levels that each attribute may take; attributes left out may take any."""
@@ -145,9 +145,9 @@ def answer_matrix(answers: Sequence[Answer], schema: Schema) -> sparse.csr_array
 def quantities_of(
     schema: Schema, census: Census = CENSUS, queries: Sequence[str] = ()
 ) -> tuple[Quantity, ...]:
-    """The declared quantities that a schema tells.
+    """The declared quantities that a schema determines.
 
-    Of a census that declares none, the total and those of the `queries` that have few answers.
+    For a census without declared ones, the total and the answers of `queries` that have few.
     """
     return tuple(
         Quantity(declared.name, _answers(declared, schema), declared.meaning)
@@ -159,7 +159,7 @@ def quantities_of(
 def redistricting_groups(schema: Schema, census: Census = CENSUS) -> dict[str, tuple[Answer, ...]]:
     """The groups that partition a population, by population, for the redistricting criterion.
 
-    Empty if the census declares none, or the schema tells none of them.
+    Empty if the census declares no groups, or the schema determines none.
     """
     declared = census.redistricting
     if declared is None or declared.universe != schema.universe:
@@ -178,11 +178,11 @@ def redistricting_groups(schema: Schema, census: Census = CENSUS) -> dict[str, t
 
 
 def _of_queries(schema: Schema, queries: Sequence[str]) -> Iterator[QuantityDeclaration]:
-    """Quantities of the answers to those queries that have few, each told by what it keeps."""
+    """Quantities of the answers to queries that have few, each named by its kept attributes."""
     for query in (marginal_query(schema, name) for name in dict.fromkeys(queries)):
         if query.n_rows <= MOST_ANSWERS:
             by = tuple(part for part, _, _ in label_parts(schema, query.name))
-            # A query's name may be longer than names that are declared.
+            # A query's name may be longer than declared names.
             yield QuantityDeclaration.model_construct(
                 name=query.name, universe=schema.universe, by=by
             )

@@ -1,9 +1,9 @@
-"""What the budget implies: variances of the best linear unbiased estimates of the answers.
+"""Implications of a budget: variances of the best linear unbiased estimates of the answers.
 
 The best linear unbiased estimate combines all noisy measurements by weighted least squares, with
-what is declared exactly: the totals of the states, the types of living quarters that a block can
+the exact declarations: the totals of the states, the types of living quarters that a block can
 have, the number of housing units, and structural zeros. It knows no other bounds, is not rounded
-and can be negative, so that it is what estimation would be without its post-processing.
+and can be negative; it corresponds to estimation without post-processing.
 
 In the coordinates of `tasks.topdown.estimation.query_algebra` the measurements of a universe fall
 apart into independent components, in each of which a geounit has a vector of totals, one for each
@@ -12,10 +12,10 @@ with weights w and the levels of the free attributes in sets of sizes k out of d
 the variance of the total with weights w, times k (d - k) / d for each free attribute that is in the
 component and k^2 / d for each that is not.
 
-No entity of a summary level lies in two states, and no geounit below the state does, so that some
-states of a large spine, a subspine, can be compared with the truth one after the other, or side by
-side. Their variances are those of the whole spine: the states of other subspines are known by the
-sum of their covariances, which is all that the root takes of them.
+No entity of a summary level extends over two states, and no geounit below the state does, so that
+some states of a large spine, a subspine, can be compared with the truth one after the other, or
+side by side. Their variances equal the whole spine's: the states of other subspines are represented
+by the sum of their covariances, which is all that the root takes of them.
 """
 
 from __future__ import annotations
@@ -39,26 +39,26 @@ from .subjects import Answer, EntityLevel
 LARGEST_CORE = 32
 """Most core cells of a prediction; where structural zeros make more, they are not used."""
 MOST_CORE = 60
-"""Most core cells of a prediction without structural zeros; of more there is none."""
+"""Most core cells of a prediction without structural zeros; beyond, no prediction is made."""
 
 SMALLEST_VARIANCE = 1e-9
-"""Noise below it counts as it: answers that are as good as exact still have a finite weight."""
+"""Lower limit of noise variances: answers that are as good as exact still have a finite weight."""
 
 
 @dataclass(frozen=True, eq=False)
 class Prediction:
     """Variances that a budget implies on a spine.
 
-    schema, budget, spine : of one universe; the budget's noise is what is predicted, also where a
-        run was told to draw none.
+    schema, budget, spine : of one universe; the budget's noise is predicted, also where a run was
+        configured to draw none.
     type_is_possible : `(n_blocks, n_types)` bool, in the order of the spine's blocks: the types of
         cells that a block can have.
     type_of_cell, forbidden : `(n_cells,)` types, and structural zeros.
-    known : a geolevel, and a number for each of its geounits; the total of all of one number is
-        exact, such as those of the states. None where nothing is.
-    block_totals_known : whether those of all blocks are, as numbers of housing units are.
-    beside : for some states of a larger spine, by component `below_root` of the others, which is
-        all that the root takes of them; None for a whole spine.
+    known : a geolevel, and a number for each of its geounits; the total over each number is exact,
+        such as totals of states. None without exact totals.
+    block_totals_known : whether totals of all blocks are exact, as numbers of housing units are.
+    beside : for some states of a larger spine, the sum of the others' `below_root` by component,
+        which is all that the root takes of them; None for a whole spine.
     """
 
     schema: Schema
@@ -117,7 +117,7 @@ class Prediction:
         return self._covariances[component]
 
     def components(self, answers: Sequence[Answer]) -> set[int]:
-        """The components that the variances of answers are made of; none without a prediction."""
+        """The components in the variances of answers; none without a prediction."""
         if len(self._algebra.cell_type) > MOST_CORE:
             return set()
         return {
@@ -134,12 +134,12 @@ class Prediction:
 
     @property
     def _is_constant_known(self) -> bool:
-        """Whether totals of all blocks leave nothing of the first component to be estimated."""
+        """Whether totals of all blocks determine the first component entirely."""
         return self.block_totals_known and self.n_core == 1
 
     @cached_property
     def _classed(self) -> ClassedSpine:
-        """The classes of geounits; the core cells of a block are those of its types that are no
+        """The classes of geounits; the core cells of a block are the cells of its types that are no
         structural zeros."""
         kinds, before = [], 0
         for level in self.spine.geolevels:
@@ -183,7 +183,7 @@ class Prediction:
         return np.concatenate(found)
 
     def _core_weights(self, answer: Answer) -> np.ndarray:
-        """(n_core,): 1 for the core cells that the answer counts."""
+        """(n_core,): 1 for the core cells counted by the answer."""
         core = [self.schema.attributes[axis] for axis in self._algebra.core]
         shape = tuple(self.schema.shape[axis] for axis in self._algebra.core)
         weights = np.ones(shape)
@@ -194,7 +194,7 @@ class Prediction:
         return weights.ravel()
 
     def _factors(self, answer: Answer) -> list[float]:
-        """What each component's variance is multiplied with; see the module's docstring."""
+        """Multipliers of each component's variance; see the module's docstring."""
         names, shape = self.schema.attributes, self.schema.shape
         free = [(names[axis], shape[axis]) for axis in self._algebra.free]
         sizes = [(len(answer.where.get(name, range(n))), n) for name, n in free]
@@ -208,23 +208,23 @@ class Prediction:
 
 
 BLOCKS_PER_SUBSPINE = 1 << 18
-"""Blocks of a spine from which it is compared in subspines, and of each of them, but for a state
-that has more."""
+"""Blocks of a spine from which it is compared in subspines, and of each of them, except for larger
+states."""
 
 STATE = "State"
 
 
 @dataclass(frozen=True, eq=False)
 class Subspine:
-    """Some states of a spine as a spine of their own, and where its geounits stand in the whole
-    one: `(n,)` positions of each geolevel."""
+    """Some states of a spine as a spine of their own, and the positions of its geounits in the
+    whole one: `(n,)` for each geolevel."""
 
     spine: Spine
     positions: tuple[np.ndarray, ...]
 
     @classmethod
     def whole(cls, spine: Spine) -> Subspine:
-        """All of a spine."""
+        """The whole spine as its own subspine."""
         return cls(spine, tuple(np.arange(len(level)) for level in spine.geolevels))
 
     @property
@@ -239,7 +239,7 @@ def states_of(spine: Spine) -> np.ndarray:
 
 
 def n_subspines(spine: Spine) -> int:
-    """Into how many subspines a spine is cut, between states: one if it is small, or has no states
+    """Number of subspines of a spine, cut between states: one if it is small, or has no states
     below its root."""
     if spine.n_blocks <= BLOCKS_PER_SUBSPINE or spine.names[1:2] != (STATE,):
         return 1
@@ -288,7 +288,7 @@ Totals = Mapping[int, np.ndarray]
 
 
 def totals_of(whole: Prediction, components: Collection[int]) -> Totals:
-    """What the prediction of each subspine needs of the others, for some components."""
+    """The totals that each subspine's prediction needs of the others, for some components."""
     nothing = dict.fromkeys(components, np.zeros((2, whole.n_core, whole.n_core)))
     totals: dict[int, list[np.ndarray]] = {component: [] for component in components}
     for number in range(n_subspines(whole.spine)):
@@ -300,7 +300,7 @@ def totals_of(whole: Prediction, components: Collection[int]) -> Totals:
 
 def prediction_of(whole: Prediction, subspine: Subspine, number: int, totals: Totals) -> Prediction:
     """The prediction of a subspine, which is the whole's on its geounits, for the components whose
-    totals are told."""
+    totals are given."""
     if subspine.spine is whole.spine:
         return whole
     beside = {c: np.delete(own, number, axis=0).sum(axis=0) for c, own in totals.items()}

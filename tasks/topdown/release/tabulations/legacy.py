@@ -5,17 +5,17 @@ A state has a geographic header (`rigeo2020.pl`) and three segments (`ri00001202
 line; the records of a geographic entity share a LOGRECNO in all four. Records are numbered from 1,
 summary level by summary level and by geocode.
 
-The files of one state lie in the folder itself, those of several in a folder for each, because
-readers take a folder for a state. The format has no room for a stamp; of a run that is not private
-the files carry it in their names (`rigeo2020_NOT_PRIVATE.pl`).
+The files of one state are in the folder itself, of several in a folder for each, because readers
+take a folder for a state. The format has no room for a stamp; of a run that is not private the
+files carry it in their names (`rigeo2020_NOT_PRIVATE.pl`).
 
 The geographic header of a P.L. 94-171 release: 97 fields a record.
 
-What the geography frame, the summary level and the state give is filled in; a field that none of
-them gives is empty, as fields are that do not apply. Further columns of the geography frame that
-are named as a field (SDUNI, VTD, CBSA, AREALAND, ...) fill it where that field is given: all of
-them for blocks, metropolitan areas for every entity of a county, areas as sums over blocks. Names
-and points of entities are those of `names`.
+Fields are filled from the geography frame, the summary level and the state; other fields are empty,
+as are inapplicable ones. Further columns of the geography frame that are named as a field (SDUNI,
+VTD, CBSA, AREALAND, ...) fill it where that field is given: all of them for blocks, metropolitan
+areas for every entity of a county, areas as sums over blocks. Names and points of entities come
+from `names`.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ HEADER_FIELDS = tuple(_DECLARED["fields"].split())
 """Names of the fields, in order."""
 
 CONSTANTS: Mapping[str, str] = _DECLARED["constants"]
-"""Fields that every record has alike."""
+"""Fields with one value in all records."""
 
 _METROPOLITAN = ("CBSA", "MEMI", "CSA", "METDIV")
 """Fields that hold for a whole county."""
@@ -63,7 +63,7 @@ _AREAS = ("AREALAND", "AREAWATR")
 
 
 def header_columns(entities: Entities, geography: pd.DataFrame) -> dict[str, pa.Array]:
-    """The header fields that are known of entities, by name.
+    """The known header fields of entities, by name.
 
     Left out are LOGRECNO, POP100 and HU100, which are not geography, and fields that are empty.
     """
@@ -108,7 +108,7 @@ def _state_columns(fips: pa.Array) -> dict[str, pa.Array]:
 def _block_columns(geography: pd.DataFrame) -> dict[str, pa.Array]:
     """Fields of blocks: entities they belong to, and every further column named as a field.
 
-    Blocks by geocode stand in the order of the geography frame.
+    Blocks by geocode are in the order of the geography frame.
     """
     further = set(HEADER_FIELDS) & set(geography.columns) - set(_AREAS)
     columns = {name: further_column(geography, name) for name in further}
@@ -124,7 +124,7 @@ def _block_columns(geography: pd.DataFrame) -> dict[str, pa.Array]:
 
 
 def _names(entities: Entities) -> tuple[pa.Array, pa.Array]:
-    """BASENAME and NAME; an entity whose name is not known goes by its code."""
+    """BASENAME and NAME; an entity without a known name is named by its code."""
     level = entities.level
     code = entities.parts[level.parts[-1]]
     if level.code == "040":
@@ -158,7 +158,7 @@ YEAR = "2020"
 
 GEOGRAPHIC_HEADER = "geo"
 SEGMENTS = {"00001": ("P1", "P2"), "00002": ("P3", "P4", "H1"), "00003": ("P5",)}
-"""Tables of each segment, by what its file name has for it."""
+"""Tables of each segment, by the segment's code in its file name."""
 SEGMENT_FIELDS = ("FILEID", "STUSAB", "CHARITER", "CIFSN", "LOGRECNO")
 """Fields before the variables of a segment's record."""
 _FORM = pyarrow.csv.WriteOptions(include_header=False, delimiter="|", quoting_style="none")

@@ -1,16 +1,16 @@
-"""Summary levels of the redistricting product, and which entity of each a block belongs to.
+"""Summary levels of the redistricting product, and the entity of each that a block belongs to.
 
 Names, codes and points of geographic entities, from further columns of the geography.
 
 A column PART_FIELD of the geography (COUNTY_NAME, PLACE_LSADC, TRACT_INTPTLAT, ...) has the field
-of the geographic header for entities of that kind: a county's name stands in the rows of all its
-blocks. For blocks the columns are named as the fields. A column such as COUNTYNS or PLACECC holds
-for every entity whose geocode has that part. Where blocks have points and an entity has none of its
-own, its point is the mean of its blocks', weighted by land area where that is known.
+of the geographic header for entities of that kind: a county's name is in the rows of all its
+blocks. For blocks the columns are named as the fields. A column such as COUNTYNS or PLACECC applies
+to every entity whose geocode has that part. Where blocks have points and an entity has none
+of its own, its point is the mean of its blocks', weighted by land area where that is known.
 
-The variables of the redistricting tables: which cells of a schema each one counts.
+The variables of the redistricting tables: the cells of a schema that each one counts.
 
-The tables are those that the census declares with `rows`. A variable is named as in the public
+The tables are the ones that the census declares with `rows`. A variable is named as in the public
 tables: P0010001 is the first of P1.
 """
 
@@ -67,7 +67,7 @@ SUMMARY_LEVELS: Mapping[str, SummaryLevel] = {
 COLUMNS: Mapping[str, str] = {
     name: part.column for name, part in CENSUS.code_parts.items() if part.column is not None
 }
-"""Column of the geography frame with each part of a geocode that is not of the block's."""
+"""Column of the geography frame for each part of a geocode outside the block's own."""
 
 OUTSIDE: Mapping[str, str] = {
     name: part.outside for name, part in CENSUS.code_parts.items() if part.outside is not None
@@ -86,7 +86,7 @@ class Entities:
 
     level: SummaryLevel
     geocode: pa.StringArray
-    """(n,) ascending; those of one state stand together."""
+    """(n,) ascending; geocodes of one state are contiguous."""
     parts: Mapping[str, pa.StringArray]
     """Each part of the geocode, (n,) each."""
     block_entity: np.ndarray
@@ -107,9 +107,9 @@ def entities_of(
 ) -> Entities:
     """The entities of a summary level over the blocks of a geography frame.
 
-    A block's geocode is that of the state, county, tract and the four digits of the block, which
-    begin with its block group; where some block's do not, the block group stands before them.
-    `tells_block_group` says which it is where the blocks are some of more; see
+    A block's geocode is composed of the state, county, tract and the four digits of the block,
+    which begin with its block group; where they do not for some block, the block group precedes
+    them. `tells_block_group` says which it is where the blocks are some of more; see
     `needs_block_groups`.
     """
     names = list(level.parts)
@@ -140,13 +140,13 @@ def entities_of(
 def tabulated_entities(
     geography: pd.DataFrame, census: Census
 ) -> dict[str, tuple[np.ndarray, int]]:
-    """The entities that the tables of a census are of, by the name of their level.
+    """The entities in the tables of a census, by the name of their level.
 
     Levels are the summary levels of a census, or else its geolevels and the columns of areas that
     its tables are by.
 
     Returns:
-        Of each level (n_rows,) the entity of every row of the geography, -1 for none, and how many
+        For each level (n_rows,) the entity of every row of the geography, -1 for none, and how many
         entities there are.
     """
     if census.summary_levels:
@@ -206,10 +206,10 @@ def texts_of(column: pd.Series) -> pa.StringArray:
 NAME = "NAME"
 POINT = ("INTPTLAT", "INTPTLON")
 OWN_FIELDS = (NAME, "BASENAME", "LSADC", "FUNCSTAT", *POINT)
-"""Fields of the header that each kind of entity has its own columns for."""
+"""Fields of the header for which each kind of entity has its own columns."""
 
 _CODES_OF_PARTS = ("CC", "NS")
-"""What a part's class code and its ANSI code end with."""
+"""Endings of a part's class code and its ANSI code."""
 
 _BLOCK = "BLOCK"
 _LAND = "AREALAND"
@@ -235,7 +235,7 @@ def own_columns(entities: Entities, geography: pd.DataFrame) -> dict[str, pa.Arr
 
 
 def named_columns(entities: Entities, geography: pd.DataFrame) -> dict[str, pa.Array]:
-    """NAME, INTPTLAT and INTPTLON of entities, those of them that the geography tells."""
+    """NAME, INTPTLAT and INTPTLON of entities, as far as the geography has them."""
     found = own_columns(entities, geography)
     return {name: found[name] for name in (NAME, *POINT) if name in found}
 
@@ -248,10 +248,11 @@ def further_column(geography: pd.DataFrame, name: str) -> pa.Array:
 
 
 def _points(entities: Entities, geography: pd.DataFrame) -> dict[str, pa.Array]:
-    """Mean points of entities; empty where a block of theirs has none.
+    """Mean points of entities; empty where any of their blocks lacks one.
 
-    Points are averaged on the sphere, so that an entity on both sides of the 180th meridian lies
-    between its blocks. Blocks weigh as much as they have land, alike if the entity has none.
+    Points are averaged on the sphere, so that the point of an entity on both sides of the 180th
+    meridian is between its blocks. Blocks weigh as much as they have land, alike if the entity has
+    none.
     """
     latitude, longitude = (
         np.radians(pd.to_numeric(geography[name], errors="coerce").to_numpy(float))
@@ -303,7 +304,7 @@ def variables_of(schema: Schema) -> tuple[str, ...]:
 
 
 def variable_labels(schemas: Iterable[Schema]) -> dict[str, str]:
-    """What every variable of universes counts in words, by its name."""
+    """Description of every variable of universes, by its name."""
     return {
         variable_name(table.name, number): label
         for schema in schemas

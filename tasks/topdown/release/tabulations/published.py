@@ -1,20 +1,20 @@
-"""Reading a published P.L. 94-171 release, and the block counts that it tells.
+"""Reading a published P.L. 94-171 release, and its block counts.
 
-P1 to P4 tell exactly how many persons of each race combination, Hispanic origin and voting age a
+P1 to P4 give exactly how many persons of each race combination, Hispanic origin and voting age a
 block has, P5 how many live in each type of group quarters, and H1 how many housing units are
-occupied; they do not tell how the first and the second go together.
+occupied; they do not give the joint counts of the first and the second.
 
 Published block counts as input tables: fictional records that tabulate to them.
 
 The records reproduce, for every block, the race combinations, Hispanic origin and voting age of
-P1 to P4, the group quarters of P5 and the housing units of H1. What the tables do not tell is made
+P1 to P4, the group quarters of P5 and the housing units of H1. Facts beyond the tables are made
 up: who lives in group quarters is drawn with a fixed seed, among adults first (in juvenile
 facilities, among minors first); each type of quarters that a block has is one facility; everyone is
 10 or 30 years old and of sex 1.
 
-Two things that tables can say and records cannot are put right and counted: a household without an
-occupied housing unit gets one, and minors in nursing facilities move to other institutional
-facilities.
+Two contradictions that tables allow and records do not are corrected and counted: a household
+without an occupied housing unit gets one, and minors in nursing facilities move to other
+institutional facilities.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from .legacy import GEOGRAPHIC_HEADER, HEADER_FIELDS, SEGMENT_FIELDS, SEGMENTS, 
 from .levels import COLUMNS, OUTSIDE, OWN_FIELDS, POINT, SUMMARY_LEVELS
 
 PUBLISHED_PERSONS = cef_schema("persons", ("votingage", "hispanic", "cenrace"))
-"""What P1 to P4 tell of every person."""
+"""Attributes of every person in P1 to P4."""
 
 BLOCK = "750"
 _WHOLE_AREA = "00"
@@ -81,7 +81,7 @@ class PublishedBlocks:
 
 
 def read_published(folder: Path) -> PublishedRelease:
-    """Read the four files of a state in a folder, whatever their names end with.
+    """Read the four files of a state in a folder, whatever the endings of their names.
 
     Raises InputRefused for missing or further files, for records of another number of fields, and
     for segments that do not have the records of the header.
@@ -146,8 +146,8 @@ def published_blocks(release: PublishedRelease) -> PublishedBlocks:
 def _fields_of_entities(records: pd.DataFrame, blocks: pd.DataFrame) -> dict[str, np.ndarray]:
     """Names and points of the entities that each block is in, as `names` reads them.
 
-    `records` are those of the whole header, `blocks` those of the blocks. What an entity goes by
-    without a name of its own, such as a tract's number, is left out.
+    `records` is the whole header, `blocks` its records of blocks. An entity's designation without a
+    name of its own, such as a tract's number, is left out.
     """
     found = {}
     for code, level in SUMMARY_LEVELS.items():
@@ -165,7 +165,7 @@ def _fields_of_entities(records: pd.DataFrame, blocks: pd.DataFrame) -> dict[str
 
 
 def _persons(counts: pd.DataFrame) -> np.ndarray:
-    """(n_blocks, n_cells) from the tables of all persons and of those of voting age."""
+    """(n_blocks, n_cells) from the tables of all persons and of persons of voting age."""
     race = np.array(_race_numbers())
 
     def of(table: int, first: int) -> np.ndarray:
@@ -188,7 +188,7 @@ def _race_numbers() -> list[int]:
     (table,) = (entry for entry in CENSUS.tables if entry.name == "P1")
     levels = PUBLISHED_PERSONS.levels("cenrace")
     counted = [np.unique(levels[mask]) for mask in table_cells(table, PUBLISHED_PERSONS)]
-    # Of several variables that count one level alone, which has a subtotal then, the last.
+    # Where several variables count one level alone, which has a subtotal then, use the last.
     own = {int(c[0]): number for number, c in enumerate(counted, 1) if len(c) == 1}
     return [own[level] for level in range(len(own))]
 
@@ -213,14 +213,14 @@ def _files(folder: Path) -> dict[str, Path]:
         if len(paths) != 1:
             what = "no file" if not paths else f"{len(paths)} files"
             raise InputRefused(
-                f"{folder} has {what} named like ..{part}2020.pl; give it the four files of one "
+                f"{folder} has {what} named like ..{part}2020.pl; it needs the four files of one "
                 "state."
             )
     return {part: paths[0] for part, paths in found.items()}
 
 
 def _encoding(path: Path) -> str:
-    """UTF-8 if all bytes of a file are it, else Latin-1; some vintages are in either."""
+    """UTF-8 if a whole file is valid in it, else Latin-1; some vintages are in either."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     with path.open("rb") as stream:
         try:
@@ -269,7 +269,7 @@ _DIGIT = np.array(list("0123456789"), dtype=object)
 
 @dataclass(frozen=True)
 class InputTables:
-    """The tables written, and what had to differ from the published counts."""
+    """The tables written, and their deviations from the published counts."""
 
     persons: Path
     units: Path
@@ -283,7 +283,7 @@ class InputTables:
 def write_input_tables(blocks: PublishedBlocks, directory: Path, *, seed: int = 0) -> InputTables:
     """Write `persons.parquet`, `units.parquet` and `grfc.txt` in the Census Edited File layout.
 
-    The same counts and seed give the same tables. Memory is that of a batch of about a million
+    The same counts and seed give the same tables. Memory is limited to a batch of about a million
     persons.
     """
     directory.mkdir(parents=True, exist_ok=True)

@@ -1,17 +1,17 @@
 """The tables of a run: from its estimates and public geography to its release.
 
 A census that declares summary levels has a table for each, with the variables of all universes; any
-other has those that it declares by name, a file for each, with the levels that it is by.
+other has the tables that it declares by name, a file for each, with its levels.
 
-Margins of published cells: an interval beside every count of the tables of a release.
+Margins of published cells: an interval for every count of the tables of a release.
 
-`tables/<file>_margins.parquet` and `.csv` stand beside a table and have its rows in its order.
-Beside the redistricting tables every variable has two columns, such as P0010001_LOWER and
-P0010001_UPPER; beside a declared table, whose answers are rows, they are `lower` and `upper`.
+`tables/<file>_margins.parquet` and `.csv` accompany a table and have its rows in its order. For the
+redistricting tables every variable has two columns, such as P0010001_LOWER and P0010001_UPPER; for
+a declared table, whose answers are rows, they are `lower` and `upper`.
 
 An interval holds the truth with a probability of 90 % at least. It is the bounded kind of
-`tasks.topdown.intervals.intervals`: from all noisy measurements, what is declared, and that counts
-are not negative. It is no interval around the published count, which may lie outside.
+`tasks.topdown.intervals.intervals`: from all noisy measurements, the declarations, and the fact
+that counts are not negative. It is no interval around the published count, which may lie outside.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ MARGIN_LEVEL = 0.9
 """Probability with which a margin's interval holds the truth, as usual for margins of error."""
 SUFFIX = "_margins"
 RUNS_WRITTEN = 4
-"""So many runs of areas are written as one group of rows: reading more groups would take longer."""
+"""Runs of areas that are written as one group of rows: reading more groups would take longer."""
 LOWER, UPPER = "lower", "upper"
 
 
@@ -88,7 +88,7 @@ def write_table_margins(
         for name, posterior in found.items()
     }
     variables = [name for schema in schemas.values() for name in variables_of(schema)]
-    # Blocks that cannot hold anybody are on no spine.
+    # Uninhabitable blocks are on no spine.
     blocks = pd.Index(geography["block_geocode"])
     row_of = {name: blocks.get_indexer(own.spine.block_geocode) for name, own in found.items()}
     files = list[Path]()
@@ -140,7 +140,7 @@ def _by_variable(variables: Sequence[str], parts: Sequence[CellAnswers]) -> dict
         # A column of a table is a row here: copied once, read in a row.
         lower, upper, is_null = (np.ascontiguousarray(kind.T) for kind in (*ends, ~part.is_known))
         for place, nulls in enumerate(is_null):
-            mask = nulls if nulls.any() else None  # Arrow takes long over a mask of nothing.
+            mask = nulls if nulls.any() else None  # Arrow is slow with an empty mask.
             columns += [pa.array(end[place], mask=mask) for end in (lower, upper)]
     return dict(zip(_end_columns(variables), columns, strict=True))
 
@@ -196,11 +196,11 @@ WHOLE = "tables"
 """The one piece of small tables."""
 BLOCK_TABLES, AREA_TABLES = "block tables", "area tables"
 LEGACY = "P.L. 94-171 files"
-"""Pieces that tables are written in."""
+"""Pieces in which tables are written."""
 
 
 def tabulated_universes(settings: TopdownSettings) -> tuple[str, ...]:
-    """Universes whose schemas tell at least one of the tables of summary levels, if tables are
+    """Universes whose schemas determine at least one of the tables of summary levels, if tables are
     asked for."""
     is_wanted = settings.release.tables and settings.compiled_census.summary_levels
     universes = settings.run.universes if is_wanted else ()
@@ -232,17 +232,15 @@ def tables_of_run(run: RunDirectory, settings: TopdownSettings) -> NamedTables |
 
 
 class LevelTables:
-    """The tables of summary levels of a run, and their margins; all universes stand together."""
+    """The tables of summary levels of a run, and their margins; all universes share the files."""
 
     def __init__(self, run: RunDirectory, settings: TopdownSettings) -> None:
         self.run, self.settings = run, settings
         self.together = [settings.run.universes]
-        """Universes that stand in the same files."""
+        """Universes in the same files."""
 
     def pieces(self) -> list[str]:
-        """Into which pieces the tables are cut: one, or several of a large spine, which are written
-        side by side.
-        """
+        """Pieces of the tables: one, or several for a large spine, written side by side."""
         n_blocks = max(
             shards_of(self.run, universe)[-1].stop
             for universe in tabulated_universes(self.settings)
@@ -289,11 +287,11 @@ class LevelTables:
         return {fips: files[fips] for fips in states}
 
     def margin_pieces(self) -> list[str]:
-        """Beside which tables margins are written, each apart, the longest first."""
+        """Tables with margins of their own, each a piece, the longest first."""
         return [BLOCK_TABLES, AREA_TABLES] if tabulated_universes(self.settings) else []
 
     def universes_of(self, piece: str) -> tuple[str, ...]:
-        """The universes whose posteriors a piece of the margins follows from."""
+        """The universes whose posteriors determine a piece of the margins."""
         return tabulated_universes(self.settings)
 
     def margin_files(self, piece: str) -> list[Path]:
@@ -316,7 +314,7 @@ def _levels(piece: str) -> tuple[SummaryLevel, ...]:
 
 
 def _stems(piece: str) -> list[str]:
-    """What the files of the summary levels of a piece are called, without endings."""
+    """Names of the files of the summary levels of a piece, without endings."""
     return [level.stem for level in _levels(piece)]
 
 
@@ -327,14 +325,14 @@ class NamedTables:
         self.run, self.settings = run, settings
         self.folder = run.unchecked_release
         self.together = [(universe,) for universe in settings.run.universes]
-        """Universes that stand in the same files."""
+        """Universes in the same files."""
 
     def tables(self) -> Sequence[TableDeclaration]:
-        """All of them, if tables are asked for."""
+        """All declared tables, if tables are requested."""
         return self.settings.compiled_census.tables if self.settings.release.tables else ()
 
     def pieces(self) -> list[str]:
-        """Into which pieces the tables are cut."""
+        """Pieces of the tables."""
         return [WHOLE]
 
     def files(self, piece: str = WHOLE) -> list[Path]:
@@ -351,7 +349,7 @@ class NamedTables:
         return files
 
     def margin_pieces(self) -> list[str]:
-        """Beside which tables margins are written, each apart."""
+        """Tables with margins, each a piece."""
         return [
             table.name
             for (universe,) in self.together
@@ -360,15 +358,15 @@ class NamedTables:
         ]
 
     def universes_of(self, piece: str) -> tuple[str, ...]:
-        """The universes whose posteriors the margins beside a table follow from."""
+        """The universes whose posteriors determine a table's margins."""
         return (self._table(piece).universe,)
 
     def margin_files(self, piece: str) -> list[Path]:
-        """Paths of the margins beside a table."""
+        """Paths of the margins of a table."""
         return table_files(self.folder, [piece], SUFFIX)
 
     def write_margins(self, piece: str, found: Mapping[str, RunPosterior]) -> None:
-        """Write the margins beside a table, from the posteriors of its universes."""
+        """Write the margins of a table, from the posteriors of its universes."""
         table, areas = self._table(piece), read_geography(geography_file(self.run))
         write_declared_margins(self.settings, table, found[table.universe], areas, self.folder)
 

@@ -2,14 +2,14 @@
 
 A row is a geographic entity, a column a variable under its public name, after the entity's GEOID,
 its geocode and the parts of the geocode. Rows ascend by geocode. Parquet and comma-separated text
-hold the same; a run that is not private is stamped as microdata are.
+have the same content; a run that is not private is stamped as microdata are.
 
-States may be tabulated one after the other: no entity of a summary level lies in two. Memory is
-then that of a state's block histograms and a batch of rows.
+States may be tabulated one after the other: no entity of a summary level is in two. Memory is then
+a state's block histograms and a batch of rows.
 
 Tabulations of the states of a run, one after the other, from the estimates of their blocks.
 
-A state is read when it is asked for, so that memory is that of the largest state and of the codes
+A state is read when it is requested, so that memory is bounded by the largest state and the codes
 of all blocks.
 
 Tables of a declared census: labels of levels, codes of areas.
@@ -18,10 +18,10 @@ Tables of a declared census: labels of levels, codes of areas.
 each answer to its query, zeros included: `level`, `code` (the path of a geounit, the value of any
 other column), `name`, `latitude` and `longitude` where the geography declares them for a level of
 the table, a label for each attribute or coarsening that the query names, and `count`. A table
-of variables has their numbers from 1, `variable`, and what they count, `label`, in place of these.
+of variables has their numbers from 1, `variable`, and their descriptions, `label`, instead.
 
-They are text with pipes between the fields and a header, and follow from the estimates of the last
-geolevel alone.
+Texts have pipes between the fields and a header, and follow from the estimates of the last geolevel
+alone.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def write_declared_table(
     directory: Path,
 ) -> WrittenFiles:
     """Write one declared table, from counts `(n_areas, n_cells)` of its universe; see the module's
-    docstring. Areas with no code of a further column are in none of its entities.
+    docstring. Areas without a code in a further column belong to none of its entities.
     """
     cells, counts = of_occupied(counts)
     asked = TableAnswers.of(settings, table, cells)
@@ -116,10 +116,10 @@ def of_occupied(counts: sparse.csr_array) -> tuple[np.ndarray, sparse.csr_array]
 class TableAnswers:
     """The answers of a declared table, and their labels.
 
-    counted : (a, n) 0/1 matrix, the cells of each answer, of all cells or of those asked for.
+    counted : (a, n) 0/1 matrix, the cells of each answer, of all cells or of the requested ones.
     labels : by name of an attribute or coarsening, the number of each answer's label (a,), and the
         labels.
-    described : what the table tells of its entities beside their codes, such as names.
+    described : further columns of the table on its entities, such as names.
     """
 
     counted: sparse.csr_array
@@ -133,10 +133,10 @@ class TableAnswers:
         table: TableDeclaration,
         cells: np.ndarray | slice = slice(None),
     ) -> TableAnswers:
-        """Those that the table's query and its conditions leave, or its variables.
+        """The answers left by the table's query and its conditions, or its variables.
 
-        `cells` (n,) are those whose counts the answers are to be made of: of many the others have
-        none.
+        `cells` (n,) are the cells with counts, from which the answers are made: many others are
+        empty.
         """
         schema = settings.schema_of(table.universe)
         described = described_columns(settings.compiled_census.geography, table.levels)
@@ -168,7 +168,7 @@ class TableAnswers:
 
     @property
     def kinds(self) -> dict[str, pa.DataType]:
-        """Types of the columns that say what is counted."""
+        """Types of the columns that describe counts."""
         names = ("level", "code", *self.described, *self.labels)
         return {name: pa.dictionary(pa.int32(), pa.string()) for name in names}
 
@@ -181,7 +181,7 @@ class TableAnswers:
     ) -> dict[str, pa.Array]:
         """These columns for the entities `numbers` (n,) of a summary level, answer after answer.
 
-        `described` has the texts of all entities of the level, by what they tell.
+        `described` has the texts of all entities of the level, by column.
         """
         n, m = len(numbers), self.counted.shape[0]
         found = {
@@ -210,14 +210,14 @@ ROWS_PER_BATCH = 1 << 14
 
 @dataclass(frozen=True, eq=False)
 class LevelTable:
-    """The tables of one summary level, computed when asked for."""
+    """The tables of one summary level, computed on request."""
 
     entities: Entities
     variables: tuple[str, ...]
     histograms: tuple[sparse.csr_array, ...]
     """One of shape `(n_entities, n_cells)` for each universe."""
     matrices: tuple[np.ndarray, ...]
-    """What turns the histograms into variables, shape `(n_cells, n_variables)` each."""
+    """Maps from the histograms to variables, shape `(n_cells, n_variables)` each."""
 
     def batches(self, rows_per_batch: int = ROWS_PER_BATCH) -> Iterator[tuple[int, np.ndarray]]:
         """All rows in turn: the position of the first one, and variables, int64
@@ -253,8 +253,8 @@ class Tabulation:
 
 
 def table_files(directory: Path, stems: Iterable[str], suffix: str = "") -> list[Path]:
-    """Paths of tables below a release directory by their names without endings, or of what stands
-    beside them under a further `suffix`, in the order in which they are written."""
+    """Paths of tables below a release directory by their names without endings, or of their
+    companions with a further `suffix`, in the order in which they are written."""
     folder = directory / TABLES
     return [folder / f"{stem}{suffix}.{ending}" for stem in stems for ending in ENDINGS]
 
@@ -269,10 +269,10 @@ def write_tables(
     """Write summary levels as Parquet and as text below `directory`; returns the files.
 
     Columns: SUMLEV, GEOID, GEOCODE, the parts of the geocode (STATE, COUNTY, ...), NAME, INTPTLAT
-    and INTPTLON where the geography tells them, then the variables (int64).
+    and INTPTLON where the geography has them, then the variables (int64).
 
-    The tabulations are those of successive states, each in memory while it is written. They give
-    the files that one of all of them gives, if they all tell the same of block groups.
+    The tabulations cover successive states, each in memory while it is written. They give the same
+    files as one tabulation of all states, if they all agree on block groups.
     """
     files = table_files(directory, [level.stem for level in levels])
     with ExitStack() as stack:
@@ -318,8 +318,8 @@ def text_form(columns: Collection[str]) -> RowsForm:
 class _LevelWriter:
     """The two files of a summary level, to which tables of successive states are added.
 
-    Row groups have `ROWS_PER_BATCH` rows, wherever a state ends. The files get their names when
-    the stack ends.
+    Row groups have `ROWS_PER_BATCH` rows, regardless of states. The files get their names when the
+    stack ends.
     """
 
     def __init__(self, stack: ExitStack, stem: Path, is_private: bool) -> None:
@@ -328,7 +328,7 @@ class _LevelWriter:
         self._held = pa.table({})
 
     def add(self, table: LevelTable, codes: Mapping[str, pa.Array]) -> None:
-        """Write the rows of a table, but for the last ones, which wait for those of the next."""
+        """Write the rows of a table except the last ones, which are kept until the next call."""
         if self._write is None:
             kinds = dict.fromkeys(codes, pa.string()) | dict.fromkeys(table.variables, pa.int64())
             schema = pa.schema(kinds)
@@ -343,7 +343,7 @@ class _LevelWriter:
             self._write_held(ROWS_PER_BATCH)
 
     def finish(self) -> None:
-        """Write what waits."""
+        """Write the remaining rows."""
         self._write_held(1)
 
     def _write_held(self, least: int) -> None:
@@ -354,7 +354,7 @@ class _LevelWriter:
 
 
 _STATE = (0, CENSUS.code_parts["STATE"].digits[1])  # type: ignore[index]
-"""Digits of a block's geocode that tell its state."""
+"""Digits of a block's geocode for its state."""
 
 
 @dataclass(frozen=True)
@@ -368,7 +368,7 @@ class States:
 
     @classmethod
     def read(cls, run: RunDirectory) -> States:
-        """From the geography that an ingest wrote."""
+        """The states from the geography that an ingest wrote."""
         codes = pq.read_table(geography_file(run), columns=["block_geocode"])["block_geocode"]
         found = pc.value_counts(pc.utf8_slice_codeunits(codes, *_STATE)).sort(by="values")
         counts = zip(
@@ -413,7 +413,7 @@ def _numbers(codes: pa.ChunkedArray | pa.StringArray) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class _Estimates:
-    """The block estimates of a universe, by cells of its own attributes that microdata tell."""
+    """The block estimates of a universe, by cells of its own attributes in microdata."""
 
     run: RunDirectory
     universe: str
@@ -426,7 +426,7 @@ class _Estimates:
 
     @classmethod
     def of(cls, run: RunDirectory, settings: TopdownSettings, universe: str) -> _Estimates:
-        """Of one universe of a run."""
+        """Estimates of one universe of a run."""
         full, spine = settings.schema_of(universe), spine_of(run, universe)
         schema = CENSUS.schema(universe, present_attributes(full))
         own_cell = schema.cells({name: full.levels(name) for name in schema.attributes})
@@ -449,7 +449,7 @@ class _Estimates:
 
 
 def present_attributes(schema: Schema) -> tuple[str, ...]:
-    """The universe's own attributes among those of a schema that its microdata tell."""
+    """The universe's own attributes among the attributes of a schema that are in its microdata."""
     in_layout = {column.attribute for column in layout_of(schema.universe).columns}
     own = CENSUS.universes[schema.universe].declared.attributes
     return tuple(name for name in own if name in in_layout and name in schema.attributes)

@@ -90,7 +90,9 @@ def test_columns_that_differ_from_the_members_end_the_run_with_confidential_coun
     settings = settings_of(county, wrong, "persons.parquet")
     check = check_input_of(settings)
     assert [(f.column, f.count) for f in check.findings] == [("HHT", 4)]
-    with pytest.raises(InputRefused, match="HHT of a housing unit must be what its members") as no:
+    with pytest.raises(
+        InputRefused, match="HHT of a housing unit must agree with its members"
+    ) as no:
         check.accepted()
     assert "4" not in str(no.value)
     run = prepare(settings, county / "refused")

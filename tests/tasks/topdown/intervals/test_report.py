@@ -289,7 +289,7 @@ def test_pairs_need_their_columns_and_known_names(replicates, tmp_path: Path):
     with pytest.raises(InputRefused, match="no column 'second'"):
         list(write_run_intervals(runs[0], settings, ["total"], geolevel="Tract", compare=pairs))
     pairs.write_text("first,second\nx,y\n")
-    with pytest.raises(InputRefused, match="names 'x', which is none of"):
+    with pytest.raises(InputRefused, match="names 'x', which is not one of"):
         list(write_run_intervals(runs[0], settings, ["total"], geolevel="Tract", compare=pairs))
 
 

@@ -293,7 +293,7 @@ AGREE = "universes__people__agree__"
                     {"name": "few", "left": [{"where": {"role": ["guest"]}}], "sign": "="}
                 ]
             },
-            "no relations",
+            "cannot be combined with relations",
         ),
         ({f"{AGREE}1__name": "householders"}, "declares 'householders' twice"),
     ],

@@ -188,7 +188,7 @@ def test_another_budget_is_refused_unless_the_settings_give_it(export, tmp_path)
     (copy / "measured.toml").unlink()
     check_measurements(export.settings(copy))
     sentence = refusal(export, copy, "budget.persons.rho='1'")
-    assert "is none that budget.persons gives" in sentence
+    assert "does not follow from budget.persons" in sentence
     assert "block_by_block" not in sentence
     assert "does not ask" in refusal(export, copy, "run.estimator=block_by_block")
 

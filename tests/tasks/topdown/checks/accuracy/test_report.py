@@ -102,7 +102,7 @@ def test_tables_show_the_figures(public_run) -> None:
     assert [row[position] for row in main.rows] == predicted
     titles = [section.title for section in document.sections]
     assert titles == [
-        "What is compared",
+        "Compared runs",
         "Redistricting criterion",
         "Total population",
         "Voting age",
