@@ -434,7 +434,7 @@ class Grid:
             place = np.rint(kind.losses / self.step)
         exponents = self.tilt * self.step * place + log_masses
         log_total = float(exponents.max() + np.log(np.exp(exponents - exponents.max()).sum()))
-        # Three roundings of every term, those of a law's sum, and those of terms added at one
+        # Three roundings of every term, and roundings of a law's sum and of terms added at one
         # point.
         size = self.tilt * self.step * np.abs(place) + np.abs(log_masses) + abs(log_total)
         together = len(place) / (1 if self.stride is None else self.points)
@@ -490,9 +490,9 @@ def _dominating(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Grid points and the logarithms of their masses, `(2 n,)`: a pair that dominates the losses'.
 
-    A loss between k and k + 1 steps goes to both ends, in shares that keep the sums of P and Q = P
-    exp(-loss). Both shares are made larger than positions can be wrong by; where a position comes
-    out a point too high, its mass has moved upwards, which only makes delta larger.
+    A loss between k and k + 1 steps is split between both ends, in shares that keep the sums of P
+    and of P exp(-loss) = Q. Both shares are made larger than positions can be wrong by; where a
+    position comes out a point too high, its mass has moved upwards, which only makes delta larger.
     """
     position = losses / step
     slack = max(SLACK, 8 * UNIT * float(np.abs(position).max()))

@@ -41,9 +41,9 @@ WARNINGS_FILE = "warnings.json"
 def compared(run: RunDirectory, settings: ProductSettings, compare: Callable[[], object]) -> bool:
     """Compare a release with the truth, in confidence; returns whether it succeeded.
 
-    A failing comparison does not delay a release whose checks pass: the traceback goes to
-    the confidential folder, and a public sentence to `WARNINGS_FILE`, until a comparison succeeds.
-    The program's own errors, which name a remedy, and transient errors of storage are raised.
+    A failing comparison does not delay a release whose checks pass: the traceback is written to the
+    confidential folder, and a public sentence to `WARNINGS_FILE`, until a comparison succeeds. The
+    program's own errors, which name a remedy, and transient errors of storage are raised.
     """
     path = run.checks / WARNINGS_FILE
     try:

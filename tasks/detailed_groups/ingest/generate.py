@@ -62,7 +62,7 @@ def generate_specification(
     own_codes = _group_codes(codes, regional, detailed)
 
     def add(name: str, level: int, members: Sequence[str], only: Sequence[str]) -> None:
-        """A group alone and in any combination; `only` names those that are detailed-only."""
+        """A group alone and in any combination; `only` names the detailed-only ones."""
         for kind, alone, title in (
             ("alone", "True", f"{name} alone"),
             ("combination", "False", f"{name} alone or in any combination"),

@@ -202,7 +202,7 @@ def state_of(
 
 
 def members_of(state: State, members: Members) -> Members:
-    """The current members, given those that `state` was made from."""
+    """The current members, given the initial ones of `state`."""
     people = state.people
     unit, relationship, age, sex = (np.empty(len(members.age), dtype=np.int64) for _ in range(4))
     unit[people.who] = state.homes.unit[people.home]

@@ -36,7 +36,7 @@ householder who is a minor."""
 _PER_FURTHER, _EXCLUDED = 0.25, 0.6
 """Cost of a member beyond the released size, and of one whose role the type excludes."""
 _FURTHER = 2
-"""Slots beyond the released size of each household, in addition to those that a block's persons
+"""Slots beyond the released size of each household, in addition to the slots that a block's persons
 need.
 """
 _LATER_BEYOND, _FEW_BEYOND, _MANY_BEYOND = 0.4, 0.05, 1.0

@@ -56,7 +56,7 @@ class Types(NamedTuple):
     kind : (5, 2, 4, 4, 2, 2, 8) level of the type with a couple, relatives or none, own children
         and children of some ages (1 for under 6, 2 for 6 to 17, 3 for both), minors or none, three
         generations or not, and a size; -1 if impossible.
-    possible : (2, 9, 4, n_types) which of them are no structural zeros, by the householder's sex
+    possible : (2, 9, 4, n_types) mask of types without a structural zero, by the householder's sex
         and level of age and the oldest member.
     """
 

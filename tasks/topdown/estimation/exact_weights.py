@@ -102,7 +102,7 @@ class Sums:
         return [self.algebra.free_shape[bit] for bit in self._kept]
 
     def covariance(self, of_cells: np.ndarray) -> np.ndarray:
-        """Covariance of the sums (c, 2^kept, n_rows, n_rows), from that of core cells (c, S, n, n):
+        """Covariance of the sums (c, 2^kept, n_rows, n_rows), from the core cells' (c, S, n, n):
         a sum's variance is multiplied by the number of coordinates that it covers.
         """
         summed = math.prod(self.algebra.free_shape) / math.prod(self._sizes)

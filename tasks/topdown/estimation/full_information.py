@@ -263,7 +263,7 @@ def algebra_of(
     """Coordinates for all queries of a universe, the same at every geolevel; without structural
     zeros where they are left out.
 
-    Types of cells default to those that follow from the settings alone.
+    Types of cells default to the types that follow from the settings alone.
     """
     schema, queries = settings.schema_of(universe), measured_queries(settings, universe)
     if type_of_cell is None:

@@ -39,7 +39,8 @@ solve it if x_k is not exact, with the answers of earlier passes held, and then 
 the answers of its minimiser instead of allowing them tau_k: that point is feasible, so they always
 can, and tolerances do not add up. The last x_K is x~.
 
-**3. Rounding**, in passes (`rounder`). Each cell goes to the integer below or above: pass k finds
+**3. Rounding**, in passes (`rounder`). Each cell is rounded to the integer below or above: pass k
+finds
 
     (7.7)   y_k = argmin  sum |Q_k (x~ - floor(x~) - y)|   over y in {0, 1} (c, k)
             with floor(x~) + y feasible and  Q_j y = Q_j y_j  for all passes j < k,
