@@ -14,7 +14,7 @@ from ..tasks.topdown.settings import TopdownSettings
 
 
 def write_release_page(run: RunDirectory, settings: TopdownSettings) -> Path:
-    """Write the page of a finished run beside its report, with a map if it has geometry.
+    """Write the page of a finished run next to its report, with a map if it has geometry.
 
     Raises InputRefused for a run without a release, or without tables of areas.
     """

@@ -1,4 +1,4 @@
-"""The flows of the products by name, imported when asked for: Prefect is slow to import."""
+"""The flows of the products by name, imported on demand: Prefect is slow to import."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ TITLES = {
     "tune": "Search for a budget",
     "evidence": "Evidence on protection methods",
 }
-"""What the deployment of every flow is called, for people."""
+"""Titles of the flows' deployments, for people."""
 
 MODULES = {name: f"spineflow.flows.{name.replace('-', '_')}" for name in TITLES}
-"""Module of every flow: there it stands under its own name, and its function as `stages`."""
+"""Module of every flow, with the flow under its own name and its function as `stages`."""
 
 DECIDED_ON_THE_WAY = ("products", "tune")
-"""Flows whose stages hang on what others have released or found, so that they need a flow run."""
+"""Flows whose stages depend on results of others, so that they need a flow run."""
 
 DEMOS = tuple(name for name in MODULES if name != "design")
 """Flows whose input `spineflow demo` can generate: all that end with a release or a search."""
@@ -46,7 +46,7 @@ def entry_point(name: str) -> str:
 
 
 def flow_of(name: str) -> Flow[..., str]:
-    """The flow that runs a settings file; what a deployment calls."""
+    """The flow that runs a settings file; deployments call it."""
     return getattr(import_module(MODULES[name]), name.replace("-", "_"))
 
 

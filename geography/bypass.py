@@ -2,8 +2,7 @@
 
 Bypassing a parent moves the shares of its children one geolevel up: the parent is replaced by one
 geounit for each child, whose share is the parent's plus the child's and whose only child is that
-child, now with share 0. The depth of the tree and the sum of the shares on each path stay as they
-are.
+child, now with share 0. The depth of the tree and the sum of the shares on each path do not change.
 
 The rule: a parent with one child is always bypassed. Under pure differential privacy a parent
 with c >= 2 children is bypassed too if share(child) >= (c - 1) share(parent) / 2 for the child
@@ -64,10 +63,10 @@ def _rule_of_theorem_2(
     n_siblings: np.ndarray,
     bypass_cutoff: int | None,
 ) -> np.ndarray:
-    """(n_parents,) bool: parents with two or more children that are to be bypassed.
+    """(n_parents,) bool: parents with two or more children to be bypassed.
 
     `n_siblings` is the number of children of each parent's own parent. A parent whose share is 0
-    has nothing to move and stays.
+    stays.
     """
     n_children = np.diff(offsets)
     smallest_child_code = np.minimum.reduceat(children.plb_share_code, offsets[:-1])

@@ -49,7 +49,7 @@ class Category:
 
 
 def is_aian_block(geography: pd.DataFrame, rules: SpineRules) -> np.ndarray:
-    """(n_blocks,) bool: the block lies in an area whose type forms the AIAN branch."""
+    """(n_blocks,) bool: the block is in an area whose type forms the AIAN branch."""
     return _aian_area(geography, rules)[0] >= 0
 
 
@@ -60,10 +60,10 @@ def off_spine_categories(
     group_quarters: np.ndarray | None = None,
     kind: str = "optimized",
 ) -> tuple[Category, ...]:
-    """The categories that the rules name, or those of the production run of this kind.
+    """The categories that the rules name, by default the production run's of this kind.
 
     - aian: each area whose type forms the AIAN branch.
-    - group_quarters: each combination of facility types; left out where `group_quarters` is None.
+    - group_quarters: each combination of facility types; omitted if `group_quarters` is None.
     - mcd: each minor civil division of the strong-MCD states, outside the AIAN branch.
     - place: each place in the other states, and in every state within the AIAN branch.
     - school_district: the column that the rules name.
@@ -109,7 +109,7 @@ def combine(categories: Sequence[Category], n_blocks: int) -> np.ndarray:
 
 
 def group_quarters_category(group_quarters: np.ndarray, n_blocks: int) -> Category:
-    """Blocks by the combination of facility types they have; outside: those with none."""
+    """Blocks by their combination of facility types; blocks without any are outside."""
     group_quarters = np.asarray(group_quarters)
     if group_quarters.shape != (n_blocks, N_GROUP_QUARTERS_TYPES):
         raise GeographyRefused(
@@ -128,7 +128,8 @@ def group_quarters_category(group_quarters: np.ndarray, n_blocks: int) -> Catego
 
 def mcd_or_place(geography: pd.DataFrame, rules: SpineRules) -> np.ndarray:
     """(n_blocks,) int64: equal numbers for blocks of the same minor civil division or place,
-    whichever the block's part of the country goes by."""
+    depending on the block's state.
+    """
     codes = BlockCodes(geography)
     pair = (_mcd_category(geography, codes, rules), _place_category(geography, codes, rules))
     return combine(pair, len(geography))
@@ -138,7 +139,7 @@ def _aian_area(geography: pd.DataFrame, rules: SpineRules) -> tuple[np.ndarray, 
     """The block's area in the AIAN branch (-1 outside) and the areas' codes."""
     area, values = pd.factorize(text_column(geography, rules.column_of("aian")))
     ranges = [(each.low, each.high) for each in rules.aian_ranges if each.on_spine]
-    # There are few areas: comparing their codes one by one costs less than any call on them all.
+    # There are few areas, so comparing their codes one by one is fastest.
     on_spine = np.array(
         [
             code != OUTSIDE_AIAN and any(low <= code <= high for low, high in ranges)
@@ -150,7 +151,7 @@ def _aian_area(geography: pd.DataFrame, rules: SpineRules) -> tuple[np.ndarray, 
 
 
 def aian_category(geography: pd.DataFrame, rules: SpineRules) -> Category:
-    """Blocks by the area of the AIAN branch they lie in."""
+    """Blocks by their area of the AIAN branch."""
     area, values = _aian_area(geography, rules)
     distinct, entity = np.unique(area, return_inverse=True)
     label = ["outside" if code < 0 else str(values[code]) for code in distinct.tolist()]
@@ -201,8 +202,9 @@ def coded_category(
     outside_codes: tuple[str, ...],
     label_of: Callable[[int, str], str],
 ) -> Category:
-    """Entities by a prefix, 0 or more, and a code, for the blocks of `within`; `label_of` both is
-    an entity's label."""
+    """Entities by a prefix, 0 or more, and a code, for the blocks of `within`; `label_of` both
+    returns an entity's label.
+    """
     code, distinct_values = pd.factorize(values)
     in_entity = within & ~np.isin(code, np.flatnonzero(distinct_values.isin(outside_codes)))
     width = len(distinct_values)
@@ -218,6 +220,6 @@ def coded_category(
 def _category(
     name: str, entity: np.ndarray, label: list[str], *, has_outside: bool = False
 ) -> Category:
-    """A category whose first entity is the one outside all others, if it has that."""
+    """A category whose first entity is the outside one, if any."""
     labels = np.array(label, dtype=object)
     return Category(name, entity.astype(np.int32), labels, 0 if has_outside else -1)

@@ -1,11 +1,11 @@
-"""A spine whose geounits of equal structure are taken together, and areas on it likewise.
+"""A spine, and areas on it, with geounits of equal structure merged into classes.
 
 Variances of estimates depend on how often and how precisely things are measured, and not on counts.
 Two geounits whose subtrees can have the same cells and are measured alike, child for child, have
-equal variances: they form one *class*. From the blocks up, a class of geounits is told by what is
-measured of them and by how many children of each class they have. The same holds for the part of an
-area that lies in a geounit: its class is told by the geounit's and by those of the parts in the
-children. A state of 18,000 blocks has some 300 classes; `geography.variance` computes with these.
+equal variances: they form one *class*. From the blocks up, a class of geounits is identified by
+their measurements and their number of children of each class. The class of an area's part within a
+geounit is identified by the geounit's class and the classes of the parts in its children. A state
+of 18,000 blocks has some 300 classes; `geography.variance` computes with these.
 
 Classes of children are compared by the sum of two random numbers of 64 bits a child: two different
 multisets would be taken for one with a probability of 2^-128.
@@ -22,15 +22,15 @@ from scipy import sparse
 from .levels import Spine, child_offsets
 
 NOT_MEASURED = 0
-"""Row of the information of geounits of which nothing is measured."""
+"""Row of the information of unmeasured geounits."""
 
 
 @dataclass(frozen=True, eq=False)
 class UnitClasses:
     """Classes of a geolevel's geounits, or of the sums of some of them that are known.
 
-    information : (C,) row of `ClassedSpine.information`.
-    children : (C, classes below) how many children of each class; None of blocks.
+    information : (C,) rows of `ClassedSpine.information`.
+    children : (C, classes below) number of children of each class; None for blocks.
     is_exact : whether the totals are known exactly.
     """
 
@@ -47,9 +47,9 @@ class PartClasses:
     """Classes of parts of areas in the geounits of some `UnitClasses`.
 
     owner : (E,) class of the geounit.
-    parts : (E, classes below) how many parts of each class the children have; None where the parts
+    parts : (E, classes below) number of the children's parts of each class; None where the parts
         are whole blocks.
-    weight : (E,) how many areas' parts are of the class.
+    weight : (E,) number of areas with a part of the class.
     """
 
     owner: np.ndarray
@@ -71,7 +71,7 @@ class ClassedAreas:
 
     @property
     def n_areas(self) -> int:
-        """How many areas have blocks."""
+        """Number of areas with blocks."""
         return len(self.area)
 
 
@@ -81,7 +81,7 @@ class ClassedSpine:
 
     cells : (classes of blocks, n) bool, the cells that a block can have.
     information : (rows, kinds) how often each kind is measured of a geounit of that row.
-    rungs : blocks first, root last; rungs of exact totals stand above those they are of.
+    rungs : blocks first, root last; a rung of exact totals is above the rung of its geounits.
     codes : of each rung, the class of every geounit.
     parents : of each rung but the last, every geounit's parent on the next.
     """
@@ -104,16 +104,16 @@ class ClassedSpine:
     ) -> ClassedSpine:
         """The classes of a spine.
 
-        What is measured of an only child's parent is measured of the child, since their counts are
-        the same; here the child is given all of it.
+        Measurements of an only child's parent also measure the child, since their counts are equal;
+        here all are assigned to the child.
 
         Args:
             kinds: by geolevel, root first, (n,) the kind in which each geounit is measured, -1 for
                 none. Numbers of kinds go through all geolevels.
             cells: (n_blocks, n) bool, cells that each block can have.
-            known: by geolevel, a number for each of its geounits: the sum of the totals of all of
-                one number, which have one parent, is known exactly.
-            is_part: the root has more children than the spine has; see
+            known: by geolevel, a number for each of its geounits: the sum of the totals of all
+                geounits of one number, which share a parent, is known exactly.
+            is_part: the root has children outside the spine; see
                 `geography.variance.Covariances.of`.
 
         Raises ValueError for a known sum of geounits of several parents.
@@ -128,7 +128,9 @@ class ClassedSpine:
         codes, parents = [code], []
 
         def add(parent: np.ndarray, row: np.ndarray, is_exact: bool) -> None:
-            """Add the geounits above the last rung, `parent` being those of its geounits."""
+            """Add the geounits above the last rung; `parent` maps the last rung's geounits to
+            them.
+            """
             order = np.argsort(parent, kind="stable")
             offsets = child_offsets(parent[order], len(row))
             below = codes[-1][order]
@@ -189,8 +191,8 @@ def _sums_and_parents(number: np.ndarray, parent: np.ndarray) -> tuple[np.ndarra
 def _handed_down(
     spine: Spine, kinds: Sequence[np.ndarray], *, is_part: bool
 ) -> tuple[sparse.csr_array, list[np.ndarray]]:
-    """How often each kind is measured, (rows, kinds), and each geounit's row of it, where what is
-    measured of an only child's parent is measured of the child.
+    """How often each kind is measured, (rows, kinds), and each geounit's row; measurements of an
+    only child's parent are assigned to the child.
     """
     n_kinds = 1 + max(int(own.max(initial=-1)) for own in kinds)
     rows: dict[tuple[int, ...], int] = {(): NOT_MEASURED}
@@ -230,8 +232,9 @@ def _handed_down(
 def _grouped(
     known: np.ndarray, offsets: np.ndarray, below: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Class of each of n things, and the first of each class, by what is `known` (n,) of them and
-    the multiset of `below[offsets[i]:offsets[i + 1]]`, which is not empty."""
+    """Class of each of n things, and the first of each class, by their `known` (n,) properties and
+    the multiset of `below[offsets[i]:offsets[i + 1]]`, which is not empty.
+    """
     if not len(known):
         return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
     names = np.random.default_rng(0).integers(0, 1 << 64, (2, below.max() + 1), dtype=np.uint64)
@@ -239,8 +242,9 @@ def _grouped(
 
 
 def _alike(keys: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Number of each thing, the same for those of which all keys (n,) are equal, and the first of
-    each number."""
+    """Number of each thing, equal for things with all keys (n,) equal, and the first thing of each
+    number.
+    """
     order = np.lexsort(keys)
     is_new = np.zeros(len(order), dtype=bool)
     is_new[0] = True
@@ -255,7 +259,7 @@ def _alike(keys: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
 def _counted(
     offsets: np.ndarray, below: np.ndarray, chosen: np.ndarray, n_below: int
 ) -> sparse.csr_array:
-    """(chosen, n_below) how many of each class stand below the chosen things."""
+    """(chosen, n_below) number of each class below each chosen thing."""
     shape = len(offsets) - 1, n_below
     counted = sparse.csr_array((np.ones(len(below)), below, offsets), shape=shape)[chosen]
     counted.sum_duplicates()

@@ -10,7 +10,7 @@ Spine geocodes are paths: the codes from below the root down, joined by points. 
 character but ASCII letters, digits, "-", "_" and "~" is percent-encoded (RFC 3986, a point as %2E),
 so that a parent's geocode and a point begin its children's. Where there is a branch the path starts
 with 1 inside and 0 outside it; a group is g and a running number; the codes of a geolevel that is
-left out stand in the paths of the next one below. The root is "0".
+left out are part of the paths of the next one below. The root is "0".
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ GEOCODE = "block_geocode"
 
 @dataclass(frozen=True, kw_only=True)
 class ColumnCategory:
-    """Off-spine entities told by a column; codes are unique within a geolevel, or everywhere."""
+    """Off-spine entities identified by a column; codes are unique within a geolevel, or
+    everywhere.
+    """
 
     name: str
     column: str
@@ -47,12 +49,12 @@ class ColumnCategory:
 
 @dataclass(frozen=True, kw_only=True)
 class DeclaredRules:
-    """What decides a spine besides the areas and the shares.
+    """Rules that determine a spine together with the areas and the shares.
 
     `branch` (n_areas,) marks the areas that form a branch of their own; None for no branch.
-    `never_split` names the geolevels that the bypass of pure differential privacy keeps whole.
-    `not_crossed` is the geolevel whose geounits the groups of an optimised spine may not reach
-    across, so that answers that are exact in them are sums over siblings; None for none.
+    `never_split` names the geolevels that the bypass under pure differential privacy does not
+    split. `not_crossed` is the geolevel whose borders the groups of an optimised spine may not
+    cross, so that exact answers in its geounits are sums over siblings; None for no such geolevel.
     """
 
     geolevels: tuple[str, ...]
@@ -75,7 +77,7 @@ class Units:
 
 
 def encoded(code: str) -> str:
-    """A code as it stands in a path.
+    """A code encoded for a path.
 
     >>> encoded("Nord/2.b")
     'Nord%2F2%2Eb'
@@ -162,8 +164,8 @@ def declared_spine(
 
 
 def _groups(areas: pd.DataFrame, above: np.ndarray, rules: DeclaredRules) -> np.ndarray:
-    """(n_areas,) groups of areas below the geounits `above`, as Algorithm 2 of [Spines2024] forms
-    them; within the geounits of `rules.not_crossed` alone where they would reach across these.
+    """(n_areas,) groups of areas below the geounits `above`, formed by Algorithm 2 of [Spines2024];
+    where they would cross the geounits of `rules.not_crossed`, within these alone.
     """
     from .optimize import cut_groups  # Its kernels take long to load, and most read areas alone.
 
@@ -206,7 +208,7 @@ def _declared_category(
 def _pieces(
     areas: pd.DataFrame, names: Sequence[str], rules: DeclaredRules, grouped: str | None
 ) -> dict[str, np.ndarray]:
-    """(n_areas,) what each geolevel of a spine adds to a path: its code, after the codes of the
+    """(n_areas,) the part of a path for each geolevel of a spine: its code, after the codes of the
     geolevels above it that the spine leaves out; nothing for groups.
     """
     columns = [name for name in rules.geolevels[1:] if name in areas.columns]
@@ -228,7 +230,7 @@ def _pieces(
 def _geocodes(
     names: Sequence[str], pieces: Mapping[str, np.ndarray], branch: np.ndarray | None
 ) -> Callable[[str, np.ndarray, np.ndarray], np.ndarray]:
-    """What gives paths to the geounits of one geolevel after the other, root first."""
+    """Function that builds the paths of geounits, one geolevel after the other, root first."""
     above = np.array([ROOT], dtype=object)
 
     def of_level(name: str, row: np.ndarray, parent: np.ndarray) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 Everything works on integer codes for whole columns; text is made once per geolevel at the end.
 
-Public areas within each other: levels of areas, each in the order of the areas above.
+Nested public areas: levels of areas, each in the order of the areas above.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class BlockCodes:
         """Split the column `block_geocode` (state 2, county 3, tract 6, block group 1, block 4).
 
         Raises GeographyRefused for an empty frame, a missing column, a geocode that is not 16
-        digits, a block that stands twice, and rows that are not sorted.
+        digits, a repeated block, and rows that are not sorted.
         """
         text = text_column(geography, "block_geocode")
         if len(text) == 0:
@@ -46,7 +46,7 @@ class BlockCodes:
         step = np.diff(geocode)
         if (step == 0).any():
             raise GeographyRefused(
-                f"block {geocode[int(np.argmax(step == 0))]:016d} stands twice in the geography; "
+                f"block {geocode[int(np.argmax(step == 0))]:016d} is repeated in the geography; "
                 "a block belongs to one county, tract and block group"
             )
         if (step < 0).any():
@@ -102,7 +102,7 @@ def _running_number(sorted_codes: np.ndarray) -> np.ndarray:
 
 
 def are_same_units(first: np.ndarray, second: np.ndarray) -> bool:
-    """Whether two numberings (n,) put the same rows together, and leave none out.
+    """Whether two numberings (n,) group the rows equally, and omit none.
 
     >>> are_same_units(np.array([0, 0, 1]), np.array([5, 5, 2]))
     True
@@ -184,8 +184,8 @@ class AreaLevel:
         return cls(name, np.array([code], dtype=object), np.array([-1], dtype=np.int64))
 
     def below(self, name: str, codes: np.ndarray, parents: Iterable[str]) -> AreaLevel:
-        """Areas with their parents' codes as the level below this one, sorted by code within their
-        parent, so that the result does not depend on their order; raises KeyError for other
+        """The level below this one, from areas with their parents' codes, sorted by code within
+        their parent, so that the result does not depend on their order; raises KeyError for other
         parents.
         """
         place = {code: i for i, code in enumerate(self.codes)}
@@ -213,8 +213,8 @@ class AreaHierarchy:
         return child_offsets(self.levels[depth + 1].parent, len(self.levels[depth]))
 
     def ancestors(self, depth: int, below: int = -1) -> np.ndarray:
-        """Position at level `depth` of what every area of the level `below` lies in, by default the
-        finest.
+        """Position at level `depth` of the ancestor of every area of the level `below`, by default
+        the finest.
         """
         position = np.arange(len(self.levels[below]))
         for level in self.levels[below:depth:-1]:

@@ -28,15 +28,15 @@ OF_THE_SPINE = " of the spine"
 
 
 def level_names(kind: str, geolevels: Sequence[str]) -> dict[str, str]:
-    """Names of a spine's geolevels for readers: a declared geolevel's only where its areas are the
-    geounits, or parts of them.
+    """Names of a spine's geolevels for readers: a declared geolevel's own name only if its areas
+    are the geounits, or parts of them.
 
     Args:
         kind: the kind of spine.
         geolevels: of the spine, root first.
 
     Returns:
-        By geolevel, its own name, or of one that the spine regroups `OF_THE_SPINE`.
+        By geolevel, its own name, or for a regrouped one `OF_THE_SPINE`.
 
     >>> level_names("optimized", ("country", "obec", "section"))["obec"]
     'obec of the spine'
@@ -62,7 +62,7 @@ class Geolevel:
     plb_share_code: np.ndarray
     """(n,) int32: index into `plb_shares`."""
     is_aian: np.ndarray
-    """(n,) bool: the geounit lies in the AIAN branch."""
+    """(n,) bool: the geounit is in the AIAN branch."""
     bypassed: np.ndarray
     """(n,) bool: the share is 0, nothing is measured here."""
     n_blocks: np.ndarray
@@ -108,11 +108,11 @@ class Spine:
         return len(self.block_row)
 
     def geolevel(self, name: str) -> Geolevel:
-        """The geolevel of this name; KeyError if the spine has none."""
+        """The geolevel of this name; KeyError if it does not exist."""
         return self.geolevels[self._index(name)]
 
     def children(self, name: str) -> np.ndarray:
-        """Offsets (n_parents + 1,): children of geounit i of geolevel `name` stand at positions
+        """Offsets (n_parents + 1,): children of geounit i of geolevel `name` are at positions
         offsets[i] up to offsets[i + 1] of the geolevel below. ValueError for the last geolevel.
         """
         index = self._index(name)
@@ -121,8 +121,8 @@ class Spine:
         return child_offsets(self.geolevels[index + 1].parent, len(self.geolevels[index]))
 
     def blocks_below(self, name: str, start: int, stop: int) -> slice:
-        """Positions of the blocks below geounits `start` to `stop` of geolevel `name`; they stand
-        together.
+        """Positions of the blocks below geounits `start` to `stop` of geolevel `name`; they are
+        contiguous.
         """
         for level in self.geolevels[self._index(name) + 1 :]:
             start, stop = np.searchsorted(level.parent, (start, stop))
@@ -147,12 +147,12 @@ def nested_geolevels(
     is_branch: np.ndarray,
     geocodes: Callable[[str, np.ndarray, np.ndarray], np.ndarray],
 ) -> tuple[tuple[Geolevel, ...], np.ndarray]:
-    """Geolevels of geounits that are numbered, and the rows in the order of the last one.
+    """Geolevels from numbered geounits, and the rows in the order of the last one.
 
     Args:
         numbers: by geolevel, (n_rows,) the geounit of each row, numbered through the parents.
         shares: by geolevel, root first.
-        is_branch: (n_rows,) bool: the row lies in the AIAN branch.
+        is_branch: (n_rows,) bool: the row is in the AIAN branch.
         geocodes: called for one geolevel after the other, root first, with its name, and a row and
             the parent of each geounit; gives the geocodes.
     """

@@ -4,7 +4,7 @@ Algorithm 1 of [Spines2024]: how far each off-spine entity is from the spine.
 
 The off-spine entity distance is the smallest number of geounits that must be added to or
 subtracted from one another to obtain the entity. With c[u] the distance of the entity's part of
-geounit u, c'[u] that of the rest of u, and x, y the sums of c and c' over u's children,
+geounit u, c'[u] the distance of the rest of u, and x, y the sums of c and c' over u's children,
 
     c[u] = min(x, y + 1),    c'[u] = min(y, x + 1),
 
@@ -32,7 +32,7 @@ from .levels import Spine, child_offsets
 class Entries:
     """Pairs of a geounit and an entity that touch, geounit by geounit.
 
-    Entries of geounit u stand at offsets[u] up to offsets[u + 1]; x and y are as above, with
+    Entries of geounit u are at offsets[u] up to offsets[u + 1]; x and y are as above, with
     untouched children counted in y.
     """
 
@@ -163,7 +163,7 @@ def _fold(
 
 
 class _Items(NamedTuple):
-    """The items of every parent and their entries, as compiled code takes them.
+    """The items of every parent and their entries, in the form for compiled code.
 
     of_parent : (n_parents + 1,) offsets of each parent's items. entries : (n_items + 1,) offsets of
     each item's entries. link : the parent's entry of the same entity. inside, rest : c and c'.
@@ -192,7 +192,7 @@ class _Chain(NamedTuple):
 class _Groups(NamedTuple):
     """The groups of one parent and their sums for every entity that touches it.
 
-    number : the position that tells a group. size : its items. x, y : (n_groups, n_entities).
+    number : the position that identifies a group. size : its items. x, y : (n_groups, n_entities).
     """
 
     number: np.ndarray
@@ -216,9 +216,9 @@ def cut_groups(
     """Group the items of a parent that have equal combinations of entities.
 
     Items of one parent and combination are cut in their order. "even": into the smallest number
-    of groups that respects `group_limit`, of sizes that differ by at most one. "production": as
-    the 2020 production runs did, into runs of `group_limit` + 1 items, the remainder last; they
-    bring targeted entities a little closer, and block groups of the tabulation spine less so.
+    of groups that respects `group_limit`, of sizes that differ by at most one. "production": as in
+    the 2020 production runs, into runs of `group_limit` + 1 items, the remainder last; they bring
+    targeted entities a little closer, and block groups of the tabulation spine less so.
 
     Args:
         parent: (n_items,) int64 parent of each item.
@@ -257,21 +257,21 @@ def greedy_groups(
 ) -> np.ndarray:
     """Group items by the greedy lexicographic search of Algorithm 2.
 
-    Every item starts in a group with those of its parent that touch the same areas, cut as
-    `cut_groups` does: the search alone fills groups with others before it brings them together.
-    Two groups of one parent are merged if they fit into `group_limit` and the distances of all
-    entities, sorted in descending order, do not become lexicographically larger; sweeps over all
-    pairs are repeated until one changes nothing.
+    Every item starts in a group with its siblings that touch the same areas, cut as `cut_groups`
+    does: the search alone fills groups with others before it brings them together. Two groups of
+    one parent are merged if they fit into `group_limit` and the distances of all entities, sorted
+    in descending order, do not become lexicographically larger; sweeps over all pairs are repeated
+    until one changes nothing.
 
-    Only entities that touch the parent can change by a merge, and two sorted vectors compare as
-    their changed entries do, since equal entries on both sides do not affect the order. So a
-    merge is judged by the change of c and c' in the parent, carried up to the root.
+    A merge changes only entities that touch the parent, and two sorted vectors compare like their
+    changed entries, since equal entries on both sides do not affect the order. So a merge is judged
+    by the change of c and c' in the parent, carried up to the root.
 
     Args:
         items: entries of the items (tracts or tract subsets).
-        ancestors: parents of the items, parents of those, and so on up to the root; each is an
+        ancestors: parents of the items, their parents, and so on up to the root; each is an
             array of non-decreasing positions in the geolevel above.
-        n_entities: number of entities, those outside all others included.
+        n_entities: number of entities, including the areas outside all others.
         fanout_cutoff: see `SpineRules.fanout_cutoff`.
         is_area: (n_entities,) bool, whether an entity is an area, which decides which items start
             together; None if all are.
@@ -280,7 +280,7 @@ def greedy_groups(
         (n_items,) int64 group of each item: the position of the group's first item.
     """
     start = cut_groups(ancestors[0], _touched_entities(items, is_area), fanout_cutoff)
-    # Members stand side by side, so that groups and items meet the parents' entities in one order.
+    # Members are adjacent, so that groups and items meet the parents' entities in one order.
     order = np.lexsort((start, ancestors[0]))
     items, first = _taken(items, order), start[order]
     is_first = np.r_[True, first[1:] != first[:-1]]
@@ -375,8 +375,8 @@ def _sweep(
 ) -> bool:
     """One sweep over the pairs of groups of one parent; True if any were merged.
 
-    A pair is met twice: once to tell how the distances at the root would change, and once more to
-    merge it.
+    A pair is met twice: once to compute how the distances at the root would change, and once more
+    to merge it.
     """
     base = chain.of_parent[parent]
     x, y, size = groups.x, groups.y, groups.size
@@ -443,7 +443,7 @@ def _root_change(entry: int, step_x: int, step_y: int, chain: _Chain) -> tuple[i
 
 @numba.njit(cache=True, nogil=True)
 def _apply(entry: int, step_x: int, step_y: int, chain: _Chain) -> None:
-    """Change x and y of an entry by the given steps, and those above it accordingly."""
+    """Change x and y of an entry by the given steps, and the entries above it accordingly."""
     x, y = chain.x, chain.y
     while entry >= 0 and (step_x != 0 or step_y != 0):
         before_c = min(x[entry], y[entry] + 1)

@@ -49,7 +49,7 @@ DEFAULT_CATEGORIES = {
     "optimized": ("aian", "group_quarters", "mcd", "place"),
     "dhc": ("school_district", "block_group"),
 }
-"""Off-spine entity categories where the rules name none: those of the production runs."""
+"""Default off-spine entity categories, as in the production runs."""
 
 OUTSIDE_AIAN = "9999"
 
@@ -74,7 +74,7 @@ class AianRange:
 
 @dataclass(frozen=True, kw_only=True)
 class SpineRules:
-    """What decides a spine besides the geography and the shares.
+    """Rules that determine a spine together with the geography and the shares.
 
     Raises GeographyRefused when built with values that cannot be used.
     """
@@ -82,8 +82,9 @@ class SpineRules:
     aian_ranges: tuple[AianRange, ...] = ()
     """Types of AIAN area by code; codes in no range are treated as outside."""
     columns: Mapping[str, str] = field(default_factory=dict)
-    """Columns of the geography frame by the category that they tell (aian, mcd, place); a category
-    that is left out has a column of its own name."""
+    """Columns of the geography frame by category (aian, mcd, place); a category that is left out
+    has a column of its own name.
+    """
     strong_mcd_states: tuple[str, ...] = ()
     """FIPS codes of the states whose minor civil divisions are targeted instead of places."""
     fanout_cutoff: float = 12
@@ -119,7 +120,7 @@ class SpineRules:
             raise GeographyRefused("an off-spine entity category is named twice; name it once")
 
     def column_of(self, category: str) -> str:
-        """The column of the geography frame that tells a category."""
+        """The column of the geography frame with a category's codes."""
         return self.columns.get(category, category)
 
 
@@ -151,7 +152,7 @@ def validated_shares(geolevel_shares: Mapping[str, Fraction], kind: str) -> dict
                 f"geolevel '{name}' is not part of the {kind} spine; it has {', '.join(order)}"
             )
     if list(names) != sorted(names, key=order.index):
-        raise GeographyRefused(f"geolevels of the {kind} spine must stand in the order {order}")
+        raise GeographyRefused(f"geolevels of the {kind} spine must be in the order {order}")
     if not names or names[-1] != "Block":
         raise GeographyRefused("the last geolevel of a spine must be 'Block'")
     if names[0] not in ("US", "State"):
@@ -201,7 +202,7 @@ def checked_geolevels(
             f"geolevel '{unknown[0]}' is not declared; there are {', '.join(geolevels)}"
         )
     if list(names) != sorted(names, key=list(geolevels).index):
-        raise GeographyRefused(f"geolevels must stand in the order {', '.join(geolevels)}")
+        raise GeographyRefused(f"geolevels must be in the order {', '.join(geolevels)}")
     if len(names) < 2 or names[0] != geolevels[0] or names[-1] != geolevels[-1]:
         raise GeographyRefused(
             f"a spine must begin with '{geolevels[0]}' and end with '{geolevels[-1]}'"

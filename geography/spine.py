@@ -48,7 +48,7 @@ PRIM_COLUMN = "PRIM"
 division or place."""
 
 GROUPED_GEOLEVEL = {"Tract_Group": "Tract", "Tract_Subset_Group": "Tract_Subset"}
-"""Geolevels whose geounits are groups of those of the geolevel below."""
+"""Geolevels whose geounits are groups of geounits of the geolevel below."""
 
 CONVENTIONAL_DIGITS = {"State": 2, "County": 5, "Tract": 11, "Block_Group": 12, "Block": 16}
 """Leading digits of the block geocode that name a geounit of the conventional spine."""
@@ -77,7 +77,7 @@ def build_spine(
     geolevels below add zero-padded running numbers; a block adds its 16-digit geocode.
 
     Args:
-        geography: one row per block that can hold somebody, sorted by `block_geocode`.
+        geography: one row per inhabitable block, sorted by `block_geocode`.
         geolevel_shares: exact shares by geolevel, root first, "Block" last; they add to 1.
         kind: "conventional", "aian", "optimized" or "dhc".
         rules: AIAN ranges, categories, cut-offs.
@@ -216,7 +216,7 @@ def _greedy_groups(
 def _geocodes(
     codes: BlockCodes, is_aian: np.ndarray, kind: str, names: tuple[str, ...]
 ) -> Callable[[str, np.ndarray, np.ndarray], np.ndarray]:
-    """What gives geocodes to the geounits of one geolevel after the other, root first."""
+    """Function that builds geocodes of geounits, one geolevel after the other, root first."""
     above = pa.array([""])
 
     def of_level(name: str, row: np.ndarray, parent: np.ndarray) -> np.ndarray:

@@ -1,7 +1,7 @@
 """A spine as two Arrow tables, and back with every rule of a hierarchy checked.
 
 `geounits`: geolevel, geocode, parent, plb_share ("p/q"), is_aian, bypassed, n_blocks; one row per
-geounit, root first; the kind of spine stands in the schema's metadata under "spine". `blocks`:
+geounit, root first; the schema's metadata holds the kind of spine under "spine". `blocks`:
 block_geocode (16 digits) and one column per geolevel with the spine's geocode.
 """
 
@@ -47,13 +47,13 @@ def spine_to_tables(spine: Spine) -> tuple[pa.Table, pa.Table]:
 def spine_from_tables(geounits: pa.Table, blocks: pa.Table) -> Spine:
     """Read a spine back from its tables.
 
-    Geolevels must appear root first; within one, rows may stand in any order.
+    Geolevels must appear root first, rows within one in any order.
 
     Raises:
-        GeographyRefused: a column is missing, a geounit stands twice, has no share, has no parent
-            in the geolevel above or is its own ancestor, a block stands in two geounits of one
-            geolevel or its path disagrees with the geounits' parents, a geounit has no block, or
-            the shares of a path do not add to exactly 1.
+        GeographyRefused: a column is missing, a geounit is repeated, has no share, has no parent in
+            the geolevel above or is its own ancestor, a block is in two geounits of one geolevel or
+            its path disagrees with the geounits' parents, a geounit has no block, or the shares of
+            a path do not add to exactly 1.
     """
     missing = [name for name in GEOUNIT_COLUMNS if name not in geounits.column_names]
     if missing:
@@ -146,7 +146,7 @@ def _checked_links(
         )
     twice = _repeated(geocode)
     if twice is not None:
-        raise GeographyRefused(f"geounit '{twice}' stands twice at geolevel '{name}'")
+        raise GeographyRefused(f"geounit '{twice}' is repeated at geolevel '{name}'")
     if not codes_above:
         if parent_code.to_pylist() != [""]:
             raise GeographyRefused(
@@ -179,7 +179,7 @@ def _checked_links(
 
 
 def _repeated(texts: pa.StringArray) -> str | None:
-    """A text that stands more than once, None if there is none."""
+    """A repeated text, None if all are distinct."""
     if pc.count_distinct(texts, mode="all").as_py() == len(texts):
         return None
     counts = pc.value_counts(texts)
@@ -209,10 +209,10 @@ def _placed_blocks(
             held = sorted(set(rows[level.name].to_pylist()))
             if len(held) > 1:
                 raise GeographyRefused(
-                    f"block {twice} stands in two geounits of geolevel '{level.name}', "
+                    f"block {twice} is in two geounits of geolevel '{level.name}', "
                     f"'{held[0]}' and '{held[1]}'; a block belongs to one"
                 )
-        raise GeographyRefused(f"block {twice} stands twice in the blocks table")
+        raise GeographyRefused(f"block {twice} is repeated in the blocks table")
     placed = pc.index_in(_text(blocks[geolevels[-1].name]), value_set=codes[-1])
     position = pc.fill_null(placed, 0).to_numpy().astype(np.int64)
     block_position = position

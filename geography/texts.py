@@ -1,7 +1,7 @@
-"""Columns of texts that stay in Arrow's memory, such as that of a mapped file.
+"""Columns of texts that stay in Arrow's memory, such as a mapped file's.
 
 A Python text of a geocode takes some 75 bytes and an array of them 8 more each; in Arrow's memory
-it takes its characters and 4 bytes, and none of them are touched until somebody asks.
+it takes its characters and 4 bytes, and none of them is read until needed.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class TextIndex:
         return part
 
     def positions(self, texts: pa.Array) -> np.ndarray:
-        """Where each text stands among those indexed, shape `(n_texts,)`; -1 for none."""
+        """Position of each text among the indexed ones, shape `(n_texts,)`; -1 if absent."""
         place = pc.index_in(texts, value_set=self._ascending)
         found = np.full(len(texts), -1, dtype=np.int64)
         is_known = place.is_valid().to_numpy(zero_copy_only=False)
@@ -127,7 +127,7 @@ _AT_ONCE = 1 << 16
 
 
 def texts_of(array: pa.Array) -> np.ndarray:
-    """Arrow's texts as what a spine holds; the type is that of what they are used like."""
+    """Arrow's texts in a spine's representation, typed as the array that they are used as."""
     if isinstance(array, pa.ChunkedArray):
         array = pa.concat_arrays([pa.array([], array.type), *array.chunks])
     if array.null_count:

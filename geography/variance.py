@@ -1,29 +1,30 @@
 """Variances of best linear unbiased estimates on a spine, and their derivatives: one recursion.
 
-*Problem.* Each block has a vector of n counts, by cell, those that it cannot have being known to be
-zero, and a geounit the sum of its blocks' vectors. What is measured of a geounit tells of its
-vector x with an information matrix A (n, n), the sum of H'H / variance over its noisy answers H x;
-its total may be known exactly instead. The estimate is weighted least squares over the measurements
-of all geounits at once. Asked are the variances of z = W x of areas, which are sets of blocks,
-whatever part of each geounit they have. The Gram matrices H'H of queries do not commute, so that
-matrices are carried; with n = 1 it is the recursion of totals alone. Problems that fall apart into
-S independent components are computed side by side. Counts have no unit, variances are of counts.
+*Problem.* Each block has a vector of n counts, by cell, where impossible cells are known to be
+zero, and a geounit the sum of its blocks' vectors. A geounit's measurements inform its vector x
+with an information matrix A (n, n), the sum of H'H / variance over its noisy answers H x; its total
+may be known exactly instead. The estimate is weighted least squares over the measurements of all
+geounits at once. Asked are the variances of z = W x of areas, which are sets of blocks, whatever
+part of each geounit they have. The Gram matrices H'H of queries do not commute, so that matrices
+are carried; with n = 1 it is the recursion of totals alone. Problems that fall apart into S
+independent components are computed side by side. Counts have no unit, variances are of counts.
 
-*Recursion.* Going up the spine, let S be the error covariance of the estimate of x, P that of x
-with the area's part z of it, and q the variances of z, from what is measured below alone. They add
-up over children. Taking in the geounit's own measurements gives, by the formula of Woodbury,
+*Recursion.* Going up the spine, let S be the error covariance of the estimate of x, P the
+covariance of x with the area's part z of it, and q the variances of z, from the measurements below
+alone. They add up over children. Taking in the geounit's own measurements gives, by the formula of
+Woodbury,
 
     R = (I + S A)^-1,   K = A R,   S+ = R S,   P+ = R P,   q+ = q - diag(P' K P),
 
 and for an exact total h'x the limit for A = a h h', a without bound: K = h h' / h'S h, R = I - S K.
 Blocks begin with S = A^-1 on the cells that they can have, P = S W', q = diag(W S W'). At the root
 q is the variance. It is exact: each step is the conditional distribution of normal variables, whose
-covariances are those of least squares, and measurements of disjoint subtrees are independent.
+covariances equal those of least squares, and measurements of disjoint subtrees are independent.
 
-*What is not determined.* Where A is singular, the covariance of a block is V + k D, k without
+*Undetermined directions.* Where A is singular, the covariance of a block is V + k D, k without
 bound, D projecting on the null space (`geography.conditioning`). V and D of x and z together add up
-over children, answers that see D determine what they see of it, and the others act on V as above.
-An answer of which D leaves anything at the root is not determined: its variance is infinite.
+over children, answers that see D determine the part that they see, and the others act on V as
+above. An answer that still sees D at the root is not determined: its variance is infinite.
 
 *Derivatives.* With bars for derivatives of the sum of the q of areas of weights v, and where
 nothing is without information, from the root down
@@ -32,9 +33,9 @@ nothing is without information, from the root down
     S~ = R' S~+ R - R' P~+ (K P)' + v K P (K P)'
     A~ = -S+ S~+ S+ - S+ P~+ P+' - v P+ P+'
 
-summed over the parts in a geounit, and the transposes of the sums lead one rung down. What is not
-symmetric in S~ and A~ meets symmetric matrices alone, and does nothing. The cost is that of the
-variances, whatever the number of precisions.
+summed over the parts in a geounit, and the transposes of the sums lead one rung down. The
+antisymmetric parts of S~ and A~ meet symmetric matrices alone, and have no effect. The cost is that
+of the variances, whatever the number of precisions.
 
 All of it is computed for classes of geounits (`geography.classes`), a few hundred in a state.
 
@@ -63,7 +64,7 @@ from .optimize import off_spine_distances
 TINY = 1e-12
 """Variance of a total, relative to the largest of its parts, from which it is known."""
 ROUNDING = 1e-13
-"""Variance, relative to the sum of the blocks' own, below which it is what rounding left of 0."""
+"""Variance, relative to the sum of the blocks' own, below which it is a rounding error of 0."""
 MOST_NUMBERS = 1 << 22
 """Numbers of the matrices that are laid side by side at once: 32 MiB."""
 
@@ -73,7 +74,7 @@ class _Rung:
     """Matrices (C, S, n, n) of the classes of a rung, in the names of the module's docstring.
 
     diffuse : D with everything below and of the geounit itself; None where nothing is left.
-    seen : by class and component, of those where D was seen.
+    seen : by class and component, for the pairs where D was seen.
     """
 
     gain: np.ndarray
@@ -126,14 +127,14 @@ class Covariances:
         prior: float = 0.0,
         beside: np.ndarray | None = None,
     ) -> Covariances:
-        """From what is measured.
+        """Covariances from measurements.
 
         Args:
             information: (rows, S, n, n) the matrix A of each row of `spine.information`.
-            exact: the components that totals which are known have to do with.
+            exact: the components that known totals involve.
             prior: information about every coordinate of a block, which makes all determined.
-            beside: (2, S, n, n) `below_root` of the rest of a larger spine, of which this one is
-                the part below some of the root's children. None for a whole spine.
+            beside: (2, S, n, n) `below_root` of the rest of a larger spine, if this one is the part
+                below some of the root's children. None for a whole spine.
         """
         first = _blocks(information[spine.rungs[0].information], spine.cells, prior)
         rungs = [first]
@@ -303,7 +304,7 @@ def _block_parts(rung: _Rung, owner: np.ndarray, asked: np.ndarray) -> _Parts:
 
 
 def _conditioned(rung: _Rung, owner: np.ndarray, sums: _Parts) -> _Parts:
-    """Parts given what their geounits measure, from the sums over the children's parts."""
+    """Parts given their geounits' measurements, from the sums over the children's parts."""
     p, q, diffuse = sums.p, sums.q, sums.diffuse
     if diffuse is not None:
         # The sums are new arrays, which nothing else has.
@@ -355,8 +356,8 @@ def measurement_precision(
 def total_share(
     query_shares: Sequence[float], n_answers: Sequence[float], *, is_pure: bool
 ) -> float:
-    """Share of a geolevel's budget that one query of the total would need to tell it as well as
-    all queries of the geolevel do.
+    """Share of a geolevel's budget that one query of the total would need to estimate it as
+    precisely as all queries of the geolevel do.
 
     A query with m answers measures the total by their sum, of variance m sigma^2, so precisions
     share / m add up (share^2 / m under pure DP). That is exact where all queries are marginals,
@@ -373,7 +374,7 @@ def total_share(
 
 
 def total_covariances(spine: Spine, precision: Sequence[np.ndarray]) -> Covariances:
-    """Of the geounits' totals, by the precision of each one's noisy total.
+    """Covariances of the geounits' totals, from the precision of each one's noisy total.
 
     Args:
         precision: one array per geolevel, root first; see `measurement_precision`.

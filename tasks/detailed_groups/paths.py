@@ -1,4 +1,4 @@
-"""Where a run of detailed groups keeps artifacts of its own.
+"""Paths of a detailed-groups run's own artifacts.
 
 `parameters/` holds copies of the parameters' files, `spine/` the public geography and the shards:
 consecutive regions of one type with all iterations of one level. Measurements are in
@@ -83,12 +83,12 @@ def group_totals_file(run: RunDirectory) -> Path:
 
 
 def shards_file(run: RunDirectory) -> Path:
-    """The shards; written last of the ingest, so that where they are, all is."""
+    """The shards; written last by the ingest, so that their file marks its completion."""
     return run.root / "spine" / "detailed_groups_shards.json"
 
 
 def write_shards(run: RunDirectory, shards: Iterable[Shard]) -> None:
-    """Store the shards: later steps and later versions of the code cut alike."""
+    """Store the shards, so that later steps and later versions of the code use the same ones."""
     write_text(shards_file(run), json.dumps([asdict(shard) for shard in shards]))
 
 
@@ -104,8 +104,8 @@ def shards_of(run: RunDirectory, region_type: str, level: int) -> list[Shard]:
 
 
 def truth_files(run: RunDirectory) -> list[Path]:
-    """The confidential counts of all levels. A level without groups, such as AIANNH areas where
-    there are none, has none.
+    """The confidential counts of all levels. A level without groups, such as AIANNH areas in a
+    state without any, has no file.
     """
     files = (counts_file(run, shard.region_type, shard.level) for shard in read_shards(run))
     return [*dict.fromkeys(files)]

@@ -67,7 +67,9 @@ from .workload.regions import areas_of
 def check_settings_against_input(
     settings: DetailedGroupsSettings, accepted: AcceptedGroups
 ) -> Iterator[Block]:
-    """The budgets of the levels that want a margin of error, and what would be spent twice."""
+    """The budgets of the levels that want a margin of error, and budget that would be spent
+    twice.
+    """
     declared = accepted.invariants if settings.mechanism.units_are_invariant else None
     parameters = parameters_of(settings).first
     if parameters.wanted.by_level:
@@ -106,7 +108,7 @@ def plan_of(settings: Settings, run: RunDirectory | None = None) -> Plan:
 
 
 def words_on_costs(settings: DetailedGroupsSettings, plan: Plan) -> Iterator[Block | Section]:
-    """What the budgets of every pass buy, and what is spent twice."""
+    """The accuracy that the budgets of every pass buy, and budget spent twice."""
     parameters = parameters_of(settings).first
     columns = {
         "region type": "region_type",
@@ -147,7 +149,7 @@ def words_on_costs(settings: DetailedGroupsSettings, plan: Plan) -> Iterator[Blo
 
 
 def summary(run: RunDirectory, settings: Settings) -> tuple[str, ...]:
-    """What is in the release, and what it cost."""
+    """Size and cost of the release."""
     parameters = run_parameters(run, settings)
     measured = sum(n_groups for *_, n_groups in _groups_of_levels(run, settings))
     what = "groups" if parameters.records == "persons" else "tables of groups"
@@ -162,7 +164,7 @@ def summary(run: RunDirectory, settings: Settings) -> tuple[str, ...]:
 def shown(
     run: RunDirectory, settings: DetailedGroupsSettings, stages: Collection[str]
 ) -> Iterator[Shown]:
-    """How many groups were measured, once they are."""
+    """Number of measured groups, after measurement."""
     if "stage 2" in stages:
         table = Table(("region type", "level", "groups"), tuple(_groups_of_levels(run, settings)))
         yield Shown("population-groups", "Population groups measured", table)
@@ -210,7 +212,7 @@ DETAILED_GROUPS: Product = Product(
 def words_on_household_costs(
     settings: DetailedHouseholdsSettings, plan: Plan
 ) -> Iterator[Block | Section]:
-    """What the budgets of every pass of households buy, tabulation by tabulation."""
+    """The accuracy that the budgets of every pass of households buy, by tabulation."""
     parameters = parameters_of(settings)
     specification = read_specification(settings.input.parameters)
     for cost in plan.costs:

@@ -1,4 +1,4 @@
-"""Settings of the detailed-groups flow: its files, and what overrides their `config.json`."""
+"""Settings of the detailed-groups flow: its files, and overrides of their `config.json`."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ FILES_IN_FOLDERS = {
     "data": DATA_FILES,
     "groups": ("release/t1.csv",),
 }
-"""The files that are read of the folders of the input, by key."""
+"""The files read from the input's folders, by key."""
 
 
 class InputInFolders(InputSettings):
-    """Input some of whose paths are folders."""
+    """Input with folders among its paths."""
 
     def files(self) -> tuple[str, ...]:
-        """The files in the folders, which may hold others, a run among them."""
+        """The files in the folders, which may hold others, even a run."""
         return tuple(
             file
             for key, path in self.paths().items()
@@ -103,7 +103,7 @@ KEYS = {
     "run_pr": "run_pr",
     "state_filter_us": "states",
 }
-"""The settings of a mechanism that stand for single keys of `config.json`, by these."""
+"""The settings of a mechanism that replace single keys of `config.json`, by key."""
 
 
 def given_keys(mechanism: Section) -> dict[str, Any]:
@@ -146,7 +146,7 @@ def refuse_unknown_levels(
 
 
 class SharedMechanism(Section):
-    """What persons and households are measured with alike; None takes the key of `config.json`."""
+    """Mechanism settings common to persons and households; None takes the key of `config.json`."""
 
     definition: Literal["zcdp", "puredp"] | None = Field(
         default=None, title="Privacy definition", description="Overrides that of config.json."
@@ -182,7 +182,7 @@ class MechanismSettings(SharedMechanism):
     thresholds: dict[str, dict[str, tuple[int, ...]]] = {}
     """Ascending noisy totals from which on a group gets the next table: 4, 9 and 23 ages."""
     zero_suppression_chance: ExactFraction | None = None
-    """Probability that a sub-state group of nobody is suppressed; none for no suppression."""
+    """Probability that an empty sub-state group is suppressed; none for no suppression."""
     coterminous: bool = False
     """Whether regions with the same blocks get the same counts."""
     summary_levels: tuple[str, ...] = tuple(REGION_TYPES)
@@ -202,7 +202,7 @@ class MechanismSettings(SharedMechanism):
 
     @property
     def config(self) -> dict[str, Any]:
-        """The settings that stand for keys of `config.json`, by those keys."""
+        """The settings that replace keys of `config.json`, by key."""
         return given_keys(self) | keys_of_levels(OF_PERSONS, self.budgets, self.thresholds or None)
 
 
@@ -214,14 +214,14 @@ class ExplorerSettings(Section):
     threshold: int | None = Field(default=None, ge=0)
     """Largest noisy total that is suppressed."""
     decimals: int = Field(default=3, ge=0, le=9)
-    """Decimal places of the budgets that are worked out."""
+    """Decimal places of computed budgets."""
     relative_errors: tuple[ExactFraction, ...] | None = None
     """Relative errors for which `budget` reports the populations that tables need; left out, 5
     and 10 %."""
 
     @property
     def shown_relative_errors(self) -> tuple[Fraction, ...]:
-        """The relative errors that are asked for, or else the errors that are shown anyway."""
+        """The requested relative errors, or the default ones."""
         return RELATIVE_ERRORS if self.relative_errors is None else self.relative_errors
 
 
@@ -254,11 +254,11 @@ class HouseholdMechanismSettings(SharedMechanism):
     budgets: dict[str, dict[str, dict[str, ExactFraction]]] = {}
     """By tabulation, region type and iteration level, for example `t3.USA.2`."""
     thresholds: dict[str, dict[str, dict[str, tuple[int, ...]]]] = {}
-    """Of the noisy total of persons, by the same: three of `t3`, one of `t4`."""
+    """Thresholds of the noisy total of persons, by the same: three of `t3`, one of `t4`."""
 
     @property
     def config(self) -> dict[str, Any]:
-        """The settings that stand for keys of `config.json`, by those keys."""
+        """The settings that replace keys of `config.json`, by key."""
         config = given_keys(self)
         for name, one in HOUSEHOLD_TABULATIONS.items():
             config |= keys_of_levels(
@@ -298,9 +298,9 @@ class DetailedGroupsSettings(ProductSettings):
     explorer: ExplorerSettings = ExplorerSettings()
 
     def resolved(self) -> Self:
-        """These settings with the least budgets of the levels that want a margin and have none.
+        """These settings with least budgets for the levels that have a wanted margin and no budget.
 
-        The budgets are worked out from the parameters' files, and frozen with the run.
+        The budgets are computed from the parameters' files, and frozen with the run.
         """
         own = self.mechanism
         missing = [
@@ -310,7 +310,7 @@ class DetailedGroupsSettings(ProductSettings):
         ]
         if not missing:
             return self
-        # Of the budgets that are worked out, whether they are above 0 is all that matters yet.
+        # Only whether the computed budgets are above 0 matters here.
         config = own.config | {OF_PERSONS.budget(*level): Fraction(1) for level in missing}
         folder = self.input.parameters
         parameters = read_parameters(folder, config, own.wanted, infinite=self.privacy.infinite)
@@ -336,9 +336,9 @@ class DetailedGroupsSettings(ProductSettings):
             refuse("mechanism.units_are_invariant needs the census tables, which have units")
 
     def refuse_what_does_nothing(self, own: Mapping[str, Any], refuse: Refuse) -> None:
-        """Refuse what is asked of coterminous regions or of targets that are not asked for.
+        """Refuse settings of coterminous regions or targets that are not requested.
 
-        What depends on `config.json` too is in `release.budget`.
+        For settings that also depend on `config.json` see `release.budget`.
         """
         super().refuse_what_does_nothing(own, refuse)
         mechanism, explorer = self.mechanism, self.explorer

@@ -31,8 +31,8 @@ from .settings import DetailedGroupsSettings
 
 @step("ingest detailed groups", settings_of, run_name="ingest")
 def ingest(run: RunDirectory, settings: Settings) -> Made:
-    """Check parameters and tables; write what is public, and persons or householders in
-    confidence. What is there already must still be what was read.
+    """Check parameters and tables; write public files, and persons or householders in confidence.
+    Existing files must agree with the input.
     """
     path = shards_file(run)
     if path.exists():
@@ -92,7 +92,7 @@ def measure_tables(
 def process(
     run: RunDirectory, settings: DetailedGroupsSettings, stage: str, region_pass: str
 ) -> Made:
-    """Take the groups of a pass through a stage of `stages_of`, from those after the one before."""
+    """Apply a stage of `stages_of` to the groups of a pass, from the previous stage's output."""
     files = pass_files(run, run_parameters(run, settings).first, region_pass)
     folder = files.derived / stage
     if files.are_there(stage):

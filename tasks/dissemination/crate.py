@@ -1,4 +1,4 @@
-"""A release as an RO-Crate for an archive: its files, how they were made, and from what.
+"""A release as an RO-Crate for an archive: its files, their provenance and their inputs.
 
 The crate follows the Workflow Run Crate profile 0.5 of RO-Crate 1.1: the flow's source is the
 workflow, the run an action that used it, the released files its results. Nothing of the run's
@@ -90,8 +90,8 @@ def metadata(
     """The description of a crate whose files are in place, as JSON-LD.
 
     Args:
-        folder: Of the crate. workflow: The flow's source in it.
-        released: The release, as of `finished_release`. office: The texts of the office.
+        folder: Folder of the crate. workflow: The flow's source in it.
+        released: The release, from `finished_release`. office: The texts of the office.
         ended: When the run ended, in ISO 8601.
     """
     certificate, plan = released["certificate"], released["plan"]
@@ -124,7 +124,7 @@ def metadata(
         "@type": "CreateAction",
         "name": f"Run {own['run_id']}",
         "description": "Measured with noise under one charge of the ledger, estimated and checked.",
-        "startTime": own["created"].replace("Z", "+00:00"),  # The profile wants an offset.
+        "startTime": own["created"].replace("Z", "+00:00"),  # The profile requires an offset.
         "endTime": ended,
         "instrument": _ref(workflow),
         "agent": _ref(curators[0]["@id"]),
@@ -187,7 +187,7 @@ def _file(path: Path, name: str) -> dict[str, Any]:
 
 
 def _refs(entities: Sequence[Mapping[str, Any]]) -> dict[str, str] | list[dict[str, str]]:
-    """References to entities; a single one is no list."""
+    """References to entities; a single one without a list."""
     found = [_ref(entity["@id"]) for entity in entities]
     return found if len(found) > 1 else found[0]
 

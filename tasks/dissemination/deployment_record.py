@@ -19,7 +19,7 @@ from .finished import texts
 from .office import Office
 
 MISSING = "To be written by the office."
-"""Stands where the schema asks for a text that only an office can give, and it gave none."""
+"""Placeholder for a required text that only an office can give and has not given."""
 
 DEFINITIONS = {True: "Zero-concentrated DP", False: "Pure DP"}
 
@@ -32,7 +32,7 @@ SECTIONS = (
     "implementation",
     "administrative",
 )
-"""Of the schema, in its order."""
+"""Sections of the schema, in its order."""
 
 OF_OFFICE = {
     "basic": (
@@ -49,20 +49,20 @@ OF_OFFICE = {
     "implementation": ("preprocessing_and_hyperparameter_tuning", "justification"),
     "administrative": ("sources", "notes", "registry_authors"),
 }
-"""The fields of an office by section of the schema; they go before those of a run."""
+"""The fields of an office by section of the schema; they precede a run's."""
 
 DETAILED = ("data_domain", "preprocessing_and_hyperparameter_tuning", "justification")
-"""What a record of the registry's third tier says besides what a run does."""
+"""Fields of a third-tier registry record in addition to a run's."""
 
 
 def deployment_record(released: Mapping[str, Any], office: Office) -> dict[str, Any]:
     """The registry's record of a release, in the order of its schema.
 
     Texts that the schema requires and the office has not given are `MISSING`; others are left out.
-    The tier is 3 if the office has given all that only it can tell, and 2 otherwise.
+    The tier is 3 if the office has given all texts that only it knows, and 2 otherwise.
 
     Args:
-        released: The release, as of `finished_release`.
+        released: The release, from `finished_release`.
         office: The texts of the office.
 
     Returns:
@@ -94,7 +94,7 @@ def deployment_record(released: Mapping[str, Any], office: Office) -> dict[str, 
     model |= {"release_type": "One release" if is_alone else "Many releases"}
     sections["deployment_model"] = model | sections["deployment_model"]
     if not office.registry_authors:
-        # The registry asks of whoever states sources or notes to sign them.
+        # The registry requires authors of sources or notes to sign them.
         sections.pop("administrative")
     is_whole = basic["name"] != MISSING and all(getattr(office, field) for field in DETAILED)
     return {
@@ -144,7 +144,9 @@ def _plain(value: Any) -> Any:
 
 
 def _parameters(together: Any) -> dict[str, float | str]:
-    """The parameters of the composed loss; the epsilon of a rho never stands without it."""
+    """The parameters of the composed loss; the epsilon of a rho is always given with its rho and
+    delta.
+    """
     delta = together.whole_delta
     found: dict[str, float | str] = {"epsilon": _rounded_up(together.epsilon)}
     if delta:

@@ -21,13 +21,13 @@ from ..tables.geometry import read_layers
 from .released_tables import LevelCounts, counts_by_level, released_tables
 
 MOST_AREAS = 6000
-"""Areas of a level that a page shows; levels with more are in the files alone."""
+"""Largest number of areas of a level on a page; larger levels are only in the files."""
 
 MOST_BYTES = 15 << 20
-"""Of a page; one that would be larger leaves out the levels with the most areas."""
+"""Size limit of a page; a larger one leaves out the levels with the most areas."""
 
 TOLERANCE = 1 / 1000
-"""By how much of the extent of a map its boundaries are simplified."""
+"""Tolerance of simplified boundaries, relative to the extent of a map."""
 
 PER_DEVIATION = 2 * 1.6449
 """Width of a margin of 90 % in standard deviations."""
@@ -46,9 +46,9 @@ def write_explorer(
 
     Args:
         release: The folder of the release, with its `tables`.
-        path: Of the page.
-        title: What the release is called. guarantee: What it guarantees, in a sentence.
-        labels: What variables count, by name.
+        path: Path of the page.
+        title: Title of the release. guarantee: Its guarantee, in a sentence.
+        labels: Descriptions of variables, by name.
         geometry: Boundaries of areas, as a file or a folder of them; None for no map.
 
     Returns:
@@ -101,7 +101,7 @@ def _charts() -> str:
     import altair as alt
 
     rows = alt.NamedData("rows")
-    # Layers agree on an order that is that of a field.
+    # Layers agree on an order given by a field.
     order = alt.EncodingSortField("place", op="min")
     area = alt.Y("name:N", sort=order, title=None, axis=alt.Axis(labelLimit=200))
     bars = (
@@ -131,7 +131,7 @@ def _boundaries(geometry: Path, levels: Sequence[LevelCounts]) -> dict[str, dict
     for layer in read_layers(geometry, codes):
         points = np.concatenate([ring for area in layer.areas.values() for ring in area.rings])
         step = float(np.ptp(points, axis=0).max()) * TOLERANCE
-        # Degrees of longitude are shorter than those of latitude.
+        # Degrees of longitude are shorter than degrees of latitude.
         narrow = math.cos(math.radians(points[:, 1].mean())) if layer.in_degrees else 1.0
         found[layer.level] = {
             code: [_simplified(ring, step, narrow) for ring in area.rings]
@@ -141,10 +141,10 @@ def _boundaries(geometry: Path, levels: Sequence[LevelCounts]) -> dict[str, dict
 
 
 def _simplified(ring: np.ndarray, step: float, narrow: float) -> list[list[float]]:
-    """A ring on a grid of steps, each point once in turn, as a plane map shows it."""
+    """A ring on a grid of steps, without repeated points, as on a plane map."""
     steps = np.round(ring / step).astype(np.int64)
     moved = np.any(np.diff(steps, axis=0, prepend=steps[:1] - 1), axis=1)
     points = steps[moved] * step * [narrow, 1.0]
-    # A ring is closed, and none has fewer points than a triangle.
+    # A ring is closed and has at least the points of a triangle.
     closed = points if len(points) > 3 else ring * [narrow, 1.0]
     return [[float(f"{x:.7g}"), float(f"{y:.7g}")] for x, y in closed]

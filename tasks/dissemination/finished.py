@@ -1,4 +1,4 @@
-"""A finished release as templates describe it: its plan, its certificate and what follows."""
+"""A finished release for templates: its plan, its certificate and derived values."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TEMPLATES = Path(__file__).with_name("templates")
 
 
 def finished_release(run: RunDirectory, office: Office) -> dict[str, Any]:
-    """What templates may say of a run and its release, by name.
+    """Values of a run and its release that templates may use, by name.
 
     Raises InputRefused for a run without a certified release, and for one that guarantees nothing.
     """
@@ -75,12 +75,12 @@ def finished_release(run: RunDirectory, office: Office) -> dict[str, Any]:
 
 
 def template(name: str) -> dict[str, dict[str, str]]:
-    """The tables of a template file, as they stand there."""
+    """The tables of a template file, unrendered."""
     return tomllib.loads((TEMPLATES / f"{name}.toml").read_text(encoding="utf-8"))
 
 
 def texts(name: str, released: Mapping[str, Any]) -> dict[str, dict[str, str]]:
-    """The tables of a template file, whose texts are filled in with what is said of a release."""
+    """The tables of a template file, rendered with the values of a release."""
     return {
         section: {key: rendered(text, released) for key, text in own.items()}
         for section, own in template(name).items()

@@ -21,12 +21,14 @@ from .released_tables import ReleasedTable, released_tables
 LARGEST_MARGIN = 0.27
 """Largest share that the margin of a reliable count has of it."""
 MOSTLY, HARDLY = 0.95, 0.05
-"""Shares of reliable counts from which all of a level may be used, and up to which none may."""
+"""Share of reliable counts from which a whole level may be used, and share up to which none of it
+may.
+"""
 
 
 @dataclass(frozen=True, eq=False)
 class Fitness:
-    """The verdict on every table and level, and an example of a count with its margin.
+    """Verdicts on every table and level, and an example of a count with its margin.
 
     levels : table, level, counts (number of them that are positive), typical count, margin (half
         the width of the interval, typically), reliable (share of the counts), verdict.
@@ -53,9 +55,9 @@ def fitness(release: Path) -> Fitness | None:
 
 
 def _counts_by_level(table: ReleasedTable) -> Iterator[tuple[str, str, pd.DataFrame]]:
-    """Counts with `lower`, `upper` and `of`, what each is of, by table and level.
+    """Counts with `lower`, `upper` and `of`, their description, by table and level.
 
-    Of the tables of a summary level, the total and the cells of its first table alone: there are
+    For tables of a summary level, only the total and the cells of its first table: there are
     hundreds of variables.
     """
     if not table.has_variables:
@@ -108,7 +110,7 @@ def _verdict(counts: pd.DataFrame) -> dict[str, Cell | None]:
 
 
 def _example(counts: pd.DataFrame) -> str:
-    """A count of about the typical size whose interval holds it; empty where there is none."""
+    """A count of about the typical size within its interval; empty without such a count."""
     holds = (counts["lower"] <= counts["count"]) & (counts["count"] <= counts["upper"])
     inside = counts[holds & (counts["lower"] < counts["upper"])]
     if inside.empty:

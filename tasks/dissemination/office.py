@@ -1,4 +1,4 @@
-"""What an office says of a release of its own: the free texts that no run can know."""
+"""An office's free texts on a release, which no run can know."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from ..runs.settings_problems import sentences
 class Office(Section):
     """The texts of an office on a release, for its registry record and its self-assessment.
 
-    Their names are those of the registry's schema where it has one.
+    Names follow the registry's schema where it has the field.
     """
 
     model_config = ConfigDict(str_strip_whitespace=True)
 
     name: str = Field(default="", description="Name of the data product.")
     data_curators: tuple[str, ...] = Field(
-        default=(), description="Who publishes the data product."
+        default=(), description="Publishers of the data product."
     )
     description: str = Field(default="", description="The data product in few sentences.")
-    intended_use: str = Field(default="", description="What the data product is used for.")
+    intended_use: str = Field(default="", description="Purpose of the data product.")
     data_product_region: str = Field(default="", description="The region that the data describe.")
     data_product_sector: Literal[
         "Technology", "Healthcare", "Education", "Government", "Energy", "Finance"
@@ -40,7 +40,7 @@ class Office(Section):
         default="", pattern=r"^[a-z0-9-]*$", description="Default: from the name."
     )
     data_domain: str = Field(default="", description="The datasets that could have been protected.")
-    actors: str = Field(default="", description="Who sees what, and whom the design trusts.")
+    actors: str = Field(default="", description="Access of each actor, and trusted parties.")
     release_type: Literal["One release", "Many releases"] | None = Field(
         default=None, description="Default: by the runs that the ledger has for the dataset."
     )
@@ -48,23 +48,23 @@ class Office(Section):
     preprocessing_and_hyperparameter_tuning: str = Field(
         default="", description="How data were edited, and on which data the budget was chosen."
     )
-    security: str = Field(
-        default="", description="Who has access to data and ledger; added to mechanisms."
-    )
+    security: str = Field(default="", description="Access to data and ledger; added to mechanisms.")
     justification: str = Field(
         default="", description="Why these parameters, and how they were validated."
     )
     sources: str = Field(default="", description="Papers and pages on the release.")
     notes: str = ""
     license: str = Field(default="", description="Address or words of the licence.")
-    registry_authors: tuple[str, ...] = Field(default=(), description="Who fills in the record.")
+    registry_authors: tuple[str, ...] = Field(default=(), description="Authors of the record.")
     assessment: dict[str, str] = Field(
         default_factory=dict, description="Answers of the self-assessment, by hazard."
     )
 
 
 def read_office(path: Path | None) -> Office:
-    """The texts of an office, from a TOML file, or none; raises InputRefused for what cannot be."""
+    """The texts of an office, from a TOML file, or none; raises InputRefused for an invalid
+    file.
+    """
     if path is None:
         return Office()
     try:

@@ -18,7 +18,7 @@ FOLDER = "registry"
 
 @dataclass(frozen=True)
 class Registration:
-    """What was written, and what the office must still say, by name."""
+    """The written files, and the texts still required from the office, by name."""
 
     files: tuple[Path, ...]
     missing: tuple[str, ...]
@@ -33,7 +33,8 @@ def register(run: RunDirectory, office_file: Path | None) -> Registration:
         office_file: TOML with the texts of the office (`Office`); None leaves them open.
 
     Raises:
-        InputRefused: The run has no certified release, or the file has what no office can say.
+        InputRefused: The run has no certified release, or the file has a key that is no text of an
+        office.
     """
     office = read_office(office_file)
     released = finished_release(run, office)
@@ -41,7 +42,7 @@ def register(run: RunDirectory, office_file: Path | None) -> Registration:
     folder = run.root / FOLDER
     folder.mkdir(exist_ok=True)
     files = (
-        # The registry wants underscores in names of files, and hyphens in addresses.
+        # The registry uses underscores in file names and hyphens in addresses.
         folder / f"{record['url_slug'].replace('-', '_')}.yaml",
         folder / "self_assessment.md",
         folder / "self_assessment.html",

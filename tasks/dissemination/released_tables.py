@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from ..runs.files import STAMP_KEY
 
 AREA_COLUMNS = {"SUMLEV": "level", "GEOCODE": "code", "NAME": "name"}
-"""Columns of tables of summary levels by those of declared tables."""
+"""Columns of tables of summary levels, renamed as in declared tables."""
 
 SUMMARY_LEVELS = "Counts of summary levels"
 """The table of all files of summary levels together."""
@@ -43,12 +43,12 @@ class ReleasedTable:
 
     @property
     def stamp(self) -> str:
-        """`NOT PRIVATE` for a table that protects nobody; empty for others."""
+        """`NOT PRIVATE` for a table without protection; empty for others."""
         metadata = pq.read_schema(self.path).metadata or {}
         return metadata.get(STAMP_KEY.encode(), b"").decode()
 
     def with_margins(self) -> pd.DataFrame:
-        """All rows, with the columns of their margins where there are any."""
+        """All rows, with the columns of their margins, if any."""
         rows = pq.read_table(self.path).to_pandas()
         if self.margins.exists():
             bounds = pq.read_table(self.margins).to_pandas()

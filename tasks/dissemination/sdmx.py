@@ -2,8 +2,9 @@
 
 A table is a dataflow. Its dimensions are the level and the code of an area, and the attributes of
 the table, or its variables. An observation is a count; its attributes are status, confidentiality
-and margin. Where a label is no identifier of SDMX, its code is made of it and the label is the
-code's name. Files are made of the Parquet files of the release, so that both have the same counts.
+and margin. If a label is not a valid identifier of SDMX, its code is derived from it and the label
+is the code's name. Files are made from the Parquet files of the release, so that both have the same
+counts.
 """
 
 from __future__ import annotations
@@ -178,7 +179,7 @@ def code_of(label: str) -> str:
 
 
 def codes_of(labels: Sequence[str]) -> dict[str, str]:
-    """A code for each label; those whose codes would be equal have a number behind them.
+    """A code for each label; a number is appended to codes that would be equal.
 
     >>> codes_of(["a b", "a/b", "c"])
     {'a b': 'A_B', 'a/b': 'A_B_2', 'c': 'C'}
@@ -197,7 +198,7 @@ def codes_of(labels: Sequence[str]) -> dict[str, str]:
 
 
 def _batches(path: Path) -> Iterator[pa.RecordBatch]:
-    """The rows of a Parquet file in batches of a known size; one without rows if it has none."""
+    """The rows of a Parquet file in batches of a known size; one empty batch for an empty file."""
     file = pq.ParquetFile(path)
     if not file.metadata.num_rows:
         yield pa.RecordBatch.from_pylist([], schema=file.schema_arrow)

@@ -19,7 +19,7 @@ def self_assessment(released: Mapping[str, Any], office: Office) -> Document:
     """The hazards as questions: answered from the run, by the office, or left open by name.
 
     Args:
-        released: The release, as of `finished_release`.
+        released: The release, from `finished_release`.
         office: The texts of the office; `assessment` has its answers by hazard.
 
     Returns:
@@ -47,7 +47,7 @@ def self_assessment(released: Mapping[str, Any], office: Office) -> Document:
 
 
 def open_hazards(office: Office) -> list[str]:
-    """Hazards of which a person must answer something, and has not."""
+    """Hazards still to be answered by a person."""
     hazards = template("hazards").items()
     return [key for key, own in hazards if "office" in own and key not in office.assessment]
 

@@ -12,12 +12,12 @@ of independent counts add up, and with L their sum the smallest delta for an eps
     delta(epsilon) = E max(0, 1 - exp(epsilon - L))                       ([DiscreteGaussian2020]).
 
 Every other count that is released has the same distribution before and after the change, and
-parameters that are fixed before anything is drawn let the worst pairs of the parts compose, however
-later counts were chosen ([OptimalAccounting2022], theorem 10).
+with parameters fixed before anything is drawn the worst pairs of the parts compose, however later
+counts were chosen ([OptimalAccounting2022], theorem 10).
 
 `ledger.loss_laws` bounds the distribution of L from both sides.
 
-*Which change is the worst* is told by two rules, for noise of one kind whose probabilities are
+*The worst change* follows from two rules, for noise of one kind whose probabilities are
 log-concave, as both kinds' are. Let T_D(a) be the power of the best test of level a between X and
 X + D: a larger power everywhere means a larger delta for every epsilon, and the other way round.
 
@@ -29,8 +29,8 @@ X + D: a larger power everywhere means a larger delta for every epsilon, and the
   outcome of the other it is a test of the first, and T_D is concave. By the same argument the move
   of the second takes that to T_E(T_D(a)) at most, since T_E grows.
 
-Hence of all changes of the counts of one noise whose moves add up to m at most, that of one count
-by m has the largest delta for every epsilon.
+Hence, among all changes to counts of one noise whose moves sum to at most m, moving one count by m
+has the largest delta for every epsilon.
 
 **Worst combinations.** The deltas of many combinations of parts are bounded at once, by a product
 of matrices. A delta is a sum of weights w times the masses x of a law of N points. With W and S
@@ -38,15 +38,15 @@ their discrete Fourier transforms, Parseval's identity says that
 
     sum w x = (1/N) sum W* S,
 
-and S is the product of the transforms of the parts. A law of many counts is wide beside the step of
-its grid, and all but its lowest frequencies are 0, or nearly: a hundred of them tell the sum, and
-the Cauchy-Schwarz inequality bounds the rest. Combinations are told apart into what they begin and
-end with: all sums of beginnings and ends are one product of two small matrices, where the law of
-every combination takes a transform, and more, of its own.
+and S is the product of the transforms of the parts. A law of many counts is wide relative to the
+step of its grid, and all but its lowest frequencies are nearly 0: a hundred of them determine the
+sum, and the Cauchy-Schwarz inequality bounds the rest. Each combination is split into a first and a
+second half: all sums are one product of two small matrices, whereas the law of every combination
+takes at least one transform of its own.
 
-A bound here is never below that of the law itself, `Law.delta_upper`: it is larger by a bound on
-all errors, which is a share of about 1e-9. Most of some thousand combinations are so shown
-to be no worse than the worst, and their laws need not be worked out.
+A bound here is never below the law's own, `Law.delta_upper`: it is larger by a bound on all errors,
+a relative 1e-9 or so. Most of some thousand combinations are thereby shown to be no worse than the
+worst, and their laws need not be computed.
 """
 
 from __future__ import annotations
@@ -78,19 +78,19 @@ from .loss_laws import (
 )
 
 FEW = 8
-"""Combinations whose laws are worked out rather than bounded all at once."""
+"""Number of combinations below which laws are computed rather than bounded all at once."""
 
 FREQUENCIES = tuple(1 << power for power in range(5, 11))
-"""Numbers of frequencies that are tried."""
+"""Numbers of frequencies tried in turn."""
 
 NEGLIGIBLE = 1e-11
-"""2-norm of all further frequencies that is small enough, for one of the whole of some units."""
+"""Acceptable 2-norm of all omitted frequencies, relative to a whole of order 1."""
 
 LARGEST_SCALE = 100.0
-"""Logarithm of the largest factor between the weights of two laws that is of use."""
+"""Logarithm of the largest usable factor between the weights of two laws."""
 
 MORE = 1 + 1e-11
-"""Factor that is more than the rounding errors of factors that laws have in common."""
+"""Factor that exceeds the rounding errors of common factors of laws."""
 
 Combination = Sequence[Items]
 
@@ -105,10 +105,10 @@ class _Lowest:
 
 
 class _Half:
-    """What combinations begin or end with.
+    """First or second halves of combinations.
 
-    spectra : `(n, n_frequencies)` transforms, complex128. norms : `(n,)` bounds on the 2-norms of
-    all their frequencies. log_scales, part_norms : `(n,)` sums of those of the parts.
+    spectra : `(n, n_frequencies)` transforms, complex128. norms : `(n,)` bounds on the 2-norms over
+    all their frequencies. log_scales, part_norms : `(n,)` sums over the parts.
     """
 
     def __init__(self, halves: Sequence[Sequence[_Lowest]]) -> None:
@@ -121,21 +121,21 @@ class _Half:
 
 
 def deltas_at_most(grid: Grid, combinations: Sequence[Combination], epsilon: float) -> np.ndarray:
-    """For every combination a number, `(n,)`, that is no smaller than the upper bound of its law at
-    epsilon, and hardly larger; infinite where the law has to be asked.
+    """Bounds `(n,)` on the deltas of combinations at epsilon, each hardly larger than its law's
+    upper bound; infinite where the law itself is needed.
 
-    That is so of few combinations, of one part, of grids that hold all losses as they are, and of
-    laws that have too many frequencies.
+    The laws are needed for few combinations, for a single part, on grids with all losses unmoved,
+    and for laws with too many frequencies.
     """
     nothing = np.full(len(combinations), np.inf)
     if len(combinations) < FEW or grid.stride is not None or not grid.is_upper:
         return nothing
-    # Equal parts are one object, and are told apart by it: to hash them takes long.
+    # Equal parts are one object and compared by identity, because hashing them is slow.
     names = [tuple(map(id, combination)) for combination in combinations]
     objects = {id(items): items for combination in combinations for items in combination}
     parts = {name: grid.part(items) for name, items in objects.items()}
     n_counts = np.array([sum(parts[name].n_counts for name in one) for one in names])
-    # The fewer counts, the higher the losses that a law has room for, and the lower.
+    # The fewer counts, the higher both ends of a law's range of losses.
     ends = int(n_counts.argmin()), int(n_counts.argmax())
     highest, lowest = (grid.law(combinations[at]) for at in ends)
     epsilon -= max(highest.misplaced, lowest.misplaced)
@@ -145,13 +145,13 @@ def deltas_at_most(grid: Grid, combinations: Sequence[Combination], epsilon: flo
         return nothing
     if abs(apart) > LARGEST_SCALE:
         return nothing
-    # Weights of the law of the highest losses. What another has below them, it has above with a
-    # weight of 0; and its weights are the same but for a factor.
+    # Weights of the law of the highest losses. Losses of another law below them count as losses
+    # above with a weight of 0; its weights are otherwise equal up to a factor.
     first, weights, rounding = highest.weights(epsilon)
     placed = np.zeros(grid.points)
     placed[first:] = weights
     transform = np.fft.rfft(np.roll(placed, grid.first(int(n_counts.min()))))[:n_frequencies].conj()
-    transform[1:] *= 2  # They stand for two frequencies each.
+    transform[1:] *= 2  # Each represents two frequencies.
     lows = {name: _Lowest(part, n_frequencies) for name, part in parts.items()}
     (left, row), (right, column) = _halves(lows, names)
     totals = ((left.spectra * transform) @ right.spectra.T).real[row, column] / grid.points
@@ -159,15 +159,15 @@ def deltas_at_most(grid: Grid, combinations: Sequence[Combination], epsilon: flo
     to_masses = math.sqrt(2 / grid.points) * (1 + 1e-6)
     masses = np.minimum(left.norms[row], right.norms[column]) * to_masses
     of_parts = left.part_norms[row] + right.part_norms[column]
-    # The errors of transforms here, those that a law counts, and masses below 0 that it makes 0;
-    # then those of sums, and what is left out.
+    # Errors of transforms here and in a law, and negative masses set to 0; then errors of sums, and
+    # the omitted frequencies.
     wrong = 3 * grid.error(of_parts, masses, int(n_counts.max())) + 8 * grid.points * UNIT * masses
     wrong += rest * to_masses
     scales = left.log_scales[row] + right.log_scales[column] - highest.log_scale
     beyond = lowest.beyond(epsilon) * math.exp(apart)
     found = np.exp(np.minimum(scales, LARGEST_SCALE)) * (totals + wrong * norm_of(weights) + beyond)
     found = (found * rounding + lowest.infinite) * MORE
-    # There a law says nothing, or its weights are too small for doubles beside those of another.
+    # There a law gives no bound, or its weights are too small for doubles relative to another's.
     is_far = (scales + highest.exponent(epsilon) > LARGEST_EXPONENT - 1) | (
         abs(scales) > LARGEST_SCALE
     )
@@ -177,7 +177,7 @@ def deltas_at_most(grid: Grid, combinations: Sequence[Combination], epsilon: flo
 def _halves(
     lows: Mapping[int, _Lowest], combinations: Sequence[tuple[int, ...]]
 ) -> Iterator[tuple[_Half, np.ndarray]]:
-    """What combinations begin with, and of each its place there; then what they end with."""
+    """First halves of combinations and each combination's index among them; then second halves."""
     middles = [(len(one) + 1) // 2 for one in combinations]
     begins = [one[:middle] for one, middle in zip(combinations, middles, strict=True)]
     ends = [one[middle:] for one, middle in zip(combinations, middles, strict=True)]
@@ -193,7 +193,7 @@ def _frequencies(
     """How many of the lowest frequencies suffice for all combinations, None if they are too many;
     and a bound on the 2-norm of the others.
 
-    The spectrum of a combination is nowhere larger than that of any part.
+    The spectrum of a combination is nowhere larger than any part's.
     """
     number = {name: k for k, name in enumerate(parts)}
     rests = np.array([[norm_of(abs(p.spectrum[n:])) for n in FREQUENCIES] for p in parts.values()])
@@ -204,37 +204,38 @@ def _frequencies(
 
 
 MOST_COMBINATIONS = 5_000
-"""Most combinations of alternatives that are compared: each takes some milliseconds."""
+"""Most combinations of alternatives to compare: each takes some milliseconds."""
 
 LEAST_C = Fraction(1, 10**10)
 """Least c of noise of P(x) proportional to exp(-c |x|^power) whose outcomes are listed."""
 
 HALVINGS = 32
-"""Halvings of the interval in which an epsilon is sought."""
+"""Bisections of the interval of an epsilon."""
 
 ROUNDS = 8
-"""Laws that an epsilon is sought by: each is made about the epsilon that the one before gave."""
+"""Number of laws in the search for an epsilon: each is made around the previous law's result."""
 
 NEAR = 3 / 4
-"""Part of an epsilon about which a law still tells that epsilon well."""
+"""Fraction of an epsilon around which a law is still accurate at that epsilon."""
 
 SHARED = 2
-"""Epsilons of one grid lie so many units of sqrt(2 rho) apart at most, where an error is allowed
-that is larger than `LOWER_ERROR`: the sum's deviation is about one of them, so that every epsilon
-is within one deviation of the mean of the tilted law."""
+"""Largest distance of epsilons that share a grid, in units of sqrt(2 rho), where the allowed error
+is larger than `LOWER_ERROR`: the sum's deviation is about one unit, so that every epsilon is within
+one deviation of the mean of the tilted law.
+"""
 
 ROUGH = 1 / 32
-"""Error of an epsilon, in units of sqrt(2 rho), that is small beside the rest of it."""
+"""Error of an epsilon, in units of sqrt(2 rho), that is small relative to the rest."""
 
 KNOWN_BOUNDS = 256
-"""Upper bounds of each kind that are kept: of a run, its attributes and geolevels, some dozens."""
+"""Cached upper bounds of each kind: some dozens for a run, its attributes and geolevels."""
 
 Counts = Mapping[ChangedCount, int]
-"""How many counts of each kind one record's change moves."""
+"""Number of counts of each kind that one record's change moves."""
 
 
 class NotWorkedOut(ValueError):
-    """There is a curve, but to work it out, or so far out, would take too much."""
+    """The curve exists, but computing it, or so far out, is too expensive."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -242,13 +243,13 @@ class PrivacyCurve:
     """delta as a function of epsilon, of releasing counts that one record's change moves.
 
     changed : the counts that every change moves.
-    choices : further counts, of which the change moves those of one alternative of each entry.
-        Where a record goes from one path through a hierarchy to another, both paths are a choice
-        among those that there are; the worst combination counts.
+    choices : further counts; the change moves one alternative's counts of each entry.
+        Where a record moves from one path through a hierarchy to another, each of the two paths is
+        a choice; the worst combination counts.
 
-    Every number that is returned is a bound; an upper one may stand in a certificate, a lower one
-    tells how far it is from the truth. Raises ValueError for a number of counts below 1 and an
-    entry without alternatives, NotWorkedOut for more than `MOST_COMBINATIONS`.
+    Every returned number is a bound: certificates may state the upper one, and the lower one limits
+    its distance from the truth. Raises ValueError for a number of counts below 1 and an entry
+    without alternatives, NotWorkedOut for more than `MOST_COMBINATIONS`.
 
     >>> from spineflow.tasks.noise.distributions import IntegerDistribution
     >>> curve = PrivacyCurve({ChangedCount(IntegerDistribution(Fraction(1, 2), power=2)): 2})
@@ -278,8 +279,9 @@ class PrivacyCurve:
 
     @cached_property
     def _alternatives(self) -> Counter[tuple[Items, ...]]:
-        """The alternatives of every choice, and how many choices have the same; in one order,
-        whatever that of the choices is, so that no bound depends on it."""
+        """Sets of alternatives and the number of choices with each, sorted so that no bound depends
+        on the order of the choices.
+        """
         choices = (
             tuple(sorted(set(map(_items, choice)), key=_in_order)) for choice in self.choices
         )
@@ -287,7 +289,7 @@ class PrivacyCurve:
 
     @cached_property
     def _combinations(self) -> tuple[tuple[Items, ...], ...]:
-        """Every combination of alternatives, the order of equal choices aside."""
+        """Every combination of alternatives, up to the order of equal choices."""
         ways = [combinations_with_replacement(one, n) for one, n in self._alternatives.items()]
         common = (_items(self.changed),) if self.changed else ()
         return tuple((*common, *chain(*way)) for way in product(*ways))
@@ -316,8 +318,8 @@ class PrivacyCurve:
     def delta_upper(self, epsilon: float, error: float = 0.0) -> float:
         """A delta with which (epsilon, delta)-DP holds, hardly above the smallest.
 
-        With a larger error it is that of an epsilon smaller by about so much at most, and takes
-        less time, since epsilons near to each other share a grid.
+        With a larger `error` it is the delta of an epsilon smaller by at most about that much, and
+        takes less time, since nearby epsilons share a grid.
         """
         if self.rho == 0 or epsilon >= self.largest_loss:
             return 0.0
@@ -326,7 +328,7 @@ class PrivacyCurve:
     def delta_lower(self, epsilon: float, error: float = LOWER_ERROR) -> float:
         """A delta, or 0, that no smaller one can replace: below it (epsilon, delta)-DP fails.
 
-        It is that of one combination, about the worst, and about `error` of epsilon away; a
+        It is the delta of one nearly worst combination, at an epsilon within about `error`; a
         larger error takes less time.
         """
         if self.rho == 0:
@@ -344,15 +346,15 @@ class PrivacyCurve:
     def epsilon_lower(self, delta: Fraction | float) -> float:
         """An epsilon, or 0, that no smaller one can replace: below it (epsilon, delta)-DP fails.
 
-        It is that of one combination, about the worst. Raises ValueError unless 0 < delta < 1.
+        It is the epsilon of one nearly worst combination. Raises ValueError unless 0 < delta < 1.
         """
         return self._epsilon(math.nextafter(_checked(delta), 1.0), is_upper=False)[0]
 
     def _epsilon(self, delta: float, *, is_upper: bool) -> tuple[float, float]:
         """Neighbouring numbers: at the first the bound is above delta, at the second it is not.
 
-        A law is most accurate about one epsilon: the first is that of continuous Gaussians of the
-        same rho, and every next one what the law before came to.
+        A law is most accurate around one epsilon: the first is computed for continuous Gaussians of
+        equal rho, each next one from the previous law.
         """
         if self.rho == 0:
             return 0.0, 0.0
@@ -372,11 +374,11 @@ class PrivacyCurve:
         return best
 
     def _not_far_above(self, guess: float, delta: float, is_upper: bool) -> float:
-        """A guess of the epsilon at delta, smaller where the law about less shows that it is.
+        """A guess of the epsilon at delta, lowered where a law around a smaller one permits.
 
-        A law about an epsilon that is much too large says nothing of smaller ones, and may say 1
-        about its own. The first guess is, where much of rho is that of few counts of pure noise,
-        whose losses end early.
+        A law around an epsilon that is much too large gives no bound at smaller ones, and may give
+        1 at its own. The first guess is too large where few counts with pure noise, whose losses
+        are bounded, make up much of rho.
         """
         less = guess
         for _ in range(ROUNDS):
@@ -391,33 +393,33 @@ class PrivacyCurve:
         return guess
 
     def _is_surely_above(self, epsilon: float, delta: float, guess: float) -> bool:
-        """Whether delta at an epsilon is larger for sure, by the law about a larger guess, where
-        that says so, or by one of few points, which is cheap.
+        """Whether delta at an epsilon is certainly larger, by the law around a larger guess or else
+        by a cheap one with few points.
 
-        An upper bound is the truth of an epsilon that is smaller by about its error at most: where
-        it is above delta further out, by twice the error, so is the truth here, and every upper
-        bound.
+        An upper bound equals the true delta at an epsilon smaller by at most about its error: if it
+        exceeds delta at an epsilon larger by twice the error, so do the true delta here and every
+        upper bound.
         """
         law = self._sought_on(guess, is_upper=True).worst_law
         if law.delta_lower(epsilon + 2 * UPPER_ERROR * guess) > delta:
             return True
         error = ROUGH * math.sqrt(2 * self.rho)
         grid = self._grid(epsilon, is_upper=True, error=error)
-        if grid.points >= UPPER_POINTS:  # It is no cheaper, and its error may be larger.
+        if grid.points >= UPPER_POINTS:  # Not cheaper, and possibly less accurate.
             return False
         return grid.worst_law.delta_upper(epsilon + 2 * error) > delta
 
     def _epsilon_on(
         self, grid: Grid, delta: float, guess: float, is_upper: bool
     ) -> tuple[float, float]:
-        """Neighbours as of `_epsilon`, on one grid."""
+        """Neighbours as in `_epsilon`, on one grid."""
         law = grid.worst_law
         if not is_upper:
             return self._epsilon_by(law.delta_lower, delta, guess)
         worst = self._epsilon_by(law.delta_upper, delta, guess)
         others = [one for one in self._combinations if one is not grid.worst]
         while others:
-            # Most combinations differ by little, and one look shows that they are no worse.
+            # Most combinations differ little, and one evaluation shows that they are no worse.
             bounds = deltas_at_most(grid, others, worst[1])
             looked_at = (one for one, most in zip(others, bounds, strict=True) if most > delta)
             for combination in looked_at:
@@ -431,7 +433,7 @@ class PrivacyCurve:
     def _epsilon_by(
         self, bound: Callable[[float], float], delta: float, guess: float
     ) -> tuple[float, float]:
-        """Neighbours as of `_epsilon`, by one bound, which says little far from its epsilon."""
+        """Neighbours as in `_epsilon`, by one bound, which is weak far from its epsilon."""
         low, high, stride = guess, guess, math.sqrt(self.rho) / 4
         if bound(guess) > delta:
             while bound(high) > delta:
@@ -447,7 +449,7 @@ class PrivacyCurve:
         return _halved(lambda epsilon: bound(epsilon) > delta, low, high)
 
     def _sought_on(self, epsilon: float, is_upper: bool) -> Grid:
-        """The grid on which an epsilon near to this one is sought.
+        """The grid for searching an epsilon near this one.
 
         Under a law tilted by t, of continuous Gaussians by less than epsilon / (2 rho), all errors
         count 1 + t times.
@@ -456,8 +458,7 @@ class PrivacyCurve:
         return self._grid(epsilon, is_upper=is_upper, error=error if is_upper else LOWER_ERROR)
 
     def _grid_near(self, epsilon: float, error: float, *, is_upper: bool) -> Grid:
-        """A grid that tells about an epsilon; that of its neighbours too where the error is large
-        enough."""
+        """A grid accurate around an epsilon, shared with nearby epsilons if the error permits."""
         if error > LOWER_ERROR:
             apart = SHARED * math.sqrt(2 * self.rho)
             epsilon = round(epsilon / apart) * apart
@@ -469,7 +470,7 @@ class PrivacyCurve:
 
 @lru_cache(maxsize=KNOWN_BOUNDS)
 def _upper_delta(curve: PrivacyCurve, epsilon: float, error: float) -> float:
-    """`PrivacyCurve.delta_upper`, which is kept: what a budget costs is told more than once."""
+    """`PrivacyCurve.delta_upper`, cached because a budget's cost is reported repeatedly."""
     grid = curve._grid_near(epsilon, error, is_upper=True)
     bounds = deltas_at_most(grid, curve._combinations, epsilon)
     worst = 0.0
@@ -482,20 +483,21 @@ def _upper_delta(curve: PrivacyCurve, epsilon: float, error: float) -> float:
 
 @lru_cache(maxsize=KNOWN_BOUNDS)
 def _lower_delta(curve: PrivacyCurve, epsilon: float, error: float) -> float:
-    """`PrivacyCurve.delta_lower`, which is kept as well: pages of several runs show one curve."""
+    """`PrivacyCurve.delta_lower`, cached too, because pages of several runs show one curve."""
     grid = curve._grid_near(epsilon, error, is_upper=False)
     return grid.worst_law.delta_lower(epsilon)
 
 
 @lru_cache(maxsize=KNOWN_BOUNDS)
 def _upper_epsilon(curve: PrivacyCurve, delta: float) -> float:
-    """`PrivacyCurve.epsilon_upper`, which is kept."""
+    """`PrivacyCurve.epsilon_upper`, cached."""
     return min(curve._epsilon(delta, is_upper=True)[1], curve.largest_loss)
 
 
 def _halved(is_above: Callable[[float], bool], low: float, high: float) -> tuple[float, float]:
-    """The ends of an interval after `HALVINGS`: at the first something holds that holds up to a
-    number, at the second it does not."""
+    """The ends of an interval after `HALVINGS` bisections of a condition that holds up to some
+    number: it holds at the first end and fails at the second.
+    """
     for _ in range(HALVINGS):
         middle = (low + high) / 2
         low, high = (middle, high) if is_above(middle) else (low, middle)
@@ -525,9 +527,9 @@ def _log_normal(x: float) -> float:
 
 
 def known_curve(changed: Counts, choices: Sequence[Sequence[Counts]] = ()) -> PrivacyCurve | None:
-    """The curve of counts as of `PrivacyCurve`; None where it takes too much to work it out.
+    """The curve of counts as in `PrivacyCurve`; None if it is too expensive to compute.
 
-    That is so of noise wider than any that is of use, and of too many combinations.
+    It is too expensive for noise wider than any useful one, and for too many combinations.
     """
     entries = [changed, *(counts for choice in choices for counts in choice)]
     if any(count.noise.c < LEAST_C for counts in entries for count in counts):
@@ -539,7 +541,7 @@ def known_curve(changed: Counts, choices: Sequence[Sequence[Counts]] = ()) -> Pr
 
 
 def known_epsilon(curve: PrivacyCurve | None, delta: Fraction) -> float | None:
-    """An upper bound on the epsilon at delta; None where it is not known, of no curve first of all.
+    """An upper bound on the epsilon at delta; None if unknown, as without a curve.
 
     Raises ValueError unless 0 < delta < 1.
     """
@@ -560,12 +562,12 @@ def rounded_up(value: Fraction) -> float:
 
 
 def _items(counts: Counts) -> Items:
-    """Counts in one order, whatever that of a mapping is."""
+    """Items of `counts`, sorted."""
     return tuple(sorted(counts.items(), key=lambda item: _in_order((item,))))
 
 
 def _in_order(items: Items) -> list[tuple[int, Fraction, int, int]]:
-    """What items are sorted by."""
+    """Sort key of items."""
     return [(kind.noise.power, kind.noise.c, kind.shift, number) for kind, number in items]
 
 

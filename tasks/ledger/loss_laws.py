@@ -1,25 +1,25 @@
 """Laws of the sum of privacy losses on a grid, which bound it from above or from below.
 
 *A common lattice.* Where all losses are whole multiples of one number, up to a constant, and it is
-not too fine for the range, they lie on a grid as they are, and both bounds are the truth but for
-rounding ([ExactAccounting2026] computes one release so). Else the losses are moved to a grid, and
-so they are where it has fewer points and is as near as is asked for.
+not too fine for the range, they are on a grid unmoved, and both bounds are exact up to rounding
+([ExactAccounting2026] computes one release this way). Else the losses are moved to a grid, as they
+are where that grid has fewer points and is accurate enough.
 
 *Upper bound.* The losses of each count are moved to the points of a grid, each to its two
-neighbours, such that the probabilities under both hypotheses stay what they were
-([ConnectDots2022]). This interpolates the curve of that count between grid points, and lies above
-it since the curve is convex in exp(epsilon). Pairs that dominate compose, so the curve of the sum
-lies above too, by an error that falls with the square of the step.
+neighbours, such that the probabilities under both hypotheses are unchanged ([ConnectDots2022]).
+This interpolates the curve of that count between grid points, and is above it since the curve is
+convex in exp(epsilon). Dominating pairs compose, so the curve of the sum is above too, by an error
+that falls with the square of the step.
 
 *Lower bound.* Losses are rounded to the nearest point. The sum is then off by a sum of independent
 errors within half a step each, which Hoeffding's inequality bounds, under the tilted law below.
 
 *Arithmetic.* The law of the sum is a product of discrete Fourier transforms, of small grids in
 extended precision where the machine has it and in doubles elsewhere. Before,
-each law is tilted by exp(lambda loss) such that its mean is near the epsilon that is asked for: the
-error of the transform, an a priori bound in the 2-norm ([Higham2002], theorem 24.2), is then small
-beside the probabilities that decide. All other errors are covered by making every probability
-larger by more than its rounding, and by rounding positions upwards; what lies outside the period is
+each law is tilted by exp(lambda loss) such that its mean is near the requested epsilon: the error
+of the transform, an a priori bound in the 2-norm ([Higham2002], theorem 24.2), is then small
+relative to the probabilities that decide. All other errors are covered by making every probability
+larger by more than its rounding, and by rounding positions upwards; the mass outside the period is
 bounded by Chernoff's inequality and counted in full. The upper bound is thus a theorem about
 doubles of IEEE 754, for exp and log that are right to 8 units in the last place.
 """
@@ -43,13 +43,13 @@ UNIT = 2.0**-53
 """Largest relative error of one rounding."""
 
 SUMMED = 192
-"""Roundings that NumPy's pairwise sum of positive numbers adds up to: 128, and one a halving."""
+"""Roundings in NumPy's pairwise sum of positive numbers: 128, and one for each halving."""
 
 SLACK = 1e-9
 """Share of a grid step by which positions may be wrong: far more than their rounding errors."""
 
 CUT = 1e-80
-"""Probability of the draws of one count that are left out; they count as an infinite loss."""
+"""Probability of the omitted draws of one count, whose loss counts as infinite."""
 
 UPPER_OUTSIDE, LOWER_OUTSIDE = 1e-25, 1e-13
 """Tilted probability of losses beyond either end of the grid, which wraps around."""
@@ -62,28 +62,31 @@ LOWER_POINTS, MOST_POINTS = 1 << 14, 1 << 22
 """Least and most points of the grid of a lower bound, whose error falls with the step alone."""
 
 FEW_POINTS = 1 << 14
-"""Points of a grid up to which transforms are those of extended precision, where NumPy has it."""
+"""Points of a grid up to which transforms use extended precision, if NumPy has it."""
 
 LATTICE_POINTS = 1 << 20
-"""Most points of a grid that has all losses as they are."""
+"""Most points of a grid with all losses unmoved."""
 
 LOWER_ERROR = 9e-4
-"""How far from the truth a lower bound of epsilon may be, where no more is asked for and the points
-suffice. An upper bound is as near as its most points make it, where no more is asked for."""
+"""Default tolerance of a lower bound of epsilon, if the points suffice. By default an upper bound
+is as accurate as its most points allow.
+"""
 
 UPPER_ERROR = 1e-6
-"""Share of an epsilon by which an upper bound that is sought for a delta may be from the truth,
-where the most points suffice, or a lattice."""
+"""Relative tolerance of an upper bound of epsilon at a delta, where the most points or a lattice
+suffice.
+"""
 
 UNLUCKY = 1e-6
-"""Tilted probability with which the rounding errors of a lower bound pass their bound."""
+"""Tilted probability that the rounding errors of a lower bound exceed their bound."""
 
 NEWTON_STEPS, NEAR_TILT, LEAST_VARIANCE = 40, 1e-6, 1e-18
-"""Most steps in which a tilt is sought, how near to it they end, relative to it, and what a
-variance counts as that is 0 but for rounding."""
+"""Largest number of steps in the search for a tilt, their relative tolerance, and the least
+variance assumed where rounding leaves 0.
+"""
 
 LARGEST_EXPONENT = 300.0
-"""Logarithm of the largest weight that is worked out; beyond it a bound says nothing."""
+"""Logarithm of the largest computed weight; beyond it there is no bound."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +108,7 @@ class ChangedCount:
 
     @cached_property
     def _hash(self) -> int:
-        """Kept, since it is asked for often and fractions are slow to hash."""
+        """Cached, since it is needed often and fractions are slow to hash."""
         return hash((self.noise, self.shift))
 
     @property
@@ -116,7 +119,7 @@ class ChangedCount:
 
     @property
     def offset(self) -> Fraction:
-        """What all losses have in common: they are `offset + stride k` for whole k."""
+        """Common offset of all losses: they are `offset + stride k` for whole k."""
         return self.noise.c * (self.shift**2 if self.noise.power == 2 else self.shift)
 
     @property
@@ -125,11 +128,11 @@ class ChangedCount:
         return 2 * self.noise.c * (self.shift if self.noise.power == 2 else 1)
 
     def losses(self) -> tuple[np.ndarray, np.ndarray]:
-        """The whole numbers k of the losses, and the logarithms of their probabilities, `(n,)`.
+        """The whole numbers k of the losses and their log probabilities, `(n,)`.
 
-        Of the discrete Laplace these are all, draws beyond the two counts having the same loss. Of
-        the discrete Gaussian |x| beyond m is left out, with P(|X| > m) <= 2 exp(-c m^2) <= `CUT`,
-        since E exp(tX) <= exp(t^2 / (4 c)).
+        For the discrete Laplace these are all, as draws beyond the two counts have equal losses.
+        For the discrete Gaussian |x| beyond m is left out, with P(|X| > m) <= 2 exp(-c m^2) <=
+        `CUT`, since E exp(tX) <= exp(t^2 / (4 c)).
         """
         c, d = float(self.noise.c), self.shift
         if self.noise.power == 1:
@@ -155,12 +158,12 @@ class Law:
     losses, masses : arrays `(n_points,)`; the probability of a loss is its mass times
         exp(log_scale - tilt loss).
     error : bound on the 2-norm of the errors of the masses.
-    wrapped : bound on the mass beyond either end of the grid, which stands at a loss that is
-        smaller, or larger, by the length of the grid.
-    infinite : probability of draws that were left out.
+    wrapped : bound on the mass beyond either end of the grid, which appears at a loss smaller, or
+        larger, by the length of the grid.
+    infinite : probability of omitted draws.
     misplaced : bound on the errors of the losses of the grid.
-    shortfall : how much smaller the true sum may be than that on the grid, but for a mass of
-        `unlucky`; 0 where it is never smaller.
+    shortfall : largest excess of the grid's sum over the true one, except for a mass of `unlucky`;
+        0 if it never exceeds it.
     """
 
     losses: np.ndarray
@@ -184,15 +187,15 @@ class Law:
         return min(1.0, (total + self.error * norm + beyond) * rounding + self.infinite)
 
     def beyond(self, epsilon: float) -> float:
-        """What losses off the grid add to the sum at most."""
+        """Upper bound on the sum's part from losses off the grid."""
         beyond = self.wrapped * math.exp(self.exponent(float(self.losses[-1])))
         if epsilon < self.losses[0]:
-            # What lies between epsilon and the grid has at most the weight of a loss of epsilon.
+            # Losses between epsilon and the grid have at most the weight of a loss of epsilon.
             beyond += self.wrapped * math.exp(self.exponent(epsilon))
         return beyond
 
     def delta_lower(self, epsilon: float) -> float:
-        """Lower bound on the same; 0 where errors are larger than what there is."""
+        """Lower bound on delta; 0 where errors exceed it."""
         epsilon += self.shortfall + self.misplaced
         if self.exponent(epsilon) > LARGEST_EXPONENT:
             return 0.0
@@ -203,7 +206,7 @@ class Law:
         return max(0.0, total / rounding)
 
     def exponent(self, loss: float) -> float:
-        """Logarithm of what a mass at a loss is to be multiplied by to be a probability."""
+        """Logarithm of the factor that turns a mass at a loss into a probability."""
         return self.log_scale - self.tilt * loss
 
     def weights(self, epsilon: float) -> tuple[int, np.ndarray, float]:
@@ -225,8 +228,7 @@ class Law:
 
 
 class _Kind:
-    """The losses of one count: positions `(n,)` on its lattice, and floats; their probabilities'
-    logarithms."""
+    """The losses of one count, `(n,)`: positions on its lattice, floats, and log probabilities."""
 
     def __init__(self, count: ChangedCount) -> None:
         self.count = count
@@ -296,10 +298,10 @@ class _Kinds:
 class Part:
     """One count or some together, on a grid: the transform of their tilted law, and its errors.
 
-    base : constant part of their losses, where they stand on the grid without it.
+    base : constant part of their losses, left out of positions on the grid.
     log_scale : log of the factor that tilting divided by.
     norm : sum of the 2-norms of the counts' laws.
-    mean_rounding : mean of what rounding to the grid took from the loss, under the tilted law.
+    mean_rounding : mean reduction of the loss by rounding to the grid, under the tilted law.
     """
 
     spectrum: np.ndarray
@@ -314,10 +316,10 @@ class Part:
 class Grid:
     """A tilt, and points at whole multiples of a step from `low`, that hold the law of a loss.
 
-    stride : the lattice on which losses lie as they are; None where they are moved to the grid.
-    outside : bound on the tilted probability of losses that the grid has no room for.
+    stride : the lattice that contains the losses; None where they are moved to the grid.
+    outside : bound on the tilted probability of losses outside the grid.
     kinds : the losses of every kind of count.
-    worst : the combination of parts with the largest delta, about, near the epsilon that is meant.
+    worst : the combination of parts with approximately the largest delta near the target epsilon.
     """
 
     tilt: float
@@ -365,7 +367,7 @@ class Grid:
 
     @property
     def worst_law(self) -> Law:
-        """That of the worst combination."""
+        """The law of the worst combination."""
         return self.law(self.worst)
 
     def first(self, n_counts: int, base: float = 0.0) -> int:
@@ -385,15 +387,16 @@ class Grid:
         return error * 1.01 * 7 * 0.5 * float(np.finfo(self._real).eps) * levels
 
     def part(self, items: Items) -> Part:
-        """Some counts on this grid, worked out once."""
+        """Some counts on this grid, cached."""
         if items not in self.parts:
             self.parts[items] = self._part(items)
         return self.parts[items]
 
     @property
     def _real(self) -> type[np.floating]:
-        """The numbers of the transforms, whose errors are small beside those of doubles on grids
-        that are small enough to be slow."""
+        """Floating-point type of the transforms: extended precision on small grids, where its
+        slowness is acceptable.
+        """
         return np.longdouble if self.points <= FEW_POINTS else np.float64
 
     def _part(self, items: Items) -> Part:
@@ -411,8 +414,9 @@ class Grid:
         return Part(spectrum, float(base), log_scale, norm, n_counts, mean_rounding)
 
     def _one(self, count: ChangedCount) -> Part:
-        """One count on this grid, without its base; kept, as several parts may have it, unless
-        grids are so large that to keep all kinds would take gigabytes."""
+        """One count on this grid, without its base; cached, as several parts may have it, unless
+        the grids would take gigabytes.
+        """
         if count in self.ones:
             return self.ones[count]
         one = self._placed(self.kinds[count])
@@ -430,7 +434,8 @@ class Grid:
             place = np.rint(kind.losses / self.step)
         exponents = self.tilt * self.step * place + log_masses
         log_total = float(exponents.max() + np.log(np.exp(exponents - exponents.max()).sum()))
-        # Three roundings of every term, those of the sum of a law, and of what falls together.
+        # Three roundings of every term, and roundings of a law's sum and of terms added at one
+        # point.
         size = self.tilt * self.step * np.abs(place) + np.abs(log_masses) + abs(log_total)
         together = len(place) / (1 if self.stride is None else self.points)
         relative = UNIT * (8 * size + SUMMED + together + 64)
@@ -444,7 +449,7 @@ class Grid:
 
 
 _kinds_of = lru_cache(maxsize=4)(_Kinds)
-"""Kept, since a curve is asked for at several epsilons."""
+"""Cached, since a curve is evaluated at several epsilons."""
 
 
 @lru_cache(maxsize=4)
@@ -456,8 +461,8 @@ def grid_about(
 ) -> Grid:
     """A grid for every combination of parts, on which the mean of the worst is about epsilon.
 
-    error : about how far from the truth a bound of epsilon may be; of an upper one, 0 is as little
-        as there is.
+    error : approximate tolerance of a bound of epsilon; for an upper one, 0 means the least
+        possible.
     """
     kinds = _kinds_of(combinations)
     own = {kind.count: kind for kind in kinds.kinds}
@@ -468,7 +473,7 @@ def grid_about(
     n_counts = int(kinds.numbers.sum(axis=1).max())
     points = (_upper_points if is_upper else _lower_points)(n_counts, high - low, error)
     points = max(points, _power_of_two(16 * n_counts))
-    # As of `_upper_points`, unless so many would be too many.
+    # As in `_upper_points`, unless these would be too many.
     is_near = n_counts * ((high - low) / points) ** 2 / 8 <= error
     is_rough = is_near if is_upper else error > LOWER_ERROR
     if high - low < float(stride) * (points if is_rough else LATTICE_POINTS):
@@ -485,9 +490,9 @@ def _dominating(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Grid points and the logarithms of their masses, `(2 n,)`: a pair that dominates the losses'.
 
-    A loss between k and k + 1 steps goes to both ends, in shares that keep the sums of P and of
-    Q = P exp(-loss). Both shares are made larger than positions can be wrong by; where a position
-    comes out a point too high, its mass has moved upwards, which only makes delta larger.
+    A loss between k and k + 1 steps is split between both ends, in shares that keep the sums of P
+    and of P exp(-loss) = Q. Both shares are made larger than positions can be wrong by; where a
+    position comes out a point too high, its mass has moved upwards, which only makes delta larger.
     """
     position = losses / step
     slack = max(SLACK, 8 * UNIT * float(np.abs(position).max()))
@@ -515,7 +520,7 @@ def _lower_points(n_counts: int, width: float, error: float) -> int:
 
 
 def norm_of(values: np.ndarray) -> float:
-    """The 2-norm, without the threads of NumPy's own, which cost more than they bring here."""
+    """The 2-norm, without NumPy's own threads, which cost more than they gain here."""
     return math.sqrt(float(np.square(values).sum()))
 
 
@@ -525,7 +530,7 @@ def _power_of_two(number: float) -> int:
 
 def _tilt(kinds: _Kinds, epsilon: float) -> tuple[float, int]:
     """The tilt, 0 or more, with the least of Chernoff's bounds for all combinations, roughly, and
-    the place of the combination with the largest bound there; any tilt would be valid.
+    the index of the combination with the largest bound there; any tilt would be valid.
 
     The bound is exp(K(t) - t epsilon) with the log moment K of the worst combination, whose mean
     loss is epsilon at the least. The mean grows with the tilt by the variance, hardly bent where
@@ -534,7 +539,7 @@ def _tilt(kinds: _Kinds, epsilon: float) -> tuple[float, int]:
     low, high, tilt, worst = 0.0, 2.0**20, 0.0, 0
     for _ in range(NEWTON_STEPS):
         if len(kinds.numbers) > 1:
-            # At 0 all log moments are 0, and the means tell the worst.
+            # At 0 all log moments are 0, and the means determine the worst.
             growth = kinds.log_moments(tilt) if tilt else kinds.moments(tilt)[0]
             worst = int((kinds.numbers @ growth).argmax())
         numbers = kinds.numbers[worst]
@@ -552,7 +557,7 @@ def _ends(kinds: _Kinds, tilt: float, outside: float) -> tuple[float, float]:
     """Losses beyond which no combination's tilted law has more than `outside`, by Chernoff's bound.
 
     P(L > B) <= exp(K(tilt + t) - K(tilt) - t B) for every t > 0, K being the log moment, which adds
-    up over counts; the ends are those of the best of some t. No loss is beyond the sum of the
+    up over counts; the ends use the best of several t. No loss is beyond the sum of the
     largest.
     """
 
@@ -562,17 +567,17 @@ def _ends(kinds: _Kinds, tilt: float, outside: float) -> tuple[float, float]:
     at_tilt = kinds.log_moments(tilt)
 
     def reach(t: float) -> float:
-        """How far the end lies that t gives: an upper one of a positive t, else a lower one."""
+        """Distance of the end given by t: an upper end for a positive t, else a lower one."""
         return (widest(kinds.log_moments(tilt + t) - at_tilt) - math.log(outside)) / abs(t)
 
     deviation = math.sqrt(max(widest(kinds.moments(tilt)[1]), LEAST_VARIANCE))
     strides = [4.0**power / deviation for power in np.arange(-1.0, 3.25, 0.25)]
-    # That of a normal law, where t is the bound in standard deviations, is where to begin.
+    # Begin with a normal law's, where t is the bound in standard deviations.
     start = int(np.searchsorted(strides, math.sqrt(-2 * math.log(outside)) / deviation))
     high, low = (_least([sign * t for t in strides], reach, start) for sign in (1, -1))
     largest = widest(np.maximum.reduceat(kinds.losses, kinds.starts))
     smallest = -widest(-np.minimum.reduceat(kinds.losses, kinds.starts))
-    # Even one loss alone has some room, so that a step is a positive number.
+    # Leave some room even around a single loss, so that the step is positive.
     room = 1e-6 * (largest - smallest)
     return max(-low, smallest) - room, min(high, largest) + room
 

@@ -35,15 +35,15 @@ def accept(
 
 
 WARNINGS_FILE = "warnings.json"
-"""Public sentences on failures that did not hold a release back, next to the checks' outcomes."""
+"""Public sentences on failures that did not block a release, next to the checks' outcomes."""
 
 
 def compared(run: RunDirectory, settings: ProductSettings, compare: Callable[[], object]) -> bool:
-    """Compare a release with the truth, in confidence; returns whether that went well.
+    """Compare a release with the truth, in confidence; returns whether it succeeded.
 
-    A release whose checks pass does not wait for a comparison that fails: the traceback goes to
-    the confidential folder, and a public sentence to `WARNINGS_FILE`, until a comparison succeeds.
-    The program's own errors, which name a remedy, and transient errors of storage are raised.
+    A failing comparison does not delay a release whose checks pass: the traceback is written to the
+    confidential folder, and a public sentence to `WARNINGS_FILE`, until a comparison succeeds. The
+    program's own errors, which name a remedy, and transient errors of storage are raised.
     """
     path = run.checks / WARNINGS_FILE
     try:
@@ -63,7 +63,7 @@ def compared(run: RunDirectory, settings: ProductSettings, compare: Callable[[],
 
 
 def warnings_of(run: RunDirectory) -> tuple[str, ...]:
-    """Public sentences on failures in a run that did not hold its release back."""
+    """Public sentences on failures in a run that did not block its release."""
     path = run.checks / WARNINGS_FILE
     if not path.exists():
         return ()
@@ -71,7 +71,7 @@ def warnings_of(run: RunDirectory) -> tuple[str, ...]:
 
 
 def released(run: RunDirectory, complete: Callable[[], None] = lambda: None) -> Made:
-    """Rename the prepared release to its final name in one step, unless one exists already.
+    """Rename the prepared release to its final name in one step, unless it exists already.
 
     It was checked before, except for figures of data that may be disclosed; `complete` adds the
     last files.

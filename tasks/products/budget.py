@@ -1,4 +1,4 @@
-"""What a run costs before it begins: one record a universe, the same for every product."""
+"""The cost of a run before it begins: one record a universe, common to all products."""
 
 from __future__ import annotations
 
@@ -19,15 +19,17 @@ from ..pages.document import Block, Section, Table
 from ..pages.numbers import shown_bound, shown_delta, shown_epsilon, shown_rho
 
 Epsilons = Mapping[str, Any]
-"""Of an attacker who lacks one attribute of a record, or its area within a known one, by name."""
+"""Epsilons against an attacker who lacks one attribute of a record, or its area within a known one,
+by name.
+"""
 
 
 @dataclass(frozen=True)
 class ExactEpsilons:
-    """Exact epsilons of one part of a release, None where they are not known.
+    """Exact epsilons of one part of a release, None if unknown.
 
-    whole : of a record, by delta as a text. attributes, block_within : of one attribute of it, and
-        of its block where its geounit of a level is known, at the delta of the part.
+    whole : for a record, by delta as a text. attributes, block_within : for one of its attributes,
+        and for its block within a known geounit of a level, at the delta of the part.
     """
 
     whole: Mapping[str, float | None] = field(default_factory=dict)
@@ -35,22 +37,22 @@ class ExactEpsilons:
     block_within: Epsilons = field(default_factory=dict)
 
     def at(self, delta: Fraction) -> float | None:
-        """Of a record at a delta, without a mechanism's own."""
+        """Epsilon of a record at a delta, without a mechanism's own delta."""
         return self.whole.get(str(delta))
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What measuring one universe costs.
+    """The cost of measuring one universe.
 
-    between : the neighbours of the epsilons where these are not the plan's.
-    curve : the exact privacy curve between them; None where it is not known.
-    times : by which the loss between them is larger than the plan's.
+    between : the neighbours of the epsilons, if not the plan's.
+    curve : the exact privacy curve between them; None if unknown.
+    times : ratio of the loss between them to the plan's.
     called : the name of the cost, by default the universe's.
     attributes, block_within : epsilon, by conversion, of an attacker who lacks one attribute of a
         record, or its block where the geounit of a level is known.
-    exact_parts : these two by the exact curve, which may take seconds.
-    further, of_queries : figures that one product has besides, of all and of each measure.
+    exact_parts : both by the exact curve, which may take seconds.
+    further, of_queries : additional figures of one product, for all and for each measure.
     """
 
     plan: UniversePlan
@@ -66,23 +68,23 @@ class Cost:
 
     @property
     def name(self) -> str:
-        """What the cost is of."""
+        """Name of the universe or part that is charged."""
         return self.called or self.plan.universe
 
     @property
     def neighbors(self) -> str:
-        """Between which the epsilons hold."""
+        """Neighbours for which the epsilons hold."""
         own = BOUNDED if self.plan.guarantee is None else self.plan.guarantee.neighbors
         return self.between or own
 
     @cached_property
     def epsilons(self) -> Mapping[str, float | str]:
-        """By the `tight` and the `simple` conversion of a rho; infinite without noise."""
+        """Epsilons by the `tight` and the `simple` conversion of rho; infinite without noise."""
         return self.plan.epsilons(self.times)
 
     @cached_property
     def exact(self) -> float | str | None:
-        """Epsilon by the exact curve; None where it is not known."""
+        """Epsilon by the exact curve; None if unknown."""
         return "inf" if self.plan.loss is None else known_epsilon(self.curve, self.plan.delta)
 
     @cached_property
@@ -92,7 +94,7 @@ class Cost:
 
     @property
     def delta(self) -> Fraction | None:
-        """At which the epsilons hold; None of pure differential privacy."""
+        """Delta of the epsilons; None under pure differential privacy."""
         guarantee = self.plan.guarantee
         if self.plan.is_pure:
             return None if guarantee is None or not guarantee.delta else guarantee.delta
@@ -144,13 +146,13 @@ class Cost:
 
 
 def work_out(costs: Iterable[Cost]) -> None:
-    """Work exact figures out side by side: the transforms that they take hold no lock."""
+    """Compute exact figures in parallel threads: their transforms release the lock."""
     with ThreadPoolExecutor() as pool:
         list(pool.map(lambda cost: (cost.exact, cost.exactly_within), costs))
 
 
 def as_json(costs: Mapping[str, Any]) -> dict[str, Any]:
-    """What `spineflow budget --json` prints of costs by universe, or of several runs by name."""
+    """The output of `spineflow budget --json`: costs by universe, or by name of several runs."""
     work_out(cost for cost in costs.values() if isinstance(cost, Cost))
     return {
         name: cost.as_json() if isinstance(cost, Cost) else as_json(cost)
@@ -159,9 +161,9 @@ def as_json(costs: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def margin_of(measure: Measure) -> int | None:
-    """The smallest m such that noise lies within -m and m with a probability of 95 % at least.
+    """The smallest m such that noise is within -m and m with a probability of at least 95 %.
 
-    0 without noise; None where the noise is too wide to tell.
+    0 without noise; None where the noise is too wide to compute it.
     """
     if measure.noise is None:
         return 0
@@ -186,7 +188,7 @@ def _query(plan: UniversePlan, measure: Measure) -> dict[str, Any]:
 
 
 def noise_table(plan: UniversePlan) -> Table:
-    """What every measure costs, and how wide its noise is."""
+    """Cost and width of noise of every measure."""
     rows = [
         {
             "level": own.place,
@@ -204,7 +206,7 @@ def noise_table(plan: UniversePlan) -> Table:
 
 
 def costs_in_words(costs: Collection[Cost]) -> Iterator[Block | Section]:
-    """The costs of each universe, its noise, and what protects a part of a record."""
+    """The costs of each universe, its noise, and the protection of a part of a record."""
     work_out(costs)
     for cost in costs:
         blocks: list[Block] = [cost.in_words]

@@ -1,8 +1,8 @@
 """The certificate of disclosure avoidance: from a product's facts to a page.
 
-Its content is public. It is written beside the checked release, before that gets its name, and
-derived from the settings that ran: a sentence stands only where they make it true. Its words are
-those of the templates, `templates/certificate.md.j2` and the product's own.
+Its content is public. It is written next to the checked release, before the release gets its name,
+and derived from the settings that ran: a sentence appears only where they make it true. Its text
+comes from the templates, `templates/certificate.md.j2` and the product's own.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Facts:
     """Facts of a product on one of its releases.
 
     template : of the certificate, by its place below `tasks/`.
-    context : the names that it uses besides those of every certificate.
+    context : the names that it uses in addition to every certificate's.
     curves : the exact curves that the certificate shows, if any.
     costs : of parts, with the epsilons of an attribute of a record and of its block.
     exact : epsilons by part; derived from the curves by default.
@@ -57,9 +57,9 @@ class Facts:
 def write_certificate(
     run: RunDirectory, settings: ProductSettings, plan: Plan, facts: Facts
 ) -> None:
-    """Write the certificate beside the checked release: as JSON, as Markdown and as HTML.
+    """Write the certificate next to the checked release: as JSON, as Markdown and as HTML.
 
-    Raises BudgetRefused if the ledger cannot be used, or does not hold what the run has drawn.
+    Raises BudgetRefused if the ledger cannot be used, or lacks the run's draws.
     """
     folder, manifest = run.unchecked_release, run.read_manifest()
     spent = spent_by(settings, {manifest["run_id"]: plan.statement})
@@ -85,7 +85,7 @@ def write_certificate(
 
 
 def exact_of(settings: ProductSettings, plan: Plan, facts: Facts) -> Exact:
-    """The exact epsilons of a release by part, as far as they are known."""
+    """The exact epsilons of a release by part, where known."""
     if facts.exact is not None:
         return facts.exact
     return exact_epsilons(plan.statement.losses, facts.curves if settings.is_private else None)
@@ -94,7 +94,7 @@ def exact_of(settings: ProductSettings, plan: Plan, facts: Facts) -> Exact:
 def certificate_document(
     settings: ProductSettings, plan: Plan, facts: Facts, exact: Exact, **of_run: Any
 ) -> Document:
-    """The certificate as a document; `of_run` are what was spent, checks, files and manifest."""
+    """The certificate as a document; `of_run` has the spent budget, checks, files and manifest."""
     known = [name for name, own in exact.items() if any(own.whole.values())]
     own = {
         "plan": plan,
@@ -110,7 +110,7 @@ def certificate_document(
 
 
 def certificate_page(template: str, settings: ProductSettings, **context: Any) -> Document:
-    """A certificate from a template, which may say what the dataset has spent."""
+    """A certificate from a template, which may state the dataset's spent budget."""
     title, _, (first, *sections) = parts_of(
         template,
         settings=settings,
@@ -124,7 +124,7 @@ def certificate_page(template: str, settings: ProductSettings, **context: Any) -
 def record_of_release(
     run: RunDirectory, settings: ProductSettings, spent: Mapping[str, Any] | None, folder: Path
 ) -> dict[str, Any]:
-    """What a certificate states of the dataset's ledger, the checks, the files and the run."""
+    """A certificate's statements on the dataset's ledger, the checks, the files and the run."""
     manifest = run.read_manifest()
     checks = run.checks / CHECKS_FILE
     files = sorted(released_files(folder))
@@ -134,7 +134,7 @@ def record_of_release(
         else {
             "dataset": settings.privacy.dataset,
             **{name: spent[name] for name in ("rho", "stated_rho", "delta", "epsilon")},
-            # Where the runs of an office lie is nobody else's business.
+            # The folders of an office's runs are not published.
             "draws": [
                 {"product": product, **{k: v for k, v in draw.items() if k != "folder"}}
                 for product, own in spent["products"].items()

@@ -1,4 +1,4 @@
-"""Comparing finished runs of a product with the truth, side by side, on one page."""
+"""Comparison of finished runs of a product with the truth, side by side, on one page."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def write_errors(run: RunDirectory, errors: pa.Table, name: str = ACCURACY) -> N
 
 
 def read_errors(run: RunDirectory, name: str = ACCURACY) -> pd.DataFrame | None:
-    """The kept errors; None if the run has none, or no longer has them."""
+    """The stored errors; None if the run has no file of them."""
     path = run.confidential / name
     return pq.read_table(path).to_pandas() if path.exists() else None
 
@@ -66,7 +66,7 @@ def errors_table(
 
 
 def labels_of(runs: Sequence[RunDirectory]) -> list[str]:
-    """Folder names, or paths where two are alike."""
+    """Folder names, or paths where two names are equal."""
     names = [run.root.name for run in runs]
     return names if len(set(names)) == len(names) else [str(run.root) for run in runs]
 

@@ -1,7 +1,7 @@
 """Epsilons of a certificate: of every part at several deltas, and of parts of a record.
 
-By the conversions of rho, and by the exact curve where it is known. `certificate.json` and the
-tables of its page have the same rows.
+They follow from the conversions of rho, and from the exact curve where it is known.
+`certificate.json` and the tables of its page have the same rows.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from .budget import Cost, ExactEpsilons, unknown_parts
 from .privacy_curves import Curves
 
 Exact = Mapping[str, ExactEpsilons]
-"""By the name of a part; unknown ones are missing."""
+"""Exact epsilons by the name of a part; unknown ones are missing."""
 
 
 def exact_epsilons(losses: Iterable[UniversePlan], curves: Curves | None) -> Exact:
-    """The exact epsilons of parts whose curve is known, at the deltas that are stated."""
+    """The exact epsilons of parts whose curve is known, at the stated deltas."""
     known = {} if curves is None else curves.known
     return {
         loss.universe: ExactEpsilons(
@@ -37,7 +37,7 @@ def exact_epsilons(losses: Iterable[UniversePlan], curves: Curves | None) -> Exa
 
 
 def stated_epsilons(loss: UniversePlan, exact: Exact) -> dict[str, Any]:
-    """The epsilons of a part at its own delta, and `at` every delta that is stated."""
+    """The epsilons of a part at its own delta, and `at` every stated delta."""
 
     def row(own: UniversePlan) -> dict[str, Any]:
         found = own.epsilons()
@@ -66,7 +66,7 @@ def stated_parts(costs: Iterable[Cost], exact: Exact, of: str) -> dict[str, dict
 
 
 def epsilons_table(losses: Sequence[UniversePlan], exact: Exact) -> Table | None:
-    """The epsilons of every part at every delta that is stated."""
+    """The epsilons of every part at every stated delta."""
     stated = [stated_epsilons(loss, exact) for loss in losses]
     return table(
         {

@@ -22,7 +22,7 @@ def publish_level(
     level: str,
     answers: Callable[[NoiseDraws], Sequence[NoisyAnswers]],
 ) -> None:
-    """Publish the answers of a level, which are computed while their file is written; raises as
+    """Publish the answers of a level, which are computed while their file is written; raises like
     `single_draw`.
     """
     path = run.dpqueries(universe, level)
@@ -49,7 +49,7 @@ def publish_measures(
         areas: names of the level's areas.
         values: true answers `(n_areas, n)` by query.
 
-    Raises as `single_draw`.
+    Raises like `single_draw`.
     """
 
     def answers(draws: NoiseDraws) -> list[NoisyAnswers]:
@@ -79,8 +79,8 @@ def noisy_answers(
     draws: NoiseDraws,
     part: str,
 ) -> NoisyAnswers:
-    """Answers `(n_regions, n)` to a query with noise, charged under the name of a part, for which
-    `loss` is spent; raises as `with_noise`.
+    """Answers `(n_regions, n)` to a query with noise, charged under the name of a part, which
+    spends `loss`; raises like `with_noise`.
     """
     plb, variance = ("inf", 0.0) if noise is None else (str(loss), noise.variance)
     return NoisyAnswers(
@@ -95,7 +95,7 @@ def noisy_answers(
 def with_noise(
     values: np.ndarray, noise: Noise | None, draws: NoiseDraws, part: str = ""
 ) -> np.ndarray:
-    """Values with independent noise on each, so that they may be negative; without it if it is
+    """Values with independent noise on each, so that they may be negative; without noise if it is
     None. `part` is the name of the noise in the charge.
 
     Raises OverflowError if a value does not fit 64 bits.

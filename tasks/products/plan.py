@@ -1,4 +1,4 @@
-"""The plan of a run: all that is measured, with which noise, for which guarantee; one public file.
+"""The plan of a run: its measures, their noise and its guarantee; one public file.
 
 A product makes its plan from settings and public areas. This module derives all common
 consequences of a plan: `plan/plan.json`, the charge to the ledger, the budget that a
@@ -114,7 +114,7 @@ class Plan:
     def decided_by(
         self, run: RunDirectory, files: Iterable[Path], counts: Iterable[Path] = ()
     ) -> Plan:
-        """The plan of a run, which these public files decide, and that measures these counts."""
+        """The plan of a run, determined by these public files, that measures these counts."""
         return replace(
             self,
             inputs=digests_by_name(run, files),
@@ -122,7 +122,7 @@ class Plan:
         )
 
     def protected(self, number: int) -> tuple[str, ...]:
-        """Whose records the guarantee of a universe protects, as sentences."""
+        """The records protected by the guarantee of a universe, as sentences."""
         found = self.statement.protected
         return (found[number],) if len(found) == len(self.universes) else found
 
@@ -300,7 +300,7 @@ def needed(plan: Plan, wanted: Mapping[str, int]) -> Iterator[str]:
 
     A target names measures by their level, or more closely by universe, level, query or part,
     separated by colons. For several targets the split that meets them at once is added, where
-    known. Raises InputRefused for a target that names nothing, and as `needed_loss`.
+    known. Raises InputRefused for a target that names nothing, and like `needed_loss`.
     """
     for target, margin in wanted.items():
         for universe, measure in _named(plan, target):

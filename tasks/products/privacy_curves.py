@@ -1,7 +1,7 @@
-"""What exact privacy curves say of a release, in figures, sentences and pictures.
+"""Exact privacy curves of a release as figures, sentences and pictures.
 
-A product tells the curve of what one record's or person's change moves, where it is known; what
-follows from curves is alike for all, and stands here.
+A product provides the curve of one record's or person's change where it is known; the results
+derived from curves are common to all products and computed here.
 """
 
 from __future__ import annotations
@@ -19,25 +19,24 @@ from ..pages.document import Block, Figure
 from ..pages.figures import line_chart
 
 DELTAS = 10.0 ** np.arange(-15.0, -2.9, 0.25)
-"""Values of delta at which conversions of rho are drawn."""
+"""Values of delta at which conversions of rho are plotted."""
 
 EXACT_DELTAS = 10.0 ** np.arange(-14.0, -1.9, 2.0)
 """Exact deltas are computed at the epsilons that the tight conversion has here."""
 
 SHOWN_ERROR, SHOWN_UPPER_ERROR = 0.05, 0.001
-"""About how far a lower and an upper bound of epsilon may be from the truth in a picture: less than
-a line is wide."""
+"""Approximate tolerance of bounds of epsilon in a picture: less than the width of a line."""
 
 SLOPES = (0.0, 0.5, 1.0, 1.5, 2.25, 3.0)
 """Epsilons at which trade-offs are computed, in units of sqrt(2 rho)."""
 
 LARGEST_EPSILON = 500.0
-"""Epsilon whose exponential is still a double; no trade-off tells anything so far out."""
+"""Epsilon whose exponential is still a double; no trade-off is informative so far out."""
 
 FALSE_POSITIVES = np.linspace(0.0, 1.0, 201)
 
 FEW = 0.05
-"""The share of false positives for which a sentence tells the true ones."""
+"""The share of false positives for which a sentence gives the share of true ones."""
 
 Points = tuple[list[float], list[float]]
 """Epsilons, and delta at each of them."""
@@ -45,15 +44,15 @@ Points = tuple[list[float], list[float]]
 
 @dataclass(frozen=True)
 class Curves:
-    """What a run's curves are of, by the names of its parts.
+    """A run's curves and rhos, by the names of its parts.
 
-    rhos : of the zCDP that every part satisfies.
+    rhos : zCDP parameters of the parts.
     exact : exact curves, None where they are not known.
-    together : the rho of all parts, where they are one record's; None where they are not.
-    others, question : whom an adversary knows, and what is asked of the one left, as of
-        `trade_offs`.
-    whole : curves of all that one record's or person's change changes in every part, by the name of
-        the change, None where they are not known; by default these are the parts' own.
+    together : the rho of all parts if they concern the same record, else None.
+    others, question : the records that an adversary knows and the question about the remaining one;
+        see `trade_offs`.
+    whole : curves of everything changed by one record's or person's change in every part, by the
+        name of the change, None where unknown; by default the parts' own.
     """
 
     rhos: Mapping[str, Fraction]
@@ -65,7 +64,7 @@ class Curves:
 
     @property
     def tested(self) -> dict[str, PrivacyCurve]:
-        """The curves that say what a test of everything that is released can tell."""
+        """The curves that bound tests on the whole release."""
         whole = self.exact if self.whole is None else self.whole
         return {name: curve for name, curve in whole.items() if curve is not None}
 
@@ -91,8 +90,8 @@ def exact_figures(curves: Curves | None, parts: Collection[str]) -> tuple[Block,
 class CurvePoints:
     """Points of a privacy curve, arrays `(n,)`: epsilons, and delta at each of them.
 
-    upper, lower : between which the smallest delta lies.
-    conversion : that which rho alone gives, being the sum of what every count satisfies.
+    upper, lower : bounds on the smallest delta.
+    conversion : delta converted from rho alone, the sum over all counts.
     """
 
     epsilons: np.ndarray
@@ -104,8 +103,8 @@ class CurvePoints:
 def curve_points(
     curve: PrivacyCurve, deltas: Sequence[float] | np.ndarray = EXACT_DELTAS
 ) -> CurvePoints | None:
-    """A curve at the epsilons that its rho has at `deltas`, below the largest loss where it has
-    one; None where nothing moves.
+    """A curve at the epsilons that its rho has at `deltas`, below the largest loss if it has one;
+    None if nothing moves.
     """
     if curve.rho == 0:
         return None
@@ -122,11 +121,11 @@ def curve_points(
 
 @dataclass(frozen=True, eq=False)
 class TradeOff:
-    """What the best test can tell of one record, from everything that is released.
+    """Power of the best test about one record, given the whole release.
 
-    false_negatives : their smallest share at each of `FALSE_POSITIVES`.
-    told_apart : the largest probability of telling which of two possibilities it is, of which each
-        was as likely before.
+    false_negatives : the smallest share at each of `FALSE_POSITIVES`.
+    told_apart : the largest probability of identifying the true one of two equally likely
+        possibilities.
     """
 
     false_negatives: np.ndarray
@@ -134,12 +133,12 @@ class TradeOff:
 
 
 def trade_off(curve: PrivacyCurve) -> TradeOff:
-    """What the best test can tell, by the upper bounds of a curve.
+    """Trade-off of the best test, from the upper bounds of a curve.
 
     With false positives alpha the false negatives are at least the largest over epsilon of
     max(0, 1 - delta - e^epsilon alpha, e^-epsilon (1 - delta - alpha)); fewer epsilons only make it
     smaller. delta at an epsilon of 0 is the distance in total variation, and two possibilities are
-    told apart with a probability of at most (1 + delta) / 2.
+    distinguished with a probability of at most (1 + delta) / 2.
     """
     least = np.zeros_like(FALSE_POSITIVES)
     deltas = []
@@ -158,10 +157,10 @@ def trade_off(curve: PrivacyCurve) -> TradeOff:
 def trade_offs(
     curves: Mapping[str, PrivacyCurve], others: str, question: str
 ) -> tuple[str, str, Figure]:
-    """What a test can tell of one record, as two sentences and a picture.
+    """The power of tests about one record, as two sentences and a picture.
 
-    `others` are those that an adversary knows, and `question` what is asked of the one left, such
-    as "whether this one is as suspected rather than some other".
+    `others` names the records that an adversary knows, `question` the question about the remaining
+    one, such as "whether this one is as suspected rather than some other".
     """
     return trade_off_blocks(
         {name: trade_off(curve) for name, curve in curves.items()}, others, question
@@ -171,8 +170,9 @@ def trade_offs(
 def trade_off_blocks(
     found: Mapping[str, TradeOff], others: str, question: str
 ) -> tuple[str, str, Figure]:
-    """What a test can tell of one record, from trade-offs that are known already; arguments as of
-    `trade_offs`."""
+    """The power of tests about one record, from trade-offs computed before; arguments as in
+    `trade_offs`.
+    """
     series = {
         **{name: (FALSE_POSITIVES, own.false_negatives) for name, own in found.items()},
         "by guessing": (FALSE_POSITIVES, 1 - FALSE_POSITIVES),
@@ -185,7 +185,7 @@ def trade_off_blocks(
 
 
 def _told_apart(found: Mapping[str, TradeOff], others: str) -> str:
-    """The most that an adversary can learn of one record, as a sentence."""
+    """Bound on an adversary's information about one record, as a sentence."""
     words = " and ".join(f"{_percent(own.told_apart)} % for {name}" for name, own in found.items())
     return (
         f"With at most this probability an adversary who knows {others}, and to whom two "
@@ -195,7 +195,7 @@ def _told_apart(found: Mapping[str, TradeOff], others: str) -> str:
 
 
 def _suspicions(found: Mapping[str, TradeOff], others: str, question: str) -> str:
-    """How many suspicions come out at few false alarms, as a sentence."""
+    """Share of true suspicions found at few false alarms, as a sentence."""
     at = int(np.searchsorted(FALSE_POSITIVES, FEW))
     words = " and ".join(
         f"in at most {_percent(1 - own.false_negatives[at])} of 100 for {name}"
@@ -220,7 +220,7 @@ def delta_chart(
 ) -> Figure:
     """Delta over epsilon of every part, by the tight conversion of its rho.
 
-    `exact` are the points of parts whose exact curve is known, of which both bounds are drawn. The
+    `exact` has the points of parts with a known exact curve, whose two bounds are both plotted. The
     rho of all parts `together`, or of each, is also shown by the simple bound.
     """
     series: dict[str, Points] = {}

@@ -65,14 +65,14 @@ class Checks:
 
 @dataclass(frozen=True)
 class Words:
-    """Words and tables of a product, in addition to those that follow from every plan.
+    """Words and tables of a product, in addition to every plan's.
 
     budget : of the costs, from settings and plan.
     notes : sentences on useless measurements of a run that is about to begin.
     certificate : the facts of the certificate; by default the facts of the plan.
     report : the public report, given the plan and the errors of public input; by default the report
         of the plan.
-    restore : makes again files that a report needs and may lack.
+    restore : rebuilds missing files that a report needs.
     summary : the end of the command.
     shown : tables of the UI after some stages, after no stages when the run begins, and after `END`
         at its end; by default the noise of every measure.
@@ -110,7 +110,7 @@ class Accuracy:
     """Comparison of a release with its truth; the result is as confidential as the input.
 
     read : the errors of a run by quantity; None if they are gone.
-    write : compares and keeps the errors; None where a step of its own does.
+    write : compares and keeps the errors; None where a separate step does.
     truth : the confidential files for the comparison, as long as all exist.
     in_brief : the errors in a small table, for the page of a run; None without a table.
     figures : the errors of replicates and comparisons; None where runs are not compared.

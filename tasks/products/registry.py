@@ -83,7 +83,9 @@ def settings_of(run: RunDirectory) -> type[Any]:
 
 
 def check_input_of(settings: ProductSettings) -> InputCheck[Any]:
-    """The check of an input by the rules of its product; raises ValueError where it has none."""
+    """The check of an input by the rules of its product; raises ValueError if it has no such
+    check.
+    """
     rules = product(settings.PRODUCT).rules
     if rules is None or rules.check is None:
         raise ValueError(f"{settings.PRODUCT} has no rules on its input")

@@ -65,7 +65,7 @@ def report_document(
         template: template of the report, by its path below `tasks/`.
         counts: the first of the released counts, which a withheld release does not show.
         links: pages of the product's own, in addition to the certificate and the released files.
-        context: names that the template uses in addition to those of every report.
+        context: names that the template uses in addition to every report's.
     """
     passed, n_checks = passed_and_all(run)
     verdict = f"Released: all {n_checks} independent checks of the result passed."
@@ -107,7 +107,7 @@ def report_document(
 def plain_document(
     run: RunDirectory, settings: ProductSettings, plan: Plan, errors: object = None
 ) -> Document:
-    """The report of a product without words of its own: its measures, and its exact facts."""
+    """The report of a product without its own words: its measures and exact facts."""
     tables = sorted(run.release.glob("*.parquet"))
     return report_document(run, settings, plan, counts=first_rows(tables[0]) if tables else ())
 
@@ -130,8 +130,8 @@ def bars_panel(
     value_label: str,
     nothing: str = "No noise was drawn.",
 ) -> Section:
-    """A panel of a front page with bars, such as the budget; `words` describe them, and
-    `nothing` explains why there are none.
+    """A panel of a front page with bars, such as the budget; `words` describe them, and `nothing`
+    explains why there are no bars.
     """
     if not groups:
         return Section(title, (nothing,))

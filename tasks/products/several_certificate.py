@@ -1,4 +1,4 @@
-"""The certificate of several products of one dataset: what all of them cost together."""
+"""The certificate of several products of one dataset, with their joint cost."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from .statement import Statement
 def write_products_certificate(
     run: RunDirectory, settings: ProductSettings, products: Mapping[str, Statement], folder: Path
 ) -> None:
-    """Write the certificate, in all its forms, beside the index of the products' releases: what the
-    dataset has spent in all, the certificate and files of every product, and files in the folder
-    that were made of all of them together.
+    """Write the certificate, in all its forms, next to the index of the products' releases: the
+    dataset's total spent budget, the certificate and files of every product, and files in the
+    folder derived from all of them.
 
     `products` are the products' statements by name. Raises BudgetRefused if the ledger cannot be
-    used, or does not hold what one of them has drawn.
+    used, or lacks a draw of one of them.
     """
     parts = {name: RunDirectory(run.root / name) for name in products}
     run_ids = {name: part.read_manifest()["run_id"] for name, part in parts.items()}

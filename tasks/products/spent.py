@@ -36,7 +36,7 @@ def spent_by(settings: ProductSettings, own: Mapping[str, Statement]) -> Mapping
 
 
 def spent_in_brief(settings: ProductSettings) -> str:
-    """What the dataset of these settings has spent by now, and what remains of its cap of rho."""
+    """The budget spent by the dataset of these settings, and the rest of its cap of rho."""
     if not settings.draws_noise:
         return "This run drew no noise: it read measurements that are published already."
     if not settings.is_private:

@@ -1,4 +1,6 @@
-"""The statement of a guarantee, derived from what ran: the neighbours, the losses, in words."""
+"""The statement of a guarantee, derived from the settings that ran: the neighbours, the losses, in
+words.
+"""
 
 from __future__ import annotations
 
@@ -25,15 +27,15 @@ from ..pages.numbers import shown_delta, shown_epsilon, shown_rho
 
 @dataclass(frozen=True)
 class Statement:
-    """What a run guarantees.
+    """The guarantee of a run.
 
     why_not : why it guarantees nothing, as a clause; None if it does guarantee.
     protected : whose data are protected, as sentences that begin with a capital.
     change : between which two tables the guarantee holds, as sentences.
-    losses : what each part costs.
-    together : how the parts' losses combine, in a sentence; empty where there is one part.
-    are_disjoint : whether one record is in one part at most, so that the largest loss is that of
-        all parts together.
+    losses : privacy losses of the parts.
+    together : how the parts' losses combine, in a sentence; empty for one part.
+    are_disjoint : whether one record is in one part at most, so that the largest loss covers all
+        parts together.
     unprotected : sentences on further data without protection, in addition to exact facts.
     """
 
@@ -47,7 +49,8 @@ class Statement:
 
 
 def combined(statement: Statement) -> UniversePlan:
-    """The loss of all parts together; of a single part, or of parts that share nobody, its own.
+    """The loss of all parts together; for a single part, or disjoint parts, the largest loss of a
+    part.
 
     Parts under pure differential privacy between the same neighbours add their epsilons; all
     others add as bounded zCDP per person (`ledger.accounting.compose`). Raises ValueError for a
@@ -73,9 +76,9 @@ def combined(statement: Statement) -> UniversePlan:
 
 
 def charged(statement: Statement) -> Guarantee:
-    """What all parts cost at least in the ledger, as bounded zCDP per person, deltas added.
+    """Least charge of all parts in the ledger, as bounded zCDP per person, deltas added.
 
-    Of parts that share nobody, that of the one with the largest loss.
+    For disjoint parts, the charge of the part with the largest loss.
     """
     guarantees = [loss.promised for loss in statement.losses]
     if statement.are_disjoint and guarantees:
@@ -84,7 +87,7 @@ def charged(statement: Statement) -> Guarantee:
 
 
 def in_one_sentence(statement: Statement) -> str:
-    """What all parts guarantee together, in one sentence with rounded numbers.
+    """The joint guarantee of all parts, in one sentence with rounded numbers.
 
     >>> from spineflow.tasks.ledger.accounting import ZCDP
     >>> loss = UniversePlan("persons", "discrete_gaussian", Guarantee(ZCDP, Fraction(1, 2)))

@@ -36,9 +36,9 @@ _local = threading.local()
 
 @dataclass(frozen=True)
 class HighsResult:
-    """`x` is the optimal solution where there is one, else None.
+    """`x` is the optimal solution, None if it was not found.
 
-    Of an integer program that met a limit, `incumbent` is the best solution found, if any, and no
+    For an integer program that met a limit, `incumbent` is the best solution found, if any, and no
     solution has an objective below `bound`.
     """
 
@@ -157,8 +157,9 @@ class LinearProgram:
         lower: np.ndarray,
         upper: np.ndarray | None = None,
     ) -> None:
-        """Add `len(lower)` rows; `row` counts from 0 within the block. Without `upper`, sums are
-        held to `lower`."""
+        """Add `len(lower)` rows; `row` counts from 0 within the block. Without `upper`, sums must
+        equal `lower`.
+        """
         values = np.broadcast_to(np.asarray(value, dtype=np.float64), np.shape(row))
         self._entries.append((np.asarray(row) + self.n_rows, np.asarray(column), values))
         self._bounds.append((lower, lower if upper is None else upper))
@@ -183,6 +184,6 @@ class LinearProgram:
         upper: np.ndarray | float = np.inf,
         **options: Any,
     ) -> HighsResult:
-        """Minimise cost'x, x between the bounds of the columns; `options` are those of `solve`."""
+        """Minimise cost'x, x between the bounds of the columns; see `solve` for `options`."""
         of_columns = (np.full(self.n_columns, bound, float) for bound in (lower, upper))
         return solve(cost, self.matrix(), *self.bounds(), *of_columns, **options)

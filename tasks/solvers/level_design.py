@@ -1,4 +1,5 @@
-"""Designs of a budget over levels: settings, the best shares, and what any others could gain.
+"""Designs of a budget over levels: settings, the best shares, and a bound on the gain of any
+others.
 
 [design]
 objective = "smallest_budget"
@@ -6,7 +7,7 @@ objective = "smallest_budget"
 margin = 20
 
 Where a level's estimate combines measurements of several levels and the budget is one of zCDP, the
-program is that of `level_split`: convex, with a certificate. Otherwise levels are taken by their
+program is `level_split`'s: convex, with a certificate. Otherwise levels are taken by their
 own measurements alone, whose variance at a loss of p is c / p under zCDP and at most c / p^2 under
 pure differential privacy. Least squares over all levels are more precise, so that this is a bound
 on their errors. Its best shares have a closed form: for a weighted sum of variances they are in
@@ -41,7 +42,7 @@ from .level_split import (
 )
 
 DIGITS = 6
-"""Significant digits of a budget that is worked out, rounded up."""
+"""Significant digits of a computed budget, rounded up."""
 
 
 class LevelTarget(Section):
@@ -66,7 +67,9 @@ class LevelDesign(Section):
     """The least share of some levels; every measured level gets a thousandth."""
 
     def refuse_what_does_not_fit(self, refuse: Refuse) -> None:
-        """Refuse margins, weights and shares out of range, and what the objective ignores."""
+        """Refuse margins, weights and shares out of range, and settings that the objective
+        ignores.
+        """
         for name, target in self.targets.items():
             where = f"design.targets.{name}"
             if target.margin is not None and target.margin <= 0:
@@ -85,7 +88,7 @@ class LevelDesign(Section):
 
 @dataclass(frozen=True)
 class LevelErrors:
-    """How the variances of levels follow from what is spent on them.
+    """Variances of levels as functions of their shares of the budget.
 
     names : of the levels that have a share, by their place in the tree, root first.
     units : the variance of a level's noise at a loss of 1, at these places.
@@ -102,7 +105,7 @@ class LevelErrors:
     symbol: str
 
     def variances(self, shares: Mapping[int, Fraction], total: float) -> dict[int, float]:
-        """The variance of every level at a budget; infinite for what nothing determines."""
+        """The variance of every level at a budget; infinite if no measurement determines it."""
         spent = {level: total * float(shares.get(level, 0)) for level in self.names}
         if self.tree is None:
             return {
@@ -190,7 +193,7 @@ class DesignedLevels:
 
     @property
     def certificate(self) -> str:
-        """What is certain, in words."""
+        """The certificate in words."""
         what = {
             "largest_ratio": "of no split of this budget is the largest ratio of variances smaller",
             "weighted_sum": "of no split of this budget is the weighted sum of variances smaller",
@@ -232,7 +235,7 @@ class DesignedLevels:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """The design as what JSON can hold, fractions as texts."""
+        """The design in JSON types, fractions as texts."""
         names = self.errors.names
         return {
             "objective": self.objective,
@@ -255,7 +258,7 @@ class DesignedLevels:
 def design_levels(
     errors: LevelErrors, design: LevelDesign, total: Fraction, shares: Mapping[int, Fraction]
 ) -> DesignedLevels:
-    """The best shares of a budget over levels; `shares` and `total` are those of the settings.
+    """The best shares of a budget over levels; `shares` and `total` are the settings'.
 
     Raises InputRefused for an unknown level, and for a target without a margin that the settings'
     own shares do not determine.

@@ -6,18 +6,18 @@ the variance, 0 where a level is not measured), the estimates of level l have th
     X_T = x_T,   X_l = x_l + X_(l+1) / b_(l+1)        from the subtree of a node,
     V_0 = 0 or 1 / X_0,   V_l = (1 - 1 / b_l) / X_l + V_(l-1) / b_l^2.
 
-That is what least squares over all levels gives. Where each level is only fitted to the one above,
-X_l = x_l. Either is convex in the precisions, which are linear in the losses of the levels, and
-homogeneous of degree -1: a split p of the budget 1 whose largest ratio V_l(p) / wanted_l is t needs
-the budget t. So the smallest budget is the minimum of the largest ratio over splits, as in
-`spineflow design topdown`, and has the same certificate. The reciprocal of a ratio r is concave,
-so that its derivative at one split u bounds it at every split p,
+These are the variances of least squares over all levels. Where each level is only fitted to the one
+above, X_l = x_l. Either is convex in the precisions, which are linear in the losses of the levels,
+and homogeneous of degree -1: a split p of the budget 1 whose largest ratio V_l(p) / wanted_l is t
+needs the budget t. So the smallest budget is the minimum of the largest ratio over splits, as in
+`spineflow design topdown`, and has the same certificate. The reciprocal of a ratio r is concave, so
+that its derivative at one split u bounds it at every split p,
 
     1 / r(p) <= <-r'(u), p> / r(u)^2,
 
 and the largest s below these bounds of all wanted levels, a linear program, gives 1 / s as a lower
-bound of what any split needs ([Pukelsheim2006]). A weighted sum of variances is such a function,
-too: the split for which it is least has a bound of the same kind.
+bound on any split's budget ([Pukelsheim2006]). A weighted sum of variances is such a function, too:
+the split for which it is least has a bound of the same kind.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ SMALLEST = 1e-9
 """Share that every level has at least while the split is searched for."""
 
 STEP = 1e-30
-"""Of complex-step derivatives, which lose no digits."""
+"""Step of complex-step derivatives, which lose no digits."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class RegularTree:
     is_combined: bool = True
 
     def variances(self, precisions: Sequence[float] | np.ndarray) -> np.ndarray:
-        """V_0, ..., V_T from x_0, ..., x_T; infinite for what nothing measured determines."""
+        """V_0, ..., V_T from x_0, ..., x_T; infinite if no measurement determines it."""
         upward = list(precisions)
         if self.is_combined:
             for level in range(len(self.fanouts) - 1, -1, -1):
@@ -77,11 +77,11 @@ def _inverse(precision: complex) -> complex:
 
 @dataclass(frozen=True)
 class LevelSplit:
-    """A split of a budget over levels, and what no split can better.
+    """A split of a budget over levels, and a bound that no split can beat.
 
-    total : what is made small, with these shares: the largest of some criteria at a budget of 1.
+    total : the objective at these shares: the largest of some criteria at a budget of 1.
     shares : by measured level, thousandths that add to 1.
-    bound : what the total is at least, with any split.
+    bound : lower bound on the total of any split.
     """
 
     total: float
@@ -160,7 +160,7 @@ def best_split(
 
 @dataclass(frozen=True)
 class _Program:
-    """What is made small, as a function of the losses of the measured levels."""
+    """The objective as a function of the losses of the measured levels."""
 
     tree: RegularTree
     units: Mapping[int, float]
@@ -179,7 +179,7 @@ class _Program:
         return np.column_stack([(1 / self.values(step)).imag / STEP for step in steps])
 
     def bound(self, u: np.ndarray, least: np.ndarray) -> float:
-        """What the largest criterion is at least, with any split, from the derivatives at one."""
+        """Lower bound on the largest criterion of any split, from the derivatives at one."""
         cuts, n = self.reciprocal_slopes(u), len(u)
         found = linprog(
             -np.eye(n + 1)[-1],

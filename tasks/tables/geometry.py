@@ -1,7 +1,7 @@
 """Boundaries of areas, for maps: GeoParquet, or a folder of shapefiles, read with geopandas.
 
-Geometry is public and decides nothing but what a map looks like. A file is a layer of areas; a
-folder has a layer for each of its files. Which areas a layer has is told by the codes in it.
+Geometry is public and affects only maps. A file is a layer of areas; a folder has a layer for each
+of its files. Codes in a layer identify its areas.
 """
 
 from __future__ import annotations
@@ -70,11 +70,11 @@ def read_layers(path: Path, levels: Mapping[str, Collection[str]]) -> list[Layer
 
 
 def read_shapes(path: Path, levels: Mapping[str, Collection[str]]) -> list[Shapes]:
-    """The layers of a file or folder whose areas are those of a level, by the codes of the levels.
+    """The layers of a file or folder that match a level, by the codes of the levels.
 
-    A layer is of the level, and its codes stand in the column, that fit best; several features of
-    one code are one area. Layers of no level are passed over. Raises InputRefused for files that
-    cannot be read.
+    Each layer gets the level and the column of codes that match best; features with equal codes are
+    one area. Layers without a matching level are skipped. Raises InputRefused for files that cannot
+    be read.
     """
     found = []
     for file in _files(path):
@@ -119,7 +119,7 @@ def _best_fit(frame: Any, levels: Mapping[str, Collection[str]]) -> tuple[str, s
         codes = set(_texts(frame[column]))
         for level, known in levels.items():
             both = len(codes & set(known))
-            # Of a nation's areas a county's run knows few, but its own then all have an area.
+            # A county's run has few of a nation's areas, but all of its own are in the layer.
             share = max(both / max(len(codes), 1), both / max(len(known), 1)) if both else 0.0
             if share > best_share or (share == best_share and best is None):
                 best, best_share = (level, column), share

@@ -248,7 +248,7 @@ def refuse(match, geography, shares, rules, kind="optimized", **keywords):
 
 def test_refused_geographies(geography, shares, rules):
     twice = pd.concat([geography, geography.iloc[[3]]]).sort_values("block_geocode")
-    refuse("block 3500100010011003 stands twice", twice.reset_index(drop=True), shares, rules)
+    refuse("block 3500100010011003 is repeated", twice.reset_index(drop=True), shares, rules)
     refuse("sorted by block_geocode", geography.iloc[::-1].reset_index(drop=True), shares, rules)
     refuse("no block that can hold anybody", geography.iloc[:0], shares, rules)
     short = geography.assign(block_geocode=geography["block_geocode"].str[:15])
@@ -274,7 +274,7 @@ def test_refused_settings(geography, shares, rules):
     refuse("add to 21/20", geography, shares | {"County": Fraction(4, 20)}, rules)
     refuse("must be an exact fraction, not float", geography, shares | {"County": 0.15}, rules)
     refuse("'Ward' is not part of", geography, equal_shares(("US", "Ward", "Block")), rules)
-    refuse("must stand in the order", geography, equal_shares(("US", "Tract", "County")), rules)
+    refuse("must be in the order", geography, equal_shares(("US", "Tract", "County")), rules)
     refuse("last geolevel of a spine must be", geography, equal_shares(("US", "State")), rules)
     refuse("first geolevel of a spine must be", geography, equal_shares(("Tract", "Block")), rules)
     refuse(

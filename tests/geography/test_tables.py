@@ -78,14 +78,14 @@ def test_refused_tables(geography, shares, rules):
         geounits.assign(plb_share=geounits["plb_share"].where(~is_county, "1/7")),
     )
     doubled = geounits.loc[[*geounits.index, 1]]
-    refuse("'35' stands twice at geolevel 'State'", doubled)
+    refuse("'35' is repeated at geolevel 'State'", doubled)
     moved = blocks.iloc[[0]].assign(County="35003")
     both = pd.concat([blocks, moved], ignore_index=True)
     refuse(
-        "block 3500100010011000 stands in two geounits of geolevel 'County', '35001' and '35003'",
+        "block 3500100010011000 is in two geounits of geolevel 'County', '35001' and '35003'",
         changed_blocks=both,
     )
-    refuse("stands twice in the blocks table", changed_blocks=blocks.loc[[0, *blocks.index]])
+    refuse("is repeated in the blocks table", changed_blocks=blocks.loc[[0, *blocks.index]])
     wrong = blocks.assign(County=blocks["County"].where(blocks.index > 0, "35003"))
     refuse("not the one that its path", changed_blocks=wrong)
     refuse("has no block", changed_blocks=blocks.iloc[1:])

@@ -1,8 +1,8 @@
 """Readers of the census tables (persons, units, geography) for detailed groups and households.
 
-`HHT` of a unit is what its members say: where the table has it, it is compared with them, and where
-it lacks it, it is made (`tasks.census.members`). Of seven types five stay, since nonfamily
-households are not told apart by the householder's sex.
+`HHT` of a unit follows from its members: if the table has it, it is compared with them, else it is
+derived (`tasks.census.members`). Seven types become five, since nonfamily households are not
+distinguished by the householder's sex.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def read_geography(
 ) -> CensusGeography:
     """Read the geography and the units; sound only if the evidence is.
 
-    What is large of the units goes to temporary files in the folder `scratch`.
+    Large columns of the units go to temporary files in the folder `scratch`.
     """
     geography = load_geography(files["geography"], evidence)
     units = load_units(files["units"], geography, evidence, scratch)
@@ -108,7 +108,7 @@ def read_persons(
 
     Persons that a rule refuses are left out; the evidence then holds the rule. `raw` gets the
     `PERSON_COLUMNS` of all by block. With the cells of households, shape (n_units,), `NONE` for
-    none, the batches tell those of householders.
+    none, the batches also have householders' cells.
     """
     units = geography.units
     wanted = PERSON_COLUMNS if household_of_unit is None else (*PERSON_COLUMNS, _RELATIONSHIP)
@@ -151,7 +151,7 @@ TYPE, TENURE = "HHT", "TEN"
 TYPE_OF_CODE = {"1": 0, "2": 1, "3": 2, "4": 3, "6": 3, "5": 4, "7": 4}
 """Type of a household by HHT: 4 and 6 live alone, 5 and 7 do not."""
 TENURE_OF_CODE = {"1": 0, "2": 1, "3": 2, "4": 2}
-"""Tenure by TEN: rented with payment or without is one."""
+"""Tenure by TEN: rented with and without payment are one."""
 
 
 def household_cells(
@@ -162,9 +162,9 @@ def household_cells(
     n_blocks: int,
     scratch: Path | None = None,
 ) -> tuple[np.ndarray, tuple[Finding, ...], list[RecordColumn]]:
-    """Type by tenure of the household of every unit, shape (n_units,), `NONE` for none, and what
-    members contradict; then no unit has a household. Third come the raw columns of units and
-    members by block, of which `block` has that of every unit, -1 for none.
+    """Type by tenure of the household of every unit, shape (n_units,), `NONE` for none, and
+    contradictions by members, in which case no unit has a household. Third, the raw columns of
+    units and members by block; `block` has every unit's block, -1 for none.
 
     The evidence gets the tenures of households. A completed table is kept in the confidential
     folder `scratch` while it is read. Raises UnreadableInput.

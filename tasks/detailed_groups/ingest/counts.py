@@ -1,8 +1,8 @@
 """Persons or householders as arrays, and the true counts of population groups: confidential.
 
-Persons are counted by joins on distinct combinations of race and ethnicity codes: what a
-combination leads to is worked out once. A person is kept as a few small integers until the end of
-the file, so that memory grows by some twenty bytes a person.
+Persons are counted by joins on distinct combinations of race and ethnicity codes: the groups of a
+combination are determined once. A person is kept as a few small integers until the end of the file,
+so that memory grows by some twenty bytes a person.
 
 The file of a level's counts has a row for each cell of the finest table that is not zero: `region`
 and `iteration` (positions in the region domain and in the iteration universe), `cell`, `count`,
@@ -49,8 +49,8 @@ class PersonBatch:
 
     `block` is a position in the geography frame, `sex` 0 or 1, `age` in years, `cenrace` CENRACE
     less one. `race_codes`, of shape (n, 8), and `ethnicity_code` are numbers of codes, `NONE` for
-    none. Where households are counted, `household` is the cell of that whose householder a person
-    is, `NONE` for others.
+    none. Where households are counted, `household` is the cell of a householder's household, `NONE`
+    for other persons.
     """
 
     block: np.ndarray
@@ -97,7 +97,7 @@ def person_evidence(
     *,
     file: int = 0,
 ) -> None:
-    """Add the columns that both layouts have to the evidence, of the file at this position."""
+    """Add the columns common to both layouts to the evidence, for the file at this position."""
 
     def is_unknown(value: str | None) -> bool:
         return _is_code(value) and value not in codes
@@ -122,7 +122,7 @@ def coded_persons(
 ) -> PersonBatch:
     """The persons of a batch whose block, attributes, first race and ethnicity are known.
 
-    `household` is that of `PersonBatch`.
+    For `household` see `PersonBatch`.
     """
 
     def code_of(value: str | None) -> int:
@@ -150,7 +150,7 @@ def coded_persons(
 class PersonTally:
     """Gathers batches of persons; only the first `max_race_codes` race codes count.
 
-    Of batches with households, householders are counted, and everybody is known by.
+    From batches with households, householders are counted, but all persons enter the identity.
     `area_of_block` gives the area of every block of the geography frame.
     """
 
@@ -181,7 +181,7 @@ class PersonTally:
         self._combinations.append(distinct)
 
     def finish(self) -> tuple[CountedPersons, Identity]:
-        """Sum what was added; the tally is empty afterwards."""
+        """Sum the batches; the tally is empty afterwards."""
         block, combination, cell, age, cenrace = (
             np.concatenate(parts) for parts in zip(*self._persons, strict=True)
         )
@@ -189,7 +189,7 @@ class PersonTally:
         found = np.concatenate(self._combinations)
         self._combinations.clear()
         first, position = distinct_rows(list(found.T))
-        # A key of area, combination and cell sorts as the rows do.
+        # A key of area, combination and cell sorts like the rows.
         own = slice(None) if cell.min() >= 0 else cell >= 0
         key = self.area_of_block[block[own]].astype(np.int64) << 38
         key |= position[combination[own]].astype(np.int64) << 6
@@ -210,7 +210,7 @@ class PersonTally:
 
 
 def distinct_rows(columns: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Where each distinct row of some integer columns first occurs, and each row's distinct one.
+    """First occurrences of the distinct rows of some integer columns, and each row's distinct one.
 
     >>> distinct_rows([np.array([1, 1, 0]), np.array([5, 5, 5])])[1].tolist()
     [0, 0, 1]
@@ -249,7 +249,7 @@ def _is_code(value: str | None) -> bool:
 
 CELLS = N_CELLS[FINEST_TABLE]
 ROWS_AT_A_TIME = 1 << 20
-"""Rows of persons that are expanded into iterations at a time."""
+"""Rows of persons expanded into iterations at a time."""
 
 _SCHEMA = pa.schema(
     [
@@ -304,7 +304,7 @@ def count_groups(
         key = key * CELLS + np.repeat(persons.cell[part], n_each)
         count = np.repeat(persons.count[part], n_each)
         key, count = _summed(np.append(held[0], key), np.append(held[1], count))
-        # The last region of this part may go on in the next.
+        # The last region of this part may continue in the next.
         is_last = first + ROWS_AT_A_TIME >= rows.size
         open_region = int(region[part[-1]]) * n_iterations * CELLS
         end = key.size if is_last else int(np.searchsorted(key, open_region))
@@ -339,7 +339,7 @@ def write_persons(path: Path, persons: CountedPersons) -> None:
 
 
 def read_persons(path: Path) -> CountedPersons:
-    """What `write_persons` wrote."""
+    """Read a file of `write_persons`."""
     codes = pq.read_table(combinations_file(path))
     codes = np.stack([column.to_numpy() for column in codes.columns], axis=1)
     table = pq.read_table(path)
@@ -348,7 +348,7 @@ def read_persons(path: Path) -> CountedPersons:
 
 
 def combinations_file(path: Path) -> Path:
-    """The file of the combinations beside that of the persons."""
+    """The file of the combinations, next to the persons' file."""
     return path.with_name(f"{path.stem}_codes{path.suffix}")
 
 

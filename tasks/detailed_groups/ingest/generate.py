@@ -1,8 +1,8 @@
 """Fictional input in the production layout, for tests and benchmarks: specification and persons.
 
-Everything is drawn from a seeded generator: nobody in it exists. The specification has the shape of
-a real one: major groups that are not tabulated, regional groups of many codes, detailed groups of a
-few, each alone and in any combination, some of them for the nation and states only.
+Everything is drawn from a seeded generator; no real person is in it. The specification has the
+shape of a real one: major groups that are not tabulated, regional groups of many codes, detailed
+groups of a few, each alone and in any combination, some of them for the nation and states only.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ..workload.tabulations import HOUSEHOLD_TABULATIONS, OF_PERSONS, ConfigKeys
 from .production_files import GEOGRAPHY_FILE, PERSONS_FILE
 
 BLANK_CODE = "    "
-"""What stands in QRACE2 to QRACE8 of the census tables where a person has fewer codes."""
+"""Value of QRACE2 to QRACE8 in the census tables where a person has fewer codes."""
 
 PERSONS_AT_A_TIME = 1 << 18
 BLOCKS_PER_TRACT = 8
@@ -33,7 +33,7 @@ _SHARES_OF_N_CODES = (0.86, 0.10, 0.03, 0.005, 0.002, 0.001, 0.001, 0.001)
 _IN_PLACE, _IN_AIANNH = 0.6, 0.04
 _ETHNICITY_SHARE = 0.2
 _DETAILED_ONLY = 5
-"""Every so many detailed groups one is detailed-only, and another only alone."""
+"""Number of detailed groups among which one is detailed-only, and another only alone."""
 
 
 def generate_specification(
@@ -62,7 +62,7 @@ def generate_specification(
     own_codes = _group_codes(codes, regional, detailed)
 
     def add(name: str, level: int, members: Sequence[str], only: Sequence[str]) -> None:
-        """A group alone and in any combination; `only` tells which of them is detailed-only."""
+        """A group alone and in any combination; `only` names the detailed-only ones."""
         for kind, alone, title in (
             ("alone", "True", f"{name} alone"),
             ("combination", "False", f"{name} alone or in any combination"),
@@ -189,8 +189,8 @@ def _thresholds(keys: ConfigKeys) -> dict[str, list[int]]:
 
 
 def give_detailed_codes(persons: Path, codes: Sequence[str], *, seed: int = 1) -> None:
-    """Replace the race and ethnicity codes in a Parquet table of persons by those of a
-    specification; who is of which group is drawn anew, as in `generate_persons`.
+    """Replace the race and ethnicity codes in a Parquet table of persons by a specification's;
+    persons' groups are drawn anew, as in `generate_persons`.
     """
     table, random = pq.read_table(persons), np.random.default_rng(seed)
     drawn = _code_columns(random, table.num_rows, pa.array([*codes, BLANK_CODE]))
@@ -237,7 +237,7 @@ def _persons(
 
 
 def _code_columns(random: np.random.Generator, n: int, names: pa.Array) -> dict[str, pa.Array]:
-    """QRACE1 to QRACE8 and QSPAN of n persons; the last of `names` stands for no code."""
+    """QRACE1 to QRACE8 and QSPAN of n persons; the last of `names` denotes no code."""
     n_names = len(names) - 1
     n_codes = random.choice(8, n, p=_SHARES_OF_N_CODES) + 1
     races = np.minimum((n_names ** random.random((n, 8))).astype(np.int64) - 1, n_names - 1)

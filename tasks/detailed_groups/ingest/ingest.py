@@ -1,9 +1,9 @@
 """Ingest of a run: public geography, parameters and totals, confidential persons or householders.
 
-The tables of households are chosen by the noisy totals of a finished detailed-groups run: those of
-its release. What it suppressed has none, and whatever coterminous regions were lent is there. They
-are public, and so is what they choose. Kept are the groups of the regions and iterations that a run
-measures. Names of regions, if the settings give a file of them, are public and kept with the run.
+The tables of households are chosen by the noisy totals in the release of a finished detailed-groups
+run. Suppressed groups have no total, and totals copied among coterminous regions are included. They
+are public, and so is the choice. Only groups of the regions and iterations that a run measures are
+kept. Names of regions, if the settings give a file of them, are public and kept with the run.
 """
 
 from __future__ import annotations
@@ -104,14 +104,14 @@ def run_universe(run: RunDirectory, region_type: str, level: int) -> IterationUn
 
 @while_unchanged(lambda run, region_type: geography_file(run), at_most=len(REGION_TYPES))
 def run_regions(run: RunDirectory, region_type: str) -> RegionDomain:
-    """The regions of a type, which are not to be changed."""
+    """The regions of a type; not to be modified."""
     return region_domain(region_type, _areas(run))
 
 
 def refuse_edited_parameters(run: RunDirectory) -> None:
-    """Raise InputRefused if the run's copies of its parameters are not the parameters that it took.
+    """Raise InputRefused if the run's copies of its parameters have changed.
 
-    Its noise is scaled by them, and some may have been drawn.
+    They scale its noise, some of which may have been drawn.
     """
     taken = run.read_manifest()["input_digests"].get(PARAMETERS)
     if taken is not None and taken != parameters_digest(parameters_folder(run)):
@@ -122,13 +122,13 @@ def refuse_edited_parameters(run: RunDirectory) -> None:
 
 
 def public_digests(run: RunDirectory) -> dict[str, str]:
-    """What the manifest keeps of the input: the keyed digest of its people, its parameters'."""
+    """Digests of the input in the manifest: the keyed one of its people, and its parameters'."""
     return whole_digests(run) | {PARAMETERS: parameters_digest(parameters_folder(run))}
 
 
 def check_input_of(settings: Settings, scratch: Path | None = None) -> InputCheck[AcceptedGroups]:
     """Read and check the input that the settings name, the finished run unless it is still to come;
-    messages show its file names.
+    messages name the files.
 
     `scratch` is the folder for temporary files of confidential rows. Raises InputRefused.
     """
@@ -150,7 +150,7 @@ def _checked(
 
 
 def names_of(settings: Settings) -> dict[tuple[str, str], str]:
-    """The names of regions that the settings give; raises InputRefused for a file out of form."""
+    """The names of regions from the settings; raises InputRefused for a malformed file."""
     address = settings.input.region_names
     return {} if address is None else read_names(address)
 
@@ -161,7 +161,7 @@ def ingest_input(run: RunDirectory, settings: Settings) -> None:
     Keyed digests of the people are stored too, unless the run is not private. Raises InputRefused
     for input that breaks a rule; its counts are then in `confidential/findings.json`, and for
     input that is not confidential in the message too. Raises it also for a finished run of groups
-    that cannot be used, and for a pass of which it has no group.
+    that cannot be used, and for a pass without any of its groups.
     """
     specification = read_specification(settings.input.parameters)
     totals = None
@@ -184,7 +184,7 @@ def ingest_input(run: RunDirectory, settings: Settings) -> None:
 def _with_totals(
     run: RunDirectory, parameters: Parameters, totals: pd.DataFrame, cut: Iterable[Shard]
 ) -> Iterator[Shard]:
-    """Keep the totals of the groups that are measured; the shards of which any group has one."""
+    """Keep the totals of the measured groups; return the shards with any such group."""
     levels = parameters.levels()
     regions = {region_type: run_regions(run, region_type) for region_type, _ in levels}
     universes = {level: run_universe(run, *level) for level in levels}
@@ -226,7 +226,7 @@ def tabulate(run: RunDirectory, region_type: str, level: int) -> None:
 
 
 def input_digests(result: AcceptedGroups, key: bytes) -> dict[str, InputDigest]:
-    """Keyed digests by which the ledger recognises these people, as those of every product."""
+    """Keyed digests by which the ledger recognises these people, as in every product."""
     identity = result.identity
     geocode = result.blocks["block_geocode"].to_numpy().astype(np.int64)
     columns = (geocode[identity.block], identity.age, identity.cenrace, identity.count)
@@ -248,8 +248,8 @@ def read_group_totals(
 ) -> pd.DataFrame:
     """The totals of the finished run that the settings name: columns `KEY` and `count`.
 
-    Raises InputRefused for what is no finished detailed-groups run, one of other people or of
-    another specification, and one that is not private beside a run that is.
+    Raises InputRefused unless it is a finished detailed-groups run on the same people and
+    specification, and for a run that is not private if this one is.
     """
     run = RunDirectory(Path(settings.input.groups))
     earlier = settings_of_finished(DetailedGroupsSettings, run, "input.groups", T1)
@@ -260,14 +260,14 @@ def read_group_totals(
         )
     if settings.is_private and not earlier.is_private:
         raise InputRefused(
-            "input.groups: the run is stamped NOT PRIVATE, so that whatever it chooses protects "
-            "nobody; name a release whose noise protects."
+            "input.groups: the run is stamped NOT PRIVATE, so its choices give no protection; name "
+            "a release whose noise protects."
         )
     known = read_specification(str(parameters_folder(run)))
     if _content(known) != _content(specification):
         raise InputRefused(
-            "input.groups is a run with another specification of groups; name one with that of "
-            "input.parameters."
+            "input.groups is a run with another specification of groups; name one with the "
+            "specification in input.parameters."
         )
     totals = pd.read_csv(run.release / T1, sep="|", dtype=str, comment="#")
     totals.columns = [name.lower() for name in totals.columns]
@@ -306,7 +306,7 @@ def write_totals(run: RunDirectory, totals: pd.DataFrame) -> None:
 
 @while_unchanged(group_totals_file, at_most=2)
 def run_totals(run: RunDirectory) -> pd.DataFrame:
-    """The totals that are kept with a run."""
+    """The totals kept with a run."""
     return pq.read_table(group_totals_file(run)).to_pandas()
 
 
@@ -373,7 +373,7 @@ def write_run_names(run: RunDirectory, names: Mapping[tuple[str, str], str]) -> 
 
 
 def read_run_names(run: RunDirectory) -> dict[tuple[str, str], str]:
-    """The names kept with a run; empty if it was given none."""
+    """The names kept with a run; empty if none were given."""
     path = run.root / "spine" / RUN_FILE
     if not path.exists():
         return {}

@@ -30,7 +30,7 @@ from .counts import CountedPersons, Identity, PersonBatch, PersonTally
 
 @dataclass(frozen=True)
 class AcceptedGroups:
-    """What a run needs of its input.
+    """The input of a run.
 
     `blocks` has block_geocode, TABBLKST, TABBLKCOU, TABTRACTCE, PLACEFP and AIANNHCE of the blocks
     of the states that are tabulated; `invariants`, row by row, their housing units and facilities
@@ -59,7 +59,7 @@ def check_groups_input(
     `geography` to the census tables. The rules are counted by vectorised code and, as a public
     pass or fail, evaluated by Great Expectations; the input is accepted only if both find nothing.
     `scratch` is the folder for temporary files of confidential rows of census tables. Householders
-    are counted `of_households` by their household's cell, which census tables alone tell.
+    are counted `of_households` by their household's cell, which only census tables have.
     """
     evidence = EvidenceTally()
     reader = _HouseholdReader if of_households else _reader_of(tables)
@@ -97,7 +97,7 @@ def read_blocks(
 ) -> tuple[pd.DataFrame, pd.DataFrame | None]:
     """The blocks of the states that are tabulated, and their invariants where units are given.
 
-    `tables` are those of `check_groups_input`; no rule is evaluated. Raises UnreadableInput for a
+    For `tables` see `check_groups_input`; no rule is evaluated. Raises UnreadableInput for a
     file that cannot be read.
     """
     read = _reader_of(tables)(tables, _states(parameters), {}, EvidenceTally())
@@ -106,8 +106,8 @@ def read_blocks(
 
 @dataclass
 class _Reader:
-    """What both readers need: the states that are tabulated, the codes, where evidence goes, and
-    where temporary files do. `findings` are what is wrong with the tables beside the rules.
+    """State of both readers: the states that are tabulated, the codes, and the destinations of
+    evidence and temporary files. `findings` are faults of the tables beyond the rules.
     """
 
     tables: Mapping[str, str]
@@ -118,7 +118,7 @@ class _Reader:
     findings: tuple[Finding, ...] = ()
 
     def begin_raw(self, names: Sequence[str], n_blocks: int) -> RawColumns:
-        """The raw columns of persons, which are read next."""
+        """The raw columns of persons, to be filled by the next reads."""
         self._raw = RawColumns(names, n_blocks, self.scratch)
         return self._raw
 
@@ -218,7 +218,7 @@ def _states(parameters: MechanismParameters) -> set[str]:
 def _missing_passes(
     file: str, present: set[str], parameters: MechanismParameters
 ) -> tuple[Finding, ...]:
-    """A finding for each pass of which a file has no state."""
+    """A finding for each pass without a state in a file."""
     return tuple(
         Finding(
             file,

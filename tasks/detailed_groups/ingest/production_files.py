@@ -1,7 +1,7 @@
 """Readers of the production layout: `person-records.txt` and `GRF-C.txt`, pipe-delimited.
 
-Persons pass through in batches; of each, the rows of other states are left out before anything is
-checked, as in the production program.
+Persons pass through in batches; rows of other states are left out before any check, as in the
+production program.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def read_geography(
 
     The frame has the string columns block_geocode (16 digits; the block group is the first digit
     of the block), TABBLKST, TABBLKCOU, TABTRACTCE, PLACEFP, AIANNHCE. Blocks that a rule refuses
-    are in it: it is sound only if the evidence is. Columns beside the six are allowed.
+    are in it: it is sound only if the evidence is. Further columns are allowed.
     """
     _check_header(file, exactly=False)
     parts = [
@@ -103,11 +103,11 @@ def read_persons(
 ) -> Iterator[PersonBatch]:
     """The persons of some states, batch by batch; `raw` gets their `PERSON_COLUMNS` by block.
 
-    `blocks` is what `read_geography` gave, `codes` the number of every race or ethnicity code.
+    `blocks` is the result of `read_geography`, `codes` the number of every race or ethnicity code.
     Persons that a rule refuses are left out; the evidence then holds the rule.
     """
     _check_header(file, exactly=True)
-    # The block group, fifth from the right of the geocode, is no part of what persons carry.
+    # The block group, fifth from the right of the geocode, is not part of a person's record.
     geocode = blocks["block_geocode"].str.replace(r"^(.{11}).", r"\1", regex=True)
     known = pd.to_numeric(geocode, errors="coerce").fillna(-1).astype(np.int64)
     first = ~known.duplicated()

@@ -1,10 +1,10 @@
 """True counts in the layout of the production program's non-private "target counts".
 
-They are what that program compares its release with, and what a release without noise is tested
-against. Confidential. They differ from what a release without noise would show, as that program's
-do: nothing is suppressed, every group that is not measured by a total only has all three sex by
-age tables (without the ages 0 to 4 of the third, which the second has), and in Puerto Rico the
-iterations of the other granularity are counted too.
+That program compares its release with them, and a release without noise is tested against them.
+Confidential. They differ from a release without noise, as that program's do: nothing is suppressed,
+every group that is not measured by a total only has all three sex by age tables (without the ages 0
+to 4 of the third, which the second has), and in Puerto Rico the iterations of the other granularity
+are counted too.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def target_counts(
 
     Rows of `t1` and `t2`: REGION_ID, REGION_TYPE, ITERATION_CODE, COUNT. `t2` has AGESTART, AGEEND
     and SEX before COUNT, and no groups that are measured by a total only. Strings, but COUNT int64.
-    Groups of nobody are there too.
+    Empty groups are included.
     """
     t1, t2 = [], []
     for region_type, level in parameters.budgets:

@@ -71,8 +71,8 @@ class GroupNames:
 
 
 def total_rows(names: GroupNames, noise: StageNoise, totals: np.ndarray) -> pa.RecordBatch:
-    """Noisy totals (n,) of the groups that are not measured by a total only, as `STAGE_1_SCHEMA`
-    has them.
+    """Noisy totals (n,) of the groups that are not measured by a total only, with the columns
+    `STAGE_1_SCHEMA`.
     """
     region, iteration = names.positions
     rows = np.flatnonzero(~names.total_only[iteration])
@@ -87,13 +87,13 @@ def total_rows(names: GroupNames, noise: StageNoise, totals: np.ndarray) -> pa.R
 
 
 def table_rows(names: GroupNames, noise: LevelNoise, measured: MeasuredCounts) -> pa.RecordBatch:
-    """Noisy counts of all groups, as `MEASURED_SCHEMA` has them; groups of the table
-    `NOT_MEASURED`, of which tables of households have some, have no row.
+    """Noisy counts of all groups, with the columns `MEASURED_SCHEMA`; groups of the table
+    `NOT_MEASURED`, which occur for households, have no row.
     """
     region, iteration = names.positions
     rows = np.flatnonzero(measured.table != NOT_MEASURED)
     is_total_only = names.total_only[iteration[rows]]
-    # Groups between them have no counts, so that those of the rows follow each other.
+    # Groups between them have no counts, so the rows' counts are contiguous.
     offsets = np.append(measured.offsets[rows], measured.offsets[-1])
     values = pa.ListArray.from_arrays(
         pa.array(offsets, pa.int32()), pa.array(measured.values), type=INTEGER_LIST

@@ -65,7 +65,7 @@ from .stages import (
 
 
 def measured_shards(run: RunDirectory, parameters: Parameters) -> list[tuple[str, Shard]]:
-    """Every tabulation with each shard that it measures."""
+    """Every tabulation, with each of its shards."""
     shards = read_shards(run)
     return [
         (name, shard)
@@ -76,7 +76,7 @@ def measured_shards(run: RunDirectory, parameters: Parameters) -> list[tuple[str
 
 
 def measurement_files(run: RunDirectory, settings: Settings) -> list[Path]:
-    """All files of noisy counts that the run publishes, there yet or not."""
+    """All files of noisy counts that the run publishes, existing or not."""
     measured = measured_shards(run, run_parameters(run, settings))
     stage_1 = [
         stage_1_file(run, shard)
@@ -92,8 +92,8 @@ def has_stage_1(run: RunDirectory, shard: Shard) -> bool:
 
 
 def plan_of_run(run: RunDirectory, settings: Settings) -> Plan:
-    """The plan of a run, which its geography, shards and parameters decide, and the totals or
-    invariants that it has; raises InputRefused for a budget that misses its wanted margin.
+    """The plan of a run, determined by its geography, shards and parameters, and its totals or
+    invariants; raises InputRefused for a budget that misses its wanted margin.
     """
     parameters, specification = run_parameters(run, settings), run_specification(run)
     universes: list[UniversePlan] = []
@@ -114,8 +114,9 @@ def plan_of_run(run: RunDirectory, settings: Settings) -> Plan:
 def _measures(
     run: RunDirectory, tabulation: Tabulation, own: MechanismParameters
 ) -> Iterator[Measure]:
-    """The measures of every level and stage; how many answers there are of persons depends on the
-    outcome of the first stage."""
+    """The measures of every level and stage; the number of answers on persons depends on the
+    outcome of the first stage.
+    """
     for level in own.budgets:
         n_answers = None
         if not tabulation.of_persons:
@@ -147,7 +148,7 @@ def known_tables(run: RunDirectory, own: MechanismParameters, shard: Shard) -> n
 def measure_totals_once(run: RunDirectory, settings: Settings, shard: Shard) -> Path:
     """Stage 1 of a shard, published: the noisy totals that choose the tables of persons.
 
-    Raises as `single_draw`.
+    Raises like `single_draw`.
     """
     tabulation, own = next(run_parameters(run, settings).tables())
     noise = noise_of(run, own, tabulation, (shard.region_type, shard.level)).stage_1
@@ -161,11 +162,11 @@ def measure_totals_once(run: RunDirectory, settings: Settings, shard: Shard) -> 
 
 
 def measure_tables_once(run: RunDirectory, settings: Settings, name: str, shard: Shard) -> Path:
-    """The counts of a tabulation in a shard, published: of every group the table that is chosen for
-    it, or its total.
+    """The counts of a tabulation in a shard, published: for every group its chosen table, or its
+    total.
 
-    Beside the confidential counts it reads the published outcome of stage 1 alone, or the totals
-    that are kept with the run. Raises as `single_draw`.
+    Apart from the confidential counts it reads only the published outcome of stage 1, or the totals
+    kept with the run. Raises like `single_draw`.
     """
     tabulation, own = TABULATIONS[name], run_parameters(run, settings).of[name]
     noise = noise_of(run, own, tabulation, (shard.region_type, shard.level))
@@ -197,8 +198,8 @@ def publish_shard(
     rows: Callable[[NoiseDraws], pa.RecordBatch],
     reads: Sequence[Path] = (),
 ) -> Path:
-    """Publish the noisy counts of a shard; see `single_draw`. `named` has the draw that is charged,
-    and what names the noise among that of the shard where the settings fix a seed.
+    """Publish the noisy counts of a shard; see `single_draw`. `named` has the charged draw and a
+    name for the noise within the shard, used where the settings fix a seed.
     """
 
     def batches(draws: NoiseDraws) -> Iterator[pa.RecordBatch]:
@@ -214,8 +215,8 @@ def publish_shard(
 def named_groups(
     run: RunDirectory, shard: Shard, *, by_total_only: bool = True
 ) -> tuple[GroupNames, ShardGroups]:
-    """The groups of a shard, their names and, in confidence, their counts; none of them is measured
-    by a total only unless `by_total_only`.
+    """The groups of a shard, their names and, in confidence, their counts; no group is measured by
+    a total only unless `by_total_only`.
     """
     universe = run_universe(run, shard.region_type, shard.level)
     total_only = universe.total_only & by_total_only

@@ -1,6 +1,6 @@
 """The adaptive mechanism (Algorithms 2 and 3 of [SafeTabP2025]), on all groups at once.
 
-Of a level with budget b and stability s, a group that is measured by a total only gets noise from
+In a level with budget b and stability s, a group that is measured by a total only gets noise from
 b. Every other group is measured twice: its total with gamma b, and with (1 - gamma) b the table
 that this noisy total chooses. The noise of a stage that spends l of the level's budget is the
 discrete Gaussian of sigma^2 = s / (2 l) under zCDP, the two-sided geometric of scale s / l under
@@ -41,7 +41,7 @@ class StageNoise:
 
     @property
     def noise(self) -> Noise:
-        """The noise as it is charged and drawn; raises ValueError where there is none."""
+        """The noise as it is charged and drawn; raises ValueError without noise."""
         if self.loss is None:
             raise ValueError("counts without noise have no noise parameter")
         if self.is_pure:
@@ -79,7 +79,7 @@ class StageNoise:
 class LevelNoise:
     """The noise of a population group level: of groups by a total only, and of the two stages.
 
-    Where tables are chosen by totals that are known before, all is `stage_2`.
+    Where tables are chosen by totals known before, all noise is `stage_2`.
     """
 
     total_only: StageNoise
@@ -88,14 +88,14 @@ class LevelNoise:
 
     @property
     def stages(self) -> tuple[StageNoise, ...]:
-        """All three, or the only one."""
+        """All three noises, or the only one."""
         return tuple(dict.fromkeys((self.total_only, self.stage_1, self.stage_2)))
 
 
 def level_noise(
     parameters: MechanismParameters, tabulation: Tabulation, level: Level, stability: int
 ) -> LevelNoise:
-    """Noise of a level, charged under its name; none where it is switched off."""
+    """Noise of a level, charged under its name; no noise if it is switched off."""
     name = "/".join(map(str, level))
 
     def noise(part: str, share: Fraction) -> StageNoise:
@@ -141,7 +141,7 @@ class MeasuredCounts:
     """Counts of some groups one after the other.
 
     `table` (n_groups,) int8; `values` holds the cells of that table for each group, for sex by age
-    row-major; `offsets` (n_groups + 1,) tells where each group's begin.
+    row-major; `offsets` (n_groups + 1,) marks the start of each group's.
     """
 
     table: np.ndarray
@@ -176,7 +176,8 @@ def measure_tables(
     draws: NoiseDraws,
 ) -> MeasuredCounts:
     """The table of each group with noise in all cells, empty ones too; `NOT_MEASURED` groups have
-    none."""
+    no table.
+    """
     true = true_counts(groups, table, tabulation)
     is_total_only = np.repeat(groups.is_total_only, np.diff(true.offsets))
     drawn = np.empty(true.values.size, dtype=np.int64)

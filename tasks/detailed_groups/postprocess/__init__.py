@@ -1,1 +1,1 @@
-"""Postprocessing of detailed race and ethnicity groups: what of the measurements is shown."""
+"""Postprocessing of detailed race and ethnicity groups: from measurements to released counts."""

@@ -4,10 +4,10 @@ A state that is one county, a county with a single tract: the same people live i
 groups were measured with independent noise. Algorithm 4 of [SafeTabP2025] gives all regions
 of such a set the counts of the highest summary level that is not suppressed.
 
-Which regions belong together is decided from public geography alone. Where a block's housing units
-and group-quarters facilities are declared invariants, blocks without either hold nobody by
-declaration, and regions that agree in all other blocks belong together as well. Where people were
-counted never plays a part.
+Sets of regions follow from public geography alone. Where a block's housing units
+and group-quarters facilities are declared invariants, blocks without either are empty by
+declaration, and regions that agree in all other blocks belong together as well. The places where
+people were counted have no influence.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import pyarrow as pa
 from .groups import codes_of, mask_of, with_mask
 
 DONATED = ("table", "value", "variance", "measured_at", "total", "male", "female")
-"""Columns that a group takes over from the donor of its set."""
+"""Columns that a group copies from the donor of its set."""
 
 NO_SET = -1
 
@@ -38,7 +38,7 @@ class CoterminousSets:
     number: Mapping[str, Mapping[str, int]]
 
     def of_rows(self, table: pa.Table) -> np.ndarray:
-        """The set of each group's region, `NO_SET` where it has none; shape (n,), int64."""
+        """The set of each group's region, `NO_SET` if it is in no set; shape (n,), int64."""
         types, type_names = codes_of(table, "region_type")
         regions, region_names = codes_of(table, "region_id")
         sets = np.full(table.num_rows, NO_SET, dtype=np.int64)
@@ -54,12 +54,12 @@ class CoterminousSets:
 def coterminous_sets(
     regions: Mapping[str, Sequence[str | None] | np.ndarray], inhabitable: np.ndarray | None = None
 ) -> CoterminousSets:
-    """The coterminous regions among those that some blocks belong to.
+    """The coterminous regions among the blocks' regions.
 
     Args:
         regions: for each region type, highest summary level first, the region id of every block,
             shape (n_blocks,); None where a block is in no region of that type.
-        inhabitable: mask of the blocks that can hold somebody by declared invariants, shape
+        inhabitable: mask of the blocks inhabitable by declared invariants, shape
             (n_blocks,); None if no invariants are declared, and then only regions with identical
             blocks are coterminous. A region without any such block is compared by all its blocks.
 
@@ -72,7 +72,7 @@ def coterminous_sets(
         ends = np.cumsum(np.bincount(codes + 1, minlength=len(names) + 1))
         for region, blocks in zip(names, np.split(order, ends)[1:], strict=False):
             held = blocks[:0] if inhabitable is None else blocks[inhabitable[blocks]]
-            # Digests take less room than the numbers of all blocks of a nation, type by type.
+            # Digests take less memory than the numbers of all blocks of a nation, type by type.
             blocks = held if held.size else blocks
             key = bool(held.size), hashlib.blake2b(blocks.tobytes()).digest()
             found.setdefault(key, []).append((name, str(region)))
@@ -87,12 +87,12 @@ def copy_coterminous(groups: pa.Table, sets: np.ndarray, order: Sequence[str]) -
     """Algorithm 4: every group of a set takes the counts of the set's donor.
 
     The donor is, for each set and iteration, the first group in the order of summary levels
-    that is not suppressed; where all are, all stay so. Groups that no region of the set is
-    measured for are not invented.
+    that is not suppressed; where all are, all remain so. Groups measured in no region of the set
+    are not added.
 
     Args:
         groups: columns `COUNTED`.
-        sets: set of each group's region, shape (n,), as `CoterminousSets.of_rows` gives it.
+        sets: set of each group's region, shape (n,), from `CoterminousSets.of_rows`.
         order: region types, the donor's first; all types of groups in sets must be among them.
 
     Raises ValueError for a region type outside the order.

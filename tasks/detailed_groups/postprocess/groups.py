@@ -2,12 +2,12 @@
 
 `region_type`, `region_id` and `iteration_code` name the group. `table` is the statistics level
 that the group received: 0 a total, 1 to 3 sex by age in 4, 9 and 23 bins. `value` holds its counts,
-row-major sex by age (men first), a single one for a total. `variance` is that of the noise in each
+row-major sex by age (men first), a single one for a total. `variance` is the noise variance of each
 count and `measured_at` the region type whose measurement the counts are. A group that is not to be
 released keeps its row, with `is_suppressed` set, so that a later step can still give it the counts
 of a coterminous region.
 
-The marginals step adds `total`, and `male` and `female` where there are cells.
+The marginals step adds `total`, and for groups with cells `male` and `female`.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ MEASURED = pa.schema(
         ("variance", pa.float64()),
     ]
 )
-"""What the steps take from a file of noisy measurements."""
+"""Columns that the steps read from a file of noisy measurements."""
 
 SCREENED = MEASURED.append(pa.field("is_suppressed", pa.bool_())).append(
     pa.field("measured_at", CODE)
 )
-"""Columns after suppression."""
+"""Columns of groups after suppression."""
 
 COUNTED = SCREENED
 for _name in ("total", "male", "female"):
@@ -77,7 +77,7 @@ def codes_of(table: pa.Table, name: str) -> tuple[np.ndarray, list[str]]:
 
 
 def counts_of(table: pa.Table) -> tuple[np.ndarray, np.ndarray]:
-    """All counts one after the other, and where each group's begin, shape (n + 1,)."""
+    """All counts one after the other, and offsets of each group's, shape (n + 1,)."""
     column = table["value"].combine_chunks()
     offsets = column.offsets.to_numpy().astype(np.int64)
     flat = column.values.to_numpy()[offsets[0] : offsets[-1]]
@@ -108,7 +108,7 @@ def mask_of(table: pa.Table, name: str) -> np.ndarray:
 
 
 def code_positions(table: pa.Table, name: str, order: Sequence[str]) -> np.ndarray:
-    """Position of each row's text in `order`, -1 where it is not there; shape (n,), int64."""
+    """Position of each row's text in `order`, -1 if absent; shape (n,), int64."""
     codes, texts = codes_of(table, name)
     return pd.Index(order, dtype=object).get_indexer(pd.Index(texts, dtype=object))[codes]
 

@@ -1,5 +1,5 @@
-"""The postprocessing of a run, from what is public: its files, thresholds and coterminous sets, and
-what is spent twice.
+"""Postprocessing of a run from public data: its files, thresholds and coterminous sets, and budget
+spent twice.
 
 A nation that is one state, a state that is one county: both are measured, with independent noise,
 and both measurements are paid for.
@@ -42,7 +42,7 @@ from .stages import (
 
 
 def stages_of(settings: DetailedGroupsSettings) -> tuple[str, ...]:
-    """The stages that the settings ask for, in their order."""
+    """The stages in the settings, in their order."""
     optional = {
         COTERMINOUS: settings.mechanism.coterminous,
         ALONE: bool(settings.mechanism.suppress_alone_above_combination),
@@ -51,7 +51,7 @@ def stages_of(settings: DetailedGroupsSettings) -> tuple[str, ...]:
 
 
 def pass_files(run: RunDirectory, parameters: MechanismParameters, region_pass: str) -> PassFiles:
-    """Where a pass of a run keeps its measurements and what is derived from them."""
+    """Files of a pass's measurements and of results derived from them."""
     return PassFiles(
         measured=run.root / "measurements" / SEX_BY_AGE.folder / region_pass,
         derived=run.root / "estimates" / SEX_BY_AGE.folder / region_pass,
@@ -60,7 +60,7 @@ def pass_files(run: RunDirectory, parameters: MechanismParameters, region_pass: 
 
 
 def thresholds_of(run: RunDirectory, parameters: MechanismParameters) -> dict[Level, int | None]:
-    """The suppression threshold of every measured level; None where nothing is suppressed."""
+    """The suppression threshold of every measured level; None for no suppression."""
     chance, has_none = parameters.zero_suppression_chance, parameters.infinite
     return {
         level: threshold_of(level[0], None if has_none else budget.second_stage, chance)
@@ -87,8 +87,8 @@ def public_blocks(
 def regions_of_pass(
     blocks: pd.DataFrame, invariants: pd.DataFrame | None, region_pass: str
 ) -> tuple[dict[str, np.ndarray], CoterminousSets]:
-    """The region of every block of a pass by region type, None where it has none, and which regions
-    are coterminous; `invariants` are those of all blocks, where they are declared.
+    """The region of every block of a pass by region type, None for no region, and the coterminous
+    regions; `invariants` has all blocks' invariants, if declared.
     """
     here = is_in_pass(blocks, region_pass)
     regions = {
@@ -103,7 +103,7 @@ def regions_of_pass(
 def postprocess(
     run: RunDirectory, settings: DetailedGroupsSettings, region_pass: str, stage: str
 ) -> None:
-    """Run one stage of a pass, from the files of the one before it."""
+    """Run one stage of a pass, from the previous stage's files."""
     parameters = run_parameters(run, settings).first
     files = pass_files(run, parameters, region_pass)
     if stage == SUPPRESSED:
@@ -143,12 +143,12 @@ def redundant_spending(
     blocks: pd.DataFrame,
     invariants: pd.DataFrame | None = None,
 ) -> tuple[str, ...]:
-    """A sentence for each measured level all regions of which another region type has too.
+    """A sentence for each measured level whose regions all occur in another region type too.
 
-    Each says which levels these are, what the later one costs, and the setting that ends it.
-    Regions are compared as the coterminous ones are, the region types in the order of
-    `mechanism.summary_levels`. Levels that repeat some regions and not all are left out: what they
-    cost is spent on the others as well.
+    Each names the levels, the later one's cost, and the setting that ends it.
+    Regions are compared like coterminous ones, the region types in the order of
+    `mechanism.summary_levels`. Levels that repeat only some regions are left out: their cost also
+    pays for the others.
 
     Args:
         blocks: the blocks of the states that are tabulated, as `AcceptedGroups.blocks`.

@@ -2,25 +2,24 @@
 
     measurements -> suppressed -> marginals -> coterminous -> alone
 
-Each stage reads what the one before it wrote, one file for each population group level, so that
-memory is that of the largest level. The last two stages are run if the settings ask for them.
-Suppression comes first, as in the production program, which suppresses what it has measured and
-then clips at zero. Nothing is read but noisy measurements, public geography and declared
-invariants.
+Each stage reads the previous stage's output, one file for each population group level, so that the
+largest level determines the memory. The last two stages are optional, by the settings.
+Suppression comes first, as in the production program, which suppresses measured counts and then
+clips at zero. Nothing is read but noisy measurements, public geography and declared invariants.
 
 Marginals are the totals and sex marginals that agree with the cells of each group.
 
-The last stage suppresses counts of 'alone' that exceed those of 'alone or in any combination'.
-Whoever is in a race group alone is also in it alone or in any combination, but the two counts get
-independent noise. Where the released total of the first exceeds that of the second in one
-region, the first is suppressed, its sex by age table included. A group whose counterpart is
-itself suppressed stays: nothing that is shown contradicts it.
+The last stage suppresses counts of 'alone' that exceed 'alone or in any combination'. A person in a
+race group alone is also in it alone or in any combination, but the two counts get independent
+noise. Where the released total of the first exceeds the second's in one region, the first is
+suppressed, its sex by age table included. A group whose counterpart is itself suppressed stays:
+nothing that is shown contradicts it.
 
 Where both show a table of sex by age, cells can contradict each other although totals do not. Cell
 by cell, they are compared in the coarser of the two tables, whose ages are unions of the other's.
 
 A sub-state group that received only a total is released if its noisy count is above the threshold
-T, the smallest k for which a group of nobody would have a noisy count of at most k with the given
+T, the smallest k for which an empty group would have a noisy count of at most k with the given
 probability (equation 12 of [SafeTabP2025]). Groups with a sex by age table, groups that are
 measured by a total only, and the nation and the states are never suppressed.
 """
@@ -57,10 +56,10 @@ from .groups import (
 def threshold_of(
     region_type: str, noise: IntegerDistribution | None, zero_suppression_chance: Fraction | None
 ) -> int | None:
-    """The largest noisy count of a region type's groups that is suppressed; None where none is: for
-    the nation and states, or a chance of 0 or none.
+    """The largest noisy count of a region type's groups that is suppressed; None without
+    suppression: for the nation and states, or a chance of 0 or None.
 
-    `noise` is that of the second stage, None if there is no noise; counts of 0 and below are
+    `noise` is the second stage's, None if there is no noise; counts of 0 and below are
     then suppressed. Raises ValueError for a chance outside [0, 1).
 
     >>> threshold_of("TRACT", IntegerDistribution(Fraction("0.0001"), 2), Fraction("0.9999"))
@@ -100,10 +99,10 @@ Level = tuple[str, int]
 
 @dataclass(frozen=True)
 class PassFiles:
-    """Where a pass keeps its groups.
+    """Files of a pass's groups.
 
     measured : folder of the noisy measurements, with a folder for each region type and level.
-    derived : folder of what is derived from them, with a folder for each stage.
+    derived : folder of results derived from them, with a folder for each stage.
     levels : the measured levels, highest summary level first.
     """
 
@@ -136,7 +135,7 @@ def levels_after(files: PassFiles, stage: str | None) -> Iterator[tuple[Level, p
 def change_levels(
     files: PassFiles, before: str | None, stage: str, change: Callable[[Level, pa.Table], pa.Table]
 ) -> None:
-    """Write the groups of every level after a stage, from those after the one `before` it."""
+    """Write the groups of every level after a stage, from the output of the one `before` it."""
     for level, groups in levels_after(files, before):
         write_groups(files.groups(stage, level), change(level, groups))
 
@@ -162,7 +161,7 @@ def donate_between_levels(files: PassFiles, sets: CoterminousSets, order: Sequen
 
 
 def _replaced(groups: pa.Table, where: np.ndarray, by: pa.Table) -> pa.Table:
-    """The groups with those at a mask replaced, in the same order."""
+    """The groups with the masked ones replaced, in the same order."""
     if not where.any():
         return groups
     both = pa.concat_tables([groups, by.select(groups.schema.names)]).unify_dictionaries()
@@ -174,9 +173,9 @@ def _replaced(groups: pa.Table, where: np.ndarray, by: pa.Table) -> pa.Table:
 def add_marginals(screened: pa.Table, *, allow_negative_counts: bool) -> pa.Table:
     """The groups with `male`, `female` and `total`, sums of their counts.
 
-    Negative counts become 0 before they are summed, unless they are allowed, so that the
-    marginals are those of the counts that are shown. `male` and `female` are null where only a
-    total was measured, and all three where the group is suppressed.
+    Negative counts become 0 before they are summed, unless they are allowed, so that the marginals
+    agree with the counts that are shown. `male` and `female` are null where only a total was
+    measured, and all three where the group is suppressed.
 
     `screened` has the columns `SCREENED`; the result has `COUNTED`, in the same order.
     """
@@ -240,7 +239,7 @@ def suppress_alone(
 
 
 def _exceeds_in_a_cell(groups: pa.Table, alone: np.ndarray, combined: np.ndarray) -> np.ndarray:
-    """Mask of the pairs of groups, by their rows, of which the first has more in a shown cell."""
+    """Mask of the pairs of groups, by their rows, whose first group has more in a shown cell."""
     counts, offsets = counts_of(groups)
     table = groups["table"].to_numpy().astype(np.int64)
     found = np.zeros(alone.size, dtype=bool)

@@ -1,9 +1,9 @@
 """Error of released detailed groups against the confidential truth; the result is confidential too.
 
 For each population group level and each table that its groups received: how many groups there are,
-how many are shown, how far the shown totals and cells are from the truth, and what suppression
-did: groups of somebody that are not shown, groups of nobody that are. Of households, for each
-tabulation, level and table, how far totals and counts are from the truth.
+how many are shown, how far the shown totals and cells are from the truth, and the effect of
+suppression: inhabited groups not shown, empty groups shown. For households: errors of totals and
+counts by tabulation, level and table.
 """
 
 from __future__ import annotations
@@ -91,10 +91,10 @@ def level_errors(
         position: of each group among all regions and iterations of `truth`.
         truth: the level's confidential counts.
 
-    Yields for each table: `groups`; mean absolute error and mean error of totals, and mean absolute
-    error of cells, of those that are shown. Of persons also `shown`, the 95th percentile of the
-    absolute error of totals, `somebody_suppressed` (groups of somebody that are not shown) with the
-    mean size of those groups, and `nobody_shown`; of households tables of no group are left out.
+    Yields for each table: `groups`; mean absolute error and mean error of shown totals, and mean
+    absolute error of shown cells. For persons also `shown`, the 95th percentile of the absolute
+    error of totals, `somebody_suppressed` (groups of somebody that are not shown) with the mean
+    size of those groups, and `nobody_shown`; for households tables of no group are left out.
     """
     table = groups["table"].to_numpy()
     true = _chosen_truth(groups, position, truth, tabulation)
@@ -153,7 +153,7 @@ def _mean(values: np.ndarray) -> float | None:
 
 
 def facts_of_run(run: RunDirectory, settings: Settings) -> dict[str, str]:
-    """What a run is, in words."""
+    """Facts of a run, in words."""
     parameters = run_parameters(run, settings)
     found = {
         "definition": parameters.first.definition,
@@ -165,7 +165,7 @@ def facts_of_run(run: RunDirectory, settings: Settings) -> dict[str, str]:
 
 
 def with_all_tables(errors: pd.DataFrame) -> pd.DataFrame:
-    """Errors by level and table, and below them those of each level over all of its tables.
+    """Errors by level and table, and below them each level's over all of its tables.
 
     Figures that are means weigh as many groups as are shown; the others add up.
     """

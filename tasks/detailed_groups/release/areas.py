@@ -2,7 +2,7 @@
 
 An area is a set of regions of one type, which do not overlap. The count of a group is the sum over
 the regions that release it. Regions that suppress it are counted separately: their counts are
-unknown, so that a sum over the other regions is no count of the area.
+unknown, so that a sum over the other regions does not count the area.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from ..settings import DetailedGroupsSettings
 from ..workload.budgets import level_budgets
 
 COLUMNS = ("area", "region")
-"""Columns of a table of areas, which has a row for each region."""
+"""Columns of a table of areas, with a row for each region."""
 KEYS = ["area", "region_type", "iteration_code"]
 SUMS = (
     *KEYS,

@@ -1,7 +1,4 @@
-"""What a run would cost, and what it buys, before anything is measured.
-
-Beside it stand the settings that do nothing beside the parameters of `config.json`.
-"""
+"""Cost and accuracy of a run before anything is measured, and settings without effect."""
 
 from __future__ import annotations
 
@@ -42,13 +39,13 @@ from .figures import compare_noise, table_populations
 
 @dataclass(frozen=True)
 class LevelFigures:
-    """The budget of a population group level of a tabulation, and what it buys.
+    """The budget of a population group level of a tabulation, and its accuracy.
 
     thresholds : of the totals that choose tables.
     coverage : the probability with which margins hold.
     margin : the smallest m with P(|X| <= m) >= the coverage, X being the noise of released counts.
     margin_total_only : the margin for groups that are measured by a total only.
-    wanted : the margin that the settings want; None for none.
+    wanted : the margin wanted by the settings, if any.
     margin_by_formula : floor(1.96 sigma) of [SafeTabP2025], None under pure DP.
     margin_target : the margin for which the paper's formula gives this budget, rounded.
     threshold : the largest total that is suppressed, None where none is.
@@ -75,7 +72,7 @@ class LevelFigures:
 
     @property
     def told(self) -> dict[str, Any]:
-        """What `spineflow budget --json` prints of any level."""
+        """The output of `spineflow budget --json` for a level."""
         return {
             "region_type": self.region_type,
             "level": self.level,
@@ -92,7 +89,7 @@ def level_figures(
     """Margins of error and thresholds of every measured level of every tabulation, of one pass if
     it is named; none without noise.
 
-    Raises InputRefused for a budget so small that its noise is too wide to tell them.
+    Raises InputRefused for a budget so small that its noise is too wide for these figures.
     """
     figures = []
     for tabulation, own in () if parameters.infinite else parameters.tables():
@@ -122,7 +119,7 @@ def level_figures(
 
 
 def refused_budget(what: str, level: LevelBudget) -> AbstractContextManager[None]:
-    """Refuses the budget of what is measured where the figures of its noise cannot be told."""
+    """Refuse the budget of the measurement `what` if figures of its noise cannot be computed."""
     return refused(
         f"The budget of {what}, is {level.budget}: ", "; give it more, or 0 to leave it out."
     )
@@ -145,8 +142,8 @@ def refuse_settings(settings: Settings) -> None:
 
 
 def costs(settings: Settings) -> dict[str, Cost]:
-    """What a run would cost, and what it buys, by pass: of persons with the other noise's guarantee
-    at the same margins.
+    """Cost and accuracy of a run, by pass; for persons also the other noise's guarantee at the same
+    margins.
     """
     specification = read_specification(settings.input.parameters)
     explorer = settings.explorer if isinstance(settings, DetailedGroupsSettings) else None
@@ -156,10 +153,10 @@ def costs(settings: Settings) -> dict[str, Cost]:
 def costs_of(
     parameters: Parameters, specification: Specification, explorer: ExplorerSettings | None
 ) -> dict[str, Cost]:
-    """What a run with these parameters would cost, and what it buys, by pass: of one record changed
-    (Theorem 2 of [SafeTabP2025]), `native` of one added or removed.
+    """Cost and accuracy of a run with these parameters, by pass: for one record changed (Theorem 2
+    of [SafeTabP2025]), `native` for one added or removed.
 
-    `levels` are what the budgets of levels buy: of persons with what the `explorer` asks for.
+    `levels` hold the accuracy of levels, for persons including the `explorer`'s requests.
     """
     found = {}
     for region_pass in parameters.passes:
@@ -217,7 +214,7 @@ def curves_of(parameters: Parameters, specification: Specification) -> Curves | 
 def level_reports(
     figures: Iterable[LevelFigures], parameters: MechanismParameters, explorer: ExplorerSettings
 ) -> list[dict[str, Any]]:
-    """What the budgets of levels of persons buy, as `spineflow budget --json` prints it: margins of
+    """Accuracy of the levels of persons, as `spineflow budget --json` prints it: margins of
     error, the suppression threshold, the populations from which tables are accurate and, where the
     settings name a target, the budget that meets it.
     """
@@ -290,7 +287,7 @@ def _measures(item: LevelFigures, parameters: Parameters, region_pass: str) -> I
 
 
 def refuse_idle_settings(settings: Settings, parameters: Parameters) -> None:
-    """Refuse settings of the file that change nothing of what is measured or shown.
+    """Refuse settings of the file without effect on measurements or reports.
 
     Raises InputRefused for budgets, margins and thresholds of a pass that is not run, margins and
     thresholds of a level without a budget, states without the pass that has them, a chance of
@@ -336,7 +333,8 @@ def refuse_idle_levels(
     need_budgets: bool = False,
 ) -> None:
     """Refuse a setting by region type and level of a pass that is not run and, if levels
-    `need_budgets`, of one that has none; raises InputRefused."""
+    `need_budgets`, of one without budgets; raises InputRefused.
+    """
     for region_type, levels in region_types.items():
         region_pass = REGION_TYPES[region_type].region_pass
         if region_pass not in parameters.passes:

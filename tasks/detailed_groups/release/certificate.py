@@ -17,7 +17,7 @@ from .budget import LevelFigures, curves_of, level_figures
 def facts_of(
     settings: DetailedGroupsSettings, parameters: Parameters, specification: Specification
 ) -> Facts:
-    """Facts of the certificate; without noise there are no margins."""
+    """Facts of the certificate; margins only with noise."""
     figures = level_figures(parameters, specification) if settings.is_private else ()
     own = parameters.first
     context = {

@@ -1,12 +1,12 @@
-"""What noise means for margins, populations and suppression, from its distribution alone.
+"""Effects of noise on margins, populations and suppression, from its distribution alone.
 
-Gaussian against geometric noise of detailed groups: equal margins, which guarantee.
+Gaussian against geometric noise of detailed groups: guarantees at equal margins.
 
 The discrete Gaussian is accounted for by rho, the geometric by epsilon: the two are compared by the
 epsilon that either has at the same delta, from the distributions of their privacy losses. Both get
 the least budgets with which the margins of every level hold, in each of the two stages. One person
-added or removed changes as many counts of each stage of a level as the level's stability says, by
-one each; one who is changed, twice as many.
+added or removed changes as many counts of each stage of a level as its stability, by one each;
+changing a person, twice as many.
 
 How large a group must be for its tables to have a small relative error, from the noise alone.
 
@@ -15,9 +15,9 @@ every noisy count, the average cell is within the part r of its size from N = k 
 margin M of the sum of k counts, the group's total is from N = M / r on. The thresholds that choose
 tables can be set by these ([SafeTabP2025], section 6.3, which uses expected errors instead).
 
-What suppression does to a group of a given size, from the distribution of the noise alone.
+Suppression of a group of a given size, from the distribution of the noise alone.
 
-The two curves are those of figures 1 and 2 of [SafeTabP2025]: the probability that a group of
+The two curves follow figures 1 and 2 of [SafeTabP2025]: the probability that a group of
 n persons is suppressed, P(n + X <= T), and the expected error of its count if it is released,
 E[X | n + X > T], both with sizes as fractions of the threshold T. No data enter.
 """
@@ -64,11 +64,11 @@ def compare_noise(
     levels: Iterable[LevelBudget], coverage: Fraction, delta: Fraction = REPORT_DELTA
 ) -> tuple[dict[str, Any], ...]:
     """Both kinds of noise at the margins that the noise of some levels has, by kind of neighbours:
-    what JSON can hold.
+    in JSON types.
 
-    `gaussian` and `geometric` are the epsilons at `delta`, `geometric_pure` that of the geometric
-    at delta 0, and `gained` the part of the geometric's that the Gaussian saves, negative if it
-    costs. The budgets of the levels say which margins, and are used for nothing else.
+    `gaussian` and `geometric` are the epsilons at `delta`, `geometric_pure` the geometric's at
+    delta 0, and `gained` the part of the geometric's that the Gaussian saves, negative if it costs.
+    The budgets of the levels only determine the margins.
     """
     changed: dict[bool, Counter[IntegerDistribution]] = {False: Counter(), True: Counter()}
     for level in levels:
@@ -114,10 +114,10 @@ def table_populations(
 ) -> list[dict[str, Any]]:
     """The populations that each of the four tables needs; margins hold with the coverage.
 
-    Of every table `cells` is the number of noisy counts, `from_total` the noisy total from which on
-    a group gets it, `margin_of_cell` and `margin_of_total` are those of one count and of the sum of
-    all, and the others, by relative error, the population from which on the average cell, and the
-    total, are within it.
+    For every table `cells` is the number of noisy counts, `from_total` the noisy total from which
+    on a group gets it, `margin_of_cell` and `margin_of_total` are the margins of one count and of
+    the sum of all, and the others, by relative error, the population from which on the average
+    cell, and the total, are within it.
 
     >>> level = LevelBudget(Fraction("0.159"), 9, Fraction("0.1"))
     >>> tables = table_populations(level, (1000, 5000, 20000), (Fraction(1, 10),), Fraction("0.95"))
@@ -197,8 +197,8 @@ def suppression_figures(
 ) -> tuple[Figure, ...]:
     """The two figures for levels, by label, of noise and threshold.
 
-    Thresholds of 0 and below have no curve: sizes are shown as fractions of them. No figures if
-    none is left.
+    Thresholds of 0 and below have no curve: sizes are shown as fractions of them. No figures if no
+    level is left.
     """
     suppressed, biased = {}, {}
     for label, (noise, threshold) in levels.items():
@@ -229,7 +229,7 @@ def suppression_figures(
 def _weights(
     noise: IntegerDistribution, threshold: int, sizes: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Values and weights as far as floats hold them, and as far as the sizes ask."""
+    """Values and weights within the range of floats and of the sizes."""
     reach = (-_SMALLEST_LOG_WEIGHT / float(noise.c)) ** (1 / noise.power)
     largest = int(min(reach, _LARGEST_TABLE)) + 1
     largest = max(largest, int(np.abs(threshold - sizes).max()) + 1)

@@ -1,10 +1,10 @@
 """The files of a release: text in the production layout, and one tidy Parquet file.
 
-Of persons t1.csv has the totals and t2.csv sex by age, beside population_groups.parquet; of
-households t3.csv has types and t4.csv tenures, beside detailed_households.parquet. The text files
-have a header, `|` between columns, no quotes, and leading zeros. Groups are taken in the order in
-which they come, in parts, so that memory is that of one part. The files appear when all parts are
-written, the tidy one last.
+For persons t1.csv has the totals and t2.csv sex by age, next to population_groups.parquet; for
+households t3.csv has types and t4.csv tenures, next to detailed_households.parquet. The text files
+have a header, `|` between columns, no quotes, and leading zeros. Groups are processed in their
+order, in parts, so that memory is bounded by one part. The files appear when all parts are written,
+the tidy one last.
 
 A run that is not private is stamped: the text files begin with the line `# NOT PRIVATE` and the
 Parquet metadata has the key `spineflow` with that value.
@@ -39,7 +39,7 @@ TIDY_FILES = {
     "persons": "population_groups.parquet",
     "households": "detailed_households.parquet",
 }
-"""The tidy file of a release by what is counted."""
+"""The tidy file of a release by kind of record."""
 
 GROUPS_PER_PART = 1 << 18
 _KEY = ("REGION_ID", "REGION_TYPE", "ITERATION_CODE")
@@ -47,7 +47,7 @@ _TEXT = pa.csv.WriteOptions(include_header=False, delimiter="|", quoting_style="
 
 
 def write_run_release(run: RunDirectory, settings: Settings) -> None:
-    """Write the release's files where they are checked before they are released."""
+    """Write the release's files to the folder of the unchecked release."""
     parameters, specification = run_parameters(run, settings), run_specification(run)
     tables: list[tuple[Tabulation, Iterable[pa.Table], CountNoise]] = []
     for name, own in parameters.of.items():

@@ -1,4 +1,4 @@
-"""What certificate and report of a detailed-households run say: public content only."""
+"""Certificate and report of a detailed-households run: public content only."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _ACCURACY_COLUMNS = {
 
 
 def facts_of_run(run: RunDirectory, settings: DetailedHouseholdsSettings) -> Facts:
-    """What the certificate of a run says, the margins of its noise among it."""
+    """Facts for a run's certificate, including the margins of its noise."""
     parameters, specification = run_parameters(run, settings), run_specification(run)
     figures = level_figures(parameters, specification) if settings.is_private else ()
     context = {
@@ -66,9 +66,9 @@ def report(
     plan: Plan,
     accuracy: pd.DataFrame | None,
 ) -> Document:
-    """The public report: what was asked, how exact it is, which tables groups have.
+    """The public report: settings, accuracy, and tables of groups.
 
-    Errors are given, and shown, for input that is not confidential alone.
+    Errors are given, and shown, only for input that is not confidential.
     """
     parameters = run_parameters(run, settings)
     figures = level_figures(parameters, run_specification(run))
@@ -106,7 +106,7 @@ def _budget(parameters: Parameters) -> dict[str, dict[str, float]]:
 
 
 def margins_by_level(figures: tuple[LevelFigures, ...]) -> dict[str, dict[str, float]]:
-    """Margins of error of both tabulations by level; 0 where one has none."""
+    """Margins of error of both tabulations by level; 0 where a tabulation lacks the level."""
     levels = dict.fromkeys((shown_level(own.region_type, own.level) for own in figures), 0.0)
     series: dict[str, dict[str, float]] = {}
     for item in figures:
@@ -116,7 +116,7 @@ def margins_by_level(figures: tuple[LevelFigures, ...]) -> dict[str, dict[str, f
 
 
 def _tables(run: RunDirectory, parameters: Parameters) -> Table:
-    """How many groups have a table, and which."""
+    """Number of groups by table."""
     rows = []
     for tabulation, _ in parameters.tables():
         for region_type, level, groups in measured_groups(run, parameters, tabulation.name):

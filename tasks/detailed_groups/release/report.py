@@ -1,8 +1,8 @@
-"""The public report of a detailed-groups run: what was asked, how exact it is, what was checked.
+"""The public report of a detailed-groups run: settings, accuracy and checks.
 
-Shares of groups at each table are those of the published noisy outcome; the curves of suppression
-follow from the noise alone. Errors against the input are shown for inputs that are not
-confidential, and only for those.
+Shares of groups at each table describe the published noisy outcome; the curves of suppression
+follow from the noise alone. Errors against the input are shown only for inputs that are not
+confidential.
 """
 
 from __future__ import annotations
@@ -91,8 +91,9 @@ def _by_level(budgets: Mapping[tuple[str, int], Any]) -> dict[str, float]:
 def _suppression(
     figures: tuple[LevelFigures, ...], parameters: MechanismParameters
 ) -> tuple[float | None, Sequence[Figure]]:
-    """By how many percent groups of nobody are suppressed, and the probabilities of larger ones;
-    None where no group is."""
+    """Probability in percent that an empty group is suppressed, and the probabilities of larger
+    ones; None without suppression.
+    """
     levels: dict[tuple[IntegerDistribution, int], str] = {}
     for item in figures:
         if item.threshold is not None:
@@ -127,14 +128,14 @@ def _tables(run: RunDirectory, settings: DetailedGroupsSettings) -> tuple[Table,
         value_label="% of the level's groups",
     )
     headers = ("region type", "level", "groups", "suppressed", *TABLE_NAMES)
-    caption = "Groups that are shown, and those of them with a table of sex by age."
+    caption = "Groups that are shown, and groups with a table of sex by age."
     return Table(headers, tuple(rows)), Figure(chart, caption)
 
 
 def _coterminous(
     run: RunDirectory, settings: DetailedGroupsSettings, parameters: MechanismParameters
 ) -> Table | None:
-    """How many regions share their blocks with another; None where these are not looked for."""
+    """Number of regions that share their blocks with another; None without this step."""
     if not settings.mechanism.coterminous:
         return None
     rows = []

@@ -1,9 +1,9 @@
-"""The rows of released tables, as columns: whose counts they are, and how exact.
+"""The rows of released tables, as columns: their groups, counts and accuracy.
 
-Every row is the sum of consecutive counts of its group. Of persons every released group has its
+Every row is the sum of consecutive counts of its group. For persons every released group has its
 total (T01001), and the groups with cells also rows of sex by age, in the table that the mechanism
-chose for them, and a marginal of each sex. Of households a group's table shows some categories.
-Regions are named as far as their codes tell.
+chose for them, and a marginal of each sex. For households a group's table shows some categories.
+Regions are named as far as their codes permit.
 """
 
 from __future__ import annotations
@@ -42,9 +42,10 @@ COUNTED = (
     ("margin", pa.int32()),
     ("margin_if_cut", pa.int32()),
 )
-"""Columns of tidy files: `variance` is that of the noise in the count, `margin` the smallest number
-that the noise stays within with the probability that was asked for, and `margin_if_cut` one that
-holds whatever counts below 0 became 0 before they were added."""
+"""Columns of tidy files: `variance` is the noise variance of the count, `margin` the smallest bound
+on the noise with the requested probability, and `margin_if_cut` one that holds whatever counts
+below 0 became 0 before they were added.
+"""
 
 LABELS = {
     "sex": CODE,
@@ -53,15 +54,16 @@ LABELS = {
     "category_code": pa.int8(),
     "category": CODE,
 }
-"""Columns that tell the rows of a group apart: ages are null for marginals, and `category_code` is
-that of the text files."""
+"""Columns that identify the rows of a group: ages are null for marginals, and `category_code` is
+the text files'.
+"""
 
 
 def tidy_schema(tabulation: Tabulation) -> pa.Schema:
     """Columns of the tidy file of a tabulation.
 
-    Of persons `measured_at` is the region type whose measurement the count is (another than the
-    group's own in a coterminous region).
+    For persons `measured_at` is the region type of the count's measurement (not the group's own for
+    a coterminous region).
     """
     labels = [(name, LABELS[name]) for name in tabulation.labels]
     further = [("measured_at", CODE)] if tabulation.of_persons else []
@@ -72,7 +74,7 @@ def tidy_schema(tabulation: Tabulation) -> pa.Schema:
 class CountNoise:
     """The noise of a run's released counts.
 
-    levels : by region type and iteration level, the budget that buys the noise of its counts; None
+    levels : by region type and iteration level, the budget of its counts' noise; None
         for no noise.
     coverage : the probability with which a margin holds.
     are_cut : negative counts became 0 before they were added.
@@ -90,7 +92,7 @@ class CountNoise:
         n_cells: np.ndarray,
     ) -> tuple[np.ndarray, np.ndarray]:
         """The margin of the noise in each of some counts, and the one that holds for the released
-        count whatever was cut; each of shape (n,), int32.
+        count despite cutting; each of shape (n,), int32.
 
         `measured_at` has the region type whose measurement a count is, as positions in a list,
         `level` the iteration level, `total_only` whether the group is measured by a total only, and
@@ -99,7 +101,7 @@ class CountNoise:
         place, names = measured_at
         parts = place, level, total_only.astype(int), n_cells
         sizes = tuple(int(part.max()) + 1 for part in parts)
-        # There are few kinds of counts, and many counts of each.
+        # Few kinds of counts, many counts of each kind.
         kind = np.ravel_multi_index(parts, sizes)
         known = np.zeros((math.prod(sizes), 2), dtype=np.int32)
         for own in np.flatnonzero(np.bincount(kind)):
@@ -140,7 +142,7 @@ class GroupNames:
 class CountRows:
     """One row for each released count; arrays of shape (n_rows,).
 
-    `group` is the position of the count's group, `label` that of the row among the labels of its
+    `group` is the position of the count's group, `label` the row's position among the labels of its
     tabulation, 0 being the total, and `n_cells` the number of noisy counts that `count` sums.
     """
 
@@ -176,7 +178,7 @@ def text_rows(
     columns: Mapping[str, Sequence[str]],
     mask: np.ndarray | slice,
 ) -> pa.Table:
-    """Some rows as the production program's files have them: REGION_ID, REGION_TYPE,
+    """Some rows in the form of the production program's files: REGION_ID, REGION_TYPE,
     ITERATION_CODE, the columns of labels, COUNT.
     """
     group, label = rows.group[mask], rows.label[mask]
@@ -241,7 +243,7 @@ Region = tuple[str, str]
 
 
 def name_of_codes(region_type: str, region_id: str) -> str:
-    """A name made of a region's codes, for want of a better one.
+    """A name made of a region's codes, where no other is known.
 
     >>> name_of_codes("TRACT", "44003020601")
     'Census Tract 206.01, County 003, Rhode Island'
@@ -260,6 +262,6 @@ def name_of_codes(region_type: str, region_id: str) -> str:
 
 
 def _tract_number(code: str) -> str:
-    """The number of a tract as it is written: 206 for 020600, 206.01 for 020601."""
+    """The written number of a tract: 206 for 020600, 206.01 for 020601."""
     base, suffix = code[:4].lstrip("0") or "0", code[4:]
     return base if suffix == "00" else f"{base}.{suffix}"

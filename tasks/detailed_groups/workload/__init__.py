@@ -1,1 +1,1 @@
-"""Detailed race and ethnicity groups (SafeTab-P): what is asked, of whom, at which budget."""
+"""Detailed race and ethnicity groups (SafeTab-P): queries, groups and budgets."""

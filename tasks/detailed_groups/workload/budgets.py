@@ -7,11 +7,11 @@ DP (power 1). Groups measured by a total only have all of b, the others gamma b 
 and (1 - gamma) b in the second, whose counts are released.
 
 Margins and thresholds are quantiles of these distributions, found by exact comparisons
-(`tasks.noise.quantiles`). Beside them stands [SafeTabP2025]'s approximation of the
-margin, floor(1.96 sigma), which takes the discrete Gaussian for the continuous one and can be one
-too small to cover 95 %. The margin falls as b grows, so that the least b that meets a margin is the
-least of the second stage over 1 - gamma. The levels of a pass add up, and each has its own margin:
-together these budgets are the least too.
+(`tasks.noise.quantiles`). A further function gives [SafeTabP2025]'s approximation of the margin,
+floor(1.96 sigma), which takes the discrete Gaussian for the continuous one and can be one too small
+to cover 95 %. The margin falls as b grows, so that the least b that meets a margin is the least of
+the second stage over 1 - gamma. The levels of a pass add up, and each has its own margin: together
+these budgets are the least too.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ NORMAL_QUANTILE = Fraction(196, 100)
 """The paper's factor between sigma and its 95 % margin of error."""
 
 DECIMALS = 3
-"""Decimal places of a budget, in the production specification and wherever none are asked for."""
+"""Decimal places of a budget, in the production specification and by default."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class LevelBudget:
         return Measure(part, noise, share * self.budget / total, level, query, moved=self.stability)
 
     def with_budget(self, budget: Fraction) -> LevelBudget:
-        """A level with this stability and these shares of the stages, at another budget."""
+        """This level at another budget."""
         return LevelBudget(budget, self.stability, self.stage_1_fraction, self.is_pure)
 
     def _noise(self, loss: Fraction) -> IntegerDistribution:
@@ -102,7 +102,7 @@ def margin_by_formula(noise: IntegerDistribution) -> int:
     3
     """
     if noise.power != 2:
-        raise ValueError("the formula is that of the discrete Gaussian")
+        raise ValueError("the formula holds for the discrete Gaussian only")
     square = NORMAL_QUANTILE**2 * noise_parameter(noise)
     return math.isqrt(square.numerator // square.denominator)
 
@@ -117,7 +117,7 @@ def budget_by_formula(level: LevelBudget, margin_of_error: int) -> Fraction:
     0.159
     """
     if level.is_pure:
-        raise ValueError("the formula is that of the discrete Gaussian")
+        raise ValueError("the formula holds for the discrete Gaussian only")
     second = NORMAL_QUANTILE**2 * level.stability / (2 * margin_of_error**2)
     return second / (1 - level.stage_1_fraction)
 
@@ -125,8 +125,8 @@ def budget_by_formula(level: LevelBudget, margin_of_error: int) -> Fraction:
 def target_of(level: LevelBudget) -> int | None:
     """The margin that a budget was set for: the largest whose formula budget rounds to it.
 
-    None under pure DP, or if no whole margin has this budget. The margins of the paper's Table 7
-    are those of its budgets.
+    None under pure DP, or if no whole margin has this budget. The paper's Table 7 lists the margins
+    of its budgets.
 
     >>> target_of(LevelBudget(Fraction("0.008"), 9, Fraction("0.1")))
     50
@@ -204,7 +204,7 @@ def level_budgets(
     """Budget and stability of every measured level, of one pass if it is named, by region type and
     level.
 
-    A level of nothing but groups that are measured by a total only has no first stage.
+    A level whose groups are all measured by a total only has no first stage.
     """
     found = {}
     own = parameters.budgets if region_pass is None else parameters.budgets_of(region_pass)

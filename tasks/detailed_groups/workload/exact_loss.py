@@ -1,23 +1,23 @@
-"""The exact privacy curve of detailed groups: in which groups a person moves which counts.
+"""The exact privacy curve of detailed groups, from the counts that one person moves.
 
 One person is in at most s groups of a level, one region of every region type having all of them. In
 a group that is measured by a total only, the person moves that total by one. In any other group the
 total of the first stage moves by one, and in the table that it chooses, whichever that is, the one
 cell that the person is in. The noise of both stages is fixed by the level's budget before anything
-is drawn, and that of the second is the same in every cell of every table; so what the first stage
-decides changes neither, and the worst pairs of all counts compose (`ledger.exact_curve`).
+is drawn, and the second stage's is the same in every cell of every table; so the first stage's
+outcome changes neither, and the worst pairs of all counts compose (`ledger.exact_curve`).
 
-One person added or removed moves the counts of s groups a level. One who is changed within a pass
-leaves up to s groups and joins up to s. Where that is the same group, its total stays and at most
-two cells move, which is less than in two groups: a curve of fewer counts is never larger.
+One person added or removed moves the counts of s groups a level. A person changed within a pass
+leaves up to s groups and joins up to s. If both are the same group, its total stays and at most two
+cells move, fewer counts than in two groups: a curve of fewer counts is never larger.
 
 How many of the groups are measured by a total only differs between persons. They and the others
-have the same rho and slightly different curves, and the bound is the largest over all numbers that
-there can be, which is the same in all region types with the same iterations: the nation and the
-states. Geometric noise needs no such comparison: there, most by a total only is the worst. A total
-that moves by one has the two losses +a and -a, a being what the level spends on the group, and no
-two distributions whose losses are within that have a larger delta; those of two stages that spend
-as much together are.
+have the same rho and slightly different curves, and the bound is the largest over all possible
+numbers, which are equal in all region types with the same iterations: the nation and the states.
+Geometric noise needs no such comparison: there, as many groups by a total only as possible is the
+worst case. A total that moves by one has the two losses +a and -a, a being the level's spend on the
+group, and no two distributions with losses within these bounds have a larger delta; the losses of
+two stages that spend as much together are within them.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def exact_curve(
     `is_bounded`: each of the tables, of persons one and of households by tabulation, moves one cell
     of every group that the person, or the householder, is in.
 
-    None where it is not known, and without noise.
+    None if unknown, and without noise.
     """
     if any(own.infinite for own in tables):
         return None
@@ -64,11 +64,11 @@ def curve_of_change(
     """The curve of one person's change in any pass that is run, which the ledger counts.
 
     Where there are two passes, a person leaves the groups of one of them and joins groups of the
-    same or of the other. None where it is not known.
+    same or of the other. None if unknown.
     """
     if len(parameters.passes) == 1:
         return exact_curve([parameters], specification, parameters.passes[0], is_bounded=True)
-    # Laws are most accurate about the first, and the largest loss is what is asked for.
+    # Laws are most accurate about the first pass, and the largest loss is required.
     passes = sorted(parameters.passes, key=parameters.total_of, reverse=True)
     of_passes = [_choices(parameters, specification, name, 1) for name in passes]
     if sum(math.prod(map(len, choices)) for choices in of_passes) > MOST_COMBINATIONS:
@@ -81,7 +81,7 @@ def curve_of_change(
 def _choices(
     parameters: MechanismParameters, specification: Specification, region_pass: str, persons: int
 ) -> list[list[Counter[ChangedCount]]]:
-    """The counts of a pass that one person moves who joins it, or two, by granularity and level:
+    """The counts of a pass moved by one person or two who join it, by granularity and level:
     alternatives of each.
     """
     budgets: dict[tuple[str, int], list[LevelBudget]] = {}

@@ -1,13 +1,14 @@
-"""What a run guarantees, in one pass or in all: its plan by levels, and the statement in words.
+"""The guarantee of a run, in one pass or in all: its plan by levels, and the statement in words.
 
-The mechanism of persons is that of [SafeTabP2025], that of households of [SafeTabH2025] and of the
-code that the Census Bureau released with it. One person is in at most s groups of a level, in one
-region of every type, and a household in as many as its householder; in each group it moves one cell
-of every tabulation. By Theorems 1 and 2 of [SafeTabP2025] adding or removing one costs the sum of
-the levels of a pass, of all tabulations, and changing one twice as much rho. The table of a group
-of households is chosen by the noisy total of persons that a finished run has published, at no loss.
+The mechanism for persons follows [SafeTabP2025], the mechanism for households [SafeTabH2025] and
+the code that the Census Bureau released with it. One person is in at most s groups of a level, in
+one region of every type, and a household in as many as its householder; in each group it moves one
+cell of every tabulation. By Theorems 1 and 2 of [SafeTabP2025] adding or removing one costs the sum
+of the levels of a pass, of all tabulations, and changing one twice as much rho. The table of a
+group of households is chosen by the noisy total of persons that a finished run has published, at no
+loss.
 
-Who moves from one household to another changes both. Two records may leave and join the same
+A person moving from one household to another changes both. Two records may leave and join the same
 counts: these then move by two, which costs four times as much as one.
 """
 
@@ -36,11 +37,11 @@ _CHANGES = {
     "persons": (UNBOUNDED, SAFETAB_P),
     "households": (UNBOUNDED_OF_SEVERAL, GROUP_OF_TWO),
 }
-"""The neighbours of a guarantee for records, and what all of a person's move amounts to."""
+"""The neighbours of a guarantee for records, and of a person's whole move."""
 
 
 def pass_plan(parameters: Parameters, region_pass: str | None = None) -> UniversePlan:
-    """What all tabulations are measured with in a pass, or in the whole run."""
+    """The plan of all tabulations in a pass, or in the whole run."""
     if region_pass is not None:
         name = f"{region_pass.upper()} pass"
         return _plan(name, parameters.total_of(region_pass), parameters)
@@ -51,7 +52,7 @@ def pass_plan(parameters: Parameters, region_pass: str | None = None) -> Univers
 def tabulation_plan(
     parameters: Parameters, name: str, measures: tuple[Measure, ...] = ()
 ) -> UniversePlan:
-    """What one tabulation is measured with in the whole run, which is charged as one draw."""
+    """The plan of one tabulation in the whole run, which is charged as one draw."""
     return _plan(TABULATIONS[name].what, parameters.of[name].total, parameters, measures)
 
 
@@ -82,7 +83,7 @@ def statement_of(parameters: Parameters) -> Statement:
             )
         return Statement(None, (protected,), (change,), losses, together, are_disjoint)
     if parameters.is_pure:
-        # The ledger has a draw of each, and epsilons that add up are more than their rho does.
+        # The ledger has a draw of each, and summed epsilons exceed the epsilon of summed rhos.
         losses = tuple(tabulation_plan(parameters, name) for name in parameters.of)
         together, are_disjoint = "Every household is in both, so that their epsilons add up.", False
     elif len(losses) > 1:
@@ -126,7 +127,7 @@ def _words_of_households(parameters: Parameters) -> tuple[str, str]:
 def exact_of(
     settings: DetailedGroupsSettings | DetailedHouseholdsSettings,
 ) -> tuple[ExactFact, ...]:
-    """The declared facts that the release rests on."""
+    """The declared facts that the release relies on."""
     exact = [
         ExactFact(
             "groups and regions", "which groups and regions there are is public, not their size"

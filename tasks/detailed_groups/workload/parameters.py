@@ -1,7 +1,7 @@
 """Parameters of the adaptive mechanism: `config.json` and the four specification files.
 
-Decimals are read as exact fractions. What is out of range is refused, the budgets too, which the
-production program leaves unchecked. A run keeps a copy of the files in its directory, so that every
+Decimals are read as exact fractions. Values out of range are refused, including budgets, which the
+production program does not check. A run keeps a copy of the files in its directory, so that every
 step works with the same ones.
 """
 
@@ -42,7 +42,7 @@ STATES = frozenset(f"{n:02d}" for n in range(1, 57)) - {"03", "07", "14", "43", 
 
 SMALLEST_BUDGET, LARGEST_BUDGET = Fraction("1e-12"), Fraction("1e12")
 NEVER = 2**63 - 1
-"""A threshold that no noisy total reaches."""
+"""A threshold above all noisy totals."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ NOTHING_WANTED = WantedMargins()
 
 @dataclass(frozen=True)
 class MechanismParameters:
-    """What the mechanism is run with.
+    """Parameters of the mechanism.
 
     definition : `zcdp` (discrete Gaussian) or `puredp` (two-sided geometric).
     max_race_codes : race codes of a person that count, from QRACE1 on.
@@ -70,12 +70,11 @@ class MechanismParameters:
         tables are chosen by totals that are known before.
     budgets : rho, or epsilon if pure, of the levels that are measured, by region type and level,
         highest summary level first; none is zero.
-    thresholds : of the noisy total, by the same: from each on, the next larger table.
-    zero_suppression_chance : probability that a group of nobody is suppressed; None for none.
+    thresholds : thresholds of the noisy total, by the same: from each on, the next larger table.
+    zero_suppression_chance : probability that an empty group is suppressed; None for never.
     states : FIPS codes of the United States pass; empty if it is not run.
     wanted : margins that the budgets were set for.
-    infinite : whether noise is switched off; budgets then tell nothing but which levels are
-        measured.
+    infinite : whether noise is switched off; budgets then only determine the measured levels.
     """
 
     definition: str
@@ -132,14 +131,14 @@ def choose_table(noisy_total: np.ndarray, thresholds: tuple[int, ...]) -> np.nda
 def read_config(text: str) -> dict[str, Any]:
     """The keys of a `config.json`, decimals as exact fractions.
 
-    Raises SpecificationError for text that is not a JSON object, a key that stands twice, or NaN.
+    Raises SpecificationError for text that is not a JSON object, a repeated key, or NaN.
     """
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         keys = [key for key, _ in pairs]
         for key in keys:
             if keys.count(key) > 1:
-                raise SpecificationError(f"{CONFIG_FILE}: the key {key!r} stands twice; keep one")
+                raise SpecificationError(f"{CONFIG_FILE}: the key {key!r} is repeated; keep one")
         return dict(pairs)
 
     def constant(text: str) -> float:
@@ -156,9 +155,7 @@ def read_config(text: str) -> dict[str, Any]:
             f"{CONFIG_FILE}: line {error.lineno} is not valid JSON ({error.msg}); correct it"
         ) from None
     except RecursionError:
-        raise SpecificationError(
-            f"{CONFIG_FILE}: values stand too deep within each other"
-        ) from None
+        raise SpecificationError(f"{CONFIG_FILE}: values are nested too deep") from None
     if not isinstance(config, dict):
         raise SpecificationError(f"{CONFIG_FILE}: the file must hold one JSON object; correct it")
     return config
@@ -179,8 +176,8 @@ def mechanism_parameters(
 ) -> MechanismParameters:
     """Check the keys of a configuration and gather the mechanism's parameters of a tabulation.
 
-    `name` stands first in messages. Under `infinite` every budget above zero counts as 1 and is
-    used for nothing but to tell which levels are measured; `Infinity` is allowed then.
+    Messages begin with `name`. Under `infinite` every budget above zero counts as 1 and only
+    determines the measured levels; `Infinity` is allowed then.
 
     Raises SpecificationError for a missing key, a value of another kind or out of range, budgets
     that are negative, thresholds that are not so many in ascending order, states unknown or twice,
@@ -304,7 +301,8 @@ class _Checker:
         if not isinstance(values, list | tuple) or len(values) != n:
             raise self.refuse(where, f"a list of {n} number{'s' if n > 1 else ''}")
         numbers = [_Checker({where: value}, self.name).number(where) for value in values]
-        # A noisy total is whole, so that it reaches a threshold if it reaches the next whole one.
+        # Noisy totals are whole, so that they reach a threshold if they reach the next whole
+        # number.
         bounds = [NEVER if number is None else math.ceil(number) for number in numbers]
         ordered = [math.inf if number is None else number for number in numbers]
         if any(low > high for low, high in zip(ordered, ordered[1:], strict=False)):
@@ -317,7 +315,7 @@ class _Checker:
             raise self.refuse(key, "a list of state codes, at least one")
         unknown = [value for value in values if not (isinstance(value, str) and value in STATES)]
         if unknown:
-            raise self.refuse(key, f"a list of FIPS codes of states; {unknown[0]!r} is none")
+            raise self.refuse(key, f"a list of FIPS codes of states, not {unknown[0]!r}")
         if len(set(values)) != len(values):
             raise self.refuse(key, "a list that names each state once")
         return tuple(values)
@@ -326,7 +324,7 @@ class _Checker:
 SETTINGS_SECTION = "[mechanism]"
 
 DEFAULTS: dict[str, Any] = {"reader": "csv"}
-"""Keys that no setting stands for; where there is no `config.json` they are these."""
+"""Keys without a setting; values used where there is no `config.json`."""
 
 
 def read_specification(directory: str) -> Specification:
@@ -347,7 +345,7 @@ def read_parameters(
 ) -> MechanismParameters:
     """The mechanism's parameters: `config.json` of a folder, if there is one, under the overrides.
 
-    `overrides` has keys of `config.json`; those of the thresholds are merged one by one. Raises
+    `overrides` has keys of `config.json`; thresholds are merged one by one. Raises
     InputRefused with one sentence about the first fault.
     """
     _refuse_missing(directory)
@@ -383,7 +381,8 @@ def _refuse_missing(directory: str) -> None:
     """Raise InputRefused for a folder that is not there."""
     if not is_url(directory) and not Path(directory).is_dir():
         raise InputRefused(
-            f"input.parameters: {directory} is no folder; name that of the specification files."
+            f"input.parameters: {directory} is no folder; name the folder of the specification "
+            "files."
         )
 
 
@@ -397,7 +396,7 @@ def _read(directory: str, name: str) -> str:
 
 @dataclass(frozen=True)
 class Parameters:
-    """What a run is measured with, by name of a tabulation: one of persons, or two of households.
+    """The parameters of a run, by name of a tabulation: one of persons, or two of households.
 
     All have the same passes, states, race codes and kind of noise.
     """
@@ -406,12 +405,12 @@ class Parameters:
 
     @property
     def first(self) -> MechanismParameters:
-        """The parameters of the first tabulation, for what all have."""
+        """The parameters of the first tabulation, for values common to all."""
         return next(iter(self.of.values()))
 
     @property
     def records(self) -> str:
-        """What is counted: persons or households."""
+        """Kind of record: persons or households."""
         return TABULATIONS[next(iter(self.of))].records
 
     @property
@@ -446,7 +445,7 @@ class Parameters:
 
     @property
     def total(self) -> Fraction:
-        """The larger budget of all passes: no record is in two of them, and one that moves between
-        them costs one removal and one addition, as one that moves within a pass.
+        """The larger budget of all passes: no record is in two of them, and moving between them
+        costs one removal and one addition, like moving within a pass.
         """
         return max((self.total_of(name) for name in self.passes), default=Fraction(0))

@@ -1,10 +1,10 @@
 """Region types of population groups, and the regions that each block belongs to.
 
-The United States and Puerto Rico are tabulated in separate passes, with their own budgets. Names
-of region types and forms of region ids are those of the production program: `1` for the nation,
-two digits for a state, five for a county, eleven for a tract, state and place code (seven) for a
-place, and the four digits of AIANNHCE for an American Indian, Alaska Native or Native Hawaiian
-area, which may lie in several states.
+The United States and Puerto Rico are tabulated in separate passes, with their own budgets. Names of
+region types and forms of region ids follow the production program: `1` for the nation, two digits
+for a state, five for a county, eleven for a tract, state and place code (seven) for a place, and
+the four digits of AIANNHCE for an American Indian, Alaska Native or Native Hawaiian area, which may
+lie in several states.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NO_PLACE, NO_AIANNH = "99999", "9999"
 NO_REGION = -1
 
 BLOCK_COLUMNS = ("TABBLKST", "TABBLKCOU", "TABTRACTCE", "PLACEFP", "AIANNHCE")
-"""What a block's regions are made of."""
+"""Columns that determine a block's regions."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class RegionType:
 
     @property
     def config_name(self) -> str:
-        """The name as it stands in the budget keys of `config.json`, such as `pr_state`."""
+        """The name in the budget keys of `config.json`, such as `pr_state`."""
         return self.name.lower().replace("-", "_")
 
 
@@ -97,8 +97,8 @@ class RegionDomain:
     """The regions of one type.
 
     `ids` are the distinct region ids of the geography, ascending, inhabited or not, shape
-    (n_regions,), object. `region_of_area` is the position of each area's region, `NO_REGION` where
-    it has none, shape (n_areas,), int32.
+    (n_regions,), object. `region_of_area` is the position of each area's region, `NO_REGION` for no
+    region, shape (n_areas,), int32.
     """
 
     ids: np.ndarray
@@ -125,7 +125,7 @@ def is_in_pass(blocks: pd.DataFrame, region_pass: str) -> np.ndarray:
 
 
 def region_domain(region_type: str, areas: pd.DataFrame) -> RegionDomain:
-    """The regions of a type among some areas, which are those of all passes."""
+    """The regions of a type among the areas of all passes."""
     in_pass = is_in_pass(areas, REGION_TYPES[region_type].region_pass)
     codes, ids = pd.factorize(region_ids(region_type, areas).where(in_pass, None), sort=True)
     return RegionDomain(np.asarray(ids, dtype=object), codes.astype(np.int32))

@@ -14,7 +14,7 @@ A person with race codes R and ethnicity code q is in
     (the intersection of alone(c) over c in R)  U  (the union of combination(c))  U  ethnicity(q),
 
 where alone, combination and ethnicity give the iterations of a code; the specification lets each be
-one at most. A code without an 'alone' iteration thus leaves nobody alone.
+one at most. So no person is alone in a code without an 'alone' iteration.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ LEVELS = (1, 2)
 class CharacteristicIteration:
     """A row of the race or the ethnicity characteristic iterations.
 
-    `is_alone` is None for an ethnicity, of which everybody has one.
+    `is_alone` is None for an ethnicity, since every person has exactly one.
     """
 
     code: str
@@ -48,7 +48,7 @@ class CharacteristicIteration:
     coarse_only: bool = False
 
     def is_tabulated(self, granularity: str, level: int) -> bool:
-        """Whether the iteration is among those of a granularity and level."""
+        """Whether the iteration belongs to a granularity and level."""
         is_left_out = self.coarse_only if granularity == DETAILED else self.detailed_only
         return self.level == level and not is_left_out
 
@@ -77,14 +77,14 @@ _COLUMNS: Mapping[str, Mapping[str, str]] = {
     ETHNICITY_FILE: {**_NAMED, **_FLAGGED},
     MAPPING_FILE: {"ITERATION_CODE": "[0-9]{4}", "RACE_ETH_CODE": CODE_PATTERN},
 }
-"""Columns of each file in their order, and what a value must match as a whole."""
+"""Columns of each file in their order, and the pattern that whole values must match."""
 
 
 @dataclass(frozen=True, eq=False)
 class Specification:
-    """Iterations, codes, and the pairs of iteration and code that say which code is in which group.
+    """Iterations, codes, and the pairs of iteration and code that assign codes to groups.
 
-    `names` maps race and ethnicity codes to their names; `iterations` are those of all levels,
+    `names` maps race and ethnicity codes to their names; `iterations` has all levels' iterations,
     by code; `pairs` holds (iteration code, race or ethnicity code).
     """
 
@@ -299,8 +299,8 @@ def iterations_of(
 
     Args:
         universe: iterations of one granularity and level.
-        race_codes: numbers of the race codes, shape (n, n_codes), `NONE` where there are fewer.
-        ethnicity_code: number of the ethnicity code, shape (n,).
+        race_codes: numbers of the race codes, shape (n, n_codes), `NONE` beyond a person's number
+        of codes. ethnicity_code: number of the ethnicity code, shape (n,).
 
     Returns:
         The positions in `universe.iterations` one person after the other, each once, int32; and
@@ -325,9 +325,9 @@ def iterations_of(
 def exact_stability(universe: IterationUniverse, max_race_codes: int) -> int:
     """The most iterations of the universe that any possible person is in.
 
-    Of m different codes that share an 'alone' iteration a, a person gets a and at most
-    min(m, D_a) iterations in combination, D_a being those that codes of a lead to; of other codes,
-    at most min(m, D). An ethnicity adds one, if there is any.
+    For m different codes that share an 'alone' iteration a, a person gets a and at most min(m, D_a)
+    iterations in combination, D_a being the number that codes of a lead to; for other codes, at
+    most min(m, D). An ethnicity adds one, if there is any.
 
     >>> codes = np.arange(3)
     >>> exact_stability(IterationUniverse((), codes * 0, codes + 1, codes * 0 - 1), 2)
@@ -347,7 +347,7 @@ def exact_stability(universe: IterationUniverse, max_race_codes: int) -> int:
 def stability(universe: IterationUniverse, max_race_codes: int) -> int:
     """The number of groups of a level that the noise protects a person in, at least 1.
 
-    It is that of the production program, so that the same files give the same noise, and the
+    It agrees with the production program, so that the same files give the same noise, and is the
     exact one where a specification lets persons be in more groups; there the production program
     drops the groups that are too many.
     """
@@ -369,8 +369,8 @@ def production_stability(universe: IterationUniverse, max_race_codes: int) -> in
 def alone_counterparts(specification: Specification) -> Mapping[str, str]:
     """For 'alone' iterations, the 'in any combination' iteration of the same level that holds them.
 
-    That is the one which every code of the first is also in, if there is one: then nobody is in the
-    first without being in the second.
+    It contains every code of the first, if it exists: then every person in the first is also in the
+    second.
     """
     codes: dict[str, set[str]] = {}
     for iteration, code in specification.pairs:

@@ -1,9 +1,8 @@
 """Tables of one kind, from a total to the finest, and the cells that a noisy total gives a group.
 
-Every table's cells are unions of those of the next. The finest cells that a record can be in are
-those of the records' kind: sex by age of persons, type by tenure of households. Tables of persons
-are those of SafeTab-P, of households those of SafeTab-H. Every row of a released table shows the
-sum of consecutive cells.
+Every table's cells are unions of the next table's. The finest cells of a record depend on its kind:
+sex by age for persons, type by tenure for households. Tables of persons follow SafeTab-P, tables of
+households SafeTab-H. Every row of a released table shows the sum of consecutive cells.
 """
 
 from __future__ import annotations
@@ -30,8 +29,9 @@ AGE_BINS: dict[int, tuple[int, ...]] = {
     2: (0, 5, 18, 25, 35, 45, 55, 65, 75),
     3: (0, 5, 10, 15, 18, 20, 21, 22, 25, 30, 35, 40, 45, 50, 55, 60, 62, 65, 67, 70, 75, 80, 85),
 }
-"""First ages of the bins of each sex by age table: 1 T02001, 2 T02002, 3 T02003. Each table's
-bins are unions of those of the next."""
+"""First ages of the bins of each sex by age table: 1 T02001, 2 T02002, 3 T02003. Each table's bins
+are unions of the next table's.
+"""
 
 FINEST_TABLE = 3
 N_CELLS = {0: 1} | {table: N_SEXES * len(bins) for table, bins in AGE_BINS.items()}
@@ -63,13 +63,13 @@ class Tabulation:
     """Tables by number, 0 being the total, and their released rows.
 
     name : as files of households, budgets and thresholds name it.
-    what : of the tables, in words: what is charged.
-    records : what is counted.
+    what : the tables in words, as in charges.
+    records : kind of record.
     names : of the tables.
     cell_of : (n_tables, n_finest), the cell of every table in which each finest cell is.
     rows : for each table (n_rows, 3), of every row its label and the first and the end of its
         cells.
-    labels : columns that tell rows apart in the tidy file, by label; label 0 is the total.
+    labels : columns that identify rows in the tidy file, by label; label 0 is the total.
     texts : the text files: of each the columns between keys and count, by label.
     """
 
@@ -102,11 +102,11 @@ class Tabulation:
 
     @property
     def folder(self) -> str:
-        """Of the measurements."""
+        """Folder of the measurements."""
         return "detailed_groups" if self.of_persons else f"detailed_households/{self.name}"
 
     def labels_of_cells(self, table: int) -> np.ndarray:
-        """The label of each cell of a table, that of the row which shows it alone."""
+        """The label of each cell of a table, from the row that shows it alone."""
         rows = self.rows[table]
         alone = rows[rows[:, 2] - rows[:, 1] == 1]
         return alone[np.argsort(alone[:, 1]), 0]
@@ -128,7 +128,7 @@ def finest_cell(sex: np.ndarray, age: np.ndarray) -> np.ndarray:
 
 
 def cells_of_table(table: int) -> np.ndarray:
-    """The cell of a table in which each cell of the finest lies, shape `(46,)`; 0 for totals.
+    """The cell of a table that contains each cell of the finest, shape `(46,)`; 0 for totals.
 
     >>> cells_of_table(1)[[0, 4, 22, 23]].tolist()
     [0, 1, 3, 4]
@@ -200,8 +200,8 @@ def _of_households(
 ) -> Tabulation:
     """Tables of households by type, or by tenure.
 
-    `categories` have their types or tenures, by position, and are numbered by their codes, of which
-    every table has those `shown`: those that hold no other shown one are measured, and the others
+    `categories` have their types or tenures, by position, and are numbered by their codes. Every
+    table has the codes `shown`: codes that contain no other shown one are measured, and the others
     are sums of these. `positions` are the type or tenure of each of the `N_FINEST` cells.
     """
     cell_of, rows = [], []
@@ -263,7 +263,7 @@ TENURE = _of_households(
 TABULATIONS: Mapping[str, Tabulation] = {
     one.name: one for one in (SEX_BY_AGE, HOUSEHOLD_TYPES, TENURE)
 }
-"""All tabulations by name, in the order in which they are released."""
+"""All tabulations by name, in the order of release."""
 HOUSEHOLD_TABULATIONS: Mapping[str, Tabulation] = {
     name: one for name, one in TABULATIONS.items() if not one.of_persons
 }

@@ -1,3 +1,3 @@
-"""What is expected of one population, told to the independent checks, and how far persons and
-households agree.
+"""Expectations of one population for the independent checks, and agreement of persons and
+households.
 """

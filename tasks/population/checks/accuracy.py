@@ -1,4 +1,4 @@
-"""Persons and households as they are in the input, for inputs that are not confidential."""
+"""Persons and households of the input, for inputs that are not confidential."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from .measures import PersonsAndHouseholds
 
 
 def true_records(sources: Sources) -> PersonsAndHouseholds | None:
-    """The records of the input; None where a run has them no more. They are in no released file,
-    and whoever asks has seen that the input of all runs is not confidential.
+    """The records of the input; None if a run no longer has them. They are in no released file;
+    callers must have checked that no run's input is confidential.
     """
     runs = (
         (sources.persons, person_levels.PERSONS),

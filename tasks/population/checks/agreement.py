@@ -26,10 +26,10 @@ TITLE = "Persons and households that agree"
 
 
 def agreement_section(sources: Sources, folder: Path, *, with_truth: bool) -> Section:
-    """How far persons and households agree, and what was changed.
+    """Agreement of persons and households, and changes to the separate releases.
 
-    folder : that of the one population. with_truth : whether the input may be shown; it must not
-    where that of any of the runs is confidential.
+    folder : folder of the one population. with_truth : whether the input may be shown; never if any
+    run's input is confidential.
     """
     records = {"apart": released_apart(sources), "one population": read_population(folder)}
     truth = true_records(sources) if with_truth else None
@@ -45,10 +45,10 @@ def agreement_section(sources: Sources, folder: Path, *, with_truth: bool) -> Se
         for name, own in blocks.items()
     }
     about = (
-        "What is true of how many blocks with persons in households or occupied units, in percent: "
-        "by the products' own releases, which know nothing of each other, and by the one "
-        "population that was made of them. M1 and M4 should be 0, M3 and M5 to M8 should be 100. "
-        "Seven members stand for seven and more, as in published tables, so that M2 and M9 miss "
+        "Share of blocks with persons in households or occupied units for which each statement is "
+        "true, in percent: in the products' own releases, which were made independently, and in "
+        "the one population made of them. M1 and M4 should be 0, M3 and M5 to M8 should be 100. "
+        "Seven members represent seven and more, as in published tables, so that M2 and M9 miss "
         "larger households even where all agree."
     )
     details = [
@@ -60,7 +60,7 @@ def agreement_section(sources: Sources, folder: Path, *, with_truth: bool) -> Se
 
 
 def released_apart(sources: Sources) -> PersonsAndHouseholds:
-    """The records of the separate releases, in which nobody has a unit."""
+    """The records of the separate releases, in which persons have no units."""
     found = read_released(sources)
     return PersonsAndHouseholds(
         found.blocks,
@@ -97,14 +97,14 @@ def _levels(table: pa.Table, schema: Schema) -> np.ndarray:
 
 
 def _positions(values: pa.ChunkedArray, known: pa.Array) -> np.ndarray:
-    """Where each value stands among known ones."""
+    """Position of each value among known ones."""
     return pc.index_in(values, value_set=known).to_numpy().astype(np.int64)
 
 
 def _table(areas: str, found: Mapping[str, Mapping[Measure, Ratio]]) -> Table:
     """A row for each measure of any of the records, a column for each of them."""
     measures = dict.fromkeys(one for own in found.values() for one in own)
-    # In the order of their numbers; what belongs to a number stands as it was measured.
+    # In the order of their numbers, and in the order of measurement within a number.
     ordered = sorted(measures, key=lambda one: one.number)
     return Table(
         (f"{areas}, %", *found),
@@ -120,7 +120,7 @@ def _table(areas: str, found: Mapping[str, Mapping[Measure, Ratio]]) -> Table:
 
 
 def _percent(ratio: Ratio | None) -> Cell:
-    """A ratio in percent, to two digits; what is not all of it is not shown as 100."""
+    """A ratio in percent, to two digits; less than all is not shown as 100."""
     if ratio is None or (percent := ratio.percent) is None:
         return NONE
     if abs(ratio.number) == ratio.of or not ratio.number:
@@ -130,7 +130,7 @@ def _percent(ratio: Ratio | None) -> Cell:
 
 
 def _made(summary: Mapping[str, Any]) -> Iterator[str | Table]:
-    """What was changed of the separate releases."""
+    """Changes to the separate releases."""
     yield "How many blocks and records differ from the products' own releases:"
     persons = summary["persons_in_households"]
     rows = [(name, summary[f"{name}_changed"], summary[name]) for name in ("blocks", "households")]

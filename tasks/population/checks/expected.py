@@ -1,4 +1,4 @@
-"""What the files of one population must be, told to the independent checks by names and labels."""
+"""Expected contents of one population's files for the independent checks, by names and labels."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ _ELDERLY = (0, 60, 65, 75)
 
 
 def expected_population(folder: Path, redistricting: Path, census: Census) -> ExpectedPopulation:
-    """What is expected of the files in a folder, beside a release of a redistricting census.
+    """Expected contents of the files in a folder, together with a release of a redistricting
+    census.
 
     redistricting : the folder with the microdata of that release.
     """
@@ -54,7 +55,7 @@ def _races(persons: Universe, homes: Universe) -> dict[str, str]:
     for level, where in persons.recodes[name].rules:
         (codes,) = where.values()
         if not isinstance(codes, CodeSet):
-            raise ValueError(f"{name} is not told by codes")
+            raise ValueError(f"{name} is not defined by codes")
         first = codes.ranges[0][0] if codes.ranges else int(min(codes.texts))
         label = of_head.levels[of_head.level_of(str(first))]
         found[persons.recodes[name].levels[level]] = label

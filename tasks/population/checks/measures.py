@@ -1,8 +1,7 @@
 """How far persons and households contradict each other, area by area, from their records alone.
 
-Nothing here asks how the records were made: those of separate releases are measured as those of one
-population are. What is told of a household is its declared type, so that seven members stand for
-seven and more, as in published tables.
+Records of separate releases and of one population are measured alike. A household is described by
+its declared type, so that seven members represent seven and more, as in published tables.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from ..workload.levels import head_races
 from ..workload.places import FIRST_RELATIONSHIP, PARTNERS, ROLE_OF_RELATIONSHIP, SCHOOLCHILD, YOUNG
 
 GEOLEVELS = {"block": 16, "block group": 12, "tract": 11, "county": 5}
-"""Digits of a block's code that tell the geounit."""
+"""Leading digits of a block's code that identify the geounit."""
 
 MOST_MEMBERS = 99_999
 """Persons in a household of the open size at most, as the Census Edited File can write."""
@@ -41,12 +40,12 @@ ELDERLY_AGES = (60, 65, 75)
 
 SAME_SEX = tuple(at for at, couple in enumerate(COUPLES) if couple.endswith("same"))
 MARRIED = tuple(at for at, couple in enumerate(COUPLES) if couple.startswith("married"))
-"""Which of the couples are."""
+"""Indices of such couples."""
 
 
 class Measure(NamedTuple):
-    """A measure's number, and what is true of the areas that it counts; `part` is one of several
-    statements that it is made of, empty for the measure as a whole.
+    """A measure's number, and the statement true of the areas that it counts; `part` is one of
+    several statements that make it up, empty for the measure as a whole.
     """
 
     number: str
@@ -56,7 +55,7 @@ class Measure(NamedTuple):
 
 @dataclass(frozen=True)
 class Ratio:
-    """A number of areas or persons, of how many."""
+    """A number of areas or persons, and the number that it is a share of."""
 
     number: int
     of: int
@@ -69,7 +68,7 @@ class Ratio:
 
 @dataclass(frozen=True, eq=False)
 class PersonsAndHouseholds:
-    """Records of blocks: codes of the blocks, and of persons, those in group quarters included, and
+    """Records of blocks: codes of the blocks, and for persons, including group quarters, and
     households their block as a position there, `(n,)`, and levels in all attributes of their
     schema, `(5, n)` and `(7, n)`. `person_unit` and `unit` are the numbers of the units that they
     are in, -1 in none, where persons have units.
@@ -85,7 +84,7 @@ class PersonsAndHouseholds:
 
 
 class _Areas:
-    """Persons in households as members, and households by what their type says, each with its
+    """Persons in households as members, and households by their type's attributes, each with its
     area, `(n,)` each.
 
     n : number of areas. of_person, of_home : the area of each. levels : of households.
@@ -94,7 +93,7 @@ class _Areas:
     """
 
     def __init__(self, records: PersonsAndHouseholds, digits: int) -> None:
-        """The areas that the first digits of a block's code tell."""
+        """Group by the areas given by the first digits of a block's code."""
         codes, area = np.unique(records.blocks.astype(f"<U{digits}"), return_inverse=True)
         area = area.reshape(-1)
         inside = _are_inside(records)
@@ -117,7 +116,7 @@ class _Areas:
         self.has_generations = parts["generations"][kind] > 0
 
     def persons(self, mask: np.ndarray) -> np.ndarray:
-        """How many of the persons are such, by area `(n_areas,)`."""
+        """Number of the persons of a mask, by area `(n_areas,)`."""
         return np.bincount(self.of_person[mask], minlength=self.n)
 
     def homes(self, number: np.ndarray) -> np.ndarray:
@@ -147,9 +146,9 @@ class _Areas:
 
 
 def measured(records: PersonsAndHouseholds, digits: int) -> dict[Measure, Ratio]:
-    """All measures of the areas that the first digits of a block's code tell.
+    """All measures of the areas given by the first digits of a block's code.
 
-    Shares are of areas with persons in households or occupied units; of a race or origin, of those
+    Shares are of areas with persons in households or occupied units; for a race or origin, of areas
     with such a householder. The last two are differences in percent of the persons in households.
     Which units persons live in is measured where they have units.
     """
@@ -202,13 +201,13 @@ def measured(records: PersonsAndHouseholds, digits: int) -> dict[Measure, Ratio]
 
 
 def _are_inside(records: PersonsAndHouseholds) -> np.ndarray:
-    """Which of the persons live in households."""
+    """Mask of the persons who live in households."""
     kind = records.person_levels[person_levels.KIND]
     return person_levels.relationships().of_level[kind] > 0
 
 
 def _races_and_origins(areas: _Areas) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
-    """Each race and origin of householders, and which persons and households are of it."""
+    """Each race and origin of householders, with masks of its persons and households."""
     schema = household_types.universe().schema
     for axis, of_person in (
         (household_types.RACE, head_races(areas.members.race)),
@@ -219,12 +218,12 @@ def _races_and_origins(areas: _Areas) -> Iterator[tuple[str, np.ndarray, np.ndar
 
 
 def _householders(areas: _Areas) -> Iterator[tuple[str, np.ndarray]]:
-    """Whether householders are as many as households, by what both tell of them."""
+    """Whether householders are as many as households, by attributes common to both."""
     members, heads = areas.members, areas.members.are(HOUSEHOLDER)
     every = np.ones(len(areas.of_home), dtype=bool)
     pairs = {
         "sex": (members.sex - MALE, areas.levels[household_types.SEX]),
-        # From 1 on: whoever is below the first age has none.
+        # From 1 on: persons below the first age have no band.
         "age": (
             np.searchsorted(FIRST_AGES, members.age, side="right"),
             areas.levels[household_types.AGE] + 1,
@@ -260,7 +259,7 @@ def _presence(areas: _Areas) -> Iterator[tuple[str, np.ndarray]]:
     """
     members, age = areas.members, areas.members.age
     own, child = members.are(*OWN_CHILDREN), members.are(*CHILDREN)
-    # Of a household, neither the householder nor the householder's partner.
+    # Members other than the householder and the householder's partner.
     others = areas.most - 1 - (areas.couple != NO_COUPLE)
     bands = {"under 6": age < SCHOOL, "6 to 17": (age >= SCHOOL) & (age < ADULT)}
     has_both = areas.own[0] & areas.own[1]
@@ -294,7 +293,7 @@ def _presence(areas: _Areas) -> Iterator[tuple[str, np.ndarray]]:
 
 
 def _homeless(records: PersonsAndHouseholds) -> np.ndarray | None:
-    """Which of the persons in households have no occupied unit of their block; None where persons
+    """Mask of the persons in households without an occupied unit in their block; None if persons
     have no units.
     """
     if records.person_unit is None or records.unit is None:

@@ -18,10 +18,10 @@ from .search import search
 from .start import Households, LargerBlocks, Persons, first_members
 
 COUNTY_TURNS = (0, 10, 60, 60, 10), (0, 20, 80, 20, 10)
-"""Weights of coarse tables by kind of area, each time that the blocks of a county are gone through.
-First small areas count most: tracts have the sums of their block groups. Where
-counties came first, blocks would meet them at the cost of their tracts, which no single move puts
-right."""
+"""Weights of coarse tables by kind of area, for each pass over the blocks of a county. Small areas
+come first: tracts have the sums of their block groups. If counties came first, blocks would match
+them at the cost of their tracts, which no single move can repair.
+"""
 STATE_TURNS = (30, 30, 40, 10, 10), (30, 30, 40, 10, 10)
 """Weights of these tables once all counties of a state are made."""
 
@@ -76,7 +76,7 @@ class Blocks:
 
 @dataclass(frozen=True, eq=False)
 class Populated:
-    """Persons of all blocks as members of households."""
+    """The persons of all blocks, as members of households."""
 
     members: Members
 
@@ -106,10 +106,10 @@ def populate_county(blocks: Blocks) -> Members:
 
 
 def close_states(blocks: Blocks, made: Members) -> Populated:
-    """The population of some blocks once all counties of each state are made: only then it is known
-    by how much the state differs from the releases.
+    """The population of some blocks once all counties of each state are made, when the state's
+    differences from the releases are known.
 
-    Raises ValueError where households are of a type that cannot be.
+    Raises ValueError for households of an impossible type.
     """
     counties, parts = blocks.counties(), list[Members]()
     for _, extents in groupby(counties, key=lambda county: blocks.areas[county[0]][STATE]):
@@ -136,8 +136,9 @@ _More = tuple[np.ndarray, np.ndarray]
 def _searched(
     blocks: Blocks, members: Members, others: _More, turns: Sequence[Sequence[int]]
 ) -> tuple[Members, _More]:
-    """The members after a search, and the records more of the state then; `others` are those of the
-    rest of the state before."""
+    """The members after a search, and the state's surplus of records afterwards; `others` is the
+    surplus of the rest of the state before.
+    """
     if len(members.age) == 0:
         return members, others
     state = _state(blocks, members, others)

@@ -28,7 +28,7 @@ from .start import Households, Persons
 
 N_LEVELS = BLOCK + 1
 FIRST_AREA = TRACT
-"""Kinds of areas from it on are counted while their blocks are gone through."""
+"""First of the kinds of areas that are counted during the pass over their blocks."""
 
 
 class People(NamedTuple):
@@ -69,8 +69,8 @@ class Counts(NamedTuple):
     """Tables of a universe: records more than were released `(n_rows, 5)` by row and kind of area.
 
     step : (n_rows, 2) by how much the weighted sum of differences grows if a record leaves or
-        enters a row. rows, released : (n_records, n_tables) rows of each record, as it is and as it
-        was released. new : (3, n_tables) rows of up to three records after a change. part :
+        enters a row. rows, released : (n_records, n_tables) rows of each record, current and
+        released. new : (3, n_tables) rows of up to three records after a change. part :
         (n_attributes, n_levels, n_tables) summands of a row by level. weight : (n_tables, 5).
         n_fine : tables before the coarse ones.
     """
@@ -105,7 +105,7 @@ class Codes(NamedTuple):
 
 
 class State(NamedTuple):
-    """All that a search reads and changes."""
+    """State of a search."""
 
     codes: Codes
     types: Types
@@ -130,8 +130,8 @@ def state_of(
 ) -> State:
     """Members of the households of some blocks of a county.
 
-    persons, households : as they were released, in the order of the members and of their units.
-    more : (n_rows,) records more of the rest of the state, of persons and of households.
+    persons, households : released ones, in the order of the members and of their units.
+    more : (n_rows,) surplus of records in the rest of the state, of persons and of households.
     """
     known, code = relationships(), members.relationship - FIRST_RELATIONSHIP
     n = len(households.kind)
@@ -202,7 +202,7 @@ def state_of(
 
 
 def members_of(state: State, members: Members) -> Members:
-    """The members as they now are, given the ones from which `state` was made."""
+    """The current members, given the initial ones of `state`."""
     people = state.people
     unit, relationship, age, sex = (np.empty(len(members.age), dtype=np.int64) for _ in range(4))
     unit[people.who] = state.homes.unit[people.home]
@@ -212,7 +212,7 @@ def members_of(state: State, members: Members) -> Members:
 
 
 def weigh(counts: Counts, weight: np.ndarray) -> None:
-    """Let differences in tables count so much `(n_tables, 5)`."""
+    """Set the weights of differences in tables, `(n_tables, 5)`."""
     counts.weight[:] = weight
     for table, own in enumerate(weight):
         rows = slice(*counts.first_rows[table : table + 2])
@@ -252,7 +252,7 @@ def _counts(
 
 @njit(cache=True, nogil=True)
 def set_step(counts: Counts, table: int, row: int) -> None:
-    """Work out by how much the sum grows if a record leaves or enters a row."""
+    """Compute the growth of the sum if a record leaves or enters a row."""
     out = into = 0
     for level in range(N_LEVELS):
         d, weight = counts.more[row, level], counts.weight[table, level]
@@ -263,7 +263,7 @@ def set_step(counts: Counts, table: int, row: int) -> None:
 
 @njit(cache=True, nogil=True)
 def shift(counts: Counts, table: int, a: int, c: int) -> None:
-    """Let a record go from the row a to c, of all kinds of areas."""
+    """Move a record from row a to row c, for all kinds of areas."""
     if a != c:
         for level in range(N_LEVELS):
             counts.more[a, level] -= 1
@@ -274,13 +274,13 @@ def shift(counts: Counts, table: int, a: int, c: int) -> None:
 
 @njit(cache=True, nogil=True)
 def growth(counts: Counts, a: int, c: int) -> int:
-    """By how much the sum grows if a record goes from the row a to c."""
+    """Growth of the sum if a record moves from row a to row c."""
     return 0 if a == c else counts.step[a, 0] + counts.step[c, 1]
 
 
 @njit(cache=True, nogil=True)
 def growth_of_two(counts: Counts, table: int, a: int, c: int, b: int, d: int) -> int:
-    """By how much the sum grows if two records go from the rows a and b to c and d."""
+    """Growth of the sum if two records move from rows a and b to rows c and d."""
     if a == c:
         return growth(counts, b, d)
     if b == d:
@@ -290,7 +290,7 @@ def growth_of_two(counts: Counts, table: int, a: int, c: int, b: int, d: int) ->
     if b == c:
         return growth(counts, a, d)
     grown = growth(counts, a, c) + growth(counts, b, d)
-    # Where both leave one row, or enter one, the second may find nothing left to make up for.
+    # Where both leave or enter one row, the second may have no difference left to reduce.
     for level in range(N_LEVELS):
         weight = counts.weight[table, level]
         if a == b and counts.more[a, level] == 1:

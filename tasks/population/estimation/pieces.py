@@ -1,8 +1,8 @@
-"""Counties whose populations are made side by side, and their files.
+"""Counties whose populations are made in parallel, and their files.
 
-Which blocks are a piece follows from released counts alone, and nothing is carried from one to
-another: so the population is the same, whatever runs the pieces. The files of the released records
-have a row group for every piece.
+The blocks of a piece follow from released counts alone, and pieces are independent: so the
+population does not depend on how the pieces are run. The files of the released records have a row
+group for every piece.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def write_released(run: RunDirectory, codes: np.ndarray, own: Blocks) -> Path:
 
 
 def read_piece(run: RunDirectory, piece: str) -> Blocks:
-    """The records of a piece, by the blocks that have any."""
+    """The records of a piece, by block, for blocks with records."""
     tables = []
     for records in ("persons", "households"):
         with pq.ParquetFile(released_file(run, records)) as file:

@@ -3,12 +3,12 @@
 A move gives one or two members of a block another household, relationship, sex, age or person, or
 two households each other's unit. There are three kinds of moves of one member, `_change_codes`,
 `_change_ages` and `_change_home`; of two members the rows of `EXCHANGES`; and one of households.
-Each is kept where households can be so afterwards, the coarse tables come no farther from the
-releases, and all tables together come nearer: the weighted sum of differences without their sign,
-of the state, county, tract, block group and block, falls with each move, so that there is an end.
+Each is kept if the resulting households are possible, the coarse tables come no farther from the
+releases, and all tables together come nearer: the weighted sum of absolute differences, over the
+state, county, tract, block group and block, falls with each move, so that the search ends.
 
-Nobody's origin, race or side of 18 changes, households keep their tenures, and a block its homes,
-and whether a household of it has more than seven members. Moves are tried in the order
+No person's origin, race or side of 18 changes, households keep their tenures, and a block keeps its
+homes, and whether any of its households has more than seven members. Moves are tried in the order
 of the records, and no random number is drawn.
 """
 
@@ -45,8 +45,9 @@ EXCHANGES = np.array(
 """Exchanges of two members: of their households; of all but their places in households; of sex and
 age; of origin and race."""
 _MOST = 64
-"""Members, or households, of a block that each of them is tried with; of larger blocks as many,
-evenly spread."""
+"""Number of members, or households, of a block that each one is tried with; evenly spread in larger
+blocks.
+"""
 _HEAD = HOUSEHOLDER - FIRST_RELATIONSHIP
 _NOBODY = -1
 
@@ -55,8 +56,9 @@ _Member = tuple[int, int, int, int, int]
 
 
 def search(state: State, spans: Spans, turns: Sequence[Sequence[int]]) -> None:
-    """Make the moves of some blocks of a county that bring tables nearer, once through all blocks
-    for each of the `turns`, the weights of coarse tables by kind of area."""
+    """Make the moves in some blocks of a county that bring tables nearer, in one pass over all
+    blocks for each of the `turns`, the weights of coarse tables by kind of area.
+    """
     for turn in turns:
         for counts, weights in zip(
             (state.persons, state.households), weights_of(turn), strict=True
@@ -67,7 +69,7 @@ def search(state: State, spans: Spans, turns: Sequence[Sequence[int]]) -> None:
 
 @njit(cache=True, nogil=True)
 def _sweep(state: State, spans: Spans, exchanges: np.ndarray) -> None:
-    """Go through all blocks once."""
+    """Make one pass over all blocks."""
     for block in range(spans.area.shape[1]):
         count_areas(state, spans, block, True)
         first, end = spans.persons[block], spans.persons[block + 1]
@@ -93,7 +95,7 @@ def _sweep(state: State, spans: Spans, exchanges: np.ndarray) -> None:
 
 @njit(cache=True, nogil=True)
 def _has_surplus(counts: Counts, at: int) -> bool:
-    """Whether some table would come nearer without a record."""
+    """Whether removing a record would bring some table nearer."""
     for table in range(counts.weight.shape[0]):
         if counts.step[counts.rows[at, table], 0] < 0:
             return True
@@ -102,7 +104,7 @@ def _has_surplus(counts: Counts, at: int) -> bool:
 
 @njit(cache=True, nogil=True)
 def _are_too_many(counts: Counts, one: int, two: int) -> bool:
-    """Whether the finest table would come nearer without two records."""
+    """Whether removing two records would bring the finest table nearer."""
     return counts.step[counts.rows[one, 0], 0] + counts.step[counts.rows[two, 0], 0] < 0
 
 
@@ -114,7 +116,7 @@ def _now(state: State, at: int) -> _Member:
 
 @njit(cache=True, nogil=True)
 def _change_codes(state: State, at: int) -> None:
-    """Give a member other relationships, each if the tables come nearer."""
+    """Try other relationships of a member; keep each that brings the tables nearer."""
     codes = state.codes
     for code in range(codes.role.size):
         home, own, sex, age, who = _now(state, at)
@@ -155,9 +157,11 @@ def _change_ages(state: State, at: int) -> None:
 
 @njit(cache=True, nogil=True)
 def _change_home(state: State, at: int, homes: tuple[int, int], n_beyond: int) -> int:
-    """Let a member live in other households of the block, each if the tables come nearer, in the
-    relationship that the member had or in the one that brings numbers by relationship nearest;
-    `n_beyond` members of the block live beyond the seventh of a household, and do at last."""
+    """Try a member in other households of the block; keep each move that brings the tables nearer,
+    in the relationship that the member had or in the one that brings numbers by relationship
+    nearest; `n_beyond` members of the block live beyond the seventh of a household, and do at
+    last.
+    """
     codes, size = state.codes, state.homes.size
     step = 1 + (homes[1] - homes[0]) // _MOST
     for other in range(homes[0] + at % step, homes[1], step):
@@ -165,7 +169,7 @@ def _change_home(state: State, at: int, homes: tuple[int, int], n_beyond: int) -
         if other == home or not _fit_sizes(state, home, other):
             continue
         more = int(size[other] >= OPEN_SIZE) - int(size[home] > OPEN_SIZE)
-        # Whether all sizes of a block add up to its persons stays as it is.
+        # Whether all sizes of a block add up to its persons must not change.
         if more > 0 or (n_beyond + more > 0) != (n_beyond > 0):
             continue
         new = other, own, sex, age, who
@@ -187,8 +191,9 @@ def _change_home(state: State, at: int, homes: tuple[int, int], n_beyond: int) -
 
 @njit(cache=True, nogil=True)
 def _fit_sizes(state: State, home: int, other: int) -> bool:
-    """Whether numbers of households by size, and of householders who live alone, come nearer if
-    somebody goes from a household to another."""
+    """Whether a person's move to another household brings the numbers of households by size, and of
+    householders living alone, closer to the released ones.
+    """
     grown, homes, codes = 0, state.homes, state.codes
     of_size, of_kind = (
         state.households.part[:, :, codes.by_size],
@@ -213,12 +218,12 @@ def _fit_sizes(state: State, home: int, other: int) -> bool:
 
 @njit(cache=True, nogil=True)
 def _exchange(state: State, p: int, q: int, exchanges: np.ndarray) -> None:
-    """Make the exchanges of two members by which the tables come nearer."""
+    """Make the exchanges of two members that bring the tables nearer."""
     people, codes = state.people, state.codes
     are_heads = people.is_head[p] or people.is_head[q]
     for kind in range(exchanges.shape[0]):
         with_home, with_age, with_who = exchanges[kind]
-        # Elsewhere there is little to be made up for, and pairs are many.
+        # Elsewhere little can be gained, and there are many pairs.
         if with_age == with_who:
             if not _are_too_many(state.households, people.home[p], people.home[q]):
                 continue
@@ -262,7 +267,7 @@ def _mixed(a: _Member, b: _Member, with_home: bool, with_age: bool, with_who: bo
 
 @njit(cache=True, nogil=True)
 def _exchange_units(state: State, one: int, two: int) -> None:
-    """Let two households have each other's unit, of another tenure, if the tables come nearer."""
+    """Swap the units of two households of different tenure if that brings the tables nearer."""
     homes, counts = state.homes, state.households
     unit, other = homes.unit[one], homes.unit[two]
     if homes.tenure[unit] == homes.tenure[other]:
@@ -276,8 +281,9 @@ def _exchange_units(state: State, one: int, two: int) -> None:
 
 @njit(cache=True, nogil=True)
 def _is_made(state: State, p: int, q: int, a: _Member, b: _Member) -> bool:
-    """Whether a member, and another one if there is a second, now are something else, by which the
-    tables have come nearer."""
+    """Change a member, and an optional second one, if that brings the tables closer; return whether
+    it did.
+    """
     people, homes = state.people, state.homes
     old = _now(state, p)
     other = old if q < 0 else _now(state, q)
@@ -307,7 +313,7 @@ def _is_made(state: State, p: int, q: int, a: _Member, b: _Member) -> bool:
 
 @njit(cache=True, nogil=True)
 def _put(state: State, p: int, q: int, a: _Member, b: _Member) -> None:
-    """Let a member, and another one if there is a second, be something else."""
+    """Replace a member's attributes, and an optional second one's."""
     people, homes, codes = state.people, state.homes, state.codes
     for k in range(1 if q < 0 else 2):
         at = q if k else p
@@ -350,8 +356,9 @@ def _can_be(state: State, home: int) -> bool:
 def _come_nearer(
     state: State, people: tuple[int, int, int], n: int, homes: tuple[int, int], n_homes: int
 ) -> bool:
-    """Whether all tables come nearer, and the coarse ones no farther, if the first `n` members and
-    the first households are counted as they now are; then they are."""
+    """Count the first `n` members and the first households in their new state if that brings all
+    tables nearer and no coarse one farther; return whether it does.
+    """
     persons, households, grown = state.persons, state.households, 0
     for are_fine in range(2):
         first, end = _tables(persons, are_fine)
@@ -401,7 +408,7 @@ def _home_row(state: State, table: int, home: int) -> int:
 
 @njit(cache=True, nogil=True)
 def _growth_of(counts: Counts, table: int, at: tuple[int, int, int], n: int) -> int:
-    """By how much the sum of a table grows if the first `n` records go to their new rows."""
+    """Growth of the sum of a table if the first `n` records move to their new rows."""
     rows, new = counts.rows, counts.new
     if n == 0:
         return 0
@@ -421,7 +428,7 @@ def _growth_of(counts: Counts, table: int, at: tuple[int, int, int], n: int) -> 
 
 @njit(cache=True, nogil=True)
 def _recount(counts: Counts, at: tuple[int, int, int], n: int) -> None:
-    """Let the first `n` records go to their new rows in all tables."""
+    """Move the first `n` records to their new rows in all tables."""
     for k in range(n):
         for table in range(counts.weight.shape[0]):
             shift(counts, table, counts.rows[at[k], table], counts.new[k, table])

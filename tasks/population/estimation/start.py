@@ -1,8 +1,8 @@
 """Persons of a block as members of its households, by one assignment, with which a search begins.
 
-Every released household has a slot for each member by its type and size, and some more, which make
-it larger. Every person fills one slot, at the least sum of costs of changes: of relationship, band
-of ages and sex, and of the householder's level of ages, origin and race.
+Every released household has a slot for each member by its type and size, and some further ones that
+make it larger. Every person fills one slot, at the least total cost of changes: of relationship,
+band of ages and sex, and of the householder's level of ages, origin and race.
 """
 
 from __future__ import annotations
@@ -31,15 +31,18 @@ from ..workload.slots import anywhere, slots
 
 _OTHER_SEX, _PER_LEVEL, _OTHER_ORIGIN, _OTHER_RACE = 0.6, 0.08, 0.7, 0.9
 _MUST, _NEEDED, _RELEASED, _MINOR = -1000.0, -1.0, -0.25, 3.0
-"""Cost of a householder, of a member that the type asks for, of another released one, and of a
+"""Cost of a householder, of a member required by the type, of another released one, and of a
 householder who is a minor."""
 _PER_FURTHER, _EXCLUDED = 0.25, 0.6
-"""Cost of a member more than released, and of one whose role the type excludes."""
+"""Cost of a member beyond the released size, and of one whose role the type excludes."""
 _FURTHER = 2
-"""Members more than released of a household, where not all need more."""
+"""Slots beyond the released size of each household, in addition to the slots that a block's persons
+need.
+"""
 _LATER_BEYOND, _FEW_BEYOND, _MANY_BEYOND = 0.4, 0.05, 1.0
-"""Cost of a member beyond seven: of a later one, of a household's first where fewer blocks have one
-than expected, and where enough have."""
+"""Cost of a member beyond seven: for a later one, for a household's first while fewer blocks than
+expected have one, and for its first afterwards.
+"""
 _LARGER = 0.45
 """Assumed share of households of seven or more that have more than seven members: no release states
 it."""
@@ -82,14 +85,15 @@ class Households:
 
     @property
     def size(self) -> np.ndarray:
-        """Members that were released of each `(n,)`, `OPEN_SIZE` for as many and more."""
+        """Released size of each `(n,)`, `OPEN_SIZE` for that many and more."""
         return parts_of_types()["size"][self.kind]
 
 
 @dataclass(frozen=True, eq=False)
 class _Columns:
     """Slots of a block, `(n,)` each, householders first: household, number in the catalogue, price,
-    and whether it is of a member more than released."""
+    and whether it is beyond the released size.
+    """
 
     home: np.ndarray
     slot: np.ndarray
@@ -104,7 +108,7 @@ class LargerBlocks:
         self.lacking = 0.0
 
     def add(self, size: np.ndarray) -> None:
-        """A block has households of these sizes."""
+        """Record a block's household sizes."""
         self.lacking += 1 - (1 - _LARGER) ** int((size >= OPEN_SIZE).sum())
         self.lacking -= bool((size > OPEN_SIZE).any())
 
@@ -127,7 +131,7 @@ def first_members(persons: Persons, households: Households, larger: LargerBlocks
     of_head = households.sex[columns.home]
     sex = np.where(np.isin(role, SAME_SEX), of_head, 1 - of_head)
     cost += _OTHER_SEX * (np.isin(role, PARTNERS) & (sex != persons.sex[:, None] - MALE))
-    # Anybody can be a further member: so there is an assignment without impossible places.
+    # Any person can be a further member, so an assignment without impossible places exists.
     rows, at = linear_sum_assignment(np.where(np.isfinite(cost), cost, _NEVER))
     wished = own.nearest[place, columns.slot[at]]
     wished = np.where(is_excluded[rows, at], nearest[place], wished)
@@ -140,8 +144,9 @@ def first_members(persons: Persons, households: Households, larger: LargerBlocks
 
 
 def _columns(n: int, households: Households, are_few: bool) -> _Columns:
-    """All slots of a block of `n` persons, in which few households may be larger than seven so
-    far, or enough."""
+    """All slots of a block of `n` persons; the price of members beyond seven depends on the number
+    so far.
+    """
     own, kind, n_homes = slots(), households.kind, len(households.kind)
     released = own.of_type[kind, households.elderly]
     number, home = np.nonzero(released.T >= 0)
@@ -171,8 +176,9 @@ def _of_heads(persons: Persons, households: Households) -> np.ndarray:
 
 
 def _possible(members: Members, n_homes: int) -> Members:
-    """The members with partners of a fitting sex; in households that cannot be, all but the
-    householder are nonrelatives."""
+    """The members with partners of a fitting sex; in impossible households, all but the householder
+    become nonrelatives.
+    """
     relationship, unit = members.relationship.copy(), members.unit
     role = ROLE_OF_RELATIONSHIP[relationship - FIRST_RELATIONSHIP]
     of_head = members.of_householder(n_homes, members.sex)[unit]

@@ -75,10 +75,10 @@ def counts_of(run: RunDirectory, universe: str, geolevel: str) -> pa.Table:
 
 @dataclass(frozen=True, eq=False)
 class Released:
-    """What is released of every block: its code; persons; households, in the order of tenure; all
-    units, in the order of what they are.
+    """Released data of every block: its code; persons; households, in the order of tenure; all
+    units, in the order of their kinds.
 
-    levels : of persons `(5, n)`, of households `(7, n)`.
+    levels : levels of persons `(5, n)` and of households `(7, n)`.
     """
 
     blocks: np.ndarray
@@ -88,18 +88,18 @@ class Released:
     household_levels: np.ndarray
     units: Records
     n_occupied: int
-    """How many of the levels of units are occupied; they are the first."""
+    """Number of levels of occupied units, which come first."""
     n_housing: int
-    """How many are housing units, occupied or vacant."""
+    """Number of levels of housing units, occupied or vacant."""
 
     @cached_property
     def people(self) -> Members:
-        """The persons as members of no unit yet."""
+        """The persons as members without units."""
         return person_levels.members_of(self.person_levels)
 
     @cached_property
     def inside(self) -> np.ndarray:
-        """Which of the persons live in households."""
+        """Mask of the persons who live in households."""
         return np.flatnonzero(self.people.relationship > 0)
 
 

@@ -6,8 +6,8 @@ All of it follows from released counts: nothing confidential is read, and nothin
 `population_persons` has a row for every person: block, unit (null in group quarters), relationship
 (null there, too), then the attributes of persons by label. `population_units` has one for every
 housing unit and facility: block, unit, whether it is occupied (null for facilities), number of
-members, tenure, what the unit is, then the attributes of households by label, null where there is
-none. Numbers of units are unique within a state.
+members, tenure, kind of unit, then the attributes of households by label, null without a household.
+Numbers of units are unique within a state.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ PERSONS_FILE, UNITS_FILE = "population_persons.parquet", "population_units.parqu
 SUMMARY_FILE = "population.json"
 STATE_DIGITS = 2
 NOBODY = -1
-"""Level of what has none, and number of the unit of who lives in no housing unit."""
+"""Missing level, and unit number of persons in no housing unit."""
 
 
 @dataclass(frozen=True, eq=False)
 class Population:
-    """What was made: the released counts, and the members of all households."""
+    """One population: the released counts, and the members of all households."""
 
     source: Released
     made: Populated
@@ -61,7 +61,7 @@ class Population:
 
 
 def population_of_pieces(run: RunDirectory, sources: Sources) -> Population:
-    """One population, of pieces that a run has made of the releases.
+    """One population from the pieces of a run.
 
     Raises ValueError where a block has more occupied units than persons, or persons and no unit.
     """
@@ -71,7 +71,7 @@ def population_of_pieces(run: RunDirectory, sources: Sources) -> Population:
 
 
 def write_population(population: Population, folder: Path) -> list[Path]:
-    """Write both files, and how the blocks were made as `population.json`; returns the paths."""
+    """Write both files, and a summary of changes as `population.json`; returns the paths."""
     source, made = population.source, population.made
     kinds = household_types.unit_kinds()
     number = unit_numbers(source.units.block, source.blocks)
@@ -112,7 +112,7 @@ def write_population(population: Population, folder: Path) -> list[Path]:
 
 
 def summary(population: Population) -> dict[str, object]:
-    """How many blocks and records were changed; of released counts alone."""
+    """Numbers of changed blocks and records, from released counts alone."""
     source, made = population.source, population.made
     people = blocks_of(source).persons
     households = (source.household_levels[list(DERIVED)] != made.levels).any(axis=0)

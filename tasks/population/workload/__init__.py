@@ -1,1 +1,1 @@
-"""What households are made of: places, types and their slots, and tables of both universes."""
+"""Composition of households: places, types and their slots, and tables of both universes."""

@@ -1,7 +1,7 @@
-"""The types of households that the units are counted by, as what each says of its members.
+"""The types of households that units are counted by, as constraints on their members.
 
-A type is told by its label, as it is declared. Whether a type can be, beside the householder's sex
-and age and the oldest member's, the structural zeros of the universe say.
+A type is identified by its declared label. The structural zeros of the universe determine the types
+possible with the householder's sex and age and the oldest member's age.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ COUPLES = (
 )
 NO_COUPLE = 4
 OPEN_SIZE = 7
-"""The size that stands for itself and all larger ones."""
+"""The size that represents itself and all larger ones."""
 
 _AGES = {
     "none": (),
@@ -43,13 +43,13 @@ FIRST_AGES = (15, 25, 35, 45, 55, 60, 65, 75, 85)
 
 
 def levels_of_age(age: np.ndarray) -> np.ndarray:
-    """Level of a householder of each age; -1 of who is too young to be one."""
+    """Level of a householder of each age; -1 for ages too young."""
     return np.searchsorted(FIRST_AGES, age, side="right") - 1
 
 
 @dataclass(frozen=True)
 class HouseholdType:
-    """What a type says: couple, whether relatives live there, bands of own children and of all
+    """Attributes of a type: couple, whether relatives live there, bands of own children and of all
     children, whether anyone is a minor, whether three generations, size.
     """
 
@@ -81,7 +81,7 @@ def type_of_label(label: str) -> HouseholdType:
     """
     size = re.search(r"; size (\d)\+?$", label)
     if size is None:
-        raise ValueError(f"{label!r} tells no size")
+        raise ValueError(f"{label!r} has no size")
     couple, relatives, own, children, minors, *rest = label.split("; ")
     return HouseholdType(
         COUPLES.index(couple),
@@ -100,12 +100,12 @@ def minor_bands(ages: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def universe() -> Universe:
-    """The households as they are declared."""
+    """The declared universe of households."""
     return preset_census(CENSUS).universes[HOUSEHOLDS]
 
 
 def unit_kinds() -> Schema:
-    """What units are counted by: tenure, kind of vacancy, or type of group quarters."""
+    """Attributes that units are counted by: tenure, kind of vacancy, or type of group quarters."""
     return preset_census(CENSUS).universes[UNITS].schema
 
 

@@ -1,5 +1,5 @@
-"""What households are counted by that their members tell, as the declared recodes tell it: the type
-and the oldest member in compiled loops, from how many members have each place.
+"""Attributes of households derived from their members by the declared recodes: the type and the
+oldest member in compiled loops, from the number of members in each place.
 """
 
 from __future__ import annotations
@@ -40,24 +40,24 @@ from .places import (
 )
 
 DERIVED = (SEX, AGE, ORIGIN, RACE, ELDERLY, TYPE)
-"""Attributes of households that members tell; the tenure is none of them."""
+"""Attributes of households derived from members, all except the tenure."""
 _N_RACES = 63
 """Combinations of races."""
 
 N_MEMBERS = ALONE * N_BANDS
-"""Places that members are counted by: who lives alone has that of a householder."""
+"""Places that members are counted by; a person living alone is a householder."""
 _MARRIED = 2
 """Kinds of couples below it are married; a spouse is a relative."""
 
 
 class Types(NamedTuple):
-    """The types that there are.
+    """The possible types.
 
     kind : (5, 2, 4, 4, 2, 2, 8) level of the type with a couple, relatives or none, own children
         and children of some ages (1 for under 6, 2 for 6 to 17, 3 for both), minors or none, three
-        generations or not, and a size; -1 where there is none.
-    possible : (2, 9, 4, n_types) which of them structural zeros leave, by the householder's sex and
-        level of age and the oldest member.
+        generations or not, and a size; -1 if impossible.
+    possible : (2, 9, 4, n_types) mask of types without a structural zero, by the householder's sex
+        and level of age and the oldest member.
     """
 
     kind: np.ndarray
@@ -75,8 +75,8 @@ def types() -> Types:
 
 
 def derived_levels(members: Members, n_units: int) -> np.ndarray:
-    """Level of each household in the attributes of `DERIVED` `(6, n_units)`, as declared recodes
-    tell it, of households that have one householder each; -1 for none.
+    """Level of each household in the attributes of `DERIVED` `(6, n_units)` by the declared
+    recodes, for households with one householder each; -1 for none.
     """
     heads = members.relationship == HOUSEHOLDER
     unit, found = members.unit[heads], np.full((len(DERIVED), n_units), -1)
@@ -105,8 +105,9 @@ def _derived_of_all(types: Types, by_place: np.ndarray) -> np.ndarray:
 
 @njit(cache=True, nogil=True)
 def derived_type(types: Types, members: np.ndarray, size: int) -> tuple[int, int]:
-    """Levels of the type and of the oldest member of a household of some size, given how many of
-    them have each place `(N_MEMBERS,)`; the first is -1 where there is no such type."""
+    """Levels of the type and of the oldest member of a household of some size, given the number of
+    members in each place `(N_MEMBERS,)`; the first is -1 if no such type exists.
+    """
     couple, n_partners, oldest, own, children = NO_COUPLE, 0, 0, 0, 0
     has_minors = has_kin = has_own = has_generation = False
     for place in range(N_MEMBERS):
@@ -134,8 +135,9 @@ def derived_type(types: Types, members: np.ndarray, size: int) -> tuple[int, int
 
 
 def are_possible(levels: np.ndarray) -> np.ndarray:
-    """Whether households `(6, n)` of `derived_levels` are of a type that there is, and in no
-    structural zero."""
+    """Whether households `(6, n)` of `derived_levels` have an existing type and are in no
+    structural zero.
+    """
     sex, age, _, _, elderly, kind = levels
     is_whole = (levels >= 0).all(axis=0)
     return is_whole & possible()[sex, age, elderly, kind]
@@ -148,7 +150,7 @@ def head_races(race: np.ndarray) -> np.ndarray:
 
 @cache
 def _head_races() -> np.ndarray:
-    """That level of each combination, 0 being none."""
+    """That level of each combination; 0 for no race."""
     declared, race = universe(), np.arange(_N_RACES + 1)
     recode = declared.recodes[declared.schema.attributes[RACE]]
     (name,) = recode.columns

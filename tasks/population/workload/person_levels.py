@@ -1,5 +1,5 @@
 """Released persons as members of households, and back: levels of the declared attributes, and the
-codes of the records that members are told by.
+record codes that describe members.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _FIRST = 1
 class Relationships:
     """Which relationship each level of persons is: RELSHIP `(n_levels,)`, 0 in group quarters; and
     the level of each RELSHIP from 20 on, of a householder who is not alone. `labels` name the
-    relationships, whether somebody is alone or not.
+    relationships, alone or not.
     """
 
     of_level: np.ndarray
@@ -37,7 +37,7 @@ class Relationships:
 
 
 def universe() -> Universe:
-    """The persons as they are declared."""
+    """The declared universe of persons."""
     return preset_census(CENSUS).universes[PERSONS]
 
 
@@ -66,7 +66,7 @@ def relationships() -> Relationships:
 
 
 def members_of(levels: np.ndarray) -> Members:
-    """Persons `(5, n)` by levels as members of no unit yet; RELSHIP is 0 in group quarters."""
+    """Persons `(5, n)` by levels as members without units; RELSHIP is 0 in group quarters."""
     return Members(
         np.full(levels.shape[1], -1),
         relationships().of_level[levels[KIND]],
@@ -78,7 +78,9 @@ def members_of(levels: np.ndarray) -> Members:
 
 
 def levels_of(members: Members, size: np.ndarray) -> np.ndarray:
-    """Levels `(5, n)` of members of households; `size` (n_units,) tells who is alone."""
+    """Levels `(5, n)` of members of households; `size` (n_units,) identifies persons living
+    alone.
+    """
     known = relationships()
     is_alone = (members.relationship == HOUSEHOLDER) & (size[members.unit] == 1)
     level = known.level[members.relationship - FIRST_RELATIONSHIP]

@@ -1,6 +1,6 @@
-"""Places in a household: what somebody is to the householder, and in which band of ages.
+"""Places in a household: relationship to the householder and band of ages.
 
-A place is all of a person that the type of a household can tell. Places are numbered
+The type of a household depends on persons only through their places. Places are numbered
 `role * N_BANDS + band`, and a set of them is a row of a Boolean matrix.
 """
 
@@ -50,14 +50,14 @@ AGES_OF_RELATIONSHIP = {
     35: (0, 20),
     **dict.fromkeys((28, 33, 34, 36), (0, OLDEST)),
 }
-"""First and last age of each RELSHIP, which the structural zeros of the persons leave."""
+"""First and last age of each RELSHIP allowed by the persons' structural zeros."""
 
 _RANK = (20, 21, 23, 22, 24, 25, 26, 27, 28, 33, 32, 29, 31, 30, 34, 36, 35)
-"""Relationships in the order in which one is taken for who has to change into a role."""
+"""Relationships in the order of choice for persons who change into a role."""
 
 _CHANGED_ROLE, _CHANGED_KIND, _OTHER_HOUSEHOLDER = 1.0, 0.9, 0.8
 _BETWEEN_BANDS = (0.6, 0.1, 0.0, 0.5, 0.4, 0.4)
-"""What it costs to cross each border of bands; none is crossed between minors and adults."""
+"""Cost of crossing each border of bands; the border between minors and adults is never crossed."""
 
 
 def place(role: int, band: int) -> int:
@@ -71,7 +71,7 @@ def bands_of(age: np.ndarray) -> np.ndarray:
 
 
 def places_of(relationship: np.ndarray, age: np.ndarray, is_alone: np.ndarray) -> np.ndarray:
-    """Place of each person in a household; `is_alone` (n,) which householders live alone."""
+    """Place of each person in a household; `is_alone` (n,) marks householders who live alone."""
     role = ROLE_OF_RELATIONSHIP[relationship - FIRST_RELATIONSHIP]
     return np.where(is_alone, ALONE, role) * N_BANDS + bands_of(age)
 
@@ -85,10 +85,10 @@ def place_set(roles: tuple[int, ...], bands: tuple[int, ...]) -> np.ndarray:
 
 @cache
 def distances() -> np.ndarray:
-    """What it costs to move a person from a place to another `(N_PLACES, N_PLACES)`.
+    """Cost of moving a person from a place to another `(N_PLACES, N_PLACES)`.
 
-    Infinite between minors and adults, whose numbers a redistricting release states, and to places
-    that nobody may have. Relatives differ less from each other than from others.
+    Infinite between minors and adults, whose numbers a redistricting release states, and to
+    impossible places. Relatives differ less from each other than from others.
     """
     role, band = np.divmod(np.arange(N_PLACES), N_BANDS)
     is_head = np.isin(role, HOUSEHOLDERS)
@@ -110,7 +110,7 @@ def fitted(
 ) -> tuple[np.ndarray, np.ndarray]:
     """RELSHIP and age of persons in places `(n,)`, changed as little as the places need.
 
-    The age comes first, then the relationship that somebody has, then the order of a list. Raises
+    Sorted by age, then the person's relationship, then the order of a list. Raises
     ValueError for a place that has no relationship.
     """
     role, band = np.divmod(place_of, N_BANDS)

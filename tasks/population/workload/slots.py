@@ -1,7 +1,7 @@
 """Slots of a household of each type, sets of places for its members: filled, they make the type.
 
-Free slots leave a choice, by which the type may differ. Slots that a type asks for are before the
-ones of further members. Attributes of a household follow from its members at last
+Free slots leave a choice that may change the type. Slots required by a type precede slots of
+further members. Attributes of a household follow from its members at last
 (`levels.derived_levels`).
 """
 
@@ -37,9 +37,9 @@ class Slots:
     """Slots of all types, by number.
 
     of_type : (n_types, 4, 7) slots by type and oldest member, -1 beyond the released size.
-    n_needed : (n_types,) how many of them, from the first on, the type asks for.
+    n_needed : (n_types,) number of leading slots required by the type.
     free : (n_types, 4) slot of further members.
-    cost, nearest : (n_places, n_slots) cost of somebody of a place in each slot, and the nearest
+    cost, nearest : (n_places, n_slots) cost of filling each slot from each place, and the nearest
         place of the slot; infinite where the slot has no place within reach.
     """
 
@@ -77,7 +77,7 @@ def slots() -> Slots:
 
 
 def _needed(one: HouseholdType, adults: tuple[int, ...]) -> list[np.ndarray]:
-    """Masks of the members that a type asks for, the householder first."""
+    """Masks of the members required by a type, the householder first."""
     roles, bands = _roles(one), (*minor_bands(one.children), *adults)
     found = [place_set((HOUSEHOLDER if one.size > 1 else ALONE,), (TEENAGER, *ADULT_BANDS))]
     if one.is_couple:
@@ -101,7 +101,7 @@ def _needed(one: HouseholdType, adults: tuple[int, ...]) -> list[np.ndarray]:
 
 
 def _free(one: HouseholdType, adults: tuple[int, ...]) -> np.ndarray:
-    """Mask of further members."""
+    """Mask of the places of further members."""
     roles = _roles(one)
     grown = (OWN_CHILD, *roles) if len(roles) > 1 else roles
     mask = place_set(grown, adults) | place_set(roles, minor_bands(one.children))
@@ -118,7 +118,8 @@ def _roles(one: HouseholdType) -> tuple[int, ...]:
 
 @cache
 def anywhere() -> tuple[np.ndarray, np.ndarray]:
-    """Cost of somebody of each place as a further member whatever the type, and the nearest place
-    of one `(n_places,)`."""
+    """Cost of a person of each place as a further member of any type, and the nearest such place
+    `(n_places,)`.
+    """
     reach = np.where(place_set(_OTHERS, tuple(range(N_BANDS))), distances(), np.inf)
     return reach.min(axis=1), reach.argmin(axis=1)

@@ -1,9 +1,8 @@
 """The tables that moves bring nearer to the releases, and how much each counts in which areas.
 
-They are declared queries: the finest ones, parts of these, and coarse ones that a move may change
-besides. Every record is in one row of each table. A row of a population may have
-more records or fewer than were released; what is to be small is the sum of these differences
-without their sign, weighted.
+They are declared queries: the finest ones, parts of these, and coarse ones that a move may also
+change. Every record is in one row of each table. A row of a population may have more records or
+fewer than were released; the objective is the weighted sum of these absolute differences.
 """
 
 from __future__ import annotations
@@ -23,15 +22,16 @@ STATE, COUNTY, TRACT, BLOCK_GROUP, BLOCK = range(5)
 
 _FINEST = (10, 5, 0, 0, 2)
 """By kind of area; sums of whole numbers are exact. In tracts and block groups most rows of a
-finest query are noise, and no guide while blocks are made; in a block they say what need not be
-exchanged."""
+finest query are noise, and no guide while blocks are made; in a block they show which records need
+no exchange."""
 _PART = (10, 5, 0, 0, 0)
-"""Of a part of the finest query: where it is met, rows that lack records are beside rows of others
-that have too many."""
+"""Weights of a part of the finest query: where it is met, rows that lack records are next to rows
+with too many.
+"""
 _COARSE = (40, 40, 40, 20, 10)
-"""Of coarse tables, unless `weights_of` states others."""
+"""Weights of coarse tables, unless `weights_of` states others."""
 _LIGHT = (20, 10, 10, 5, 5)
-"""Of what the finest query alone tells, so that it has more noise than coarse queries."""
+"""Weights of rows that only the finest query informs, with more noise than coarse queries."""
 
 _TIMES = {
     "partner_type_detailed_own_child_status * sex * hhtenshort_2lev": 2.4,
@@ -74,11 +74,11 @@ class Tables:
     """The tables of a universe.
 
     names : of the queries.
-    part : (n_tables, n_attributes, n_levels) what each level of each attribute adds to the number
-        of a record's row; rows of all tables are numbered through.
-    weight : (n_tables, 5) what a record too many or too few in a row counts, by kind of area.
+    part : (n_tables, n_attributes, n_levels) the increment of each level of each attribute to the
+        number of a record's row; rows of all tables are numbered through.
+    weight : (n_tables, 5) the weight of a record too many or too few in a row, by kind of area.
     first_rows : (n_tables + 1,) the first row of each table, and the number of all.
-    n_fine : tables that stand before the coarse ones.
+    n_fine : tables before the coarse ones.
     """
 
     names: tuple[str, ...]

@@ -10,13 +10,12 @@ Solves, for children i = 1..c,
 
 From a guess of the cells that are zero and of the bounds that bind, an equality-constrained
 problem for the step from the last iterate gives every cell and multiplier (see `elimination`).
-Cells that came out negative are fixed, fixed cells whose multiplier is negative are freed,
-likewise for bounds, until nothing changes ([ActiveSet2002], with all changes
-made at once).
+Cells that came out negative are fixed, fixed cells whose multiplier is negative are freed, and
+similarly bounds, until nothing changes ([ActiveSet2002], with all changes made at once).
 
 Equalities are met softly: the sums may miss by a little for every unit by which their multipliers
 move in an iteration, as in the method of multipliers, so that the systems are definite and the
-misses vanish once the guess stands; likewise a singular matrix is made definite by a proximal term
+misses vanish once the guess is final; a singular matrix, too, is made definite by a proximal term
 around the last iterate. The result is then exact up to rounding. Where noise is large against the
 counts, so many cells are zero that multipliers are not unique and the guesses may cycle, which is
 reported and left to the caller.
@@ -47,9 +46,9 @@ from .problem import SolveRecord
 from .quadratic import Constraints, Quadratic, inverse_of_child, slope_of, squared_distance
 
 SOFTNESS = 1e-7
-"""How far sums may miss for a unit's move of a multiplier, relative to their cells' compliance."""
+"""Allowed miss of sums for a unit's move of a multiplier, relative to their cells' compliance."""
 ROUNDING = 1e-7
-"""Violation of a row, in records, that may be left where it falls no more."""
+"""Violation of a row, in records, accepted once it no longer falls."""
 MOST_ENTRIES = 1 << 27
 """The children's inverses are kept between sweeps while they have no more entries (1 GiB)."""
 
@@ -70,7 +69,7 @@ class _Multipliers(NamedTuple):
 
 
 class _Tolerances(NamedTuple):
-    """Of cells and sums, in records; of multipliers' signs and of stationarity."""
+    """Tolerances of cells and sums, in records; of multipliers' signs and of stationarity."""
 
     cells: float
     sums: float
@@ -80,7 +79,7 @@ class _Tolerances(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def _first_guess(constraints: Constraints, x: np.ndarray) -> _Guess:
-    """Free the cells that are positive in `x`, and those of a sum that would have none; note the
+    """Free the cells that are positive in `x`, and all cells of a sum without any; note the
     bounds that `x` attains."""
     c, k = x.shape
     allowed = constraints.allowed
@@ -170,8 +169,9 @@ def _misses(
     bound: np.ndarray,
     here: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """How far child i's own rows are from holding at its free cells `here` (f,), less what their
-    softness grants their present multipliers, and that softness."""
+    """Violations of child i's own rows at its free cells `here` (f,), less the softness granted to
+    their present multipliers, and that softness.
+    """
     pin_give, type_give = give
     miss, soft = np.empty(n_rows), np.empty(n_rows)
     for r in range(n_own_pins(constraints)):
@@ -201,9 +201,9 @@ def _judge(
 ) -> tuple[int, float, float, float]:
     """Correct the guess of child i by its new cells `x` (k,) and multipliers.
 
-    `reduced` (k,), the gradient with the multipliers of the shared rows, gets those of the own
-    rows too. Returns the number of corrections, and the child's part in the certificate: largest
-    violation of a row or a zero, of a sign or of stationarity, and sum of products.
+    `reduced` (k,), the gradient with the multipliers of the shared rows, gets the own rows'
+    multipliers too. Returns the number of corrections, and the child's part in the certificate:
+    largest violation of a row or a zero, of a sign or of stationarity, and sum of products.
     """
     changes, primal, dual, gap = 0, 0.0, 0.0, 0.0
     if multipliers.pins.shape[1] > 0:
@@ -281,7 +281,7 @@ def _iterate(
     y, pin_y, bound_y = np.zeros(n_shared), np.zeros((c, n_pins)), np.zeros((c, n_types))
     # Written by these names: numba 0.68 loses writes through a record made in the same function.
     multipliers = _Multipliers(y, pin_y, bound_y)
-    # Of each child: free cells, own rows, system and gradient, out of date where it is stale.
+    # Free cells, own rows, system and gradient of each child, out of date where it is stale.
     is_stale = np.ones(c, dtype=np.bool_)
     cells, n_free = np.empty((c, k), dtype=np.int64), np.zeros(c, dtype=np.int64)
     n_labels = constraints.pin_rows.shape[0] if n_pins > 0 else 0
@@ -401,7 +401,7 @@ def _iterate(
             if was_good or not is_polished:
                 break
             was_good = True
-    # A matrix that rounding errors made singular gives cells that are no numbers, and no changes.
+    # A matrix made singular by rounding errors gives NaN cells, and no changes.
     is_settled = changes == 0 and dual <= tolerances.signs
     for i in range(c):
         for j in range(k):
@@ -417,13 +417,13 @@ def solve(
     max_iterations: int,
     is_polished: bool = False,
 ) -> tuple[np.ndarray, SolveRecord]:
-    """Cells (c, k) that solve the quadratic program of the module's docstring, and how that ended:
-    cells and certificate mean something only if it is optimal.
+    """Cells (c, k) that solve the quadratic program of the module's docstring, and the record of
+    the solve: cells and certificate are meaningful only if it is optimal.
 
     The cells that are zero in `start` (c, k), and the bounds it attains, are the first guess.
-    A solution that is polished has gone one step further, which takes the violations of its
-    constraints from tolerance to rounding. Stops by iterations, never by clock, so that the same
-    measurements give the same estimates.
+    A polished solution takes one further step, which reduces the violations of its constraints from
+    tolerance to rounding. Stops by iterations, never by clock, so that the same measurements give
+    the same estimates.
     """
     x = start.copy()
     iterations, converged, primal, dual, gap = _iterate(

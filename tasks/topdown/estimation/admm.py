@@ -5,11 +5,11 @@ Hessian H up to their scales s_i. The splitting puts the equalities with the qua
 inequalities into a projection. With penalties s_i R the quadratic step has the common matrix
 H + R: the sum over children becomes a shift of every child by lambda / s_i, and the pins one small
 solve per group, so an iteration is one product of a (c, k) with a (k, k) matrix ([ADMM2011],
-over-relaxed). Some iterations already tell which cells are zero and which bounds bind;
+over-relaxed). Some iterations suffice to determine zero cells and binding bounds;
 `active_set` then finds the solution exactly.
 
-R is diagonal, and small where the parent's counts are large against the noise: such cells are not
-going to be zero, so that their copies in the projection only slow the others down.
+R is diagonal, and small where the parent's counts are large against the noise: such cells will not
+be zero, and their copies in the projection would only slow the others down.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .quadratic import Constraints, Quadratic, curvature, inverse_of_sum, slope_
 
 RELAXATION = 1.6
 SETTLED = 1000
-"""The zeros count as found once an iteration changes at most one cell in so many."""
+"""The zeros count as found once an iteration changes at most one cell in this number."""
 FEWEST = 5
 """Iterations made in any case."""
 SMALLEST_PENALTY, LARGEST_PENALTY = 0.01, 2.0
@@ -60,8 +60,8 @@ def _project_bounded_sum(
     if low <= positive <= high or reach == 0.0:
         return
     target = high if positive > high else low
-    # The sum of what is left falls with theta and is convex, so that Newton's method from below
-    # its root comes to the root without passing it, and ends once no further cell becomes zero.
+    # The remaining sum falls with theta and is convex, so Newton's method from below reaches the
+    # root without passing it, and ends once no further cell becomes zero.
     theta = (total - target) / reach
     for _ in range(n + 2):
         total = 0.0
@@ -83,8 +83,9 @@ def _project_bounded_sum(
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _own_answers(quadratic: Quadratic, k: int) -> tuple[np.ndarray, float]:
-    """Mean noisy answer of every cell (c, k) by queries that tell all cells apart, and the weight
-    of it; zero where there are none."""
+    """Mean noisy answer of every cell (c, k) by queries that distinguish all cells, and its weight;
+    zero without such queries.
+    """
     c = quadratic.scale.size
     own = np.zeros((c, k))
     total = 0.0
@@ -107,8 +108,9 @@ def _own_answers(quadratic: Quadratic, k: int) -> tuple[np.ndarray, float]:
 def _first_point_by_covariance(
     quadratic: Quadratic, constraints: Constraints
 ) -> tuple[np.ndarray, np.ndarray]:
-    """As `first_point`: the estimates less what is negative, and penalties by the cells' own
-    precisions."""
+    """As `first_point`: the estimates with negative values set to 0, and penalties by the cells'
+    own precisions.
+    """
     c, k = constraints.allowed.shape
     start = np.empty((c, k))
     for i in range(c):
@@ -123,7 +125,7 @@ def _first_point_by_covariance(
             weight[j] += diagonal[j] / total
             mean[j] += start[i, j] / c
     for j in range(k):
-        # The standard deviation of one child's cell, as the mean precision has it.
+        # The standard deviation of one child's cell, by the mean precision.
         noise = 1.0 / np.sqrt(weight[j] * total / c)
         wanted = NOISE_PENALTY * weight[j] * noise / max(mean[j], 1e-9)
         penalty[j] = min(max(wanted, SMALLEST_PENALTY * weight[j]), LARGEST_PENALTY * weight[j])
@@ -166,7 +168,7 @@ def _linear_terms_by_covariance(
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def first_point(quadratic: Quadratic, constraints: Constraints) -> tuple[np.ndarray, np.ndarray]:
-    """Where to begin (c, k), and the penalties (k,)."""
+    """The first point (c, k), and the penalties (k,)."""
     c, k = constraints.allowed.shape
     if quadratic.covariance.within.shape[0] > 0:
         return _first_point_by_covariance(quadratic, constraints)
@@ -191,8 +193,8 @@ def first_point(quadratic: Quadratic, constraints: Constraints) -> tuple[np.ndar
                 start[i, j] = constraints.parent[j] / c
     if weight == 0.0:
         return start, penalty
-    # How large the noise is shows in what cannot be counts: in the children's answers as far as
-    # they do not add to the parent's, or in answers below zero.
+    # Impossible counts reveal the size of the noise: the children's answers as far as they do not
+    # add to the parent's, or answers below zero.
     if constraints.has_parent:
         excess = np.empty(k)
         for j in range(k):
@@ -210,8 +212,8 @@ def first_point(quadratic: Quadratic, constraints: Constraints) -> tuple[np.ndar
                     below[n] = -own[i, j]
                     n += 1
         noise = np.median(below[:n]) if n > 0 else 0.0
-    # Half of all normal errors are within 0.6745 standard deviations; a median does not mind the
-    # few cells that are far off for other reasons.
+    # Half of all normal errors are within 0.6745 standard deviations; a median is robust to the few
+    # cells that are far off for other reasons.
     noise /= 0.6745
     for j in range(k):
         mean = 0.0
@@ -385,7 +387,7 @@ def approach(
         for j in range(k):
             pins[constraints.pin_rows[q, j], j] = 1.0
     reach = _applied(pins, inverse, diagonal, rows, is_thin)
-    # Pins by several labels say some things twice, such as the total of all cells.
+    # Pins by several labels are partly redundant, as in the total of all cells.
     gram = np.linalg.pinv(np.dot(reach, pins.T)) if n_pins else np.zeros((0, 0))
     moves_of_residual = np.dot(np.ascontiguousarray(gram), reach)
     z, u = start.copy(), np.zeros((c, k))
@@ -400,7 +402,7 @@ def approach(
             _meet_parent(x, constraints.parent, inverse_scale)
         if n_pins:
             _meet_pins(x, constraints, moves_of_residual, inverse_scale)
-        # The relaxed point goes into u; what the projection takes from it is the new multiplier.
+        # The relaxed point is put into u; the part removed by the projection is the new multiplier.
         for i in range(c):
             for j in range(k):
                 u[i, j] += RELAXATION * x[i, j] + (1.0 - RELAXATION) * z[i, j]
@@ -412,7 +414,7 @@ def approach(
                 is_zero = z[i, j] == 0.0
                 changes += is_zero != was_zero[i, j]
                 was_zero[i, j] = is_zero
-        # Asked are the zeros and the bounds that bind: `active_set` finds the values exactly.
+        # Only the zeros and the binding bounds are needed: `active_set` finds the values exactly.
         if iteration >= FEWEST and changes * SETTLED <= c * k:
             break
     return z, iteration + 1

@@ -1,8 +1,8 @@
 """Covariances of areas off the spine up one step of it, compiled; `intervals.areas` has the terms.
 
 Shapes: w pairs of a whole and an area that it meets, S components, z answers of an area, n core
-cells. Of a group of geounits, which can have the m core cells `cells` (m,), covariances are (p,
-every component, m, m), and `components` (S,) are the numbers of those that are asked for.
+cells. For a group of geounits with the m possible core cells `cells` (m,), covariances are (p,
+every component, m, m), and `components` (S,) are the numbers of the requested ones.
 """
 
 from __future__ import annotations
@@ -92,7 +92,8 @@ def add_change(
     own: np.ndarray,
 ) -> None:
     """Add R_u S R_u' - C R_u' - R_u C', C the sum of R_c V_c, to the rows `chosen` (u,) of `own`
-    (w, S, z, z): with the sum of R_c V_c R_c' it is that of (R_c - R_u) V_c (R_c - R_u)'.
+    (w, S, z, z): together with the sum of R_c V_c R_c' this is the sum of (R_c - R_u) V_c (R_c -
+    R_u)'.
 
     regression, cross : (w, S, z, n) R_u and C. total : (u, every component, m, m) S on the core
     cells `cells` (m,).

@@ -1,10 +1,10 @@
-"""Dense symmetric matrices as compiled code inverts and factorises them.
+"""Inverses and factors of dense symmetric matrices, compiled.
 
 Kernels of this folder write loops where NumPy has an expression of elements or an assignment of
-slices: numba compiles each of those as functions of its own, again in every kernel that calls
-theirs, and the kernels take a minute to compile as it is. Copies, sorting and medians are NumPy's.
+slices: numba compiles each such expression as a separate function, again in every kernel that calls
+it, and the kernels already take a minute to compile. Copies, sorting and medians are NumPy's.
 
-Which passes have too many cells for matrices of cells by cells, and how large others get.
+Limits on the sizes of matrices of cells by cells, and of blocks of rows.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ import numpy as np
 from numba import njit
 
 BLOCK_ENTRIES = 5 * 10**7
-"""Most entries of the children's blocks (0.4 GB); with more the diagonal has to do."""
+"""Most entries of the children's blocks (0.4 GB); with more, only the diagonal is used."""
 
 MANY, MANY_UNTOLD = 2500, 300
-"""Cells above which a pass is wide: in any case, and where no query tells all of them apart."""
+"""Cells above which a pass is wide: in any case, and where no query distinguishes all of them."""
 
 
 def is_wide(cells: int, n_rows: int) -> bool:
-    """Whether a pass has too many cells for matrices of cells by cells, or so many, of which a
-    query has `n_rows` rows at most, that these would be singular.
+    """Whether a pass has too many cells for matrices of cells by cells, or so many that these would
+    be singular, as its queries have at most `n_rows` rows.
 
     >>> is_wide(2016, n_rows=2016), is_wide(2016, n_rows=252)
     (False, True)

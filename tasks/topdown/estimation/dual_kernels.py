@@ -1,4 +1,4 @@
-"""The compiled loops of `dual_newton`, whose docstring has the terms, and the records they take.
+"""The compiled loops of `dual_newton`, whose docstring defines the terms, and their records.
 
 Everywhere `ease` (k, c) is 1 / g.
 """
@@ -13,13 +13,13 @@ from numba import njit, objmode
 from .dense_matrices import BLOCK_ENTRIES
 
 DENSE = 4
-"""One in how many cells moves where a product goes through all, several at a time."""
+"""A product goes through all cells, several at a time, if one in this many moves or more."""
 TOGETHER = 64
 """Most rows of blocks that are inverted together."""
 
 
 class Rows(NamedTuple):
-    """The rows of a problem, as compiled code takes them.
+    """The rows of a problem in the form for compiled code.
 
     start (k + 1,), row, weight : the rows that count each cell, and with which weight.
     place (r, c) : the multiplier of each row and child, -1 where the row does not count the child.
@@ -39,7 +39,7 @@ class Rows(NamedTuple):
 
 
 class Movable(NamedTuple):
-    """The cells that a step can move, cell by cell: those of cell j are starts[j] to starts[j + 1].
+    """The children's cells that a step can move, by cell: starts[j] to starts[j + 1] for cell j.
 
     starts (k + 1,). child, h (f,) : the child of each, and H's diagonal there. ease (k, c) : of
     these cells, 0 of all others. is_shared : whether the children's sum of a cell is fixed.
@@ -53,12 +53,12 @@ class Movable(NamedTuple):
 
 
 class Inverses(NamedTuple):
-    """What preconditions a linear system.
+    """Preconditioner of a linear system.
 
-    blocks (c, b, b), places (c, b) : inverses of the children's own matrices, and the multipliers
-        that they are of, -1 beyond their number. alone (n,) : inverse diagonal of the multipliers
-        that stand in no block, 0 of others. common (q, c), of_common (q,) : multipliers of the rows
-        that count every child, and the inverse sum of their diagonals.
+    blocks (c, b, b), places (c, b) : inverses of the children's own matrices, and their
+        multipliers, -1 beyond their number. alone (n,) : inverse diagonal of the multipliers in no
+        block, 0 for others. common (q, c), of_common (q,) : multipliers of the rows that count
+        every child, and the inverse sum of their diagonals.
     """
 
     blocks: np.ndarray
@@ -120,7 +120,7 @@ def cells_at(
 ) -> float:
     """Write the cells (k, c) at multipliers `dense` (r, c).
 
-    Returns what they contribute to the dual function: their distance to the centre, less R'y x.
+    Returns their contribution to the dual function: their distance to the centre, less R'y x.
     `ease` is 1 / g.
     """
     start, row, weight = rows.start, rows.row, rows.weight
@@ -149,7 +149,7 @@ def cells_at(
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _sum(values: np.ndarray) -> float:
-    """The sum of some values, in four parts that do not wait for each other, in a fixed order."""
+    """The sum of some values, in four independent parts, in a fixed order."""
     n = values.size // 4 * 4
     a, b, c, d = 0.0, 0.0, 0.0, 0.0
     for i in range(0, n, 4):
@@ -191,7 +191,7 @@ def pairwise_sum(values: np.ndarray) -> float:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def largest_of(values: np.ndarray) -> float:
-    """The largest absolute value of some (n,): 0 of none, and NaN where one is."""
+    """The largest absolute value of some (n,): 0 if there are no values, NaN if any is."""
     largest = 0.0
     for i in range(values.size):
         size = abs(values[i])
@@ -206,9 +206,9 @@ def largest_of(values: np.ndarray) -> float:
 def _project(wish: np.ndarray, own: np.ndarray, total: float, left: np.ndarray) -> None:
     """Shift `wish` (c,) in proportion to `own` so that its positive parts sum to `total`.
 
-    Michelot's projection: children whom the common shift makes negative leave, until none do; what
-    has no ease of its own cannot move. Who has left is zero afterwards. `left` (c,) has room for
-    the children that are left.
+    Michelot's projection: children that the common shift makes negative drop out and become zero,
+    until none does; children without ease cannot move. `left` (c,) is scratch for the remaining
+    children.
     """
     shares, weights = _sum(wish), _sum(own)
     n = 0
@@ -241,7 +241,8 @@ def _project(wish: np.ndarray, own: np.ndarray, total: float, left: np.ndarray) 
 def movable_cells(x: np.ndarray, ease: np.ndarray, is_shared: bool) -> Movable:
     """The cells of x (k, c) that a step can move.
 
-    They are positive; an only one of its cell cannot move where the children's sum is fixed.
+    They are positive; a cell positive in one child only cannot move where the children's sum is
+    fixed.
     """
     k, c = x.shape
     starts = np.zeros(k + 1, dtype=np.int64)

@@ -6,9 +6,9 @@ A pass of the least squares (`least_squares.PassProblem`), on k cells and c chil
     sum_i x[i, j] = X[j],    s = h for rows that are held,    l <= s <= u for rows between bounds,
 
 where s is a row's sum: of cells of one child, or of a group of children. There are far fewer rows
-than cells, so that nothing here is as large as cells x cells. And where no query tells all cells
-apart there are many optima, of which the one near a given histogram f is taken (`fill`), so that
-queries that were not asked come out as there.
+than cells, so that nothing here is as large as cells x cells. Where no query distinguishes all
+cells there are many optima, and the one near a given histogram f is taken (`fill`), so that
+unmeasured queries agree with f.
 
 **Proximal point** [ProximalPoint1976]. A round minimises the objective and 1/2 sum g (x - t)^2,
 g = gamma s / f with the child's precision s. Its minimum is unique and the next round's centre t;
@@ -29,15 +29,15 @@ where H is diagonal but for the children's sums and has the positive cells alone
 costs as much as these cells times the queries that count each.
 
 **Linear systems** are solved by conjugate gradients, preconditioned by the inverses of the
-children's own blocks and by one for what these miss: where all children's multipliers move alike,
-no cell does, since their sums are fixed, and of the matrix there is 1 / w alone.
+children's own blocks and one for a direction that they miss: where all children's multipliers move
+alike, no cell does, since their sums are fixed, and the matrix reduces to 1 / w.
 
-A pass of the least squares as `dual_newton` takes it: its rows, and the histogram it is near to.
+This module also builds a pass's rows, and the histogram f, for the method.
 
-**The fill.** Below the root it shares every cell of the parent among the children as their totals
-are, noisy or held. At the root it makes the measured attributes independent as far as the answers
-go: a few cycles of raking (iterative proportional fitting [Raking1940]) of a constant to the
-noisy answers, of which those below half a record count as half a record, so that noise empties no
+**The fill.** Below the root it shares every cell of the parent among the children in proportion to
+their totals, noisy or held. At the root it makes the measured attributes independent except as the
+answers require: a few cycles of raking (iterative proportional fitting [Raking1940]) of a constant
+to the noisy answers. Answers below half a record count as half a record, so that noise empties no
 cell.
 """
 
@@ -77,14 +77,15 @@ from .problem import (
 from .quadratic import Constraints
 
 LARGEST_GAMMA, FIRST_GAMMA, LEAST_GAMMA = 1.0, 0.1, 1e-3
-"""Of the rounds, relative to the precision of a row: it falls after rounds that were easy, and
-rises after one that was not solved."""
+"""Gamma of the rounds, relative to the precision of a row: it falls after rounds that were easy,
+and rises after one that was not solved.
+"""
 GAMMA_STEP, EASY_STEPS = 3.0, 8
-"""The factor by which it falls or rises, and most steps of Newton's method in an easy round."""
+"""The factor of its fall or rise, and most steps of Newton's method in an easy round."""
 ROUNDS, STEPS, SYSTEM_ITERATIONS = 100, 40, 1000
 """Most rounds, Newton's steps in one round, and iterations for one linear system."""
 SOFTNESS = 1e-4
-"""What a multiplier of a row that must hold gives way in a round, relative to 1 / w."""
+"""Give of a multiplier of a row that must hold, in a round, relative to 1 / w."""
 LOOSE, RELATIVE, TIGHT = 1e-3, 1e-1, 1e-10
 """Largest gradient, in records, at which a round ends: of the first, relative to the last round's
 move of a cell, and the least."""
@@ -102,7 +103,7 @@ STALE = 40
 
 @dataclass(frozen=True, eq=False)
 class DualProblem:
-    """A pass as this module takes it; cells come first, children second.
+    """A pass in the form for this method; cells come first, children second.
 
     parent : (k,) X, or None at the root. allowed, fill : (k, c) where x may be positive, and f.
     own, aim : (k, c) precision and mean of the answers that count the cell alone, 0 without any.
@@ -119,8 +120,9 @@ class DualProblem:
 
 
 def solve(problem: DualProblem) -> tuple[np.ndarray, SolveRecord]:
-    """Cells (c, k) that solve the problem of the module's docstring, and how that ended but for
-    the violation of constraints; stops by iterations, never by clock."""
+    """Cells (c, k) that solve the problem of the module's docstring, and the record of the solve
+    without the violation of constraints; stops by iterations, never by clock.
+    """
     fill = np.where(problem.allowed, problem.fill, 0.0)
     least = LEAST_FILL * float(fill.sum()) / max(int(problem.allowed.sum()), 1)
     ease = np.maximum(fill, max(least, 1e-9)) / problem.scale
@@ -189,7 +191,7 @@ class _Round(NamedTuple):
 
 
 class _Point(NamedTuple):
-    """What belongs to the multipliers that were tried last: x (k, c), slack (b,) and gradient (n,);
+    """State at the multipliers tried last: x (k, c), slack (b,) and gradient (n,);
     multipliers and sums by row and child (r, c)."""
 
     x: np.ndarray
@@ -212,7 +214,7 @@ def _rounds(
 ) -> tuple[np.ndarray, int, bool, float, float]:
     """All rounds, from the centre `fill` (k, c): the last cells, the number of Newton's steps,
     whether they stay, the largest violation of stationarity, relative to the largest slope, and a
-    bound on the suboptimality. Where `is_own` (k, c) centre and ease are those of a cell's own
+    bound on the suboptimality. Where `is_own` (k, c) centre and ease come from a cell's own
     answers, in every round. `slope_size` and `size` are the largest slope and count."""
     n = rows.target.size
     is_held = rows.give == 0.0
@@ -249,8 +251,8 @@ def _rounds(
         gap += pairwise_sum(off_slack * gamma * np.abs(at.slack))
         centre, slack, held = np.where(is_own, centre, at.x), at.slack, y
         largest = max(largest_of(moved), largest_of(off_slack))
-        # A round that was asked for the least gradient and is done has it, or what rounding errors
-        # leave of it: further rounds would only draw other rounding errors.
+        # A round that converged at the least gradient has reached it up to rounding errors: further
+        # rounds would only draw other rounding errors.
         has_least = accuracy <= gradient_at_end or remainder <= still
         if is_done and has_least and largest <= still and largest_of(miss) <= still:
             converged = True
@@ -273,10 +275,10 @@ def _maximum(
 ) -> tuple[np.ndarray, int, bool, float]:
     """The maximum of a round's dual from `y` (n,), or from no multipliers, whichever has the
     smaller gradient: multipliers, steps, whether it was reached, and the largest entry of the
-    gradient. What was tried last is left in `at`.
+    gradient. The last trial is left in `at`.
 
-    The last round's multipliers would move the new centre as far again as they have moved the
-    old one, or farther: where that was far, none are nearer.
+    The last round's multipliers would move the new centre at least as far as the old one: where
+    that was far, no multipliers are nearer.
     """
     none = np.zeros_like(y)
     value = _set_cells(one, none, at)
@@ -309,8 +311,8 @@ def _maximum(
         slope = np.dot(at.gradient, direction)
         length, moved = 1.0, y + direction
         found = _set_cells(one, moved, at)
-        # Armijo's rule, which rounding errors must not keep from taking the last steps: they
-        # are those of the sum's terms, which are far larger than the sum where counts are.
+        # Armijo's rule, which rounding errors must not keep from taking the last steps: they stem
+        # from the sum's terms, which are far larger than the sum where counts are large.
         error = max(1e-12 * abs(value), 1e-15 * pairwise_sum(np.abs(y * one.target)))
         while found < value + 1e-4 * length * slope - error:
             length *= 0.5
@@ -354,8 +356,9 @@ def _set_gradient(one: _Round, y: np.ndarray, at: _Point) -> None:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _diagonal(one: _Round, at: _Point) -> np.ndarray:
-    """What Newton's matrix has beside R H R', on its diagonal (n,): what multipliers and slacks
-    that are between their bounds give way."""
+    """Diagonal (n,) of Newton's matrix in addition to R H R': the give of multipliers and slacks
+    between their bounds.
+    """
     rows, diagonal = one.rows, one.give.copy()
     for b in range(at.slack.size):
         if rows.lower[b] < at.slack[b] < rows.upper[b]:
@@ -365,7 +368,7 @@ def _diagonal(one: _Round, at: _Point) -> np.ndarray:
 
 RAKING_CYCLES = 3
 LEAST_ANSWER = 0.5
-"""What a noisy answer below it counts as in raking, in records."""
+"""Least noisy answer in raking, in records; smaller ones count as this."""
 
 
 def dual_problem(
@@ -374,7 +377,7 @@ def dual_problem(
     constraints: Constraints,
     scale: np.ndarray,
 ) -> DualProblem:
-    """A pass as `dual_newton` takes it.
+    """A pass in the form for `dual_newton`.
 
     asked : of each query the row that counts each cell (k,), the children's noisy answers (c, R)
     and their precisions (c,). scale : (c,) see `DualProblem`.
@@ -385,7 +388,8 @@ def dual_problem(
     own, pull = np.zeros((k, c)), np.zeros((k, c))
     held = constraints.pin_rows if n_own_pins(constraints) else ()
     for row, answers, precision in asked:
-        # Answers that held ones decide say nothing further, and would join what these separate.
+        # Answers determined by held ones add no information, and would join cells that these
+        # separate.
         if any(is_refined(row, label) for label in held):
             continue
         is_shared = np.bincount(row) > 1
@@ -420,7 +424,7 @@ def dual_problem(
 def _totals(
     constraints: Constraints, margins: Sequence[tuple[np.ndarray, np.ndarray]]
 ) -> np.ndarray:
-    """The children's totals (c,): held ones, else those of the query with the fewest answers."""
+    """The children's totals (c,): held ones, else from the query with the fewest answers."""
     c = constraints.allowed.shape[0]
     if n_own_pins(constraints):
         label = constraints.pin_rows[0]
@@ -432,13 +436,15 @@ def _totals(
 
 
 def _counted(label: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Entries of the rows that count each cell once, by the row of every cell (k,); -1 is none."""
+    """Entries of the rows that count each cell once, by the row of every cell (k,); -1 for no
+    row.
+    """
     cells = np.flatnonzero(label >= 0)
     return cells, label[cells], np.ones(cells.size)
 
 
 class StackedRows:
-    """Collects rows of cells, for the children each or for groups of them, into `Rows`."""
+    """Collects rows of cells, for single children or for groups of them, into `Rows`."""
 
     def __init__(self, n_children: int) -> None:
         self.n_children = n_children
@@ -448,7 +454,7 @@ class StackedRows:
         self._n_rows = self._n_multipliers = 0
 
     def measure(self, label: np.ndarray, answers: np.ndarray, precision: np.ndarray) -> None:
-        """Rows of a query: that of each cell (k,) or -1, noisy answers (c, R), precisions (c,)."""
+        """Rows of a query: each cell's (k,) or -1, noisy answers (c, R), precisions (c,)."""
         is_in = np.broadcast_to(precision[:, None] > 0.0, answers.shape)
         give = 1.0 / np.where(precision > 0.0, precision, 1.0)[:, None]
         multipliers = (answers, give, -np.inf, np.inf)
@@ -461,10 +467,10 @@ class StackedRows:
         lower: np.ndarray,
         upper: np.ndarray,
     ) -> None:
-        """Rows between bounds (g, R), each of a group of children; -1 is no group.
+        """Rows between bounds (g, R), each of a group of children; -1 for no group.
 
-        `entries` are cells, the row of each, and its weight there. Bounds that are equal are held;
-        a pair that bounds nothing is left out.
+        `entries` are cells, the row of each, and its weight there. Equal bounds are held; a pair
+        without effect is left out.
         """
         upper = np.where(upper >= NO_BOUND, np.inf, upper)
         says = np.isfinite(lower) | np.isfinite(upper)
@@ -518,7 +524,7 @@ class StackedRows:
 
 
 def _hold_linear_rows(stacked: StackedRows, rows: LinearRows) -> None:
-    """Hold weighted rows, each scaled so that its largest weight, if it has any, is one."""
+    """Hold weighted rows, each scaled so that its largest weight, if any, is one."""
     matrix = rows.matrix.tocoo()
     largest = abs(rows.matrix).max(axis=1).toarray().ravel()
     largest[largest == 0.0] = 1.0
@@ -536,7 +542,7 @@ def proportional_fill(
     allowed: np.ndarray,
     margins: Sequence[tuple[np.ndarray, np.ndarray]],
 ) -> np.ndarray:
-    """The histograms (k, c) that many optima are told apart by; see the module's docstring.
+    """The histograms (k, c) that select one of many optima; see the module's docstring.
 
     parent : (k,) or None. totals : (c,) of the children. allowed : (k, c). margins : of every
     query, the row of each cell (k,) and the noisy answers (c, R).

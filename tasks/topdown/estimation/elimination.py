@@ -6,10 +6,10 @@ A step of the children's free cells and the multipliers of all sums solve
     B_i dx_i - G_i eta_i           = miss_i        the rows that concern this child alone
     sum_i E_i dx_i - G y           = miss          the rows that children share
 
-with 0/1 matrices B_i and E_i. Each child's own system is inverted, and what remains is one dense
-system for the multipliers of the shared rows, whose size does not depend on the number of
-children (its Schur complement). Own rows are those of pins that hold for single children, and of
-bounds on types; shared rows are the parent's cells, and pins of groups of several children.
+with 0/1 matrices B_i and E_i. Each child's own system is inverted, which leaves one dense system
+for the multipliers of the shared rows, whose size does not depend on the number of children (its
+Schur complement). Own rows are pins of single children and bounds on types; shared rows are the
+parent's cells, and pins of groups of several children.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .quadratic import Constraints, Quadratic, curvature
 System = tuple[np.ndarray, np.ndarray, np.ndarray]
 """One child's inverse, response and compliance; see `eliminate`."""
 FEW = 4
-"""With so few rows of its own, a child's products are loops rather than calls of BLAS."""
+"""Up to this number of own rows, a child's products are loops rather than calls of BLAS."""
 
 
 @njit(cache=True, nogil=True)
@@ -35,7 +35,7 @@ def n_own_pins(constraints: Constraints) -> int:
 
 @njit(cache=True, nogil=True)
 def shared_sums(constraints: Constraints) -> np.ndarray:
-    """What each shared row must add up to: the parent's cells, then the pins of groups."""
+    """Required sums of the shared rows: the parent's cells, then the pins of groups."""
     n_parent = constraints.parent.size if constraints.has_parent else 0
     n_groups, n_pins = constraints.targets.shape
     if n_own_pins(constraints) > 0:
@@ -117,9 +117,9 @@ def softness_of_rows(
 def eliminate(inverse: np.ndarray, rows: np.ndarray, give: np.ndarray) -> System:
     """Inverse of one child's system [[K, B'], [B, -G]] as (inverse, response, compliance).
 
-    `inverse` (f, f) is that of K, and is overwritten; rows (n_labels, f or more) tells the rows of
-    B that hold each free cell, -1 for none; G is the diagonal of `give`. The inverse is
-    [[inverse, response], [response', -compliance]].
+    `inverse` (f, f), the inverse of K, is overwritten; rows (n_labels, f or more) has the rows of B
+    with each free cell, -1 for none; G is the diagonal of `give`. The inverse is [[inverse,
+    response], [response', -compliance]].
     """
     # The Schur complement of K is B K^-1 B' + G. B is 0/1, so that `reach` = B K^-1 adds rows of
     # the inverse, and no product by B is made.
@@ -138,7 +138,7 @@ def eliminate(inverse: np.ndarray, rows: np.ndarray, give: np.ndarray) -> System
                     compliance[r, rows[q, a]] += reach[r, a]
         compliance[r, r] += give[r]
     compliance = definite_inverse(compliance)
-    # K^-1 less what the rows take: with few rows, loops are faster than the calls of BLAS.
+    # K^-1 less the rows' part: with few rows, loops are faster than the calls of BLAS.
     if n_rows > FEW:
         response = np.dot(reach.T, compliance)
         inverse -= np.dot(response, reach)
@@ -179,7 +179,7 @@ def step_of_child(
 @njit(cache=True, nogil=True)
 def add_child(schur: np.ndarray, inverse: np.ndarray, rows: np.ndarray) -> None:
     """Add a child's part E inverse E' to the matrix of the shared rows."""
-    # E has one 1 a column and label: each entry of the inverse goes to one place for each pair.
+    # E has one 1 a column and label: each entry of the inverse is added to one entry for each pair.
     n_labels, f = rows.shape
     for q in range(n_labels):
         for a in range(f):
@@ -191,8 +191,9 @@ def add_child(schur: np.ndarray, inverse: np.ndarray, rows: np.ndarray) -> None:
 
 @njit(cache=True, nogil=True)
 def add_to_rows(sums: np.ndarray, rows: np.ndarray, values: np.ndarray, factor: float) -> None:
-    """Add `factor` times the values (f,) of cells to the sums of their rows, where they are in
-    any: those that the first f columns of `rows` tell."""
+    """Add `factor` times the values (f,) of cells to the sums of their rows, given by the first f
+    columns of `rows`, if any.
+    """
     for q in range(rows.shape[0]):
         for a in range(values.size):
             if rows[q, a] >= 0:

@@ -38,11 +38,11 @@ Answers = TypeVar("Answers")
 
 @dataclass(frozen=True)
 class ShardInput:
-    """What estimating a shard starts from, but for the parents' estimates.
+    """Input for estimating a shard, except the parents' estimates.
 
-    geocode : (n,) of the shard's geounits.
+    geocode : (n,) geocodes of the shard's geounits.
     measured : their answers by query, noisy or otherwise, that the passes get.
-    demanded : the same of a universe that is measured on demand, which has none in `measured`.
+    demanded : answers of a universe measured on demand, whose `measured` is empty.
     """
 
     run: RunDirectory
@@ -71,9 +71,9 @@ class ShardInput:
         """From published measurements, which `measured` replaces, and constraints; nothing
         confidential.
 
-        Without `with_held`, constraints are facts of the people alone: answers that are held to an
-        earlier release are not, since they have that release's noise, and nor are limits that
-        follow from what was released of another universe.
+        Without `with_held`, constraints are facts of the people alone, excluding answers fixed by
+        an earlier release, since they have that release's noise, and limits that follow from
+        another universe's release.
         """
         schema, budget = settings.schema_of(universe), settings.budget_of(universe)
         geolevel = shard.geolevel
@@ -135,8 +135,8 @@ class ShardInput:
     ) -> tuple[SolveRecord, ...]:
         """Estimate the children of every family, and write them with the records of the solves.
 
-        The families are the shard's, from the parents' estimates, and the passes those of the
-        settings, unless others are given; `weights` gives those of a family's passes; see
+        By default the families are the shard's, from the parents' estimates, and the passes the
+        settings'; `weights` returns the weights of a family's passes; see
         `least_squares.solve_passes`.
         """
         if passes is None:
@@ -174,7 +174,7 @@ class ShardInput:
 
 
 def _problem(family: Family, geocode: np.ndarray, constraints: ShardConstraints) -> SiblingProblem:
-    """What the children of a parent must satisfy."""
+    """Constraints on the children of a parent."""
     type_of_cell = constraints.type_of_cell
     order = np.lexsort((family.support, type_of_cell[family.support]))
     support = family.support[order].astype(np.int64)
@@ -209,8 +209,9 @@ def _exact_types(
 def passes_of(
     settings: TopdownSettings, universe: str, geolevel: str, queries: Sequence[str] | None = None
 ) -> Passes:
-    """The passes that the settings ask for at a geolevel, with the rounder's queries built; all
-    queries are `queries`, or else those that are measured there."""
+    """The passes in the settings for a geolevel, with the rounder's queries built; all
+    queries are `queries`, by default the measured ones.
+    """
     chosen = settings.passes_of(universe, geolevel, queries)
     schema = settings.schema_of(universe)
     return Passes(
@@ -223,17 +224,17 @@ def passes_of(
 def by_query(
     answers: Mapping[str, Answers], schema: Schema
 ) -> Iterator[tuple[MarginalQuery, Answers]]:
-    """Answers by the query that their name in a file of measurements stands for."""
+    """Answers by the query that their name in a file of measurements denotes."""
     for name, own in answers.items():
         yield marginal_query(schema, name.removesuffix(DPQUERY_SUFFIX)), own
 
 
 def precisions(budget: Budget, answers: NoisyAnswers | DemandedAnswers) -> np.ndarray:
-    """What answers weigh (n,), up to a common factor, from their noise as it was asked for.
+    """Weights of answers (n,), up to a common factor, from their requested noise.
 
-    1 / sigma^2 of the discrete Gaussian is the plb itself, and that of the discrete Laplace is
-    proportional to its square, so that siblings' precisions keep one common ratio for all
-    queries. Without noise all answers weigh the same.
+    1 / sigma^2 of the discrete Gaussian is the plb itself, 1 / sigma^2 of the discrete Laplace is
+    proportional to its square, so that siblings' precisions keep one common ratio for all queries.
+    Without noise all answers weigh the same.
     """
     if budget.infinite:
         return np.isfinite(answers.variance).astype(np.float64)

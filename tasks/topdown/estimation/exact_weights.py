@@ -1,13 +1,13 @@
 """The inverse covariances of siblings' estimates, by which a pass can weigh them.
 
-A pass of least squares minimises a weighted distance to what is known. When this is the best linear
+A pass of least squares minimises a weighted distance to an estimate. When this is the best linear
 unbiased estimate m with the error covariance V, the right distance is (x - m)' V^-1 (x - m): it
-alone tells that a type is known precisely because few descendants can have it, or that the sum of
-some cells is known better than they are. V is made of small blocks in the coordinates of
+alone reflects that a type is known precisely because few descendants can have it, or that the sum
+of some cells is known better than they are. V is made of small blocks in the coordinates of
 `query_algebra`, and its inverse has the form that `inverse_covariance` computes with.
 
-A pass that tells fewer cells apart has the covariance of the sums that it does, which is inverted
-in their stead.
+A pass that distinguishes fewer cells uses the inverted covariance of the sums that it
+distinguishes.
 """
 
 from __future__ import annotations
@@ -25,15 +25,16 @@ from .inverse_covariance import InverseCovariance
 from .query_algebra import QueryAlgebra
 
 UNKNOWN = 1e-9
-"""Precision of what is not known at all, relative to the largest precision of what is: as little as
-lets rounding errors in the matrices stay small beside it."""
+"""Precision assigned to unknown directions, relative to the largest known precision: the least at
+which rounding errors in the matrices remain small relative to it.
+"""
 LEAST = 1e-2
-"""The most that this precision may be, relative to the smallest of what is known."""
+"""The largest such precision, relative to the smallest known one."""
 
 
 @dataclass(frozen=True, eq=False)
 class ExactWeights:
-    """What is known of the children of one parent.
+    """Estimates of the children of one parent and their covariances.
 
     means : (c, n_cells) best linear unbiased estimates, given the parent.
     variance, diffuse : (c, S, n, n) of the estimates from the children's subtrees, on all n core
@@ -50,8 +51,8 @@ class ExactWeights:
     def inverse_covariance(
         self, cells: np.ndarray, queries: Sequence[MarginalQuery] | None = None
     ) -> InverseCovariance:
-        """For a pass on these `cells` (k,) of the histogram, each standing for all that the
-        `queries` do not tell from it; without, for itself alone.
+        """Inverse covariances for a pass on these `cells` (k,) of the histogram, each representing
+        all cells that the `queries` do not distinguish from it; without queries, itself alone.
         """
         sums = sums_of(self.algebra, None if queries is None else tuple(queries))
         levels, classes = sums.level_of_cell[cells], sums.class_of_cell[cells]
@@ -77,8 +78,9 @@ class ExactWeights:
 
 @dataclass(frozen=True, eq=False)
 class Sums:
-    """The sums of cells that queries tell apart together, as rows of the core and levels of the
-    free attributes that one of them keeps."""
+    """The sums of cells that queries jointly distinguish, as rows of the core and levels of the
+    free attributes that any query keeps.
+    """
 
     algebra: QueryAlgebra
     query: MarginalQuery
@@ -100,8 +102,9 @@ class Sums:
         return [self.algebra.free_shape[bit] for bit in self._kept]
 
     def covariance(self, of_cells: np.ndarray) -> np.ndarray:
-        """Of the sums (c, 2^kept, n_rows, n_rows), from that of core cells (c, S, n, n): a sum's
-        variance is that of as many coordinates as it extends over."""
+        """Covariance of the sums (c, 2^kept, n_rows, n_rows), from the core cells' (c, S, n, n):
+        a sum's variance is multiplied by the number of coordinates that it covers.
+        """
         summed = math.prod(self.algebra.free_shape) / math.prod(self._sizes)
         return summed * (self.core @ of_cells[:, self.codes] @ self.core.T)
 
@@ -119,7 +122,7 @@ class Sums:
 
     def on_classes(self, matrices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """W and G of `InverseCovariance` (c, U, U) from the components (c, 2^kept, n_rows, n_rows):
-        of the contrasts among levels, and what the sum over levels has beside."""
+        the contrasts among levels, and the addition of the sum over levels."""
         n_rows, others = matrices.shape[-1], self._sizes[:-1]
         n_classes = n_rows * math.prod(others)
         halves = []
@@ -136,8 +139,9 @@ class Sums:
 
     @cached_property
     def _projectors(self) -> list[np.ndarray]:
-        """By code, those of the kept free attributes but the longest: on the mean of the levels of
-        an attribute, or on the contrasts among them."""
+        """Projectors by code, for the kept free attributes except the longest: on the mean of an
+        attribute's levels, or on the contrasts among them.
+        """
         found, others = [], self._sizes[:-1]
         for code in range(1 << len(others)):
             projector = np.ones((1, 1))
@@ -194,7 +198,7 @@ class Sums:
 def sums_of(algebra: QueryAlgebra, queries: tuple[MarginalQuery, ...] | None) -> Sums:
     """The common refinement of the queries and of the types; without, the cells themselves.
 
-    Parents that are asked the same share it, and what it has worked out.
+    Parents with equal queries share it and its cached results.
     """
     shape = algebra.schema.shape
     if queries is None:
@@ -214,9 +218,8 @@ def sums_of(algebra: QueryAlgebra, queries: tuple[MarginalQuery, ...] | None) ->
 def inverses(variance: np.ndarray, diffuse: np.ndarray, possible: np.ndarray) -> np.ndarray:
     """Inverses of the covariances V + k D for k without bound, definite.
 
-    Where V is singular because something is known exactly, the constraints hold what is known, and
-    any precision serves; what is not known at all gets next to none; impossible rows get one of
-    their own.
+    Where V is singular because something is known exactly, the constraints fix the known part, and
+    any precision serves; unknown directions get nearly none; impossible rows get one of their own.
 
     Args:
         variance, diffuse: (c, S, n, n).
@@ -249,8 +252,9 @@ def inverses(variance: np.ndarray, diffuse: np.ndarray, possible: np.ndarray) ->
 def _with_unknown(
     variance: np.ndarray, diffuse: np.ndarray, typical: float, least: float
 ) -> np.ndarray:
-    """One inverse where something is not known at all, which gets the precision `least`, or less
-    where that is much beside what is known least."""
+    """One inverse with unknown directions, which get the precision `least`, or less where that is
+    large relative to the smallest known precision.
+    """
     values, vectors = np.linalg.eigh(diffuse)
     is_unknown = values > RELATIVE_ZERO * values[-1]
     known, unknown = vectors[:, ~is_unknown], vectors[:, is_unknown]

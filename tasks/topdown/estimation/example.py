@@ -1,8 +1,8 @@
 """The smallest siblings that the compiled kernels of the estimation take, to compile them early.
 
-Numba compiles a kernel when it is first called with arguments of some types. Those of the kernels
-here are the same in every run, so that a call for two children and two cells compiles what the
-largest run needs. The calls stand apart, so that several processes can make them at once.
+Numba compiles a kernel when it is first called with arguments of some types. The kernels' types are
+the same in every run, so that a call for two children and two cells compiles everything that the
+largest run needs. The calls are separate, so that several processes can make them at once.
 """
 
 from __future__ import annotations
@@ -68,9 +68,9 @@ def areas() -> None:
 
 
 CALLS = (approaches, newton_steps, active_sets, flows, areas, exchanges, first_points)
-"""All of them, those that compile longest first."""
+"""All calls, the longest to compile first."""
 SELDOM = (newton_steps, exchanges)
-"""Of them those that a run of few marginal queries hardly ever comes to; see `kernels.SELDOM`."""
+"""Calls hardly ever needed in runs with few marginal queries; see `kernels.SELDOM`."""
 
 
 def _siblings() -> tuple[SiblingProblem, list[QueryMeasurement]]:

@@ -1,4 +1,4 @@
-"""Exchange after the rounder: ones move so that answers to queries that cross come near to x~'s.
+"""Exchange after the rounder: move ones to bring answers to crossing queries close to x~'s.
 
 The rounder's queries are nested, so that problem (7.7) of [TopDown2022] sees no margin across
 them. Where x~ is spread over many cells, each a fraction of a record, it takes the largest
@@ -10,18 +10,18 @@ follows: from floor(x~) + y it lowers
 with every cell still rounded up or down. A move takes a one in cell j from child a to child b, and
 a one in cell l from b to a; at the root, which has no siblings, from j to l. So every child keeps
 its total, and every cell its sum over siblings. Moves are made only between cells that the kept
-labellings do not tell apart (the rounder's queries, linear rows), and none breaks a type's bounds.
+labellings do not distinguish (the rounder's queries, linear rows), and none breaks a type's bounds.
 
-At the root, unless cells themselves were asked for, the search begins with ones that are spread
-along the cells as in systematic sampling, so that queries which were not asked get their shares as
-well. Should its result be farther off than the rounder's, it begins with that, as elsewhere.
+At the root, unless cells themselves were measured, the search begins with ones spread along the
+cells as in systematic sampling, so that unmeasured queries also get their shares. If its result is
+farther off than the rounder's, it begins with the latter, as elsewhere.
 
 A sweep goes through the pairs of siblings. For each it takes the cells whose one costs least to
-move, at most `VISITS`, and for each of these the cell that answers it best, which is found among
-the cheapest to come back; the move is made if the sum falls. A pair that has not changed since it
-was looked at in vain is passed over. Sweeps go on until one finds nothing, at most `SWEEPS` and
-`LOOKS`. All is in integers, of units of 2^-24 records, and ties go to the first cell, so that every
-machine finds the same.
+move, at most `VISITS`, and for each of these the best cell to move back, found among the cheapest
+ones; the move is made if the sum falls. A pair without changes since its last fruitless visit is
+skipped. Sweeps continue until one finds nothing, within `SWEEPS` and `LOOKS`. All arithmetic is in
+integers, in units of 2^-24 records, and ties go to the first cell, so that every machine finds the
+same result.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def exchanged(
 ) -> tuple[np.ndarray, int]:
     """`x` (c, k) after the search of the module's docstring, and the number of moves.
 
-    target : (c, k) on the rounder's grid, of which each x is the floor or one more. kept, asked :
+    target : (c, k) on the rounder's grid; each x is its floor or one more. kept, asked :
     row of every cell (k,) in each labelling whose answers stay, and in each asked query.
     """
     search = _Search(problem, target, kept, asked)
@@ -63,12 +63,12 @@ def exchanged(
 
 
 class _State(NamedTuple):
-    """What moves change, and what they must keep, as compiled code takes it.
+    """State changed by moves and their constraints, in the form for compiled code.
 
     ones, is_free : (c, k) y, and the cells that are no integers. error : (c, R) answers of
-    floor(x~) + y less those of x~, in units. asked : (k, n_queries) columns of `error` that each
-    cell is counted in. type_of_cell (k,), of_type, lower, upper (c, T) : records of each type, and
-    their bounds.
+    floor(x~) + y less the answers of x~, in units. asked : (k, n_queries) columns of `error` that
+    each cell is counted in. type_of_cell (k,), of_type, lower, upper (c, T) : records of each type,
+    and their bounds.
     """
 
     ones: np.ndarray
@@ -82,7 +82,7 @@ class _State(NamedTuple):
 
 
 class _Search:
-    """The search with what stays the same in it; see `exchanged`."""
+    """The search with its constants; see `exchanged`."""
 
     def __init__(
         self,
@@ -96,17 +96,17 @@ class _Search:
         starts = np.cumsum([0, *(int(label.max(initial=-1)) + 1 for label in asked)])
         columns = [label + start for label, start in zip(asked, starts, strict=False)]
         self.asked = np.ascontiguousarray(np.array(columns, dtype=np.int64).T)
-        # Moves stay within the classes of cells that the kept labellings do not tell apart.
+        # Moves stay within the classes of cells that the kept labellings do not distinguish.
         linear = [rows.labels() for rows in problem.rows]
         self.classes = joint_classes([np.zeros(k, dtype=np.int64), *kept, *linear])
 
     def _errors(self, x: np.ndarray) -> np.ndarray:
-        """Answers of x less those of the target, (c, R), in units."""
+        """Answers of x less the target's, (c, R), in units."""
         errors = np.hstack([sum_rows(x - self.target, label) for label in self.labels])
         return np.rint(errors * UNIT).astype(np.int64)
 
     def distance(self, x: np.ndarray) -> int:
-        """What the search lowers, in units."""
+        """Objective of the search, in units."""
         return int(np.abs(self._errors(x)).sum())
 
     def run(self, x: np.ndarray) -> tuple[np.ndarray, int]:
@@ -149,8 +149,9 @@ def _by_class(classes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def _spread(
     ones: np.ndarray, fraction: np.ndarray, order: np.ndarray, class_starts: np.ndarray
 ) -> None:
-    """Place the ones (c, k) of each class anew in proportion to `fraction`, as sums along its
-    cells come to a half more than the ones before; a class where these do not fit stays."""
+    """Place the ones (c, k) of each class anew in proportion to `fraction`, as sums along its cells
+    exceed the ones before by a half; a class where these do not fit stays.
+    """
     for i in range(ones.shape[0]):
         for number in range(class_starts.size - 1):
             cells = order[class_starts[number] : class_starts[number + 1]]
@@ -177,11 +178,11 @@ def _exchange(
 ) -> int:
     """Sweeps of at most `limit` looks at a cell; returns the moves.
 
-    Of siblings, neighbours come first, so that a limit is felt by all of them alike.
+    Neighbouring siblings come first, so that a limit affects all of them alike.
     """
     c = state.ones.shape[0]
     moves, visit = 0, 0
-    # Visits at which a child was last changed, and at which a pair was last looked at in vain.
+    # Visit of the last change of each child, and of the last fruitless look at each pair.
     changed, seen = np.zeros(c, dtype=np.int64), np.full((c, c), -1, dtype=np.int64)
     for _ in range(SWEEPS):
         before = moves
@@ -235,7 +236,7 @@ def _exchange_pair(state: _State, a: int, b: int, cells: np.ndarray, limit: int)
             relief[q] = -ahead[row] - slopes[row]
         most_relief = relief.sum()
         least, best = -_move(state, a, b, given, -1), -1
-        # What shares rows with the given cell comes back for less, by their relief at most.
+        # Cells that share rows with the given one come back for less, by their relief at most.
         for other in cheapest:
             if back[other] + most_relief > least:
                 break
@@ -262,7 +263,7 @@ def _exchange_pair(state: _State, a: int, b: int, cells: np.ndarray, limit: int)
 
 @njit(cache=True, nogil=True)
 def _movable(state: _State, a: int, b: int, cells: np.ndarray, of_a: int) -> np.ndarray:
-    """Those of `cells` in which a has `of_a` ones and b, if there is one, the other number."""
+    """The `cells` in which a has `of_a` ones and b, if any, 1 - `of_a`."""
     found = np.empty(cells.size, dtype=np.int64)
     n = 0
     for j in cells:
@@ -275,7 +276,7 @@ def _movable(state: _State, a: int, b: int, cells: np.ndarray, of_a: int) -> np.
 
 @njit(cache=True, nogil=True)
 def _slopes(error: np.ndarray, a: int, b: int, sign: int) -> np.ndarray:
-    """What each row (R,) costs if a one that it counts goes from a to b, or back at sign -1."""
+    """Cost of each row (R,) if a one that it counts moves from a to b, or back at sign -1."""
     step = sign * UNIT
     slopes = np.abs(error[a] - step) - np.abs(error[a])
     if b >= 0:
@@ -295,7 +296,7 @@ def _costs(slopes: np.ndarray, asked: np.ndarray, cells: np.ndarray) -> np.ndarr
 
 @njit(cache=True, nogil=True)
 def _move(state: _State, a: int, b: int, j: int, sign: int) -> int:
-    """Give a `sign` ones of cell j, which b loses, and return what that costs."""
+    """Give a `sign` ones of cell j, which b loses, and return the cost."""
     cost = 0
     for child, step in ((a, sign), (b, -sign)):
         if child >= 0:
@@ -310,8 +311,9 @@ def _move(state: _State, a: int, b: int, j: int, sign: int) -> int:
 
 @njit(cache=True, nogil=True)
 def _fits(state: _State, a: int, b: int, given: int, taken: int) -> bool:
-    """Whether types keep their bounds if the one of cell `taken` goes to a, after b has got that
-    of cell `given`."""
+    """Whether types keep their bounds if the one of cell `taken` moves to a, after b has got the
+    one of cell `given`.
+    """
     of_given, of_taken = state.type_of_cell[given], state.type_of_cell[taken]
     if of_given == of_taken:
         return True

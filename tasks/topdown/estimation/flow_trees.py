@@ -8,8 +8,8 @@ Prices of the cells from which a large rounding pass begins, compiled.
 Without a parent each node above cells would take its cheapest ones. With one, a cell takes as many
 as it must from the nodes that ask least for it: its leaf's cost plus a charge of the node. Charges
 under which every node gets about as many ones as its fractional parts sum to are found by Newton
-steps on each charge alone, damped; the price of a cell is the sum at which it has what it must.
-From there only what the steps left is moved exactly: the optimum is the same where it is unique.
+steps on each charge alone, damped; the price of a cell is the sum at which it has its required
+number. From there only the remainder is moved exactly: the optimum is unchanged where it is unique.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Network(NamedTuple):
         level l is level_starts[l] + i * (size of the level) + r.
     counted : (n_levels,) whether the level belongs to the objective.
     low, high : bounds on the number of ones in every node.
-    order : (k,) the cells ordered so that those of one node are neighbours at every level.
+    order : (k,) the cells ordered so that the cells of one node are neighbours at every level.
     residual : (k,) number of ones in each cell over all children; empty without a parent.
     group_of_child, group_residual : (c,) group of each child or -1, number of ones in each group.
     """
@@ -59,7 +59,7 @@ class Trees(NamedTuple):
     cell, leaf_parent, leaf_cost : (n_leaves,) cell, node above, and cost of a one in the leaf over
         all levels at which it is alone.
     parent, start, stop : (n_nodes,) node above, -1 for a root, and the leaves below.
-    first_part, part : nodes of the network that a node stands for: part[first_part[v]] up to
+    first_part, part : nodes of the network that a node represents: part[first_part[v]] up to
         part[first_part[v + 1]].
     leaf_of : (c, k) leaf of each cell, -1 for none.
     wanted, level : sum of the fractional parts, and level, of each node of the network.
@@ -178,7 +178,7 @@ def grow(network: Network) -> Trees:
             a, b, level = waiting[n_waiting, 0], waiting[n_waiting, 1], waiting[n_waiting, 2]
             v = n_nodes
             parent[v], start[v], stop[v] = waiting[n_waiting, 3], a, b
-            # Leaves of one node are neighbours, so the first and the last tell for all.
+            # Leaves of one node are neighbours, so comparing the first and the last suffices.
             while level < n_levels:
                 if network.labels[level, cell[a]] != network.labels[level, cell[b - 1]]:
                     break
@@ -235,10 +235,10 @@ def step(network: Network, trees: Trees, v: int, n: int) -> int:
 def choose(network: Network, trees: Trees, price: np.ndarray) -> np.ndarray:
     """The leaves that hold a one where every child is at its own optimum for the cells' prices.
 
-    price : what a one of each cell brings; the groups' prices follow and are not read.
+    price : gain from a one in each cell; the groups' prices follow and are not read.
 
-    The leaves below a node, in the order in which they get ones as their number grows, are those
-    of its children's orders merged by marginal cost: costs are convex, and trees are nested.
+    The order in which leaves below a node get ones as their number grows is its children's orders
+    merged by marginal cost: costs are convex, and trees are nested.
     """
     n_leaves = trees.cell.size
     cost, share = np.empty(n_leaves, dtype=np.int64), np.empty(n_leaves, dtype=np.int64)
@@ -249,7 +249,7 @@ def choose(network: Network, trees: Trees, price: np.ndarray) -> np.ndarray:
         for a in range(trees.first_leaf[i], trees.first_leaf[i + 1]):
             share[a] = -network.fraction[i, trees.cell[a]]
         for v in range(trees.first_node[i + 1] - 1, trees.first_node[i] - 1, -1):
-            # By cost, then from large to small share; both sorts keep the order of what is equal.
+            # By cost, then from large to small share; both sorts are stable.
             below = leaf[trees.start[v] : trees.stop[v]]
             by_share = below[np.argsort(share[below], kind="mergesort")]
             by_cost = np.argsort(cost[by_share], kind="mergesort")
@@ -265,7 +265,7 @@ def choose(network: Network, trees: Trees, price: np.ndarray) -> np.ndarray:
 
 @njit(cache=True, nogil=True)
 def price_node(network: Network, trees: Trees, state: State, v: int) -> None:
-    """Bring the costs of one more and one less in node v up to date with its ones."""
+    """Update the costs of one more and one less in node v to its ones."""
     more, fewer = 0, 0
     for p in range(trees.first_part[v], trees.first_part[v + 1]):
         more += step(network, trees, trees.part[p], state.ones[v])
@@ -291,14 +291,14 @@ def first_state(network: Network, trees: Trees, chosen: np.ndarray) -> State:
 
 
 MANY_LEAVES = 1 << 18
-"""Leaves from which on a pass begins with prices of its own."""
+"""Number of leaves from which a pass begins with its own prices."""
 ROUNDS = 40
 """Newton steps at most."""
 NEAR = UNIT / 64
-"""How near to its price a leaf's cost counts as being there, for the slope of a step."""
+"""Distance of a leaf's cost from its price that counts as zero, for the slope of a step."""
 LARGEST_STEP = UNIT / 2
 HIGHEST = 16 * UNIT
-"""Prices are no larger; costs that leave bounds are."""
+"""Largest price; costs of leaving bounds are larger."""
 
 
 @njit(cache=True, nogil=True)
@@ -322,7 +322,7 @@ def first_prices(network: Network, trees: Trees) -> np.ndarray:
             wanted[v] += network.fraction[i, j] / UNIT
 
     charge, price, best = np.zeros(n_nodes), np.zeros(k), np.zeros(k)
-    # A node's steps are halved where they have gone too far, and grow again where they have not.
+    # A node's steps are halved after an overshoot, and grow again otherwise.
     pace, last = np.ones(n_nodes), np.zeros(n_nodes)
     asked = np.empty(largest)
     fewest = np.inf

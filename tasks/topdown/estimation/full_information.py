@@ -1,29 +1,30 @@
 """Full information: top-down passes on best linear unbiased estimates over the spine.
 
-The TopDown Algorithm estimates a geounit from its own measurements and its parent's counts; what
-the measurements of its descendants tell about it goes unused. Here they are combined first. From
-the blocks up, `combine_shard` turns the measurements of every subtree into the best linear unbiased
-estimate of its geounit (`tasks.topdown.estimation.spine_estimates`). Then, from the root down, a
-parent's children are estimated by the passes of `topdown`, but instead of noisy answers these
-get the answers of the children's best linear unbiased estimates, given the parent's counts and
-everything measured in and below the children. Once the parent is given, nothing measured elsewhere
-bears on them: without non-negativity, bounds and rounding, the result would be weighted least
-squares over all measurements of the spine at once.
+The TopDown Algorithm estimates a geounit from its own measurements and its parent's counts; the
+measurements of its descendants go unused. Here they are combined first. From the blocks up,
+`combine_shard` turns the measurements of every subtree into the best linear unbiased estimate of
+its geounit (`tasks.topdown.estimation.spine_estimates`). Then, from the root down, a parent's
+children are estimated by the passes of `topdown`, but instead of noisy answers these get the
+answers of the children's best linear unbiased estimates, given the parent's counts and everything
+measured in and below the children. Once the parent is given, nothing measured elsewhere bears on
+them: without non-negativity, bounds and rounding, the result would be weighted least squares over
+all measurements of the spine at once.
 
 The passes minimise the distance to these estimates in the metric of their inverse covariance, which
 is no combination of queries (`tasks.topdown.estimation.exact_weights`); at the root, one for sums
-over many cells comes first (`margins_first`). At the last geolevel nothing lies below, and the
-passes get the noisy answers themselves, which tell the same.
+over many cells comes first (`margins_first`). The last geolevel has no descendants, and its passes
+get the noisy answers themselves, which are equivalent.
 
-Of exact answers the combination takes in totals, and types that a geounit cannot have; all others
-are constraints of the passes alone. Where a family has linear rows, the passes weigh the answers by
+The combination uses two kinds of exact answers, totals and types that a geounit cannot have; all
+others constrain the passes alone. Where a family has linear rows, the passes weigh the answers by
 the variances of their own noise (`least_squares.solve_passes`).
 
-What lies below geounits, as Parquet: one row a geounit, one file for the shard of children.
+Estimates from the descendants of geounits, as Parquet: one row a geounit, one file for the shard of
+children.
 
 `geocode`; `can_have` list<bool>, by type; `mean` list<double>, row-major (n, m); `variance` and
-`diffuse` list<double>, row-major (S, n, n), the second empty where it is zero; all three are where
-a geounit can have nothing. The shapes are those of `tasks.topdown.estimation.query_algebra`.
+`diffuse` list<double>, row-major (S, n, n), the second empty where it is zero; all three are empty
+where a geounit can have nothing. For shapes see `tasks.topdown.estimation.query_algebra`.
 """
 
 from __future__ import annotations
@@ -95,7 +96,7 @@ def write_combined(
 def read_combined(
     paths: Iterable[Path], geocode: np.ndarray, algebra: QueryAlgebra
 ) -> GroupedEstimates:
-    """Estimates of the given geounits from their children, wherever they stand.
+    """Estimates of the given geounits from their children, from any of the files.
 
     Raises ValueError if one of them is missing.
     """
@@ -107,7 +108,7 @@ def read_combined(
         tables.append(table.append_column("row", row).filter(pc.is_valid(row)))
     table = pa.concat_tables(tables).sort_by("row").combine_chunks()
     if table.num_rows != len(geocode):
-        raise ValueError("the combined measurements of a geounit are missing, or stand twice")
+        raise ValueError("the combined measurements of a geounit are missing or repeated")
     type_is_possible = _rows(table["can_have"])
     groups = []
     for rows, cells in patterns(algebra, type_is_possible):
@@ -128,7 +129,7 @@ def read_combined(
 
 
 def _lists(values: np.ndarray) -> pa.ListArray:
-    """One list a geounit of the numbers in its row."""
+    """One list for each geounit, of the numbers in its row."""
     flat = values.reshape(len(values), -1)
     offsets = np.arange(len(values) + 1, dtype=np.int32) * flat.shape[1]
     return pa.ListArray.from_arrays(pa.array(offsets), pa.array(flat.ravel()))
@@ -145,7 +146,7 @@ MOST_COVARIANCES = 1 << 16
 
 
 def combine_shard(given: ShardInput) -> None:
-    """Write what the measurements of a shard, and all below it, tell about the shard's parents.
+    """Write estimates of a shard's parents from the measurements of the shard and its descendants.
 
     Needs the combined files of the geolevel below. The root has no parents, and no such file.
     """
@@ -157,8 +158,8 @@ def combine_shard(given: ShardInput) -> None:
 
 
 def estimate_shard(given: ShardInput) -> tuple[SolveRecord, ...]:
-    """Estimate the geounits of a shard from measurements, what lies below and the parents'
-    estimates, and write them; returns the records of the solves.
+    """Estimate the geounits of a shard from measurements, their children's and parents' estimates,
+    and write them; returns the records of the solves.
 
     Needs the combined files of the geolevel below.
     """
@@ -185,9 +186,9 @@ def estimate_shard(given: ShardInput) -> tuple[SolveRecord, ...]:
 def informed_answers(given: ShardInput, means: np.ndarray) -> dict[str, QueryMeasurement]:
     """Answers of best linear unbiased estimates `(n, n_cells)` to every query of the budget.
 
-    What is measured at other geolevels alone is told by them, too, and the passes hold it in the
-    same order. The answers that were not measured weigh nothing by themselves; where areas are no
-    blocks they are left out, since linear rows, which there may be, make passes weigh answers.
+    They also inform queries measured only at other geolevels, which the passes hold in the same
+    order. Answers without measurements have no weight of their own; where areas are not blocks they
+    are left out, since passes with linear rows weigh answers.
     """
     budget, found = given.settings.budget_of(given.universe), {}
     own_first = (*budget.query_shares[given.shard.geolevel], *budget.queries)
@@ -207,11 +208,10 @@ def margins_first(
     """The passes at the root, with one before them for the margins of single attributes, other
     than the longest free one: type, voting age and Hispanic origin, for the redistricting product.
 
-    At the root no parent's counts hold the sums down. Of many cells that nobody is in, each comes
-    out at zero or above, so that what is true on the whole of them ends too high, and all else too
-    low: a bias that no weights avoid, because it is the cells' own. The few sums over them are far
-    from zero and known precisely; once a pass of their own has set them, the cells cannot move
-    them.
+    At the root no parent's counts hold the sums down. Each of many empty cells is estimated at zero
+    or above, so that their sum is too high and all other counts too low: a bias that no weights
+    avoid, because it is the cells' own. The few sums over them are far from zero and known
+    precisely; once a pass of their own has set them, the cells cannot move them.
     """
     asked = [name for names in passes.least_squares for name in names if name in measured]
     kept = {name: np.flatnonzero(np.array(measured[name].query.shape) > 1) for name in asked}
@@ -225,7 +225,7 @@ def margins_first(
 
 
 def spine_steps(given: ShardInput) -> tuple[Step, ...]:
-    """From a shard's geounits to their parents; a single parent stands above the root.
+    """From a shard's geounits to their parents; the root gets a single artificial parent.
 
     Needs the combined files of the geolevel below.
     """
@@ -248,8 +248,8 @@ def refuse_large_core(settings: TopdownSettings) -> None:
             raise InputRefused(
                 f"run.estimator = {settings.run.estimator!r} carries {found:,} "
                 f"covariances for every geounit of {universe}, and can carry {MOST_COVARIANCES:,}; "
-                "choose 'topdown', or queries, bounds and structural zeros that tell fewer "
-                "attributes' levels apart."
+                "choose 'topdown', or queries, bounds and structural zeros that distinguish fewer "
+                "levels of attributes."
             )
 
 
@@ -263,7 +263,7 @@ def algebra_of(
     """Coordinates for all queries of a universe, the same at every geolevel; without structural
     zeros where they are left out.
 
-    The types of cells are by default those that its settings alone tell.
+    Types of cells default to the types that follow from the settings alone.
     """
     schema, queries = settings.schema_of(universe), measured_queries(settings, universe)
     if type_of_cell is None:
@@ -279,8 +279,8 @@ def measured_algebra(
     type_of_cell: np.ndarray | None = None,
     asked: Sequence[MarginalQuery] | None = None,
 ) -> QueryAlgebra:
-    """Coordinates of what is measured of a universe and answers to queries see, all by default;
-    types as of `algebra_of`.
+    """Coordinates that a universe's measurements inform and answers to queries depend on, all by
+    default; types as in `algebra_of`.
     """
     algebra = algebra_of(settings, universe, type_of_cell)
     return algebra.restricted(measured_queries(settings, universe), asked)

@@ -12,7 +12,7 @@ and the last pass's y is the estimate. So a query of few answers is decided in i
 cells below it are looked at.
 
 **Classes.** Cells that no measured query, rounder's query, held answer or constraint of a pass
-tells apart are one variable of the pass (`SiblingProblem.coarsened`). A solution on classes lifts
+distinguishes are one variable of the pass (`SiblingProblem.coarsened`). A solution on classes lifts
 to one on cells, and the matrix of siblings' sums over nested rows is totally unimodular, so that
 every pass finds the answers of earlier ones attainable in integers. In the last pass the classes
 are the cells.
@@ -79,8 +79,8 @@ def solve_interleaved(
     for number, (asked, chain) in enumerate(passes, 1):
         queried = [rows_on_support(m.query, problem.cells) for m in asked]
         rounded = [rows_on_support(query, problem.cells) for query in chain]
-        # Cells that no type, query or earlier answer tells apart are one class, whose count is what
-        # this pass decides. The last pass gives each cell its own.
+        # Cells that no type, query or earlier answer distinguishes are one class, whose count this
+        # pass determines. The last pass gives each cell its own.
         is_last = number == len(passes)
         every = [np.arange(problem.cells.size)]
         coarse, _, first = problem.coarsened(
@@ -124,8 +124,9 @@ def _spread(counts: np.ndarray, cells: np.ndarray, n_cells: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class _Pass:
-    """A pass on its classes of cells, or some of these: measurements with the row of each class in
-    them, those of the rounder's chain, and the answers of earlier passes that no others imply."""
+    """A pass on its classes of cells, or some of these: measurements with the row of each class,
+    the same for the rounder's chain, and the answers of earlier passes that no others imply.
+    """
 
     problem: SiblingProblem
     asked: Sequence[QueryMeasurement]
@@ -182,7 +183,7 @@ class _Pass:
         return [members[np.argsort(held[members], kind="stable")] for members in found]
 
     def _without_held(self) -> _Pass:
-        """The pass without measurements that earlier answers decide, if there are others."""
+        """The pass without measurements that earlier answers determine, if any others remain."""
         kept = [
             (asked, label)
             for asked, label in zip(self.asked, self.labels, strict=True)
@@ -211,13 +212,13 @@ class _Pass:
 
 
 def _dense(label: np.ndarray) -> np.ndarray:
-    """A labelling with its rows numbered anew, without those that have no cells."""
+    """A labelling with its rows renumbered, without empty ones."""
     return np.unique(label, return_inverse=True)[1].reshape(-1)
 
 
 def connected_parts(labels: Sequence[np.ndarray]) -> np.ndarray:
-    """Number `(k,)` of the part of each class, which those that share a row of one of the
-    labellings (k,) have in common.
+    """Number `(k,)` of the part of each class; classes that share a row of one of the labellings
+    (k,) are in one part.
 
     >>> connected_parts([np.array([0, 1, 1, 2]), np.array([0, 1, 2, 2])])
     array([0, 1, 1, 1])

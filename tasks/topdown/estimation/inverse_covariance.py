@@ -23,7 +23,7 @@ from .dense_matrices import definite_inverse
 
 
 class InverseCovariance(NamedTuple):
-    """The children's matrices and what their cells (c, k) are drawn to.
+    """The children's matrices and the targets of their cells (c, k).
 
     within, across (c, U, U): W and G of every child, on the U classes.
     class_of_cell, level_of_cell (k,): numbers of both.
@@ -43,7 +43,7 @@ class InverseCovariance(NamedTuple):
 
     @classmethod
     def none(cls) -> InverseCovariance:
-        """Of a problem that weighs queries."""
+        """Empty matrices, for a problem that weighs queries."""
         square, number = np.zeros((0, 0, 0)), np.zeros(0, dtype=np.int64)
         return cls(square, square, number, number, np.zeros((0, 0)), np.zeros((0, 0)), np.zeros(0))
 
@@ -62,7 +62,7 @@ class InverseCovariance(NamedTuple):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def number_of_levels(levels: np.ndarray) -> int:
-    """One more than the largest level, 0 where there is none."""
+    """One more than the largest level, 0 without levels."""
     n = 0
     for level in levels:
         n = max(n, level + 1)

@@ -1,8 +1,8 @@
-"""Which kernels of the estimation take long to compile, and whether that has been done.
+"""Slowly compiled kernels of the estimation, and the state of their compilation.
 
-Numba keeps what it has compiled beside the modules, or where NUMBA_CACHE_DIR says, and every later
-process loads it from there. A process that compiles them holds a lock beside what is kept; on the
-same machine estimates wait for it, rather than compile the same once more.
+Numba caches compiled kernels next to the modules, or in NUMBA_CACHE_DIR, and every later process
+loads them from there. A process that compiles them holds a lock next to the cache; estimates on the
+same machine wait for it rather than compile them again.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ KERNELS = (
     network_flow.solve,
     area_kernels.add_change,
 )
-"""Those that take longest, with which all that they call is compiled."""
+"""The slowest kernels to compile; all that they call is compiled with them."""
 SELDOM = (dual_newton._rounds, exchange._exchange)
-"""The same of those that a run of few marginal queries hardly ever comes to."""
+"""The same for kernels hardly ever needed in runs with few marginal queries."""
 
 
 def are_compiled(kernels: Sequence[Any] = KERNELS) -> bool:
-    """Whether kernels were compiled before, by the files that numba has kept."""
+    """Whether kernels were compiled before, by numba's cache files."""
     folder = _folder()
     return all(any(folder.glob(file_name(kernel))) for kernel in kernels)
 

@@ -1,10 +1,10 @@
-"""The largest solve of a run, told before anything is charged: its memory, time and solver.
+"""Memory, time and solver of a run's largest solve, reported before anything is charged.
 
 Nothing here reads a record. The root has all cells that are no structural zeros, and one child.
 A family below it has at most as many cells, at most as many as its parent has records, and as many
-children as the spine says; how many records a parent has is not public, but what invariants say is.
-So the root's size is known and refused where it cannot fit, and those below are bounds, of which
-users are warned.
+children as in the spine; a parent's number of records is not public, except for invariants.
+So the root's size is known and refused where it cannot fit, and the sizes below are bounds,
+reported to users as warnings.
 
 **Memory.** With k cells, c children, q queries in the pass, all in numbers of eight bytes, a solve
 takes about
@@ -16,7 +16,7 @@ all, and cells by cells for every child under the active set. **Time** is of ord
 alone, since iterations depend on the noise. The constants are fitted to synthetic passes of 2,400
 to 710,400 cells and 1 to 40 children.
 
-What settings are refused for before any input is read.
+Settings are refused here before any input is read.
 """
 
 from __future__ import annotations
@@ -50,20 +50,20 @@ ROOT_SECONDS, SECONDS = 3e-6, 2e-5
 DENSE_SECONDS = 1e-10
 """The same of the active set, for a child and a cell cubed."""
 SURE = 0.5
-"""What a solve surely takes, of the memory that it is said to take."""
+"""Fraction of the stated memory that a solve is certain to take."""
 MOST_MASKED = 2 * 10**7
 """Cells above which structural zeros are not counted cell by cell."""
 CONTROL_GROUP = Path("/sys/fs/cgroup/memory.max")
-"""The limit of a container's memory, where there is one."""
+"""File with a container's memory limit, if any."""
 
 
 @dataclass(frozen=True)
 class SolveSize:
     """The size of one solve.
 
-    geolevel : of the children. cells, children, rows : at most; rows are those of the queries that
-    the pass measures. is_known : whether that is what there will be, as at the root. solver : as in
-    `parent.SolveRecord`. n_bytes, seconds : roughly, at most.
+    geolevel : of the children. cells, children, rows : at most; rows are of the queries that the
+    pass measures. is_known : whether the size is exact, as at the root. solver : as in
+    `parent.SolveRecord`. n_bytes, seconds : approximate upper bounds.
     """
 
     geolevel: str
@@ -92,20 +92,20 @@ class SolveSize:
 
 
 def gigabytes(n_bytes: float) -> str:
-    """Bytes as people read them: 0.1 GB and more."""
+    """Bytes in human-readable form: 0.1 GB and more."""
     size = max(n_bytes / 1e9, 0.1)
     return f"{size:.1f} GB" if size < 10 else f"{size:,.0f} GB"
 
 
 def _seconds(seconds: float) -> str:
-    """Seconds or hours, of which one figure is known at most."""
+    """Seconds or hours, to one significant figure."""
     if seconds >= 3 * 3600:
         return f"{float(f'{seconds / 3600:.1g}'):,.0f} hours"
     return f"{max(float(f'{seconds:.1g}'), 1.0):,.0f} s"
 
 
 def memory_of_machine() -> int:
-    """Bytes of memory that processes of this machine or container may have, swap left out."""
+    """Bytes of memory available to processes of this machine or container, without swap."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     try:
         limit = CONTROL_GROUP.read_text(encoding="ascii").strip()
@@ -134,11 +134,11 @@ def refuse_large_solves(settings: TopdownSettings) -> None:
 
 
 def remedy(universe: str, size: SolveSize) -> str:
-    """What makes a universe's largest solve smaller, as a sentence."""
+    """Sentence of advice on reducing a universe's largest solve."""
     below = "" if size.is_known else "interleave passes, have fewer children of one parent, "
     return (
-        f"Give attributes of {universe} fewer levels or leave some out, declare the cells that "
-        f"nobody can be in as structural zeros, {below}or run on a machine with more memory."
+        f"Give attributes of {universe} fewer levels or leave some out, declare impossible cells "
+        f"as structural zeros, {below}or run on a machine with more memory."
     )
 
 
@@ -147,7 +147,7 @@ def largest_solve(
 ) -> SolveSize:
     """The solve of a universe that takes most memory: of the root, and of families of a spine.
 
-    Where invariants tell the universe's number of `records`, a family has at most as many cells.
+    Where invariants give the universe's number of `records`, a family has at most as many cells.
     Without a spine the first solve alone is known.
     """
     cells, budget = fewest_cells(settings, universe), settings.budget_of(universe)
@@ -155,7 +155,7 @@ def largest_solve(
         last = list(budget.geolevel_shares)[-1]
         is_known = not settings.compiled_census.universes[universe].bounds
         return _largest_pass(settings, universe, last, cells, 1, is_known)
-    # Measured or not, a declared root stands above the geolevels that have a share.
+    # Measured or not, a declared root is above the geolevels that have a share.
     shares = budget.geolevel_shares
     root = next(iter(shares if settings.has_block_rules else settings.compiled_census.geolevels))
     families = [(root, cells, 1)]
@@ -176,7 +176,7 @@ def largest_solve(
 
 
 def fewest_cells(settings: TopdownSettings, universe: str) -> int:
-    """Cells that are no structural zeros; of very many, at least as many as there are."""
+    """Number of cells that are no structural zeros; a lower bound if there are very many."""
     schema = settings.schema_of(universe)
     if schema.n_cells <= MOST_MASKED:
         return int(possible_cells(settings, universe).size)
@@ -230,13 +230,13 @@ def _largest_pass(
 
 
 def n_classes(queries: Sequence[MarginalQuery]) -> int:
-    """Number of classes of cells that some query tells apart: a product over the attributes."""
+    """Number of classes of cells that some query distinguishes: a product over the attributes."""
     of_attributes = zip(*(query.factors for query in queries), strict=True)
     return math.prod(len(set(zip(*factors, strict=True))) for factors in of_attributes)
 
 
 def _solver(queries: Sequence[MarginalQuery], cells: int, has_rows: bool) -> str:
-    """What `least_squares.PassProblem` takes for a pass."""
+    """Solver that `least_squares.PassProblem` chooses for a pass."""
     most_rows = max(min(query.n_rows, cells) for query in queries)
     return "dual newton" if has_rows or is_wide(cells, most_rows) else "active set"
 
@@ -262,8 +262,8 @@ def size_in_words(universe: str, size: SolveSize) -> Iterator[Block]:
 
 
 def refuse_settings(settings: TopdownSettings) -> None:
-    """Refuse what makes no spine, what the estimator cannot estimate, noise too wide to compute
-    with, solves that memory cannot hold, and unreadable geometry.
+    """Refuse settings without a valid spine or estimator, noise too wide to compute with, solves
+    larger than memory, and unreadable geometry.
 
     Raises InputRefused.
     """

@@ -3,20 +3,20 @@
 Problem (7.5) of [TopDown2022]: pass k minimises the precision-weighted squared distance to
 its own noisy answers over non-negative histograms that meet the invariants and add up to the
 parent, with the margins of earlier passes pinned. Problem (7.6) then finds the smallest tolerance
-within which the pinned margins can be met exactly. Its minimiser, which meets every constraint
-exactly, is what later passes are pinned to, so the tolerance is spent once and does not grow.
+within which the pinned margins can be met exactly. Later passes are pinned to its minimiser, which
+meets every constraint exactly, so the tolerance is spent once and does not grow.
 
-An earlier pass needs only the cells' classes that its own queries, the pins and the bounded types
-tell apart: a histogram of classes always lifts to one of cells (see `SiblingProblem.coarsened`).
+An earlier pass needs only the classes of cells that its own queries, the pins and the bounded types
+distinguish: a histogram of classes always lifts to one of cells (see `SiblingProblem.coarsened`).
 
-Three solvers have each the passes that it alone solves fast:
+Three solvers each take the passes that it alone solves fast:
 
 - `active_set`, from the guess of a few iterations of `admm`: passes of at most 2,500 cells that a
-  query tells apart, or of 300, and all that weigh inverse covariances. Each child has a matrix of
+  query distinguishes, or of 300, and all that weigh inverse covariances. Each child has a matrix of
   cells by cells, and its solution is exact. Where noise is large, its guesses may cycle.
-- `dual_newton`: passes of more cells, passes with linear rows, and those at which the active set
+- `dual_newton`: passes of more cells, passes with linear rows, and passes at which the active set
   cycles. It has a multiplier for each row and child, and no matrix of cells by cells.
-- HiGHS: what neither has solved, and the tolerance of problem (7.6).
+- HiGHS: passes that neither has solved, and the tolerance of problem (7.6).
 """
 
 from __future__ import annotations
@@ -51,15 +51,16 @@ from .quadratic import Constraints, Quadratic, factored, squared_distance
 TOLERANCE = 1e-6
 """Largest distance, in records, between an estimate and the constraints it must meet."""
 EXACT = 1e-9
-"""Violation of a constraint, in records, that counts as none."""
+"""Violation of a constraint, in records, that counts as zero."""
 ROUNDING = 1e-12
 """Allowance for rounding error, relative to the largest count."""
 ADMM_ITERATIONS, ACTIVE_SET_ITERATIONS = 30, 30
 NEARLY = 1e-6
-"""Suboptimality, relative to the objective (plus one), that is taken should iterations run out."""
+"""Suboptimality, relative to the objective (plus one), accepted if iterations run out."""
 HIGHS_ITERATIONS = 5000
-"""Most iterations of HiGHS's quadratic solver for a pass with linear rows, where another way is
-left: on some of them it makes no progress for as long as it is allowed to."""
+"""Most iterations of HiGHS's quadratic solver for a pass with linear rows, where another method is
+left: on some of them it makes no progress.
+"""
 
 
 @dataclass(frozen=True)
@@ -84,8 +85,8 @@ def solve_passes(
 
     Queries without measurements are ignored; a pass without any is skipped. With `weights`, the
     passes minimise the distance to its estimates in the metric of their inverse covariances, and
-    the answers only tell what later passes are pinned to. Linear rows tell cells apart that queries
-    do not, so that no such metric fits the classes of early passes: with rows, answers are weighed.
+    the answers only set the pins of later passes. Linear rows distinguish cells that queries do
+    not, so no such metric fits the classes of early passes: with rows, answers are weighed.
     """
     weights = None if problem.rows else weights
     records: list[SolveRecord] = []
@@ -148,7 +149,7 @@ class PassProblem:
     constraints : whose pins are the margins of earlier passes, of which each implies the total,
         else the groups' totals.
     is_pinned : whether the pins are margins of earlier passes.
-    covariance : what the objective is instead of the distance to answers, where it is not empty.
+    covariance : the objective instead of the distance to answers, if not empty.
     """
 
     problem: SiblingProblem
@@ -201,11 +202,11 @@ class PassProblem:
         return squared_distance(self.quadratic, x)
 
     def solve(self, *, is_polished: bool = False) -> tuple[np.ndarray | None, SolveRecord]:
-        """The active-set method, then Newton's method on the rows' multipliers where there are
-        no inverse covariances, which it does not take. At last HiGHS: its quadratic solver, or
-        should that give up, the point nearest to the first guess that is feasible.
+        """The active-set method, then Newton's method on the rows' multipliers unless inverse
+        covariances are given, which it does not support. Last HiGHS: its quadratic solver, or
+        should that give up, the feasible point nearest to the first guess.
 
-        Of many cells, or with linear rows, Newton's method is the first; see `is_wide`.
+        With many cells or linear rows, Newton's method comes first; see `is_wide`.
         """
         if self.problem.rows or self.is_wide:
             x, record = self.solve_by_rows()
@@ -237,7 +238,7 @@ class PassProblem:
         return x, replace(record, iterations=iterations)
 
     def solve_exactly(self) -> tuple[np.ndarray | None, SolveRecord]:
-        """As `solve`, polished, and where that is not exact the minimiser of problem (7.6)."""
+        """Like `solve`, polished, and if that is not exact the minimiser of problem (7.6)."""
         x, record = self.solve(is_polished=True)
         if x is not None and not self.is_exact(x):
             tau, x = self.secondary(x)
@@ -246,20 +247,21 @@ class PassProblem:
 
     @cached_property
     def is_wide(self) -> bool:
-        """Whether it is too wide for matrices of cells by cells; see `wide.is_wide`."""
+        """Whether the pass is too wide for matrices of cells by cells; see `wide.is_wide`."""
         if self.covariance.rest.size or self.shape[1] <= MANY_UNTOLD:
             return False
         return is_wide(self.shape[1], int(np.diff(self.starts).max(initial=0)))
 
     def solve_by_rows(self) -> tuple[np.ndarray | None, SolveRecord]:
-        """By `dual_newton`, at the cost of rows and positive cells, not of cells squared; None if
-        it does not come near enough."""
+        """By `dual_newton`, at a cost of rows and positive cells, not of cells squared; None if it
+        does not converge.
+        """
         x, record = dual_newton.solve(self.by_rows())
         record = replace(record, primal_residual=self.violation(x))
         return (x if self._is_met(record) and record.objective_gap <= NEARLY else None), record
 
     def by_rows(self) -> DualProblem:
-        """The pass as `dual_newton` takes it."""
+        """The pass in the form for `dual_newton`."""
         precisions = self.scale * self.weights[self.profile].T
         parts = np.split(self.answers, self.starts[1:-1], axis=1)
         rows = self.labels - self.starts[:-1, None]
@@ -270,7 +272,7 @@ class PassProblem:
         self, guess: np.ndarray | None = None
     ) -> tuple[np.ndarray | None, SolveRecord]:
         """By HiGHS: the quadratic program, or should its solver give up, the nearest point in the
-        L1 norm to `guess` (c, k); without, to what the problem has without its linear rows.
+        L1 norm to `guess` (c, k), by default the solution without linear rows.
         """
         c, k = self.shape
         found = self.solve_with_highs(HIGHS_ITERATIONS if guess is None else None)
@@ -307,7 +309,7 @@ class PassProblem:
 
     @cached_property
     def _size(self) -> float:
-        """Largest count that constraints or answers speak of, in records."""
+        """Largest count in constraints or answers, in records."""
         counts = self.problem.parent_counts
         largest = np.abs(self.answers).max(initial=1.0) if counts is None else counts.max(initial=1)
         return float(largest)
@@ -350,7 +352,7 @@ class PassProblem:
 
     @cached_property
     def quadratic(self) -> Quadratic:
-        """The objective as compiled code takes it."""
+        """The objective in the form for compiled code."""
         return Quadratic(
             self.answers,
             self.labels,
@@ -371,7 +373,7 @@ class PassProblem:
     def as_program(self) -> tuple[LinearProgram, np.ndarray, np.ndarray, np.ndarray]:
         """Constraints, columns (c, k) of the cells, linear and diagonal quadratic costs.
 
-        The columns after the cells are the children's answers, which the quadratic is in.
+        The columns after the cells are the children's answers, the variables of the quadratic.
         """
         c, k = self.shape
         cell = np.arange(c * k).reshape(c, k)
@@ -399,7 +401,7 @@ class PassProblem:
     def _as_program_by_covariance(
         self, cell: np.ndarray
     ) -> tuple[LinearProgram, np.ndarray, np.ndarray, np.ndarray]:
-        """As `as_program`, with L'(x - centre) in the place of answers, where P = L L'."""
+        """Like `as_program`, with L'(x - centre) in place of answers, where P = L L'."""
         c, k = self.shape
         program = LinearProgram(2 * c * k)
         across = np.arange(k)
@@ -456,7 +458,7 @@ class PassProblem:
 
 
 def _constraints(problem: SiblingProblem, pins: Pins) -> Constraints:
-    """What a pass must meet, without linear rows, as compiled code takes it."""
+    """Constraints of a pass except linear rows, in the form for compiled code."""
     c, k = problem.n_children, problem.cells.size
     group_of_child = np.arange(c)
     if pins.labels:
@@ -473,7 +475,7 @@ def _constraints(problem: SiblingProblem, pins: Pins) -> Constraints:
         pin_rows, targets = np.zeros((0, k), dtype=np.int64), np.zeros((0, 0))
     counts, lower, upper = problem.parent_counts, problem.lower, problem.upper
     type_starts = np.searchsorted(problem.type_of_cell, np.arange(lower.shape[1] + 1))
-    # Those cells need not be zero that are under no sum which must be.
+    # Cells under no sum that must be zero need not be zero.
     allowed = (upper > 0)[:, problem.type_of_cell]
     if counts is not None:
         allowed = allowed & (counts > 0)
@@ -496,7 +498,7 @@ def _constraints(problem: SiblingProblem, pins: Pins) -> Constraints:
 
 
 def _by_highs(status: SolveStatus, iterations: int, primal: float, certified: float) -> SolveRecord:
-    """How HiGHS ended; without multipliers `certified` stands for both certificates."""
+    """Record of HiGHS's outcome; without multipliers `certified` serves as both certificates."""
     return SolveRecord(
         solver="highs",
         status=status,

@@ -3,15 +3,15 @@
 The network has two layers. Each child has a tree: its root is the child's total, inner nodes are
 the rows of nested queries, leaves its cells with a fractional part; a node that holds n ones costs
 a convex function of n. Each cell's leaves of all children meet in one vertex, which must receive
-exactly what the parent leaves over; the totals of children in a common group leave from another.
+exactly the parent's remainder; the totals of children in a common group leave from another.
 
 Only those outer vertices can be out of balance. Every child starts at its own optimum for given
 prices of the cells, found from the sorted marginal costs of its leaves, merged up the tree
-(`flow_trees`): prices of 0, or those of `first_prices` where there are many leaves. Then the
+(`flow_trees`): prices of 0, or `first_prices` where there are many leaves. Then the
 primal-dual algorithm ([NetworkFlows1993], chapter 9) works on prices of the outer vertices: the
 least cost of moving a one from a vertex with too many to each other vertex gives the new prices,
 and ones are moved along every path that costs exactly the difference of the prices at its ends,
-for as long as that holds. What a move within one child costs is read off its tree: up from the
+for as long as that holds. The cost of a move within one child is read off its tree: up from the
 leaf that loses a one and down to the leaf that gets it.
 
 Costs are integers in units of 1 / UNIT, so the optimum is exact and does not depend on the machine.
@@ -66,9 +66,9 @@ class _Ways(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def _relax(network: Network, trees: Trees, state: State, ways: _Ways, i: int) -> bool:
-    """Shorten the ways to vertices by moves within child i; tells whether any is shorter.
+    """Shorten the ways to vertices by moves within child i; return whether any is shorter.
 
-    Ways climb from the leaves that hold a one, and then descend to those that hold none.
+    Ways climb from leaves with a one and descend to leaves without.
     """
     here, source, length = ways.here, ways.source, ways.length
     first, last = trees.first_node[i], trees.first_node[i + 1]
@@ -124,8 +124,9 @@ def _relax(network: Network, trees: Trees, state: State, ways: _Ways, i: int) ->
 
 @njit(cache=True, nogil=True)
 def _move(network: Network, trees: Trees, state: State, a: int, b: int) -> int:
-    """Take the one out of leaf a and put it into leaf b of one tree, -1 standing for the outside
-    above the root, and return what that costs."""
+    """Take the one out of leaf a and put it into leaf b of one tree, -1 denoting the outside above
+    the root, and return the cost.
+    """
     cost = 0
     v, w = -1, -1
     if a >= 0:
@@ -168,7 +169,8 @@ def _send(
     excess: np.ndarray,
     path: np.ndarray,
 ) -> bool:
-    """Move a one along the way to `goal` if every move still costs what it did; tells whether.
+    """Move a one along the way to `goal` if every move's cost is unchanged; return whether it was
+    moved.
 
     excess (n_vertices,) ones too many in each vertex; path is scratch.
     """
@@ -180,7 +182,7 @@ def _send(
         source = ways.origin[source]
     if excess[source] <= 0:
         return False
-    # From the source on, so that moves in the same tree see what went before.
+    # From the source on, so that moves in the same tree see earlier ones.
     for m in range(n - 1, -1, -1):
         v, a, b = _last_move(network, trees, ways, path[m])
         is_open = (a < 0 or state.chosen[a]) and (b < 0 or not state.chosen[b])
@@ -199,11 +201,11 @@ def _send(
 def _balance(
     network: Network, trees: Trees, state: State, excess: np.ndarray, price: np.ndarray
 ) -> int:
-    """Move ones until no vertex has too many or too few; the number moved, -1 if that cannot be.
+    """Move ones until no vertex has too many or too few; return the number moved, -1 if impossible.
 
     Prices stay such that no move within a child lowers its cost by more than they differ, so that
-    the state is optimal for the vertices' balances at every step. `price` (n_vertices,) are those
-    of the state's choice, and are updated.
+    the state is optimal for the vertices' balances at every step. `price` (n_vertices,) belongs to
+    the state and is updated.
     """
     n_vertices, c = excess.size, network.fraction.shape[0]
     path = np.empty(n_vertices, dtype=np.int64)
@@ -241,7 +243,7 @@ def _balance(
 
 @njit(cache=True, nogil=True)
 def _objective(network: Network, trees: Trees, held: np.ndarray) -> int:
-    """Cost of `held` ones in every node of the network, less that of none."""
+    """Cost of `held` ones in every node of the network, less the cost without ones."""
     objective = 0
     for v in range(held.size):
         if network.counted[trees.level[v]]:

@@ -1,7 +1,7 @@
-"""The TopDown Algorithm for one parent: from its counts and its children's noisy answers to theirs.
+"""The TopDown Algorithm for one parent: its children's counts from its own and their noisy answers.
 
-The algorithm of [TopDown2022] goes down the spine, and this is its one step. The parent's histogram
-is known by then; all its children are estimated from it at once, first as real numbers by least
+The algorithm of [TopDown2022] goes down the spine; this module is one of its steps. The parent's
+histogram is known; all its children are estimated from it at once, first as real numbers by least
 squares, then as integers by rounding. Equations have the numbers of its section 7.
 
 **Given**, for c children and the k cells that are not zero in the parent (all other cells are zero
@@ -23,7 +23,7 @@ in every child), in records (persons or housing units):
 The root has no parent and is estimated alone, without the second condition: problems (7.1) and
 (7.3) of the paper, where those with children are (7.2) and (7.4).
 
-**1. Settled.** Where c = 1 the child's counts are x^; where x^ = 0 all are zero. Nothing is solved.
+**1. Settled.** If c = 1 the child's counts are x^; if x^ = 0 all are zero. Nothing is solved.
 
 **2. Least squares**, in K passes (`least_squares`). Pass k takes the queries Q_k with answers M_k:
 
@@ -32,14 +32,15 @@ The root has no parent and is estimated alone, without the second condition: pro
 
     (7.6)   tau_k = min tau  over tau and feasible x with  |Q_j (x - x_k)| <= tau,  j <= k.
 
-With K = 1 this is (7.2). Early passes ask for what is seldom zero, such as totals: were all asked
-at once, the bound at zero of many small cells would push their sum, the total, upwards. Problem
-(7.6) is needed since x_k meets its constraints only to within floating-point error. We solve it if
-x_k is not exact, with the answers of earlier passes held, and then hold later passes to the answers
-of its minimiser instead of allowing them tau_k: that point is feasible, so they always can, and
-tolerances do not add up. The last x_K is x~.
+With K = 1 this is (7.2). Early passes cover counts that are seldom zero, such as totals: were all
+asked at once, the bound at zero of many small cells would push their sum, the total, upwards.
+Problem (7.6) is needed since x_k meets its constraints only to within floating-point error. We
+solve it if x_k is not exact, with the answers of earlier passes held, and then hold later passes to
+the answers of its minimiser instead of allowing them tau_k: that point is feasible, so they always
+can, and tolerances do not add up. The last x_K is x~.
 
-**3. Rounding**, in passes (`rounder`). Each cell goes to the integer below or above: pass k finds
+**3. Rounding**, in passes (`rounder`). Each cell is rounded to the integer below or above: pass k
+finds
 
     (7.7)   y_k = argmin  sum |Q_k (x~ - floor(x~) - y)|   over y in {0, 1} (c, k)
             with floor(x~) + y feasible and  Q_j y = Q_j y_j  for all passes j < k,
@@ -47,8 +48,8 @@ tolerances do not add up. The last x_K is x~.
 and the estimate is floor(x~) + y of the last pass. The basic rounder (7.4) is the case of one pass
 whose only query is the identity. The queries of a pass are nested, each a sum of the rows of
 the next, so that the constraints are totally unimodular: the problem is a network flow, whose
-optimum is integral. What it loses of queries that cross these, where the pass of the least squares
-was wide (`PassProblem.is_wide`), an exchange of ones brings back (`exchange`).
+optimum is integral. Where the pass of the least squares was wide (`PassProblem.is_wide`), an
+exchange of ones recovers accuracy lost on queries that cross these (`exchange`).
 
 **Where it fails.** If no x is feasible, the invariants or bounds contradict each other, and
 SolveFailed names the geounit and the constraint. If a pass of the least squares cannot hold the
@@ -77,7 +78,7 @@ from .problem import Measurements, SiblingProblem, SolveRecord
 class Passes:
     """Passes of the least squares (names of queries) and of the rounder (chains of queries).
 
-    Where they are interleaved, those of one number make up a pass of `interleaved`.
+    Where they are interleaved, the two passes of one number form a pass of `interleaved`.
     """
 
     least_squares: tuple[tuple[str, ...], ...]
@@ -86,9 +87,9 @@ class Passes:
 
 
 def settled_estimate(problem: SiblingProblem) -> np.ndarray | None:
-    """The children's counts `(c, k)` where the parent's leave no choice, else None.
+    """The children's counts `(c, k)` if the parent's determine them, else None.
 
-    That is an only child, or a parent without records, or without a cell that can have any.
+    They do for an only child, and for a parent without records or possible cells.
     """
     if not problem.cells.size:
         return np.zeros((problem.n_children, 0), dtype=np.int64)
@@ -113,7 +114,7 @@ def estimate_children(
     The three steps of the module's docstring, in records. Raises SolveFailed, naming the geounit
     and the constraint, if no histogram can meet the constraints. Should only the passes be in
     conflict, they are merged into one: parent sums, bounds and invariants hold in any case.
-    With `weights`, see `least_squares.solve_passes`. Passes that are interleaved are those of
+    With `weights`, see `least_squares.solve_passes`. Interleaved passes are solved by
     `interleaved.solve_interleaved`, which takes no weights.
     """
     broken = infeasible_constraint(problem)
@@ -175,7 +176,7 @@ def _measured(passes: Passes, measurements: Measurements) -> tuple[str, ...]:
 
 
 def _conflict(problem: SiblingProblem) -> str | None:
-    """Name of a constraint that has to give way; that of linear rows, if it is no other."""
+    """Name of a constraint to be dropped; linear rows if no other conflicts."""
     found = conflicting_constraint(problem)
     if found is None and problem.rows:
         names = ", ".join(dict.fromkeys(rows.name for rows in problem.rows))
@@ -184,7 +185,7 @@ def _conflict(problem: SiblingProblem) -> str | None:
 
 
 def _infeasible(parent: str, constraint: str | None) -> SolveFailed:
-    """The error for children that have no solution, naming the constraint where one is found."""
+    """The error for children without a solution, naming the constraint if one is found."""
     where = f"The children of geounit {parent}" if parent else "The root of the spine"
     if constraint is None:
         return SolveFailed(
@@ -245,11 +246,11 @@ def infeasible_constraint(problem: SiblingProblem) -> str | None:
 
 
 def conflicting_constraint(problem: SiblingProblem) -> str | None:
-    """Name of a constraint that has to give way for the others to hold, or None.
+    """Name of a constraint to be dropped so that the others can hold, or None.
 
     Minimises the total violation of the children's bounds and totals over non-negative counts per
-    child and type that add up to the parent's. It suffices to look at types: cells of a type are
-    alike to every constraint.
+    child and type that add up to the parent's. It suffices to look at types: constraints do not
+    distinguish cells of a type.
     """
     c, n_types = problem.lower.shape
     size = c * n_types
@@ -297,7 +298,7 @@ def conflicting_constraint(problem: SiblingProblem) -> str | None:
 
 
 def _named(geocodes: Sequence[str] | np.ndarray) -> str:
-    """The geounits' geocodes, the first and last where there are many."""
+    """The geounits' geocodes, only the first and last of many."""
     if len(geocodes) <= 3:
         return ", ".join(geocodes)
     return f"{geocodes[0]} to {geocodes[-1]}"

@@ -24,9 +24,9 @@ from ..spine.shards import Family
 
 @dataclass(frozen=True)
 class SolveRecord:
-    """How one solve ended, as it is kept with the estimates.
+    """Outcome of one solve, stored with the estimates.
 
-    parent : empty before the solve's siblings are told.
+    parent : empty until the solve's siblings are known.
     stage : "least squares 1", ..., "rounder", or "settled" where nothing was left to estimate.
     solver : "active set", "dual newton", "flow", "highs" as the fallback of others, or "none"; the
         rounder's with ", exchange" where one followed.
@@ -73,7 +73,7 @@ class QueryMeasurement:
     rows: np.ndarray | None = None
 
     def of_family(self, family: Family) -> QueryMeasurement:
-        """The answers of a family's children, from those of a shard."""
+        """The answers of a family's children, cut from a shard's."""
         part = slice(family.start, family.stop)
         return QueryMeasurement(self.query, self.values[part], self.precision[part], self.rows)
 
@@ -109,16 +109,16 @@ class LinearRows:
 
 @dataclass(frozen=True)
 class SiblingProblem:
-    """What the children of one parent must satisfy, whatever has been measured.
+    """Constraints on the children of one parent, whatever has been measured.
 
     geocodes : (c,) the children's geocodes, for messages.
     cells : (k,) cells of the support, in increasing order of type, then of cell number.
     type_of_cell : (k,) type of each cell.
     parent_counts : (k,) the parent's count in each cell, or None at the root of the spine.
-    lower, upper : (c, T) bounds on the number of records of each type in each child; an upper
-        bound of `NO_BOUND` is none.
+    lower, upper : (c, T) bounds on the number of records of each type in each child; `NO_BOUND`
+        means no upper bound.
     group_of_child, group_totals : (c,), (n_groups,) exact totals of groups of children (the two
-        parts of a split state, or one housing-unit count per child); None where there are none.
+        parts of a split state, or one housing-unit count per child); None if there are no groups.
     rows : further linear constraints, which no network has.
     """
 
@@ -139,7 +139,7 @@ class SiblingProblem:
 
     @property
     def grouped_totals(self) -> tuple[np.ndarray, np.ndarray] | None:
-        """`group_of_child` and `group_totals`; None where there are none."""
+        """`group_of_child` and `group_totals`; None if there are no groups."""
         if self.group_of_child is None or self.group_totals is None:
             return None
         return self.group_of_child, self.group_totals
@@ -148,7 +148,7 @@ class SiblingProblem:
         self, labels: Sequence[np.ndarray]
     ) -> tuple[SiblingProblem, np.ndarray, np.ndarray]:
         """The same problem on the classes of cells that types, linear rows and these labellings do
-        not tell apart; the class of every cell (k,), in increasing order of type, and the first
+        not distinguish; the class of every cell (k,), in increasing order of type, and the first
         cell of every class, which names it.
 
         Every solution of the coarse problem lifts to one of the fine problem (share each class
@@ -232,7 +232,7 @@ class Pins:
     targets: tuple[np.ndarray, ...] = ()
 
     def finest(self) -> Pins:
-        """The same margins without those that others imply."""
+        """The margins that no other implies."""
         kept: list[int] = []
         sizes = [target.shape[1] for target in self.targets]
         for q in sorted(range(len(sizes)), key=lambda q: -sizes[q]):
@@ -241,14 +241,15 @@ class Pins:
         return Pins(tuple(self.labels[q] for q in kept), tuple(self.targets[q] for q in kept))
 
     def at(self, cells: np.ndarray) -> Pins:
-        """The same margins of these cells, each of which stands for a class."""
+        """These margins on `cells`, each representing a class."""
         return Pins(tuple(label[cells] for label in self.labels), self.targets)
 
     def with_answers(
         self, labels: Sequence[np.ndarray], x: np.ndarray, cells: np.ndarray | slice = slice(None)
     ) -> Pins:
-        """These and the margins by further `labels` (k,) of `x` (c, n) on n classes, which the
-        `cells` stand for; on all cells by default."""
+        """These and the margins by further `labels` (k,) of `x` (c, n) on n classes represented by
+        `cells`; on all cells by default.
+        """
         targets = [sum_rows(x, label[cells]) for label in labels]
         return Pins((*self.labels, *labels), (*self.targets, *targets))
 
@@ -267,7 +268,7 @@ def add_constraints(
     break one.
 
     `column` (c, k) gives the program's column of each cell, -1 where the cell is fixed; `base`
-    (c, k) is what each cell holds besides its column, 0 by default.
+    (c, k) is a constant added to each cell's column, 0 by default.
     """
     c, k = column.shape
     n_types = problem.lower.shape[1]

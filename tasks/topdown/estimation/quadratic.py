@@ -1,4 +1,6 @@
-"""Siblings' least squares as compiled code takes it: two records of arrays, and dense kernels."""
+"""Siblings' least squares in the form for compiled code: two records of arrays, and dense
+kernels.
+"""
 
 from __future__ import annotations
 
@@ -27,11 +29,11 @@ class Quadratic(NamedTuple):
 
     The matrix of a profile is diagonal[m] I + A' coarse[m] A, where A (r, k) is the 0/1 matrix of
     `coarse_rows` (n_coarse, k), the rows of the queries that no other refines. `diagonal` (m,) is
-    the weight of the queries that tell all cells apart, or where there are none a `proximal` term
+    the weight of the queries that distinguish all cells, or without such queries a `proximal` term
     (m,) that makes the matrix definite and is no part of the objective.
 
     Where `covariance` is not empty, the objective is weighed by the inverses of the children's
-    covariances instead; of the rest, `scale` alone counts then.
+    covariances instead; of the rest, only `scale` is then used.
     """
 
     answers: np.ndarray
@@ -48,12 +50,12 @@ class Quadratic(NamedTuple):
 
 
 class Constraints(NamedTuple):
-    """What the children's cells `x` (c, k) have to meet, beside being non-negative.
+    """Constraints on the children's cells `x` (c, k) in addition to being non-negative.
 
     sum_i x_i = parent (k,), if has_parent;
     sum over the children of group g, group_of_child (c,), and over the cells of a row r, where
-        pin_rows (n_labels, k) tells the rows that hold each cell, = targets[g, r];
-    lower <= sum over the cells of a type <= upper, both (c, T), where the cells of type t stand at
+        pin_rows (n_labels, k) has the rows of each cell, = targets[g, r];
+    lower <= sum over the cells of a type <= upper, both (c, T), where the cells of type t are at
         type_starts[t] to type_starts[t + 1];
     x = 0 where not allowed (c, k).
     """
@@ -72,7 +74,7 @@ class Constraints(NamedTuple):
 TINY = 1e-9
 """Keeps the matrix of the coarse queries definite, relative to the diagonals."""
 THIN = 1.5
-"""Woodbury's formula pays where there are so many cells for each row of the coarse queries."""
+"""Woodbury's formula pays from this number of cells for each row of the coarse queries."""
 PROXIMAL_WEIGHT = 1e-2
 """Weight of the proximal term, relative to the mean of the diagonal."""
 
@@ -86,7 +88,7 @@ def factored(
     n_profiles = weights.shape[0]
     size = columns[1:] - columns[:-1]
     scratch = np.empty(k, dtype=np.int64)
-    # From many rows to few; what has as many keeps its order.
+    # From many rows to few; equal numbers keep their order.
     order: np.ndarray = np.empty(n_queries, dtype=np.int64)
     for other in range(n_queries):
         place = other
@@ -145,7 +147,7 @@ def factored(
 def curvature(quadratic: Quadratic, i: int) -> np.ndarray:
     """Diagonal (k,) of child i's matrix, its scale included.
 
-    All cells in one call: a call with these records costs more than what it does for a cell.
+    All cells in one call: a call with these records costs more than its work on a cell.
     """
     covariance = quadratic.covariance
     if covariance.within.shape[0] > 0:
@@ -240,7 +242,7 @@ def thin_inverse(diagonal: np.ndarray, coarse: np.ndarray, rows: np.ndarray) -> 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def inverse_of_sum(diagonal: np.ndarray, coarse: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Inverse (f, f) of D + A' C A; see `thin_inverse`, which is taken where it saves work."""
+    """Inverse (f, f) of D + A' C A; see `thin_inverse`, used where it saves work."""
     f, n_coarse = diagonal.size, rows.shape[0]
     matrix = np.zeros((f, f))
     # The rows that hold a cell, numbered among themselves, where fewer rows may save work.

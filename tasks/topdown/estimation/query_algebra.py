@@ -1,32 +1,30 @@
 """Marginal queries in coordinates in which their least-squares problem falls apart.
 
 The attributes of a schema are of two kinds. *Free* ones every query either keeps whole or sums
-over, and no bound or structural zero tells their levels apart; the others (for the redistricting
-product the group-quarters type and, because nobody in a nursing home is a minor, voting age) form
-the *core*. On a free attribute of d levels take an orthonormal basis whose first vector is
-constant: a query that keeps the attribute is the identity there, and one that sums over it sees
-the first coordinate alone, multiplied by sqrt(d). A coordinate's *component* is the set of free
-attributes on which it is not the first. No query mixes components, and within one of them all
-coordinates have the same Gram matrix, a small one on the core cells. For a query that keeps the
-free attributes U and maps core cells to core rows by the 0/1 matrix C it is
+over, and no bound or structural zero distinguishes their levels; the others (for the redistricting
+product the group-quarters type and, because no minors live in nursing homes, voting age) form the
+*core*. On a free attribute of d levels take an orthonormal basis whose first vector is constant: a
+query that keeps the attribute is the identity there, and one that sums over it sees the first
+coordinate alone, multiplied by sqrt(d). A coordinate's *component* is the set of free attributes on
+which it is not the first. No query mixes components, and within one of them all coordinates have
+the same Gram matrix, a small one on the core cells. For a query that keeps the free attributes U
+and maps core cells to core rows by the 0/1 matrix C it is
 
     C'C times the product of d over the free attributes outside U, in components within U,
 
 and 0 in the others. On the core the Gram matrices do not commute, so the small matrices are
-carried as they are. Types that a geounit cannot have are left out of its core: their cells are
-zero without noise.
+carried without diagonalisation. Types that a geounit cannot have are left out of its core: their
+cells are zero without noise.
 
-*Which components are carried.* Noisy answers to a query that keeps U tell of the components within
-U and of no other, and an exact total of the constant one. So what all measurements tell lies in the
-components within some measured U; going up and down a spine never mixes components; and an answer
-that keeps W sees those within W. With B free attributes there are 2^B components. For the answers
-to queries W, those within some U and some W are needed one by one (`restricted`). In all others
-that an answer asked for sees A and b are zero, so that the estimate and V are zero, and D is the
-same whatever the component: it begins with the identity on what a block can have, and sums,
-measurements and wholes act on it through the core alone. One component without coordinates stands
-for them all.
-Where parents' counts are given, as estimation gives them, they tell of every component, and all are
-carried.
+*Which components are carried.* Noisy answers to a query that keeps U inform the components within U
+and no other, an exact total the constant one. So all information is in the components within some
+measured U; going up and down a spine never mixes components; and an answer that keeps W sees those
+within W. With B free attributes there are 2^B components. For the answers to queries W, those
+within some U and some W are needed one by one (`restricted`). In all others that an answer asked
+for sees A and b are zero, so that the estimate and V are zero, and D is equal for all components:
+it begins with the identity on a block's possible cells, and sums, measurements and wholes act on it
+through the core alone. One component without coordinates represents them all. Where parents' counts
+are given, as in estimation, they inform every component, and all are carried.
 
 Shapes: N geounits that can have the same types, n core cells of those types, m coordinates of the
 free attributes that are carried, S components. The redistricting product has n = 2 without group
@@ -53,8 +51,8 @@ class Cube:
     """The coordinates of the components within one set of free attributes, as a cube of these.
 
     kept : the set, as bits. shape : the levels of every free attribute in it, 1 for the others.
-    codes : the components, as sets of bits, that no cube before has.
-    columns, places : (k,) their coordinates, among those that are carried and in the cube.
+    codes : the components, as sets of bits, that no earlier cube has.
+    columns, places : (k,) their coordinates, among the carried ones and in the cube.
     """
 
     kept: int
@@ -72,7 +70,7 @@ class Cube:
         return cube.reshape(*x.shape[:2], *self.shape)
 
     def enter(self, cube: np.ndarray, x: np.ndarray) -> np.ndarray:
-        """Coordinates (N, z, m) `x` with those of the cube (N, z, shape...) entered."""
+        """Coordinates (N, z, m) `x` with the cube's (N, z, shape...) entered."""
         flat = cube.reshape(*x.shape[:2], -1)
         if self.is_all_of(x.shape[-1]):
             return flat
@@ -80,7 +78,7 @@ class Cube:
         return x
 
     def is_all_of(self, n_coordinates: int) -> bool:
-        """Whether all coordinates that are carried stand in the cube, and nothing else."""
+        """Whether the cube holds exactly the carried coordinates."""
         return self.columns.size == n_coordinates == math.prod(self.shape)
 
 
@@ -93,7 +91,7 @@ class QueryAlgebra:
     is_possible : (n_core,) whether the core cell is no structural zero.
     sets : sets of free attributes, as bits, none within another, within which components are
         carried one by one; None for all.
-    has_others : whether one more component, the last, stands for all that are not.
+    has_others : whether one more component, the last, represents all others.
     """
 
     schema: Schema
@@ -112,7 +110,7 @@ class QueryAlgebra:
         type_of_cell: np.ndarray,
         forbidden: np.ndarray,
     ) -> QueryAlgebra:
-        """From all queries that will be met, the type of each cell and the mask of impossible
+        """The algebra from all queries in use, the type of each cell and the mask of impossible
         cells, both `(n_cells,)`.
         """
         cubes = [array.reshape(schema.shape) for array in (type_of_cell, forbidden)]
@@ -147,14 +145,14 @@ class QueryAlgebra:
     def restricted(
         self, measured: Sequence[MarginalQuery], asked: Sequence[MarginalQuery] | None = None
     ) -> QueryAlgebra:
-        """This algebra with the components alone of which noisy answers to the queries
-        `measured` tell and that answers to the queries `asked`, any by default, see; the module's
-        docstring says how.
+        """This algebra reduced to the components that noisy answers to the queries `measured`
+        inform and answers to the queries `asked`, any by default, see; the module's docstring says
+        how.
         """
         axes_measured = {self.kept(query) for query in measured} or {0}
         seen = {self._every} if asked is None else {self.kept(query) for query in asked}
-        # An answer that keeps a set sees the components within it: a measured one and an asked one
-        # have in common those within both of their sets.
+        # An answer that keeps a set sees the components within it: a measured and a requested one
+        # share the components within both sets.
         both = {u & w for u in axes_measured for w in seen}
         largest = [u for u in both if not any(u & w == u != w for w in both)]
         sets = tuple(sorted(largest, key=lambda u: (-u.bit_count(), u)))
@@ -192,7 +190,7 @@ class QueryAlgebra:
 
     @cached_property
     def cubes(self) -> tuple[Cube, ...]:
-        """Cubes that have every coordinate which is carried once."""
+        """Cubes that together have every carried coordinate once."""
         found, left = [], set(self.codes)
         for kept in self.sets or ((1 << len(self.free)) - 1,):
             shape = tuple(
@@ -225,7 +223,7 @@ class QueryAlgebra:
 
     @property
     def n_covariances(self) -> int:
-        """How many covariances a geounit has that can have every core cell."""
+        """Number of covariances of a geounit that can have every core cell."""
         return len(self.components) * len(self.cell_type) ** 2
 
     def cells_of(self, type_is_possible: np.ndarray) -> np.ndarray:
@@ -269,10 +267,11 @@ class QueryAlgebra:
         cells: np.ndarray,
         rows: np.ndarray | None = None,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """What noisy answers tell: A `(N, S, n, n)`, the precision-weighted sum of Gram matrices,
-        and b `(N, n, m)`, that of Q'y; the weighted least-squares estimate solves A x = b.
+        """Information of noisy answers: A `(N, S, n, n)`, the precision-weighted sum of Gram
+        matrices, and b `(N, n, m)`, the weighted sum of Q'y; the weighted least-squares estimate
+        solves A x = b.
 
-        Of the geounits `rows` (N,) alone, if they are given.
+        Restricted to the geounits `rows` (N,), if given.
         """
         if rows is None:
             rows = np.arange(len(next(iter(measurements.values())).precision))
@@ -297,9 +296,9 @@ class QueryAlgebra:
 
     def _summed(self, answers: QueryMeasurement, cube: Cube) -> tuple[np.ndarray, float]:
         """Answers (N, core rows, levels or 1 of each free attribute) that a cube's coordinates see,
-        summed over what the cube does not keep, and by what these are to be multiplied: on an
-        attribute of d levels they are the first coordinate, which is the sum over sqrt(d), or
-        sqrt(d) times what is summed over already.
+        summed over the attributes that the cube does not keep, and their factor: on an attribute of
+        d levels they are the first coordinate, which is the sum over sqrt(d), or sqrt(d) times an
+        existing sum.
         """
         by_core, scale = self.by_core(answers.values, answers.query.shape), 1.0
         for bit, size in enumerate(self.free_shape):

@@ -1,8 +1,8 @@
 """The multi-pass rounder with its tree of queries: problem (7.7) of [TopDown2022].
 
 Given a real solution x~ of the least squares, choose y in {0, 1} per cell so that floor(x~) + y
-meets every constraint and its answers to a tree of nested queries lie nearest to those of x~ in
-the L1 norm; later passes keep the answers of earlier ones.
+meets every constraint and its answers to a tree of nested queries are nearest to the answers of x~
+in the L1 norm; later passes keep the answers of earlier ones.
 
 For a query row with fractional target d (the row's answer less its floors) the cost of n ones is
 |d - n|. Interpolating between the integers keeps it convex and moves its kinks to integers:
@@ -10,10 +10,10 @@ slopes -1 up to floor(d), 1 - 2 frac(d) for one step, then +1. Where queries, ke
 types are all nested they form a tree in each child, and every cell is summed over the children
 once: a network flow, which `flow` solves. Where they are not, HiGHS takes the linear program.
 
-Queries that cross these chains are served afterwards, where there are any, by `exchange`. Of many
-cells, an early pass is solved on the classes that its rows tell apart: what it leaves is its
-answers alone, whose optimum there is one of all cells if these can have it, as they nearly always
-can.
+`exchange` afterwards handles queries that cross these chains, if any. With many
+cells, an early pass is solved on the classes that its rows distinguish: later passes use only its
+answers, and an optimum on classes is one on all cells if the cells can attain it, as they nearly
+always can.
 
 The optimum need not be unique. Fractional parts are taken in units of 2^-24, far coarser than
 the error of x~, so that ties are ties on every machine and are broken by position.
@@ -45,17 +45,17 @@ from .problem import (
 )
 
 SNAP = 1e-5
-"""A least-squares value this near to an integer is that integer."""
+"""A least-squares value within this of an integer counts as that integer."""
 
 
 @dataclass(frozen=True)
 class RounderResult:
     """`x` of shape `(c, k)`, non-negative integers.
 
-    objective : sum of the interpolated costs, less that of no ones, over all passes.
+    objective : sum over all passes of the interpolated costs, less the cost without ones.
     solver : "flow" or "highs"; with ", exchange" where that followed, whose moves count as
         iterations.
-    relaxed : the 0/1 box and the agreement with earlier passes had to be left.
+    relaxed : whether the 0/1 box and the agreement with earlier passes were dropped.
     """
 
     status: SolveStatus
@@ -67,7 +67,7 @@ class RounderResult:
 
     @property
     def record(self) -> SolveRecord:
-        """How it ended, as it is kept with the estimates."""
+        """Outcome, as stored with the estimates."""
         return SolveRecord(
             solver=self.solver, status=self.status, iterations=self.iterations, relaxed=self.relaxed
         )
@@ -75,7 +75,7 @@ class RounderResult:
 
 @dataclass(frozen=True)
 class RoundingPass:
-    """One pass: real targets, the tree of queries, and what earlier passes hold.
+    """One pass: real targets, the tree of queries, and answers held by earlier passes.
 
     target : (c, k) with fractional parts in units of 1 / UNIT.
     labels : row of every cell in each query of the tree, coarsest first.
@@ -110,10 +110,10 @@ def solve_passes(
 ) -> RounderResult:
     """Round `target` of shape `(c, k)`; each pass is a chain of nested queries, coarsest first.
 
-    Where some of the queries `asked` are in no chain, an exchange of ones follows the last pass,
-    which brings the answers to all of these near to those of `target`; see `exchange`.
+    Where some of the queries `asked` are in no chain, an exchange of ones follows the last pass and
+    moves the answers to all of them towards the answers of `target`; see `exchange`.
 
-    Should a pass have no 0/1 solution, the last resort of `round_anywhere` is taken: it drops
+    If a pass has no 0/1 solution, `round_anywhere` is the last resort: it drops
     the agreement with earlier passes and the 0/1 box, never a constraint of the problem.
     """
     target = on_grid(target)
@@ -130,7 +130,7 @@ def solve_passes(
 def or_anywhere(
     result: RounderResult, problem: SiblingProblem, target: np.ndarray
 ) -> RounderResult:
-    """A result or, where it is none, that of `round_anywhere`, with the iterations of both."""
+    """A result, or `round_anywhere`'s if it failed, with the iterations of both."""
     if result.x is not None:
         return result
     anywhere = round_anywhere(problem, target)
@@ -148,9 +148,10 @@ def _solved_passes(
     passes: Sequence[Sequence[MarginalQuery]],
     early: Callable[[RoundingPass], RounderResult] = round_pass,
 ) -> RounderResult:
-    """The result of the last pass; of the first without a solution, if there is one.
+    """The result of the last pass; or of the first without a solution, if any.
 
-    `early` solves the passes before the last, of which the answers to their own queries count.
+    `early` solves the passes before the last, for which only the answers to their own queries
+    count.
     """
     held = Pins()
     result = RounderResult(SolveStatus.OPTIMAL, target.astype(np.int64))
@@ -172,9 +173,9 @@ def _solved_passes(
 
 
 def _round_classes(rounding: RoundingPass) -> RounderResult:
-    """Solve a pass on the classes of cells that its rows tell apart.
+    """Solve a pass on the classes of cells that its rows distinguish.
 
-    The counts of a class are those of its first cell in the result, which is no histogram.
+    The result holds a class's count at its first cell and is therefore no histogram.
     """
     labels, held = rounding.labels, rounding.held
     coarse, classes, first = rounding.problem.coarsened([*labels, *held.labels])
@@ -196,8 +197,8 @@ def _with_exchange(
     passes: Sequence[Sequence[MarginalQuery]],
     asked: Sequence[MarginalQuery],
 ) -> RounderResult:
-    """After an exchange for the queries `asked`, if the chains of the `passes` lack one of them.
-    All answers to the chains stay but those that are cells."""
+    """A result after an exchange for the queries `asked`, if the chains of the `passes` lack any.
+    All answers to the chains stay except cells."""
     k = problem.cells.size
     chained = [rows_on_support(query, problem.cells) for queries in passes for query in queries]
     labels = [rows_on_support(query, problem.cells) for query in asked]
@@ -233,7 +234,7 @@ def round_by_flow(rounding: RoundingPass) -> RounderResult | None:
 
 
 def as_network(rounding: RoundingPass) -> network_flow.Network | None:
-    """A pass as a network, or None if it is none.
+    """A pass as a network, or None if it has no such form.
 
     It is one where there are no linear rows, where queries, kept answers and types are nested, and
     where there is a parent or each group with a fixed total is a single child.
@@ -280,7 +281,7 @@ def as_network(rounding: RoundingPass) -> network_flow.Network | None:
 
 
 def _levels(rounding: RoundingPass, base: np.ndarray) -> list[_Level]:
-    """The queries of a pass, the answers that it holds and the types, less those of `base`."""
+    """The queries of a pass, its held answers and the types, less the counts of `base`."""
     problem = rounding.problem
     c, n_types = problem.lower.shape
     levels = []
@@ -299,7 +300,7 @@ def _levels(rounding: RoundingPass, base: np.ndarray) -> list[_Level]:
 
 
 def round_by_highs(rounding: RoundingPass) -> RounderResult:
-    """Solve a pass as a linear program, or an integer program should that not come out integral.
+    """Solve a pass as a linear program, or as an integer program if its solution is not integral.
 
     A piecewise linear cost becomes three columns, one for each slope.
     """
@@ -383,8 +384,8 @@ def _solved(
 def round_anywhere(problem: SiblingProblem, target: np.ndarray) -> RounderResult:
     """Nearest integer histogram in the L1 norm that meets every constraint of the problem.
 
-    The fail-safe: cells may move by more than one, and no query is held. It has a solution
-    whenever the problem has one at all.
+    The fail-safe: cells may move by more than one, and no query is held. It has a solution whenever
+    the problem has one.
     """
     c, k = target.shape
     base = np.floor(target)

@@ -1,8 +1,8 @@
 """The constraints of a shard in the solver's terms, family by family.
 
-Bounds and exact answers of one query, whose rows are the cells' types, and exact totals of all
-children are what the solvers know by themselves. Everything else is rows of a linear program
-(`LinearRows`): a family that has such is no network, and HiGHS rounds it.
+The solvers directly support bounds and exact answers of one query, whose rows are the cells' types,
+and exact totals of all children. Everything else is rows of a linear program (`LinearRows`): a
+family with such rows is no network, and HiGHS rounds it.
 
 From declarations and public records alone: the types that areas can have, and exact totals.
 """
@@ -39,8 +39,8 @@ from .problem import NO_BOUND, LinearRows, is_refined
 
 @dataclass(frozen=True, eq=False)
 class ExactTypes:
-    """Types of cells that held answers and bounds settle: `label` (n_cells,), and the exact answers
-    (n, T) of a shard's geounits. See `workload.implied_types`.
+    """Types of cells determined by held answers and bounds: `label` (n_cells,), and the exact
+    answers (n, T) of a shard's geounits. See `workload.implied_types`.
     """
 
     label: np.ndarray
@@ -53,7 +53,7 @@ class ShardConstraints:
 
     type_of_cell : (n_cells,). lower, upper : (n, T). type_is_possible : (n, T) types that
     neither bounds nor held answers exclude: whatever a geounit can have, the one above can.
-    total : (n,) exact totals, -1 where there is none. group, group_total : (n,) unit that a
+    total : (n,) exact totals, -1 if unknown. group, group_total : (n,) unit that a
     geounit is a part of, -1 for none, and the units' exact totals. rows : of all cells and the
     shard's geounits.
     """
@@ -77,8 +77,8 @@ class ShardConstraints:
         units: Mapping[str, tuple[LevelUnits, np.ndarray]],
         exact: ExactTypes | None = None,
     ) -> ShardConstraints:
-        """From a constraints file; `units` has, by invariant, how its units lie among the shard's
-        geounits, and their paths. Exact types come in place of those that one query tells.
+        """From a constraints file; `units` has, by invariant, how its units relate to the shard's
+        geounits, and their paths. Exact types replace the types of a single query.
         """
         reading = _Reading(path, schema, universe, geocode, exact)
         for held in sorted(universe.held, key=lambda one: not reading.is_of_types(one)):
@@ -128,7 +128,7 @@ class ShardConstraints:
         return units, totals
 
     def linear_rows(self, start: int, stop: int, support: np.ndarray) -> tuple[LinearRows, ...]:
-        """What else the siblings `start` to `stop` must satisfy, on the cells of their support."""
+        """Further constraints on the siblings `start` to `stop`, on the cells of their support."""
         found = []
         if self.totals(start, stop)[0] is None:
             ones = sparse.csr_array(np.ones((1, support.size)))
@@ -166,7 +166,7 @@ def sums_of_level(held: Sequence[ShardConstraints]) -> tuple[np.ndarray, np.ndar
 
 
 class _Reading:
-    """The constraints of a file, as they are sorted into bounds, totals and rows."""
+    """The constraints of a file, sorted into bounds, totals and rows."""
 
     def __init__(
         self,
@@ -220,8 +220,8 @@ class _Reading:
     def _follows_from_types(
         self, label: np.ndarray, n_rows: int, lower: np.ndarray, upper: np.ndarray
     ) -> bool:
-        """Whether limits `(n, n_rows)` on rows, by the row `(n_cells,)` of every cell, say nothing
-        that those of the types do not; rows from `n_rows` on are none.
+        """Whether limits `(n, n_rows)` on rows, by the row `(n_cells,)` of every cell, add nothing
+        to the types' limits; numbers from `n_rows` on denote no row.
         """
         n_types = self.lower.shape[1]
         cells = np.zeros((n_types, n_rows + 1), dtype=np.int64)
@@ -236,7 +236,7 @@ class _Reading:
         )
 
     def _limit(self, lower: np.ndarray, upper: np.ndarray) -> None:
-        """Hold the numbers of records of the types between further limits, each (n, T)."""
+        """Bound the numbers of records of the types by further limits, each (n, T)."""
         self.lower, self.upper = np.maximum(self.lower, lower), np.minimum(self.upper, upper)
 
     def is_of_types(self, held: Held) -> bool:
@@ -244,7 +244,7 @@ class _Reading:
         return self.has_own_types and not held.where and held.query == self.typed != TOTAL
 
     def add_held(self, held: Held) -> None:
-        """Answers of an earlier release, which every geounit has."""
+        """Answers of an earlier release, available for every geounit."""
         own = self.found[constraint_name(held.name), "="]
         if self.is_of_types(held):
             self._limit(own.values, own.values)
@@ -281,7 +281,7 @@ class _Reading:
             self.rows.append(LinearRows(name, matrix, group, lower, upper))
 
     def add_bounds(self) -> None:
-        """Bounds on whole types; those on some cells of a type are rows."""
+        """Bounds on whole types; bounds on some cells of a type are rows."""
         for bounded in self.universe.bounded_queries:
             query, inside = bounded.asked(self.schema), bounded.inside(self.schema)
             of_lower, of_upper = bound_names(bounded, self.schema)
@@ -310,8 +310,8 @@ class _Reading:
                 self._add_rows(agreement.name, agreement.query, None, self.every, low, high)
 
     def add_invariant(self, invariant: Invariant, here: LevelUnits, paths: np.ndarray) -> None:
-        """Exact answers of geounits, and of units, by their paths, that are listed here: those in
-        parts, or all.
+        """Exact answers of geounits, and of units, by their paths, that are listed here: in parts,
+        or all.
         """
         name = constraint_name(invariant.name)
         own = self.found.get((name, "="))
@@ -370,7 +370,7 @@ class _Reading:
 
 
 def _holds(constraint: Constraint) -> np.ndarray:
-    """Which of the geounits that were asked for have the constraint, `(n,)`."""
+    """Mask `(n,)` of the requested geounits with the constraint."""
     if constraint.holds is None:
         return np.ones(len(constraint.values), dtype=bool)
     return constraint.holds
@@ -388,7 +388,7 @@ def typed_query(universe: Universe, schema: Schema) -> str:
 
 
 def aligned_rows(inside: np.ndarray, query: MarginalQuery) -> np.ndarray | None:
-    """Rows of a query whose cells are all `inside` (n_cells,); None if some are and some not."""
+    """Rows of a query whose cells are all `inside` (n_cells,); None if only some are."""
     some = query.rows_of(inside)
     rest = query.rows_of(~inside)
     return some if not np.intersect1d(some, rest).size else None
@@ -397,10 +397,10 @@ def aligned_rows(inside: np.ndarray, query: MarginalQuery) -> np.ndarray | None:
 def possible_types(
     universe: Universe, schema: Schema, multiples: Sequence[np.ndarray], n_areas: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Type `(n_cells,)` of every cell, and `(n_areas, n_types)` bool, the types that no bound rules
-    out in an area.
+    """Type `(n_cells,)` of every cell, and `(n_areas, n_types)` bool, the types that no bound
+    excludes in an area.
 
-    `multiples` are, by bound, the records of each area that it multiplies.
+    `multiples` has, by bound, the records of each area that it multiplies.
     """
     typed = typed_query(universe, schema)
     types = marginal_query(schema, typed)
@@ -418,8 +418,8 @@ def known_totals(
     settings: TopdownSettings, universe: str, spine: Spine, units: Mapping[str, Units]
 ) -> dict[str, np.ndarray]:
     """The deepest geolevel where all totals, or all sums of siblings, are exact, and their numbers;
-    those above it follow. Estimates of every area by itself take the areas' own alone. `units` are
-    those of `units_of_areas`.
+    those above it follow. Estimates of every area by itself use only the areas' own. For `units`
+    see `units_of_areas`.
     """
     census, schema = settings.compiled_census, settings.schema_of(universe)
     declared, last = census.universes[universe], census.geolevels[-1]

@@ -1,17 +1,17 @@
 """Best linear unbiased estimates of a geolevel's geounits, up and down one step of the spine.
 
-For one geounit, in the coordinates of `tasks.topdown.estimation.query_algebra`, the measurements
-in its subtree determine x as far as they do at all: its estimate has the error covariance
+For one geounit, in the coordinates of `tasks.topdown.estimation.query_algebra`, the measurements in
+its subtree determine x at least partly: its estimate has the error covariance
 
     V + k D,    k -> infinity,
 
-and `geography.conditioning` says how it follows from measurements, sums of parts, exact totals and
-wholes. Here are these steps with means, for N geounits that can have the same types at once; shapes
-are those of `tasks.topdown.estimation.query_algebra`. If the root's estimate is what goes down, the
+and `geography.conditioning` derives it from measurements, sums of parts, exact totals and wholes.
+This module adds means to these steps, for N geounits that can have the same types at once; for
+shapes see `tasks.topdown.estimation.query_algebra`. If the root's estimate is passed down, the
 result is weighted least squares over the whole spine at once.
 
 A geolevel's geounits are grouped by the types that they can have. A state whose parts are geounits
-of their own stands between them and the nation, where its exact total is known.
+of their own is a step between them and the nation if its exact total is known.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ from .problem import QueryMeasurement
 from .query_algebra import QueryAlgebra
 
 RELATIVE_LEFT = 1e-9
-"""What a whole leaves of D, relative to what it was, from which it counts as zero."""
+"""Relative remainder of D given a whole, below which it counts as zero."""
 
 LARGE = 1 << 27
-"""Numbers from which an array lies in a temporary file instead of memory: 1 GiB of them."""
+"""Size from which an array is kept in a temporary file instead of memory: 1 GiB of numbers."""
 
 
 def zeros(shape: tuple[int, ...]) -> np.ndarray:
-    """Zeros of this shape; large ones in a temporary file that goes away with the array."""
+    """Zeros of this shape; large ones in a temporary file that is deleted with the array."""
     if math.prod(shape) <= LARGE:
         return np.zeros(shape)
     with tempfile.TemporaryFile() as file:
@@ -64,19 +64,20 @@ class LinearEstimates:
     def zero(
         cls, n_geounits: int, n_cells: int, n_components: int, n_coordinates: int
     ) -> LinearEstimates:
-        """Sums to which nothing has been added."""
+        """Empty sums."""
         square = (n_geounits, n_components, n_cells, n_cells)
         return cls(zeros((n_geounits, n_cells, n_coordinates)), zeros(square), zeros(square))
 
     def taken(self, rows: np.ndarray) -> LinearEstimates:
-        """Those of some geounits."""
+        """The estimates of some geounits."""
         return LinearEstimates(self.mean[rows], self.variance[rows], self.diffuse[rows])
 
     def add(self, parts: LinearEstimates, whole: np.ndarray, cells: np.ndarray) -> None:
         """Add the estimates of disjoint parts to the sums in place.
 
-        `whole` (N of the parts,) is the row of the sum that each belongs to, and never decreases;
-        `cells` (n of the parts,) the position of their core cells among those of the sums.
+        `whole` (N of the parts,) is the row of the sum that each belongs to, in nondecreasing
+        order; `cells` (n of the parts,) the position of their core cells among the core cells of
+        the sums.
         """
         starts = np.flatnonzero(np.diff(whole, prepend=-1))
         rows = whole[starts]
@@ -95,14 +96,14 @@ Components = Sequence[np.ndarray]
 def with_measurements(
     prior: LinearEstimates, a: np.ndarray, b: np.ndarray, components: Components
 ) -> LinearEstimates:
-    """Estimates that also take in the geounits' own measurements, A `(N, S, n, n)` and b
+    """Estimates that include the geounits' own measurements, A `(N, S, n, n)` and b
     `(N, n, m)` of `QueryAlgebra.information`.
     """
     n = a.shape[-1]
     is_unknown = (prior.diffuse == np.eye(n)).all(axis=(2, 3)) & ~prior.variance.any(axis=(2, 3))
     if is_unknown.all():
         return _of_measurements(a, b, components)
-    # Where nothing is measured nothing of D is seen.
+    # Without measurements no part of D is seen.
     is_diffuse = prior.diffuse.any(axis=(2, 3)) & a.any(axis=(2, 3)) & ~is_unknown
     if is_diffuse.any():
         prior, a, b = _with_seen(prior, a, b, np.argwhere(is_diffuse), components)
@@ -125,7 +126,7 @@ def _with_seen(
     diffuse: np.ndarray,
     components: Components,
 ) -> tuple[LinearEstimates, np.ndarray, np.ndarray]:
-    """Estimates that take in the answers which see D, and A and b of all others; `diffuse` (p, 2)
+    """Estimates that include the answers that see D, and A and b of all others; `diffuse` (p, 2)
     are the geounits and components where D is neither zero nor all there is."""
     known = LinearEstimates(prior.mean.copy(), prior.variance.copy(), prior.diffuse.copy())
     a, b = a.copy(), b.copy()
@@ -142,8 +143,9 @@ def _with_seen(
 
 
 def _of_measurements(a: np.ndarray, b: np.ndarray, components: Components) -> LinearEstimates:
-    """Estimates of geounits of which nothing else is known; those that measured alike share one
-    inverse."""
+    """Estimates of geounits from measurements alone; equally measured geounits share one
+    inverse.
+    """
     alike, code = np.unique(a.reshape(len(a), -1), axis=0, return_inverse=True)
     inverse, null = pseudo_inverse(alike.reshape(-1, *a.shape[1:]))
     variance, diffuse = inverse[code.reshape(-1)], null[code.reshape(-1)]
@@ -178,7 +180,7 @@ def with_totals(estimates: LinearEstimates, h: np.ndarray, totals: np.ndarray) -
 
 @dataclass(frozen=True, eq=False)
 class Gains:
-    """How parts follow their wholes, of which `sums` is known from the parts alone: by V P + D Q.
+    """Response V P + D Q of parts to their wholes, whose `sums` are estimated from the parts alone.
 
     along, along_diffuse : (N, S, n, n) P and Q of every whole.
     """
@@ -190,12 +192,13 @@ class Gains:
 
     @classmethod
     def of(cls, sums: LinearEstimates, components: Components) -> Gains:
-        """From the sums over the parts."""
+        """The response, from the sums over the parts."""
         return cls(sums, components, *whole_gains(sums.variance, sums.diffuse))
 
     def shift(self, means: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """How far the sums are from the wholes' means (N, n, m), times P and times Q; a part moves
-        by its V times the first and its D times the second."""
+        """Distance of the sums from the wholes' means (N, n, m), times P and times Q; a part moves
+        by its V times the first and its D times the second.
+        """
         distance = means - self.sums.mean
         shifts = np.zeros_like(distance), np.zeros_like(distance)
         for along, shift in zip((self.along, self.along_diffuse), shifts, strict=True):
@@ -212,7 +215,7 @@ class Gains:
         shifts: tuple[np.ndarray, np.ndarray],
     ) -> np.ndarray:
         """Means `(N of the parts, n, m)` of parts given their wholes, from the wholes' `shift`,
-        which spares a gain for each part; `whole` and `cells` as of `LinearEstimates.add`."""
+        which avoids a gain for each part; `whole` and `cells` as in `LinearEstimates.add`."""
         mean = parts.mean.copy()
         rows = whole[:, None], cells
         for covariance, along in zip((parts.variance, parts.diffuse), shifts, strict=True):
@@ -231,8 +234,9 @@ class Gains:
         cells: np.ndarray,
         wholes: LinearEstimates,
     ) -> None:
-        """Enter in `into`, zeros yet, the estimates of the parts `rows` given those of the `wholes`
-        from everything; `whole` (N of the rows,) and `cells` as of `means`."""
+        """Enter in `into`, initially zero, the estimates of the parts `rows` given the final
+        estimates of the `wholes`; `whole` (N of the rows,) and `cells` as in `means`.
+        """
         mean, distance = parts.mean[rows], wholes.mean[whole] - self.sums.mean[whole]
         for component, columns in enumerate(self.components):
             v, d = parts.variance[rows, component], parts.diffuse[rows, component]
@@ -269,7 +273,7 @@ class Group:
 
     @classmethod
     def zeros(cls, algebra: QueryAlgebra, type_is_possible: np.ndarray) -> Iterator[Group]:
-        """Those of each combination of types (n_geounits, T), one after another, with zeros."""
+        """The group of each combination of types (n_geounits, T), one after another, with zeros."""
         for rows, cells in patterns(algebra, type_is_possible):
             zero = LinearEstimates.zero(rows.size, cells.size, *_sizes(algebra))
             yield cls(rows, cells, zero)
@@ -280,7 +284,7 @@ class GroupedEstimates:
     """Estimates of geounits from their subtrees.
 
     type_is_possible : (n_geounits, T) the types that each can have.
-    groups : together every geounit that can have any, once.
+    groups : together every geounit that can have any type, once.
     """
 
     algebra: QueryAlgebra
@@ -288,7 +292,7 @@ class GroupedEstimates:
     groups: tuple[Group, ...]
 
     def summed(self, whole: np.ndarray, n_wholes: int) -> GroupedEstimates:
-        """Estimates of wholes from those of their parts; `whole` gives each geounit's."""
+        """Estimates of wholes from their parts' estimates; `whole` maps geounits to wholes."""
         type_is_possible = np.zeros((n_wholes, self.type_is_possible.shape[1]), dtype=bool)
         np.logical_or.at(type_is_possible, whole, self.type_is_possible)
         return GroupedEstimates(
@@ -306,8 +310,9 @@ class GroupedEstimates:
         self, wholes: Group, whole: np.ndarray, n_wholes: int
     ) -> Iterator[tuple[int, np.ndarray, np.ndarray, np.ndarray]]:
         """The geounits that are parts of a group of wholes, some at a time: the number of their
-        group, their rows in it and those of their wholes, which never decrease, and the places of
-        their core cells among those of the wholes."""
+        group, their rows in it, the nondecreasing rows of their wholes, and the positions of their
+        core cells among the wholes' core cells.
+        """
         position = np.full(n_wholes, -1)
         position[wholes.rows] = np.arange(wholes.rows.size)
         for number, group in enumerate(self.groups):
@@ -341,7 +346,7 @@ class GroupedEstimates:
         return group, row
 
     def part(self, start: int, stop: int) -> GroupedEstimates:
-        """Those of the geounits `start` to `stop`."""
+        """The estimates of the geounits `start` to `stop`."""
         groups = []
         for group in self.groups:
             kept = np.flatnonzero((group.rows >= start) & (group.rows < stop))
@@ -352,7 +357,7 @@ class GroupedEstimates:
 
     @classmethod
     def zero(cls, algebra: QueryAlgebra, type_is_possible: np.ndarray) -> GroupedEstimates:
-        """Of geounits of which nothing has been entered yet; see `enter`."""
+        """Empty estimates, to be filled by `enter`."""
         return cls(algebra, type_is_possible, tuple(Group.zeros(algebra, type_is_possible)))
 
     def enter(self, start: int, part: GroupedEstimates) -> None:
@@ -395,7 +400,9 @@ class GroupedEstimates:
         return found
 
     def covariances(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """V and D (N, S, n, n) of some geounits on all n core cells, and those possible (N, n)."""
+        """V and D (N, S, n, n) of some geounits on all n core cells, and the possible cells (N,
+        n).
+        """
         found = self.at(rows, np.arange(len(self.algebra.cell_type)))
         possible = self.algebra.is_possible & self.type_is_possible[rows][:, self.algebra.cell_type]
         return found.variance, found.diffuse, possible
@@ -412,7 +419,7 @@ class GroupedEstimates:
 class Step:
     """One step of the spine, from parts to the wholes that they add up to.
 
-    whole : (n,) the whole of each part. sums : what is known of the wholes from the parts alone.
+    whole : (n,) the whole of each part. sums : estimates of the wholes from the parts alone.
     """
 
     parts: GroupedEstimates
@@ -421,12 +428,12 @@ class Step:
 
     @classmethod
     def up(cls, parts: GroupedEstimates, whole: np.ndarray, n_wholes: int) -> Step:
-        """From the parts."""
+        """The step, from the estimates of the parts."""
         return cls(parts, whole, parts.summed(whole, n_wholes))
 
     @cached_property
     def gains(self) -> tuple[Gains, ...]:
-        """By which parts follow their wholes, of each group of the sums."""
+        """Responses of parts to their wholes, for each group of the sums."""
         components = self.sums.algebra.components
         return tuple(Gains.of(group.estimates, components) for group in self.sums.groups)
 
@@ -444,7 +451,7 @@ class Step:
         return self.parts.histograms(means)
 
     def given(self, wholes: GroupedEstimates) -> GroupedEstimates:
-        """Estimates of the parts given those of the wholes from everything."""
+        """Estimates of the parts given the final estimates of the wholes."""
         n_wholes = len(self.sums.type_is_possible)
         found = GroupedEstimates.zero(self.parts.algebra, self.parts.type_is_possible)
         for group, gains in zip(self.sums.groups, self.gains, strict=True):
@@ -456,18 +463,19 @@ class Step:
 
 
 KnownSums = tuple[np.ndarray, np.ndarray]
-"""The state (n,) of each geounit, and the exact total of each state. Of a declared census, states
-are whatever units have exact totals and stand in parts."""
+"""The state (n,) of each geounit, and the exact total of each state. In a declared census, states
+are the units with exact totals that are divided into parts.
+"""
 
 
 def steps_up(
     own: GroupedEstimates, parent: np.ndarray, n_parents: int, known: KnownSums | None = None
 ) -> tuple[Step, ...]:
-    """From geounits to their parents, the step below these first: one, or two by way of states
-    between them whose totals are known.
+    """Steps from geounits to their parents, the lowest first: one, or two by way of states in
+    between with known totals.
 
     Args:
-        parent: (n,) the parent of each geounit; those of one state have one parent.
+        parent: (n,) the parent of each geounit; geounits of one state share one parent.
     """
     if known is None:
         return (Step.up(own, parent, n_parents),)
@@ -496,11 +504,12 @@ def subtree_estimates(
     totals: np.ndarray | None = None,
     below: GroupedEstimates | None = None,
 ) -> GroupedEstimates:
-    """Estimates of a geolevel's geounits from their own measurements and what lies below.
+    """Estimates of a geolevel's geounits from their own measurements and their children's
+    estimates.
 
     Args:
         type_is_possible: (n_geounits, T) types without a bound of zero.
-        measurements: by query; a precision of 0 stands for a geounit that was not measured.
+        measurements: by query; a precision of 0 marks a geounit without measurements.
         totals: (n_geounits,) exact totals, if they are invariants.
         below: estimates of the same geounits from their children (`GroupedEstimates.summed`);
             None at the last geolevel.
@@ -521,7 +530,7 @@ def subtree_estimates(
 
 
 def _unknown(algebra: QueryAlgebra, type_is_possible: np.ndarray) -> Iterator[Group]:
-    """The groups of geounits below which nothing is measured."""
+    """The groups of geounits without measurements below."""
     for group in Group.zeros(algebra, type_is_possible):
         group.estimates.diffuse[:] = np.eye(group.cells.size)
         yield group

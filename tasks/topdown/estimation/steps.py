@@ -5,8 +5,8 @@ Block by block, the baseline: every block estimated on its own, everything above
 The blocks alone are measured, with the whole budget. A block has no parent whose records it must
 share with others, so its estimate uses only its own noisy answers, the structural zeros
 and the bounds on its group-quarters types; state totals are not held. Because counts cannot be
-negative, noise on the many cells that are empty in a block adds records, and summing blocks sums
-these up: this is what the TopDown Algorithm was made to avoid.
+negative, noise on the many empty cells of a block adds records, and sums of blocks accumulate them:
+the TopDown Algorithm was made to avoid this.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _sums_of_children(given: ShardInput, below: list[Shard]) -> sparse.csr_array
 
 
 COMBINE, ESTIMATE = "combine", "estimate"
-"""What is done at a geolevel; see `estimation_order`."""
+"""Kinds of steps at a geolevel; see `estimation_order`."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Estimator:
     estimate : estimates a shard and writes the estimates; returns the records of the solves.
     is_bottom_up : whether a geolevel's shards need the estimates of the geolevel below, and not
         of the one above.
-    combine : combines the measurements of a shard with those below it, for its parents; done for
+    combine : combines the measurements of a shard with its descendants', for its parents; done for
         every geolevel but the root, from the blocks up, before anything is estimated. None where
         the estimator needs no such thing.
     refuse : raises InputRefused for settings that it cannot estimate.
@@ -105,14 +105,14 @@ ESTIMATORS: Mapping[EstimatorName, Estimator] = {
 
 
 def estimator_of(settings: TopdownSettings) -> Estimator:
-    """The estimator that the settings ask for."""
+    """The estimator in the settings."""
     return ESTIMATORS[settings.run.estimator]
 
 
 def estimation_order(
     settings: TopdownSettings, geolevels: Sequence[str]
 ) -> tuple[tuple[str, str], ...]:
-    """What a universe's estimator does at which geolevel, in order; geolevels are root first.
+    """Steps of a universe's estimator, each with its geolevel, in order; geolevels are root first.
 
     Top down from the root or bottom up from the blocks, as the estimator needs it; where it
     combines measurements first, that is done from the blocks up before, at all but the root.
@@ -134,7 +134,7 @@ def estimation_order(
 def estimate(
     run: RunDirectory, settings: TopdownSettings, universe: str, geolevel: str, shard: str
 ) -> Made:
-    """Estimate a shard by the estimator that the settings ask for."""
+    """Estimate a shard by the estimator in the settings."""
     wait_until_compiled()
     given = _input_of(run, settings, universe, geolevel, shard)
     records = estimator_of(settings).estimate(given)
@@ -154,7 +154,7 @@ def estimate(
 def combine(
     run: RunDirectory, settings: TopdownSettings, universe: str, geolevel: str, shard: str
 ) -> Made:
-    """Combine a shard's measurements with those below it, for estimators that need it."""
+    """Combine a shard's measurements with its descendants', for estimators that need it."""
     combine_shard = estimator_of(settings).combine
     if combine_shard is None:
         raise ValueError("this estimator combines no measurements")

@@ -56,7 +56,7 @@ def test_parameters_that_are_not_there_or_nest_too_deep_are_named(tmp_path: Path
             read()
     (tmp_path / "params").mkdir()
     (tmp_path / "params" / "config.json").write_text("[" * 100_000 + "]" * 100_000)
-    with pytest.raises(InputRefused, match=r"config\.json: values stand too deep"):
+    with pytest.raises(InputRefused, match=r"config\.json: .*too deep"):
         read_parameters(settings.input.parameters, {})
 
 

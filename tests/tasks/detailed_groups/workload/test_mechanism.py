@@ -107,9 +107,9 @@ REFUSED = {
     "thresholds of a level": ({"thresholds_p": {}}, "lacks '(USA, 1)'"),
     "thresholds as a list": ({"thresholds_p": [1, 2, 3]}, "an object of lists"),
     "no state": ({"state_filter_us": []}, "at least one"),
-    "state as a number": ({"state_filter_us": [1]}, "1 is none"),
-    "state unknown": ({"state_filter_us": ["03"]}, "'03' is none"),
-    "territory": ({"state_filter_us": ["72"]}, "'72' is none"),
+    "state as a number": ({"state_filter_us": [1]}, "not 1"),
+    "state unknown": ({"state_filter_us": ["03"]}, "not '03'"),
+    "territory": ({"state_filter_us": ["72"]}, "not '72'"),
     "state twice": ({"state_filter_us": ["01", "01"]}, "names each state once"),
 }
 
@@ -137,7 +137,7 @@ def test_without_a_chance_nothing_is_suppressed() -> None:
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [("{", "line 1"), ("[]", "one JSON object"), ('{"a": 1, "a": 2}', "stands twice")],
+    [("{", "line 1"), ("[]", "one JSON object"), ('{"a": 1, "a": 2}', "is repeated")],
 )
 def test_what_is_no_configuration_is_refused(text: str, expected: str) -> None:
     with pytest.raises(SpecificationError, match=expected):

@@ -96,7 +96,7 @@ def test_labels_tell_types() -> None:
         "cohabiting same; no relatives; own none; children 6 to 17; minors; size 7+"
     )
     assert (told.couple, told.has_relatives, told.children, told.size) == (3, False, (1,), 7)
-    with pytest.raises(ValueError, match="tells no size"):
+    with pytest.raises(ValueError, match="has no size"):
         type_of_label("no couple; relatives; own none; children none; no minors")
 
 

@@ -86,7 +86,7 @@ def test_combined_files_come_back(algebra, tmp_path: Path):
     assert np.array_equal(wide[3].estimates.variance[1], groups[1].estimates.variance[0])
     assert np.array_equal(wide[3].estimates.diffuse[0], groups[1].estimates.diffuse[1])
     assert not wide[2].estimates.diffuse.any()
-    with pytest.raises(ValueError, match="missing, or stand twice"):
+    with pytest.raises(ValueError, match="missing or repeated"):
         read_combined([tmp_path / "x.parquet"], np.array(["a", "z"], dtype=object), algebra)
 
 
