@@ -311,7 +311,7 @@ REFUSED: dict[str, tuple[Callable[[Tree], None], str]] = {
         ),
         "has other levels of adult, such as '18 and over'",
     ),
-    "other areas": (other_areas, "on other areas .0 of this census are none .*, and 1 of its"),
+    "other areas": (other_areas, "on other areas .0 of this census are not among .*, and 1 of its"),
     "an unknown layout": (
         lambda tree: held(tree).update(layout="cef_1790") or tree["input"].update(counts="x.csv"),
         "names no census 'cef_1790'",
