@@ -197,7 +197,7 @@ def test_the_rho_of_an_epsilon_is_frozen_charged_and_certified(
     text = (run.release / "certificate.md").read_text(encoding="utf-8")
     assert "The rho of persons was chosen by this exact figure" in text
     assert "is true: 89 % for persons (records of persons and units) and 58 % for units" in text
-    assert "Exact epsilon for an attacker who lacks one attribute only" in text
+    assert "an attacker who knows all of a record but one attribute" in text
     for page in (run.release / "certificate.html", run.report):
         drawn = page.read_text(encoding="utf-8")
         for label in ("persons, exactly, at most", "units, exactly, at least", "by guessing"):
