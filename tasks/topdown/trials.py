@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from ...geography.levels import OF_THE_SPINE
 from ..census.census import Census
 from ..census.queries import marginal_query, spelt_like
 from ..census.schema import Schema
@@ -23,7 +24,6 @@ from ..runs.directory import RunDirectory
 from ..runs.errors import InputRefused
 from ..study.trials import Figures, SearchedProduct
 from .checks.accuracy.compared import compute_figures
-from .checks.accuracy.subjects import OF_THE_SPINE
 from .checks.replicate import estimate, lay_out, measure, read_dataset, with_estimator, with_seed
 from .paths import state_totals_file
 from .settings import TopdownSettings

@@ -100,7 +100,9 @@ def test_a_budget_is_shown_where_there_can_be_no_forecast(by_year: Path, capsys)
     shown = capsys.readouterr()
     assert "french * minor" in shown.out and "margin, 95 %" in shown.out
     (told,) = [line for line in shown.err.splitlines() if "forecast" in line]
-    assert told.startswith("warning: There is no forecast of people: budget.people distinguishes 112 ")
+    assert told.startswith(
+        "warning: There is no forecast of people: budget.people distinguishes 112 "
+    )
     assert "age (112 levels, coarsened by 'french * minor')" in told and "design" not in told
     text = page.read_text(encoding="utf-8")
     assert "There is no forecast of people" in text and "Margins of the total of dwellings" in text
