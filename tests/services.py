@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
 import socket
 import subprocess
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -56,6 +58,17 @@ def wait_until(condition: Callable[[], Any], what: str) -> Any:
             return found
         assert time.monotonic() < deadline, f"waited in vain for {what}"
         time.sleep(1.0)
+
+
+def asked(url: str, body: dict | None = None) -> Any:
+    """JSON answer of the server; None while it does not answer."""
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(url, data=data, headers={"Content-Type": "application/json"})
+    try:
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            return json.loads(answer.read() or "true")
+    except OSError:
+        return None
 
 
 @contextmanager

@@ -9,18 +9,16 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-import httpx
 import pytest
 import yaml
 from prefect.client.schemas.objects import FlowRun
 from prefect.settings import Settings
 
-from tests.services import free_port, running, wait_until
+from tests.services import asked, free_port, running, wait_until
 
 KIT = Path(__file__).parents[1] / "deploy"
 KUBERNETES = "1.34"
@@ -63,11 +61,10 @@ def test_prefect_knows_every_setting_of_the_containers(manifest: dict[str, Any])
     """A name that Prefect does not know would be ignored in silence."""
     known = {name.upper() for name in environment_names(Settings)}
     of_integrations = ("PREFECT_REDIS_", "PREFECT_INTEGRATIONS_")
-    for container in containers(manifest):
-        for one in container.get("env", ()):
-            name = one["name"]
-            if name.startswith("PREFECT_") and not name.startswith(of_integrations):
-                assert name in known, name
+    named = [one["name"] for container in containers(manifest) for one in container.get("env", ())]
+    for name in (*named, *manifest.get("data", ())):
+        if name.startswith("PREFECT_") and not name.startswith(of_integrations):
+            assert name in known, name
 
 
 def environment_names(model: Any, prefix: str = "prefect_") -> Iterator[str]:
@@ -135,13 +132,13 @@ def test_a_run_whose_process_was_killed_becomes_crashed(tmp_path: Path) -> None:
     }
 
     def state() -> dict[str, Any]:
-        (run,) = httpx.post(f"{address}/flow_runs/filter", json={}, timeout=60).json()
+        (run,) = asked(f"{address}/flow_runs/filter", {})
         return run["state"]
 
     prefect = [sys.executable, "-m", "prefect"]
     start = [*prefect, "server", "start", "--port", str(port)]
     with running(start, environment, tmp_path / "server.log", signal.SIGTERM):
-        wait_until(lambda: answers(f"{address}/health"), "the Prefect server")
+        wait_until(lambda: asked(f"{address}/health"), "the Prefect server")
         create = [*prefect, "automation", "create", "--from-file", str(file)]
         subprocess.run(create, env=environment, check=True, capture_output=True)
         run = subprocess.run([sys.executable, "-c", KILLED], env=environment, check=False)
@@ -149,9 +146,3 @@ def test_a_run_whose_process_was_killed_becomes_crashed(tmp_path: Path) -> None:
         assert state()["type"] == "RUNNING"
         wait_until(lambda: state()["type"] == "CRASHED", "the automation")
         assert "heartbeat" in state()["message"]
-
-
-def answers(address: str) -> bool:
-    with suppress(httpx.TransportError):
-        return httpx.get(address).is_success
-    return False

@@ -38,7 +38,7 @@ from spineflow.tasks.runs.settings import Section
 from spineflow.tasks.topdown.ingest.generate import FEWEST_PERSONS, generate_county
 
 from tests.conftest import PrefectServer
-from tests.services import INITDB, free_port, postgres, running, wait_until
+from tests.services import INITDB, asked, free_port, postgres, running, wait_until
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -49,17 +49,6 @@ WITHOUT_BLOCKS = {
 }
 """Environment of a server that registers no types of blocks, for which it imports all of Prefect's
 collections, and copies no pages: nobody looks at them."""
-
-
-def asked(url: str, body: dict | None = None) -> Any:
-    """JSON answer of the server; None while it does not answer."""
-    data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(url, data=data, headers={"Content-Type": "application/json"})
-    try:
-        with urllib.request.urlopen(request, timeout=10) as answer:
-            return json.loads(answer.read() or "true")
-    except OSError:
-        return None
 
 
 @pytest.fixture(scope="module")
@@ -154,10 +143,9 @@ FIRED = "prefect.automation.action.executed"
 
 
 def near_cap_automation() -> dict[str, Any]:
-    """The automation of the pages, with an action that needs nobody to be told."""
-    page = (REPOSITORY / "docs" / "operations.md").read_text(encoding="utf-8")
-    text = page.partition("--from-file near-cap.yaml\n")[2].partition("```")[0]
-    automation = yaml.safe_load(text)
+    """The automation of the kit, with an action that needs nobody to be told."""
+    file = REPOSITORY / "deploy" / "near-cap.yaml"
+    automation = yaml.safe_load(file.read_text(encoding="utf-8"))
     return automation | {"actions": [{"type": "do-nothing"}]}
 
 
