@@ -161,7 +161,7 @@ def unknown_keys(model: type[BaseModel], own: dict) -> Iterator[str]:
                         yield from unknown_keys(inner, part)
 
 
-@pytest.mark.parametrize("page", ["declared_censuses", "grid"])
+@pytest.mark.parametrize("page", ["declared_censuses", "exact_facts", "grid"])
 def test_fragments_of_declarations_have_known_keys(page: str) -> None:
     text = (DOCS / f"{page}.md").read_text(encoding="utf-8")
     fragments = re.findall(r"^ *```toml(?: ignore)?\n(.*?)^ *```", text, re.MULTILINE | re.DOTALL)
