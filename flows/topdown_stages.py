@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
+from typing import Any
+
+from prefect import Task
 
 from ..tasks.products.steps import check_release, release_run, report_run
 from ..tasks.runs.directory import RunDirectory
@@ -22,6 +25,7 @@ from ..tasks.topdown.estimation.steps import COMBINE, ESTIMATE, combine, estimat
 from ..tasks.topdown.measurement.steps import measure
 from ..tasks.topdown.release.margins import FIGURES, FILES, has_margins
 from ..tasks.topdown.release.margins import pieces_apart as margin_pieces
+from ..tasks.topdown.release.microdata import n_parts
 from ..tasks.topdown.release.steps import (
     keep_estimates,
     summarise_spine,
@@ -29,8 +33,10 @@ from ..tasks.topdown.release.steps import (
     write_formats,
     write_margin_piece,
     write_microdata,
+    write_microdata_part,
     write_redistricting_tables,
     write_release_margins,
+    write_table_piece,
 )
 from ..tasks.topdown.release.tabulations.run import has_tables, tables_of_run
 from ..tasks.topdown.settings import TopdownSettings
@@ -151,20 +157,14 @@ def write_release(
     posterior: Sequence[Future],
     margin_files: Sequence[Future],
 ) -> list[Future]:
-    """Submit microdata, tables, margins and SDMX.
-
-    Other universes than the first take less, and fill idle workers next to the tables.
-    """
+    """Submit microdata, tables, margins and SDMX."""
     root, every = str(run.root), list(chain(*estimated.values()))
-    first, *others = estimated
-    written = [write_universe(run, settings, first, estimated)]
+    written = list(chain(*(write_universe(run, settings, name, estimated) for name in estimated)))
     if has_tables(settings):
         with stage("tables"):
-            written += [
-                write_redistricting_tables.submit(root, piece, wait_for=every)
-                for piece in tables_of_run(run, settings).pieces()
-            ]
-    written += [write_universe(run, settings, universe, estimated) for universe in others]
+            steps = write_table_piece, write_redistricting_tables
+            of = tables_of_run(run, settings).n_pieces
+            written += in_pieces(*steps, root, of=of, after=every)
     if has_margins(settings):
         after = [*posterior, *every]
         with stage("margins"):
@@ -185,12 +185,23 @@ def write_release(
 
 def write_universe(
     run: RunDirectory, settings: TopdownSettings, universe: str, estimated: Futures
-) -> Future:
+) -> list[Future]:
     """Submit the microdata of a universe, which another may describe."""
     described = settings.compiled_census.universes[universe].described_by
     after = [*estimated[universe], *estimated.get(described or "", ())]
+    steps, of = (write_microdata_part, write_microdata), n_parts(run, settings, universe)
     with stage("microdata", f"{universe} microdata"):
-        return write_microdata.submit(str(run.root), universe, wait_for=after)
+        return in_pieces(*steps, str(run.root), universe, of=of, after=after)
+
+
+def in_pieces(
+    piece: Task[..., Any], whole: Task[..., Any], *keys: str, of: int, after: Sequence[Future]
+) -> list[Future]:
+    """Submit the pieces of a step, which workers make side by side, and the step that puts them
+    together; that step alone where there is one piece."""
+    numbers = range(of if of > 1 else 0)
+    pieces = [piece.submit(*keys, number, of, wait_for=after) for number in numbers]
+    return [*pieces, whole.submit(*keys, wait_for=[*after, *pieces])]
 
 
 def check_and_release(

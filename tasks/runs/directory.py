@@ -43,6 +43,7 @@ DERIVED = (
     "solves",
     "release",
     "release-unchecked",
+    "pieces",
     "validation/checks.json",
     "report",
 )
@@ -63,7 +64,7 @@ ONLY_SHARD = "00000"
 IDENTITY = ".identity"
 """File that distinguishes a run's directory from its copies; written once and never changed."""
 
-RELEASE_STAGES = ("intervals", "release-unchecked", "validation/checks.json", "report")
+RELEASE_STAGES = ("intervals", "release-unchecked", "pieces", "validation/checks.json", "report")
 """Stages made again if the settings of a release change before its publication."""
 
 RELEASE_CHANGED = "release"
@@ -111,6 +112,10 @@ class RunDirectory:
     def unchecked_release(self) -> Path:
         """Where the release is prepared before the checks."""
         return self.root / "release-unchecked"
+
+    def piece(self, subject: str, number: int, of: int) -> Path:
+        """Folder of a piece of a file of the release, until all are concatenated."""
+        return self.root / "pieces" / subject / f"{number}-of-{of}"
 
     @property
     def checks(self) -> Path:

@@ -1,8 +1,9 @@
-"""A large run is compared with the truth in pieces: the figures are those of the whole."""
+"""A large run is compared with the truth and released in pieces, with the results of the whole."""
 
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
@@ -14,19 +15,21 @@ from spineflow.flows import topdown
 from spineflow.flows.running import call_stages, prepare
 from spineflow.tasks.products.comparison import read_errors
 from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.topdown.checks.accuracy import theory
 from spineflow.tasks.topdown.checks.accuracy.compared import (
     Piece,
     compute_figures,
     has_totals,
-    n_pieces,
     query_errors,
     totals_file,
 )
 from spineflow.tasks.topdown.checks.accuracy.errors import AccuracyFigures, read_figures
 from spineflow.tasks.topdown.checks.accuracy.report import write_run_accuracy
 from spineflow.tasks.topdown.product import TOPDOWN
+from spineflow.tasks.topdown.release.microdata import write_part, write_universe
+from spineflow.tasks.topdown.release.tabulations.run import LevelTables, tables_of_run
 from spineflow.tasks.topdown.settings import TopdownSettings
+from spineflow.tasks.topdown.spine import subspines
+from spineflow.tasks.topdown.spine.subspines import n_pieces
 
 from benchmarks import nation
 from tests.flows.in_process import judged_once
@@ -39,7 +42,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture
 def cut_into_subspines(monkeypatch: pytest.MonkeyPatch) -> None:
     """Subspines of some states, so that a small nation has several."""
-    monkeypatch.setattr(theory, "BLOCKS_PER_SUBSPINE", 300)
+    monkeypatch.setattr(subspines, "BLOCKS_PER_SUBSPINE", 500)
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +55,7 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> Compared:
         nation.write_nation(folder, Fraction(1, 1600))
         settings = TOPDOWN.load(folder / "settings.toml", ["release.tables=false"])
         run = prepare(settings, folder / "run")
-        patched.setattr(theory, "BLOCKS_PER_SUBSPINE", 300)
+        patched.setattr(subspines, "BLOCKS_PER_SUBSPINE", 500)
         with judged_once():
             # No comparison needs checks, a release, or what is guaranteed exactly.
             patched.setattr(topdown, "work_out_losses", lambda *_: [])
@@ -65,7 +68,7 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> Compared:
 def expected(compared: Compared) -> AccuracyFigures:
     """The figures of all its pieces."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(theory, "BLOCKS_PER_SUBSPINE", 300)
+        patched.setattr(subspines, "BLOCKS_PER_SUBSPINE", 500)
         return compute_figures(*compared)
 
 
@@ -105,6 +108,38 @@ def test_figures_of_the_pieces_are_those_of_the_whole(
     pd.testing.assert_frame_equal(sums, again)
 
 
+def test_files_in_pieces_have_the_bytes_of_the_whole(
+    compared: Compared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But for the row groups of Parquet, which end with the pieces."""
+    run, settings = compared
+    release = settings.release.model_copy(update={"tables": True})
+    settings = settings.model_copy(update={"release": release})
+    tables, found = tables_of_run(run, settings), []
+    for blocks in (500, 1 << 20):
+        monkeypatch.setattr(subspines, "BLOCKS_PER_SUBSPINE", blocks)
+        shutil.rmtree(run.unchecked_release, ignore_errors=True)
+        of = tables.n_pieces
+        for number in range(of if of > 1 else 0):
+            tables.write_piece(number, of)
+            for universe in settings.run.universes:
+                write_part(run, settings, universe, number, of)
+        with monkeypatch.context() as patched:
+            patched.setattr(LevelTables, "_write", None if of > 1 else LevelTables._write)
+            assert tables.write() == tables.files()
+        for universe in settings.run.universes:
+            assert write_universe(run, settings, universe).n_rows > 0
+        files = sorted(path for path in run.unchecked_release.rglob("*") if path.is_file())
+        found.append([(path.name, content_of_file(path)) for path in files])
+        assert not list((run.root / "pieces").rglob("*.csv"))
+    assert of == 1 and len(found[0]) == 2 * (8 + 2) + 4 * 51
+    assert found[0] == found[1]
+
+
+def content_of_file(path: Path) -> object:
+    return pq.read_table(path) if path.suffix == ".parquet" else path.read_bytes()
+
+
 def test_what_pieces_have_found_is_not_compared_again(
     compared: Compared,
     expected: AccuracyFigures,
@@ -112,7 +147,7 @@ def test_what_pieces_have_found_is_not_compared_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     run, settings = compared
-    monkeypatch.setattr(Piece, "subspines", None)
+    monkeypatch.setattr(Piece, "subspine", None)
     monkeypatch.setattr(Piece, "sums", None)
     same(compute_figures(run, settings), expected, rtol=0)
     pd.testing.assert_frame_equal(query_errors(run, settings), read_errors(run))

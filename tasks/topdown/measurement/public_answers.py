@@ -92,6 +92,7 @@ from ..settings import TopdownSettings
 from ..spine.build import spines_of
 from ..spine.files import spine_of
 from ..spine.shards import Shard, shards_by_geolevel, shards_of
+from ..spine.subspines import STATE, state_codes
 from ..workload.implied_types import IMPLIED, implied_labels, implying
 from .constraints import (
     WHOLE,
@@ -142,7 +143,7 @@ def household_limits(
 UNITS, FACILITIES = "units", "facilities"
 """Universes of the Census Edited File whose records in every block are public."""
 
-STATE, HOUSING_UNITS = "State", "housing_units"
+HOUSING_UNITS = "housing_units"
 
 
 def public_answers(
@@ -254,11 +255,6 @@ def _states(spine: Spine) -> Units:
     number = np.empty(spine.n_blocks, dtype=np.int64)
     number[spine.block_row] = state.reshape(-1)[spine.ancestors(STATE)]
     return Units(number, path)
-
-
-def state_codes(state_geocode: np.ndarray) -> np.ndarray:
-    """FIPS codes of geounits of the State geolevel: the last two digits on every spine."""
-    return np.array([code[-2:] for code in state_geocode], dtype=object)
 
 
 def shard_units(

@@ -15,9 +15,10 @@ matching of records within an answer carries no information: estimates are count
 
 Files are Parquet and pipe-delimited text with a header, of which the text appears last. Memory is
 limited to the estimates of some ten thousand blocks plus one batch of rows, however large the
-country. A run that is not private is stamped: the Parquet metadata has the key `spineflow` with the
-value `NOT PRIVATE`, and the text file starts with the line `# NOT PRIVATE` before the header
-(readers skip it with `comment="#"` or `skiprows=1`). A private run's files carry neither.
+country. Large files are written in parts, a subspine each, and concatenated. A run that is not
+private is stamped: the Parquet metadata has the key `spineflow` with the value `NOT PRIVATE`, and
+the text file starts with the line `# NOT PRIVATE` before the header (readers skip it with
+`comment="#"` or `skiprows=1`). A private run's files carry neither.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ from ...census.invariants import read_geography, read_invariants
 from ...census.microdata import codes_of, layout_of
 from ...census.queries import marginal_query, rows_that_count, tells
 from ...census.schema import Schema
+from ...runs.concatenation import concatenate_rows
 from ...runs.directory import RunDirectory
 from ...runs.names import below
 from ...runs.stamps import RowsForm, WrittenFiles, write_rows
@@ -49,6 +51,7 @@ from ..measurement.public_answers import area_counts, released_counts
 from ..paths import geography_file, invariants_file
 from ..settings import TopdownSettings
 from ..spine.files import spine_of
+from ..spine.subspines import STATE, first_states, n_pieces, read_areas, state_codes, subspine_of
 from .tabulations.tables import LABELLED, of_occupied
 
 BLOCK_GEOCODE_DIGITS = 16
@@ -81,6 +84,7 @@ class Rows:
     names : its columns in their order.
     of_cells : the columns determined by cells; columns of areas come with each part of the records.
     count : the column with the number of records of a row; None for one row a record.
+    n_before : number of the first row.
 
     A column in neither numbers the rows.
     """
@@ -88,6 +92,7 @@ class Rows:
     names: Sequence[str]
     of_cells: Mapping[str, Texts]
     count: str | None = None
+    n_before: int = 0
 
     def write(
         self,
@@ -107,7 +112,7 @@ class Rows:
         kinds = {name: texts.get(name, pa.int64()) for name in self.names}
 
         def batches() -> Iterator[dict[str, pa.Array]]:
-            n_rows = 0
+            n_rows = self.n_before
             for own, counts in parts:
                 counts.sort_indices()
                 entries = sparse.coo_array(counts)
@@ -129,21 +134,77 @@ def write_universe(run: RunDirectory, settings: TopdownSettings, universe: str) 
     census declares, with the attributes that another universe adds to its records, or with labels
     of areas and levels.
     """
-    census, schema = settings.compiled_census, settings.schema_of(universe)
+    census = settings.compiled_census
     declared = census.universes[universe].declared
     if declared.microdata is None:
         return _write_labelled(run, settings, universe)
     described = description(settings, census.universes[universe])
     if described is not None:
         return _write_described(run, settings, census.universes[universe], *described)
-    has_further = declared.microdata.further is not None
+    of = n_parts(run, settings, universe)
+    if of == 1:
+        return _write_blocks(run, settings, universe, run.unchecked_release)
+    stems = [write_part(run, settings, universe, number, of) for number in range(of)]
+    return concatenate_rows(run.unchecked_release / f"mdf_{universe}", stems)
+
+
+def n_parts(run: RunDirectory, settings: TopdownSettings, universe: str) -> int:
+    """Number of parts in which workers write the microdata of a universe, each of a subspine: one
+    where areas have no digits, records are described by another universe, or numbers of rows depend
+    on more than estimates."""
+    declared = settings.compiled_census.universes[universe]
+    layout = declared.declared.microdata
+    if layout is None or description(settings, declared) is not None:
+        return 1
+    if layout.further is not None and any(map(_is_number, layout.columns)):
+        return 1
+    return n_pieces(run, settings, universe)
+
+
+def _is_number(column: MicrodataColumn) -> bool:
+    return column.attribute is None and column.constant is None and column.digits is None
+
+
+def write_part(
+    run: RunDirectory, settings: TopdownSettings, universe: str, number: int, of: int
+) -> Path:
+    """Write part `number` of `of` of a universe's microdata, unless it exists; returns its path
+    without ending."""
+    folder = run.piece(f"mdf_{universe}", number, of)
+    stem = folder / f"mdf_{universe}"
+    if not stem.with_suffix(".csv").exists():
+        _write_blocks(run, settings, universe, folder, number)
+    return stem
+
+
+def _write_blocks(
+    run: RunDirectory,
+    settings: TopdownSettings,
+    universe: str,
+    folder: Path,
+    number: int | None = None,
+) -> WrittenFiles:
+    """Write the microdata of a universe, or of one of its subspines, in the layout that the census
+    declares."""
+    census, schema = settings.compiled_census, settings.schema_of(universe)
+    spine, n_before = spine_of(run, universe), 0
+    blocks, file = np.arange(spine.n_blocks), invariants_file(run)
+    if number is not None:
+        blocks, level = subspine_of(spine, number).blocks, spine.geolevel(STATE)
+        is_before = state_codes(level.geocode) < first_states(spine)[number]
+        counts = released_counts(run, universe, level, schema.n_cells, np.flatnonzero(is_before))
+        n_before = int(counts.sum())
+    invariants = None
+    if layout_of(universe, census).further is not None:
+        invariants = read_invariants(file) if number is None else read_areas(file, spine, number)
     return write_microdata(
-        block_estimate_parts(run, universe, schema.n_cells),
+        block_estimate_parts(run, universe, schema.n_cells, blocks),
         schema,
-        run.unchecked_release,
-        read_invariants(invariants_file(run)) if has_further else None,
+        folder,
+        invariants,
         census=census,
         is_private=settings.is_private,
+        n_before=n_before,
     )
 
 
@@ -169,20 +230,26 @@ def _labels(codes: np.ndarray, texts: Iterable[str]) -> Texts:
 
 
 def block_estimate_parts(
-    run: RunDirectory, universe: str, n_cells: int, *, blocks_per_part: int = BLOCKS_PER_PART
+    run: RunDirectory,
+    universe: str,
+    n_cells: int,
+    chosen: np.ndarray,
+    *,
+    blocks_per_part: int = BLOCKS_PER_PART,
 ) -> Iterator[BlockCounts]:
-    """The block estimates of a run, some blocks at a time in the order of their geocodes.
+    """The estimates of the chosen blocks of a run, some at a time in the order of their geocodes.
 
     Only the files of shards with blocks of the part are read for it.
     """
     spine = spine_of(run, universe)
+    codes = pa.array(spine.block_geocode[chosen], pa.string())
     # In the path of a declared area, points separate the parts of the code.
-    codes = pc.replace_substring(pa.array(spine.block_geocode, pa.string()), ".", "")
+    codes = pc.replace_substring(codes, ".", "")
     by_geocode = pc.sort_indices(codes).to_numpy()
     for first in range(0, len(by_geocode), blocks_per_part):
-        blocks = by_geocode[first : first + blocks_per_part]
-        counts = released_counts(run, universe, spine.geolevels[-1], n_cells, blocks)
-        yield BlockCounts(codes.take(pa.array(blocks)), counts)
+        own = by_geocode[first : first + blocks_per_part]
+        counts = released_counts(run, universe, spine.geolevels[-1], n_cells, chosen[own])
+        yield BlockCounts(codes.take(pa.array(own)), counts)
 
 
 def write_microdata(
@@ -194,6 +261,7 @@ def write_microdata(
     census: Census = CENSUS,
     is_private: bool = True,
     rows_per_batch: int = ROWS_PER_BATCH,
+    n_before: int = 0,
 ) -> WrittenFiles:
     """Write `mdf_<universe>.parquet` and `.csv`, a row for each record, in the declared layout.
 
@@ -204,7 +272,8 @@ def write_microdata(
     Where the layout has rows of further records, `invariants` must have the columns block_geocode
     and facilities_1, facilities_2, ...: their public numbers in each block.
 
-    The blocks of each of the `parts` follow the blocks of the one before. Raises ValueError for
+    The blocks of each of the `parts` follow the blocks of the one before; `n_before` rows are in
+    files before this one. Raises ValueError for
     geocodes of another length than 16 digits.
     """
     layout = layout_of(schema.universe, census)
@@ -225,7 +294,7 @@ def write_microdata(
         of_all = np.concatenate([of_cell, of_rest])
         coded[column.name] = _texts(column.name, [*codes, rest], of_all)
     stem = directory / f"mdf_{schema.universe}"
-    return _write(parts, declared, coded, stem, is_private, rows_per_batch)
+    return _write(parts, declared, coded, stem, is_private, rows_per_batch, n_before)
 
 
 def coded_cells(column: MicrodataColumn, schema: Schema) -> tuple[Sequence[str], np.ndarray]:
@@ -290,6 +359,7 @@ def _write(
     stem: Path,
     is_private: bool,
     rows_per_batch: int = ROWS_PER_BATCH,
+    n_before: int = 0,
 ) -> WrittenFiles:
     """Write the rows of all parts: the declared columns, made of the geocodes of each part's blocks
     or numbering the rows where cells do not determine them, and further columns of cells.
@@ -309,7 +379,8 @@ def _write(
                 columns[name] = texts.dictionary, texts.indices.to_numpy()
             yield columns, part.counts[seen]
 
-    rows = Rows(list(dict.fromkeys([*(c.name for c in declared), *of_cells])), of_cells)
+    names = list(dict.fromkeys([*(c.name for c in declared), *of_cells]))
+    rows = Rows(names, of_cells, n_before=n_before)
     options: dict[str, Any] = {"compression": "snappy", "use_dictionary": [*digits, *of_cells]}
     return rows.write(stem, of_blocks(), digits, is_private, _CODED, rows_per_batch, **options)
 

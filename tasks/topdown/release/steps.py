@@ -23,18 +23,33 @@ from .margins import (
     write_margins,
     write_piece,
 )
-from .microdata import write_universe
+from .microdata import write_part, write_universe
 from .spine_summary import has_summary, summary_folder, write_summary
 from .tabulations.levels import variable_labels
 from .tabulations.run import tables_of_run
 
 
+def _microdata(run: RunDirectory, universe: str) -> Path | None:
+    """The text of the microdata of a universe where it is written, released or not."""
+    places = (folder / f"mdf_{universe}.csv" for folder in (run.release, run.unchecked_release))
+    return next((path for path in places if path.exists()), None)
+
+
+@step("write microdata part", TopdownSettings, run_name="microdata-{universe}-{number}")
+def write_microdata_part(
+    run: RunDirectory, settings: TopdownSettings, universe: str, number: int, of: int
+) -> Made:
+    """Write the microdata of some states, for `write_microdata`."""
+    if (found := _microdata(run, universe)) is not None:
+        return reused(found)
+    return created(write_part(run, settings, universe, number, of).with_suffix(".csv"))
+
+
 @step("write microdata", TopdownSettings, run_name="microdata-{universe}")
 def write_microdata(run: RunDirectory, settings: TopdownSettings, universe: str) -> Made:
     """Turn block estimates into one row a person, housing unit or facility."""
-    for folder in (run.release, run.unchecked_release):
-        if (folder / f"mdf_{universe}.csv").exists():
-            return reused(folder / f"mdf_{universe}.csv")
+    if (found := _microdata(run, universe)) is not None:
+        return reused(found)
     written = write_universe(run, settings, universe)
     return created(written.csv, {"rows": written.n_rows})
 
@@ -96,18 +111,27 @@ def write_formats(run: RunDirectory, settings: TopdownSettings) -> Made:
     return created(release, {"files": len(files)})
 
 
-@step("write tables", TopdownSettings, run_name="{piece}")
-def write_redistricting_tables(run: RunDirectory, settings: TopdownSettings, piece: str) -> Made:
-    """Tabulate the block estimates at every summary level, as tables and in the P.L. 94-171 format,
-    or a piece of them."""
+@step("write table piece", TopdownSettings, run_name="tables {number}")
+def write_table_piece(run: RunDirectory, settings: TopdownSettings, number: int, of: int) -> Made:
+    """Write the tables of some states, for `write_redistricting_tables`."""
+    place, tables = run.unchecked_release, tables_of_run(run, settings)
+    if run.release.exists() or all(path.exists() for path in tables.files()):
+        return reused(run.release if run.release.exists() else place)
+    return created(tables.write_piece(number, of))
+
+
+@step("write tables", TopdownSettings, run_name="tables")
+def write_redistricting_tables(run: RunDirectory, settings: TopdownSettings) -> Made:
+    """Tabulate the block estimates at every summary level, as tables and in the P.L. 94-171
+    format."""
     if run.release.exists():
         return reused(run.release)
     run.unchecked_release.mkdir(exist_ok=True)
     tables = tables_of_run(run, settings)
-    files = tables.files(piece)
+    files = tables.files()
     if files and all(path.exists() for path in files):
         return reused(files[-1])
-    files = tables.write(piece)
+    files = tables.write()
     return created(files[-1] if files else run.unchecked_release, {"files": len(files)})
 
 

@@ -1,6 +1,6 @@
 """The comparison of a run with the truth: whole, or in pieces that workers make side by side.
 
-Everything read here is confidential, for the histograms are. A piece has some subspines of a
+Everything read here is confidential, for the histograms are. A piece has a subspine of a
 universe's spine, and a share of its shards. Its result is stored in the confidential folder, with
 the state of the files that it read; see `kept`. The budget's implications for a subspine depend on
 the others: they are computed beforehand, from public data. Memory is a subspine's histograms, one
@@ -42,6 +42,7 @@ from ...settings import TopdownSettings
 from ...spine.build import areas_of_level, levels_of_run
 from ...spine.files import spine_of
 from ...spine.shards import Shard, shards_of
+from ...spine.subspines import Subspine, n_pieces, n_subspines, subspine_of
 from ...workload.implied_types import structural_zeros
 from ..kept import keep, kept, state_of
 from .errors import (
@@ -67,18 +68,13 @@ from .subjects import (
 )
 from .theory import (
     Prediction,
-    Subspine,
     Totals,
-    n_subspines,
     prediction_of,
-    subspine_of,
     totals_of,
 )
 
 ROWS_AT_ONCE = 1 << 18
 """Areas whose possible types are computed at a time."""
-MOST_PIECES = 8
-"""Pieces of one universe: each reads their common input, which takes seconds for a nation."""
 QUERY = ["geolevel", "query"]
 """Columns that identify the sums of a universe's errors."""
 
@@ -110,17 +106,6 @@ def quantities_asked(settings: TopdownSettings, universe: str) -> tuple[Quantity
     return quantities_of(settings.schema_of(universe), census, queries)
 
 
-def n_compared(settings: TopdownSettings, spine: Spine) -> int:
-    """Number of subspines in which a spine is compared: one where some compared entities may extend
-    over several states, unlike entities of summary levels."""
-    return n_subspines(spine) if settings.compiled_census.summary_levels else 1
-
-
-def n_pieces(run: RunDirectory, settings: TopdownSettings, universe: str) -> int:
-    """Number of pieces of a universe's comparison; one if its spine is not cut into subspines."""
-    return min(MOST_PIECES, n_compared(settings, spine_of(run, universe)))
-
-
 def universes_in_pieces(run: RunDirectory, settings: TopdownSettings) -> dict[str, int]:
     """The number of pieces of the universes that have several."""
     numbers = {own: n_pieces(run, settings, own) for own in settings.run.universes}
@@ -149,22 +134,20 @@ class Piece:
 
     def write(self) -> Path:
         """Compare the piece with the truth."""
-        keep(self.file, self._state, {"subspines": [*self.subspines()], "sums": self.sums()})
+        keep(self.file, self._state, {"subspine": self.subspine(), "sums": self.sums()})
         return self.file
 
-    def subspines(self) -> Iterator[Subspines]:
-        """The errors of the piece's subspines, one after the other."""
+    def subspine(self) -> Compared:
+        """The errors of the piece's subspine."""
         run, settings, universe = self.run, self.settings, self.universe
         whole = PredictedUniverse.read(run, settings, universe)
-        n = n_compared(settings, whole.spine)
         known = kept(totals_file(run, universe), _state_of_spine(run, universe))
         totals: Totals = (
             totals_of_universe(settings, whole)
             if known is None
             else {int(component): np.array(own) for component, own in known.items()}
         )
-        for number in range(n * self.number // self.of, n * (self.number + 1) // self.of):
-            yield _errors_of_subspine(run, settings, whole, number, totals)
+        return _errors_of_subspine(run, settings, whole, self, totals)
 
     def sums(self) -> dict[str, list[Any]]:
         """The errors of the piece's shards by `QUERY`, over all answers: sums of absolute and
@@ -189,9 +172,9 @@ class Piece:
         return state_of(self.run, [*_files_of_spine(self.run, self.universe), *files])
 
 
-Subspines = Mapping[str, Any]
-"""Subspine results: `levels`, by name the geolevels whose geounits their entities are; `errors`, by
-quantity and level a tally; `groups`, by population and level `largest_groups`."""
+Compared = Mapping[str, Any]
+"""Errors of a subspine: `levels`, by name the geolevels whose geounits their entities are;
+`errors`, by quantity and level a tally; `groups`, by population and level `largest_groups`."""
 
 
 def pieces_of(run: RunDirectory, settings: TopdownSettings, universe: str) -> list[Piece]:
@@ -205,10 +188,10 @@ def compute_figures(run: RunDirectory, settings: TopdownSettings) -> AccuracyFig
     errors: list[dict[str, Any]] = []
     criterion: list[dict[str, Any]] = []
     for universe in settings.run.universes:
-        parts = list[Subspines]()
+        parts = list[Compared]()
         for piece in pieces_of(run, settings, universe):
             found = piece.kept
-            parts += piece.subspines() if found is None else found["subspines"]
+            parts.append(piece.subspine() if found is None else found["subspine"])
         own = own_geolevels(spine_of(run, universe))
         for quantity in quantities_asked(settings, universe):
             answers = [answer.label for answer in quantity.answers]
@@ -330,7 +313,7 @@ def _files_of_spine(run: RunDirectory, universe: str) -> list[Path]:
 
 
 def _by_level(
-    parts: Sequence[Subspines], kind: str, subject: str, own: Sequence[str]
+    parts: Sequence[Compared], kind: str, subject: str, own: Sequence[str]
 ) -> Iterator[tuple[dict[str, Any], Columns]]:
     """The levels that have entities, with the errors or largest groups of a subject there.
 
@@ -412,7 +395,7 @@ class PredictedUniverse:
 def totals_of_universe(settings: TopdownSettings, whole: PredictedUniverse) -> Totals:
     """The totals that each subspine's prediction needs of the others; empty for a single
     subspine."""
-    if n_compared(settings, whole.spine) == 1:
+    if not settings.compiled_census.summary_levels or n_subspines(whole.spine) == 1:
         return {}
     quantities = quantities_asked(settings, whole.universe)
     asked = [answer for quantity in quantities for answer in quantity.answers]
@@ -423,12 +406,12 @@ def _errors_of_subspine(
     run: RunDirectory,
     settings: TopdownSettings,
     whole: PredictedUniverse,
-    number: int,
+    piece: Piece,
     totals: Totals,
-) -> Subspines:
-    """Compare a subspine with the truth; `totals` are `totals_of_universe`."""
+) -> Compared:
+    """Compare a piece's subspine with the truth; `totals` are `totals_of_universe`."""
     universe, census = whole.universe, settings.compiled_census
-    is_cut = n_compared(settings, whole.spine) > 1
+    number, is_cut = piece.number, piece.of > 1
     subspine = subspine_of(whole.spine, number) if is_cut else Subspine.whole(whole.spine)
     schema, n_blocks = settings.schema_of(universe), subspine.spine.n_blocks
     counts = (

@@ -28,11 +28,12 @@ from functools import cached_property
 import numpy as np
 
 from .....geography.classes import ClassedAreas, ClassedSpine
-from .....geography.levels import Geolevel, Spine
+from .....geography.levels import Spine
 from .....geography.variance import Covariances
 from ....census.queries import marginal_query
 from ....census.schema import Schema
 from ...estimation.query_algebra import QueryAlgebra
+from ...spine.subspines import Subspine, n_subspines, subspine_of
 from ...workload.budget import Budget
 from .subjects import Answer, EntityLevel
 
@@ -205,82 +206,6 @@ class Prediction:
             )
             for component in range(1 << len(sizes))
         ]
-
-
-BLOCKS_PER_SUBSPINE = 1 << 18
-"""Blocks of a spine from which it is compared in subspines, and of each of them, except for larger
-states."""
-
-STATE = "State"
-
-
-@dataclass(frozen=True, eq=False)
-class Subspine:
-    """Some states of a spine as a spine of their own, and the positions of its geounits in the
-    whole one: `(n,)` for each geolevel."""
-
-    spine: Spine
-    positions: tuple[np.ndarray, ...]
-
-    @classmethod
-    def whole(cls, spine: Spine) -> Subspine:
-        """The whole spine as its own subspine."""
-        return cls(spine, tuple(np.arange(len(level)) for level in spine.geolevels))
-
-    @property
-    def blocks(self) -> np.ndarray:
-        """Positions of its blocks."""
-        return self.positions[-1]
-
-
-def states_of(spine: Spine) -> np.ndarray:
-    """The number of each State geounit's state, `(n,)`; a state can have two."""
-    return np.unique([code[-2:] for code in spine.geolevel(STATE).geocode], return_inverse=True)[1]
-
-
-def n_subspines(spine: Spine) -> int:
-    """Number of subspines of a spine, cut between states: one if it is small, or has no states
-    below its root."""
-    if spine.n_blocks <= BLOCKS_PER_SUBSPINE or spine.names[1:2] != (STATE,):
-        return 1
-    return int(_subspine_of_state(spine).max()) + 1
-
-
-def subspine_of(spine: Spine, number: int) -> Subspine:
-    """One of the subspines of a spine, from 0; the whole if it is the only one."""
-    if n_subspines(spine) == 1:
-        return Subspine.whole(spine)
-    return _part(spine, np.flatnonzero(_subspine_of_state(spine) == number))
-
-
-def _subspine_of_state(spine: Spine) -> np.ndarray:
-    """(n,) the subspine of each State geounit."""
-    state = states_of(spine)
-    n_blocks = np.bincount(state, spine.geolevel(STATE).n_blocks)
-    before = np.cumsum(n_blocks) - n_blocks
-    return np.unique(before // BLOCKS_PER_SUBSPINE, return_inverse=True)[1][state]
-
-
-def _part(spine: Spine, states: np.ndarray) -> Subspine:
-    """The part of a spine below some State geounits, given by their ascending positions."""
-    positions = [np.zeros(1, dtype=np.int64), states]
-    levels = [spine.geolevels[0]]
-    for depth, level in enumerate(spine.geolevels[1:], 1):
-        above = positions[depth - 1]
-        if depth > 1:
-            is_kept = np.zeros(len(spine.geolevels[depth - 1]), dtype=bool)
-            is_kept[above] = True
-            positions.append(np.flatnonzero(is_kept[level.parent]))
-        levels.append(_of_level(level, positions[depth], above))
-    blocks = positions[-1]
-    part = Spine(spine.kind, tuple(levels), spine.block_geocode[blocks], spine.block_row[blocks])
-    return Subspine(part, tuple(positions))
-
-
-def _of_level(level: Geolevel, rows: np.ndarray, above: np.ndarray) -> Geolevel:
-    names = ("geocode", "plb_share_code", "is_aian", "bypassed", "n_blocks")
-    taken = {name: getattr(level, name)[rows] for name in names}
-    return replace(level, parent=np.searchsorted(above, level.parent[rows]), **taken)
 
 
 Totals = Mapping[int, np.ndarray]

@@ -17,7 +17,7 @@ that counts are not negative. It is no interval around the published count, whic
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +30,7 @@ from ....census.areas import descriptions, entities
 from ....census.cef_2020 import CENSUS
 from ....census.declarations import TableDeclaration
 from ....census.invariants import read_geography
+from ....runs.concatenation import concatenate_rows
 from ....runs.directory import RunDirectory
 from ....runs.stamps import WrittenFiles, write_rows
 from ...intervals.areas import BlockAreas
@@ -38,7 +39,8 @@ from ...intervals.run_posterior import RunPosterior
 from ...measurement.public_answers import area_counts
 from ...paths import geography_file
 from ...settings import TopdownSettings
-from ...spine.shards import shards_of
+from ...spine.files import spine_of
+from ...spine.subspines import n_pieces, states_of_subspine
 from .legacy import legacy_files, write_state
 from .levels import (
     SUMMARY_LEVELS,
@@ -188,15 +190,8 @@ def _areas(of_block: np.ndarray, n_entities: int) -> BlockAreas:
     return BlockAreas.of_pairs(n_entities, np.arange(len(of_block)), of_block)
 
 
-BLOCKS_PER_PIECE = 1 << 20
-"""Blocks of a spine from which tables are written in pieces, and of each piece of the P.L. 94-171
-files."""
-
-WHOLE = "tables"
-"""The one piece of small tables."""
 BLOCK_TABLES, AREA_TABLES = "block tables", "area tables"
-LEGACY = "P.L. 94-171 files"
-"""Pieces in which tables are written."""
+"""Pieces in which margins of tables are written."""
 
 
 def tabulated_universes(settings: TopdownSettings) -> tuple[str, ...]:
@@ -239,52 +234,58 @@ class LevelTables:
         self.together = [settings.run.universes]
         """Universes in the same files."""
 
-    def pieces(self) -> list[str]:
-        """Pieces of the tables: one, or several for a large spine, written side by side."""
-        n_blocks = max(
-            shards_of(self.run, universe)[-1].stop
-            for universe in tabulated_universes(self.settings)
-        )
-        if n_blocks <= BLOCKS_PER_PIECE:
-            return [WHOLE]
-        n = -(-n_blocks // BLOCKS_PER_PIECE)
-        legacy = [f"{LEGACY} {number} of {n}" for number in range(1, n + 1)]
-        return [BLOCK_TABLES, AREA_TABLES, *(legacy if has_legacy(self.settings) else [])]
+    @property
+    def n_pieces(self) -> int:
+        """Number of pieces in which workers write the tables, each of a subspine."""
+        return n_pieces(self.run, self.settings, tabulated_universes(self.settings)[0])
 
-    def files(self, piece: str = WHOLE) -> list[Path]:
-        """Paths of the tables or of a piece of them, in the order in which they are written."""
-        tables = table_files(self.run.unchecked_release, _stems(piece))
-        return tables + list(chain(*self._legacy_files(piece).values()))
+    def files(self) -> list[Path]:
+        """Paths of the tables in the order in which they are written."""
+        states = States.read(self.run).fips
+        return [*table_files(self.run.unchecked_release, _STEMS), *self._legacy_files(states)]
 
-    def write(self, piece: str = WHOLE) -> list[Path]:
-        """Write the tables, or a piece of them, from the estimates; returns the files."""
-        run, settings, levels = self.run, self.settings, _levels(piece)
-        legacy = self._legacy_files(piece)
-        states = States.read(run).fips if levels else tuple(legacy)
+    def write(self) -> list[Path]:
+        """Write the tables from the estimates, using the pieces that exist; returns the files."""
+        of, place = self.n_pieces, self.run.unchecked_release
+        if of == 1:
+            self._write(place, States.read(self.run).fips)
+        else:
+            folders = [self.write_piece(number, of) for number in range(of)]
+            for stem in _STEMS:
+                concatenate_rows(place / TABLES / stem, [one / TABLES / stem for one in folders])
+        return self.files()
+
+    def write_piece(self, number: int, of: int) -> Path:
+        """Write the tables of a subspine's states, unless they exist, with their P.L. 94-171 files;
+        returns the folder of the tables."""
+        folder = self.run.piece(TABLES, number, of)
+        spine = spine_of(self.run, tabulated_universes(self.settings)[0])
+        states = states_of_subspine(spine, number, States.read(self.run).fips)
+        files = [*table_files(folder, _STEMS), *self._legacy_files(states)]
+        if not all(path.exists() for path in files):
+            self._write(folder, states)
+        return folder
+
+    def _write(self, folder: Path, states: Sequence[str]) -> None:
+        """Write the tables of some states into a folder, and their P.L. 94-171 files."""
+        run, settings = self.run, self.settings
 
         def tabulations() -> Iterator[Tabulation]:
             parts = state_tabulations(run, settings, tabulated_universes(settings), states)
             for fips, tabulation in zip(states, parts, strict=True):
-                if fips in legacy:
-                    write_state(tabulation, fips, legacy[fips])
+                if has_legacy(settings):
+                    write_state(tabulation, fips, self._legacy_files([fips]))
                 yield tabulation
 
-        folder, is_private = run.unchecked_release, settings.is_private
-        files = write_tables(tabulations(), folder, is_private=is_private, levels=levels)
-        return files + list(chain(*legacy.values()))
+        write_tables(tabulations(), folder, is_private=settings.is_private)
 
-    def _legacy_files(self, piece: str) -> dict[str, list[Path]]:
-        """The P.L. 94-171 files of a piece, by state."""
-        every = States.read(self.run)
-        states: tuple[str, ...] = ()
-        if piece == WHOLE and has_legacy(self.settings):
-            states = every.fips
-        elif piece.startswith(LEGACY):
-            number, n = (int(word) for word in piece.removeprefix(LEGACY).split(" of "))
-            states = every.group(number - 1, n)
+    def _legacy_files(self, states: Sequence[str]) -> list[Path]:
+        """The P.L. 94-171 files of some states, if there are any."""
+        if not has_legacy(self.settings):
+            return []
         folder, is_private = self.run.unchecked_release, self.settings.is_private
-        files = legacy_files(folder, every.fips, is_private=is_private)
-        return {fips: files[fips] for fips in states}
+        files = legacy_files(folder, States.read(self.run).fips, is_private=is_private)
+        return [path for fips in states for path in files[fips]]
 
     def margin_pieces(self) -> list[str]:
         """Tables with margins of their own, each a piece, the longest first."""
@@ -296,7 +297,9 @@ class LevelTables:
 
     def margin_files(self, piece: str) -> list[Path]:
         """Paths of a piece of the margins."""
-        return table_files(self.run.unchecked_release, _stems(piece), SUFFIX)
+        return table_files(
+            self.run.unchecked_release, [level.stem for level in _levels(piece)], SUFFIX
+        )
 
     def write_margins(self, piece: str, found: Mapping[str, RunPosterior]) -> None:
         """Write a piece of the margins, from the posteriors of its universes."""
@@ -306,16 +309,13 @@ class LevelTables:
 
 
 def _levels(piece: str) -> tuple[SummaryLevel, ...]:
-    """The summary levels of a piece of the tables."""
-    levels = () if piece.startswith(LEGACY) else tuple(SUMMARY_LEVELS.values())
-    if piece not in (BLOCK_TABLES, AREA_TABLES):
-        return levels
-    return tuple(level for level in levels if level.is_of_blocks == (piece == BLOCK_TABLES))
+    """The summary levels of a piece of the margins."""
+    is_of_blocks = piece == BLOCK_TABLES
+    return tuple(own for own in SUMMARY_LEVELS.values() if own.is_of_blocks == is_of_blocks)
 
 
-def _stems(piece: str) -> list[str]:
-    """Names of the files of the summary levels of a piece, without endings."""
-    return [level.stem for level in _levels(piece)]
+_STEMS = [level.stem for level in SUMMARY_LEVELS.values()]
+"""Names of the files of the summary levels, without endings."""
 
 
 class NamedTables:
@@ -331,15 +331,20 @@ class NamedTables:
         """All declared tables, if tables are requested."""
         return self.settings.compiled_census.tables if self.settings.release.tables else ()
 
-    def pieces(self) -> list[str]:
-        """Pieces of the tables."""
-        return [WHOLE]
+    @property
+    def n_pieces(self) -> int:
+        """Number of pieces in which workers write the tables."""
+        return 1
 
-    def files(self, piece: str = WHOLE) -> list[Path]:
+    def files(self) -> list[Path]:
         """Paths in the order in which they are written."""
         return table_files(self.folder, [table.name for table in self.tables()])
 
-    def write(self, piece: str = WHOLE) -> list[Path]:
+    def write_piece(self, number: int, of: int) -> Path:
+        """Raises NotImplementedError: there is one piece."""
+        raise NotImplementedError
+
+    def write(self) -> list[Path]:
         """Write all tables from the estimates; returns the files."""
         areas, files = read_geography(geography_file(self.run)), list[Path]()
         for table in self.tables():

@@ -54,6 +54,7 @@ from ...measurement.public_answers import released_counts
 from ...paths import geography_file
 from ...settings import TopdownSettings
 from ...spine.files import spine_of
+from ...spine.subspines import blocks_of_state, read_codes
 from .levels import (
     NAME,
     SUMMARY_LEVELS,
@@ -359,10 +360,9 @@ _STATE = (0, CENSUS.code_parts["STATE"].digits[1])  # type: ignore[index]
 
 @dataclass(frozen=True)
 class States:
-    """The states of a run's geography: FIPS codes ascending, and the blocks of each."""
+    """The states of a run's geography: FIPS codes ascending."""
 
     fips: tuple[str, ...]
-    n_blocks: tuple[int, ...]
     tells_block_group: bool
     """See `needs_block_groups`."""
 
@@ -370,19 +370,8 @@ class States:
     def read(cls, run: RunDirectory) -> States:
         """The states from the geography that an ingest wrote."""
         codes = pq.read_table(geography_file(run), columns=["block_geocode"])["block_geocode"]
-        found = pc.value_counts(pc.utf8_slice_codeunits(codes, *_STATE)).sort(by="values")
-        counts = zip(
-            found.field("values").to_pylist(), found.field("counts").to_pylist(), strict=True
-        )
-        fips, n_blocks = zip(*counts, strict=True)
-        return cls(fips, n_blocks, needs_block_groups(codes))
-
-    def group(self, number: int, n: int) -> tuple[str, ...]:
-        """Group `number` (from 0) of `n` groups of successive states with about as many blocks
-        each; it can be empty."""
-        before = np.cumsum((0, *self.n_blocks))
-        group = (before[:-1] + before[1:]) * n // (2 * before[-1])
-        return tuple(fips for fips, own in zip(self.fips, group, strict=True) if own == number)
+        fips = pc.unique(pc.utf8_slice_codeunits(codes, *_STATE)).to_pylist()
+        return cls(tuple(sorted(fips)), needs_block_groups(codes))
 
 
 def state_tabulations(
@@ -394,17 +383,10 @@ def state_tabulations(
     variables = tuple(name for own in read for name in variables_of(own.schema))
     matrices = tuple(variable_matrix(own.schema) for own in read)
     for fips in states:
-        geography = _geography(run, fips)
+        geography = read_codes(geography_file(run), fips, f"{fips}:")  # A colon follows digits.
         codes = _numbers(texts_of(geography["block_geocode"]))
         histograms = tuple(own.histogram(fips, codes) for own in read)
         yield Tabulation(geography, variables, histograms, matrices, tells_block_group)
-
-
-def _geography(run: RunDirectory, fips: str) -> pd.DataFrame:
-    """The rows of the geography that are a state's."""
-    after = f"{fips}:"  # A colon follows the digits.
-    chosen = [("block_geocode", ">=", fips), ("block_geocode", "<", after)]
-    return pq.read_table(geography_file(run), filters=chosen).to_pandas()
 
 
 def _numbers(codes: pa.ChunkedArray | pa.StringArray) -> np.ndarray:
@@ -421,8 +403,6 @@ class _Estimates:
     own_cell: np.ndarray
     """(n_cells,) the cell of `schema` of each cell of the estimates."""
     spine: Spine
-    state: pa.Array
-    """(n_blocks,) FIPS code of the state of each block of the spine."""
 
     @classmethod
     def of(cls, run: RunDirectory, settings: TopdownSettings, universe: str) -> _Estimates:
@@ -430,14 +410,13 @@ class _Estimates:
         full, spine = settings.schema_of(universe), spine_of(run, universe)
         schema = CENSUS.schema(universe, present_attributes(full))
         own_cell = schema.cells({name: full.levels(name) for name in schema.attributes})
-        state = pc.utf8_slice_codeunits(pa.array(spine.block_geocode, pa.string()), *_STATE)
-        return cls(run, universe, schema, own_cell, spine, state)
+        return cls(run, universe, schema, own_cell, spine)
 
     def histogram(self, fips: str, codes: np.ndarray) -> sparse.csr_array:
         """Histograms `(n_blocks, n_cells)` of a state's blocks, whose geocodes are `codes` (n,),
         ascending."""
         shape = (len(codes), self.schema.n_cells)
-        blocks = np.flatnonzero(pc.equal(self.state, fips))
+        blocks = blocks_of_state(self.spine, fips)
         last, n_cells = self.spine.geolevels[-1], len(self.own_cell)
         found = sparse.coo_array(released_counts(self.run, self.universe, last, n_cells, blocks))
         geocode = _numbers(pa.array(self.spine.block_geocode[blocks], pa.string()))

@@ -30,7 +30,10 @@ N_CELLS = {"persons": 2016, "units": 2}
 def parts_of(
     run: RunDirectory, universe: str, blocks_per_part: int = BLOCKS_PER_PART
 ) -> Iterator[BlockCounts]:
-    return block_estimate_parts(run, universe, N_CELLS[universe], blocks_per_part=blocks_per_part)
+    blocks = np.arange(read_spine(spine_folder(run, universe)).n_blocks)
+    return block_estimate_parts(
+        run, universe, N_CELLS[universe], blocks, blocks_per_part=blocks_per_part
+    )
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,9 @@ from spineflow.tasks.topdown.release.steps import (
     keep_estimates,
     write_margin_piece,
     write_microdata,
+    write_microdata_part,
     write_redistricting_tables,
+    write_table_piece,
 )
 from spineflow.tasks.topdown.settings import TopdownSettings
 
@@ -36,7 +38,9 @@ def released(tmp_path_factory: pytest.TempPathFactory, public_settings: str) -> 
         (write_microdata, ["persons"], "release/mdf_persons.csv"),
         (keep_estimates, [], "intervals"),
         (write_margin_piece, [FILES, "persons"], "release"),
-        (write_redistricting_tables, ["tables"], "release"),
+        (write_microdata_part, ["persons", 0, 2], "release/mdf_persons.csv"),
+        (write_redistricting_tables, [], "release"),
+        (write_table_piece, [0, 2], "release"),
     ],
     ids=lambda value: getattr(value, "name", ""),
 )

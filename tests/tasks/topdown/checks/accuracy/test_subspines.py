@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from spineflow.geography.levels import Geolevel, Spine
-from spineflow.tasks.topdown.checks.accuracy import theory
-from spineflow.tasks.topdown.checks.accuracy.theory import (
+from spineflow.tasks.topdown.spine import subspines
+from spineflow.tasks.topdown.spine.subspines import (
     Subspine,
     n_subspines,
-    states_of,
+    state_codes,
     subspine_of,
 )
 
@@ -18,7 +18,7 @@ from tests.geography.test_covariances import LevelPrecision, covariances_of, var
 
 def every_state_apart(spine: Spine, monkeypatch: pytest.MonkeyPatch) -> list[Subspine]:
     """The subspines of a spine of which each has one state."""
-    monkeypatch.setattr(theory, "BLOCKS_PER_SUBSPINE", 1)
+    monkeypatch.setattr(subspines, "BLOCKS_PER_SUBSPINE", 1)
     return [subspine_of(spine, number) for number in range(n_subspines(spine))]
 
 
@@ -71,7 +71,8 @@ def test_variances_of_subspines_are_those_of_the_whole(
     spine, weights = nation(seed), rng.integers(0, 2, size=3).astype(float)
     precision = precision_of(spine, rng)
     possible = rng.random((spine.n_blocks, 3)) < 0.7
-    states = states_of(spine)
+    codes = state_codes(spine.geolevel("State").geocode)
+    states = np.unique(codes, return_inverse=True)[1]
     known = states if is_known else None
     whole = covariances_of(spine, precision, possible, known_sums=known)
     parts = every_state_apart(spine, monkeypatch)

@@ -10,7 +10,6 @@ from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.paths import geography_file
 from spineflow.tasks.topdown.release.microdata import write_universe
-from spineflow.tasks.topdown.release.tabulations import run as tabulations_run
 from spineflow.tasks.topdown.release.tabulations.run import (
     has_legacy,
     tables_of_run,
@@ -45,9 +44,9 @@ rounder = [["total", "detailed"]]
 """
 
 
-def standing(run: RunDirectory, settings: TopdownSettings, piece: str = "tables") -> Path | None:
-    """The last file of a piece that has any, where all stand."""
-    files = tables_of_run(run, settings).files(piece)
+def standing(run: RunDirectory, settings: TopdownSettings) -> Path | None:
+    """The last file of the tables, where all stand."""
+    files = tables_of_run(run, settings).files()
     return files[-1] if files and all(path.exists() for path in files) else None
 
 
@@ -101,28 +100,6 @@ def test_tables_are_those_of_the_microdata(estimated, run: RunDirectory, tmp_pat
     written = contents(run.unchecked_release)
     assert len(written) == 20
     assert written == counted_from_microdata(estimated, tmp_path / "counted")
-
-
-@pytest.mark.slow
-def test_pieces_give_the_files_of_the_whole(
-    estimated, run: RunDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    settings = estimated[1]
-    assert tables_of_run(run, settings).pieces() == ["tables"]
-    whole = counted_from_microdata(estimated, tmp_path / "counted")
-    monkeypatch.setattr(tabulations_run, "BLOCKS_PER_PIECE", 40)
-    pieces = tables_of_run(run, settings).pieces()
-    assert len(pieces) > 4
-    n_files = 0
-    for piece in pieces:
-        files = tables_of_run(run, settings).write(piece)
-        assert all(file.exists() for file in files)
-        n_files += len(files)
-        assert standing(run, settings, piece) == (files[-1] if files else None)
-    assert contents(run.unchecked_release) == whole and n_files == len(whole)
-    (run.unchecked_release / "tables" / "050_county.csv").unlink()
-    assert standing(run, settings, "area tables") is None
-    assert standing(run, settings, "block tables") is not None
 
 
 def test_tables_and_legacy_files_by_default(run: RunDirectory, tmp_path: Path) -> None:

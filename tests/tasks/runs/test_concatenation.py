@@ -1,0 +1,52 @@
+"""Tables concatenated from parts have the bytes of tables written at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from spineflow.tasks.runs.concatenation import concatenate_rows
+from spineflow.tasks.runs.stamps import RowsForm, write_rows
+
+SCHEMA = pa.schema(
+    {f"n{i}": pa.int64() for i in range(20)}
+    | {"code": pa.dictionary(pa.int32(), pa.string()), "empty": pa.string()}
+)
+
+
+def batch(n_rows: int) -> dict[str, pa.Array]:
+    rng = np.random.default_rng(n_rows)
+    columns = {f"n{i}": pa.array(rng.integers(-5, 10**6, n_rows)) for i in range(20)}
+    codes = pa.array(rng.integers(0, 99, n_rows).astype(str)).dictionary_encode()
+    return columns | {"code": codes, "empty": pa.nulls(n_rows, pa.string())}
+
+
+@pytest.mark.parametrize("is_private", [True, False])
+@pytest.mark.parametrize("keeps_types", [True, False])
+def test_parts_give_the_bytes_of_the_whole(
+    tmp_path: Path, is_private: bool, keeps_types: bool
+) -> None:
+    batches, form = [batch(n) for n in range(1, 40)], RowsForm("|", keeps_types=keeps_types)
+    whole = write_rows(tmp_path / "whole", SCHEMA, batches, is_private, form)
+    parts = []
+    for number, (start, stop) in enumerate([(0, 1), (1, 4), (4, 4), (4, 39)]):
+        parts.append(tmp_path / str(number))
+        write_rows(parts[-1], SCHEMA, batches[start:stop], is_private, form)
+    joined = concatenate_rows(tmp_path / "joined", parts)
+    assert joined.n_rows == whole.n_rows
+    assert joined.csv.read_bytes() == whole.csv.read_bytes()
+    assert joined.parquet.read_bytes() == whole.parquet.read_bytes()
+    assert not list(tmp_path.glob("[0-9]*"))
+
+
+def test_a_file_that_is_cut_is_refused(tmp_path: Path) -> None:
+    written = write_rows(tmp_path / "0", SCHEMA, [batch(9)], True)
+    written.parquet.write_bytes(written.parquet.read_bytes()[:-1])
+    with pytest.raises(ValueError, match="complete"):
+        concatenate_rows(tmp_path / "joined", [tmp_path / "0"])
+    assert not (tmp_path / "joined.csv").exists()
+    with pytest.raises(pa.ArrowInvalid):
+        pq.read_table(written.parquet)
