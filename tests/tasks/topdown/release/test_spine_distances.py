@@ -24,7 +24,6 @@ from spineflow.tasks.topdown.ingest.generate import generate_country, generate_c
 from spineflow.tasks.topdown.ingest.ingest import public_geography
 from spineflow.tasks.topdown.paths import geography_file
 from spineflow.tasks.topdown.release.map_section import map_section
-from spineflow.tasks.topdown.release.spine_distances import SpineDistances
 from spineflow.tasks.topdown.release.tabulations.tables import Tabulation, write_tables
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.spine.build import spines_of
@@ -207,57 +206,6 @@ def test_settings_of_another_product_are_refused(tmp_path: Path, capsys) -> None
     (tmp_path / "s.toml").write_text('[input]\ntrips = "t.parquet"\n[privacy]\ndataset = "d"\n')
     assert main(["spine", str(tmp_path / "s.toml")]) == 2
     assert "'budget' is missing" in capsys.readouterr().err
-
-
-PLACES = {"44001": (3, 2, 1), "44002": (5, 4, 3), "44003": (9, 1, 2)}
-"""Blocks of each place, and how far it is from the AIAN spine and from the optimised one."""
-
-
-@pytest.fixture(scope="module")
-def settings(tmp_path_factory: pytest.TempPathFactory) -> TopdownSettings:
-    file = tmp_path_factory.mktemp("spine") / "settings.toml"
-    file.write_text(
-        'preset = "pl94_2020_us"\n[input]\npersons = "p"\nunits = "u"\ngeography = "g"\n'
-        '[privacy]\ndataset = "mapped"\n[run]\nuniverses = ["persons"]\n'
-    )
-    return load_settings(TopdownSettings, file, presets=PRESETS)
-
-
-def found(names: dict[str, str] | None = None) -> SpineDistances:
-    """Places of persons, and one AIAN area; what is of units is on no page of persons."""
-    names = names or {}
-    entities = [
-        ("persons", "place", code, names.get(code, ""), blocks, spine, distance)
-        for code, (blocks, *both) in PLACES.items()
-        for spine, distance in zip(("aian", "optimized"), both, strict=True)
-    ]
-    entities += [
-        ("persons", "aian", "9", "", 4, "aian", 1),
-        ("persons", "aian", "9", "", 4, "optimized", 1),
-        ("units", "place", "44009", "", 1, "optimized", 8),
-    ]
-    columns = ["universe", "category", "entity", "name", "blocks", "spine", "distance"]
-    statistics = pd.DataFrame(
-        [
-            ("persons", "aian", "place", 3, 7 / 3, 2.0, 4.0, 4.0, 4.0),
-            ("persons", "aian", "aian", 1, 1.0, 1.0, 1.0, 1.0, 1.0),
-            ("persons", "optimized", "place", 3, 2.0, 2.0, 3.0, 3.0, 3.0),
-            ("persons", "optimized", "aian", 1, 1.0, 1.0, 1.0, 1.0, 1.0),
-            ("units", "optimized", "place", 1, 8.0, 8.0, 8.0, 8.0, 8.0),
-        ],
-        columns=["universe", "spine", "category", "entities", "mean", "q50", "q90", "q99", "max"],
-    )
-    geounits = pd.DataFrame(
-        [
-            ("persons", "aian", "State", 2),
-            ("persons", "aian", "Tract", 7),
-            ("persons", "optimized", "State", 2),
-            ("persons", "optimized", "Tract_Subset", 5),
-            ("units", "optimized", "State", 99),
-        ],
-        columns=["universe", "spine", "geolevel", "geounits"],
-    )
-    return SpineDistances(pd.DataFrame(entities, columns=columns), statistics, geounits)
 
 
 geopandas = pytest.importorskip("geopandas")
