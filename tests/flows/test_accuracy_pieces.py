@@ -19,7 +19,6 @@ from spineflow.tasks.topdown.checks.accuracy.compared import (
     Piece,
     compute_figures,
     has_totals,
-    query_errors,
     totals_file,
 )
 from spineflow.tasks.topdown.checks.accuracy.errors import AccuracyFigures, read_figures
@@ -79,18 +78,6 @@ def same(found: AccuracyFigures, expected: AccuracyFigures, *, rtol: float) -> N
         )
 
 
-@pytest.mark.soak(20)
-def test_a_run_compares_every_piece_once(compared: Compared, cut_into_subspines: None) -> None:
-    run, settings = compared
-    assert {n_pieces(run, settings, universe) for universe in settings.run.universes} == {8}
-    made = run.read_manifest()["stages"]
-    assert sum("-of-8.json" in path for path in made["accuracy"]["digests"]) == 16
-    for universe in settings.run.universes:
-        assert made[f"{universe} prediction"]["digests"]
-        assert has_totals(run, universe)
-        assert all(Piece(run, settings, universe, number, 8).kept for number in range(8))
-
-
 def test_figures_of_the_pieces_are_those_of_the_whole(
     compared: Compared, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -138,19 +125,6 @@ def test_files_in_pieces_have_the_bytes_of_the_whole(
 
 def content_of_file(path: Path) -> object:
     return pq.read_table(path) if path.suffix == ".parquet" else path.read_bytes()
-
-
-def test_what_pieces_have_found_is_not_compared_again(
-    compared: Compared,
-    expected: AccuracyFigures,
-    cut_into_subspines: None,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    run, settings = compared
-    monkeypatch.setattr(Piece, "subspine", None)
-    monkeypatch.setattr(Piece, "sums", None)
-    same(compute_figures(run, settings), expected, rtol=0)
-    pd.testing.assert_frame_equal(query_errors(run, settings), read_errors(run))
 
 
 def cut(path: Path) -> None:

@@ -234,39 +234,6 @@ def test_they_do_not_where_the_run_is_not_coherent(apart) -> None:
     assert min(disagreements(apart)) > 0
 
 
-def test_a_bound_on_everybody_is_a_row_for_highs_and_nothing_is_relaxed(both) -> None:
-    solves = pd.concat(map(pd.read_parquet, (both.root / "solves").rglob("*.parquet")))
-    rounded = solves[solves["stage"] == "rounder"]
-    of_persons = (both.root / "solves/persons").rglob("*.parquet")
-    assert "highs" in set(pd.concat(map(pd.read_parquet, of_persons))["solver"])
-    assert not rounded["relaxed"].any()
-    assert set(rounded["status"]) == {"optimal"}
-
-
-def test_without_other_bounds_families_are_network_flows(folder) -> None:
-    free = BOTH.replace('bounds = [{ query = "total", per = "dwellings", at_most = 20 }]\n', "")
-    run = run_of(folder, "free", free)
-    solves = pd.concat(map(pd.read_parquet, (run.root / "solves").rglob("*.parquet")))
-    rounded = solves[solves["stage"] == "rounder"]
-    assert set(rounded["solver"].str.split(",").str[0]) <= {"flow"}
-    assert disagreements(run) == (0, 0)
-
-
-def test_a_bound_that_follows_from_the_limits_is_no_row_of_a_program(folder) -> None:
-    inside = """
-[[census.universes.persons.bounds]]
-query = "lives"
-where = { lives = ["household"] }
-per = "dwellings"
-at_most = 9
-"""
-    free = BOTH.replace('bounds = [{ query = "total", per = "dwellings", at_most = 20 }]\n', "")
-    run = run_of(folder, "inside", free.replace(HOUSEHOLDERS, inside + HOUSEHOLDERS))
-    solves = pd.concat(map(pd.read_parquet, (run.root / "solves").rglob("*.parquet")))
-    assert "highs" not in set(solves["solver"])
-    assert disagreements(run) == (0, 0)
-
-
 @pytest.mark.parametrize("census", [BOTH, DWELLINGS_LAST], ids=["people last", "dwellings last"])
 def test_without_noise_the_truth_is_released(tmp_path, census) -> None:
     write_tables(tmp_path)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -18,14 +16,12 @@ from spineflow.flows.endings import explained
 from spineflow.flows.servers import OWN_SERVER
 from spineflow.tasks.runs.settings import RunnerSettings
 
-from tests.conftest import PrefectServer
 from tests.flows.small_runs import settings_files
 
 
 @contextmanager
-def busy_server(behind: str | None) -> Iterator[tuple[str, list[str]]]:
-    """A server that answers 503 to the first request of each kind, as Prefect's does whose SQLite
-    is locked, and hands on the others to the one behind it; without one it is always busy.
+def busy_server() -> Iterator[tuple[str, list[str]]]:
+    """A server that answers 503 to every request, as Prefect's does whose SQLite is locked.
 
     Its address, and a list of what it has refused.
     """
@@ -33,29 +29,16 @@ def busy_server(behind: str | None) -> Iterator[tuple[str, list[str]]]:
 
     class Answers(BaseHTTPRequestHandler):
         def _answer(self) -> None:
-            asked = f"{self.command} {self.path}"
-            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            if behind is None or asked not in refused:
-                refused.append(asked)
-                self._send(503, b'{"exception_message": "Service Unavailable"}')
-                return
-            kind = {"Content-Type": "application/json"}
-            request = urllib.request.Request(behind + self.path, body, kind, method=self.command)
-            try:
-                with urllib.request.urlopen(request, timeout=60) as answer:
-                    self._send(answer.status, answer.read())
-            except urllib.error.HTTPError as error:
-                self._send(error.code, error.read())
-
-        do_GET = do_POST = do_PATCH = do_PUT = do_DELETE = _answer
-
-        def _send(self, status: int, content: bytes) -> None:
-            self.send_response(status)
+            refused.append(f"{self.command} {self.path}")
+            content = b'{"exception_message": "Service Unavailable"}'
+            self.send_response(503)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(content)))
             self.send_header("Retry-After", "0")
             self.end_headers()
             self.wfile.write(content)
+
+        do_GET = do_POST = _answer
 
         def log_message(self, *_: object) -> None:
             """Nothing."""
@@ -64,14 +47,6 @@ def busy_server(behind: str | None) -> Iterator[tuple[str, list[str]]]:
     Thread(target=server.serve_forever, daemon=True).start()
     yield f"http://127.0.0.1:{server.server_address[1]}/api", refused
     server.shutdown()
-
-
-@pytest.mark.slow
-def test_a_server_that_is_busy_for_a_moment_is_asked_again(real_server: PrefectServer) -> None:
-    behind = real_server.environment["PREFECT_API_URL"].removesuffix("/api")
-    with busy_server(behind) as (address, refused), temporary_settings({PREFECT_API_URL: address}):
-        assert main(["deploy", "trips", "--pool", "asked-again"]) == 0
-    assert len(refused) > 3 and len(set(refused)) == len(refused)
 
 
 @pytest.mark.slow
@@ -86,7 +61,7 @@ def test_of_a_server_that_stays_busy_a_sentence_says_when_postgresql_is_due(
         file = settings_files(tmp_path)["group-sizes"]
         arguments = ["run", "group-sizes", str(file), "--run-dir", str(run)]
     with (
-        busy_server(None) as (address, refused),
+        busy_server() as (address, refused),
         temporary_settings({PREFECT_API_URL: address, PREFECT_CLIENT_MAX_RETRIES: 1}),
     ):
         assert main(arguments) == 1

@@ -75,13 +75,6 @@ def test_a_run_that_was_cancelled_stops_between_tasks(server: Server, state: Sta
     assert not cancelling._watched
 
 
-def test_a_run_goes_on_while_nobody_cancels_it(server: Server) -> None:
-    server.states = [StateType.RUNNING, StateType.COMPLETED, StateType.PENDING]
-    with watched(str(uuid4())):
-        assert server.has_told_all.wait(10)
-        refuse_if_cancelled()
-
-
 def test_at_a_signal_the_server_is_asked_about_the_run_of_the_process(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,12 +12,9 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from spineflow.flows.running import call_stages
-from spineflow.flows.topdown_stages import check_and_release
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import CheckFailed
 from spineflow.tasks.runs.settings_files import frozen_settings
-from spineflow.tasks.runs.work import Task, read
 from spineflow.tasks.topdown.checks import pieces
 from spineflow.tasks.topdown.checks.pieces import (
     findings_file,
@@ -90,10 +87,6 @@ def unchecked(
     for piece in pieces_apart(run):
         pieces.keep(findings_file(run, piece), state, findings[piece.name])
     return run, made[1]
-
-
-def test_a_small_run_has_no_pieces(made: Unchecked) -> None:
-    assert pieces_apart(made[0]) == []
 
 
 def test_pieces_find_what_the_whole_does(
@@ -199,22 +192,3 @@ def test_planted_defects_fail_in_the_same_words(made: Unchecked, unchecked: Unch
         patched.setattr(pieces, "BLOCKS_PER_PIECE", 1 << 16)
         whole = [(o.name, o.subject, o.detail) for o in outcomes_of_pieces(run, settings)]
     assert in_pieces == whole
-
-
-def test_the_last_check_waits_for_all_pieces(unchecked: Unchecked) -> None:
-    run, settings = unchecked
-
-    def checked() -> list[bool]:
-        """Whether the tasks of the checks had nothing left to do, the last one last."""
-        call_stages(run, settings, lambda *own: check_and_release(*own, {}, [], []), until="checks")
-        tasks = [one for one in read(run) if isinstance(one, Task) and one.stage == "checks"]
-        own = tasks[-len(pieces_apart(run)) - 1 :]
-        assert own[-1].step == "check" and {one.name for one in own[:-1]} == {*own[-1].after}
-        return [one.reused for one in own]
-
-    *made, last = checked()
-    assert all(made) and not last
-    findings_file(run, pieces_apart(run)[0]).unlink()
-    assert checked() == [False] + [True] * (len(made) - 1) + [False]
-    run.unchecked_release.rename(run.release)
-    assert all(checked())

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -14,8 +12,6 @@ from spineflow.tasks.runs.settings_files import frozen_settings
 from spineflow.tasks.topdown.ingest.generate import generate_county
 from spineflow.tasks.topdown.intervals.run_posterior import RunLevels
 from spineflow.tasks.topdown.product import TOPDOWN
-from spineflow.tasks.topdown.release import margins
-from spineflow.tasks.topdown.release.margins import universes_without_margins
 from spineflow.tasks.topdown.settings import TopdownSettings
 
 from tests.flows.in_process import judged_once, uncompared
@@ -85,12 +81,6 @@ def test_they_are_not_where_units_are_estimated_apart(finished) -> None:
     assert is_impossible.any()
 
 
-def test_without_noise_the_truth_is_released(finished) -> None:
-    for name in ("mdf_persons.parquet", "mdf_units.parquet"):
-        files = [finished[run].release / name for run in ("truth", "true apart")]
-        pd.testing.assert_frame_equal(*map(pd.read_parquet, files))
-
-
 def test_intervals_take_no_limits_of_released_persons_for_facts(finished) -> None:
     levels = {}
     for name in ("apart", "coherent"):
@@ -118,23 +108,3 @@ def test_what_cannot_agree_is_refused(tmp_path, run, reason) -> None:
     file.write_text(SETTINGS.format(privacy="seed = 7", run=run))
     with pytest.raises(InputRefused, match=reason):
         TOPDOWN.load(file)
-
-
-@pytest.mark.soak(4)
-def test_margins_in_pieces_wait_for_what_units_are_held_to(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As a large run makes them, whose estimates behind the margins go beside its own."""
-    monkeypatch.setattr(margins, "LEAST_APART", 0)
-    generate_county(tmp_path, persons=500, seed=3, state="35")
-    text = SETTINGS.format(privacy="seed = 7", run="coherent = true")
-    (tmp_path / "settings.toml").write_text(
-        text.replace("margins = false\ntables = false", "margins = true")
-    )
-    settings = TOPDOWN.load(tmp_path / "settings.toml")
-    run = prepare(settings, tmp_path / "run")
-    with judged_once(), uncompared():
-        run_stages_here(TOPDOWN, run, settings)
-    assert set(settings.run.universes) == {"persons", "units"}
-    assert universes_without_margins(run, settings) == {}
-    assert list(run.release.rglob("*_margins.csv"))

@@ -82,27 +82,3 @@ def test_a_budget_whose_noise_has_no_margin_is_refused_by_its_key(
     overrides = ["--set", f'budget.people.rho="{rho}"']
     assert main([command, "topdown", str(by_year), *overrides]) == 2
     assert "budget.people.rho is 1e-" in capsys.readouterr().err
-
-
-@pytest.mark.soak(5)
-def test_the_least_budget_that_a_check_accepts_has_a_table(by_year: Path, capsys) -> None:
-    for power in range(12, 0, -1):
-        overrides = ["--set", f'budget.people.rho="1e-{power}"']
-        if (code := main(["check", "topdown", str(by_year), *overrides])) == 0:
-            break
-    assert code == 0 and main(["budget", "topdown", str(by_year), *overrides]) == 0
-    capsys.readouterr()
-
-
-def test_a_budget_is_shown_where_there_can_be_no_forecast(by_year: Path, capsys) -> None:
-    page = by_year.parent / "forecast.html"
-    assert main(["budget", "topdown", str(by_year), "--forecast", str(page)]) == 0
-    shown = capsys.readouterr()
-    assert "french * minor" in shown.out and "margin, 95 %" in shown.out
-    (told,) = [line for line in shown.err.splitlines() if "forecast" in line]
-    assert told.startswith(
-        "warning: There is no forecast of people: budget.people distinguishes 112 "
-    )
-    assert "age (112 levels, coarsened by 'french * minor')" in told and "design" not in told
-    text = page.read_text(encoding="utf-8")
-    assert "There is no forecast of people" in text and "Margins of the total of dwellings" in text

@@ -22,7 +22,6 @@ from spineflow.flows.cli import main
 from spineflow.flows.demo import (
     DEMO_COUNTRY,
     DEMO_GRID,
-    DEMO_HOUSEHOLDS,
     GENERATED,
     _generate,
     write_demo,
@@ -78,13 +77,6 @@ def few_persons(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(demo_module._generate_few.keywords, "persons", FEW)
 
 
-@pytest.fixture
-def without_exact_epsilons(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Exact epsilons, which `test_exact_curve` has of every preset, are not worked out."""
-    for name in ("topdown.workload.exact_loss.exact_epsilon", "products.budget.known_epsilon"):
-        monkeypatch.setattr(f"spineflow.tasks.{name}", lambda *_: None)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("flow", "way"),
@@ -116,44 +108,6 @@ def test_a_demonstration_runs(
     assert main(["report", str(run), str(run)]) == 0
     page = Path(capsys.readouterr().out.removeprefix("comparison: ").strip())
     assert "compared with the truth" in page.read_text(encoding="utf-8")
-
-
-@pytest.mark.soak(5)
-@pytest.mark.slow
-@pytest.mark.usefixtures("few_persons")
-@pytest.mark.parametrize(
-    ("flow", "way", "said", "released"),
-    [
-        ("estimate", "judged_in_process", "nothing was spent", "certificate.html"),
-        ("tune", "prefect_server", "found: a loss of", "settings.toml"),
-    ],
-)
-def test_a_demonstration_runs_without_a_ledger(
-    flow: str, way: str, said: str, released: str, tmp_path: Path, monkeypatch, capsys, request
-) -> None:
-    request.getfixturevalue(way)
-    monkeypatch.chdir(tmp_path)
-    for line in first_lines(flow):
-        assert main(line.split()[1:]) == 0
-    assert said in capsys.readouterr().out
-    folder = tmp_path / GENERATED[flow].folder
-    assert (folder / "run" / "release" / released).exists()
-    assert not list(folder.rglob("ledger*"))
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("few_persons", "without_exact_epsilons")
-def test_households_of_the_demonstration_are_accepted_by_every_product(
-    tmp_path: Path, capsys
-) -> None:
-    settings = write_demo(DEMO_HOUSEHOLDS, tmp_path, seed=3)
-    assert not list((tmp_path / "input").glob("raw*")) and len(list(tmp_path.iterdir())) == 2
-    for name in ("topdown", "dhc-units", "dhc-persons"):
-        assert name in tomllib.loads(settings.read_text())["products"]
-    assert main(["check", DEMO_HOUSEHOLDS.flow, str(settings)]) == 0
-    assert "in order" in capsys.readouterr().out
-    assert main(["budget", DEMO_HOUSEHOLDS.flow, str(settings)]) == 0
-    assert "17043/2500" in capsys.readouterr().out
 
 
 @pytest.mark.usefixtures("in_process")

@@ -19,13 +19,11 @@ from typing import Any, get_type_hints
 
 import pytest
 import yaml
-from prefect.exceptions import ParameterTypeError
 from prefect.settings import (
     PREFECT_API_URL,
     PREFECT_CLIENT_MAX_RETRIES,
     temporary_settings,
 )
-from pydantic import ValidationError
 from spineflow.flows.cli import main
 from spineflow.flows.demo import DEMOS
 from spineflow.flows.form import SettingsForm
@@ -34,7 +32,6 @@ from spineflow.tasks.ledger.caps import Caps, set_caps
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.products.registry import product
 from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.runs.settings import Section
 from spineflow.tasks.topdown.ingest.generate import FEWEST_PERSONS, generate_county
 
 from tests.conftest import PrefectServer
@@ -176,17 +173,6 @@ def test_a_refusal_reaches_the_ui_as_one_sentence(server, tmp_path: Path) -> Non
     assert asked(f"{api}/deployments/{deployment['id']}/create_flow_run", relative) is None
 
 
-@pytest.mark.parametrize("name", MODULES)
-def test_a_form_takes_full_paths_alone(name: str) -> None:
-    """A worker would look for others where nobody expects it."""
-    flow = flow_of(name)
-    flow.validate_parameters({"settings_file": "/data/settings.toml", "run_directory": ""})
-    for parameter in ("settings_file", "run_directory"):
-        assert flow.parameters.properties[parameter]["if"] == {"not": {"pattern": "^(/.*)?$"}}
-        with pytest.raises(ParameterTypeError, match=parameter):
-            flow.validate_parameters({parameter: "settings.toml"})
-
-
 @pytest.mark.parametrize("command", ["deploy", "serve"])
 def test_a_server_that_is_silent_is_told_of_with_its_setting(command: str, capsys) -> None:
     address = f"http://127.0.0.1:{free_port()}/api"
@@ -210,39 +196,11 @@ def test_prefect_yaml_names_every_flow() -> None:
     assert len({flow.description for flow in flows.values()}) == len(MODULES)
 
 
-@pytest.mark.parametrize("name", MODULES)
-def test_the_form_of_every_flow_explains_its_fields(name: str) -> None:
-    flow = flow_of(name)
-    assert flow.name == name
-    schema = flow.to_deployment("form")._parameter_openapi_schema
-    assert set(schema.properties) == {"settings_file", "run_directory", "overrides", "settings"}
-    assert all(field.get("description") for field in schema.properties.values())
-    titles = [field["title"] for field in schema.properties.values()]
-    assert titles == ["Settings file", "Run directory", "Overrides", "Settings"]
-    assert schema.properties["settings"].get("default") == {}, "the form is filled with nothing"
-    (form,) = [definition for key, definition in schema.definitions.items() if "Form" in key]
-    for field in form["properties"].values():
-        assert field["title"] and field["description"]
-        assert "type" in field or "enum" in field, "a field of the form has one type"
-
-
 def form_of(name: str) -> type[SettingsForm]:
     return get_type_hints(flow_of(name).fn)["settings"]
 
 
 TopdownForm = form_of("topdown")
-
-
-@pytest.mark.parametrize("name", MODULES)
-def test_every_field_of_a_form_stands_for_a_setting(name: str) -> None:
-    """The model of the product has all the keys, and takes what the fields take."""
-    schema = form_of(name).model_json_schema()
-    for field in schema["properties"].values():
-        section, *keys = field["setting"].split(".")
-        model = product(name).settings.chosen_by({}).model_fields[section].annotation
-        if keys and isinstance(model, type) and issubclass(model, Section):
-            takes_all = model.model_config.get("extra") == "allow"
-            assert takes_all or keys[0] in model.model_fields, field["setting"]
 
 
 def test_a_form_gives_overrides() -> None:
@@ -291,25 +249,6 @@ def test_settings_may_come_from_the_form_alone(tmp_path: Path) -> None:
         product("topdown").load(None, list(without.overrides()))
     with pytest.raises(InputRefused, match="name a settings file, or fill in the form"):
         product("topdown").load(None)
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"persons": "persons.parquet"},
-        {"rho_persons": "lots"},
-        {"rho_persons": "1/0"},
-        {"dataset": "two words"},
-        {"workers": 0},
-        {"preset": "pl94_2020"},
-        {"seed": 3},
-    ],
-    ids=lambda wrong: next(iter(wrong)),
-)
-def test_a_form_refuses_what_cannot_be(wrong: dict) -> None:
-    """And so does the server, from the same schema, before it creates the run."""
-    with pytest.raises(ValidationError):
-        TopdownForm.model_validate(wrong)
 
 
 def registered(api: str) -> list[dict]:

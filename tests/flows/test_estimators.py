@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from fractions import Fraction
 from functools import cache, partial
 from pathlib import Path
 
@@ -12,18 +11,12 @@ import pyarrow.parquet as pq
 import pytest
 from spineflow.flows.running import prepare, run_stages, run_stages_here
 from spineflow.tasks.ledger.caps import summary
-from spineflow.tasks.ledger.plan import REPORT_DELTA
-from spineflow.tasks.ledger.spending import composed, curve_text, spending_of
-from spineflow.tasks.ledger.store import open_ledger, reading
+from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.settings_files import frozen_settings, load_settings
-from spineflow.tasks.topdown.paths import spine_folder
-from spineflow.tasks.topdown.product import TOPDOWN
 from spineflow.tasks.topdown.product import TOPDOWN as PRODUCT
 from spineflow.tasks.topdown.settings import TopdownSettings
-from spineflow.tasks.topdown.spine.files import read_spine
-from spineflow.tasks.topdown.workload.exact_loss import exact_curve, paths_of
 
 from tests.flows.in_process import judged_once, uncompared
 
@@ -74,7 +67,6 @@ def test_estimates_are_made_again_without_the_confidential_folder(
     run: RunDirectory, tmp_path: Path
 ) -> None:
     """Estimation reads published measurements, invariants and public geography alone."""
-    from spineflow.tasks.runs.settings_files import frozen_settings
     from spineflow.tasks.topdown.checks.replicate import estimate
 
     settings = frozen_settings(TopdownSettings, run.settings)
@@ -158,49 +150,3 @@ def test_workers_and_runners_change_nothing(
     ]
     for path in made:
         assert (run.root / path).read_bytes() == (one.root / path).read_bytes(), path
-
-
-@pytest.mark.soak(6)
-def test_the_rho_of_an_epsilon_is_frozen_charged_and_certified(
-    smallest_county: Path, tmp_path: Path
-) -> None:
-    file = tmp_path / "settings.toml"
-    tables = {"persons": "persons.parquet", "units": "units.parquet", "geography": "grfc.txt"}
-    lines = [f'{name} = "{smallest_county / table}"' for name, table in tables.items()]
-    file.write_text(
-        'preset = "pl94_2020_us"\n[input]\n' + "\n".join(lines) + '\n[privacy]\ndataset = "d"\n'
-        'ledger = "ledger.db"\n[release]\nmargins = false\ntables = false\n'
-        '[budget.persons]\nepsilon = "17.14"\n'
-        'delta = "1e-10"\naccounting = "exact"\n'
-    )
-    settings = TOPDOWN.load(file)
-    rho = settings.budget["persons"].rho
-    assert Fraction("2.7373") < rho < Fraction("2.7375"), "the preset has 2.556"
-    run = prepare(settings, tmp_path / "run")
-    assert frozen_settings(TopdownSettings, run.settings) == settings
-    with judged_once(), uncompared():
-        run_stages_here(TOPDOWN, run, settings)
-    ledger = open_ledger(tmp_path / "ledger.db", must_exist=True)
-    spent = summary(ledger, is_exact=True)["datasets"]["d"]
-    draws = spent["products"]["topdown"]["draws"]
-    assert [draw["parameter"] for draw in draws] == [str(rho), "11417641/152349649"]
-    with reading(ledger) as connection:
-        spending = spending_of(connection, "d")
-    assert spending.is_planned and not spending.unknown
-    curves = [
-        exact_curve(settings.budget_of(universe), paths_of(read_spine(spine_folder(run, universe))))
-        for universe in settings.run.universes
-    ]
-    assert [curve_text(draw.curve) for draw in spending.draws] == list(map(curve_text, curves))
-    exact = spent["epsilon"]["exact"]
-    assert exact == composed(curves).epsilon_upper(REPORT_DELTA) < spent["epsilon"]["tight"]
-    text = (run.release / "certificate.md").read_text(encoding="utf-8")
-    assert "The rho of persons was chosen by this exact figure" in text
-    assert "is true: 89 % for persons (records of persons and units) and 58 % for units" in text
-    assert "an attacker who knows all of a record but one attribute" in text
-    for page in (run.release / "certificate.html", run.report):
-        drawn = page.read_text(encoding="utf-8")
-        for label in ("persons, exactly, at most", "units, exactly, at least", "by guessing"):
-            assert label in drawn
-        assert "which of them is true: 89 %" in drawn
-    assert prepare(TOPDOWN.load(file), tmp_path / "run").settings == run.settings

@@ -28,12 +28,6 @@ def settings(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return file
 
 
-def test_a_declaration_of_the_gallery_is_forecast(settings: Path, capsys) -> None:
-    page = settings.parent / "forecast.html"
-    assert main(["budget", "topdown", str(settings), "--forecast", str(page)]) == 0
-    assert page.stat().st_size > 3000
-
-
 MISTAKES = {
     "homes": [
         ("nobody = 0, ", "", "does not say how many people the level 'nobody' of 'residents' has"),
@@ -107,21 +101,3 @@ def notes_but_on_codes(out: str) -> list[str]:
 def test_no_declaration_of_the_gallery_spends_in_vain(settings: Path, capsys) -> None:
     assert main(["check", "topdown", str(settings)]) == 0
     assert not notes_but_on_codes(capsys.readouterr().out)
-
-
-@pytest.mark.parametrize(
-    "settings", [("register", DECLARATIONS[0])], indirect=True, ids=["register"]
-)
-def test_a_budget_tells_one_record_s_rho_and_what_is_charged(settings: Path, capsys) -> None:
-    """Epsilon stands beside the rho that it follows from; a dwelling changes twelve persons."""
-    assert main(["budget", "topdown", str(settings)]) == 0
-    shown = capsys.readouterr().out
-    dwellings, persons = shown.split("persons: discrete gaussian, ")
-    assert "rho 1/10 (about 0.1), epsilon" in dwellings and "charged" not in dwellings
-    assert persons.startswith("rho 1, epsilon 10.03 at delta 1e-10 (simple bound")
-    persons = " ".join(persons.split())
-    assert "persons: the ledger is charged rho 144, for the largest change." in persons
-    assert "One changed record of dwellings changes at most 12 records of persons, and" in persons
-    assert main(["check", "topdown", str(settings)]) == 0
-    said = " ".join(capsys.readouterr().out.split())
-    assert "persons: the ledger is charged rho 144, for the largest change." in said

@@ -7,7 +7,6 @@ import shutil
 import sqlite3
 from pathlib import Path
 
-import pandas as pd
 import pytest
 from spineflow.flows.cli import main
 from spineflow.tasks.ledger.caps import summary
@@ -81,25 +80,6 @@ def test_runs_add_up_and_the_cap_stops_them(settings: Path, capsys) -> None:
     assert len(shown["products"]["topdown"]["draws"]) == 2
 
 
-@pytest.mark.usefixtures("in_process", "uncompared")
-def test_cap_below_what_is_spent_is_refused(settings: Path, capsys) -> None:
-    file = str(settings.parent / "ledger.db")
-    assert main(["ledger", "set-cap", "county", "1/100", "--ledger", file]) == 3
-    assert "set it higher" in capsys.readouterr().err
-    assert main(["ledger", "set-cap", "county", "lots", "--ledger", file]) == 2
-    assert main(["ledger", "set-cap", "--ledger", file]) == 2
-
-
-@pytest.mark.usefixtures("in_process", "uncompared")
-def test_the_same_people_in_another_order_keep_their_account(settings: Path, capsys) -> None:
-    persons = pd.read_parquet(settings.parent / "persons.parquet")
-    persons.sample(frac=1.0, random_state=1).to_parquet(settings.parent / "persons.parquet")
-    code, second = run(settings, "second", "privacy.dataset=elsewhere")
-    assert code == 3
-    assert is_unmeasured(second)
-    assert '"county"' in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("damage", ["corrupt", "missing", "unwritable"])
 @pytest.mark.usefixtures("in_process", "uncompared")
 def test_a_ledger_that_cannot_be_trusted_stops_the_run(settings: Path, damage: str, capsys) -> None:
@@ -114,22 +94,6 @@ def test_a_ledger_that_cannot_be_trusted_stops_the_run(settings: Path, damage: s
     assert code == 3
     assert is_unmeasured(second)
     assert "ledger" in capsys.readouterr().err
-
-
-@pytest.mark.usefixtures("in_process", "uncompared")
-def test_a_published_measurement_is_never_drawn_again(settings: Path, capsys) -> None:
-    code, own = run(settings, "own")
-    assert code == 0
-    copied = RunDirectory(settings.parent / "copied")
-    shutil.copytree(own.root, copied.root)
-    for directory in (own, copied):
-        shutil.rmtree(directory.release)
-        lost = directory.dpqueries("units", "Block", "00000")
-        lost.unlink()
-        assert main(["resume", str(directory.root)]) == 3
-        assert "never drawn again" in capsys.readouterr().err
-        assert not lost.exists()
-        assert not directory.release.exists()
 
 
 @pytest.mark.usefixtures("in_process", "uncompared")

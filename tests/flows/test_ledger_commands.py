@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
 
@@ -57,33 +55,6 @@ def test_a_ledger_has_caps_of_epsilon(ledger: list[str], capsys) -> None:
     assert "; cap epsilon 20.00 at delta 1e-10, of runs planned beforehand." in text
 
 
-def test_a_ledger_is_made_once_and_where_its_folder_is(ledger, tmp_path: Path, capsys) -> None:
-    assert main(["ledger", "init", *ledger]) == 0
-    assert main(["ledger", "init", *ledger]) == 3
-    assert "is there already" in capsys.readouterr().err
-    assert main(["ledger", "init", "--ledger", str(tmp_path / "none" / "ledger.db")]) == 3
-    assert not (tmp_path / "none").exists()
-
-
-@pytest.fixture
-def closed(tmp_path: Path) -> Iterator[Path]:
-    """A folder that this account cannot enter; root becomes another account for that."""
-    folder = tmp_path / "closed"
-    folder.mkdir(mode=0o700)
-    is_root = os.geteuid() == 0
-    os.seteuid(65534) if is_root else folder.chmod(0)
-    yield folder
-    os.seteuid(0) if is_root else folder.chmod(0o700)
-
-
-@pytest.mark.parametrize("action", [["show"], ["set-cap", "town", "2"], ["init"]])
-def test_a_ledger_that_cannot_be_reached_is_unusable(
-    action: list[str], closed: Path, capsys
-) -> None:
-    assert main(["ledger", *action, "--ledger", str(closed / "ledger.db")]) == 3
-    assert "ledger.db cannot be reached (Permission denied); see that" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     "cap",
     [
@@ -124,14 +95,6 @@ def test_a_first_run_without_a_cap_warns_before_it_draws(tmp_path: Path, capsys)
     assert (told["ingest"], told["measure"]) == ("", "")
     assert told["ledger"].startswith("warning: there is no ledger")
     assert "ledger init" in told["ledger"]
-
-
-def test_a_run_that_is_refused_a_charge_is_not_warned(tmp_path: Path, capsys) -> None:
-    """What it is told is one sentence."""
-    run, _, settings = begun(tmp_path, capsys)
-
-    warned_of_charge(run, settings)("ingest")
-    assert capsys.readouterr().err == ""
 
 
 def test_no_report_is_written_on_edited_settings(tmp_path: Path, capsys) -> None:

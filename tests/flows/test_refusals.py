@@ -167,10 +167,3 @@ def test_broken_rows(case: str, confidential: bool, county: Path, tmp_path: Path
     # Great Expectations is given values, which are the same however they are stored.
     with nullcontext() if confidential else by_the_rules_alone():
         assert_rows_are_refused(case, county, tmp_path, capfd, confidential=confidential)
-
-
-@pytest.mark.usefixtures("prefect_server")
-@pytest.mark.parametrize("confidential", [True, False], ids=["confidential", "public"])
-def test_broken_rows_in_a_flow(confidential: bool, county: Path, tmp_path: Path, capfd) -> None:
-    """What is told and kept is no more where Prefect passes the refusal on."""
-    assert_rows_are_refused("QAGE 130", county, tmp_path, capfd, confidential=confidential)

@@ -16,7 +16,6 @@ from spineflow.tasks.detailed_groups.workload.parameters import read_specificati
 from spineflow.tasks.products.registry import OF_ONE_INPUT, product
 from spineflow.tasks.study.trials import mean_errors
 
-from benchmarks.generated_trees import generate_tree
 from tests.flows.small_runs import settings_files
 
 
@@ -31,38 +30,6 @@ def groups(tmp_path: Path) -> Path:
         '[privacy]\ndataset = "d"\n'
     )
     return file
-
-
-@pytest.mark.soak(5)
-@pytest.mark.slow
-def test_detailed_groups_with_their_true_counts(groups: Path, tmp_path: Path, capsys) -> None:
-    out = tmp_path / "out"
-    command = ["replicates", "detailed-groups", str(groups), "--replicates", "2"]
-    assert main([*command, "--out", str(out)]) == 0
-    assert {path.name for path in out.iterdir()} == {"errors.csv", "t1.csv", "t2.csv"}
-    errors = pd.read_csv(out / "errors.csv")
-    assert (errors["mean_absolute_error"].dropna() >= 0).all()
-    assert {"region_type", "level", "table", "mean_error, s.d."} <= set(errors)
-    totals = pd.read_csv(out / "t1.csv", sep="|", dtype={"ITERATION_CODE": str})
-    assert list(totals) == ["REGION_ID", "REGION_TYPE", "ITERATION_CODE", "COUNT"]
-    cells = pd.read_csv(out / "t2.csv", sep="|", dtype={"ITERATION_CODE": str})
-    everybody = cells[cells["AGESTART"] == "*"]
-    key = ["REGION_TYPE", "REGION_ID", "ITERATION_CODE"]
-    sums = everybody.groupby(key)["COUNT"].sum()
-    assert (sums == totals.set_index(key)["COUNT"].reindex(sums.index)).all()
-    assert not list(tmp_path.glob("*.db"))
-
-
-@pytest.mark.soak(3)
-@pytest.mark.slow
-def test_the_same_replicates_give_the_same_errors(tmp_path: Path) -> None:
-    file = generate_tree(tmp_path / "tree", "random", "sparse", areas=40)
-    for name in ("a", "b"):
-        command = ["replicates", "trips", str(file), "--replicates", "2"]
-        assert main([*command, "--out", str(tmp_path / name)]) == 0
-    first, second = (pd.read_csv(tmp_path / name / "errors.csv") for name in ("a", "b"))
-    pd.testing.assert_frame_equal(first, second)
-    assert (first["max_absolute_error, s.d."] > 0).any()
 
 
 def test_every_product_that_has_figures_has_replicates() -> None:

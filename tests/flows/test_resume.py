@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from pathlib import Path
 
@@ -64,39 +63,6 @@ def test_what_is_missing_is_made_by_the_flow(run: RunDirectory, started, lost: s
     shutil.rmtree(path) if path.is_dir() else path.unlink()
     main(["resume", str(run.root)])
     assert started == [run.root]
-
-
-def test_a_missing_measurement_is_left_to_the_flow(run: RunDirectory, started) -> None:
-    """Which refuses it, as it is known to have been published."""
-    next((run.root / "measurements").rglob("*.parquet")).unlink()
-    main(["resume", str(run.root)])
-    assert started == [run.root]
-
-
-def test_what_the_stages_would_refuse_is_refused(run: RunDirectory, started, capsys) -> None:
-    text = run.settings.read_text()
-    run.settings.write_text(text.replace("confidential = true", "confidential = false"))
-    assert main(["resume", str(run.root)]) == 2
-    run.settings.write_text(text)
-    plan = run.root / "hierarchy" / "plan.json"
-    plan.write_text(plan.read_text() + "\n")
-    capsys.readouterr()
-    assert main(["resume", str(run.root)]) == 2
-    assert "plan.json has been edited since the run was charged" in capsys.readouterr().err
-    assert not started
-
-
-def test_an_input_that_has_changed_is_refused(done: RunDirectory, run, started, capsys) -> None:
-    sizes = done.root.parent / "sizes.parquet"
-    content, status = sizes.read_bytes(), sizes.stat()
-    sizes.write_bytes(content + b" ")
-    try:
-        assert main(["resume", str(run.root)]) == 2
-    finally:
-        sizes.write_bytes(content)
-        os.utime(sizes, ns=(status.st_atime_ns, status.st_mtime_ns))
-    assert "has changed since this run read it" in capsys.readouterr().err
-    assert not started
 
 
 def test_a_release_that_was_taken_away_is_copied_again(done: RunDirectory, started) -> None:

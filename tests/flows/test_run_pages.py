@@ -13,8 +13,6 @@ from spineflow.tasks.ledger.caps import Caps, set_caps
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.runs.directory import RunDirectory
 
-PATIENCE = 600
-
 
 def asked(url: str, body: Any) -> Any:
     request = urllib.request.Request(

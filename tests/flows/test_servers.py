@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from threading import Thread
 
 import httpx
 import pytest
@@ -71,24 +70,6 @@ def test_a_server_of_the_office_is_waited_for_as_long_as_it_takes_to_start_it_ag
             assert PREFECT_CLIENT_MAX_RETRIES.value() == 1
 
 
-def test_threads_without_settings_see_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Prefect starts some, which would have a second server come up."""
-    seen: list[str | None] = []
-
-    def look() -> None:
-        thread = Thread(target=lambda: seen.append(PREFECT_API_URL.value()))
-        thread.start()
-        thread.join()
-
-    monkeypatch.setattr("spineflow.flows.servers.local_server", lambda: "http://found/api")
-    monkeypatch.delenv("PREFECT_API_URL", raising=False)
-    with temporary_settings({PREFECT_API_URL: None}):
-        with server_for_runs():
-            look()
-        look()
-    assert seen == ["http://found/api", None]
-
-
 def test_runs_of_a_server_of_our_own_have_that_address_too(monkeypatch: pytest.MonkeyPatch) -> None:
     own = "http://127.0.0.1:1/api"
     monkeypatch.setenv(OWN_SERVER, own)
@@ -137,22 +118,3 @@ def test_a_server_of_our_own_serves_and_ends_with_its_command(
         time.sleep(0.1)
     else:
         pytest.fail("the server outlived its command by ten seconds")
-
-
-ENDS_EARLY = """
-import threading, time
-from spineflow.flows.own_server import _end_with_the_command
-threading.Thread(target=_end_with_the_command, daemon=True).start()
-time.sleep(0.5)
-"""
-
-
-@pytest.mark.soak(4)
-@pytest.mark.slow
-def test_a_server_that_ends_before_its_command_says_nothing() -> None:
-    """As one that cannot open its database: Python aborted at its end, in five lines."""
-    with subprocess.Popen(
-        [sys.executable, "-c", ENDS_EARLY], stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as server:
-        assert server.wait(300) == 0
-        assert server.stderr is not None and server.stderr.read() == ""

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
 import subprocess
 import sys
 import time
-from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
 
 import pytest
 from spineflow.flows.cli import main
 from spineflow.flows.console import _line_by_line
-from spineflow.flows.logs import JSON, LOGGER, PROGRESS, TEXT, logged
+from spineflow.flows.logs import JSON, TEXT, logged
 from spineflow.tasks.ledger.caps import Caps, set_caps
 from spineflow.tasks.ledger.store import open_ledger
 
@@ -147,20 +145,6 @@ def test_workers_of_an_interrupted_command_end_with_it(
     assert (process.returncode, errors) == (1, f"spineflow: {word}.\n")
 
 
-def test_who_has_read_enough_ends_a_command_quietly(tmp_path: Path) -> None:
-    program = "import sys; from spineflow.flows.cli import main; sys.exit(main(sys.argv[1:]))"
-    reading, writing = os.pipe()
-    os.close(reading)
-    done = subprocess.run(
-        [sys.executable, "-c", program, "completion", "bash"],
-        stdout=writing,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    os.close(writing)
-    assert (done.returncode, done.stderr) == (1, "")
-
-
 def test_a_run_goes_on_when_nobody_reads_what_it_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -175,17 +159,6 @@ def test_a_run_goes_on_when_nobody_reads_what_it_says(
                 listener("The input was read", 1, 1)
                 listener("The release stands", 1, 1)
         assert main(["resume", str(tmp_path / "none")]) == 2, "the code of a refusal stays"
-
-
-def test_records_become_objects(capsys: pytest.CaptureFixture[str]) -> None:
-    with logged(JSON):
-        LOGGER.warning("nothing caps what is spent")
-        LOGGER.error("refused.")
-        PROGRESS.info("The input was read: 1 task, 0 s.")
-    lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
-    assert [line["level"] for line in lines] == ["WARNING", "ERROR", "INFO"]
-    assert lines[0]["message"] == "nothing caps what is spent"
-    assert all(datetime.fromisoformat(line["time"]).tzinfo == UTC for line in lines)
 
 
 def test_off_a_terminal_every_stage_that_has_ended_is_a_line_with_its_time(

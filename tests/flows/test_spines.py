@@ -9,8 +9,6 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from spineflow.flows.cli import main
-from spineflow.tasks.ledger.caps import summary
-from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.topdown.ingest.generate import FEWEST_PERSONS, generate_county
 from spineflow.tasks.topdown.paths import spine_folder
@@ -174,19 +172,3 @@ def test_spines_that_cannot_be_built_are_refused(
     message = capsys.readouterr().err.splitlines()[-1]
     assert message.startswith("spineflow: ") and message.endswith(".")
     assert words in message
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("in_process", "uncompared")
-@pytest.mark.parametrize("spine", ["optimized", "conventional"])
-def test_a_run_stops_before_anything_is_charged(
-    spine: str, small_county: Path, tmp_path: Path, capfd
-) -> None:
-    settings = write_settings(tmp_path, small_county, preset="pl94_2020_us")
-    run = ["run", "topdown", str(settings), "--run-dir", str(tmp_path / "run")]
-    overrides = [f"geography.spine={spine}", 'geography.categories=["aian", "WARD"]']
-    assert main([*run, *(part for text in overrides for part in ("--set", text))]) == 2
-    message = capfd.readouterr().err
-    assert message.count("\n") == 1 and "has no column 'WARD'" in message
-    assert not (tmp_path / "run" / "measurements").exists()
-    assert not summary(open_ledger(tmp_path / "ledger.db", must_exist=True))["datasets"]

@@ -107,23 +107,6 @@ def test_a_run_from_store_to_store(s3, smallest_county: Path, tmp_path: Path, ca
 
 
 @pytest.mark.slow
-def test_a_bucket_that_is_not_there_is_told_before_anything_is_spent(
-    s3, smallest_county: Path, tmp_path: Path, capsys
-) -> None:
-    settings = write_settings(
-        tmp_path,
-        tables=str(smallest_county),
-        more='[release]\npublish_to = "s3://to-be-made/out"\n',
-    )
-    run = ["run", "topdown", str(settings), "--run-dir", str(tmp_path / "run")]
-    assert main(run) == 2
-    error = capsys.readouterr().err
-    assert error.count("\n") == 1
-    assert "publish_to: s3://to-be-made/out does not exist; create its bucket" in error
-    assert not (tmp_path / "run").exists() and not (tmp_path / "ledger.db").exists()
-
-
-@pytest.mark.slow
 @pytest.mark.usefixtures("in_process", "uncompared")
 def test_a_release_whose_bucket_vanished_waits_in_the_run_directory(
     s3, smallest_county: Path, tmp_path: Path, capsys, monkeypatch: pytest.MonkeyPatch

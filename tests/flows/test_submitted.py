@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from hashlib import sha256
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,10 +17,10 @@ from prefect.futures import PrefectConcurrentFuture
 from prefect.task_runners import TaskRunner
 from spineflow.flows import entry
 from spineflow.flows.endings import explained
-from spineflow.flows.progress import BAR, end_picture, listening, run_id
+from spineflow.flows.progress import end_picture, listening, run_id
 from spineflow.flows.registry import flow_of
 from spineflow.flows.running import prepare, run_stages_here
-from spineflow.flows.stages import Stages, finish
+from spineflow.flows.stages import Stages
 from spineflow.flows.stages import stage as open_stage
 from spineflow.tasks.group_sizes import steps as measuring
 from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
@@ -183,80 +182,6 @@ def pieces_in(run: RunDirectory, settings: ProductSettings, runner: Any) -> list
     Stages(run, settings, runner, ended=ended.append).run(submit_pieces)
     end_picture()
     return ended
-
-
-@pytest.mark.parametrize("n_made", [3, 4])
-def test_what_was_made_before_is_found_without_tasks(
-    settings: ProductSettings,
-    tmp_path: Path,
-    shown: Shown,
-    monkeypatch: pytest.MonkeyPatch,
-    n_made: int,
-) -> None:
-    """Where it is much: otherwise the tasks find it, for all to see."""
-    run = prepare(settings, tmp_path / "run")
-    monkeypatch.setattr("spineflow.flows.stages.MOST_FOUND_BY_TASKS", 3)
-    for key in PIECES[:n_made]:
-        make_piece.fn(str(run.root), key)
-    runner = Threads()
-    assert pieces_in(run, settings, runner) == ["pieces", "last"]
-    n_waited_for = 3 if n_made == 4 else 4
-    assert [len(one) for one in runner.awaited] == [0] * n_waited_for + [n_waited_for]
-    digests = run.read_manifest()["stages"]["pieces"]["digests"]
-    assert list(digests) == [f"estimates/{key}.txt" for key in PIECES]
-    assert digests["estimates/2.txt"] == sha256(b"2").hexdigest()
-    assert f"| pieces | `{'█' * BAR}` | 4 of 4 |" in shown.texts["progress"]
-
-
-def test_of_stages_that_have_ended_one_task_is_awaited(
-    settings: ProductSettings, tmp_path: Path, shown: Shown
-) -> None:
-    run, runner = prepare(settings, tmp_path / "run"), Threads()
-
-    def stages(run: RunDirectory, _settings: ProductSettings) -> None:
-        root = str(run.root)
-        with open_stage("ended"):
-            ended = [make_piece.submit(root, key) for key in PIECES]
-        finish()
-        with open_stage("other"):
-            others = [make_piece.submit(root, f"other {key}") for key in PIECES]
-        with open_stage("last"):
-            make_piece.submit(root, "last", wait_for=[*ended, *others])
-        assert runner.awaited[-1] == [ended[0], *others]
-
-    Stages(run, settings, runner).run(stages)
-    end_picture()
-
-
-def test_what_is_in_the_background_is_entered_when_it_is_waited_for(
-    settings: ProductSettings, tmp_path: Path, shown: Shown
-) -> None:
-    run, told = prepare(settings, tmp_path / "run"), list[tuple[str, ...]]()
-
-    def stages(run: RunDirectory, _settings: ProductSettings) -> None:
-        root = str(run.root)
-        with open_stage("aside", background=True):
-            aside = make_piece.submit(root, "aside")
-        with open_stage("other"):
-            make_piece.submit(root, "other", wait_for=[aside])
-        finish()
-        told.append(tuple(run.read_manifest()["stages"]))
-        with open_stage("aside"):
-            make_piece.submit(root, "more")
-        finish()
-        told.append(tuple(run.read_manifest()["stages"]))
-
-    seen: list[tuple[str, ...]] = []
-    for number, runner in enumerate((Threads(), None)):
-        run = prepare(settings, tmp_path / f"run {number}")
-        Stages(run, settings, runner, show=lambda *own: seen.append(own)).run(stages)
-        assert told == [("other",), ("aside", "other")]
-        assert seen == [(), ("other",), ("aside",)]
-        made = run.read_manifest()["stages"]["aside"]["digests"]
-        assert list(made) == ["estimates/aside.txt", "estimates/more.txt"]
-        told.clear()
-        seen.clear()
-    end_picture()
 
 
 def test_of_a_lost_worker_the_stages_that_were_under_way_are_named(

@@ -9,18 +9,14 @@ import json
 import shutil
 from pathlib import Path
 
-import pandas as pd
 import pytest
 from prefect import Task
 from prefect.task_runners import ThreadPoolTaskRunner
 from spineflow.flows import running
 from spineflow.flows.cli import main
 from spineflow.flows.running import prepare
-from spineflow.tasks.ledger.caps import summary
-from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.topdown.ingest.generate import FEWEST_PERSONS, generate_county
-from spineflow.tasks.topdown.paths import spine_folder
+from spineflow.tasks.topdown.ingest.generate import generate_county
 from spineflow.tasks.topdown.product import TOPDOWN as PRODUCT
 
 pytestmark = pytest.mark.slow
@@ -133,37 +129,3 @@ def test_much_that_was_made_before_is_found_without_tasks(
     )
     for name in ("mdf_persons.csv", "mdf_units.csv"):
         assert (run.release / name).read_bytes() == (finished.release / name).read_bytes()
-
-
-@pytest.mark.soak(3)
-@pytest.mark.usefixtures("in_process", "uncompared")
-def test_puerto_rico_starts_at_the_state(tmp_path: Path) -> None:
-    generate_county(tmp_path, persons=FEWEST_PERSONS, state="72", seed=5)
-    settings = write_settings(tmp_path, tmp_path, preset="pl94_2020_pr", release=BARE)
-    run = run_settings(settings, tmp_path / "run")
-    geounits = pd.read_parquet(spine_folder(run, "persons") / "geounits.parquet")
-    assert list(dict.fromkeys(geounits["geolevel"])) == [
-        "State",
-        "County",
-        "Tract",
-        "Block_Group",
-        "Block",
-    ]
-    assert (geounits["geolevel"] == "State").sum() == 1
-
-
-@pytest.mark.usefixtures("in_process", "uncompared")
-def test_pure_differential_privacy_runs(small_county: Path, tmp_path: Path) -> None:
-    settings = write_settings(
-        tmp_path,
-        small_county,
-        **{
-            "budget.persons": {"mechanism": "discrete_laplace", "epsilon": "8"},
-            "budget.units": {"mechanism": "discrete_laplace", "epsilon": "2"},
-            "release": BARE,  # `test_estimate` has margins and tables of such runs.
-        },
-    )
-    run = run_settings(settings, tmp_path / "run")
-    assert json.loads((run.checks / "checks.json").read_text())["passed"]
-    spent = summary(open_ledger(tmp_path / "ledger.db", must_exist=True))
-    assert spent["datasets"]["county"]["rho"] == str(8**2 // 2 + 2**2 // 2)

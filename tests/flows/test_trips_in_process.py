@@ -231,31 +231,6 @@ def test_trips_beyond_those_of_a_person_are_refused_or_dropped(
         assert plan_of(run, settings).budget.squared_sensitivities[1] == 8
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "inftda",
-        "tda_l2",
-        "tda_chebyshev",
-        "inftda_full_information",
-        "gaussian_leaves",
-        "stability_histogram",
-    ],
-)
-def test_without_noise_the_release_is_the_input(name: str, country: Path, tmp_path: Path) -> None:
-    run = finished(country, tmp_path, f"mechanism.name={name}", "privacy.infinite=true")
-    table = pq.read_table(run.release / "trips.parquet").to_pandas()
-    given = (
-        pq.read_table(country / "trips.parquet").to_pandas().rename(columns={"commuters": "count"})
-    )
-    keys = ["origin", "destination"]
-    pd.testing.assert_frame_equal(
-        table.sort_values(keys, ignore_index=True), given.sort_values(keys, ignore_index=True)
-    )
-    metadata = pq.read_schema(run.release / "trips.parquet").metadata
-    assert metadata[b"spineflow"].decode() == NOT_PRIVATE
-
-
 @pytest.mark.parametrize(("factor", "fits"), [("1", True), ("3/2", False), ("2/3", False)])
 def test_noise_has_the_variance_of_its_share(
     factor: str, fits: bool, country: Path, tmp_path: Path
@@ -352,35 +327,3 @@ def test_estimates_that_changed_after_measuring_are_refused(country: Path, tmp_p
     (shard,) = read_cuts(run, level).shards
     with pytest.raises(SpineflowError, match="differ from those that decided"):
         estimate_once(run, settings, level, shard.name)
-
-
-def test_without_trips_or_after_an_empty_root_nothing_is_released(
-    country: Path, tmp_path: Path
-) -> None:
-    for name, overrides in (("bounded", ()), ("unbounded", ("privacy.neighbors=unbounded",))):
-        folder = tmp_path / name
-        folder.mkdir()
-        run, settings = started(country, folder, *overrides)
-        table = pq.read_table(folder / "trips.parquet")
-        none = np.zeros(len(table), dtype=np.int64)
-        pq.write_table(table.set_column(2, "commuters", [none]), folder / "trips.parquet")
-        call_stages(run, settings)
-        released = pq.read_table(run.release / "trips.parquet")["count"].to_numpy()
-        assert released.sum() == 0 or name == "unbounded"
-
-
-def test_columns_keep_their_types(country: Path, tmp_path: Path) -> None:
-    table = pd.DataFrame({"place": [7, 9, 9], "sex": ["f", "m", "f"], "n": [10, 20, 30]})
-    table.to_parquet(tmp_path / "table.parquet")
-    (tmp_path / "settings.toml").write_text(
-        '[input]\ntable = "table.parquet"\nlevels = ["place", "sex"]\ncount = "n"\n'
-        'confidential = false\n[privacy]\ndataset = "d"\ninfinite = true\n'
-    )
-    settings = load_settings(TripsSettings, tmp_path / "settings.toml", presets=tmp_path)
-    run = RunDirectory(tmp_path / "run")
-    run.root.mkdir()
-    start_run(run, product="trips", settings_text=dump_settings(settings), stamp=settings.stamp)
-    call_stages(run, settings)
-    released = pq.read_table(run.release / "trips.parquet").to_pandas()
-    expected = table.rename(columns={"n": "count"}).sort_values(["place", "sex"], ignore_index=True)
-    pd.testing.assert_frame_equal(released, expected)

@@ -259,19 +259,6 @@ def exact_epsilon_of(budget: Budget) -> float:
 
 
 @pytest.mark.slow
-def test_a_fixed_search_compares_splits_of_the_same_exact_epsilon(
-    smallest_county: Path, tmp_path: Path, monkeypatch
-) -> None:
-    search = {
-        "method": '"fixed"\nestimators = ["topdown", "block_by_block"]',
-        **dict.fromkeys(("lowest", "highest", "step"), ""),
-    }
-    tried = candidates(tmp_path, smallest_county, monkeypatch, lambda trial: True, **search)
-    assert len({budget.total for budget in tried}) == 2
-    assert all(1.9999 < exact_epsilon_of(budget) <= 2 for budget in tried)
-
-
-@pytest.mark.slow
 def test_a_search_of_totals_ends_at_the_guarantee(
     smallest_county: Path, tmp_path: Path, monkeypatch
 ) -> None:

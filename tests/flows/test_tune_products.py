@@ -138,23 +138,6 @@ def test_the_smallest_total_is_found(tmp_path: Path) -> None:
     assert rho > grid[0] and tried[rho] <= 300 < tried[below]
 
 
-@pytest.mark.soak(4)
-@pytest.mark.slow
-def test_detailed_groups_are_compared_over_their_tables(tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    file = written(tmp_path, detailed_groups(tmp_path))
-    searched_in(file, run)
-    errors = pd.read_csv(run / "release" / "errors.csv")
-    assert set(errors["variant"]) == {"as configured", "less of stage 1", "low thresholds"}
-    for _, own in errors.groupby(["variant", "level"]):
-        whole, parts = own[own["quantity"] == "all"], own[own["quantity"] != "all"]
-        assert whole["groups"].tolist() == [parts["groups"].sum()]
-        weighted = (parts["mean_absolute_error"] * parts["shown"]).sum()
-        shown = parts["shown"].sum()
-        if shown:
-            assert whole["mean_absolute_error"].item() == pytest.approx(weighted / shown)
-
-
 @pytest.mark.parametrize(
     ("searched", "write"),
     [(TRIPS, trips), (GROUP_SIZES, group_sizes), (DETAILED_GROUPS, detailed_groups)],

@@ -10,22 +10,15 @@ from pathlib import Path
 
 import pytest
 from spineflow.flows.cli import main
-from spineflow.flows.console import print_summary
-from spineflow.flows.results import result_page
 from spineflow.tasks.ledger.caps import summary
 from spineflow.tasks.ledger.store import open_ledger
-from spineflow.tasks.pages.document import to_markdown
-from spineflow.tasks.products.registry import product
-from spineflow.tasks.products.spent import composed_sentence
 from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.files import sha256_of_file
 from spineflow.tasks.topdown.ingest.generate import FEWEST_PERSONS, generate_county
 from spineflow.tasks.topdown.ingest.generate_households import synthesize_households
 
 from tests.flows.in_process import tasks_in_threads
 
 PRODUCTS = ("group-sizes", "supplemental-dhc")
-SUPPLEMENTAL_RHO = Fraction("1.257281")
 SETTINGS = """\
 [input]
 persons = "persons.parquet"
@@ -89,36 +82,6 @@ def test_every_product_is_released_and_charged_once(made: RunDirectory, settings
     assert {*PRODUCTS} <= set(manifest["stages"])
 
 
-def test_the_page_and_the_certificate_are_of_both(made: RunDirectory, settings: Path) -> None:
-    page = made.report.read_text(encoding="utf-8")
-    text = (made.release / "certificate.md").read_text(encoding="utf-8")
-    assert "Together, as bounded zCDP per person: rho" in page
-    assert composed_sentence(spent(settings, is_exact=True)) in text
-    assert str(SUPPLEMENTAL_RHO) in text
-    for name in PRODUCTS:
-        assert f'href="../{name}/report/report.html"' in page
-        assert f"(../{name}/release/certificate.html)" in text
-        assert sha256_of_file(made.root / name / "release" / "certificate.md") in text
-
-
-def test_what_is_released_and_how_it_ended_is_told_product_by_product(
-    made: RunDirectory, settings: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    asked = product("products")
-    own = asked.load(settings)
-    page = to_markdown(result_page(made, own))
-    assert "Released: group-sizes, supplemental-dhc." in page and f"`{made.report}`" in page
-    assert "What is guaranteed" not in page, "the pages of the products have that"
-    print_summary(asked, made, own)
-    said = capsys.readouterr().out.splitlines()
-    first, second = (said.index(f"{name}:") for name in PRODUCTS)
-    for name, own_lines in zip(PRODUCTS, (said[first:second], said[second:]), strict=True):
-        part = RunDirectory(made.root / name)
-        assert f"report: {part.report}" in own_lines and f"release: {part.release}" in own_lines
-        assert any(line.endswith("Look at the report first:") for line in own_lines)
-    assert said[-1] == f"all products: {made.report}"
-
-
 def test_what_is_finished_stays_when_a_run_goes_on(made: RunDirectory, settings: Path) -> None:
     """The second product is finished again from what was drawn."""
     before = spent(settings)
@@ -169,3 +132,28 @@ def test_nothing_is_spent_where_a_later_product_cannot_be_run(
     assert "none.parquet" in capsys.readouterr().err
     assert not (tmp_path / "ledger.db").exists()
     assert not (tmp_path / "run" / "group-sizes").exists()
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("products.group-sizes.privacy.dataset=other", "products.group-sizes.privacy.dataset"),
+        ("products.group-sizes.privacy.ledger=other.db", "products.group-sizes.privacy.ledger"),
+        ("products.trips.count=n", "products.trips"),
+        ("products.group-sizes.privacy.epsilon=0", "group-sizes"),
+        ("products.group-sizes=1", "products.group-sizes"),
+        ("products=1", "products"),
+        (
+            "products.detailed-households.input="
+            "{parameters='params',groups='products.group-sizes'}",
+            "is held to 'group-sizes', which is no product that runs before it",
+        ),
+    ],
+)
+def test_settings_that_do_not_fit_are_refused(
+    settings: Path, tmp_path: Path, override: str, said: str, capsys
+) -> None:
+    options = ["--set", override, "--run-dir", str(tmp_path / "run")]
+    assert main(["run", "products", str(settings), *options]) == 2
+    assert said in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()

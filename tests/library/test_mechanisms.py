@@ -9,7 +9,6 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import spineflow
-from spineflow.flows.cli import main
 from spineflow.tasks.detailed_groups.ingest.generate import generate_persons, generate_specification
 from spineflow.tasks.detailed_groups.workload.parameters import read_specification
 from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
@@ -47,13 +46,6 @@ def test_the_frames_lie_in_the_confidential_folder(town_folder: Path) -> None:
     kept = pd.read_parquet(run / "confidential" / "input" / "residents.parquet")
     assert len(kept) == towns.RESIDENTS
     assert [p.name for p in run.rglob("residents*.parquet") if "confidential" not in p.parts] == []
-
-
-def test_the_command_line_knows_the_run(town_folder: Path, capsys) -> None:
-    assert main(["resume", str(town_folder / "run")]) == 0
-    assert "checks passed" in capsys.readouterr().out
-    assert main(["ledger", "show", "--ledger", str(town_folder / "ledger.db")]) == 0
-    assert str(town_folder / "run") in capsys.readouterr().out.replace("\n", "")
 
 
 def test_another_table_needs_another_directory(town_folder: Path) -> None:
@@ -105,19 +97,6 @@ def test_what_cannot_run_is_refused_before_anything_is_written(
     with pytest.raises(spineflow.SpineflowError, match=told):
         spineflow.topdown(own, towns.settings(**sections), tmp_path / "run", dataset="town")
     assert not list(tmp_path.iterdir())
-
-
-def test_ledgers_are_made_once(tmp_path: Path) -> None:
-    file = tmp_path / "ledger.db"
-    assert spineflow.make_ledger(file, "3/2") == spineflow.make_ledger(file, Fraction(3, 2))
-    with pytest.raises(spineflow.SpineflowError, match="with the cap 3/2"):
-        spineflow.make_ledger(file, "2")
-    for wrong in (0.5, "half", "1/0", None):
-        for name in ("ledger.db", "other.db"):
-            with pytest.raises(spineflow.SpineflowError, match="exact fraction"):
-                spineflow.make_ledger(tmp_path / name, wrong)
-    with pytest.raises(spineflow.SpineflowError, match="no such ledger"):
-        spineflow.ledger(tmp_path / "other.db")
 
 
 def test_sizes_of_groups_from_frames(tmp_path: Path) -> None:

@@ -93,12 +93,6 @@ def is_figure(output: dict) -> bool:
     return "image/png" in output.get("data", {})
 
 
-@pytest.mark.soak(26)
-def test_figures_are_drawn(executed: Path) -> None:
-    figures = {n.stem: sum(map(is_figure, outputs_of(executed / n.name))) for n in NOTEBOOKS}
-    assert figures == {"first_release": 1, "measurements_and_intervals": 2, "what_a_budget_buys": 2}
-
-
 @pytest.mark.soak
 def test_the_site_is_made_without_a_broken_link(executed: Path, tmp_path: Path) -> None:
     """Strictly: a link or an anchor that leads nowhere is an error, a page left out of it too."""

@@ -8,14 +8,12 @@ import numpy as np
 import pandas as pd
 import pytest
 import spineflow
-from spineflow.flows.cli import main
 from spineflow.tasks.products.registry import product
 from spineflow.tasks.topdown.ingest.ingest import public_geography
 from spineflow.tasks.topdown.release.spine_distances import spine_distances
 
 from tests.library import towns
 
-LEVELS = ("country", "region", "section")
 OWN = "region of the spine"
 
 
@@ -55,18 +53,6 @@ def grouped(tmp_path_factory: pytest.TempPathFactory) -> spineflow.Run:
     folder = tmp_path_factory.mktemp("grouped")
     tables = {"residents": residents(), "areas": areas()}
     return spineflow.topdown(tables, settings("optimized"), folder / "run")
-
-
-def test_a_declared_census_begins_with_the_conventional_spine() -> None:
-    tables = {"areas": "areas.csv", "residents": "residents.csv", "confidential": False}
-    own = settings("") | {"input": tables}
-    for geography in ({}, {"bypass": False}):
-        loaded = product("topdown").load({**own, "geography": geography})
-        assert loaded.geography.spine == "conventional"
-    del own["geography"]
-    loaded = product("topdown").load(own)
-    assert loaded.geography.spine == "conventional"
-    assert loaded.level_names("residents") == {name: name for name in LEVELS}
 
 
 def test_a_level_that_the_spine_regroups_is_named_so(grouped: spineflow.Run) -> None:
@@ -113,14 +99,6 @@ def test_errors_of_a_level_are_of_its_declared_areas(grouped: spineflow.Run) -> 
     assert own["geounits"] == 4
     assert own["mean_absolute_error"] == pytest.approx(np.abs(released - true).mean())
     assert own["largest_error"] == np.abs(released - true).max()
-
-
-@pytest.mark.slow
-def test_all_levels_are_written_where_none_is_named(grouped: spineflow.Run) -> None:
-    assert main(["intervals", str(grouped.path), "--query", "sex"]) == 0
-    files = {path.stem for path in (grouped.path / "intervals" / "residents").glob("*.parquet")}
-    assert files == {"country", "region", OWN, "section"}
-    assert len(grouped.intervals("region")) == 8
 
 
 @pytest.mark.slow

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import pyarrow.parquet as pq
 import pytest
 import spineflow
 
@@ -40,36 +39,6 @@ def test_measurements_count_what_their_labels_say(exact_town: spineflow.Run) -> 
     assert by_minor["male", "yes"] == of_country["male", "child"]
     assert by_minor["male", "no"] == of_country["male", "adult"] + of_country["male", "old"]
     assert (found["variance"] == 0).all()
-
-
-def test_every_frame_with_labels_has_them_in_declared_order(
-    town_folder: Path, tmp_path: Path
-) -> None:
-    shutil.copytree(town_folder / "run", tmp_path / "run")
-    run = spineflow.open_run(tmp_path / "run")
-    frames = {
-        "measurements": run.measurements(query="sex * age"),
-        "estimates": run.estimates("section"),
-        "table": run.table("AGE_SEX"),
-        "margins": run.margins("AGE_SEX"),
-        "microdata": run.microdata(),
-        "intervals": run.make_intervals("sex * age", "region"),
-    }
-    for name, frame in frames.items():
-        for column, labels in (("sex", ["female", "male"]), ("age", list(AGES))):
-            assert list(frame[column].cat.categories) == labels, name
-            assert frame[column].cat.ordered, name
-    assert (frames["table"]["age"] > "child").any()
-
-
-def test_a_query_is_the_same_however_its_name_is_written(town_folder: Path, tmp_path: Path) -> None:
-    shutil.copytree(town_folder / "run", tmp_path / "run")
-    run = spineflow.open_run(tmp_path / "run")
-    measured = run.measurements(query="sex * age")
-    for name in ("age*sex", "age * sex", "sex*age", " age  *sex"):
-        pd.testing.assert_frame_equal(run.measurements(query=name), measured)
-    made = run.make_intervals("sex * age", "region")
-    pd.testing.assert_frame_equal(run.make_intervals("age*sex", "region"), made)
 
 
 def test_intervals_of_own_areas_are_those_of_their_parts_together(
@@ -167,20 +136,6 @@ def test_a_run_that_has_just_begun_has_no_answers(town_folder: Path, tmp_path: P
             ask()
 
 
-def test_a_geolevel_that_is_bypassed_is_named(town_folder: Path, tmp_path: Path) -> None:
-    """Its geounits have no measurements, as files without rows show."""
-    shutil.copytree(town_folder / "run", tmp_path / "run")
-    (file,) = (tmp_path / "run" / "measurements/residents/region/dpqueries").iterdir()
-    empty = pq.read_table(file).slice(0, 0)
-    file.unlink()
-    pq.write_table(empty, file)
-    run = spineflow.open_run(tmp_path / "run")
-    for query in (None, "total"):
-        with pytest.raises(spineflow.SpineflowError, match="the spine bypasses its geounits"):
-            run.measurements("region", query=query)
-    assert set(run.measurements()["geolevel"]) == {"country", "section"}
-
-
 def test_a_run_of_several_products_has_parts(town_folder: Path, tmp_path: Path) -> None:
     shutil.copytree(town_folder / "run", tmp_path / "topdown")
     for name in ("manifest.json", "settings.toml"):
@@ -231,22 +186,3 @@ def test_a_stamped_file_reads_like_any_other(exact_town: spineflow.Run, town_fol
         assert list(plain.columns) == list(parquet.columns) and len(plain) == len(parquet)
     private = spineflow.read_table(town_folder / "run/release/mdf_residents.csv")
     assert private.attrs["privacy"] == "private"
-
-
-def test_codes_of_a_text_table_keep_their_zeros(tmp_path: Path) -> None:
-    file = tmp_path / "t1.csv"
-    file.write_text("# NOT PRIVATE\nREGION_ID|ITERATION_CODE|zone|COUNT|share\n44|7|05|3|0.5\n")
-    found = spineflow.read_table(file)
-    assert found.iloc[0].to_dict() == {
-        "REGION_ID": "44",
-        "ITERATION_CODE": "7",
-        "zone": "05",
-        "COUNT": 3,
-        "share": 0.5,
-    }
-    for path in (tmp_path / "none.csv", tmp_path / "none.parquet"):
-        with pytest.raises(spineflow.SpineflowError, match="no such file"):
-            spineflow.read_table(path)
-    (tmp_path / "broken.parquet").write_text("no")
-    with pytest.raises(spineflow.SpineflowError, match="no table of a release"):
-        spineflow.read_table(tmp_path / "broken.parquet")

@@ -22,7 +22,6 @@ from spineflow.validation.rules import Rule, count_violations
 SUITES = ("geography", "units", "persons", "cross_table")
 """One suite for every input table, and one for the keys and rules between tables."""
 
-ROOT = Path(__file__).resolve().parents[2]
 
 GOOD = {
     "TABBLKST": ["44", "09"],

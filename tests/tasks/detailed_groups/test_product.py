@@ -60,34 +60,6 @@ def test_curves_are_of_every_pass(groups_input: Path) -> None:
     assert DETAILED_GROUPS.curves(load(groups_input, "privacy.infinite=true")) is None
 
 
-@pytest.mark.parametrize(
-    ("override", "told"),
-    [
-        (
-            'mechanism.budgets.AIANNH.1="0" mechanism.thresholds.AIANNH={"1"=[5,10,20]}',
-            r"thresholds\.AIANNH\.1 does nothing without a budget of AIANNH, level 1",
-        ),
-        ("mechanism.run_pr=false mechanism.budgets.PR-STATE.1='1'", "run_pr = true"),
-    ],
-)
-def test_settings_that_change_nothing_are_refused(
-    groups_input: Path, override: str, told: str
-) -> None:
-    with pytest.raises(InputRefused, match=told):
-        load(groups_input, *override.split(" "))
-
-
-@pytest.mark.soak(3)
-@pytest.mark.usefixtures("judged_once")
-def test_true_counts_are_written_beside_replicates(groups_input: Path, tmp_path: Path) -> None:
-    settings = load(groups_input)
-    paths = DETAILED_GROUPS.accuracy.write_truth(settings, tmp_path)
-    assert [path.name for path in paths] == ["t1.csv", "t2.csv"]
-    lines = paths[0].read_text().splitlines()
-    assert lines[0] == "REGION_ID|REGION_TYPE|ITERATION_CODE|COUNT"
-    assert max(int(line.rpartition("|")[2]) for line in lines[1:]) > 100
-
-
 @pytest.fixture(scope="module")
 def households(tmp_path_factory: pytest.TempPathFactory):
     """Function from overrides to settings of detailed households, whose input is not read."""
@@ -106,24 +78,3 @@ def test_a_budget_for_a_margin_is_told_of_a_tabulation_and_level(households) -> 
         list(DETAILED_HOUSEHOLDS.needed(settings, {"T9:COUNTY:1": 20}))
     assert DETAILED_HOUSEHOLDS.curves(settings) is not None
     assert DETAILED_HOUSEHOLDS.curves(households(*INFINITE)) is None
-
-
-@pytest.mark.parametrize(
-    ("overrides", "told"),
-    [
-        (["mechanism.run_pr=false", 'mechanism.budgets.t3.PR-STATE={"1"="1"}'], "run_pr = true"),
-        (
-            [
-                'mechanism.budgets.t3.AIANNH={"1"="0"}',
-                'mechanism.thresholds.t3.AIANNH={"1"=[1,2,3]}',
-            ],
-            r"t3\.AIANNH\.1 does nothing without a budget of AIANNH, level 1",
-        ),
-        (["mechanism.run_us=false", 'mechanism.states=["44"]'], "mechanism.states does nothing"),
-    ],
-)
-def test_settings_of_households_that_change_nothing_are_refused(
-    households, overrides: list[str], told: str
-) -> None:
-    with pytest.raises(InputRefused, match=told):
-        households(*overrides)

@@ -9,7 +9,7 @@ import pytest
 from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
 from spineflow.tasks.detailed_groups.workload.parameters import read_parameters, read_specification
 from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.runs.settings_files import dump_settings, frozen_settings, load_settings
+from spineflow.tasks.runs.settings_files import load_settings
 
 TEXT = """\
 [input]
@@ -58,19 +58,6 @@ def test_parameters_that_are_not_there_or_nest_too_deep_are_named(tmp_path: Path
     (tmp_path / "params" / "config.json").write_text("[" * 100_000 + "]" * 100_000)
     with pytest.raises(InputRefused, match=r"config\.json: .*too deep"):
         read_parameters(settings.input.parameters, {})
-
-
-def test_frozen_settings_are_the_same(tmp_path: Path) -> None:
-    settings = load(tmp_path, TEXT)
-    (tmp_path / "frozen.toml").write_text(dump_settings(settings))
-    assert frozen_settings(DetailedGroupsSettings, tmp_path / "frozen.toml") == settings
-
-
-def test_a_run_may_lie_in_the_folder_of_its_data(tmp_path: Path) -> None:
-    given = load(tmp_path, TEXT.replace('"params"', '"."').replace('"data"', '"."')).input
-    assert f"{tmp_path}/person-records.txt" in given.files()
-    assert f"{tmp_path}/config.json" in given.files()
-    assert str(tmp_path) not in given.files()
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +11,6 @@ import geopandas
 import pandas as pd
 import pytest
 from shapely.geometry import box
-from spineflow.tasks.dissemination import explorer
 from spineflow.tasks.dissemination.explorer import write_explorer
 from spineflow.tasks.runs.errors import InputRefused
 
@@ -66,21 +63,6 @@ def test_a_page_needs_no_network(release: Path) -> None:
     assert own.count("<script") == 1
 
 
-def test_levels_with_too_many_areas_are_left_out(
-    release: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(explorer, "MOST_AREAS", 1)
-    page, left_out = page_of(release)
-    assert left_out == ("town",) and "in the released files: town" in page
-
-
-def test_a_page_that_would_be_too_large_keeps_the_smallest_level(
-    release: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(explorer, "MOST_BYTES", 1)
-    assert page_of(release)[1] == ("town",)
-
-
 def test_boundaries_are_drawn_by_the_codes_of_their_level(release: Path, tmp_path: Path) -> None:
     frame = geopandas.GeoDataFrame(
         {"code": ["N", "S"]}, geometry=[box(0, 1, 1, 2), box(0, 0, 1, 1)], crs="EPSG:3035"
@@ -94,21 +76,3 @@ def test_boundaries_are_drawn_by_the_codes_of_their_level(release: Path, tmp_pat
 def test_a_release_without_tables_of_areas_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputRefused, match="no tables of areas"):
         write_explorer(tmp_path, tmp_path / "a.html", title="", guarantee="")
-
-
-def test_a_browser_lists_the_areas(release: Path, tmp_path: Path) -> None:
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
-    if chromium is None:
-        pytest.skip("needs chromium")
-    page_of(release)
-    options = ["--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=5000"]
-    address = (release.parent / "explore.html").as_uri()
-    shown = subprocess.run(
-        [chromium, *options, f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom", address],
-        capture_output=True,
-        text=True,
-        timeout=120,
-    ).stdout
-    rows = re.search(r'<tbody id="rows">(.*?)</tbody>', shown, re.DOTALL)
-    assert rows and re.sub(r"<[^>]+>", " ", rows[1]).split() == ["All", "(0)", "30", "27", "33"]
-    assert "<svg" in shown

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from shapely.geometry import box
-from spineflow.tasks.dissemination.explorer import MOST_BYTES, write_explorer
+from spineflow.tasks.dissemination.explorer import write_explorer
 
 pytestmark = pytest.mark.slow
 
@@ -107,26 +106,6 @@ def test_areas_are_searched_sorted_and_drawn(page: Any, counted: Any) -> None:
     assert page.locator("#caption").inner_text().endswith(f"{len(found)} of {len(found)} areas")
 
 
-def test_two_areas_are_compared(page: Any, counted: Any) -> None:
-    rows = counted[1].sort_values("count")
-    least, most = (f"{rows['name'].iloc[at]} ({rows['code'].iloc[at]})" for at in (0, -1))
-    page.get_by_label("First area").fill(least)
-    page.get_by_label("Second area").fill(most)
-    said = page.get_by_role("status").inner_text()
-    assert said.startswith(most) and f"{most} is truly the larger one is more than 99 %" in said
-
-
-def test_the_selection_is_downloaded(page: Any, counted: Any, tmp_path: Path) -> None:
-    page.get_by_label("Search an area").fill("(00")
-    with page.expect_download() as started:
-        page.get_by_role("button", name="Download the selection (CSV)").click()
-    started.value.save_as(tmp_path / "selection.csv")
-    with (tmp_path / "selection.csv").open(encoding="utf-8", newline="") as file:
-        read = {row["code"]: int(row["count"]) for row in csv.DictReader(file)}
-    rows = counted[1][counted[1]["code"].str.startswith("00")]
-    assert read == dict(zip(rows["code"], rows["count"], strict=True))
-
-
 def test_a_keyboard_is_enough(page: Any, counted: Any) -> None:
     """From the first field to the last: search, sort, and compare without a mouse."""
     page.get_by_label("Table", exact=True).focus()
@@ -167,7 +146,3 @@ def test_a_page_has_no_serious_fault_of_access_and_fits(page: Any) -> None:
     for place in ("#map svg", "#chart svg"):
         box_of = page.locator(place).first.bounding_box()
         assert box_of["x"] >= 0 and box_of["x"] + box_of["width"] <= width + 1, place
-
-
-def test_a_page_is_small_enough_to_send(counted: Any) -> None:
-    assert counted[0].stat().st_size <= MOST_BYTES

@@ -22,13 +22,6 @@ def verdicts(folder: Path) -> dict[tuple[str, str], tuple[str, str]]:
     return {(str(r[0]), str(r[1])): (str(r[reliable]), str(r[verdict])) for r in found.levels.rows}
 
 
-def test_a_release_without_margins_has_no_verdict(tmp_path: Path) -> None:
-    (tmp_path / "tables").mkdir()
-    rows = pd.DataFrame({"level": ["region"], "area": ["1"], "count": [5]})
-    rows.to_parquet(tmp_path / "tables" / "people.parquet")
-    assert fitness(tmp_path) is None
-
-
 def test_counts_of_declared_tables_by_level(tmp_path: Path) -> None:
     """Margins of 27 are reliable from a count of 100 on; a count of 0 has no proportion."""
     levels = ["region"] * 4 + ["village"] * 4 + ["house"] * 4

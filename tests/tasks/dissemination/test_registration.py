@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from jsonschema import validate
-from spineflow.tasks.dissemination.office import read_office
 from spineflow.tasks.dissemination.registration import register
-from spineflow.tasks.ledger.accounting import PURE_DP
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
 
@@ -49,12 +45,6 @@ def test_the_2020_release_is_registered_with_the_figures_of_production(tmp_path:
     assert record["deployment"]["dp_variant"]["variant_name"] == "Zero-concentrated DP"
 
 
-def test_an_epsilon_of_pure_privacy_is_registered_without_a_rho(tmp_path: Path) -> None:
-    record = record_of(finished(tmp_path, plan_of(universe("sizes", Fraction(1, 3), PURE_DP))))
-    assert record["deployment"]["privacy_loss"]["privacy_parameters"] == {"epsilon": 0.3334}
-    assert record["deployment"]["dp_variant"]["variant_name"] == "Pure DP"
-
-
 def test_texts_of_the_office_stand_in_record_and_assessment(tmp_path: Path) -> None:
     office = tmp_path / "office.toml"
     office.write_text(OFFICE, encoding="utf-8")
@@ -68,18 +58,6 @@ def test_texts_of_the_office_stand_in_record_and_assessment(tmp_path: Path) -> N
     assert {"name", "sources"} <= set(bare.missing)
     assert set(bare.unanswered) - set(named.unanswered) == {"retention"}
     assert "registry_authors" not in bare.files[0].read_text(encoding="utf-8")
-
-
-def test_every_record_has_the_form_of_the_registry(tmp_path: Path, shared: Path) -> None:
-    schema = yaml.safe_load((shared / "facts/registry/deployments-schema.yaml").read_text())
-    office = tmp_path / "office.toml"
-    office.write_text(OFFICE, encoding="utf-8")
-    plans = plan_of(universe("p", PERSONS)), plan_of(universe("s", Fraction(1), PURE_DP))
-    for number, plan in enumerate(plans):
-        for given in (None, office):
-            validate(
-                record_of(finished(tmp_path / f"{number}{given is None}", plan), given), schema
-            )
 
 
 @pytest.mark.parametrize(
@@ -112,8 +90,3 @@ def test_runs_without_a_guarantee_of_their_own_are_refused(tmp_path: Path) -> No
         register(finished(tmp_path / "all", plan, certificates={"first": {}}), None)
     with pytest.raises(InputRefused, match=r"no certificate\.json"):
         register(RunDirectory(tmp_path / "nothing"), None)
-
-
-def test_a_file_of_texts_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InputRefused, match=r"office\.toml does not exist"):
-        read_office(tmp_path / "office.toml")

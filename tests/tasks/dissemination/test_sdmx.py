@@ -66,25 +66,9 @@ def test_variables_of_summary_levels_are_a_dimension(tmp_path: Path) -> None:
     assert (read["LOWER"].astype(int) == read["value"] - 1).all()
 
 
-def test_codes_keep_the_labels_as_names(tmp_path: Path) -> None:
-    folder = release(tmp_path, "marital", DECLARED, None)
-    structure, _ = write_sdmx(folder, "RUR")
-    codes = sdmx.read_sdmx(structure).codelist["CL_MARITAL_MARITAL"]
-    assert {code.id: str(code.name) for code in codes} == {
-        "NEVER_MARRIED": "never married",
-        "MARRIED": "married",
-    }
-
-
 def test_files_that_protect_nobody_say_so_in_every_observation(tmp_path: Path) -> None:
     folder = release(tmp_path, "marital", DECLARED, None)
     path = folder / "tables" / "marital.parquet"
     stamped = pq.read_table(path).replace_schema_metadata({"spineflow": "NOT PRIVATE"})
     pq.write_table(stamped, path)
     assert set(as_read(folder)["COMMENT_OBS"]) == {"NOT PRIVATE"}
-
-
-def test_a_table_without_rows_has_a_header(tmp_path: Path) -> None:
-    folder = release(tmp_path, "marital", DECLARED.head(0), None)
-    _, data = write_sdmx(folder, "RUR")
-    assert data.read_text(encoding="utf-8").startswith("STRUCTURE,STRUCTURE_ID,ACTION,LEVEL")

@@ -31,7 +31,7 @@ from spineflow.tasks.evidence.release.page import page
 from spineflow.tasks.evidence.release.pictures import at_equal_errors, curves
 from spineflow.tasks.evidence.settings import EvidenceSettings
 from spineflow.tasks.evidence.tables import PublishedTable
-from spineflow.tasks.pages.document import Document, Table
+from spineflow.tasks.pages.document import Document
 from spineflow.tasks.runs.directory import RunDirectory
 
 Compared = tuple[RunDirectory, EvidenceSettings]
@@ -227,11 +227,6 @@ def test_baselines_and_ceilings_stand_beside_every_attack(compared: Compared) ->
     pd.testing.assert_series_equal(ceilings, true[ceilings.index])
     beside = table[table["method"].isin(["baseline", "ceiling"])]
     assert set(beside["draw"]) == {0} and set(beside["strength"]) == {""}
-
-
-def tables_of(document: Document, title: str) -> list[Table]:
-    (section,) = (one for one in document.sections if one.title == title)
-    return [block for block in section.blocks if isinstance(block, Table)]
 
 
 @pytest.fixture(scope="module")

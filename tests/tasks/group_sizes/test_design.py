@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import math
-from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +13,6 @@ from spineflow.tasks.group_sizes.design import GroupSizesDesignSettings, designe
 from spineflow.tasks.group_sizes.estimation.estimate import estimate_plan
 from spineflow.tasks.group_sizes.ingest.read import plan_of, public_hierarchy
 from spineflow.tasks.group_sizes.measurement import true_vector
-from spineflow.tasks.group_sizes.settings import GroupSizesSettings
 from spineflow.tasks.noise.draws import UnchargedNoise
 from spineflow.tasks.noise.randomness import SeededRandom
 from spineflow.tasks.products.measurement import with_noise
@@ -100,27 +97,6 @@ def test_errors_of_replicates_are_those_designed(tmp_path: Path, mechanism: str)
         low = 0.88 if target.level == "nation" and mechanism != "cumulative_dp" else 0.93
         assert low * target.designed < realised < 1.07 * target.designed
         assert target.designed <= target.wanted
-
-
-def test_settings_are_written_with_exact_fractions_and_are_ready(tmp_path: Path, capsys) -> None:
-    file = write(tmp_path)
-    assert main(["design", "group-sizes", str(file)]) == 0
-    output = capsys.readouterr().out
-    assert "no split meets these margins with a budget that is smaller by more than" in output
-    chosen = tmp_path / "settings-designed.toml"
-    assert chosen.read_text().startswith("# Shares of levels: no split meets these margins")
-    settings = load_settings(GroupSizesSettings, chosen, presets=tmp_path)
-    assert sum(settings.mechanism.levels.values()) == 1
-    assert main(["design", "group-sizes", str(file), "--json", "--out", str(chosen)]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert Fraction(told["rho"]["designed"]) == settings.privacy.rho
-    assert {name: Fraction(own["designed"]) for name, own in told["shares"].items()} == (
-        settings.mechanism.levels
-    )
-    assert main(["budget", "group-sizes", str(chosen), "--json"]) == 0
-    cost = json.loads(capsys.readouterr().out)["groups"]
-    assert Fraction(cost["rho"]) == 4 * settings.privacy.rho
-    assert not (tmp_path / "ledger.db").exists()
 
 
 def test_levels_of_the_same_regions_have_one_share(tmp_path: Path) -> None:

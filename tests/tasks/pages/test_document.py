@@ -6,11 +6,9 @@ import csv
 import re
 from html.parser import HTMLParser
 from io import StringIO
-from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
-import spineflow
 from hypothesis import given
 from hypothesis import strategies as st
 from spineflow.tasks.pages import document as document_module
@@ -115,19 +113,6 @@ def test_beside_every_table_is_what_it_holds_as_csv() -> None:
         ]
 
 
-def test_a_download_has_the_stamp_of_its_page(tmp_path: Path) -> None:
-    stamp = "NOT PRIVATE: a seed makes the noise repeatable; for testing only"
-    page = to_html(Document("t", (), (Section("s", (TABLE,)),), stamp))
-    ((_, text),) = downloads(page)
-    assert text.splitlines()[0] == f"# {stamp}"
-    (tmp_path / "s.csv").write_text(text, newline="")
-    frame = spineflow.read_table(tmp_path / "s.csv")
-    assert frame.attrs["privacy"] == "NOT PRIVATE" and list(frame["geolevel"]) == [
-        "County",
-        "tracts",
-    ]
-
-
 @pytest.mark.slow
 @given(st.text(st.characters(codec="utf-8", exclude_categories=["C"]), min_size=1, max_size=20))
 def test_any_text_comes_back_from_a_download(text: str) -> None:
@@ -135,22 +120,6 @@ def test_any_text_comes_back_from_a_download(text: str) -> None:
     assert not set(link) & set("\"'<>& \n")
     header, row = csv.reader(StringIO(unquote(link.partition(",")[2]), newline=""))
     assert (header, row) == ([text, "n"], [text if text != NONE else "", "1"])
-
-
-def test_equal_documents_are_equal_bytes() -> None:
-    assert to_html(full("a")) == to_html(full("a"))
-
-
-def test_landmarks_headings_and_tables_can_be_found_without_eyes() -> None:
-    page = Outline(to_html(full("words")))
-    assert page.all("html") == [{"lang": "en"}]
-    assert [len(page.all(tag)) for tag in ("main", "header", "nav", "h1", "h2")] == [1, 1, 1, 1, 5]
-    assert all(header["scope"] == "col" for header in page.all("th"))
-    scrolled = [part for part in page.all("div") if part.get("class") == "scroll"]
-    assert len(scrolled) == len(page.all("table")) == 10
-    for part in scrolled:
-        assert part["role"] == "region" and part["aria-label"] and part["tabindex"] == "0"
-    assert all(svg["role"] == "img" and svg["aria-label"] for svg in page.all("svg"))
 
 
 def test_no_text_of_the_front_page_becomes_markup() -> None:
@@ -166,10 +135,3 @@ def test_markdown_says_the_same() -> None:
         "# T\n\n**STAMP**\n\nIntro.\n\n## S\n\n"
         "| geolevel | sigma |\n| --- | ---: |\n| County | 12.5 |\n| [tracts](t.html) | – |\n"
     )
-
-
-@pytest.mark.parametrize("block", [Figure("<svg/>", "caption"), Details("more", ("words",))])
-def test_markdown_keeps_the_words_of_blocks(block: Figure | Details) -> None:
-    text = to_markdown(Document("T", (), (Section("S", (block,)),)))
-    assert "svg" not in text
-    assert ("*caption*" in text) != ("**more**\n\nwords" in text)

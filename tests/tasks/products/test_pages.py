@@ -13,10 +13,8 @@ from spineflow.tasks.ledger.caps import summary
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.products.acceptance import released
 from spineflow.tasks.products.certificate import write_certificate
-from spineflow.tasks.products.several_certificate import write_products_certificate
 from spineflow.tasks.products.spent import composed_sentence
 from spineflow.tasks.runs.directory import RunDirectory, start_run
-from spineflow.tasks.runs.files import sha256_of_file
 
 PARTS = ("first", "second")
 
@@ -58,23 +56,6 @@ def test_a_certificate_has_the_ledgers_figures_at_its_time(runs) -> None:
     ids = [RunDirectory(parent.root / name).read_manifest()["run_id"] for name in PARTS]
     assert ids[0] in first and ids[1] not in first
     assert all(run_id in second for run_id in ids)
-
-
-def test_products_together_have_one(runs) -> None:
-    parent, settings = runs
-    folder = parent.root / "release"
-    folder.mkdir()
-    stated = {
-        name: GROUP_SIZES.plan(settings, RunDirectory(parent.root / name)).statement
-        for name in PARTS
-    }
-    write_products_certificate(parent, settings, stated, folder)
-    text = read(folder)
-    assert composed_sentence(spent_of(settings)) in text
-    for name in PARTS:
-        assert f"](../{name}/release/certificate.html)" in text
-        for path in (parent.root / name / "release").iterdir():
-            assert sha256_of_file(path) in text
 
 
 def test_a_run_that_is_not_private_is_not_charged_and_says_so(run_groups, tmp_path: Path) -> None:

@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from spineflow.tasks.ledger.plan import Measure, UniversePlan
 from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN
 from spineflow.tasks.pages.document import Block, Document
 from spineflow.tasks.products.plan import Plan
-from spineflow.tasks.products.reports import first_rows, report_document
+from spineflow.tasks.products.reports import report_document
 from spineflow.tasks.products.statement import Statement
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.settings import ProductSettings
@@ -69,24 +67,3 @@ def test_the_verdict_counts_the_checks(run: RunDirectory) -> None:
     front = document(run).front
     assert front is not None and not front.is_good
     assert front.verdict == "Withheld: 1 of 3 independent checks failed."
-
-
-def test_the_first_released_counts_follow_the_guarantee_unless_the_release_is_withheld(
-    run: RunDirectory,
-) -> None:
-    file = run.release / "trips.parquet"
-    assert first_rows(file) == ()
-    run.release.mkdir(exist_ok=True)
-    rows = [{"origin": f"M{n}", "destination": None, "count": 1000 * n} for n in range(20)]
-    pq.write_table(pa.Table.from_pylist(rows), file)
-    words, table = first_rows(file)
-    assert words == "trips.parquet has 20 rows; the first of them:"
-    assert table.headers == ("origin", "destination", "count")
-    assert table.rows == tuple((f"M{n}", "–", 1000 * n) for n in range(8))
-    assert first_rows(file, ("count", "origin"))[1].rows[1] == ("1000", "M1")
-    front = document(run, first_rows(file)).front
-    assert front is not None and front.panels[1].title == "The first released counts"
-    assert table in front.panels[1].blocks
-    write_checks(run, True, False)
-    front = document(run, first_rows(file)).front
-    assert front is not None and front.panels[1].title == "What the budget implies"

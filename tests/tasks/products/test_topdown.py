@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import math
-import re
 from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from scipy.special import ndtr, ndtri
 from spineflow.tasks.products.certificate import Facts
 from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.measurement.charge import public_plan
-from spineflow.tasks.topdown.release.certificate import facts_of, facts_of_run
+from spineflow.tasks.topdown.release.certificate import facts_of
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.spine.build import refuse_no_spine
-from spineflow.tasks.topdown.workload.privacy_curve import scope_of_figures
 
 from tests.certificates import certificate_text
 
@@ -103,43 +99,3 @@ def test_runs_that_protect_nobody_guarantee_nothing(tmp_path, override, why, how
     assert f"Nothing is guaranteed: {why}" in text and how in text
     for absent in ("The guarantee compares", "17.14", ADD_UP, "random noise of a known"):
         assert absent not in text, absent
-
-
-@pytest.mark.soak(2)
-def test_exact_figures_of_the_spine_stand_beside_the_older_ones(cut_county) -> None:
-    run, seeded = cut_county
-    privacy = seeded.privacy.model_copy(update={"seed": None})
-    settings = seeded.model_copy(update={"privacy": privacy})
-    assert settings.is_private
-    older, whole = text_of(settings), said(settings, facts_of_run(run, settings))
-    first, told, rest = whole.partition("The epsilon above follows from rho alone.")
-    # Of what the figures are stands once, with the first of them.
-    scope, stated = " ".join(scope_of_figures(settings)), older.removeprefix(first)
-    assert scope in rest and scope in stated
-    at_deltas = "At several deltas"
-    assert told and at_deltas in first and older.startswith(first.partition(at_deltas)[0])
-    assert rest.endswith(stated.partition(scope)[2])
-    rows = re.findall(r"\| (persons|units) \| 1e-10 \| [\d.]+ \| (16\.47|2\.37) \|", first)
-    assert [row[0] for row in rows] == ["persons", "units"]
-    assert "16.47" not in older
-    assert "was chosen by this exact figure" not in whole
-    section = settings.budget["units"].model_copy(
-        update={"epsilon": Fraction("2.47"), "accounting": "exact"}
-    )
-    declared = settings.model_copy(update={"budget": {**settings.budget, "units": section}})
-    sentence = "The rho of units was chosen by this exact figure, as the largest for which it is "
-    assert f"{sentence}at most 2.47." in said(declared, facts_of_run(run, declared))
-    # On every path of the spine as without bypass, or in the worst one a little more.
-    lacked = "(occupancy of a record|area within US|area within Block Group of the spine)"
-    parts = re.findall(rf"\| units \| {lacked} \| [\d.]+ \| (2\.3[67]|0\.782) \|", first)
-    assert [part[0].split()[-1] for part in parts] == ["record", "US", "spine"]
-    told_apart = re.search(r"is true: (\d+) % for persons \(.*?\) and (\d+) % for units", whole)
-    for percent, rho in zip(map(int, told_apart.groups()), (2.55623, 0.0749437), strict=True):
-        assert percent == math.ceil(100 * float(ndtr(math.sqrt(rho / 2))))
-    found = re.search(
-        r"true in at most (\d+) of 100 for persons \(.*?\) and in at most (\d+) of", whole
-    )
-    # Of continuous Gaussians: P(Z > z_0.95 - sqrt(2 rho)).
-    limit = [float(ndtr(ndtri(0.05) + math.sqrt(2 * rho))) for rho in (2.55623, 0.0749437)]
-    for percent, least in zip(map(int, found.groups()), limit, strict=True):
-        assert 100 * least <= percent < 100 * least + 4

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,9 +10,8 @@ from spineflow.flows.tune_settings import AnyTuneSettings
 from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import load_settings
-from spineflow.tasks.study.search import Trial, scaled, within
+from spineflow.tasks.study.search import scaled, within
 from spineflow.tasks.study.settings import TuneSettings
-from spineflow.tasks.study.trials import SearchedProduct
 
 TREE: dict[str, Any] = {
     "input": {
@@ -86,43 +83,3 @@ def test_losses_are_scaled_in_proportion_and_a_grid_ends_at_the_most() -> None:
     assert within(grid, None) == within(grid, Fraction(4)) == within(grid, Fraction(5)) == grid
     assert within(grid, Fraction(3)) == (1, 2, 3)
     assert within(grid, Fraction(2)) == (1, 2)
-
-
-class Plain(SearchedProduct):
-    """A product that offers nothing but its losses."""
-
-    def universes(self, settings: Any) -> tuple[str, ...]:
-        """One."""
-        return ("all",)
-
-    def losses(self, settings: Any, universe: str) -> dict[str, Fraction]:
-        """The loss."""
-        return {"all": settings.loss}
-
-    def with_losses(self, settings: Any, universe: str, losses: Any) -> Any:
-        """Another loss."""
-        return SimpleNamespace(loss=losses["all"])
-
-    def replicate(self, layout: Path, settings: Any, seed: int, folder: Path) -> Any:
-        """Nothing is drawn."""
-        raise NotImplementedError
-
-
-def test_by_default_a_product_has_nothing_to_weigh_and_is_laid_out_empty(tmp_path: Path) -> None:
-    plain, own = Plain(), SimpleNamespace(loss=Fraction(1))
-    assert plain.attributes(own, "all") == plain.queries(own, "all") == ()
-    assert plain.largest_total(own, "all") is None
-    for same in (
-        plain.with_weights(own, "all", {"q": Fraction(2)}),
-        plain.guaranteeing(own, own, "all"),
-        plain.measuring_only(own, "all"),
-        plain.variations(own, "all", estimators=(), bypass=(), strategies=())[""],
-    ):
-        assert same is own
-    with pytest.raises(ValueError, match="belong to topdown"):
-        plain.variations(own, "all", estimators=(), bypass=(True,), strategies=())
-    plain.read_input(own, tmp_path / "data")
-    plain.read_input(own, tmp_path / "data")
-    plain.lay_out(tmp_path / "data", own, tmp_path / "layout")
-    assert (tmp_path / "data").is_dir() and (tmp_path / "layout").is_dir()
-    assert Trial("", "", plain.losses(own, "all")).total == 1

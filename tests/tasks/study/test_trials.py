@@ -9,10 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from spineflow.flows.running import prepare as prepare_run
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.settings_files import frozen_settings
-from spineflow.tasks.study import steps
 from spineflow.tasks.study.search import Trial, new_trial, settings_of
 from spineflow.tasks.study.settings import TuneSettings
 from spineflow.tasks.study.trials import (
@@ -106,23 +104,6 @@ def test_a_replicate_is_drawn_from_its_seed(searched, town_search: TuneSettings)
     assert run_replicate(run, town_search, trial.name, 1).read_text() == first
 
 
-def test_what_is_prepared_stays_and_what_was_interrupted_is_made_anew(
-    searched, town_search: TuneSettings
-) -> None:
-    run, trial, _ = searched
-    folder = run.root / "trials" / trial.name
-    made = {path: path.stat().st_mtime_ns for path in (folder / "layout").rglob("*")}
-    prepare_trial(run, town_search.SEARCHED, trial.name)
-    assert {path: path.stat().st_mtime_ns for path in (folder / "layout").rglob("*")} == made
-    (folder / "layout").rename(folder / "layout-unfinished")
-    (folder / "layout-unfinished" / "left over").touch()
-    prepare_trial(run, town_search.SEARCHED, trial.name)
-    assert {path.relative_to(folder) for path in made} == {
-        path.relative_to(folder) for path in (folder / "layout").rglob("*")
-    }
-    assert not (folder / "layout-unfinished").exists()
-
-
 def write_replicate(run: RunDirectory, seed: int, value: float, **errors: float | None) -> None:
     path = replicate_path(run, "abc", seed)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -142,20 +123,3 @@ def test_means_and_standard_errors_are_over_the_replicates(run: RunDirectory) ->
     assert means["mae"].tolist() == [3.0, 10.0]
     assert means["mae, s.e."].iloc[0] == pytest.approx(math.sqrt(7 / 3))
     assert np.isnan(means["mae, s.e."].iloc[1])
-
-
-def test_steps_find_what_earlier_attempts_have_made(
-    town_search: TuneSettings, tmp_path: Path
-) -> None:
-    run = prepare_run(town_search, tmp_path / "run")
-    root = str(run.root)
-    with judged_once():
-        assert steps.read_tuning_data.fn(root).path == "dataset"
-    losses = {"country": Fraction(1), "region": Fraction(1), "section": Fraction(2)}
-    trial = new_trial(run, town_search, "as it is", losses, {}).name
-    assert steps.prepare.fn(root, trial).path == f"trials/{trial}/layout"
-    first = steps.replicate.fn(root, trial, 7)
-    again = steps.replicate.fn(root, trial, 7).data
-    assert first.path == again.path == f"trials/{trial}/7.json"
-    assert (first.reused, again.reused) == (False, True)
-    assert json.loads((run.root / first.path).read_text())["value"] > 0

@@ -81,16 +81,6 @@ def test_the_counts_do_not_depend_on_the_encoding(finished, encoding, tmp_path):
     assert found.areas.frame.equals(expected.areas.frame)
 
 
-def test_one_query_under_two_names_is_refused(finished):
-    path, _ = finished
-    text = path.read_text(encoding="utf-8").replace(
-        'detailed = "1/4" }', 'detailed = "1/8", "age*Geschlecht" = "1/8" }'
-    )
-    path.with_name("twice.toml").write_text(text, encoding="utf-8")
-    with pytest.raises(InputRefused, match="names one query twice"):
-        load(path.with_name("twice.toml"))
-
-
 def test_refusals_of_values_tell_their_lines(finished):
     path, _ = finished
     text = path.read_text(encoding="utf-8").replace('rho = "2"', 'rho = "0"')
@@ -137,17 +127,6 @@ def test_intervals_of_areas_by_either_code_and_of_polygons(finished):
         intervals(finished, squares)
     with pytest.raises(InputRefused, match="are no GeoJSON"):
         intervals(finished, {"type": "Topology"})
-
-
-def test_lists_of_areas_are_read_as_the_files_of_the_census(finished, tmp_path):
-    """In their encoding, and with the codes under the name of the last geolevel."""
-    expected = intervals(finished, pd.DataFrame({"area": ["Vallée"] * 2, "block": ["g1", "g2"]}))
-    for column in ("Gemeinde", "block"):
-        text = f"area;{column}\nVallée;g1\nVallée;g2\n"
-        (tmp_path / "areas.csv").write_bytes(text.encode("latin-1"))
-        pd.testing.assert_frame_equal(intervals(finished, tmp_path / "areas.csv"), expected)
-        (tmp_path / "areas.csv").write_bytes(text.encode("utf-8-sig"))
-        pd.testing.assert_frame_equal(intervals(finished, tmp_path / "areas.csv"), expected)
 
 
 @pytest.mark.parametrize("name", ["blank.csv", "blank.parquet"])

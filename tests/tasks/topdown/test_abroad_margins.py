@@ -10,23 +10,17 @@ from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.pages.document import Document, to_html
 from spineflow.tasks.pages.template import parts_of
 from spineflow.tasks.products.product import Caution
-from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.topdown.intervals import sizes
 from spineflow.tasks.topdown.intervals.report import write_run_intervals
 from spineflow.tasks.topdown.intervals.run_posterior import RunLevels, RunPosterior
 from spineflow.tasks.topdown.product import TOPDOWN
-from spineflow.tasks.topdown.release import margins
 from spineflow.tasks.topdown.release.margins import (
-    are_kept,
     are_written,
-    keep_posteriors,
     margin_files,
-    pieces_apart,
     read_margin_summary,
     universes_without_margins,
     write_margins,
-    write_piece,
 )
 from spineflow.tasks.topdown.release.report import margins_of
 
@@ -109,23 +103,3 @@ def test_intervals_that_do_not_fit_are_refused_before_any_answer_is_read(finishe
     monkeypatch.setattr(RunPosterior, "of", never)
     with pytest.raises(InputRefused, match=r"no intervals here: the estimates of people would"):
         list(write_run_intervals(run, settings, ["total"], universe="people"))
-
-
-def test_pieces_leave_out_what_the_whole_does(
-    finished, tmp_path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    settings, made = finished
-    run = RunDirectory(tmp_path / "run")
-    shutil.copytree(made.root, run.root, symlinks=True)
-    shutil.rmtree(run.root / "intervals")
-    for path in (run.unchecked_release / "tables").glob("*_margins.*"):
-        path.unlink()
-    monkeypatch.setattr(margins, "LEAST_APART", 0)
-    several = pieces_apart(run, settings)
-    keep_posteriors(run, settings)
-    assert are_kept(run, settings) and pieces_apart(run, settings) == []
-    for piece in several:
-        write_piece(run, settings, piece)
-    assert are_written(run, settings)
-    assert {path.stem for path in margin_files(run, settings)} == {"Flächen_margins"}
-    assert list(universes_without_margins(run, settings)) == ["people"]

@@ -12,7 +12,7 @@ import pytest
 import tomli_w
 from hypothesis import given
 from hypothesis import strategies as st
-from spineflow.tasks.census.census import compiled, preset_census
+from spineflow.tasks.census.census import compiled
 from spineflow.tasks.census.declarations import CensusDeclaration
 from spineflow.tasks.census.exact_answers import refuse_contradictions
 from spineflow.tasks.census.invariants import read_geography
@@ -168,37 +168,6 @@ def test_tables_without_noise_are_those_of_sql(tmp_path: Path, spine: str, estim
         where age >= 18 group by all""").df()
     pd.testing.assert_series_equal(
         schools, sql.set_index("school")["n"].sort_index(), check_names=False
-    )
-
-
-def test_partitions_of_rows_with_counts_are_added_up(tmp_path: Path) -> None:
-    rng = np.random.default_rng(7)
-    (tmp_path / "people").mkdir()
-    pd.DataFrame({"r": ["a", "a", "b"], "s": ["1", "2", "1"]}).to_csv(
-        tmp_path / "areas.csv", index=False
-    )
-    parts = []
-    for number in range(2):
-        region = rng.choice(["a", "b"], 200)
-        part = pd.DataFrame(
-            {
-                "r": region,
-                "s": np.where(region == "a", rng.choice(["1", "2"], 200), "1"),
-                "sex": rng.choice([1, 2], 200),
-                "n": rng.integers(0, 50, 200),
-            }
-        )
-        part.to_parquet(tmp_path / "people" / f"part-{number}.parquet")
-        parts.append(part)
-    (tmp_path / "settings.toml").write_text(PEOPLE, encoding="utf-8")
-    run, outcomes = run_declared(load(tmp_path / "settings.toml"), tmp_path / "run")
-    assert not [outcome for outcome in outcomes if not outcome.passed]
-    released = pd.read_parquet(run.unchecked_release / "mdf_people.parquet")
-    truth = pd.concat(parts).replace({"sex": {1: "male", 2: "female"}})
-    pd.testing.assert_series_equal(
-        released.set_index(["r", "s", "sex"])["n"].sort_index(),
-        truth.groupby(["r", "s", "sex"])["n"].sum(),
-        check_index_type=False,
     )
 
 
@@ -367,44 +336,6 @@ def test_an_invariant_that_a_branch_cuts_through_is_refused(tmp_path: Path) -> N
         run_declared(load(tmp_path / "settings.toml"), tmp_path / "run")
 
 
-def test_where_exact_totals_stand_in_files_decides_nothing(tmp_path: Path) -> None:
-    """A region in two parts of a branch, and one that is whole: `above` lists both by their codes,
-    and what is released is the same."""
-    generator = np.random.default_rng(3)
-    areas = pd.DataFrame({"r": list("11112222"), "s": list("abcdabcd"), "coast": list("yynnyyyy")})
-    people = areas.loc[generator.integers(0, len(areas), 400), ["r", "s"]].assign(
-        sex=generator.integers(1, 3, 400), n=1
-    )
-    releases = {}
-    for above in ("", ', above = "everybody"'):
-        folder = tmp_path / (above and "listed" or "in place")
-        (folder / "people").mkdir(parents=True)
-        areas.to_csv(folder / "areas.csv", index=False)
-        people.to_csv(folder / "people" / "1.csv", index=False)
-        text = PEOPLE.replace("infinite = true", "seed = 4").replace(
-            'count = "n"', f'count = "n"\ninvariants = [{{ geolevel = "r"{above} }}]'
-        )
-        text = text.replace(
-            "[census.attributes]",
-            'branch = { column = "coast", codes = ["y"] }\n[census.attributes]',
-        )
-        (folder / "settings.toml").write_text(text, encoding="utf-8")
-        run, outcomes = run_declared(load(folder / "settings.toml"), folder / "run")
-        assert not [outcome for outcome in outcomes if not outcome.passed]
-        releases[above] = pd.read_parquet(run.unchecked_release / "mdf_people.parquet")
-        files = run.root.glob("measurements/people/*/constraints/*.parquet")
-        rows = pd.concat(map(pd.read_parquet, files))
-        told = set(zip(rows["query_name"], rows["geocode"], strict=True))
-        if above:
-            assert told == {("everybody_con", "0"), *(("total at r_con", code) for code in "12")}
-        else:
-            codes = ("0", "1", "1.2")  # Region 1 is in parts, region 2 a geounit of the coast.
-            assert told == {("total at r_con", code) for code in codes}
-    pd.testing.assert_frame_equal(*releases.values())
-    exact = people.groupby("r").size()
-    assert releases[""].groupby("r")["n"].sum().tolist() == exact.tolist()
-
-
 @pytest.mark.parametrize(
     "second",
     [
@@ -419,9 +350,3 @@ def test_bounds_of_one_name_are_on_different_answers(second: str) -> None:
     text = PEOPLE[: PEOPLE.index("[input]")] + bounds + first + bounds + second
     with pytest.raises(ValueError, match="two bounds 'homes'"):
         compiled(CensusDeclaration.model_validate(tomllib.loads(text)["census"]))
-
-
-def test_bounds_of_one_name_stand_together() -> None:
-    (bounded,) = preset_census("cef_2020").universes["persons"].bounded_queries
-    assert (bounded.stem, bounded.query, bounded.numbers) == ("hhgq_total", "hhgq", (0, 1))
-    assert bounded.inside(preset_census("cef_2020").schema("persons")).all()

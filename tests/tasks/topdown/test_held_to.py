@@ -12,19 +12,13 @@ import pandas as pd
 import pytest
 import tomli_w
 from spineflow.flows.running import call_stages
-from spineflow.tasks.census.cef_2020 import CENSUS
-from spineflow.tasks.census.declarations import HeldToDeclaration
 from spineflow.tasks.runs.directory import RunDirectory, start_run
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import dump_settings
 from spineflow.tasks.topdown.checks.pieces import outcomes_of_pieces
-from spineflow.tasks.topdown.estimation.estimate import ShardInput
 from spineflow.tasks.topdown.ingest.earlier import held_answers
 from spineflow.tasks.topdown.ingest.ingest import check_input_of
 from spineflow.tasks.topdown.measurement.charge import deciding_files
-from spineflow.tasks.topdown.paths import spine_folder
-from spineflow.tasks.topdown.spine.files import read_spine
-from spineflow.tasks.topdown.spine.shards import read_shards
 
 from tests.tasks.topdown.declared import load, run_declared
 
@@ -226,58 +220,6 @@ def test_a_release_that_breaks_its_word_fails_the_check(folder: Path, tmp_path: 
     assert "held_answers_agree" in failed and "privacy_accounting" in failed
 
 
-def test_intervals_take_held_answers_for_no_facts(folder: Path, tmp_path: Path) -> None:
-    """They have noise; an interval for the truth must not be cut off at them."""
-    settings = settings_of(folder, later())
-    run, _ = run_declared(settings, tmp_path / "run")
-    spine = read_spine(spine_folder(run, "people"))
-    shard = next(s for s in read_shards(spine_folder(run, "people")) if s.geolevel == "area")
-    held_to = ShardInput.read(run, settings, "people", spine, shard)
-    facts = ShardInput.read(run, settings, "people", spine, shard, with_held=False)
-    assert (held_to.constraints.lower == held_to.constraints.upper).all()
-    assert not facts.constraints.lower.any() and (facts.constraints.upper > 10**9).all()
-
-
-def to_2020(tree: Tree) -> None:
-    held(tree).update(layout="cef_2020", universe="persons", query="hispanic")
-    tree["input"]["counts"] = "mdf.csv"
-    tree["census"]["geography"] = {**GEOGRAPHY, "geolevels": ["all", "region", "block"]}
-    tree["input"]["areas"] = "blocks.csv"
-    tree["census"]["universes"]["people"]["area"] = ["region", "block"]
-    tree["input"]["homes"] = "block_homes.parquet"
-    levels = {"Hispanic": ["m"], "not Hispanic": ["f"]}
-    tree["census"]["attributes"]["hispanic"] = {"column": "sex", "levels": levels}
-    tree["census"]["universes"]["people"]["attributes"] = ["hispanic", "age", "role"]
-
-
-def test_published_microdata_hold_in_their_own_layout(folder: Path, tmp_path: Path) -> None:
-    """A text file of the 2020 layout; its blocks stand in another order than the areas."""
-    areas = pd.read_csv(folder / "areas.csv", dtype=str)
-    areas["block"] = [f"4400100010{90 - i:02d}1001" for i in range(len(areas))]
-    areas.to_csv(folder / "blocks.csv", index=False)
-    homes = pd.read_parquet(folder / "homes.parquet").merge(areas, on=PLACE)
-    homes.to_parquet(folder / "block_homes.parquet")
-    names = [c.name for c in CENSUS.universes["persons"].declared.microdata.columns][:13]
-    rng = np.random.default_rng(5)
-    rows = []
-    for number in range(300):
-        block = str(rng.choice(areas["block"]))
-        parts = [block[:2], block[2:5], block[5:11], block[11], block[12:]]
-        codes = ["3", "0", "2", str(rng.integers(1, 3)), "01"]
-        rows.append(["MPD", "1.1.0", *parts, str(number), *codes])
-    published = pd.DataFrame(rows, columns=names)
-    published.to_csv(folder / "mdf.csv", sep="|", index=False)
-    run, outcomes = run_declared(settings_of(folder, later(to_2020)), tmp_path / "run")
-    assert not [outcome for outcome in outcomes if not outcome.passed]
-    people = pd.read_parquet(run.unchecked_release / "mdf_people.parquet")
-    found = people.groupby(["block", "hispanic"]).size()
-    digits = ["TABBLKST", "TABBLKCOU", "TABTRACTCE", "TABBLKGRPCE", "TABBLK"]
-    published["block"] = published[digits].sum(axis=1)
-    published["hispanic"] = published["CENHISP"].map({"1": "not Hispanic", "2": "Hispanic"})
-    due = published.groupby(["block", "hispanic"]).size()
-    pd.testing.assert_series_equal(found, due)
-
-
 def other_areas(tree: Tree) -> None:
     tree["input"]["areas"] = "fewer.csv"
 
@@ -375,52 +317,3 @@ def test_the_held_answers_are_charged_and_compared(folder: Path, tmp_path: Path)
     files = settings.input.files()
     assert str(folder / "counts" / "release") in files
     assert not any(name.endswith("manifest.json") for name in files)
-
-
-TOGGLES: dict[str, tuple[Any, ...]] = {
-    "release": ("counts/release", "nowhere"),
-    "layout": ("cef_2020",),
-    "universe": ("homes", "cars"),
-    "query": ("sex", "adult", "total"),
-    "where": ({"sex": ["female"]}, {"adult": ["0-17"]}),
-    "of": ({"sex": ["female"]}, {"adult": ["0-17"], "sex": ["male"]}),
-}
-"""Other values of every key of `held_to` but its name."""
-
-
-@pytest.mark.soak(3)
-@pytest.mark.slow
-def test_no_key_of_held_to_does_nothing(folder: Path) -> None:
-    """Each is toggled: other answers or other records are then held, or the settings refused."""
-    assert {*TOGGLES, "name"} == set(HeldToDeclaration.model_fields)
-    trees = {"": later()}
-    for key, values in TOGGLES.items():
-        for value in values:
-            trees[f"{key} {value}"] = later()
-            if key == "release":
-                trees[f"{key} {value}"]["input"]["counts"] = value
-            else:
-                held(trees[f"{key} {value}"])[key] = value
-    found = {}
-    for name, tree in trees.items():
-        try:
-            settings = settings_of(folder, tree, "toggled")
-            answers = held_answers(settings, check_input_of(settings).accepted())
-        except InputRefused as error:
-            found[name] = f"refused: {error}"
-            continue
-        (one,) = settings.compiled_census.universes["people"].held
-        of = settings.schema_of("people").cells_where(one.where).tolist()
-        found[name] = str([one.query, of, *(a.toarray().tolist() for a in answers.values())])
-    base = found.pop("")
-    assert not base.startswith("refused")
-    assert base not in found.values()
-
-
-def test_the_same_answers_are_not_held_twice(folder: Path) -> None:
-    def twice(tree: Tree) -> None:
-        people = tree["census"]["universes"]["people"]
-        people["held_to"] = [{**held(tree), "name": "once"}, {**held(tree), "name": "again"}]
-
-    with pytest.raises(InputRefused, match="the same held_to answers twice as 'again'"):
-        settings_of(folder, later(twice))

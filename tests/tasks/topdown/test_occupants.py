@@ -177,52 +177,6 @@ def test_households_are_told_by_their_occupants(tmp_path: Path) -> None:
             assert found["count"].tolist() == [int((mask & here).sum()) for mask in masks.values()]
 
 
-EMPTIED: dict[str, tuple[str, str]] = {
-    "the filter of children": ("homes", "people.age >= 15"),
-    "the filter of heads": ("homes", "people.role != 'head'"),
-    "the join of members": ("homes", "people"),
-    "an area": ("homes.area != '1'", "people.age >= 0"),
-    "all areas but one": ("homes.area == '1' and homes.region == 'a'", "people.age >= 0"),
-    "a group, owned homes": ("homes.tenure == 'r'", "people.age >= 0"),
-    "the table of homes": ("homes.area == 'none'", "people.age >= 0"),
-    "the table of people": ("homes", "people.age < 0"),
-}
-"""What nobody fits any more, and which homes and people are left then."""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("parts", [1, 2])
-@pytest.mark.parametrize("emptied", EMPTIED)
-def test_what_nobody_fits_is_counted_as_nobody(tmp_path: Path, emptied: str, parts: int) -> None:
-    """A run ends alike, or is refused by a rule, whichever record is the last to leave."""
-    write_tables(tmp_path)
-    tables = {name: pd.read_parquet(tmp_path / f"{name}.parquet") for name in ("homes", "people")}
-    for name, condition in zip(tables, EMPTIED[emptied], strict=True):
-        if "." in condition:
-            tables[name] = tables[name].query(condition.replace(f"{name}.", ""))
-    # Nobody lives where there is no home.
-    homes, people = tables["homes"], tables["people"]
-    people = people[people["home"].isin(homes["id"])]
-    tables["people"] = people = people.assign(home="") if "join" in emptied else people
-    for name, frame in tables.items():
-        (tmp_path / f"{name}.parquet").unlink()
-        (tmp_path / f"{name}.parquet").mkdir()
-        for part, rows in enumerate([frame, frame.iloc[:0]][:parts]):
-            rows.to_parquet(tmp_path / f"{name}.parquet" / f"{part}.parquet", index=False)
-    settings = settings_of(tmp_path)
-    try:
-        run, outcomes = run_declared(settings, tmp_path / "run")
-    except InputRefused as refused:
-        assert emptied.startswith(("the filter of heads", "the table")), refused
-        return
-    assert not [outcome for outcome in outcomes if not outcome.passed]
-    released = pd.read_parquet(run.unchecked_release / "mdf_households.parquet")
-    keys = [*PLACE, "householder", "size", "with_children", "tenure"]
-    found = released.astype(str).value_counts(keys).sort_index()
-    due = {} if "join" in emptied else truth_of(homes, people)[keys].astype(str).value_counts()
-    assert found.to_dict() == dict(due)
-
-
 def with_people() -> dict[str, Any]:
     """Settings of households and of people, of which each changes the records of both."""
     tree = deepcopy(TREE)
@@ -322,15 +276,6 @@ def test_an_occupied_home_without_a_head_is_refused(tmp_path: Path) -> None:
         check_input_of(settings_of(tmp_path)).accepted()
 
 
-def test_the_certificate_says_what_a_move_costs(tmp_path: Path) -> None:
-    tree = deepcopy(TREE)
-    del tree["privacy"]["infinite"]
-    tree["input"]["confidential"] = True
-    changes = statement_of(settings_of(tmp_path, tree)).change
-    assert "One changed record of people changes at most 2 records of households" in changes[0]
-    assert "four times as large a rho" in changes[0]
-
-
 def test_the_ledger_counts_what_a_move_changes(tmp_path: Path) -> None:
     """Per person: four times the rho of a record, or twice its epsilon, as two records change."""
     tree = deepcopy(TREE)
@@ -341,37 +286,3 @@ def test_the_ledger_counts_what_a_move_changes(tmp_path: Path) -> None:
     pure = replace(budget, mechanism="discrete_laplace")
     assert guarantee_of(pure).bounded_rho == 2
     assert guarantee_of(replace(budget, charge=Norms())).bounded_rho == 1
-
-
-@pytest.mark.parametrize("reference", ["h99999", "1e+05", "7.5", 1.5, 1e5])
-@pytest.mark.parametrize("form", ["csv", "parquet"])
-def test_an_occupant_of_no_home_is_refused(tmp_path: Path, reference, form: str) -> None:
-    """By the rows alone, of whichever file they are."""
-    write_tables(tmp_path)
-    tree = deepcopy(TREE)
-    people = pd.read_parquet(tmp_path / "people.parquet")
-    (tmp_path / "parts").mkdir()
-    last = people[-1:].assign(home=[reference], role="other")
-    for name, frame in {"a": people, "b": last}.items():
-        place = tmp_path / "parts" / f"{name}.{form}"
-        frame.to_csv(place, index=False) if form == "csv" else frame.to_parquet(place)
-    tree["input"]["people"] = "parts"
-    check = check_input_of(settings_of(tmp_path, tree))
-    with pytest.raises(InputRefused, match=rf"b\.{form}: home must be blank or a id of homes.*1"):
-        check.accepted()
-
-
-def test_numbers_of_homes_are_one_in_every_spelling(tmp_path: Path) -> None:
-    areas, _ = write_tables(tmp_path)
-    homes, people = (pd.read_parquet(tmp_path / f"{name}.parquet") for name in ("homes", "people"))
-    homes["id"] = homes["id"].str[1:].astype(int)
-    people["home"] = people["home"].str[1:].astype(float)
-    homes.to_parquet(tmp_path / "homes.parquet")
-    people.to_parquet(tmp_path / "people.parquet")
-    plain = check_input_of(settings_of(tmp_path)).accepted().histograms["households"]
-    tree = deepcopy(TREE)
-    tree["input"]["people"] = "people.csv"
-    people.sample(frac=1).to_csv(tmp_path / "people.csv", index=False)
-    assert ".0," in (tmp_path / "people.csv").read_text(encoding="utf-8")
-    found = check_input_of(settings_of(tmp_path, tree)).accepted().histograms["households"]
-    assert (found != plain).nnz == 0

@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
 import pytest
-import tomli_w
 from spineflow.flows.tune_settings import AnyTuneSettings
 from spineflow.tasks.products.presets import PRESETS
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import load_settings
-from spineflow.tasks.study.settings import Criterion
-from spineflow.tasks.topdown.ingest.generate import generate_country
-from spineflow.tasks.topdown.measurement.public_answers import area_counts
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.trials import STRATEGIES, TRIALS, strategy_shares
 from spineflow.tasks.topdown.workload.exact_loss import exact_epsilon
-
-REPOSITORY = Path(__file__).resolve().parents[3]
-COUNTRY = (REPOSITORY / "flows" / "demos" / "country.toml").read_text(encoding="utf-8")
 
 SETTINGS = """\
 [input]
@@ -69,93 +59,6 @@ def test_strategies_go_by_the_number_of_answers(
     assert sum(shares.values()) == 1
     assert shares["hispanic"] / shares["total"] == Fraction(2) ** power
     assert shares["hhgq * hispanic"] / shares["hispanic"] == Fraction(8) ** power
-
-
-def test_an_unknown_choice_is_refused(tmp_path: Path, county: Path) -> None:
-    with pytest.raises(InputRefused, match="'best'"):
-        settings_of(tmp_path, county, '[search]\nstrategies = ["best"]\n')
-
-
-def declared(folder: Path, **changes: dict) -> AnyTuneSettings:
-    """A search on the generated country abroad, for its persons."""
-    tree = tomllib.loads(COUNTRY)
-    tree["census"].update(changes.get("census", {}))
-    rest = {name: tree.pop(name) for name in ("census", "geography", "budget")}
-    search = {"estimators": ["topdown", "full_information"], "bypass": [True, False]}
-    criterion = {"kind": "error", "quantity": "total", "level": "school", "at_most": 9.0}
-    tree |= {"topdown": rest, "search": search, "criterion": criterion}
-    tree["variants"] = {
-        "conventional": {},
-        "optimized": {"geography": {"spine": "optimized"}},
-    }
-    tree |= {name: change for name, change in changes.items() if name != "census"}
-    (folder / "tune.toml").write_text(tomli_w.dumps(tree))
-    return load_settings(AnyTuneSettings, folder / "tune.toml", presets=PRESETS)
-
-
-@pytest.mark.soak(5)
-@pytest.mark.slow
-def test_choices_of_a_declared_census_are_judged_on_the_same_entities(tmp_path: Path) -> None:
-    """Two spines and two estimators; the criterion's groups are declared, too."""
-    groups = {
-        "universe": "persons",
-        "populations": {"everyone": {}},
-        "groups": [{"each": "citizenship"}],
-    }
-    (tmp_path / "input").mkdir()
-    generate_country(tmp_path / "input")
-    settings = declared(tmp_path, census={"redistricting": groups})
-    entities, values, implied = {}, {}, {}
-    for number, (name, choice) in enumerate(settings.choices.items()):
-        losses = TRIALS.losses(choice, "persons")
-        tried = TRIALS.measuring_only(choice, "persons")
-        if number == 0:
-            tried = TRIALS.with_losses(tried, "persons", {k: 4 * v for k, v in losses.items()})
-        TRIALS.read_input(tried, tmp_path / "dataset")
-        TRIALS.lay_out(tmp_path / "dataset", tried, tmp_path / f"layout-{number}")
-        layout = tmp_path / f"layout-{number}"
-        figures = TRIALS.replicate(layout, tried, 1, tmp_path / f"run-{number}")
-        keys = ["quantity", "answer", "level", "size_class", "entities", "pairs"]
-        entities[name] = frozenset(figures.errors[keys].itertuples(index=False, name=None))
-        values[name] = settings.criterion.value_of(figures)
-        assert 0 <= figures.redistricting() <= 1
-        statistic = {"statistic": "predicted_standard_deviation"}
-        asked = Criterion(**(settings.criterion.model_dump() | statistic))
-        implied[name] = asked.value_of(figures)
-    assert len(entities) == 8 and len(set(entities.values())) == 1
-    assert len(set(values.values())) > 4
-    first, *_ = implied
-    same = implied["conventional, full information, bypass on"]
-    assert implied[first] == pytest.approx(same / 2, rel=0.02)
-
-
-@pytest.mark.soak(5)
-def test_a_universe_is_tried_with_those_whose_releases_it_is_held_to(tmp_path: Path) -> None:
-    relation = {
-        "name": "heads",
-        "left": [{"times": 40}],
-        "sign": ">=",
-        "right": [{"universe": "dwellings", "where": {"size": ["large"]}}],
-    }
-    (tmp_path / "input").mkdir()
-    generate_country(tmp_path / "input")
-    census = tomllib.loads(COUNTRY)["census"]
-    census["universes"]["persons"]["relations"] = [relation]
-    settings = declared(tmp_path, census=census)
-    choice = next(iter(settings.choices.values()))
-    tried = TRIALS.measuring_only(choice, "persons")
-    assert tried.run.universes == ("dwellings", "persons")
-    assert TRIALS.measuring_only(choice, "dwellings").run.universes == ("dwellings",)
-    TRIALS.read_input(tried, tmp_path / "dataset")
-    TRIALS.lay_out(tmp_path / "dataset", tried, tmp_path / "layout")
-    figures = TRIALS.replicate(tmp_path / "layout", tried, 1, tmp_path / "run")
-    assert set(figures.errors["universe"]) == {"persons", "dwellings"}
-    released, n_areas = RunDirectory(tmp_path / "run" / "estimated"), 384
-    persons, dwellings = (
-        area_counts(released, tried, name, n_areas) for name in ("persons", "dwellings")
-    )
-    large = tried.schema_of("dwellings").cells_where({"size": (2,)})
-    assert (40 * persons.sum(axis=1) >= dwellings @ large.astype(int)).all()
 
 
 def under_exact_accounting(tmp_path: Path) -> TopdownSettings:

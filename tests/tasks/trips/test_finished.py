@@ -6,32 +6,24 @@ import math
 import re
 import shutil
 from dataclasses import replace
-from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-from spineflow.tasks.pages.document import Document, Section, Table
-from spineflow.tasks.products.budget import noise_table
 from spineflow.tasks.products.comparison import read_errors
 from spineflow.tasks.products.product import Words
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.trips.checks.accuracy import ACCURACY
-from spineflow.tasks.trips.costs import universe_plan
 from spineflow.tasks.trips.estimation.estimate import ROOT, MeasuredTree, step_down
 from spineflow.tasks.trips.ingest.files import plan_of, read_truth
 from spineflow.tasks.trips.measurement import read_cuts
 from spineflow.tasks.trips.plan import estimates_files, measured_file
 from spineflow.tasks.trips.product import TRIPS
-from spineflow.tasks.trips.release import report as reports
-from spineflow.tasks.trips.release.certificate import (
-    conversion_sentence,
-)
 from spineflow.tasks.trips.release.errors import false_cells
-from spineflow.tasks.trips.release.table import released_level, settings_of_release
+from spineflow.tasks.trips.release.table import released_level
 from spineflow.tasks.trips.tree import NodeCounts
 
 from .conftest import REGIONS, Finished, trips
@@ -119,15 +111,6 @@ def test_errors_are_distances_from_the_input_at_every_level(case: str, finished:
     assert errors["bias"].notna().all() == (case == "all nodes")
 
 
-def test_the_bias_of_combined_estimates_is_their_mean_error(finished: Finished) -> None:
-    """Levels that are all measured have estimates that add up, and an exact root is not off."""
-    for case in ("all nodes", "selected nodes"):
-        run, _ = finished(*MECHANISMS[case])
-        bias = read_errors(run, ACCURACY)["bias"]
-        assert bias[0] == 0
-        assert (abs(bias) < 1e-6).all() == (case == "all nodes")
-
-
 def test_a_selection_measures_children_of_what_it_found(finished: Finished) -> None:
     run, settings = finished(*MECHANISMS["selected nodes"])
     plan = plan_of(run, settings)
@@ -139,42 +122,6 @@ def test_a_selection_measures_children_of_what_it_found(finished: Finished) -> N
     assert n_measured[0] == 3 and n_measured[-1] < 64
     first_pass = [len(pq.read_table(estimates_files(run, k, kind="selection")[0])) for k in (2, 3)]
     assert first_pass[0] <= 9 and first_pass[1] <= 24
-
-
-def sections(document: Document) -> dict[str, Section]:
-    return {section.title: section for section in document.sections}
-
-
-def tables(section: Section) -> list[Table]:
-    return [block for block in section.blocks if isinstance(block, Table)]
-
-
-def document_of(run, settings, *, is_shown: bool = True) -> Document:
-    accuracy = read_errors(run, ACCURACY) if is_shown else None
-    return reports.report(run, settings, TRIPS.plan_of(run, settings), accuracy)
-
-
-def test_the_report_shows_errors_where_they_may_be_seen(finished: Finished) -> None:
-    run, settings = finished()
-    shown, hidden = (document_of(run, settings, is_shown=is_shown) for is_shown in (True, False))
-    assert "Accuracy" in sections(shown) and "Accuracy" not in sections(hidden)
-    (table,) = tables(sections(shown)["Accuracy"])
-    errors = read_errors(run, ACCURACY)
-    column = table.headers.index("mean error")
-    assert len(table.rows) == 5 and table.headers[:2] == ("level", "areas")
-    assert [float(str(row[column])) for row in table.rows] == pytest.approx(
-        errors["mean_absolute_error"].tolist(), rel=1e-3
-    )
-    # Of the two bounds the one that holds, and no bias where nothing is combined.
-    assert table.headers.count("error bound") == 1
-    assert "bias of the combined estimates" not in table.headers
-    assert shown.front is not None and hidden.front is not None
-    assert "How accurate it is" in [panel.title for panel in shown.front.panels]
-    assert "How accurate it is" not in [panel.title for panel in hidden.front.panels]
-    full, own = finished(*MECHANISMS["all nodes"])
-    (table,) = tables(sections(document_of(full, own))["Accuracy"])
-    assert "bias of the combined estimates" in table.headers
-    assert "error bound" not in table.headers
 
 
 def test_cells_that_are_expected_to_be_false_are_counted_from_the_measurements(
@@ -206,26 +153,6 @@ def test_cells_that_are_expected_to_be_false_are_counted_from_the_measurements(
     assert stability.released == len(table_of(finished(*MECHANISMS["stability"])[0]))
 
 
-def test_a_release_is_the_input_of_runs_that_expect_its_errors(
-    finished: Finished, tmp_path: Path
-) -> None:
-    run, settings = finished()
-    again = settings_of_release(run, settings, tmp_path)
-    assert again.input.trips == str(run.release / "trips.parquet")
-    assert (again.input.count, again.input.person, again.input.confidential) == (
-        "count",
-        None,
-        False,
-    )
-    assert (again.input.origin, again.input.areas) == (settings.input.origin, settings.input.areas)
-    assert again.privacy.epsilon == 2
-    without = settings.model_copy(
-        update={"input": settings.input.model_copy(update={"areas": None})}
-    )
-    with pytest.raises(InputRefused, match="its areas are the values in its input"):
-        settings_of_release(run, without, tmp_path)
-
-
 def test_the_truth_of_a_run_is_its_input_at_every_level(finished: Finished) -> None:
     run, _ = finished()
     truth = read_truth(run)
@@ -253,14 +180,6 @@ def test_a_report_shows_errors_of_public_input_alone(finished: Finished, tmp_pat
     assert own.report.stat().st_mtime_ns == before
 
 
-PERSONS = ("input.person=pid", "privacy.total=measured")
-
-
-def test_persons_with_too_many_trips_are_refused(finished: Finished) -> None:
-    with pytest.raises(InputRefused, match="no pid may have more than 1 trips"):
-        finished(*PERSONS)
-
-
 def test_a_budget_for_a_margin_is_that_of_its_noise(finished: Finished) -> None:
     """The margin of the noise that the run has, asked for, needs no more than the run spends."""
     run, settings = finished()
@@ -276,43 +195,6 @@ def test_a_budget_for_a_margin_is_that_of_its_noise(finished: Finished) -> None:
         assert [told] == list(TRIPS.needed(settings, {"level_04": margin}))
     with pytest.raises(InputRefused, match="--target 9: name a measured level"):
         list(TRIPS.needed(settings, {"9": 10}))
-
-
-@pytest.mark.usefixtures("judged_once")
-def test_what_is_checked_before_a_run_fits_or_is_cautioned(finished: Finished) -> None:
-    run, settings = finished()
-    accepted = TRIPS.rules.check(settings).accepted()
-    assert accepted.leaves.total == trips()["n"].sum()
-    assert list(TRIPS.rules.fits(settings, accepted)) == []
-    wide = settings.model_copy(
-        update={"privacy": settings.privacy.model_copy(update={"delta": Fraction(1, 100)})}
-    )
-    (caution,) = TRIPS.rules.fits(wide, accepted)
-    assert "privacy.delta = 1/100 is not below one over the number of persons" in caution
-    cost, noise, *_ = next(iter(TRIPS.costs_in_words(settings))).blocks
-    assert isinstance(cost, str) and isinstance(noise, Table)
-    assert [row[2] for row in noise.rows] == [3, 9, 24, 64]
-    plan = plan_of(run, settings)
-    for row, level in zip(noise.rows, plan.levels, strict=True):
-        assert float(str(row[-2])) == pytest.approx(math.sqrt(float(plan.noise[level])), rel=0.01)
-
-
-def test_a_certificate_tells_levels_noise_and_what_another_conversion_allows(
-    finished: Finished,
-) -> None:
-    run, settings = finished()
-    table = TRIPS.facts(run, settings).context["levels"]
-    plan = plan_of(run, settings)
-    assert table.rows == tuple((level, plan.tree.level_name(level)) for level in range(5))
-    table = noise_table(universe_plan(plan))
-    assert [row[3] for row in table.rows] == ["1/4"] * 4
-    rho, other = settings.rho, settings.other_rho
-    assert rho is not None and other is not None and other > rho
-    (sentence,) = conversion_sentence(settings)
-    assert f"with {100 * (1 - math.sqrt(rho / other)):.0f} % less noise" in sentence
-    quiet, own = finished("privacy.infinite=true")
-    table = noise_table(universe_plan(plan_of(quiet, own)))
-    assert [row[-1] for row in table.rows] == [0] * 4
 
 
 def test_measurements_of_other_nodes_are_not_taken(finished: Finished) -> None:

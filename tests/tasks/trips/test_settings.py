@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.runs.settings_files import dump_settings, frozen_settings, load_settings
+from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.trips.settings import TripsSettings
 
 TABLE = """
@@ -55,28 +55,6 @@ def test_the_tree_of_a_table_follows_from_its_levels(tmp_path: Path) -> None:
     load(tmp_path, TABLE)
     with pytest.raises(InputRefused, match=r"mechanism.tree does nothing without input.trips"):
         load(tmp_path, TABLE, "mechanism.tree=origin")
-
-
-@pytest.mark.parametrize(
-    "overrides",
-    [
-        ("mechanism.name=inftda_full_information", "mechanism.projection=euclidean"),
-        ("mechanism.shares=geometric", "mechanism.share_ratio='1/2'"),
-        ("mechanism.remove_small_values=last", "mechanism.tree=origin"),
-        ("privacy.conversion=tight",),
-    ],
-    ids=" ".join,
-)
-def test_settings_that_do_something_are_taken(tmp_path: Path, overrides: tuple[str, ...]) -> None:
-    load(tmp_path, TRIPS, *overrides)
-
-
-def test_a_run_that_has_begun_keeps_what_it_has(tmp_path: Path) -> None:
-    frozen = tmp_path / "frozen.toml"
-    text = dump_settings(load(tmp_path, TRIPS)).replace('share_ratio = "1"', 'share_ratio = "1/2"')
-    frozen.write_text(text)
-    assert "1/2" in text
-    frozen_settings(TripsSettings, frozen)
 
 
 @pytest.mark.parametrize(

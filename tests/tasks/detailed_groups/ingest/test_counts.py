@@ -16,9 +16,7 @@ from spineflow.tasks.detailed_groups.ingest.counts import (
     PersonTally,
     count_groups,
     read_counts,
-    read_persons,
     write_counts,
-    write_persons,
 )
 from spineflow.tasks.detailed_groups.workload.parameters import read_specification
 from spineflow.tasks.detailed_groups.workload.regions import NO_REGION
@@ -187,23 +185,6 @@ def test_counts_of_some_regions_are_read_alone(
         rows = (whole.region >= start) & (whole.region < stop)
         for name in GroupCounts.__dataclass_fields__:
             assert np.array_equal(getattr(part, name), getattr(whole, name)[rows])
-
-
-def test_counts_of_nobody_are_empty(batches, specification, tmp_path) -> None:
-    persons, _ = tally(batches)
-    universe = iteration_universe(specification, "coarse", 2)
-    nowhere = np.full(N_AREAS, NO_REGION, dtype=np.int32)
-    path = tmp_path / "counts.parquet"
-    write_counts(path, count_groups(persons, nowhere, universe))
-    assert read_counts(path, 0, 3).count.size == 0
-
-
-def test_persons_are_stored_as_they_are(batches, tmp_path) -> None:
-    persons, _ = tally(batches)
-    write_persons(tmp_path / "persons.parquet", persons)
-    stored = read_persons(tmp_path / "persons.parquet")
-    for name in type(persons).__dataclass_fields__:
-        assert np.array_equal(getattr(stored, name), getattr(persons, name))
 
 
 def test_counts_too_large_to_be_packed_are_summed_all_the_same() -> None:

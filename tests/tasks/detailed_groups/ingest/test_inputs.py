@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from spineflow.tasks.detailed_groups.ingest import inputs
 from spineflow.tasks.detailed_groups.ingest.generate import generate_persons, generate_specification
 from spineflow.tasks.detailed_groups.ingest.ingest import input_digests
 from spineflow.tasks.detailed_groups.ingest.inputs import AcceptedGroups, check_groups_input
@@ -94,12 +93,6 @@ def test_persons_are_counted_by_area_codes_and_cell(generated, specification, pa
         found[key] = found.get(key, 0) + int(count)
     assert found == expected.to_dict()
     assert (np.diff(counted.area) >= 0).all()
-
-
-def test_race_codes_past_the_most_are_ignored(generated, specification, parameters) -> None:
-    few = replace(parameters, max_race_codes=1)
-    result = check_groups_input({"data": str(generated)}, specification, few).accepted()
-    assert result.persons.race_codes.shape[1] == 1
 
 
 def test_the_order_of_codes_and_repeated_ones_are_no_matter(
@@ -235,19 +228,6 @@ def test_bad_rows_are_refused_with_one_public_sentence(
         assert not re.search(rf"\b{value}\b", sentence)
 
 
-@pytest.mark.slow
-def test_great_expectations_agrees_with_our_own_code(
-    data: Data, tmp_path, specification, parameters, outcomes_by_own_code, monkeypatch
-) -> None:
-    for spoils in ((), (spoil_persons("QRACE2", ""), block_twice, code_after_none)):
-        for spoil in spoils:
-            spoil(data)
-        asked = data.check(tmp_path, specification, parameters)
-        with monkeypatch.context() as patched:
-            patched.setattr(inputs, "run_suites", outcomes_by_own_code)
-            assert data.check(tmp_path, specification, parameters).outcomes == asked.outcomes
-
-
 def test_a_pass_without_persons_is_refused(data: Data, tmp_path, specification, parameters) -> None:
     data.persons = data.persons[:0]
     data.persons.loc[0] = (
@@ -255,23 +235,6 @@ def test_a_pass_without_persons_is_refused(data: Data, tmp_path, specification, 
     )
     with pytest.raises(InputRefused, match="no row is in the states of the pass run_us"):
         data.check(tmp_path, specification, parameters).accepted()
-
-
-def test_puerto_rico_needs_its_blocks(generated, specification, parameters) -> None:
-    both = replace(parameters, run_pr=True)
-    with pytest.raises(InputRefused, match="GRF-C.txt: no row is in .* pass run_pr"):
-        check_groups_input({"data": str(generated)}, specification, both).accepted()
-
-
-@pytest.mark.parametrize("name", ["person-records.txt", "GRF-C.txt"])
-def test_missing_files_are_named(
-    data: Data, tmp_path, specification, parameters, name: str
-) -> None:
-    data.check(tmp_path, specification, parameters)
-    (tmp_path / name).unlink()
-    check = check_groups_input({"data": str(tmp_path)}, specification, parameters)
-    with pytest.raises(InputRefused, match=f"{name}: the file does not exist"):
-        check.accepted()
 
 
 @pytest.fixture(scope="module")
@@ -351,22 +314,3 @@ def test_the_ledger_recognises_the_people_of_the_topdown_flow(
     topdown = check_inputs(**census).accepted().digests(b"k")["persons"]
     assert groups.whole == topdown.whole
     assert len({*groups.parts} & {*topdown.parts}) > 1
-
-
-def test_census_persons_without_unit_or_in_vacant_ones_are_refused(
-    census, specification, parameters, tmp_path
-) -> None:
-    own = replace(parameters, states=(state_of(census),))
-    persons = pd.read_parquet(census["persons"])
-    units = pd.read_parquet(census["units"])
-    vacant = units[(units["RTYPE"].astype(str) == "2") & (units["VACS"].astype(str) != "0")]
-    for mafid, expected in (
-        (1, "must be a MAFID of the units"),
-        (vacant["MAFID"].iloc[0], "vacant"),
-    ):
-        spoilt = persons.copy()
-        spoilt.loc[0, "MAFID"] = mafid
-        spoilt.to_parquet(tmp_path / "persons.parquet")
-        tables = census | {"persons": str(tmp_path / "persons.parquet")}
-        with pytest.raises(InputRefused, match=expected):
-            check_groups_input(tables, specification, own).accepted()

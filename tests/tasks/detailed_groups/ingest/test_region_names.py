@@ -46,24 +46,3 @@ def test_names_are_read_and_kept(tmp_path: Path) -> None:
 def test_what_is_refused(tmp_path: Path, lines: tuple[str, ...], sentence: str) -> None:
     with pytest.raises(InputRefused, match=sentence):
         read_names(written(tmp_path, *lines))
-
-
-def test_no_such_file(tmp_path: Path) -> None:
-    with pytest.raises(InputRefused, match="nothing.txt.*does not exist"):
-        read_names(str(tmp_path / "nothing.txt"))
-
-
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
-def test_names_are_read_in_marked_encodings(encoding: str, tmp_path: Path) -> None:
-    file = tmp_path / "names.txt"
-    file.write_text(f"{HEADER}\nUSA|1|Étoile\n", encoding=encoding)
-    assert read_names(str(file)) == {("USA", "1"): "Étoile"}
-
-
-def test_names_in_other_encodings_are_refused_as_tables_are(tmp_path: Path) -> None:
-    file = tmp_path / "names.txt"
-    file.write_text(f"{HEADER}\nUSA|1|Étoile\n", encoding="latin-1")
-    with pytest.raises(
-        InputRefused, match=r"^names\.txt: .*not UTF-8.*line 2.*; save it as UTF-8\."
-    ):
-        read_names(str(file))

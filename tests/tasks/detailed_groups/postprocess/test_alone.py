@@ -83,8 +83,3 @@ def test_equal_totals_and_hidden_counterparts_stay(measured) -> None:
     groups = add_marginals(suppress(table, 3), allow_negative_counts=True)
     found = suppress_alone(groups, COUNTERPARTS)
     assert found["is_suppressed"].to_pylist() == [False, False, False, True, False]
-
-
-def test_everything_hidden(measured) -> None:
-    groups = add_marginals(suppress(measured([{}]), 9), allow_negative_counts=True)
-    assert suppress_alone(groups, COUNTERPARTS) is groups

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -150,27 +148,3 @@ def test_the_order_decides_the_donor(measured) -> None:
     lowest_first = copy_coterminous(groups, sets, ORDER[::-1])
     assert lowest_first["total"].to_pylist() == [20] * 3
     assert lowest_first["is_suppressed"].to_pylist() == [False] * 3
-
-
-def test_a_type_outside_the_order(measured) -> None:
-    groups = add_marginals(suppress(measured([{}]), None), allow_negative_counts=True)
-    with pytest.raises(ValueError, match="TRACT is not in the order"):
-        copy_coterminous(groups, np.zeros(1, dtype=np.int64), ("STATE",))
-    assert copy_coterminous(groups, np.full(1, -1), ("STATE",)) is groups
-
-
-@pytest.mark.soak(2)
-def test_sets_of_a_million_blocks() -> None:
-    n_blocks = 1_000_000
-    tract = np.arange(n_blocks) // 90
-    regions = {
-        "STATE": (tract // 1500).astype(str).tolist(),
-        "COUNTY": (tract // 25).astype(str).tolist(),
-        "TRACT": tract.astype(str).tolist(),
-        "PLACE": np.where(tract % 3 == 0, tract, -1).astype(str).tolist(),
-    }
-    regions["PLACE"] = [None if place == "-1" else place for place in regions["PLACE"]]
-    started = time.process_time()
-    found = coterminous_sets(regions)
-    assert time.process_time() - started < 10
-    assert len(found.number["PLACE"]) >= (tract.max() + 1) // 3

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from spineflow.tasks.detailed_groups.postprocess.groups import COUNTED, SCREENED
+from spineflow.tasks.detailed_groups.postprocess.groups import COUNTED
 from spineflow.tasks.detailed_groups.postprocess.stages import add_marginals, suppress
 
 
@@ -30,9 +30,3 @@ def test_slices_of_a_table(random_groups) -> None:
     whole = add_marginals(screened, allow_negative_counts=False)
     part = add_marginals(screened.slice(30, 40), allow_negative_counts=False)
     assert part.to_pylist() == whole.slice(30, 40).to_pylist()
-
-
-def test_no_groups() -> None:
-    found = add_marginals(SCREENED.empty_table(), allow_negative_counts=False)
-    assert found.num_rows == 0
-    assert found.schema.names == COUNTED.names

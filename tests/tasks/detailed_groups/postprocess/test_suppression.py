@@ -34,10 +34,6 @@ def test_no_threshold_suppresses_nothing(measured) -> None:
     assert screened["is_suppressed"].to_pylist() == [False]
 
 
-def test_no_groups(measured) -> None:
-    assert suppress(MEASURED.empty_table(), 3).num_rows == 0
-
-
 @pytest.mark.parametrize(
     ("chance", "threshold"), [("0.9999", 93), ("0.5", 0), ("0", None), ("0.2", -21)]
 )
@@ -48,12 +44,6 @@ def test_threshold_of_a_chance(chance: str, threshold: int | None) -> None:
 def test_without_noise_only_counts_above_zero_are_shown() -> None:
     assert threshold_of("TRACT", None, Fraction("0.9999")) == 0
     assert threshold_of("TRACT", None, Fraction(0)) is None
-
-
-@pytest.mark.parametrize("chance", [Fraction(1), Fraction(-1, 10)])
-def test_impossible_chances(chance: Fraction) -> None:
-    with pytest.raises(ValueError, match="has no quantile"):
-        threshold_of("TRACT", NOISE, chance)
 
 
 @pytest.mark.parametrize("region_type", ["USA", "STATE", "PR-STATE"])

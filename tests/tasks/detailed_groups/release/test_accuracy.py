@@ -50,20 +50,6 @@ def test_without_noise_only_suppression_errs(measured_groups, tmp_path: Path) ->
     assert (found.loc[sub_state, "nobody_shown"] == 0).all()
 
 
-def test_with_noise_and_without_truth(measured_groups, tmp_path: Path) -> None:
-    run, settings = finished(measured_groups, tmp_path / "run")
-    write_accuracy(run, settings)
-    found = read_errors(run)
-    assert found["mean_absolute_error"].max() > 0.5
-    assert found["somebody_suppressed"].sum() > 0
-    stamp = pq.read_schema(run.confidential / "accuracy.parquet").metadata
-    assert stamp[b"spineflow"] == b"NOT PRIVATE"
-    files = truth_files(run)
-    shutil.rmtree(run.confidential)
-    assert not any(path.exists() for path in files)
-    assert read_errors(run) is None
-
-
 def measured_rows(run: RunDirectory) -> int:
     folder = run.root / "measurements" / "detailed_groups"
     return sum(pq.read_metadata(path).num_rows for path in folder.rglob("*.parquet"))

@@ -6,7 +6,7 @@ import json
 from fractions import Fraction
 
 import pytest
-from spineflow.tasks.detailed_groups.release.budget import costs_of, level_figures
+from spineflow.tasks.detailed_groups.release.budget import costs_of
 from spineflow.tasks.detailed_groups.settings import ExplorerSettings
 from spineflow.tasks.detailed_groups.workload.parameters import (
     Parameters,
@@ -14,7 +14,6 @@ from spineflow.tasks.detailed_groups.workload.parameters import (
     read_specification,
 )
 from spineflow.tasks.products.budget import as_json
-from spineflow.tasks.runs.errors import InputRefused
 
 NOTHING = ExplorerSettings()
 
@@ -57,21 +56,3 @@ def test_budgets_for_targets(production: str) -> None:
         assert round(Fraction(needed["margin_by_formula"]), 3) == Fraction("0.008")
         is_state = item["region_type"] in ("USA", "STATE")
         assert needed["threshold"] == (None if is_state else "1/125")
-
-
-def test_pure_dp(groups_input) -> None:
-    folder = str(groups_input / "params")
-    found = report(folder, ExplorerSettings(margin=20), privacy_defn="puredp")["us"]
-    native = Fraction(found["native"]["epsilon"])
-    assert Fraction(found["rho"]) == 2 * native**2
-    assert found["epsilon"]["tight"] == 2 * float(native)
-    assert {item["margin_by_formula"] for item in found["levels"]} == {None}
-    assert all("margin_by_formula" not in item["needed_budget"] for item in found["levels"])
-    assert all(query["sigma_squared"] is None for query in found["queries"])
-
-
-def test_noise_that_is_too_wide_is_refused(groups_input) -> None:
-    folder = str(groups_input / "params")
-    tiny = read_parameters(folder, {"privacy_budget_p_level_2_tract": Fraction(1, 10**11)})
-    with pytest.raises(InputRefused, match="budget of TRACT, level 2, .* too wide"):
-        level_figures(Parameters({"p": tiny}), read_specification(folder), "us")

@@ -190,17 +190,6 @@ def test_sums_of_cut_counts_have_a_wider_margin(tmp_path: Path) -> None:
         assert (tidy["margin_if_cut"] == tidy["margin"])[cells].all()
 
 
-def test_without_noise_margins_are_zero(tmp_path: Path) -> None:
-    write(tmp_path, [groups_of(1)], CountNoise(None, Fraction(9, 10)))
-    assert set(pq.read_table(tmp_path / TIDY_FILE)["margin"].to_pylist()) == {0}
-
-
-def test_nothing_released(tmp_path: Path) -> None:
-    write(tmp_path, [])
-    assert len(read_text(tmp_path / T1)) == len(read_text(tmp_path / T2)) == 1
-    assert pq.read_table(tmp_path / TIDY_FILE).num_rows == 0
-
-
 def test_stamp(tmp_path: Path) -> None:
     write(tmp_path, [groups_of(1)], is_private=False)
     for name in (T1, T2):
@@ -217,20 +206,3 @@ def test_files_appear_whole_or_not_at_all(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="lost"):
         write(tmp_path, parts())
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    ("region_type", "region_id", "name"),
-    [
-        ("USA", "1", "United States"),
-        ("STATE", "44", "Rhode Island"),
-        ("PR-STATE", "72", "Puerto Rico"),
-        ("COUNTY", "44001", "County 001, Rhode Island"),
-        ("TRACT", "44001030100", "Census Tract 301, County 001, Rhode Island"),
-        ("PR-TRACT", "72001956302", "Census Tract 9563.02, County 001, Puerto Rico"),
-        ("PLACE", "4459000", "Place 59000, Rhode Island"),
-        ("AIANNH", "2415", "AIANNH area 2415"),
-    ],
-)
-def test_names_of_codes(region_type: str, region_id: str, name: str) -> None:
-    assert name_of_codes(region_type, region_id) == name

@@ -17,7 +17,6 @@ from spineflow.tasks.detailed_groups.workload.budgets import (
     noise_parameter,
     target_of,
 )
-from spineflow.tasks.noise.distributions import IntegerDistribution
 from spineflow.tasks.noise.margins import COVERAGE
 from spineflow.tasks.noise.quantiles import inverse_cdf, margin
 
@@ -84,13 +83,6 @@ def test_variances_of_the_production_run(full, first, second, loss) -> None:
         assert float(noise_parameter(noise)) == pytest.approx(float(expected), rel=2e-4)
 
 
-def test_scale_under_pure_dp() -> None:
-    noise = level("0.5", is_pure=True)
-    assert noise_parameter(noise.total_only) == 18
-    assert noise_parameter(noise.second_stage) == 20
-    assert noise.second_stage == IntegerDistribution(Fraction(1, 20), power=1)
-
-
 @pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 120), st.booleans(), st.integers(1, 12))
@@ -116,16 +108,3 @@ def test_smallest_budget_for_a_threshold(threshold: int, is_pure: bool, chance: 
     less = budget - Fraction(1, 1000)
     if less > 0:
         assert inverse_cdf(asked.with_budget(less).second_stage, chance) > threshold
-
-
-def test_what_cannot_be_asked() -> None:
-    pure = level(1, is_pure=True)
-    assert target_of(pure) is None
-    with pytest.raises(ValueError, match="discrete Gaussian"):
-        margin_by_formula(pure.second_stage)
-    with pytest.raises(ValueError, match="discrete Gaussian"):
-        budget_by_formula(pure, 3)
-    with pytest.raises(ValueError, match="cannot be met"):
-        budget_for_margin(level(1), -1)
-    with pytest.raises(ValueError, match="chance above 1/2"):
-        budget_for_threshold(level(1), 5, Fraction(1, 2))

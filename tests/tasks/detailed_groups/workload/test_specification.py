@@ -29,16 +29,6 @@ def spoilt(name: str, old: str, new: str) -> dict[str, str]:
     return GOOD | {name: GOOD[name].replace(old, new, 1)}
 
 
-def test_specification_is_read_whole() -> None:
-    found = parse_specification(GOOD)
-    assert found.names == {"1000": "One", "1001": "Two", "2000": "Three"}
-    assert found.iterations["0102"].detailed_only
-    assert found.iterations["0101"].is_alone is True
-    assert found.iterations["0200"].is_alone is None
-    assert found.iterations["0200"].coarse_only
-    assert ("0101", "1001") in found.pairs
-
-
 def test_line_ends_of_windows_and_a_byte_order_mark_are_no_matter() -> None:
     texts = {name: "\ufeff" + text.replace("\n", "\r\n") for name, text in GOOD.items()}
     assert parse_specification(texts).pairs == parse_specification(GOOD).pairs

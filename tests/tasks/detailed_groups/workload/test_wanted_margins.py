@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from spineflow.flows.replicates import DETAILED_GROUPS
 from spineflow.tasks.detailed_groups.ingest.ingest import parameters_of
 from spineflow.tasks.detailed_groups.release.budget import refuse_idle_settings
 from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
@@ -63,16 +62,6 @@ def test_the_least_budget_meets_the_margin_and_less_does_not(
     assert margin(level.with_budget(less).second_stage, asked) > due
 
 
-def test_a_level_of_totals_alone_has_no_first_stage(groups_input: Path) -> None:
-    folder = str(groups_input / "params")
-    parameters, specification = read_parameters(folder, {}), read_specification(folder)
-    for item in specification.iterations.values():
-        object.__setattr__(item, "detailed_only", not item.coarse_only)
-    levels = level_budgets(parameters, specification, "us")
-    assert levels["STATE", 2].stage_1_fraction == 0
-    assert levels["STATE", 2].second_stage == levels["STATE", 2].total_only
-
-
 def load(folder: Path, groups_input: Path, text: str = TEXT) -> DetailedGroupsSettings:
     for name in ("params", "data"):
         shutil.copytree(groups_input / name, folder / name, dirs_exist_ok=True)
@@ -106,19 +95,6 @@ def test_settings_hold_the_budgets_from_then_on(
     assert frozen_settings(DetailedGroupsSettings, tmp_path / "frozen.toml") == settings
 
 
-def test_margins_alone_need_no_budget_in_the_configuration(
-    tmp_path: Path, groups_input: Path
-) -> None:
-    settings = load(tmp_path, groups_input)
-    config = tmp_path / "params" / "config.json"
-    lines = config.read_text().splitlines()
-    config.write_text("\n".join(line for line in lines if "level_2_tract" not in line))
-    file = tmp_path / "settings.toml"
-    again = load_settings(DetailedGroupsSettings, file, presets=tmp_path).resolved()
-    assert again.mechanism.budgets == settings.mechanism.budgets
-    assert parameters_of(again).first.budgets == parameters_of(settings).first.budgets
-
-
 def test_a_budget_that_misses_its_margin_is_refused(tmp_path: Path, groups_input: Path) -> None:
     given = load(tmp_path, groups_input)
     least = given.mechanism.budgets["TRACT"]["2"]
@@ -139,34 +115,6 @@ def test_a_budget_that_misses_its_margin_is_refused(tmp_path: Path, groups_input
         for load_it in (product("detailed-groups").load, known("detailed_groups").load):
             with pytest.raises(InputRefused, match="not within mechanism.margins.TRACT.2 = 7"):
                 load_it(tmp_path / "settings.toml")
-
-
-@pytest.mark.parametrize("kind", ["products", "tune"])
-def test_settings_that_hold_others_settle_them_too(
-    tmp_path: Path, groups_input: Path, kind: str
-) -> None:
-    due = load(tmp_path, groups_input).mechanism.budgets
-    if kind == "products":
-        text = TEXT.replace("[mechanism", "[products.detailed-groups.mechanism")
-        text = text.replace('parameters = "params"\ndata = "data"', "")
-        text += '[products.detailed-groups.input]\nparameters = "params"\ndata = "data"\n'
-    else:
-        text = TEXT.replace("[mechanism", "[detailed-groups.mechanism")
-        text = text.replace('data = "data"', 'data = "data"\nconfidential = false')
-        text = 'product = "detailed-groups"\n' + text
-        text += '[criterion]\nkind = "error"\nquantity = "all"\nlevel = "TRACT:2"\nat_most = 9\n'
-        text += 'statistic = "mean_absolute_error"\n[search]\nmethod = "total"\n'
-    file = tmp_path / "settings.toml"
-    file.write_text(text)
-    found = product(kind).load(file)
-    own = found.products.chosen().values() if kind == "products" else found.choices.values()
-    (settings,) = own
-    assert settings.mechanism.budgets == due
-    if kind == "tune":
-        moved = DETAILED_GROUPS.with_losses(settings, "persons", {"TRACT:2": Fraction(1, 1000)})
-        refuse_missed_margins(
-            parameters_of(moved).first, read_specification(moved.input.parameters)
-        )
 
 
 @pytest.mark.parametrize(

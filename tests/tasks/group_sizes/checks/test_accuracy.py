@@ -12,7 +12,6 @@ from spineflow.tasks.group_sizes.ingest.generate import census_like, write_datas
 from spineflow.tasks.group_sizes.measurement import plan_of
 from spineflow.tasks.group_sizes.product import GROUP_SIZES
 from spineflow.tasks.group_sizes.release.report import report
-from spineflow.tasks.pages.document import to_markdown
 from spineflow.tasks.products import acceptance
 from spineflow.tasks.products.comparison import read_errors
 from spineflow.tasks.runs.errors import CheckFailed
@@ -40,23 +39,6 @@ def test_error_is_the_distance_to_the_truth(released) -> None:
     assert (found["absolute_error"] == error).all()
     assert (found["groups"] == truth.groupby("size").sum().reindex(found.index).fillna(0)).all()
     assert set(found["regions"]) == {12}
-
-
-def test_reports_show_errors_of_public_data_alone(released) -> None:
-    run, settings, _ = released
-    write_accuracy(run, settings)
-    accuracy = read_errors(run)
-    with_error = to_markdown(report(run, settings, plan_of(settings, run), accuracy))
-    without = to_markdown(report(run, settings, plan_of(settings, run), None))
-    assert "## Error" in with_error
-    assert "| 8 to 15 |" in with_error
-    assert "## Error" not in without
-    for text in (with_error, without):
-        assert "| counts that are not the sum of those below | 0 | 150 |" in text
-        assert "| county | cumulative_group_sizes | 12 | 1/3 | 1 | 4.223 | 9 |" in text
-        assert "NOT PRIVATE" not in text
-    total = int(accuracy.loc[accuracy["level"] == "county", "absolute_error"].sum())
-    assert f"| county | 12 | {total:,} |" in with_error
 
 
 @pytest.mark.parametrize(

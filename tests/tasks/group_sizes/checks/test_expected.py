@@ -5,19 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pandas as pd
-import pyarrow.parquet as pq
 import pytest
-from spineflow.tasks.group_sizes.checks.accuracy import facts_of_run
 from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
 from spineflow.tasks.group_sizes.ingest.read import (
     check_groups,
-    exact_groups,
-    read_plan,
-    read_regions,
 )
-from spineflow.tasks.group_sizes.measurement import exact_of
-from spineflow.tasks.group_sizes.plan import exact_groups_file
-from spineflow.tasks.group_sizes.product import GROUP_SIZES
 from spineflow.tasks.group_sizes.release.tables import settings_of_release
 from spineflow.tasks.products.acceptance import released
 
@@ -37,18 +29,6 @@ def finished(run_groups, tmp_path_factory: pytest.TempPathFactory):
 def true_groups(folder: Path) -> dict[str, int]:
     sizes = pd.read_parquet(folder / "sizes.parquet")
     return sizes.groupby("region")["count"].sum().to_dict()
-
-
-def test_exact_numbers_are_those_of_the_input_in_the_order_of_the_regions(finished) -> None:
-    run, _, folder = finished
-    plan, hierarchy = read_plan(run), read_regions(run)
-    assert plan.exact_level == "county"
-    found = exact_groups(run, plan, hierarchy)
-    regions = hierarchy.levels[-1].codes.tolist()
-    assert dict(zip(regions, found.tolist(), strict=True)) == true_groups(folder)
-    kept = pq.read_table(exact_groups_file(run)).to_pandas()
-    assert dict(zip(kept["region"], kept["groups"], strict=True)) == true_groups(folder)
-    assert [exact.subject for exact in exact_of(plan)] != []
 
 
 def test_a_release_keeps_the_exact_numbers(finished) -> None:
@@ -72,13 +52,3 @@ def test_a_release_is_the_input_of_runs_that_expect_its_errors(
     regions = accepted.hierarchy.levels[-1].codes.tolist()
     numbers = accepted.counts.sum(axis=1).tolist()
     assert dict(zip(regions, numbers, strict=True)) == true_groups(folder)
-
-
-def test_the_noise_of_every_level_is_shown_once_the_plan_is_made(finished) -> None:
-    run, settings, _ = finished
-    assert not list(GROUP_SIZES.words.shown(run, settings, []))
-    (shown,) = GROUP_SIZES.words.shown(run, settings, ["ledger"])
-    assert shown.key == "noise-groups"
-    assert [row[0] for row in shown.content.rows] == ["nation", "state", "county"]
-    facts = facts_of_run(run, settings)
-    assert facts["mechanism"] == read_plan(run).mechanism and facts["sizes"].endswith(" to 15")

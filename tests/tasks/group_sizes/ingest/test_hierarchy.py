@@ -4,21 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
-from spineflow.tasks.group_sizes.ingest.read import read_regions
 from spineflow.tasks.group_sizes.ingest.regions import (
     hierarchy_of_geography,
     hierarchy_of_rows,
     read_hierarchy,
-    write_hierarchy,
 )
-from spineflow.tasks.group_sizes.plan import regions_file
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.tables.findings import RuleTally, UnreadableInput
-from spineflow.tasks.tables.readers import areas_file
-from spineflow.tasks.trips.ingest.areas import area_levels
+from spineflow.tasks.tables.findings import RuleTally
 
 ROWS = [
     ("county", "b2", "B"),
@@ -60,18 +53,6 @@ def test_rows_in_any_order_make_the_same_hierarchy(ending: str, tmp_path: Path) 
     assert as_text(found) == EXPECTED
 
 
-def test_codes_may_repeat_on_different_levels() -> None:
-    rows = [("nation", "1", ""), ("state", "1", "1"), ("state", "2", "1"), ("county", "1", "2")]
-    rows += [("county", "2", "1")]
-    found = hierarchy_of_rows(frame(rows), tally())
-    assert as_text(found)[2] == ("county", ["2", "1"], [0, 1])
-
-
-def test_one_region_alone_is_a_hierarchy() -> None:
-    found = hierarchy_of_rows(frame([("city", "here", "")]), tally())
-    assert found.n_regions == (1,)
-
-
 @pytest.mark.parametrize(
     ("rows", "sentence"),
     [
@@ -99,22 +80,6 @@ def test_a_hierarchy_without_root_is_refused() -> None:
     assert "one level must have no parents" in found.findings()[0].rule
 
 
-def test_one_file_serves_group_sizes_and_trips(tmp_path: Path) -> None:
-    for name in ("region", "area"):
-        path = tmp_path / f"{name}.csv"
-        frame(ROWS).rename(columns={"region": name}).to_csv(path, index=False)
-        assert as_text(read_hierarchy(str(path), path.name, tally())) == EXPECTED
-        levels = area_levels(areas_file("areas", str(path), path.name), tally())
-        assert [level for level, _ in levels] == [level for level, _, _ in EXPECTED]
-
-
-def test_missing_columns_are_refused(tmp_path: Path) -> None:
-    path = tmp_path / "regions.csv"
-    path.write_text("level,region\nnation,US\n")
-    with pytest.raises(UnreadableInput, match="the column parent is missing"):
-        read_hierarchy(str(path), path.name, tally())
-
-
 def test_nation_states_and_counties_of_a_geography() -> None:
     blocks = pd.DataFrame(
         {"block_geocode": [f"{county}{'0' * 11}" for county in ("44003", "09001", "44001")]}
@@ -126,12 +91,3 @@ def test_nation_states_and_counties_of_a_geography() -> None:
         ("County", ["09001", "44001", "44003"], [0, 1, 1]),
     ]
     assert of_block.tolist() == [2, 0, 1]
-
-
-def test_a_stored_hierarchy_is_read_back(tmp_path: Path) -> None:
-    hierarchy = hierarchy_of_rows(frame(ROWS), tally())
-    run = RunDirectory(tmp_path)
-    write_hierarchy(regions_file(run), hierarchy)
-    found = read_regions(run)
-    assert as_text(found) == EXPECTED
-    assert np.array_equal(found.leaves[0], hierarchy.leaves[0])

@@ -85,17 +85,6 @@ def test_public_numbers_by_region_are_held_against_the_input(folder: Path) -> No
             check_groups(numbers_settings(folder, f"region,groups\n{numbers}")).accepted()
 
 
-def test_public_numbers_need_a_level_and_no_total(folder: Path) -> None:
-    text = '[input]\nsizes = "sizes.csv"\nregions = "regions.csv"\n[invariants]\n{}\n[privacy]\n'
-    text += 'dataset = "d"\nepsilon = "1"\n'
-    for invariants, words in {
-        'numbers = "n.csv"': "needs invariants.level",
-        'numbers = "n.csv"\nlevel = "zone"\ngroups = true': "remove invariants.groups",
-    }.items():
-        with pytest.raises(InputRefused, match=words):
-            settings_of(folder, text.format(invariants))
-
-
 def test_a_level_of_one_region_has_no_numbers_of_its_own(folder: Path) -> None:
     settings = sizes_settings(folder)
     level = settings.invariants.model_copy(update={"level": "city"})
@@ -179,13 +168,6 @@ def test_sizes_above_the_largest_are_counted_with_it(folder: Path) -> None:
         check_groups(sizes_settings(folder, mechanism="top_coded = false")).accepted()
 
 
-def test_numbers_of_groups_are_exact_where_they_are_declared(folder: Path) -> None:
-    hierarchy = public_hierarchy(sizes_settings(folder))
-    assert plan_of(sizes_settings(folder), hierarchy, 8).exact_level is None
-    settings = sizes_settings(folder, groups='true\nlevel = "zone"')
-    assert plan_of(settings, hierarchy, 8).exact_level == "zone"
-
-
 def test_a_plan_that_does_not_fit_is_refused(folder: Path) -> None:
     settings = sizes_settings(folder, mechanism='levels = {zone = "3/4", borough = "1/4"}')
     hierarchy = public_hierarchy(settings)
@@ -255,19 +237,6 @@ def test_settings_that_do_not_fit_census_tables(tmp_path: Path, line: str, sente
     settings_of(tmp_path, text)
     with pytest.raises(InputRefused, match=sentence):
         settings_of(tmp_path, f"{text}{line}\n")
-
-
-@pytest.mark.usefixtures("judged_once")
-def test_people_are_known_whatever_the_smallest_size(folder: Path) -> None:
-    def digest(text: str, smallest: int) -> str:
-        (folder / "sizes.csv").write_text(text)
-        settings = sizes_settings(folder, mechanism=f"smallest_size = {smallest}")
-        return check_groups(settings).accepted().digests(b"key")["groups"].whole
-
-    known = digest(SIZES, 1)
-    assert digest(SIZES, 0) == known
-    assert digest(f"{SIZES}b,0,9\n", 0) == known
-    assert digest(SIZES.replace("b,2,4", "b,3,4"), 1) != known
 
 
 @pytest.mark.usefixtures("judged_once")

@@ -7,8 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from spineflow.tasks.group_sizes.ingest.tables import count_records, count_sizes, read_numbers
 from spineflow.tasks.tables.findings import RuleTally
@@ -61,13 +59,6 @@ def test_a_second_row_of_a_region_and_size_is_refused(is_top_coded: bool, tmp_pa
     assert finding.count == 3
 
 
-def test_regions_as_integers_are_the_same_regions(tmp_path: Path) -> None:
-    path = tmp_path / "t.parquet"
-    pq.write_table(pa.table({"region": [1, 2], "size": [2, 2], "count": [7, 8]}), path)
-    counts = count_sizes(str(path), "t", REGIONS, (0, 2), tally())
-    assert counts.toarray().tolist() == [[0, 0, 7], [0, 0, 8]]
-
-
 @pytest.mark.parametrize(
     ("column", "value", "sentence"),
     [
@@ -104,12 +95,6 @@ def test_units_of_persons_are_counted_by_their_size(ending: str, tmp_path: Path)
     assert found.is_clean
 
 
-def test_without_quantities_every_person_counts_once(tmp_path: Path) -> None:
-    frame = RECORDS.drop(columns="quantity")
-    counts = count_records(write(frame, tmp_path, "csv"), "t", REGIONS, (1, 3), 1, tally())
-    assert counts.toarray().tolist() == [[1, 1, 0], [1, 0, 1]]
-
-
 def test_quantities_up_to_the_declared_one(tmp_path: Path) -> None:
     frame = RECORDS.assign(quantity=[3, 1, 1, 2, 0, 0, 1])
     counts = count_records(write(frame, tmp_path, "csv"), "t", REGIONS, (1, 3), 3, tally())
@@ -143,12 +128,6 @@ def test_records_that_break_a_rule_are_told(change, sentence: str, tmp_path: Pat
     count_records(write(frame, tmp_path, "csv"), "t", REGIONS, (1, 3), 1, found)
     assert found.findings()[0].rule.startswith(sentence)
     assert found.findings()[0].count == 1
-
-
-def test_empty_groups_are_counted_where_they_are_admitted(tmp_path: Path) -> None:
-    frame = RECORDS.assign(quantity=[0, 1, 1, 1, 0, 1, 1])
-    counts = count_records(write(frame, tmp_path, "csv"), "t", REGIONS, (0, 3), 1, tally())
-    assert counts.toarray().tolist() == [[1, 0, 1, 0], [0, 1, 1, 0]]
 
 
 @pytest.mark.parametrize(

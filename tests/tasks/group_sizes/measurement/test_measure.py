@@ -11,7 +11,6 @@ import pyarrow.parquet as pq
 import pytest
 from scipy.stats import chi2
 from spineflow.tasks.group_sizes.costs import exact_curve, universe_plan
-from spineflow.tasks.group_sizes.estimation.estimate import estimate_run, estimated_counts
 from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
 from spineflow.tasks.group_sizes.ingest.read import (
     ingest_groups,
@@ -132,22 +131,6 @@ def test_too_little_gaussian_noise_stops_the_run(tmp_path: Path) -> None:
         GROUP_SIZES.charge_run(run, settings)
 
 
-def test_levels_with_the_same_regions_are_measured_once(tmp_path: Path) -> None:
-    settings = settings_of(tmp_path, states=1)
-    run = ingested(tmp_path, settings)
-    GROUP_SIZES.charge_run(run, settings)
-    assert [path.parts[-3] for path in GROUP_SIZES.measurement_files(run, settings)] == [
-        "nation",
-        "county",
-    ]
-    for level in ("nation", "county"):
-        measure_level(run, settings, level)
-    estimate_run(run, settings)
-    nation, state, county = estimated_counts(run, read_plan(run), read_regions(run))
-    assert (nation == state).all()
-    assert (county.sum(axis=0) == state[0]).all()
-
-
 def test_levels_are_published_once(tmp_path: Path) -> None:
     settings = settings_of(tmp_path)
     run = ingested(tmp_path, settings)
@@ -206,16 +189,3 @@ def test_without_noise_nothing_is_charged(tmp_path: Path) -> None:
     assert (cost["rho"], cost["epsilon"]["tight"]) == ("inf", "inf")
     with pytest.raises(ValueError, match="has no guarantee"):
         universe_plan(read_plan(run)).promised  # noqa: B018
-
-
-def test_costs_say_what_every_level_is_measured_with(tmp_path: Path) -> None:
-    settings = settings_of(tmp_path, "mechanism.name=chain_dp")
-    cost = GROUP_SIZES.plan(settings, ingested(tmp_path, settings)).costs[0].as_json()
-    assert cost["neighbors"] == "unbounded"
-    assert cost["rho"] == "2"
-    assert [(q["geolevel"], q["moved"], q["scale"]) for q in cost["queries"]] == [
-        ("nation", 1, "3"),
-        ("state", 3, "9"),
-        ("county", 9, "27"),
-    ]
-    json.dumps(cost)

@@ -13,7 +13,6 @@ from spineflow.geography.hierarchy import AreaLevel
 from spineflow.tasks.group_sizes.costs import needed_split
 from spineflow.tasks.group_sizes.ingest.regions import RegionHierarchy
 from spineflow.tasks.group_sizes.plan import VECTOR_OF, ImpossiblePlan, Plan, make_plan
-from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.files import read_values, write_values
 
 CENSUS = {
@@ -132,18 +131,6 @@ def hierarchy() -> RegionHierarchy:
     )
 
 
-def test_children_and_leaves_are_ranges(hierarchy: RegionHierarchy) -> None:
-    assert hierarchy.names == ("l0", "l1", "l2", "l3")
-    assert hierarchy.n_regions == (1, 2, 3, 4)
-    assert hierarchy.children(1).tolist() == [0, 2, 3]
-    assert [offsets.tolist() for offsets in hierarchy.leaves] == [
-        [0, 4],
-        [0, 3, 4],
-        [0, 1, 3, 4],
-        [0, 1, 2, 3, 4],
-    ]
-
-
 def test_counts_are_summed_up_to_the_root(hierarchy: RegionHierarchy) -> None:
     finest = np.arange(8).reshape(4, 2)
     levels = hierarchy.sum_up(finest)
@@ -180,10 +167,3 @@ def test_levels_with_the_same_regions_have_one_share() -> None:
         {"nation": 5, "county": 20},
     )
     assert 'state = "0"' in told
-
-
-def test_where_there_is_no_split() -> None:
-    assert needed_split(plan("chain_dp"), {"nation": 5, "county": 20}) is None
-    assert needed_split(plan("cumulative_dp", rho=None), {"nation": 5, "county": 20}) is None
-    with pytest.raises(InputRefused, match="name one of nation, state, county"):
-        needed_split(plan("cumulative_dp"), {"tract": 5, "county": 20})

@@ -24,7 +24,6 @@ from spineflow.tasks.topdown.design.design import NORMAL_95
 from spineflow.tasks.topdown.design.forecast import FULL, forecasts
 from spineflow.tasks.topdown.ingest.generate import generate_country
 from spineflow.tasks.topdown.ingest.ingest import public_tables
-from spineflow.tasks.topdown.product import TOPDOWN
 from spineflow.tasks.topdown.settings import TopdownSettings
 
 from tests.seeds import seeds
@@ -104,30 +103,6 @@ def test_forecasts_are_what_the_accuracy_of_a_release_predicts(tmp_path: Path, s
             compared += 1
             assert margin / NORMAL_95 == pytest.approx(predicted[key], rel=5e-3, abs=1e-4), key
     assert compared > 4
-
-
-@pytest.mark.slow
-@pytest.mark.soak(26)
-def test_what_is_designed_is_what_releases_have(country: Path, tmp_path: Path, capsys) -> None:
-    """Totals of large areas are released with the errors that the design tells: twelve releases
-    cannot hold it to ten per cent, but tell it from another by a half."""
-    file = written(country, "realised", COUNTRY + TARGETS)
-    design = designed(file, capsys)["persons"]
-    (wanted,) = (t for t in design["targets"] if t["name"] == "towns")
-    settings = TOPDOWN.load(country / "realised-designed.toml")
-    dataset = read_dataset(settings, tmp_path / "dataset")
-    layout = lay_out(dataset, settings, tmp_path / "layout")
-    squares = []
-    for seed in range(12):
-        seeded = with_seed(settings, seed)
-        measured = measure(layout, seeded, tmp_path / f"m{seed}")
-        errors = compute_figures(estimate(measured, seeded, tmp_path / f"e{seed}"), seeded).errors
-        rows = errors[(errors["universe"] == "persons") & (errors["level"] == "municipality")]
-        rows = rows[rows["quantity"] == "total"]
-        own = rows[(rows["answer"] == "all") & (rows["size_class"] == "all")]
-        squares.append(float(own["root_mean_square_error"].iloc[0]) ** 2)
-    realised = NORMAL_95 * (sum(squares) / len(squares)) ** 0.5
-    assert 0.8 < realised / wanted["designed"] < 1.25
 
 
 LIMITS = {

@@ -19,7 +19,6 @@ from spineflow.tasks.topdown.checks.replicate import (
     lay_out,
     measure,
     read_dataset,
-    study,
     with_seed,
 )
 from spineflow.tasks.topdown.design.allocation import allocation_of
@@ -110,26 +109,6 @@ def test_a_design_is_written_as_settings_that_are_ready_to_run(county: Path, cap
         assert design["rho_for_the_margins_now"] < float(budget.total)
     text = (county / "ready-designed.toml").read_text(encoding="utf-8")
     assert text.startswith("# Budget of persons: no other split of this budget has a largest ratio")
-
-
-@pytest.mark.soak
-def test_a_design_that_measures_little_can_be_released(tmp_path: Path, capsys) -> None:
-    """Queries that are not measured at some geolevels, the total at most, leave passes that work,
-    and the invariants hold."""
-    generate_county(tmp_path, persons=600, seed=3)
-    targets = """\
-[run]
-universes = ["persons"]
-[design.persons.targets]
-races = { query = "hispanic * cenrace", level = "tract" }
-towns = { query = "votingage", level = "county subdivision" }
-"""
-    design = designed(tmp_path, capsys, "little", targets)["persons"]
-    assert min(len(queries) for queries in design["queries"].values()) <= 3
-    settings = load_settings(TopdownSettings, tmp_path / "little-designed.toml", presets=PRESETS)
-    (errors,) = study({"designed": settings}, [1], tmp_path / "study")
-    state = errors[(errors["query"] == "total") & (errors["geolevel"] == "US")]
-    assert state["largest_error"].tolist() == [0]
 
 
 @pytest.mark.slow
@@ -243,11 +222,3 @@ def test_the_smallest_rho_is_held_to_an_exact_guarantee(county: Path, capsys) ->
     assert main(["design", "topdown", str(path)]) == 2
     assert "widen margins, or raise budget.persons.epsilon" in capsys.readouterr().err
     assert not (county / "too-much-designed.toml").exists()
-
-
-def test_pure_differential_privacy_is_refused(county: Path, capsys) -> None:
-    path = written(county, "pure", HEAD + TARGETS)
-    pure = ['budget.persons.mechanism="discrete_laplace"', 'budget.persons.epsilon="1"']
-    options = [option for override in pure for option in ("--set", override)]
-    assert main(["design", "topdown", str(path), *options]) == 2
-    assert "needs the discrete Gaussian mechanism" in capsys.readouterr().err

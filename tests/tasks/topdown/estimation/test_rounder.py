@@ -19,7 +19,6 @@ from spineflow.tasks.topdown.estimation.rounder import (
 )
 
 NOTHING_HELD = Pins()
-TREE = ["total", "hhgq", "hhgq * hispanic", "detailed"]
 
 
 def feasible_target(rng, c, k, *, has_parent=True, n_types=2, groups=None):

@@ -12,10 +12,8 @@ from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import load_settings
-from spineflow.tasks.tables.formats import TextFormat
 from spineflow.tasks.topdown.checks.replicate import lay_out, measure, read_dataset, with_seed
 from spineflow.tasks.topdown.ingest.generate import generate_county
-from spineflow.tasks.topdown.intervals.areas import read_areas, read_pairs
 from spineflow.tasks.topdown.intervals.report import write_run_intervals
 from spineflow.tasks.topdown.measurement.measure import shard_histograms
 from spineflow.tasks.topdown.paths import geography_file, spine_folder
@@ -255,45 +253,6 @@ def test_areas_need_their_columns_and_blocks_of_the_spine(replicates, tmp_path: 
             list(write_run_intervals(runs[0], settings, ["total"], entities=tmp_path / "b.csv"))
 
 
-@pytest.mark.parametrize("form", ["published", "csv", "quoted", "parquet"])
-def test_blocks_are_known_by_the_digits_that_are_published(replicates, tmp_path: Path, form: str):
-    """15 digits, without the group, in a list of one's own or in a block assignment file."""
-    settings, runs = replicates
-    geocodes = read_geography(geography_file(runs[0]))["block_geocode"].tolist()
-    short = [code[:11] + code[12:] for code in geocodes]
-    areas = ["01", "02", "ZZ"] * len(short)
-    listed = pd.DataFrame({"area": areas[: len(short)], "block": geocodes})
-    inside = listed[listed["area"] != "ZZ"]
-    kept = inside.assign(block=inside["block"].str[:11] + inside["block"].str[12:])
-    file = tmp_path / ("areas.parquet" if form == "parquet" else "areas.csv")
-    if form == "published":
-        lines = [f"{code}|{area}\n" for code, area in zip(short, areas, strict=False)]
-        file.write_text("BLOCKID|DISTRICT\n" + "".join(lines))
-    elif form == "parquet":
-        kept.to_parquet(file)
-    else:
-        kept.to_csv(file, index=False, quoting=int(form == "quoted"))
-
-    def intervals(entities) -> pd.DataFrame:
-        out = tmp_path / "out.parquet"
-        list(write_run_intervals(runs[0], settings, ["total"], entities=entities, out=out))
-        return pd.read_parquet(out)
-
-    pd.testing.assert_frame_equal(intervals(file), intervals(inside))
-
-
-def test_pairs_need_their_columns_and_known_names(replicates, tmp_path: Path):
-    settings, runs = replicates
-    pairs = tmp_path / "pairs.csv"
-    pairs.write_text("first,other\nx,y\n")
-    with pytest.raises(InputRefused, match="no column 'second'"):
-        list(write_run_intervals(runs[0], settings, ["total"], geolevel="Tract", compare=pairs))
-    pairs.write_text("first,second\nx,y\n")
-    with pytest.raises(InputRefused, match="names 'x', which is not one of"):
-        list(write_run_intervals(runs[0], settings, ["total"], geolevel="Tract", compare=pairs))
-
-
-ABROAD = TextFormat(separator=";", encoding="latin-1", key="census.files.other")
 ROWS = [["São Brás", "01"], ["Peñafiel", "02"]]
 
 
@@ -301,34 +260,3 @@ def written(path: Path, separator: str, encoding: str, column: str = "secção")
     lines = [f"area{separator}{column}", *(separator.join(row) for row in ROWS)]
     path.write_bytes("\r\n".join([*lines, ""]).encode(encoding))
     return path
-
-
-@pytest.mark.parametrize("separator", [",", ";", "\t"])
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "latin-1"])
-@pytest.mark.parametrize("column", ["secção", "block"])
-def test_what_a_file_shows_counts_before_what_is_declared(
-    tmp_path: Path, separator: str, encoding: str, column: str
-) -> None:
-    """Only latin-1 needs to be told; a UTF-8 file read in it would have garbled names."""
-    path = written(tmp_path / "areas.csv", separator, encoding, column)
-    assert read_areas(path, "secção", ABROAD).to_numpy().tolist() == ROWS
-
-
-@pytest.mark.parametrize("encoding", ["shift-jis", "iso2022_jp"])
-def test_codes_of_several_bytes_are_read_as_declared(tmp_path: Path, encoding: str) -> None:
-    path = tmp_path / "areas.csv"
-    path.write_bytes("area,block\n東京,1\n".encode(encoding))
-    found = read_areas(path, None, TextFormat(encoding=encoding))
-    assert found.to_numpy().tolist() == [["東京", "1"]]
-
-
-def test_a_column_that_is_missing_is_told_with_how_the_file_was_read(tmp_path: Path) -> None:
-    path = written(tmp_path / "areas.csv", ",", "latin-1", "SECCAO")
-    words = (
-        r"areas\.csv, read in latin-1 as census\.files\.other says, has no column 'secção'; an "
-        r"area .* with the code of a secção in 'secção' or 'block'\.$"
-    )
-    with pytest.raises(InputRefused, match=words):
-        read_areas(path, "secção", ABROAD)
-    with pytest.raises(InputRefused, match="has no column 'first'; each row names two"):
-        read_pairs(path, ABROAD)

@@ -54,7 +54,6 @@ from spineflow.tasks.topdown.spine.shards import Family, Shard, families_of_shar
 from spineflow.tasks.topdown.workload.budget import Budget
 
 QUERIES = ("total", "hhgq", "hispanic * cenrace", "detailed")
-NAMES = tuple(name + DPQUERY_SUFFIX for name in QUERIES)
 SHARES = (Fraction(1, 2), Fraction(0), Fraction(1))
 
 

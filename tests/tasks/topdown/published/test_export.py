@@ -15,7 +15,7 @@ from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import frozen_settings, load_settings
 from spineflow.tasks.topdown.product import TOPDOWN as PRODUCT
-from spineflow.tasks.topdown.published.export import export_measurements, running
+from spineflow.tasks.topdown.published.export import export_measurements
 from spineflow.tasks.topdown.published.geounits import ShareReader
 from spineflow.tasks.topdown.published.layout import CodeIndex, partition_of
 from spineflow.tasks.topdown.settings import TopdownSettings
@@ -88,17 +88,6 @@ def test_geocodes_have_the_widths_by_which_others_cut_them(export, universe):
     assert {code[3:5] + code[8] for code in codes["County"]} == {"101"}
 
 
-@given(st.lists(st.integers(1, 60), min_size=1, max_size=5))
-def test_running_numbers_sort_as_they_count(sizes):
-    start = np.repeat([f"{place:03d}" for place in range(len(sizes))], sizes).astype("S")
-    if max(sizes) >= 36:
-        with pytest.raises(InputRefused, match="more geounits of County than the published"):
-            running(start, 1, "County")
-    texts = np.char.add(start, running(start, 2, "Block_Group"))
-    assert len(set(texts)) == sum(sizes) and list(texts) == sorted(texts)
-    assert {len(text) for text in texts.tolist()} == {5}
-
-
 def test_constraints_are_those_of_the_published_files(export):
     found = {}
     for path, table in tables(export.folder, "Person", "Constraint"):
@@ -115,16 +104,6 @@ def test_constraints_are_those_of_the_published_files(export):
     }
     for _, table in tables(export.folder, "Unit", "Constraint"):
         assert set(table["query_name"].to_pylist()) == {"total_con"}
-
-
-def test_every_state_has_a_folder_at_every_geolevel_and_one_file_at_most(export):
-    for level in (export.folder / "US_Person_PL_PROD").iterdir():
-        for kind in ("DPQuery", "Constraint"):
-            folders = [level / kind] if level.stem == "US" else sorted((level / kind).iterdir())
-            assert level.stem == "US" or [f.name for f in folders] == ["State=035", "State=135"]
-            assert all(len(list(folder.iterdir())) <= 1 for folder in folders)
-    totals = pq.read_table(export.folder / "state-totals" / "US" / "state_totals.parquet")
-    assert totals.to_pylist() == [{"geocode": "35", "name": "New Mexico", "value": 4000}]
 
 
 def test_what_cannot_be_exported_is_refused_and_leaves_nothing(export, tmp_path):

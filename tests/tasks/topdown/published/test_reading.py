@@ -8,13 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from spineflow.flows.running import call_stages, prepare
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.topdown.published import values
-from spineflow.tasks.topdown.published.layout import open_folder, partition_of
 from spineflow.tasks.topdown.published.read import check_measurements
 
 from .conftest import same_release
@@ -87,35 +85,6 @@ def test_shuffled_rows_are_put_in_order_however_little_is_kept_in_memory(
         again = run.root / path.relative_to(export.run.root)
         one, other = (pq.read_table(file).drop_columns("geocode") for file in (again, path))
         assert one.equals(other), path
-
-
-@pytest.mark.soak(7)
-@pytest.mark.slow
-def test_partitions_may_be_spelt_cut_shuffled_and_lack_columns(
-    released_export, tmp_path, monkeypatch: pytest.MonkeyPatch
-):
-    """Three spellings of a state, narrow integers, several files, any order, files laid aside."""
-    export, copy = released_export, tmp_path / "copy"
-    shutil.copytree(export.folder, copy)
-    (copy / "measured.toml").unlink()
-    rng = np.random.default_rng(1)
-    for number, path in enumerate(sorted(copy.rglob("part-*.parquet"))):
-        table = pq.ParquetFile(path).read()
-        table = table.take(pa.array(rng.permutation(table.num_rows)))
-        if "Constraint" in path.parts and number % 2:
-            table = table.drop_columns(["sign", "variance", "plb"])
-        if "DPQuery" in path.parts:
-            table = table.drop_columns(["plb"] if number % 2 else ["plb", "query_shape"])
-            table = with_column(table, "value", table["value"].cast(pa.list_(pa.int32())))
-        half = table.num_rows // 2
-        path.unlink()
-        pq.write_table(table.slice(0, half), path)
-        pq.write_table(table.slice(half), path.with_name("part-00001.parquet"))
-    for folder in list(copy.rglob("State=0*")):
-        if "Tract.parquet" in folder.parts:
-            folder.rename(folder.with_name(f"State={int(partition_of(folder / 'x')):02d}"))
-    monkeypatch.setattr(values, "MOST_VALUES_ASIDE", 10_000)
-    assert same_release(export.run, export.estimated(copy, tmp_path / "run"))
 
 
 def refusal(export, folder: Path, *overrides: str) -> str:
@@ -224,15 +193,3 @@ def test_state_totals_are_needed_and_must_be_those_of_the_nation(export, tmp_pat
     ):
         totals.write_text(text)
         assert words in refusal(export, export.folder, f"input.state_totals={totals}")
-
-
-def test_a_folder_tells_whose_measurements_it_has(export):
-    folder = open_folder(export.folder)
-    assert folder.product == "US" and folder.is_stamped and not folder.is_conventional
-    settings = export.settings(export.folder)
-    assert settings.run.universes == ("persons", "units") and not settings.is_private
-    assert settings.privacy.dataset == "county"
-    one = export.settings(export.folder, "run.universes=['units']")
-    check_measurements(one)
-    geocodes = pq.read_table(export.folder / a_file(export.folder, "Block"))["geocode"]
-    assert pc.max(pc.utf8_length(geocodes)).as_py() > 16

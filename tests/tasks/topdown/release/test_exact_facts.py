@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -21,9 +20,6 @@ from spineflow.tasks.topdown.ingest.generate import generate_county
 from spineflow.tasks.topdown.ingest.ingest import ingest_input
 from spineflow.tasks.topdown.measurement.public_answers import constrain_universe
 from spineflow.tasks.topdown.paths import state_totals_file
-from spineflow.tasks.topdown.release import exact_losses
-from spineflow.tasks.topdown.release.certificate import exact_figures, losses_of
-from spineflow.tasks.topdown.release.exact_losses import keep_loss, loss_file
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.spine.build import write_universe_spine
 from spineflow.tasks.topdown.workload.declared_statements import declared_statements
@@ -296,81 +292,3 @@ def test_whatever_changes_in_public_files_is_a_named_fact(tmp_path: Path, seed: 
         assert files.keys() == seen[0][0].keys()
         if files != seen[0][0]:
             assert facts != seen[0][1], [n for n in files if files[n] != seen[0][0][n]]
-
-
-@pytest.fixture
-def country_of_declared_statements(tmp_path: Path) -> TopdownSettings:
-    """The generated country_of_declared_statements, with two linear relations."""
-    tree = tomllib.loads((DEMOS / "country.toml").read_text(encoding="utf-8"))
-    tree["census"]["universes"]["persons"]["relations"] = [
-        {
-            "name": "homes",
-            "left": [{"where": {"adult": ["adult"]}}, {"where": {"marital": ["married"]}}],
-            "sign": "<=",
-            "right": [{"universe": "dwellings", "times": 9}],
-        },
-        {
-            "name": "women",
-            "left": [{"where": {"sex": ["female"]}}],
-            "sign": ">=",
-            "right": [{"where": {"age": ["80-110"]}}],
-        },
-    ]
-    file = tmp_path / "settings.toml"
-    file.write_text(tomli_w.dumps(tree), encoding="utf-8")
-    overrides = ['run.universes=["dwellings", "persons"]']
-    return load_settings(TopdownSettings, file, presets=PRESETS, overrides=overrides)
-
-
-def test_structural_zeros_and_relations_are_sentences(
-    country_of_declared_statements: TopdownSettings,
-) -> None:
-    found = {
-        fact.subject: fact.fact for _, fact in declared_statements(country_of_declared_statements)
-    }
-    assert found["persons: children_marry"] == (
-        "there are no persons with age 0-5 or 6-14 and marital married or formerly married"
-    )
-    assert found["persons: homes"] == (
-        "in every geounit, persons with adult adult and persons with marital married, taken "
-        "together, are at most as many as 9 times the released dwellings"
-    )
-    assert found["persons: women"] == (
-        "in every geounit, persons with sex female are at least as many as persons with age 80-110"
-    )
-
-
-@pytest.mark.soak(2)
-@pytest.mark.slow
-def test_figures_are_the_same_from_what_is_kept(
-    cut_county, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made, seeded = cut_county
-    assert not seeded.is_private, "noise that can be repeated protects nobody"
-    privacy = seeded.privacy.model_copy(update={"seed": None})
-    settings = seeded.model_copy(update={"privacy": privacy})
-    run = RunDirectory(tmp_path / "run")
-    shutil.copytree(made.root / "spine", run.root / "spine")
-    worked_out = exact_figures(run, settings, losses_of(run, settings))
-    assert settings.is_private and worked_out
-    for universe in settings.run.universes:
-        assert not loss_file(run, universe).exists()
-        keep_loss(run, settings, universe)
-        assert loss_file(run, universe).exists()
-        assert loss_file(run, universe).exists()
-    monkeypatch.setattr(exact_losses, "exact_loss", None)
-    assert repr(exact_figures(run, settings, losses_of(run, settings))) == repr(worked_out)
-
-
-def test_what_is_not_known_is_kept_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cut_county
-) -> None:
-    made, settings = cut_county
-    run = RunDirectory(tmp_path / "run")
-    shutil.copytree(made.root / "spine", run.root / "spine")
-    monkeypatch.setattr(exact_losses, "exact_loss", lambda *_: None)
-    for universe in settings.run.universes:
-        keep_loss(run, settings, universe)
-    monkeypatch.setattr(exact_losses, "exact_loss", None)
-    for universe in settings.run.universes:
-        assert exact_losses.loss_of(run, settings, universe) is None

@@ -15,7 +15,6 @@ from spineflow.tasks.topdown.checks.replicate import (
     lay_out,
     measure,
     read_dataset,
-    with_estimator,
     with_seed,
 )
 from spineflow.tasks.topdown.ingest.generate import generate_county
@@ -28,7 +27,6 @@ from spineflow.tasks.topdown.release.margins import (
     has_margins,
     keep_posteriors,
     pieces_apart,
-    restore_figures,
     write_margins,
     write_piece,
 )
@@ -157,18 +155,6 @@ def test_margins_are_the_intervals_that_the_command_writes(released, tmp_path: P
         assert (margins["P0050005_UPPER"] == expected).all()
 
 
-@pytest.mark.slow
-def test_blocks_alone_have_margins_too(released, tmp_path: Path):
-    _, settings = released
-    settings = with_estimator(settings, "block_by_block")
-    layout = lay_out(read_dataset(settings, tmp_path / "dataset"), settings, tmp_path / "layout")
-    run = estimate(measure(layout, settings, tmp_path / "measured"), settings, tmp_path / "run")
-    out = tmp_path / "out.parquet"
-    list(write_run_intervals(run, settings, ["total"], geolevel="County", out=out))
-    table = pd.read_parquet(out)
-    assert (table["std_dev"] > 10).all()
-
-
 @pytest.fixture(scope="module")
 def country(tmp_path_factory: pytest.TempPathFactory):
     """The generated country's run, with its tables and margins, and its settings."""
@@ -252,20 +238,3 @@ def test_pieces_write_what_the_whole_does(
     next(iter(run.unchecked_release.rglob("*_margins.csv"))).unlink()
     write_margins(run, settings)
     assert written(run) == whole
-
-
-def test_figures_of_a_released_run_are_worked_out_again_where_one_is_gone(
-    released, tmp_path: Path
-) -> None:
-    made, settings = released
-    run = RunDirectory(tmp_path / "run")
-    shutil.copytree(made.root, run.root, symlinks=True)
-    assert not restore_figures(run, settings)
-    summaries = {path: path.read_bytes() for path in run.root.glob("intervals/*/summary/*")}
-    assert len(summaries) == 2 * len(settings.run.universes)
-    before = written(run)
-    for path, content in summaries.items():
-        path.unlink()
-        assert not are_written(run, settings), "the other is not taken for all"
-        assert restore_figures(run, settings)
-        assert path.read_bytes() == content and written(run) == before

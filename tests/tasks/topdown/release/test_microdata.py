@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import numpy as np
@@ -104,14 +103,6 @@ def same_content(files: microdata.WrittenFiles) -> pd.DataFrame:
     return frame
 
 
-def test_parquet_columns_are_plain_text_and_an_integer(tmp_path):
-    files = write_microdata(estimates((BLOCKS[0], 0, 3)), PERSONS, tmp_path)
-    same_content(files)
-    schema = pq.read_schema(files.parquet)
-    assert {f.name for f in schema if f.type != pa.string()} == {"EPNUM"}
-    assert schema.field("EPNUM").type == pa.int64()
-
-
 @pytest.mark.slow
 @settings(deadline=None, max_examples=50)
 @given(
@@ -182,21 +173,6 @@ def test_other_schemas_leave_out_and_append_columns(tmp_path, attributes, column
     assert frame.iloc[1, 8:].to_list() == last
 
 
-def test_voting_age_by_age_starts_at_eighteen(tmp_path):
-    schema = cef_schema("persons", ("age",))
-    rows = [(BLOCKS[0], age, 1) for age in (17, 18)]
-    counts = estimates(*rows, n_cells=schema.n_cells)
-    frame = same_content(write_microdata(counts, schema, tmp_path))
-    assert frame["VOTING_AGE"].to_list() == ["1", "2"]
-
-
-def test_units_without_occupancy_have_no_status(tmp_path):
-    schema = Schema("units", ("sex",), (("male", "female"),))
-    rows = estimates((BLOCKS[0], 0, 1), n_cells=schema.n_cells)
-    frame = same_content(write_microdata(rows, schema, tmp_path, invariants()))
-    assert list(frame.columns[7:]) == ["RTYPE", "SEX"]
-
-
 @pytest.mark.parametrize("universe", ["persons", "units"])
 def test_only_runs_that_are_not_private_are_stamped(tmp_path, universe):
     def write(folder: Path, is_private: bool):
@@ -214,21 +190,6 @@ def test_only_runs_that_are_not_private_are_stamped(tmp_path, universe):
     pd.testing.assert_frame_equal(same_content(private), same_content(stamped))
 
 
-def test_no_rows_give_files_with_columns(tmp_path):
-    persons = write_microdata(estimates(), PERSONS, tmp_path)
-    units = write_microdata(estimates(n_cells=2), UNITS, tmp_path, invariants())
-    assert persons.n_rows == units.n_rows == 0
-    assert same_content(persons).shape == (0, 13)
-    assert same_content(units).shape == (0, 9)
-
-
-@pytest.mark.parametrize("geocode", ["440010301001100", "44001030100110OO"])
-def test_geocodes_of_other_lengths_are_refused(tmp_path, geocode):
-    with pytest.raises(ValueError, match="16 digits"):
-        write_microdata(estimates((geocode, 0, 1)), PERSONS, tmp_path)
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_failed_writer_leaves_the_earlier_files(tmp_path, monkeypatch):
     files = write_microdata(estimates((BLOCKS[0], 0, 1)), PERSONS, tmp_path)
     before = files.csv.read_bytes(), files.parquet.read_bytes()
@@ -241,17 +202,6 @@ def test_failed_writer_leaves_the_earlier_files(tmp_path, monkeypatch):
         write_microdata(estimates((BLOCKS[0], 0, 2)), PERSONS, tmp_path)
     assert before == (files.csv.read_bytes(), files.parquet.read_bytes())
     assert len(list(tmp_path.iterdir())) == 2
-
-
-def test_text_file_appears_last(tmp_path, monkeypatch):
-    """Its presence tells that the Parquet file is there as well."""
-    published = []
-    replace = os.replace
-    monkeypatch.setattr(
-        os, "replace", lambda old, new: (published.append(Path(new).name), replace(old, new))
-    )
-    write_microdata(estimates((BLOCKS[0], 0, 1)), PERSONS, tmp_path)
-    assert published == ["mdf_persons.parquet", "mdf_persons.csv"]
 
 
 def dhc_persons_in_microdata(folder: Path) -> tuple[WrittenFiles, sparse.csr_array]:

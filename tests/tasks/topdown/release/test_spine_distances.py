@@ -2,30 +2,16 @@
 
 from __future__ import annotations
 
-import csv
-import re
-from io import StringIO
 from pathlib import Path
-from urllib.parse import unquote
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
-from scipy import sparse
 from spineflow.flows.cli import main
-from spineflow.tasks.pages.document import Figure, Section
 from spineflow.tasks.products.presets import PRESETS
-from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.ingest.generate import generate_country, generate_county
 from spineflow.tasks.topdown.ingest.ingest import public_geography
-from spineflow.tasks.topdown.paths import geography_file
-from spineflow.tasks.topdown.release.map_section import map_section
-from spineflow.tasks.topdown.release.spine_distances import SpineDistances
-from spineflow.tasks.topdown.release.tabulations.tables import Tabulation, write_tables
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.spine.build import spines_of
 
@@ -131,24 +117,6 @@ def test_distances_of_every_entity_are_those_of_a_pass_up_the_tree(
         assert (found.loc[found["category"] != "place", "name"] == "").all()
 
 
-def test_page_has_every_entity_farthest_first_with_downloads(
-    county: Path, tmp_path: Path, capsys
-) -> None:
-    args = ["spine", str(written(county, "pl94_2020_us")), "--page", str(tmp_path / "p.html")]
-    assert main([*args, "--csv", str(tmp_path / "e.csv")]) == 0
-    page, found = (tmp_path / "p.html").read_text(), pd.read_csv(tmp_path / "e.csv", dtype=str)
-    link = re.search(r'download="place-all-\d+-place\.csv" href="data:[^,]*,([^"]*)"', page)
-    assert link is not None
-    header, *rows = csv.reader(StringIO(unquote(link[1])))
-    assert header == ["place", "name", "blocks", "AIAN spine", "optimised spine"]
-    due = found[(found["universe"] == "persons") & (found["category"] == "place")]
-    due = due[due["spine"] == "optimized"]
-    assert {row[0]: row[4] for row in rows} == dict(
-        zip(due["entity"], due["distance"], strict=True)
-    )
-    assert [int(row[4]) for row in rows] == sorted((int(row[4]) for row in rows), reverse=True)
-
-
 def test_entities_of_a_declared_census_and_areas_of_ones_own(
     country: Path, tmp_path: Path, capsys
 ) -> None:
@@ -201,137 +169,3 @@ def test_what_has_no_distance_is_refused_in_one_sentence(
     assert main(["spine", str(file), "--csv", str(out), *arguments]) == 2
     shown = capsys.readouterr()
     assert sentence in shown.err and shown.err.count("\n") == 1 and not out.exists()
-
-
-def test_settings_of_another_product_are_refused(tmp_path: Path, capsys) -> None:
-    (tmp_path / "s.toml").write_text('[input]\ntrips = "t.parquet"\n[privacy]\ndataset = "d"\n')
-    assert main(["spine", str(tmp_path / "s.toml")]) == 2
-    assert "'budget' is missing" in capsys.readouterr().err
-
-
-PLACES = {"44001": (3, 2, 1), "44002": (5, 4, 3), "44003": (9, 1, 2)}
-"""Blocks of each place, and how far it is from the AIAN spine and from the optimised one."""
-
-
-@pytest.fixture(scope="module")
-def settings(tmp_path_factory: pytest.TempPathFactory) -> TopdownSettings:
-    file = tmp_path_factory.mktemp("spine") / "settings.toml"
-    file.write_text(
-        'preset = "pl94_2020_us"\n[input]\npersons = "p"\nunits = "u"\ngeography = "g"\n'
-        '[privacy]\ndataset = "mapped"\n[run]\nuniverses = ["persons"]\n'
-    )
-    return load_settings(TopdownSettings, file, presets=PRESETS)
-
-
-def found(names: dict[str, str] | None = None) -> SpineDistances:
-    """Places of persons, and one AIAN area; what is of units is on no page of persons."""
-    names = names or {}
-    entities = [
-        ("persons", "place", code, names.get(code, ""), blocks, spine, distance)
-        for code, (blocks, *both) in PLACES.items()
-        for spine, distance in zip(("aian", "optimized"), both, strict=True)
-    ]
-    entities += [
-        ("persons", "aian", "9", "", 4, "aian", 1),
-        ("persons", "aian", "9", "", 4, "optimized", 1),
-        ("units", "place", "44009", "", 1, "optimized", 8),
-    ]
-    columns = ["universe", "category", "entity", "name", "blocks", "spine", "distance"]
-    statistics = pd.DataFrame(
-        [
-            ("persons", "aian", "place", 3, 7 / 3, 2.0, 4.0, 4.0, 4.0),
-            ("persons", "aian", "aian", 1, 1.0, 1.0, 1.0, 1.0, 1.0),
-            ("persons", "optimized", "place", 3, 2.0, 2.0, 3.0, 3.0, 3.0),
-            ("persons", "optimized", "aian", 1, 1.0, 1.0, 1.0, 1.0, 1.0),
-            ("units", "optimized", "place", 1, 8.0, 8.0, 8.0, 8.0, 8.0),
-        ],
-        columns=["universe", "spine", "category", "entities", "mean", "q50", "q90", "q99", "max"],
-    )
-    geounits = pd.DataFrame(
-        [
-            ("persons", "aian", "State", 2),
-            ("persons", "aian", "Tract", 7),
-            ("persons", "optimized", "State", 2),
-            ("persons", "optimized", "Tract_Subset", 5),
-            ("units", "optimized", "State", 99),
-        ],
-        columns=["universe", "spine", "geolevel", "geounits"],
-    )
-    return SpineDistances(pd.DataFrame(entities, columns=columns), statistics, geounits)
-
-
-geopandas = pytest.importorskip("geopandas")
-shapely = pytest.importorskip("shapely")
-
-RELEASED = [10, 20, 30, 40]
-
-
-@pytest.fixture
-def run(tmp_path: Path) -> RunDirectory:
-    """A release of four blocks in two tracts, the last two of them in a place."""
-    run = RunDirectory(tmp_path / "run")
-    blocks = ["4400700011011000", "4400700011011001", "4400700021011000", "4400700021011001"]
-    frame = pd.DataFrame(
-        {
-            "block_geocode": blocks,
-            "AIANNHCE": "9999",
-            "COUSUBFP": "00001",
-            "PLACEFP": ["99999", "99999", "12345", "12345"],
-        }
-    )
-    geography_file(run).parent.mkdir(parents=True)
-    frame.to_parquet(geography_file(run), index=False)
-    run.release.mkdir()
-    histogram = sparse.csr_array(np.array(RELEASED).reshape(-1, 1))
-    one = np.ones((1, 1), dtype=np.int64)
-    write_tables([Tabulation(frame, ("P0010001",), (histogram,), (one,))], run.release)
-    return run
-
-
-def settings_of_map_section(folder: Path, geometry: Path | str | None) -> TopdownSettings:
-    given = "" if geometry is None else f'geometry = "{geometry}"\n'
-    written = folder / "settings.toml"
-    written.write_text(
-        'preset = "pl94_2020_us"\n[input]\npersons = "p"\nunits = "u"\n'
-        f'geography = "g"\n{given}[privacy]\ndataset = "mapped"\n[run]\nuniverses = ["persons"]\n'
-    )
-    return load_settings(TopdownSettings, written, presets=PRESETS)
-
-
-def layers(run: RunDirectory, folder: Path) -> Path:
-    folder.mkdir()
-    for stem in ("140_tract", "160_place"):
-        codes = pq.read_table(run.release / "tables" / f"{stem}.parquet")["GEOCODE"].to_pylist()
-        shapes = [shapely.box(i, 0, i + 1, 1) for i in range(len(codes))]
-        frame = geopandas.GeoDataFrame({"GEOID": codes, "geometry": shapes}, crs=4269)
-        frame.to_parquet(folder / f"{stem}.parquet")
-    return folder
-
-
-def words_and_svg(section: Section | None) -> tuple[str, str]:
-    assert section is not None
-    (figure,) = section.blocks
-    assert isinstance(figure, Figure)
-    return figure.caption, figure.svg
-
-
-def test_for_confidential_input_margins_are_shown_and_nothing_else(run, tmp_path: Path) -> None:
-    own = settings_of_map_section(tmp_path, layers(run, tmp_path / "geo"))
-    section = map_section(run, own, None)
-    assert section is not None and section.blocks == (
-        "Without margins there is nothing to show on a map.",
-    )
-    tables = run.release / "tables"
-    codes = pq.read_table(tables / "140_tract.parquet")["GEOCODE"]
-    margins = {"GEOCODE": codes, "P0010001_LOWER": [20, 60], "P0010001_UPPER": [40, 64]}
-    pq.write_table(pa.table(margins), tables / "140_tract_margins.parquet")
-    caption, svg = words_and_svg(map_section(run, own, None))
-    assert caption.startswith("Noise by tract: half the width") and "90 %" in caption
-    assert "2 to" in svg and "to 10<" in svg
-
-
-def test_geometry_is_a_path_beside_the_settings(tmp_path: Path) -> None:
-    assert settings_of_map_section(tmp_path, "geo").input.geometry == str(tmp_path / "geo")
-    assert "geometry" not in settings_of_map_section(tmp_path, "geo").input.paths()
-    with pytest.raises(InputRefused, match="input.geometry must be a path"):
-        settings_of_map_section(tmp_path, "s3://bucket/geo")

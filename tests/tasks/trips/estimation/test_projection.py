@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import time
 
 import numpy as np
 import pytest
@@ -13,7 +12,6 @@ from scipy import sparse
 from spineflow.tasks.solvers.highs import solve
 from spineflow.tasks.trips.estimation.estimate import MeasuredLevel, tree_least_squares
 from spineflow.tasks.trips.estimation.projection import (
-    chebyshev_by_highs,
     chebyshev_projection,
     euclidean_projection,
 )
@@ -100,23 +98,6 @@ def test_chebyshev_distance_is_the_integer_optimum(x: list[int], c: int) -> None
         assert max(abs(a - b) for a, b in zip(x, y, strict=True)) == pytest.approx(optimum)
 
 
-def test_highs_reaches_the_same_distance_on_many_parents() -> None:
-    random = np.random.default_rng(5)
-    sizes = random.integers(1, 30, size=700)
-    offsets = np.concatenate([[0], np.cumsum(sizes)])
-    values = random.integers(-40, 60, size=offsets[-1])
-    totals = random.integers(0, 400, size=sizes.size)
-    ours = chebyshev_projection(values, offsets, totals)
-    theirs = chebyshev_by_highs(values, offsets, totals)
-    assert theirs.min() >= 0
-    assert np.array_equal(np.add.reduceat(theirs, offsets[:-1]), totals)
-    for y in (ours, theirs):
-        assert np.array_equal(
-            np.maximum.reduceat(abs(y - values), offsets[:-1]),
-            np.maximum.reduceat(abs(ours - values), offsets[:-1]),
-        )
-
-
 @pytest.mark.parametrize("ascending", [True, False])
 @pytest.mark.parametrize("projection", [chebyshev_projection, euclidean_projection])
 def test_segments_do_not_touch_each_other(projection, ascending: bool) -> None:
@@ -145,18 +126,6 @@ def test_impossible_parents_are_refused() -> None:
         chebyshev_projection(np.array([1]), one, np.array([-1]))
     with pytest.raises(ValueError, match="no children"):
         chebyshev_projection(np.zeros(0, dtype=int), none, np.array([1]))
-
-
-@pytest.mark.parametrize("projection", [chebyshev_projection, euclidean_projection])
-def test_time_grows_no_faster_than_sorting(projection) -> None:
-    """A loop of one unit a pass would take half a million passes over half a million children."""
-    random = np.random.default_rng(2)
-    values = random.integers(-(10**6), 10**6, size=500_000)
-    bounds, total = np.array([0, values.size]), np.array([1000])
-    projection(values[:10], np.array([0, 10]), total)
-    start = time.process_time()
-    projection(values, bounds, total)
-    assert time.process_time() - start < 5
 
 
 NONE = np.zeros(0, dtype=np.int64)

@@ -70,27 +70,12 @@ def test_text_parquet_and_gzip_give_the_same_leaves(tmp_path: Path) -> None:
         assert counts(settings_in(tmp_path, f"input.trips={name}")) == LEAVES
 
 
-def test_one_row_a_trip_needs_no_count(tmp_path: Path) -> None:
-    rows = TRIPS.loc[TRIPS.index.repeat(TRIPS["n"]), ["from", "to"]].sample(frac=1, random_state=1)
-    write(tmp_path, rows)
-    text = (tmp_path / "settings.toml").write_text
-    settings = settings_in(tmp_path)
-    text((tmp_path / "settings.toml").read_text().replace('count = "n"\n', ""))
-    settings = load_settings(TripsSettings, tmp_path / "settings.toml", presets=tmp_path)
-    assert counts(settings) == LEAVES
-
-
 def test_other_types_and_orders_mean_the_same(tmp_path: Path) -> None:
     padded = AREAS.assign(area=AREAS["area"].str.zfill(3), parent=AREAS["parent"].str.zfill(3))
     padded["parent"] = padded["parent"].replace("000", "")
     write(tmp_path, TRIPS.astype({"n": float}), padded.sample(frac=1, random_state=3))
     expected = {(a.zfill(3), b.zfill(3)): n for (a, b), n in LEAVES.items()}
     assert counts(settings_in(tmp_path)) == expected
-
-
-def test_repeated_pairs_add_up(tmp_path: Path) -> None:
-    write(tmp_path, pd.concat([TRIPS, TRIPS]))
-    assert counts(settings_in(tmp_path)) == {pair: 2 * n for pair, n in LEAVES.items()}
 
 
 def test_origins_and_destinations_may_live_in_different_areas(tmp_path: Path) -> None:
@@ -155,15 +140,6 @@ def test_what_breaks_a_rule_is_refused(case: str, tmp_path: Path) -> None:
     assert not all(outcome.passed for outcome in check.outcomes)
 
 
-def test_missing_files_and_columns_are_named(tmp_path: Path) -> None:
-    write(tmp_path, TRIPS.drop(columns="to"))
-    assert "column to is missing; add it under this name, or correct" in (
-        check_input(settings_in(tmp_path)).findings[0].sentence()
-    )
-    with pytest.raises(InputRefused, match="nothing.csv: the file does not exist"):
-        public_shape(settings_in(tmp_path, areas="nothing.csv"))
-
-
 TABLE = pd.DataFrame(
     {
         "region": ["n", "n", "s", "s", "s", "n"],
@@ -219,11 +195,6 @@ def test_any_table_is_a_tree_of_its_columns(tmp_path: Path, line: str, n_leaves:
     ]
     assert shape.tree.n_nodes(3) == n_leaves
     assert [place.column for place in shape.places] == ["region", "town", "sex"]
-
-
-def test_a_table_needs_its_values_declared(tmp_path: Path) -> None:
-    with pytest.raises(InputRefused, match="input.areas is missing"):
-        table_settings(tmp_path)
 
 
 def test_values_out_of_place_are_refused(tmp_path: Path) -> None:

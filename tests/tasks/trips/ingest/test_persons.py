@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from scipy.stats import chi2
 from spineflow.tasks.noise.randomness import SystemRandom
-from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.tables.findings import RuleTally
-from spineflow.tasks.trips.ingest.generate import CountrySize, generate_country
-from spineflow.tasks.trips.ingest.ingest import check_input
-from spineflow.tasks.trips.ingest.tables import PeopleSoFar, PersonTrips, check_contributions
+from spineflow.tasks.trips.ingest.tables import PersonTrips, check_contributions
 from spineflow.tasks.trips.mechanisms import Contribution
-from spineflow.tasks.trips.settings import TripsSettings
 
 PERSON = np.array([0, 0, 0, 1, 2, 2, 2])
 KEYS = np.array([7, 7, 9, 7, 3, 5, 8])
@@ -44,12 +37,6 @@ def test_no_more_than_the_most_of_a_person_are_kept() -> None:
 def test_of_distinct_trips_one_a_cell_is_kept() -> None:
     assert kept(trips(), 3, are_distinct=True) == {3: 1, 5: 1, 7: 2, 8: 1, 9: 1}
     assert sum(kept(trips(), 1, are_distinct=True).values()) == 3
-
-
-def test_nobody_makes_no_trips() -> None:
-    nothing = np.zeros(0, dtype=np.int64)
-    rows = PersonTrips(nothing, nothing, nothing)
-    assert kept(rows, 2) == {}
 
 
 @pytest.mark.slow
@@ -127,45 +114,3 @@ def test_persons_who_break_a_rule_are_counted(settings, broken) -> None:
     outcomes = tally.outcomes()
     assert {outcome.name for outcome in outcomes if not outcome.passed} == set(broken)
     assert [finding.count for finding in tally.findings()] == list(broken.values())
-
-
-def test_batches_number_the_persons_of_usable_rows_alone() -> None:
-    """Blank names count against the rule, whatever else is wrong with their rows."""
-    evidence, people = RuleTally({"trips": "t.csv"}), PeopleSoFar("trips", "pid")
-    people.add(
-        pa.array(["b", " a ", "", "c"]),
-        np.array([True, True, True, False]),
-        np.array([7, 8, 9]),
-        np.array([1, 2, 3]),
-        evidence,
-    )
-    people.add(
-        pa.array(["a", None]), np.array([True, False]), np.array([5]), np.array([4]), evidence
-    )
-    found = people.trips()
-    assert found.person.tolist() == [0, 1, 1]
-    assert found.keys.tolist() == [7, 8, 5] and found.counts.tolist() == [1, 2, 4]
-    assert found.per_person.tolist() == [1, 6]
-    (finding,) = evidence.findings()
-    assert finding.count == 2
-
-
-SMALL = CountrySize(regions=3, provinces=8, municipalities=60, pairs=900, commuters=40_000)
-
-
-def test_generated_country_is_accepted_whole(tmp_path: Path) -> None:
-    file = generate_country(tmp_path, SMALL, seed=2)
-    check = check_input(load_settings(TripsSettings, file, presets=tmp_path))
-    assert not check.findings
-    found = check.accepted()
-    assert found.leaves.total == SMALL.commuters
-    assert 800 < found.leaves.keys.size <= SMALL.pairs
-    tree = found.shape.tree
-    assert [tree.n_nodes(level) for level in (2, 4, 6)] == [3**2, 8**2, 60**2]
-
-
-def test_the_seed_decides_the_country(tmp_path: Path) -> None:
-    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
-        generate_country(tmp_path / name, SMALL, seed=seed)
-    tables = [pq.read_table(tmp_path / name / "trips.parquet") for name in "abc"]
-    assert tables[0].equals(tables[1]) and not tables[0].equals(tables[2])

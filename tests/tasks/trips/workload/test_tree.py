@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from spineflow.geography.hierarchy import AreaLevel
-from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.solvers.level_split import RegularTree
 from spineflow.tasks.trips.costs import needed_split
@@ -32,7 +31,6 @@ from spineflow.tasks.trips.plan import (
 from spineflow.tasks.trips.settings import TripsSettings
 from spineflow.tasks.trips.tree import (
     Hierarchy,
-    NodeCounts,
     Tree,
     TrueTree,
     column_tree,
@@ -97,13 +95,6 @@ def test_columns_are_refined_one_after_the_other() -> None:
     assert column_tree([place, sex]).refined == (0, 0, 1)
 
 
-def test_ancestors_and_leaves_below() -> None:
-    areas = grown("x", [[2], [1, 3]])
-    assert areas.ancestors(1).tolist() == [0, 1, 1, 1]
-    assert areas.n_leaves(1).tolist() == [1, 3]
-    assert areas.n_leaves(0).tolist() == [4]
-
-
 def test_order_of_the_input_does_not_matter() -> None:
     codes, parents = np.array(["b1", "a2", "a1"]), np.array(["b", "a", "a"])
     built = hierarchy_of_links("x", [("one", np.array(["b", "a"]), None), ("two", codes, parents)])
@@ -160,14 +151,6 @@ def test_children_of_any_parents_have_their_true_counts() -> None:
         positive = truth.levels[level]
         expected = dict(zip(positive.keys.tolist(), positive.counts.tolist(), strict=True))
         assert positive.counts_of(keys).tolist() == [expected.get(key, 0) for key in keys.tolist()]
-
-
-def test_an_empty_table_has_no_positive_nodes() -> None:
-    none = np.zeros(0, dtype=np.int64)
-    truth = TrueTree(country(), summed(none, none))
-    assert all(level.keys.size == 0 for level in truth.levels)
-    assert truth.levels[1].counts_of(np.arange(3)).tolist() == [0, 0, 0]
-    assert NodeCounts(none, none).counts_of(np.array([4])).tolist() == [0]
 
 
 def country_of_shares() -> Tree:
@@ -243,10 +226,3 @@ def test_a_split_that_is_told_can_be_set_and_needs_no_more(name: str, tmp_path: 
     assert again.endswith(f"the shares of now need {total}")
     now = float(told.rpartition(" ")[2])
     assert float(total) < now
-
-
-def test_where_there_is_no_split(tmp_path: Path) -> None:
-    assert needed_split(plan_of(tmp_path, "mechanism.name=gaussian_leaves"), WANTED) is None
-    assert needed_split(plan_of(tmp_path, "mechanism.name=stability_histogram"), WANTED) is None
-    with pytest.raises(InputRefused, match="name a measured level"):
-        needed_split(plan_of(tmp_path), {"7": 3, "1": 2})

@@ -8,9 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.topdown.checks.accuracy.compared import compute_figures
-from spineflow.tasks.topdown.checks.accuracy.report import write_comparison, write_run_accuracy
 from spineflow.tasks.topdown.ingest.generate import generate_country
 from spineflow.tasks.topdown.settings import TopdownSettings
 
@@ -85,19 +83,3 @@ def test_what_is_exact_has_no_implied_error(errors: pd.DataFrame) -> None:
     assert row(errors, "dwellings", "total", "school")["predicted_standard_deviation"] == 0
     detailed = row(errors, "dwellings", "detailed", "section")
     assert detailed["predicted_standard_deviation"] > 0
-
-
-@pytest.mark.slow
-def test_the_report_is_written_and_compares_runs_of_one_census(country: Run) -> None:
-    run, settings = country
-    report = write_run_accuracy(run, settings)
-    assert report is not None
-    text = report.read_text(encoding="utf-8")
-    for word in ("Persons: total", "Dwellings: total", "adult * citizenship", "school"):
-        assert word in text, word
-    assert write_comparison([(run, settings), (run, settings)]).exists()
-    tree = settings.model_dump(by_alias=True)
-    tree["census"]["attributes"]["sex"]["levels"] = {"men": ["M"], "women": ["F"]}
-    other = TopdownSettings.model_validate(tree)
-    with pytest.raises(InputRefused, match="of another census"):
-        write_comparison([(run, settings), (run, other)])

@@ -199,20 +199,6 @@ def test_figures_are_kept_in_the_confidential_folder(public_run, figures) -> Non
     pd.testing.assert_frame_equal(again.criterion, figures.criterion, check_dtype=False)
 
 
-@pytest.mark.soak(2)
-def test_conventional_spine_has_the_geounits_of_the_tabulation(
-    county, tmp_path, estimated_run
-) -> None:
-    run, settings = estimated_run(
-        tmp_path, county, seed=2, overrides=["geography.spine=conventional"]
-    )
-    errors = compute_figures(run, settings).errors
-    on_spine = errors.drop_duplicates("level").set_index("level")["on_spine"]
-    assert on_spine[["state", "county", "tract", "block group", "block"]].all()
-    assert not on_spine[["county subdivision", "place", "AIAN area"]].any()
-    assert not any("of the spine" in level for level in on_spine.index)
-
-
 PURE = [
     f"budget.{universe}.{key}"
     for universe in ("persons", "units")

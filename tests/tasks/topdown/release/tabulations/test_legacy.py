@@ -5,13 +5,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
 from spineflow.tasks.topdown.ingest.generate import generate_county
 from spineflow.tasks.topdown.release.tabulations.legacy import HEADER_FIELDS, segment_variables
 from spineflow.tasks.topdown.release.tabulations.levels import SUMMARY_LEVELS
-from spineflow.tasks.topdown.release.tabulations.published import read_published
 
 from tests.tabulated import write_legacy
 
@@ -121,41 +119,6 @@ def test_geocodes_are_made_as_in_the_sample(rhode_island, shared: Path) -> None:
             assert (rows["BLOCK"].str[:1] == rows["BLKGRP"]).all() or level != "750"
 
 
-def test_records_are_numbered_level_by_level(rhode_island, shared: Path) -> None:
-    """As the sample, which is part of a release, shows where the published one has a gap."""
-    ours, sample = lines_of(rhode_island[1]), lines_of(shared / "data" / SAMPLE)
-    for records in (ours, sample):
-        position = {"geo": 7, "00001": 4, "00002": 4, "00003": 4}
-        numbers = {part: [int(r[position[part]]) for r in rows] for part, rows in records.items()}
-        assert all(found == numbers["geo"] for found in numbers.values())
-        assert numbers["geo"] == sorted(set(numbers["geo"]))
-        levels = [record[2] for record in records["geo"]]
-        assert levels == sorted(levels)
-        codes = {level: [r[9] for r in records["geo"] if r[2] == level] for level in levels}
-        assert all(found == sorted(found) for found in codes.values())
-        assert {r[3] for r in records["00001"]} == {"01"} and {r[0] for r in records["00003"]} == {
-            "PLST"
-        }
-    assert [int(r[7]) for r in ours["geo"]] == list(range(1, len(ours["geo"]) + 1))
-
-
-def test_segments_hold_the_tables_in_order(rhode_island) -> None:
-    exact, folder = rhode_island
-    published = read_published(folder)
-    start = 0
-    for level in SUMMARY_LEVELS.values():
-        table = exact.tabulation.level(level)
-        ((_, rows),) = table.batches(len(table.entities))
-        stop = start + len(rows)
-        records = published.counts.iloc[start:stop]
-        assert (records[list(table.variables)].to_numpy() == rows).all()
-        header = published.header.iloc[start:stop]
-        assert (header["POP100"].astype(int) == records["P0010001"]).all()
-        assert (header["HU100"].astype(int) == records["H0010001"]).all()
-        start = stop
-    assert start == len(published.header)
-
-
 def test_areas_are_sums_and_metropolitan_areas_stand_within_counties(rhode_island) -> None:
     exact, folder = rhode_island
     header = header_of(folder)
@@ -200,46 +163,3 @@ def test_the_r_reader_parses_them_unchanged(rhode_island, shared: Path) -> None:
         assert len(whole) == len(read["geo"])
         assert (whole["P0010001"] == whole["POP100"]).all()
         assert whole["P0030001"].le(whole["P0010001"]).all()
-
-
-@pytest.mark.slow
-def test_stamp_of_a_run_that_is_not_private_is_in_the_names(exact, tmp_path: Path) -> None:
-    files = write_legacy(exact.tabulation, tmp_path, is_private=False)
-    assert [file.name for file in files][:2] == [
-        "nmgeo2020_NOT_PRIVATE.pl",
-        "nm000012020_NOT_PRIVATE.pl",
-    ]
-    assert set(r_reads(tmp_path / "pl94171")) == set(N_FIELDS)
-
-
-def test_states_have_a_folder_each(exact, tmp_path: Path) -> None:
-    tabulation = exact.tabulation
-    geography = tabulation.geography.copy()
-    second = geography["block_geocode"].str[2:5] != geography["block_geocode"].iloc[0][2:5]
-    moved = np.where(second, "98", "35")
-    geography["block_geocode"] = moved + geography["block_geocode"].str[2:]
-    both = type(tabulation)(
-        geography, tabulation.variables, tabulation.histograms, tabulation.matrices
-    )
-    write_legacy(both, tmp_path)
-    folder = tmp_path / "pl94171"
-    assert sorted(path.name for path in folder.iterdir()) == ["98", "nm"]
-    states = [read_published(path) for path in sorted(folder.iterdir())]
-    assert [state.header["LOGRECNO"].iloc[0] for state in states] == [1, 1]
-    assert states[0].header["STUSAB"].iloc[0] == states[0].header["NAME"].iloc[0] == "98"
-    total = sum(int(state.counts["P0010001"].iloc[0]) for state in states)
-    assert total == tabulation.histograms[0].sum()
-
-
-def test_columns_that_a_record_cannot_hold_are_left_empty(exact, tmp_path: Path) -> None:
-    geography = exact.tabulation.geography.assign(VTD="a|b", AREALAND="not known", SDUNI="00010")
-    tabulation = type(exact.tabulation)(
-        geography,
-        exact.tabulation.variables,
-        exact.tabulation.histograms,
-        exact.tabulation.matrices,
-    )
-    write_legacy(tabulation, tmp_path)
-    header = header_of(tmp_path / "pl94171")
-    assert set(header["VTD"]) == set(header["AREALAND"]) == {""}
-    assert set(header.loc[header["SUMLEV"] == "750", "SDUNI"]) == {"00010"}

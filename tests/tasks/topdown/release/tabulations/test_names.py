@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
-import pyarrow.csv as pacsv
-import pyarrow.parquet as pq
 import pytest
-from scipy import sparse
 from spineflow.tasks.topdown.release.tabulations.legacy import header_columns
 from spineflow.tasks.topdown.release.tabulations.levels import (
     OWN_FIELDS,
@@ -22,7 +18,6 @@ from spineflow.tasks.topdown.release.tabulations.published import (
     published_blocks,
     read_published,
 )
-from spineflow.tasks.topdown.release.tabulations.tables import Tabulation, write_tables
 
 
 def geography(**further: list[str]) -> pd.DataFrame:
@@ -70,36 +65,6 @@ def test_points_are_means_of_the_blocks_by_their_land() -> None:
     assert header(frame, "750")["INTPTLAT"] == frame["INTPTLAT"].tolist()
     alike = frame.drop(columns="AREALAND")
     assert header(alike, "140")["INTPTLAT"][0] == "+15.0000000"
-
-
-def test_points_on_both_sides_of_the_date_line_meet_there() -> None:
-    frame = geography(INTPTLAT=["+60.0"] * 4, INTPTLON=["+179.0", "-179.0"] * 2)
-    (longitude,) = header(frame, "050")["INTPTLON"]
-    assert abs(float(longitude)) == pytest.approx(180, abs=1e-6)
-
-
-def test_own_points_win_over_means() -> None:
-    points = {"INTPTLAT": ["+10.0"] * 4, "INTPTLON": ["-071.0"] * 4}
-    own = {"COUNTY_INTPTLAT": ["+41.8"] * 4, "COUNTY_INTPTLON": ["-071.5"] * 4}
-    assert header(geography(**points, **own), "050")["INTPTLAT"] == ["+41.8"]
-
-
-def test_tables_have_names_where_the_geography_has_them(tmp_path: Path) -> None:
-    def written(frame: pd.DataFrame, folder: Path) -> list[Path]:
-        zero = sparse.csr_array(np.zeros((len(frame), 1), dtype=np.int64))
-        one = np.ones((1, 1), dtype=np.int64)
-        return write_tables([Tabulation(frame, ("P0010001",), (zero,), (one,))], folder)
-
-    frame = geography(PLACE_NAME=["", "", "East Side, upper", "East Side, upper"])
-    for path in written(frame, tmp_path / "named"):
-        is_text = path.suffix == ".csv"
-        table = pacsv.read_csv(path) if is_text else pq.read_table(path)
-        assert ("NAME" in table.column_names) == ("place" in path.name)
-        if "place" in path.name:
-            assert table["NAME"].to_pylist() == ["East Side, upper"]
-    for path in written(geography(), tmp_path / "plain"):
-        if path.suffix == ".parquet":
-            assert not {"NAME", *POINT} & set(pq.read_schema(path).names)
 
 
 @pytest.fixture(scope="module")

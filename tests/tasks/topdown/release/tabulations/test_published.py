@@ -7,10 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import sparse
-from spineflow.flows.cli import main
 from spineflow.tasks.census.cef_tables import check_inputs
 from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.topdown.release.tabulations import published
 from spineflow.tasks.topdown.release.tabulations.published import (
     PUBLISHED_PERSONS,
     PublishedBlocks,
@@ -125,26 +123,6 @@ def test_missing_and_further_files_are_refused(folder, tmp_path: Path, part: str
         read_published(place / "missing")
 
 
-def edited(folder: Path, part: str, edit) -> Path:
-    file = next(path for path in folder.iterdir() if part in path.name)
-    file.write_text(edit(file.read_text()))
-    return folder
-
-
-def test_other_files_are_refused(folder, tmp_path: Path) -> None:
-    place = edited(copied(folder, tmp_path), "00001", lambda text: text.replace("\n", "|1\n"))
-    with pytest.raises(InputRefused, match="records of 149 fields"):
-        read_published(place)
-    place = edited(copied(folder, tmp_path / "b"), "00003", lambda text: text.split("\n", 1)[1])
-    with pytest.raises(InputRefused, match="does not have the records of"):
-        read_published(place)
-    place = edited(
-        copied(folder, tmp_path / "c"), "geo", lambda text: text.split("\n", 1)[0] + "\n" + text
-    )
-    with pytest.raises(InputRefused, match="numbers two records alike"):
-        read_published(place)
-
-
 def test_contradicting_tables_and_missing_blocks_are_refused(folder, tmp_path: Path) -> None:
     release = read_published(folder)
     counts = release.counts.copy()
@@ -156,23 +134,3 @@ def test_contradicting_tables_and_missing_blocks_are_refused(folder, tmp_path: P
     no_blocks = release.header["SUMLEV"] != "750"
     with pytest.raises(InputRefused, match="has no blocks"):
         published_blocks(type(release)(release.header[no_blocks], release.counts[no_blocks]))
-
-
-@pytest.mark.soak(2)
-@pytest.mark.slow
-def test_command_writes_tables_that_are_accepted(shared: Path, tmp_path: Path, capsys) -> None:
-    assert main(["from-pl94171", str(shared / "data" / SAMPLE), str(tmp_path / "input")]) == 0
-    settings = tmp_path / "input" / "settings.toml"
-    assert f"spineflow run topdown {settings}" in capsys.readouterr().out
-    assert main(["check", "topdown", str(settings)]) == 0
-    assert "in order" in capsys.readouterr().out
-    assert main(["from-pl94171", str(tmp_path), str(tmp_path / "other")]) == 2
-    assert "no file named" in capsys.readouterr().err
-
-
-def test_texts_are_in_utf_8_if_they_decode_and_else_in_latin_1(tmp_path) -> None:
-    path = tmp_path / "geo.pl"
-    for encoding in ("utf-8", "latin-1"):
-        path.write_bytes("1|Doña Ñuñez\n".encode(encoding))
-        frame = published._read(path, ("LOGRECNO", "NAME"), ())
-        assert frame["NAME"].tolist() == ["Doña Ñuñez"]

@@ -12,13 +12,10 @@ from spineflow.tasks.census.microdata import count_microdata
 from spineflow.tasks.topdown.release.tabulations.levels import (
     SUMMARY_LEVELS,
     entities_of,
-    tables_of,
     variable_matrix,
     variables_of,
 )
 from spineflow.tasks.topdown.release.tabulations.tables import table_files, write_tables
-
-from tests.tabulated import tabulate
 
 STEMS = [level.stem for level in SUMMARY_LEVELS.values()]
 
@@ -60,28 +57,6 @@ def test_text_and_parquet_hold_the_same(written, stem: str) -> None:
     assert (table["GEOID"] == f"{level.code}0000US" + table["GEOCODE"]).all()
 
 
-def test_run_that_is_not_private_is_stamped(exact, written, tmp_path: Path) -> None:
-    write_tables([exact.tabulation], tmp_path, is_private=False)
-    for path in table_files(tmp_path, STEMS):
-        private = written / path.name
-        if path.suffix == ".csv":
-            assert path.read_text() == "# NOT PRIVATE\n" + private.read_text()
-        else:
-            assert pq.read_schema(path).metadata == {b"spineflow": b"NOT PRIVATE"}
-            assert pq.read_schema(private).metadata is None
-
-
-def test_variables_of_smaller_schemas() -> None:
-    assert tables_of(PERSONS) == ("P1", "P2", "P3", "P4", "P5")
-    assert tables_of(UNITS) == ("H1",)
-    assert tables_of(cef_schema("persons", ("votingage", "cenrace"))) == ("P1", "P3")
-    assert tables_of(cef_schema("persons", ("sex", "age"))) == ()
-    assert variables_of(cef_schema("persons", ("hhgq",))) == tuple(
-        f"P005{number:04d}" for number in range(1, 11)
-    )
-    assert len(variables_of(PERSONS)) == 71 + 73 + 71 + 73 + 10
-
-
 def test_ages_tell_who_is_of_voting_age() -> None:
     schema = cef_schema("persons", ("age", "cenrace"))
     names = variables_of(schema)
@@ -104,11 +79,6 @@ def test_persons_outside_the_geography_are_refused(exact) -> None:
     fewer = exact.geography["block_geocode"].to_numpy()[::2]
     with pytest.raises(ValueError, match="outside the geography"):
         count_microdata(exact.directory / "mdf_persons.parquet", fewer, "persons")
-
-
-def test_one_universe_alone_has_its_own_tables(exact) -> None:
-    tabulation = tabulate(exact.directory, exact.geography, ("units",))
-    assert tabulation.variables == ("H0010001", "H0010002", "H0010003")
 
 
 def test_blocks_whose_number_does_not_tell_the_block_group() -> None:
