@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 from spineflow.tasks.pages.document import Table
 from spineflow.tasks.products.comparison import (
-    Compared,
+    ComparedRun,
     comparison_document,
-    errors_or_refused,
     labels_of,
+    require_errors,
     write_comparison,
     write_links,
 )
@@ -20,11 +20,11 @@ from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
 
 
-def compared(folder: Path, errors: dict[str, list], *, confidential: bool = False) -> Compared:
+def compared(folder: Path, errors: dict[str, list], *, confidential: bool = False) -> ComparedRun:
     settings = SimpleNamespace(
         PRODUCT="trips", stamp=None, input=SimpleNamespace(confidential=confidential)
     )
-    return Compared(RunDirectory(folder), settings, {"loss": folder.name}, pd.DataFrame(errors))
+    return ComparedRun(RunDirectory(folder), settings, {"loss": folder.name}, pd.DataFrame(errors))
 
 
 def test_figures_stand_beside_their_counterparts(tmp_path: Path) -> None:
@@ -56,12 +56,12 @@ def test_errors_of_confidential_input_stay_confidential(tmp_path: Path, confiden
 
 def test_a_run_without_its_errors_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputRefused, match="leave it out"):
-        errors_or_refused(RunDirectory(tmp_path), None)
+        require_errors(RunDirectory(tmp_path), None)
 
 
 def test_errors_that_are_there_are_taken(tmp_path: Path) -> None:
     errors = pd.DataFrame({"level": [1]})
-    assert errors_or_refused(RunDirectory(tmp_path), errors) is errors
+    assert require_errors(RunDirectory(tmp_path), errors) is errors
 
 
 def test_comparisons_of_several_products_are_linked_from_a_confidential_page(

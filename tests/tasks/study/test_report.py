@@ -14,10 +14,10 @@ from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.study import report
 from spineflow.tasks.study.report import (
     _accuracy,
-    _found,
     _front,
     _trials,
-    ranked,
+    _winner_section,
+    rank_outcomes,
     release_settings,
 )
 from spineflow.tasks.study.search import EXACT, Trial, TrialOutcome, new_trial
@@ -32,7 +32,7 @@ def outcome(total: str, mean: float = 1.0) -> TrialOutcome:
 
 def test_the_cheapest_variant_is_the_verdict(run: RunDirectory) -> None:
     found = {"aian": outcome("3/2"), "optimized": outcome("1/2")}
-    best_first = dict(ranked(Criterion(), found))
+    best_first = dict(rank_outcomes(Criterion(), found))
     front = _front(run, Criterion(), [*found.values()], best_first)
     assert front.is_good
     assert front.verdict == "Found: optimized meets the criterion with a total loss of 0.5."
@@ -49,7 +49,7 @@ def test_the_cheapest_variant_is_the_verdict(run: RunDirectory) -> None:
 def test_the_most_accurate_variant_is_the_verdict_where_losses_are_fixed(run: RunDirectory) -> None:
     criterion = Criterion(kind="error")
     found = {"aian": outcome("1/2", 7.0), "optimized": outcome("3/2", 3.0)}
-    best_first = dict(ranked(criterion, found))
+    best_first = dict(rank_outcomes(criterion, found))
     front = _front(run, criterion, [*found.values()], best_first)
     assert front.verdict == "Found: optimized, whose criterion is 3 at a loss of 1.5."
     assert [panel.title for panel in front.panels] == ["The criterion", "Where the time went"]
@@ -129,7 +129,7 @@ def test_the_settings_of_the_best_are_released_with_what_was_found_of_all(
 def test_what_was_found_is_told_by_variant_level_and_changed_query(
     town_search: TuneSettings, found: dict[str, TrialOutcome]
 ) -> None:
-    variants, levels, changed = tables(_found(town_search, found))
+    variants, levels, changed = tables(_winner_section(town_search, found))
     assert [(row[0], row[1], *row[3:]) for row in variants.rows] == [
         ("as it is", 4.0, 4.0, "1"),
         ("sections first", 2.5, 4.25, "0.25"),
@@ -149,8 +149,8 @@ def test_what_was_found_is_told_by_variant_level_and_changed_query(
     )
     assert changed.rows == (("sections first", "sex * age", 2.0),)
     only = {"as it is": found["as it is"]}
-    assert len(tables(_found(town_search, only))) == 2
-    assert not tables(_found(town_search, {}))
+    assert len(tables(_winner_section(town_search, only))) == 2
+    assert not tables(_winner_section(town_search, {}))
 
 
 def test_accuracy_stands_with_its_standard_error_for_every_variant(

@@ -202,7 +202,7 @@ def test_without_noise_nothing_is_charged(tmp_path: Path) -> None:
     assert table["value"][0].as_py()[-1] == 900
     path = run.dpqueries(UNIVERSE, "nation")
     assert pq.read_metadata(path).metadata[b"spineflow"] == b"NOT PRIVATE"
-    cost = GROUP_SIZES.plan(settings, run).costs[0].as_json()
+    cost = GROUP_SIZES.plan(settings, run).costs[0].to_json()
     assert (cost["rho"], cost["epsilon"]["tight"]) == ("inf", "inf")
     with pytest.raises(ValueError, match="has no guarantee"):
         universe_plan(read_plan(run)).promised  # noqa: B018
@@ -210,7 +210,7 @@ def test_without_noise_nothing_is_charged(tmp_path: Path) -> None:
 
 def test_costs_say_what_every_level_is_measured_with(tmp_path: Path) -> None:
     settings = settings_of(tmp_path, "mechanism.name=chain_dp")
-    cost = GROUP_SIZES.plan(settings, ingested(tmp_path, settings)).costs[0].as_json()
+    cost = GROUP_SIZES.plan(settings, ingested(tmp_path, settings)).costs[0].to_json()
     assert cost["neighbors"] == "unbounded"
     assert cost["rho"] == "2"
     assert [(q["geolevel"], q["moved"], q["scale"]) for q in cost["queries"]] == [

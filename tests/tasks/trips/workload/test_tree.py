@@ -38,7 +38,7 @@ from spineflow.tasks.trips.tree import (
     column_tree,
     hierarchy_of_links,
     od_tree,
-    summed,
+    sum_by_key,
 )
 
 
@@ -137,7 +137,7 @@ def sparse_truth(seed: int) -> TrueTree:
     random = np.random.default_rng(seed)
     n = tree.n_nodes(tree.depth)
     keys = random.choice(n, size=n // 4)
-    return TrueTree(tree, summed(keys, random.integers(1, 9, size=keys.size)))
+    return TrueTree(tree, sum_by_key(keys, random.integers(1, 9, size=keys.size)))
 
 
 def test_levels_are_sums_of_the_leaves() -> None:
@@ -164,7 +164,7 @@ def test_children_of_any_parents_have_their_true_counts() -> None:
 
 def test_an_empty_table_has_no_positive_nodes() -> None:
     none = np.zeros(0, dtype=np.int64)
-    truth = TrueTree(country(), summed(none, none))
+    truth = TrueTree(country(), sum_by_key(none, none))
     assert all(level.keys.size == 0 for level in truth.levels)
     assert truth.levels[1].counts_of(np.arange(3)).tolist() == [0, 0, 0]
     assert NodeCounts(none, none).counts_of(np.array([4])).tolist() == [0]
