@@ -20,7 +20,7 @@ from spineflow.tasks.trips.ingest.ingest import check_input
 from spineflow.tasks.trips.measurement import all_nodes, with_noise
 from spineflow.tasks.trips.plan import Plan
 from spineflow.tasks.trips.settings import TripsMechanism, TripsSettings
-from spineflow.tasks.trips.tree import NodeCounts, TrueTree, summed
+from spineflow.tasks.trips.tree import NodeCounts, TrueTree, sum_by_key
 
 
 def true_tree(settings: TripsSettings) -> TrueTree:
@@ -45,7 +45,7 @@ def replicate(
         levels = [NodeCounts(keys, noisy)]
     for level in range(depth, 0, -1):
         above = plan.tree.parent_keys(level, levels[-1].keys)
-        levels.append(summed(above, levels[-1].counts))
+        levels.append(sum_by_key(above, levels[-1].counts))
     return levels[::-1]
 
 

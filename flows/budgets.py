@@ -7,8 +7,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..tasks.pages.figures import stacked
-from ..tasks.products.budget import as_json
+from ..tasks.pages.figures import stack_drawings
+from ..tasks.products.budget import costs_to_json
 from ..tasks.products.privacy_curves import curve_points, delta_chart, trade_offs
 from ..tasks.products.product import Caution, Product
 from ..tasks.products.registry import product
@@ -57,7 +57,7 @@ def show_budget(
             print(f"{sentence}.")
         return
     if is_json:
-        print(json.dumps(as_json(asked.costs(settings)), indent=2))
+        print(json.dumps(costs_to_json(asked.costs(settings)), indent=2))
     else:
         print_costs(asked, settings)
         for sentence in meaning:
@@ -93,7 +93,7 @@ def draw_curve(asked: Product, settings: ProductSettings, file: Path) -> tuple[s
     if curves.tested:
         *meaning, tests = trade_offs(curves.tested, curves.others, curves.question)
         drawings.append(tests.svg)
-    file.write_text(stacked("The guarantee of the budget", drawings), encoding="utf-8")
+    file.write_text(stack_drawings("The guarantee of the budget", drawings), encoding="utf-8")
     return tuple(meaning)
 
 

@@ -29,12 +29,12 @@ from rich.table import Table
 
 from ..tasks.pages.document import Block, Section
 from ..tasks.pages.document import Table as PageTable
-from ..tasks.pages.numbers import decimal, shown_delta, shown_epsilon, shown_rho
+from ..tasks.pages.numbers import decimal, format_delta, format_epsilon, format_rho
 from ..tasks.products.acceptance import warnings_of
 from ..tasks.products.product import Caution, Product
 from ..tasks.products.registry import product as product_named
 from ..tasks.products.spent import epsilon_cap_words, exact_epsilon_words, stated_sentence
-from ..tasks.products.statement import in_words
+from ..tasks.products.statement import describe_statement
 from ..tasks.runs.directory import RunDirectory
 from ..tasks.runs.files import read_record
 from ..tasks.runs.publication import marker_address
@@ -201,7 +201,7 @@ def print_summary(asked: Product, run: RunDirectory, settings: ProductSettings) 
     for block in asked.words.summary(run, settings):
         print_block(block)
     stated = asked.plan is not None and settings.draws_noise
-    for line in in_words(asked.plan_of(run, settings).statement) if stated else ():
+    for line in describe_statement(asked.plan_of(run, settings).statement) if stated else ():
         print(line)
     for warning in warnings_of(run):
         print(f"warning: {warning}")
@@ -277,8 +277,8 @@ def _caps_in_words(caps: Mapping[str, Any]) -> str:
     """The caps that are set in a summary, or in a dataset of it."""
     epsilon = caps["epsilon_cap"]
     words = [
-        *([f"rho {shown_rho(caps['cap'])}"] if caps["cap"] else []),
-        *([f"delta {shown_delta(caps['delta_cap'])}"] if caps["delta_cap"] else []),
+        *([f"rho {format_rho(caps['cap'])}"] if caps["cap"] else []),
+        *([f"delta {format_delta(caps['delta_cap'])}"] if caps["delta_cap"] else []),
         *([epsilon_cap_words(epsilon)] if epsilon else []),
     ]
     return " and of ".join(words)
@@ -309,10 +309,10 @@ def print_ledger(summary: dict, *, as_json: bool) -> None:
         delta_cap = dataset["delta_cap"]
         console.print(
             f"\n[bold]{name}[/bold]: rho {decimal(dataset['rho'])} spent, cap {cap}; delta "
-            f"{shown_delta(dataset['delta'])} spent, cap "
-            f"{'none' if delta_cap is None else shown_delta(delta_cap)}; epsilon "
-            f"{shown_epsilon(epsilon['tight'])} at delta {shown_delta(epsilon['delta'])} "
-            f"(simple bound {shown_epsilon(epsilon['simple'])}){_exact_sentence(dataset)}."
+            f"{format_delta(dataset['delta'])} spent, cap "
+            f"{'none' if delta_cap is None else format_delta(delta_cap)}; epsilon "
+            f"{format_epsilon(epsilon['tight'])} at delta {format_delta(epsilon['delta'])} "
+            f"(simple bound {format_epsilon(epsilon['simple'])}){_exact_sentence(dataset)}."
             f"{stated_sentence(dataset)}"
         )
         table = Table("product", "run", "draw", "native guarantee", "bounded rho", "charged")
@@ -323,7 +323,7 @@ def print_ledger(summary: dict, *, as_json: bool) -> None:
                 symbol = "epsilon" if draw["definition"] == "pure_dp" else "rho"
                 native = f"{symbol} {draw['parameter']}, {draw['neighbors']}"
                 if Fraction(draw["delta"]):
-                    native += f", delta {shown_delta(draw['delta'])}"
+                    native += f", delta {format_delta(draw['delta'])}"
                 rho, at = decimal(draw["bounded_rho"]), draw["charged_at"]
                 table.add_row(product, draw["run_id"], draw["name"], native, rho, at)
         console.print(table)

@@ -62,7 +62,7 @@ def _budgets(settings: DesignSettings) -> Designed:
     """The budgets of universes over geolevels and queries."""
     refuse_no_spine(settings.topdown)
     designs = designs_of(settings)
-    told = {name: own.as_json() for name, own in designs.items()}
+    told = {name: own.to_json() for name, own in designs.items()}
     return settings_text(settings, designs), told, [own.section for own in designs.values()]
 
 
@@ -70,12 +70,15 @@ def _levels(designed: Callable[[Any], tuple[DesignedLevels, Any]], settings: Any
     """The shares of the levels of group sizes or trips."""
     found, chosen = designed(settings)
     text = f"# Shares of levels: {found.certificate}.\n{dump_settings(chosen)}"
-    return text, found.as_json(), [found.section]
+    return text, found.to_json(), [found.section]
 
 
 DESIGNED: Mapping[str, tuple[type[ProductSettings], Callable[[Any], Designed]]] = {
     TopdownSettings.PRODUCT: (DesignSettings, _budgets),
-    "group-sizes": (group_sizes.GroupSizesDesignSettings, partial(_levels, group_sizes.designed)),
-    "trips": (trips.TripsDesignSettings, partial(_levels, trips.designed)),
+    "group-sizes": (
+        group_sizes.GroupSizesDesignSettings,
+        partial(_levels, group_sizes.optimize_shares),
+    ),
+    "trips": (trips.TripsDesignSettings, partial(_levels, trips.optimize_shares)),
 }
 """By product: settings with a section [design], and the design of its budget."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ..tasks.dissemination.explorer import write_explorer
 from ..tasks.products.plan import read_plan
-from ..tasks.products.statement import in_one_sentence
+from ..tasks.products.statement import summarise_statement
 from ..tasks.runs.directory import RunDirectory
 from ..tasks.runs.errors import InputRefused
 from ..tasks.topdown.release.tabulations.levels import variable_labels
@@ -26,7 +26,7 @@ def write_release_page(run: RunDirectory, settings: TopdownSettings) -> Path:
         run.release,
         path,
         title=f"Release of {settings.privacy.dataset}",
-        guarantee=in_one_sentence(read_plan(run).statement),
+        guarantee=summarise_statement(read_plan(run).statement),
         labels=variable_labels(map(settings.schema_of, settings.run.universes)),
         geometry=None if geometry is None else Path(geometry),
     )

@@ -14,8 +14,8 @@ from ..tasks.population.estimation.pieces import (
     piece_names,
     read_piece,
     released_file,
-    write_made,
-    write_released,
+    write_members,
+    write_release_records,
 )
 from ..tasks.population.ingest.released import Sources, read_released
 from ..tasks.population.release.population import population_of_pieces, write_population
@@ -55,13 +55,13 @@ def _made_file(run: RunDirectory, _settings: ProductsSettings, piece: str) -> Pa
 def gather_released(run: RunDirectory, settings: ProductsSettings) -> Made:
     """Write the released persons and households, partitioned into pieces."""
     source = read_released(sources_of(run, _names(settings)))
-    return created(write_released(run, source.blocks, blocks_of(source)))
+    return created(write_release_records(run, source.blocks, blocks_of(source)))
 
 
 @step("populate", ProductsSettings, run_name="populate-{piece}", made_at=_made_file)
 def populate(run: RunDirectory, _settings: ProductsSettings, piece: str) -> Made:
     """Make households of the persons of a county."""
-    return created(write_made(run, piece, populate_county(read_piece(run, piece))))
+    return created(write_members(run, piece, populate_county(read_piece(run, piece))))
 
 
 @step("make population", ProductsSettings, run_name="one population")

@@ -162,7 +162,7 @@ class ProductsSettings(ProductSettings):
         }
         return self.model_copy(update={"products": self.products.model_copy(update=chosen)})
 
-    def refuse_what_does_not_fit(self, refuse: Refuse) -> None:
+    def refuse_invalid(self, refuse: Refuse) -> None:
         """Refuse products of other people, then misfits in a product's own settings."""
         for name, settings in self.products.chosen().items():
             where = f"products.{name}"
@@ -179,7 +179,7 @@ class ProductsSettings(ProductSettings):
                     "privacy.infinite and privacy.seed in [privacy] alone, and run the published "
                     "calibration by itself"
                 )
-            settings.refuse_what_does_not_fit(refuse_within(where, refuse))
+            settings.refuse_invalid(refuse_within(where, refuse))
             earlier = list(self.products.chosen())[: list(self.products.chosen()).index(name)]
             for release in settings.input.awaited.values():
                 if release not in earlier:
@@ -188,7 +188,7 @@ class ProductsSettings(ProductSettings):
                         f"it; there are {', '.join(earlier) or 'none'}"
                     )
 
-    def refuse_what_does_nothing(self, own: Mapping[str, Any], refuse: Refuse) -> None:
+    def refuse_ineffective(self, own: Mapping[str, Any], refuse: Refuse) -> None:
         """Refuse idle settings of a product, and shared keys that all products replace."""
         if "preset" in own:
             refuse("preset does nothing here; a product's own table names its preset")
@@ -211,7 +211,7 @@ class ProductsSettings(ProductSettings):
         for name, settings in chosen.items():
             where = f"products.{name}"
             whole = merged_tables(_shared_with(MODELS[name], own), tables[name])
-            settings.refuse_what_does_nothing(whole, refuse_within(where, refuse))
+            settings.refuse_ineffective(whole, refuse_within(where, refuse))
 
 
 def _shared_by(

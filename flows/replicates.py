@@ -20,7 +20,7 @@ from ..tasks.detailed_groups.ingest.ingest import parameters_of
 from ..tasks.detailed_groups.release.accuracy import with_all_tables
 from ..tasks.detailed_groups.settings import DetailedGroupsSettings
 from ..tasks.group_sizes.settings import GroupSizesSettings
-from ..tasks.products.comparison import Compared
+from ..tasks.products.comparison import ComparedRun
 from ..tasks.products.product import Product
 from ..tasks.products.registry import product
 from ..tasks.runs.directory import RunDirectory, start_run
@@ -88,7 +88,7 @@ def mean_errors_of_runs(asked: Product, settings: Any, n: int, folder: Path) -> 
     return mean_errors(together, keys, figures, ("std", "s.d."))
 
 
-def run_under_seed(asked: Product, settings: Any, seed: int, folder: Path) -> Compared:
+def run_under_seed(asked: Product, settings: Any, seed: int, folder: Path) -> ComparedRun:
     """Run settings in a folder, in this process and under a seed, and return it with its errors.
 
     Raises InputRefused for a product whose steps follow no order or that has no errors.

@@ -16,7 +16,7 @@ from ..tasks.pages.document import Block, Document, Section, Table, to_markdown
 from ..tasks.products.acceptance import CERTIFICATE, warnings_of
 from ..tasks.products.registry import product
 from ..tasks.products.reports import checks_table
-from ..tasks.products.statement import in_words
+from ..tasks.products.statement import describe_statement
 from ..tasks.runs.directory import RunDirectory
 from ..tasks.runs.publication import marker_address
 from ..tasks.runs.settings import ProductSettings
@@ -101,7 +101,7 @@ def _title(settings: ProductSettings) -> str:
 def _sections(run: RunDirectory, settings: ProductSettings) -> Iterator[Section]:
     asked = product(settings.PRODUCT)
     if asked.plan is not None and settings.draws_noise:
-        guarantee = in_words(asked.plan_of(run, settings).statement)
+        guarantee = describe_statement(asked.plan_of(run, settings).statement)
         yield Section("What is guaranteed", guarantee)
     if (run.checks / CHECKS_FILE).exists():
         n_checks = len(checks_table(run).rows)

@@ -33,13 +33,13 @@ from ..tasks.study.report import (
 )
 from ..tasks.study.search import (
     TrialOutcome,
+    bound_grid,
     loss_grid,
     new_trial,
-    scaled,
+    scale_losses,
     search_geolevels,
     search_weights,
     smallest,
-    within,
 )
 from ..tasks.study.settings import TuneSettings
 from ..tasks.study.steps import prepare, read_tuning_data, replicate
@@ -101,9 +101,9 @@ class _Search:
         losses: Losses | None
         if search.method in ("total", "queries"):
             weighed = searched.with_weights(choice, universe, weights)
-            grid = within(grid, searched.largest_total(weighed, universe))
-            found = smallest(grid, lambda total: meets(scaled(own, total)))
-            losses = None if found is None else scaled(own, grid[found])
+            grid = bound_grid(grid, searched.largest_total(weighed, universe))
+            found = smallest(grid, lambda total: meets(scale_losses(own, total)))
+            losses = None if found is None else scale_losses(own, grid[found])
         else:
             losses = search_geolevels(tuple(own), grid, search.step, meets)
             if losses is not None and not self.keeps_guarantee(choice, losses):

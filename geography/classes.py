@@ -119,7 +119,7 @@ class ClassedSpine:
         Raises ValueError for a known sum of geounits of several parents.
         """
         known = known or {}
-        information, measured = _handed_down(spine, kinds, is_part=is_part)
+        information, measured = _propagate_measurements(spine, kinds, is_part=is_part)
         packed = np.packbits(cells, axis=1)
         padded = np.zeros((len(cells), -(-packed.shape[1] // 8) * 8), dtype=np.uint8)
         padded[:, : packed.shape[1]] = packed
@@ -134,8 +134,8 @@ class ClassedSpine:
             order = np.argsort(parent, kind="stable")
             offsets = child_offsets(parent[order], len(row))
             below = codes[-1][order]
-            code, first = _grouped(row, offsets, below)
-            children = _counted(offsets, below, first, len(rungs[-1]))
+            code, first = _group_equal(row, offsets, below)
+            children = _count_classes(offsets, below, first, len(rungs[-1]))
             rungs.append(UnitClasses(row[first], children, is_exact))
             parents.append(parent)
             codes.append(code)
@@ -166,8 +166,8 @@ class ClassedSpine:
             offsets = np.append(starts, len(part))
             unit, area = above[starts], area[starts]
             owner = self.codes[rung][unit]
-            code, first = _grouped(owner, offsets, part)
-            found.append((owner[first], _counted(offsets, part, first, len(found[-1][0]))))
+            code, first = _group_equal(owner, offsets, part)
+            found.append((owner[first], _count_classes(offsets, part, first, len(found[-1][0]))))
             part = code
         order = np.argsort(area, kind="stable")
         weight = np.bincount(part, minlength=len(found[-1][0])).astype(np.float64)
@@ -188,7 +188,7 @@ def _sums_and_parents(number: np.ndarray, parent: np.ndarray) -> tuple[np.ndarra
     return place, above
 
 
-def _handed_down(
+def _propagate_measurements(
     spine: Spine, kinds: Sequence[np.ndarray], *, is_part: bool
 ) -> tuple[sparse.csr_array, list[np.ndarray]]:
     """How often each kind is measured, (rows, kinds), and each geounit's row; measurements of an
@@ -229,7 +229,7 @@ def _handed_down(
     return sparse.csr_array(counted), codes
 
 
-def _grouped(
+def _group_equal(
     known: np.ndarray, offsets: np.ndarray, below: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Class of each of n things, and the first of each class, by their `known` (n,) properties and
@@ -256,7 +256,7 @@ def _alike(keys: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     return code, order[is_new]
 
 
-def _counted(
+def _count_classes(
     offsets: np.ndarray, below: np.ndarray, chosen: np.ndarray, n_below: int
 ) -> sparse.csr_array:
     """(chosen, n_below) number of each class below each chosen thing."""

@@ -79,7 +79,7 @@ def root_of(information: np.ndarray) -> np.ndarray:
     return vectors[:, is_positive] * np.sqrt(values[is_positive])
 
 
-class Seen(NamedTuple):
+class PartialObservation(NamedTuple):
     """Effect of s answers that see D on the estimate of x; see the module's docstring.
 
     rows : (s, n) H. gain : (n, s) G. size : (s,) the diagonal of H D H'.
@@ -97,7 +97,7 @@ class Seen(NamedTuple):
 
 def see(
     root: np.ndarray, noise: float, v: np.ndarray, d: np.ndarray
-) -> tuple[Seen, np.ndarray, np.ndarray, np.ndarray] | None:
+) -> tuple[PartialObservation, np.ndarray, np.ndarray, np.ndarray] | None:
     """Effect of measurements L'x on V + k D: the answers that see D, V and D after them, and the
     columns (n, r - s) of L for all others. None if none sees D.
 
@@ -122,7 +122,7 @@ def see(
     after = symmetric(v + gain @ of_answers @ gain.T - cross - cross.T)
     left = without_rounding(symmetric(d - gain @ rows @ d), np.asarray(np.trace(d)))
     answers = vectors[:, sees].T @ (root / norms).T
-    step = Seen(rows, gain, size[sees], of_answers, v.copy(), answers)
+    step = PartialObservation(rows, gain, size[sees], of_answers, v.copy(), answers)
     return step, after, left, root @ vectors[:, ~sees]
 
 
@@ -153,7 +153,9 @@ def _diffuse_gains(s: np.ndarray, t: np.ndarray) -> tuple[np.ndarray, np.ndarray
     return along, (m / values[is_positive]) @ (m.T @ (np.eye(len(s)) - s @ along))
 
 
-def given_whole(v: np.ndarray, gain: np.ndarray, cells: np.ndarray, both: np.ndarray) -> np.ndarray:
+def condition_on_total(
+    v: np.ndarray, gain: np.ndarray, cells: np.ndarray, both: np.ndarray
+) -> np.ndarray:
     """(I - K) V (I - K)' + K (S - V) K' + K C K' (N, n, n) of parts, given their wholes.
 
     Args:

@@ -76,7 +76,7 @@ class Units:
     path: np.ndarray
 
 
-def encoded(code: str) -> str:
+def encode_code(code: str) -> str:
     """A code encoded for a path.
 
     >>> encoded("Nord/2.b")
@@ -108,7 +108,7 @@ def declared_units(areas: pd.DataFrame, geolevels: Sequence[str]) -> dict[str, U
         code, distinct = pd.factorize(text_column(areas, name), sort=True)
         number = nest(above, code.astype(np.int64))
         first = first_rows(number, int(number.max()) + 1)
-        text = np.array([encoded(value) for value in distinct], dtype=object)[code[first]]
+        text = np.array([encode_code(value) for value in distinct], dtype=object)[code[first]]
         before = path[above[first]]
         path = np.where(before == "", text, before + "." + text)
         found[name] = Units(number, path)
@@ -236,7 +236,7 @@ def _geocodes(
     def of_level(name: str, row: np.ndarray, parent: np.ndarray) -> np.ndarray:
         nonlocal above
         if name != names[0]:
-            piece = pieces[name][row] if name in pieces else _running(parent)
+            piece = pieces[name][row] if name in pieces else _number_within_parents(parent)
             if name != names[1]:
                 piece = above[parent] + "." + piece
             elif branch is not None:
@@ -247,7 +247,7 @@ def _geocodes(
     return of_level
 
 
-def _running(parent: np.ndarray) -> np.ndarray:
+def _number_within_parents(parent: np.ndarray) -> np.ndarray:
     """(n,) object array: g and a running number within each parent, padded with zeros."""
     rank = ranks_within(parent) + 1
     width = len(str(rank.max()))
@@ -259,5 +259,5 @@ def _joined_codes(areas: pd.DataFrame, names: Sequence[str]) -> np.ndarray:
     columns = []
     for name in names:
         code, distinct = pd.factorize(text_column(areas, name))
-        columns.append(np.array([encoded(value) for value in distinct], dtype=object)[code])
+        columns.append(np.array([encode_code(value) for value in distinct], dtype=object)[code])
     return reduce(lambda path, text: path + "." + text, columns)

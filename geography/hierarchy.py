@@ -53,10 +53,10 @@ class BlockCodes:
             raise GeographyRefused("the geography must be sorted by block_geocode")
         self.geocode = geocode
         self.state = geocode // 10**14
-        self.county = _running_number(geocode // 10**11)
+        self.county = _number_distinct(geocode // 10**11)
         self.county_fips = geocode // 10**11 % 1000
-        self.tract = _running_number(geocode // 10**5)
-        self.block_group = _running_number(geocode // 10**4)
+        self.tract = _number_distinct(geocode // 10**5)
+        self.block_group = _number_distinct(geocode // 10**4)
 
 
 def text_column(geography: pd.DataFrame, column: str) -> pd.Series:
@@ -94,14 +94,14 @@ def text_column(geography: pd.DataFrame, column: str) -> pd.Series:
     return values
 
 
-def _running_number(sorted_codes: np.ndarray) -> np.ndarray:
+def _number_distinct(sorted_codes: np.ndarray) -> np.ndarray:
     """(n,) int64: 0 for the first distinct value, 1 for the next, and so on."""
     number = np.zeros(len(sorted_codes), dtype=np.int64)
     np.cumsum(sorted_codes[1:] != sorted_codes[:-1], out=number[1:])
     return number
 
 
-def are_same_units(first: np.ndarray, second: np.ndarray) -> bool:
+def group_equally(first: np.ndarray, second: np.ndarray) -> bool:
     """Whether two numberings (n,) group the rows equally, and omit none.
 
     >>> are_same_units(np.array([0, 0, 1]), np.array([5, 5, 2]))
@@ -133,7 +133,7 @@ def nest(parent: np.ndarray, *keys: np.ndarray) -> np.ndarray:
         combined = number * width
         combined += key
         if (combined[1:] >= combined[:-1]).all():
-            number = _running_number(combined)
+            number = _number_distinct(combined)
         else:
             number = np.unique(combined, return_inverse=True)[1]
     return number
@@ -158,7 +158,7 @@ def digits(values: np.ndarray, width: int) -> pa.StringArray:
     return pc.utf8_lpad(pa.array(values, pa.int64()).cast(pa.string()), width, "0")
 
 
-def joined(parts: Sequence[pa.StringArray]) -> pa.StringArray:
+def concatenate(parts: Sequence[pa.StringArray]) -> pa.StringArray:
     """(n,) the concatenation of texts, element by element."""
     return pc.binary_join_element_wise(*parts, "")
 

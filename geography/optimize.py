@@ -282,7 +282,7 @@ def greedy_groups(
     start = cut_groups(ancestors[0], _touched_entities(items, is_area), fanout_cutoff)
     # Members are adjacent, so that groups and items meet the parents' entities in one order.
     order = np.lexsort((start, ancestors[0]))
-    items, first = _taken(items, order), start[order]
+    items, first = _reorder_entries(items, order), start[order]
     is_first = np.r_[True, first[1:] != first[:-1]]
     groups, _ = fold(items, np.r_[np.flatnonzero(is_first), len(first)], n_entities)
     item_offsets = child_offsets(ancestors[0], int(ancestors[0].max()) + 1)
@@ -309,7 +309,7 @@ def greedy_groups(
     return smallest[group]
 
 
-def _taken(items: Entries, order: np.ndarray) -> Entries:
+def _reorder_entries(items: Entries, order: np.ndarray) -> Entries:
     """The entries of the items in another order."""
     size = np.diff(items.offsets)[order]
     offsets = np.r_[0, np.cumsum(size)]

@@ -22,9 +22,9 @@ from .categories import (
 )
 from .hierarchy import (
     BlockCodes,
+    concatenate,
     digits,
     first_rows,
-    joined,
     nest,
     ranks_within,
     text_column,
@@ -229,7 +229,7 @@ def _geocodes(
         else:
             is_branch = is_aian[row] & (name != names[0])
             before = above.take(pa.array(parent))
-            above = joined(_spine_parts(name, codes, row, before, parent, is_branch, names))
+            above = concatenate(_spine_parts(name, codes, row, before, parent, is_branch, names))
         return texts_of(above)
 
     return of_level

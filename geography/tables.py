@@ -144,7 +144,7 @@ def _checked_links(
         raise GeographyRefused(
             f"geolevel '{name}' has geounits without a share; give every geolevel a share"
         )
-    twice = _repeated(geocode)
+    twice = _first_duplicate(geocode)
     if twice is not None:
         raise GeographyRefused(f"geounit '{twice}' is repeated at geolevel '{name}'")
     if not codes_above:
@@ -178,7 +178,7 @@ def _checked_links(
     return geocode, parent
 
 
-def _repeated(texts: pa.StringArray) -> str | None:
+def _first_duplicate(texts: pa.StringArray) -> str | None:
     """A repeated text, None if all are distinct."""
     if pc.count_distinct(texts, mode="all").as_py() == len(texts):
         return None
@@ -202,7 +202,7 @@ def _placed_blocks(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Block geocodes in the Block level's order, and their rank among all block geocodes."""
     block_geocode = _text(blocks["block_geocode"])
-    twice = _repeated(block_geocode)
+    twice = _first_duplicate(block_geocode)
     if twice is not None:
         rows = blocks.filter(pc.equal(block_geocode, twice))
         for level in geolevels:

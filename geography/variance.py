@@ -57,7 +57,7 @@ from scipy import sparse
 
 from .categories import Category
 from .classes import NOT_MEASURED, ClassedAreas, ClassedSpine, UnitClasses
-from .conditioning import RELATIVE_ZERO, Seen, pseudo_inverse, root_of, see, symmetric
+from .conditioning import RELATIVE_ZERO, PartialObservation, pseudo_inverse, root_of, see, symmetric
 from .levels import Spine
 from .optimize import off_spine_distances
 
@@ -81,7 +81,7 @@ class _Rung:
     rest: np.ndarray
     after: np.ndarray
     diffuse: np.ndarray | None
-    seen: Mapping[tuple[int, int], Seen]
+    seen: Mapping[tuple[int, int], PartialObservation]
 
 
 class _Diffuse(NamedTuple):
@@ -141,16 +141,16 @@ class Covariances:
         total = np.zeros((2, *information.shape[1:]))
         for number, unit in enumerate(spine.rungs[1:], 1):
             assert unit.children is not None, "only blocks have none"
-            below = _summed(unit.children, rungs[-1].after)
+            below = _sum_classes(unit.children, rungs[-1].after)
             unseen = rungs[-1].diffuse
-            diffuse = None if unseen is None else _summed(unit.children, unseen)
+            diffuse = None if unseen is None else _sum_classes(unit.children, unseen)
             if number == len(spine.rungs) - 1 - spine.rungs[-1].is_exact:
                 total[0] = below[0]
                 total[1] = 0.0 if diffuse is None else diffuse[0]
                 if beside is not None:
                     below, diffuse = below + beside[0], total[1:] + beside[1]
             own = information[unit.information]
-            rungs.append(_taken_in(unit, below, diffuse, own, exact))
+            rungs.append(_absorb_children(unit, below, diffuse, own, exact))
         return cls(spine, tuple(rungs), total)
 
     def variances(self, areas: ClassedAreas, asked: np.ndarray) -> np.ndarray:
@@ -187,12 +187,12 @@ class Covariances:
                 part = _block_parts(rung, classes.owner, asked)
             else:
                 counts = classes.parts
-                p, q, size = (_summed(counts, own) for own in (part.p, part.q, part.size))
+                p, q, size = (_sum_classes(counts, own) for own in (part.p, part.q, part.size))
                 summed = _Parts(p, q, size)
                 if part.diffuse is not None:
-                    diffuse = _Diffuse(*(_summed(counts, own) for own in part.diffuse))
+                    diffuse = _Diffuse(*(_sum_classes(counts, own) for own in part.diffuse))
                     summed = replace(summed, diffuse=diffuse)
-                part = _conditioned(rung, classes.owner, summed)
+                part = _condition_parts(rung, classes.owner, summed)
             yield part
 
     def _back(self, areas: ClassedAreas, asked: np.ndarray, parts: Sequence[_Parts]) -> np.ndarray:
@@ -206,36 +206,36 @@ class Covariances:
             owner, weight = classes.owner, classes.weight[:, None, None, None]
             if classes.parts is None or unit.children is None or part.gained is None:
                 outer = (of_parts + weight * asked.T) @ asked
-                bar = of_units + _by_owner(outer, owner, len(unit))
+                bar = of_units + _sum_by_owner(outer, owner, len(unit))
                 np.add.at(found, unit.information, -rung.after @ bar @ rung.after)
                 break
             back = rung.rest.swapaxes(-1, -2)[owner] @ of_parts
             below_parts = back - 2 * weight * part.gained
             outer = (weight * part.gained - back) @ part.gained.swapaxes(-1, -2)
             below_units = rung.rest.swapaxes(-1, -2) @ of_units @ rung.rest
-            below_units += _by_owner(outer, owner, len(unit))
+            below_units += _sum_by_owner(outer, owner, len(unit))
             measured = np.flatnonzero(unit.information != NOT_MEASURED)
             if measured.size:
                 outer = weight * part.p + rung.after[owner] @ of_parts
-                own = _by_owner(outer @ part.p.swapaxes(-1, -2), owner, len(unit))
+                own = _sum_by_owner(outer @ part.p.swapaxes(-1, -2), owner, len(unit))
                 own += rung.after @ of_units @ rung.after
                 np.add.at(found, unit.information[measured], -own[measured])
-            of_units = _summed(unit.children.T, below_units)
-            of_parts = _summed(classes.parts.T, below_parts)
+            of_units = _sum_classes(unit.children.T, below_units)
+            of_parts = _sum_classes(classes.parts.T, below_parts)
         found[NOT_MEASURED] = 0.0
         return found
 
 
-def _summed(counts: sparse.csr_array | sparse.csc_array, values: np.ndarray) -> np.ndarray:
+def _sum_classes(counts: sparse.csr_array | sparse.csc_array, values: np.ndarray) -> np.ndarray:
     """Sums of the values (C, ...) of the classes below, by how often each is there."""
     flat = counts @ values.reshape(len(values), math.prod(values.shape[1:]))
     return np.asarray(flat).reshape(counts.shape[0], *values.shape[1:])
 
 
-def _by_owner(values: np.ndarray, owner: np.ndarray, n: int) -> np.ndarray:
+def _sum_by_owner(values: np.ndarray, owner: np.ndarray, n: int) -> np.ndarray:
     """Sums (n, ...) of the parts' values over the parts of each class of geounits."""
     parts = np.ones(len(owner)), owner, np.arange(len(owner) + 1)
-    return _summed(sparse.csc_array(parts, (n, len(owner))), values)
+    return _sum_classes(sparse.csc_array(parts, (n, len(owner))), values)
 
 
 def _blocks(information: np.ndarray, cells: np.ndarray, prior: float) -> _Rung:
@@ -254,7 +254,7 @@ def _blocks(information: np.ndarray, cells: np.ndarray, prior: float) -> _Rung:
     return _Rung(none, none, after, diffuse, {})
 
 
-def _taken_in(
+def _absorb_children(
     unit: UnitClasses,
     below: np.ndarray,
     diffuse: np.ndarray | None,
@@ -263,7 +263,7 @@ def _taken_in(
 ) -> _Rung:
     """The step of a rung, from the sums of its children's V and D and its own information."""
     identity = np.eye(below.shape[-1])
-    seen: dict[tuple[int, int], Seen] = {}
+    seen: dict[tuple[int, int], PartialObservation] = {}
     if diffuse is not None:
         diffuse, below, information = diffuse.copy(), below.copy(), information.copy()
         for place in np.argwhere(diffuse.any(axis=(-1, -2))).tolist():
@@ -303,7 +303,7 @@ def _block_parts(rung: _Rung, owner: np.ndarray, asked: np.ndarray) -> _Parts:
     return _Parts(p, q, q, diffuse=_Diffuse(diffuse_p, diffuse_q, size))
 
 
-def _conditioned(rung: _Rung, owner: np.ndarray, sums: _Parts) -> _Parts:
+def _condition_parts(rung: _Rung, owner: np.ndarray, sums: _Parts) -> _Parts:
     """Parts given their geounits' measurements, from the sums over the children's parts."""
     p, q, diffuse = sums.p, sums.q, sums.diffuse
     if diffuse is not None:
@@ -468,8 +468,8 @@ def summarise_spines(
             mean = {"blocks": float(blocks[targeted].mean())}
             of_tables.append(head | mean | statistics(deviation))
     return SpineSummary(
-        geounits=_labelled({label: geounit_counts(spine) for label, spine in spines.items()}),
-        fan_out=_labelled({label: fan_out(spine) for label, spine in spines.items()}),
+        geounits=_label_frames({label: geounit_counts(spine) for label, spine in spines.items()}),
+        fan_out=_label_frames({label: fan_out(spine) for label, spine in spines.items()}),
         distances=pd.DataFrame(distances),
         standard_deviations=pd.DataFrame(deviations),
         tabulated=pd.DataFrame(of_tables, columns=[*TABULATED, *STATISTICS]),
@@ -534,7 +534,7 @@ def geounit_counts(spine: Spine) -> pd.DataFrame:
     )
 
 
-def _labelled(frames: dict[str, pd.DataFrame]) -> pd.DataFrame:
+def _label_frames(frames: dict[str, pd.DataFrame]) -> pd.DataFrame:
     return pd.concat(frames, names=["spine"]).reset_index("spine").reset_index(drop=True)
 
 

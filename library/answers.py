@@ -112,7 +112,7 @@ def read_answers(
                 "geounits, and other geolevels have their share."
             )
         raise InputRefused(f"{run.root} has no {kind} of {universe} yet; finish the run first.")
-    return _joined(frames)
+    return _concatenate_frames(frames)
 
 
 def _is_query(name: str, query: str) -> bool:
@@ -129,7 +129,7 @@ def _refuse_unknown(what: str, name: str, names: Sequence[str], universe: str = 
         )
 
 
-def _joined(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
+def _concatenate_frames(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
     """Frames below each other, the figures last; labels keep the order of their levels."""
     columns = dict.fromkeys(name for frame in frames for name in frame.columns)
     last = [name for name in columns if name in (*FIGURES, "count")]
@@ -149,7 +149,7 @@ def _joined(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
     return pd.DataFrame(whole)
 
 
-def _exploded(table: pa.Table) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _explode_lists(table: pa.Table) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The row of every single value of a table's lists, its place in the list, and the values."""
     lists = table["value"].combine_chunks()
     lengths = pc.list_value_length(lists).to_numpy()
@@ -181,11 +181,13 @@ def _values(
     )
 
 
-def _labelled(labels: Sequence[str], codes: np.ndarray, *, ordered: bool = True) -> pd.Categorical:
+def _label_codes(
+    labels: Sequence[str], codes: np.ndarray, *, ordered: bool = True
+) -> pd.Categorical:
     return pd.Categorical.from_codes(codes, categories=list(labels), ordered=ordered)
 
 
-def in_declared_order(frame: pd.DataFrame, settings: Any, universe: str | None) -> pd.DataFrame:
+def order_labels(frame: pd.DataFrame, settings: Any, universe: str | None) -> pd.DataFrame:
     """A table whose columns of attributes and coarsenings have their levels in declared order.
 
     Other columns than labels of levels, such as codes, are unchanged.
@@ -201,7 +203,7 @@ def in_declared_order(frame: pd.DataFrame, settings: Any, universe: str | None) 
     return frame
 
 
-def _there(places: Iterable[tuple[str, Path]]) -> Places:
+def _existing_places(places: Iterable[tuple[str, Path]]) -> Places:
     """The places that a run has."""
     return [(level, folder) for level, folder in places if folder.is_dir()]
 
@@ -221,12 +223,12 @@ def _folders(run: RunDirectory, universe: str, kind: Kind, levels: Iterable[str]
     return [(name, file(universe, name).parent) for name in levels]
 
 
-def _census_decoded(settings: Any, universe: str, table: pa.Table) -> pd.DataFrame:
+def _decode_census(settings: Any, universe: str, table: pa.Table) -> pd.DataFrame:
     schema = settings.schema_of(universe)
     if "cell" in table.column_names:
         levels = np.unravel_index(table["cell"].to_numpy(), schema.shape)
         labelled = {
-            name: _labelled(schema.labels(name), level)
+            name: _label_codes(schema.labels(name), level)
             for name, level in zip(schema.attributes, levels, strict=True)
         }
         geocode, count = table["geocode"].to_pandas(), table["count"].to_numpy()
@@ -236,19 +238,19 @@ def _census_decoded(settings: Any, universe: str, table: pa.Table) -> pd.DataFra
         _answers_of(schema, name, table.filter(pa.array(names == name)))
         for name in dict.fromkeys(names)
     ]
-    return _joined(frames)
+    return _concatenate_frames(frames)
 
 
 def _answers_of(schema: Any, query_name: str, table: pa.Table) -> pd.DataFrame:
     """The answers to one query, with a column of labels for each attribute that it keeps."""
     name = query_name.removesuffix(DPQUERY_SUFFIX)
-    row, place, value = _exploded(table)
+    row, place, value = _explode_lists(table)
     parts = label_parts(schema, name)
     shape = tuple(len(labels) for _, _, labels in parts)
     levels = np.unravel_index(place, shape) if parts else ()
-    query = _labelled([name], np.zeros(len(row), dtype=np.int8), ordered=False)
+    query = _label_codes([name], np.zeros(len(row), dtype=np.int8), ordered=False)
     cells = {
-        part: _labelled(labels, level)
+        part: _label_codes(labels, level)
         for (part, _, labels), level in zip(parts, levels, strict=True)
     }
     return _values(table, row, value, {"geocode": "geocode"}, {"query": query, **cells})
@@ -256,15 +258,15 @@ def _answers_of(schema: Any, query_name: str, table: pa.Table) -> pd.DataFrame:
 
 def _sizes_places(run: RunDirectory, universe: str, kind: Kind) -> Places:
     names = [level.level for level in read_plan(run).levels]
-    return _there(_folders(run, universe, kind, names))
+    return _existing_places(_folders(run, universe, kind, names))
 
 
-def _sizes_decoded(settings: Any, universe: str, table: pa.Table) -> pd.DataFrame:
+def _decode_group_sizes(settings: Any, universe: str, table: pa.Table) -> pd.DataFrame:
     first = settings.smallest_size
     if "cell" in table.column_names:
         frame = table.rename_columns({"geocode": "region", "cell": "size"}).to_pandas()
         return frame.assign(size=frame["size"] + first)
-    row, place, value = _exploded(table)
+    row, place, value = _explode_lists(table)
     keys = {"region": "geocode", "query": "query_name"}
     return _values(table, row, value, keys, {"size": place + first})
 
@@ -276,7 +278,7 @@ def _trips_places(run: RunDirectory, universe: str, kind: Kind) -> Places:
     return [(path.name, path) for path in sorted((run.root / kind / universe).glob("*"))]
 
 
-def _trips_decoded(settings: Any, universe: str, table: pa.Table) -> pd.DataFrame:
+def _decode_trips(settings: Any, universe: str, table: pa.Table) -> pd.DataFrame:
     return table.replace_schema_metadata().to_pandas()
 
 
@@ -291,11 +293,11 @@ def _groups_places(run: RunDirectory, universe: str, kind: Kind) -> Places:
         )
     levels = dict.fromkeys((shard.region_type, shard.level) for shard in read_shards(run))
     name = "p" if is_of_persons else universe
-    return _there((level[0], measured_folder(run, name, *level)) for level in levels)
+    return _existing_places((level[0], measured_folder(run, name, *level)) for level in levels)
 
 
-def _groups_decoded(settings: Any, universe: str, table: pa.Table) -> pd.DataFrame:
-    row, place, value = _exploded(table)
+def _decode_detailed_groups(settings: Any, universe: str, table: pa.Table) -> pd.DataFrame:
+    row, place, value = _explode_lists(table)
     kind = table["table"].to_numpy()[row]
     sex = np.zeros(len(row), dtype=np.int64)
     age = np.full(len(row), -1)
@@ -308,32 +310,32 @@ def _groups_decoded(settings: Any, universe: str, table: pa.Table) -> pd.DataFra
         codes = np.array([every_age.index(label) for label in labels])
         age[of_table] = codes[place[of_table] % len(labels)]
     keys = ("region_id", "iteration_code", "table", "total_only")
-    sexes = _labelled(("total", "male", "female"), sex)
-    cells = {"sex": sexes, "age": _labelled(every_age, age)}
+    sexes = _label_codes(("total", "male", "female"), sex)
+    cells = {"sex": sexes, "age": _label_codes(every_age, age)}
     return _values(table, row, value, dict(zip(keys, keys, strict=True)), cells)
 
 
-def _households_decoded(settings: Any, universe: str, table: pa.Table) -> pd.DataFrame:
+def _decode_detailed_households(settings: Any, universe: str, table: pa.Table) -> pd.DataFrame:
     tabulation = HOUSEHOLD_TABULATIONS[universe]
-    row, place, value = _exploded(table)
+    row, place, value = _explode_lists(table)
     kind = table["table"].to_numpy()[row]
     code = np.zeros(len(row), dtype=np.int64)
     for number in range(len(tabulation.names)):
         of_table = kind == number
         code[of_table] = tabulation.labels_of_cells(number)[place[of_table]]
-    categories = _labelled([*map(str, tabulation.labels["category"])], code)
+    categories = _label_codes([*map(str, tabulation.labels["category"])], code)
     keys = ("region_id", "iteration_code", "table")
     return _values(table, row, value, dict(zip(keys, keys, strict=True)), {"category": categories})
 
 
 def _supplemental_places(run: RunDirectory, universe: str, kind: Kind) -> Places:
-    return _there(_folders(run, universe, kind, read_supplemental_plan(run).levels))
+    return _existing_places(_folders(run, universe, kind, read_supplemental_plan(run).levels))
 
 
-def _supplemental_decoded(settings: Any, universe: str, table: pa.Table) -> pd.DataFrame:
+def _decode_supplemental_dhc(settings: Any, universe: str, table: pa.Table) -> pd.DataFrame:
     if "estimate" in table.column_names:
         return table.drop_columns(["level"]).replace_schema_metadata().to_pandas()
-    row, place, value = _exploded(table)
+    row, place, value = _explode_lists(table)
     names = [name.removesuffix(DPQUERY_SUFFIX) for name in table["query_name"].to_pylist()]
     measures = np.array([name.partition(" ")[0] for name in names], dtype=object)
     codes = [ITERATIONS[name.partition(" ")[2]] for name in names]
@@ -357,20 +359,20 @@ def _age_labels(firsts: Sequence[int]) -> list[str]:
 PERSONS_BY_GROUP = "detailed_groups"
 """Universe of detailed groups of persons."""
 
-_CENSUS = Answers(lambda settings: settings.run.universes, _census_places, _census_decoded)
+_CENSUS = Answers(lambda settings: settings.run.universes, _census_places, _decode_census)
 ANSWERS: Mapping[str, Answers] = {
     "topdown": _CENSUS,
     "estimate": _CENSUS,
     "detailed-groups": Answers(
-        lambda settings: (PERSONS_BY_GROUP,), _groups_places, _groups_decoded
+        lambda settings: (PERSONS_BY_GROUP,), _groups_places, _decode_detailed_groups
     ),
     "detailed-households": Answers(
-        lambda settings: ("t3", "t4"), _groups_places, _households_decoded
+        lambda settings: ("t3", "t4"), _groups_places, _decode_detailed_households
     ),
-    "group-sizes": Answers(lambda settings: ("groups",), _sizes_places, _sizes_decoded),
+    "group-sizes": Answers(lambda settings: ("groups",), _sizes_places, _decode_group_sizes),
     "supplemental-dhc": Answers(
-        lambda settings: ("people_in_households",), _supplemental_places, _supplemental_decoded
+        lambda settings: ("people_in_households",), _supplemental_places, _decode_supplemental_dhc
     ),
-    "trips": Answers(lambda settings: ("trips",), _trips_places, _trips_decoded),
+    "trips": Answers(lambda settings: ("trips",), _trips_places, _decode_trips),
 }
 """Storage of each product's answers, by product."""

@@ -10,7 +10,7 @@ import pandas as pd
 from spineflow.tasks.ledger.exact_curve import PrivacyCurve
 from spineflow.tasks.products import privacy_curves
 from spineflow.tasks.products.budget import Cost, margin_of
-from spineflow.tasks.products.registry import known
+from spineflow.tasks.products.registry import find_product
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import Source
 
@@ -94,9 +94,9 @@ def trade_off(product: str, settings: Source) -> pd.DataFrame:
     it covers all of them together, and `universe` names the table and the universes.
     Arguments and errors as for `privacy_curve`.
     """
-    asked = known(product)
+    asked = find_product(product)
     found = asked.curves(asked.load(settings))
-    curves = _refused_if_none(asked.name, {} if found is None else found.tested)
+    curves = _require_curves(asked.name, {} if found is None else found.tested)
     frames = [
         pd.DataFrame(
             {
@@ -112,12 +112,12 @@ def trade_off(product: str, settings: Source) -> pd.DataFrame:
 
 def _curves(product: str, settings: Source) -> dict[str, PrivacyCurve]:
     """The known exact curves, by universe; raises InputRefused without any."""
-    asked = known(product)
+    asked = find_product(product)
     curves = asked.curves(asked.load(settings))
-    return _refused_if_none(asked.name, {} if curves is None else curves.known)
+    return _require_curves(asked.name, {} if curves is None else curves.known)
 
 
-def _refused_if_none(name: str, curves: dict[str, PrivacyCurve]) -> dict[str, PrivacyCurve]:
+def _require_curves(name: str, curves: dict[str, PrivacyCurve]) -> dict[str, PrivacyCurve]:
     if not curves:
         raise InputRefused(
             f"No universe of these settings of {name} has an exact curve: it is not defined "
@@ -167,6 +167,6 @@ def _number(epsilon: float | str | None) -> float:
 
 
 def _costs(product: str, settings: Source) -> Mapping[str, Cost]:
-    found = known(product)
+    found = find_product(product)
     costs: Mapping[str, Cost] = found.costs(found.load(settings))
     return costs

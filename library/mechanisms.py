@@ -167,7 +167,7 @@ def _run(
 ) -> Run:
     from spineflow.flows.running import is_done, prepare, run_stages_here  # 1.3 s
 
-    arrow = {key: _as_arrow(key, frame) for key, frame in tables.items()}
+    arrow = {key: _to_arrow(key, frame) for key, frame in tables.items()}
     run = RunDirectory(Path(run_dir).resolve())
     files = {key: run.confidential / INPUT / f"{key}.parquet" for key in arrow}
     own = {"dataset": dataset, "ledger": None if ledger is None else Path(ledger).resolve()}
@@ -182,7 +182,7 @@ def _run(
     prepare(loaded, run.root)
     with run.locked():
         for key, table in arrow.items():
-            _hand_over(run, files[key], table)
+            _write_input_table(run, files[key], table)
     if not is_done(asked, run, loaded):
         try:
             run_stages_here(asked, run, loaded)
@@ -195,7 +195,7 @@ def _run(
     return open_run(run.root)
 
 
-def _as_arrow(name: str, frame: pd.DataFrame) -> pa.Table:
+def _to_arrow(name: str, frame: pd.DataFrame) -> pa.Table:
     """A frame as an Arrow table; raises InputRefused, without a value, for unsupported types."""
     if not name.isidentifier():
         raise InputRefused(f"{name!r} is no name of a table; name the tables as [input] does.")
@@ -216,7 +216,7 @@ def _as_arrow(name: str, frame: pd.DataFrame) -> pa.Table:
     return pa.table(columns)
 
 
-def _hand_over(run: RunDirectory, file: Path, table: pa.Table) -> None:
+def _write_input_table(run: RunDirectory, file: Path, table: pa.Table) -> None:
     """Write a table where the run reads it, unless it exists; the caller has locked the run.
 
     Raises InputRefused for another table than the one that the run has read.

@@ -28,7 +28,7 @@ SMALLEST_ERROR = 1e-3
 """Height of zero errors on a logarithmic scale."""
 
 
-class Drawn(Protocol):
+class PlottedRun(Protocol):
     """The parts of a `Run` that figures show."""
 
     @property
@@ -46,7 +46,7 @@ class Drawn(Protocol):
         """Margins of error of its counts."""
 
 
-def plot_budget(what: Drawn | pd.DataFrame, ax: Axes | None = None) -> Axes:
+def plot_budget(what: PlottedRun | pd.DataFrame, ax: Axes | None = None) -> Axes:
     """The share of the budget that every geolevel has, in bars, by query; a universe a bar each.
 
     Args:
@@ -59,7 +59,7 @@ def plot_budget(what: Drawn | pd.DataFrame, ax: Axes | None = None) -> Axes:
     Example: `spineflow.plot_budget(spineflow.budget("topdown", "settings.toml"))`.
     """
     frame = what if isinstance(what, pd.DataFrame) else what.budget
-    rows = _named(frame, "geolevel")
+    rows = _prefix_universe(frame, "geolevel")
     axes = _axes(ax, rows.nunique())
     wide = frame.assign(row=rows).pivot_table(
         index="row", columns="query", values="share", aggfunc="sum", sort=False, observed=True
@@ -72,10 +72,10 @@ def plot_budget(what: Drawn | pd.DataFrame, ax: Axes | None = None) -> Axes:
     axes.invert_yaxis()
     axes.set_xlabel("share of the universe's budget")
     axes.legend(fontsize="small", frameon=False, bbox_to_anchor=(1.02, 1.0), loc="upper left")
-    return _finished(axes)
+    return _finish_axes(axes)
 
 
-def plot_errors(what: Drawn | pd.DataFrame, ax: Axes | None = None) -> Axes:
+def plot_errors(what: PlottedRun | pd.DataFrame, ax: Axes | None = None) -> Axes:
     """Mean absolute errors of a release of input that is not confidential, by geolevel.
 
     One line a query, from the root to the finest geolevel, on a logarithmic scale; zero
@@ -92,7 +92,7 @@ def plot_errors(what: Drawn | pd.DataFrame, ax: Axes | None = None) -> Axes:
     frame = what if isinstance(what, pd.DataFrame) else what.errors
     if "mean_absolute_error" not in frame or "query" not in frame:
         raise InputRefused("Only errors of topdown runs are drawn; read others from `errors`.")
-    lines = _named(frame, "query")
+    lines = _prefix_universe(frame, "query")
     geolevels = list(dict.fromkeys(frame["geolevel"]))
     axes = _axes(ax, 8)
     names = list(dict.fromkeys(lines))
@@ -103,11 +103,11 @@ def plot_errors(what: Drawn | pd.DataFrame, ax: Axes | None = None) -> Axes:
     axes.set_yscale("log")
     axes.set_ylabel("mean absolute error of an answer")
     axes.legend(fontsize="small", frameon=False, bbox_to_anchor=(1.02, 1.0), loc="upper left")
-    return _finished(axes)
+    return _finish_axes(axes)
 
 
 def plot_margins(
-    run: Drawn | None = None,
+    run: PlottedRun | None = None,
     table: str | None = None,
     count: str | None = None,
     ax: Axes | None = None,
@@ -162,7 +162,7 @@ def plot_margins(
     axes.set_yticks(places, rows)
     axes.invert_yaxis()
     axes.set_xlabel(f"margin of 90 %, from the released {value}")
-    return _finished(axes)
+    return _finish_axes(axes)
 
 
 def plot_privacy_curve(frame: pd.DataFrame, ax: Axes | None = None) -> Axes:
@@ -180,7 +180,7 @@ def plot_privacy_curve(frame: pd.DataFrame, ax: Axes | None = None) -> Axes:
     axes = _axes(ax, 10)
     lines = {"conversion": ("by rho", ":"), "upper": ("exactly, at most", "-")}
     lines["lower"] = ("exactly, at least", "--")
-    for universe, own, color in _by_universe(frame):
+    for universe, own, color in _split_by_universe(frame):
         for column, (words, style) in lines.items():
             # There is no place for 0 on a logarithmic scale.
             deltas = own[column].where(own[column] > 0)
@@ -205,7 +205,7 @@ def plot_trade_off(frame: pd.DataFrame, ax: Axes | None = None) -> Axes:
     Example: `spineflow.plot_trade_off(spineflow.trade_off("topdown", "settings.toml"))`.
     """
     axes = _axes(ax, 10)
-    for universe, own, color in _by_universe(frame):
+    for universe, own, color in _split_by_universe(frame):
         axes.plot(own["false_positives"], own["false_negatives"], color=color, label=universe)
     axes.plot([0.0, 1.0], [1.0, 0.0], linestyle=":", color="black", label="by guessing")
     axes.set_xlabel("false positives")
@@ -213,7 +213,7 @@ def plot_trade_off(frame: pd.DataFrame, ax: Axes | None = None) -> Axes:
     return _with_legend(axes)
 
 
-def _named(frame: pd.DataFrame, column: str) -> pd.Series:
+def _prefix_universe(frame: pd.DataFrame, column: str) -> pd.Series:
     """A column, with the universe before it where there are several."""
     several = frame["universe"].nunique() > 1
     return frame["universe"] + ", " + frame[column] if several else frame[column]
@@ -239,7 +239,7 @@ def _colors(n: int) -> list[Any]:
     return list(matplotlib.colormaps["tab10" if n <= 10 else "tab20"](range(n)))
 
 
-def _by_universe(frame: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame, Any]]:
+def _split_by_universe(frame: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame, Any]]:
     """Each universe of a frame, in order, with its rows and a colour."""
     groups = frame.groupby("universe", sort=False)
     for color, (universe, own) in zip(_colors(groups.ngroups), groups, strict=True):
@@ -248,10 +248,10 @@ def _by_universe(frame: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame, Any]]
 
 def _with_legend(axes: Axes) -> Axes:
     axes.legend(fontsize="small", frameon=False)
-    return _finished(axes)
+    return _finish_axes(axes)
 
 
-def _finished(axes: Axes) -> Axes:
+def _finish_axes(axes: Axes) -> Axes:
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
     return axes

@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
-from spineflow.answers import in_declared_order, read_answers
+from spineflow.answers import order_labels, read_answers
 from spineflow.budgets import guarantees_of, queries_of
 from spineflow.plots import plot_budget, plot_errors, plot_margins
 from spineflow.stamped import read_table
 from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
 from spineflow.tasks.products.budget import Cost
-from spineflow.tasks.products.registry import OF_ONE_INPUT, known
+from spineflow.tasks.products.registry import OF_ONE_INPUT, find_product
 from spineflow.tasks.runs.charged_files import refuse_altered
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
@@ -249,7 +249,7 @@ class Run:
                 f"The input of {self.path} is confidential, and so are its errors; who may see "
                 "them finds them in confidential/."
             )
-        found = known(self.product).accuracy.read(self._directory)
+        found = find_product(self.product).accuracy.read(self._directory)
         if found is None:
             raise InputRefused(f"{self.path} was not compared with the truth, or that is gone.")
         return found
@@ -309,17 +309,17 @@ class Run:
                 f"{self.path} is a run of {self.product}, which has no answers of its own; open "
                 "its parts."
             )
-        return settings_of_run(known(self.product).settings, self._directory)
+        return settings_of_run(find_product(self.product).settings, self._directory)
 
     @property
     def _costs(self) -> Mapping[str, Cost]:
-        return known(self.product).costs(self._typed_settings)
+        return find_product(self.product).costs(self._typed_settings)
 
     def _ordered(self, frame: pd.DataFrame, universe: str | None) -> pd.DataFrame:
         """A frame with the labels of a universe's levels in declared order."""
         if self.product not in OF_ONE_INPUT or universe is None:
             return frame
-        return in_declared_order(frame, self._typed_settings, universe)
+        return order_labels(frame, self._typed_settings, universe)
 
     def _universe_of(self, table: str) -> str | None:
         """The universe of a declared table; None for any other."""

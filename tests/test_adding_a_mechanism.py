@@ -25,7 +25,7 @@ from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.noise.draws import UnchargedNoise
 from spineflow.tasks.noise.randomness import SeededRandom
 from spineflow.tasks.products import registry
-from spineflow.tasks.products.budget import as_json
+from spineflow.tasks.products.budget import costs_to_json
 from spineflow.tasks.runs.errors import CheckFailed, InputRefused
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -88,7 +88,7 @@ def test_a_run_ends_with_a_checked_release_under_one_charge(finished) -> None:
         schema = json.loads((ROOT / "docs" / f"{name}.schema.json").read_text(encoding="utf-8"))
         validate(json.loads((place / f"{name}.json").read_text(encoding="utf-8")), schema)
     assert "Noise of persons" in run.report.read_text(encoding="utf-8")
-    cost = as_json(registry.product("area-counts").costs(settings))["persons"]
+    cost = costs_to_json(registry.product("area-counts").costs(settings))["persons"]
     assert cost["epsilon"]["exact"] < cost["epsilon"]["tight"]
 
 

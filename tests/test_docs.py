@@ -194,7 +194,7 @@ def test_figures_of_every_preset(preset: str, settings_page: str, tmp_path: Path
     if preset.startswith(("dhc_persons", "dhc_units")):
         text = text.replace("[input]\n", '[input]\nredistricting = "runs/redistricting"\n')
     settings = settings_of(tmp_path, text)
-    reports = [cost_of(settings, universe).as_json() for universe in settings.run.universes]
+    reports = [cost_of(settings, universe).to_json() for universe in settings.run.universes]
     root = next(iter(settings.budget[settings.run.universes[0]].geolevels))
     rhos = [report["rho"] for report in reports]
     epsilons = [f"{report['epsilon']['tight']:.2f}" for report in reports]

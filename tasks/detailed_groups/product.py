@@ -24,9 +24,9 @@ from ..products.product import (
     Figures,
     Product,
     Rules,
-    Shown,
+    UiTable,
     Words,
-    noted,
+    format_notes,
 )
 from ..runs.directory import RunDirectory
 from ..runs.errors import InputRefused
@@ -57,7 +57,7 @@ from .release.certificate import facts_of
 from .release.figures import populations_table, sentence_of
 from .release.report import report
 from .settings import DetailedGroupsSettings, DetailedHouseholdsSettings
-from .workload.budgets import shown_percent
+from .workload.budgets import format_percent
 from .workload.exact_loss import curve_of_change
 from .workload.guarantee import exact_of, pass_plan, statement_of, tabulation_plan
 from .workload.parameters import MechanismParameters, read_specification
@@ -73,12 +73,12 @@ def check_settings_against_input(
     declared = accepted.invariants if settings.mechanism.units_are_invariant else None
     parameters = parameters_of(settings).first
     if parameters.wanted.by_level:
-        yield _wanted(parameters)
-    yield from noted(redundant_spending(settings, parameters, accepted.blocks, declared))
+        yield _wanted_margins_table(parameters)
+    yield from format_notes(redundant_spending(settings, parameters, accepted.blocks, declared))
 
 
-def _wanted(parameters: MechanismParameters) -> Table:
-    percent = shown_percent(parameters.wanted.coverage)
+def _wanted_margins_table(parameters: MechanismParameters) -> Table:
+    percent = format_percent(parameters.wanted.coverage)
     rows = []
     for (region_type, level), due in parameters.wanted.by_level.items():
         budget = parameters.budgets[region_type, level]
@@ -115,7 +115,7 @@ def words_on_costs(settings: DetailedGroupsSettings, plan: Plan) -> Iterator[Blo
         "level": "level",
         "budget": "budget",
         "groups of a person": "stability",
-        f"{shown_percent(parameters.wanted.coverage)} % margin": "margin",
+        f"{format_percent(parameters.wanted.coverage)} % margin": "margin",
         **({"wanted": "margin_wanted"} if parameters.wanted.by_level else {}),
         "total only": "margin_total_only",
         "1.96 s.d.": "margin_by_formula",
@@ -145,7 +145,9 @@ def words_on_costs(settings: DetailedGroupsSettings, plan: Plan) -> Iterator[Blo
     with suppress(InputRefused, UnreadableInput):
         blocks_of_census, invariants = read_blocks(settings.input.tables, parameters)
         declared = invariants if settings.mechanism.units_are_invariant else None
-        yield from noted(redundant_spending(settings, parameters, blocks_of_census, declared))
+        yield from format_notes(
+            redundant_spending(settings, parameters, blocks_of_census, declared)
+        )
 
 
 def summary(run: RunDirectory, settings: Settings) -> tuple[str, ...]:
@@ -161,13 +163,13 @@ def summary(run: RunDirectory, settings: Settings) -> tuple[str, ...]:
     )
 
 
-def shown(
+def list_ui_tables(
     run: RunDirectory, settings: DetailedGroupsSettings, stages: Collection[str]
-) -> Iterator[Shown]:
+) -> Iterator[UiTable]:
     """Number of measured groups, after measurement."""
     if "stage 2" in stages:
         table = Table(("region type", "level", "groups"), tuple(_groups_of_levels(run, settings)))
-        yield Shown("population-groups", "Population groups measured", table)
+        yield UiTable("population-groups", "Population groups measured", table)
 
 
 def write_targets(settings: DetailedGroupsSettings, folder: Path) -> tuple[Path, ...]:
@@ -196,7 +198,7 @@ DETAILED_GROUPS: Product = Product(
         ),
         report=report,
         summary=summary,
-        shown=shown,
+        shown=list_ui_tables,
     ),
     Accuracy(
         read_errors,

@@ -276,7 +276,7 @@ class DetailedHouseholdsSettings(ProductSettings):
     input: HouseholdsInput
     mechanism: HouseholdMechanismSettings = HouseholdMechanismSettings()
 
-    def refuse_what_does_not_fit(self, refuse: Refuse) -> None:
+    def refuse_invalid(self, refuse: Refuse) -> None:
         """Check the names of tabulations, region types and levels."""
         for key in ("budgets", "thresholds"):
             for name, of_types in getattr(self.mechanism, key).items():
@@ -321,7 +321,7 @@ class DetailedGroupsSettings(ProductSettings):
                 budgets.setdefault(region_type, {})[str(level)] = found[region_type, level]
         return self.model_copy(update={"mechanism": own.model_copy(update={"budgets": budgets})})
 
-    def refuse_what_does_not_fit(self, refuse: Refuse) -> None:
+    def refuse_invalid(self, refuse: Refuse) -> None:
         """Check which input there is, and the names of region types and levels."""
         given = tuple(self.input.tables)
         if given not in (("data",), CENSUS_TABLES):
@@ -335,12 +335,12 @@ class DetailedGroupsSettings(ProductSettings):
         if self.mechanism.units_are_invariant and given != CENSUS_TABLES:
             refuse("mechanism.units_are_invariant needs the census tables, which have units")
 
-    def refuse_what_does_nothing(self, own: Mapping[str, Any], refuse: Refuse) -> None:
+    def refuse_ineffective(self, own: Mapping[str, Any], refuse: Refuse) -> None:
         """Refuse settings of coterminous regions or targets that are not requested.
 
         For settings that also depend on `config.json` see `release.budget`.
         """
-        super().refuse_what_does_nothing(own, refuse)
+        super().refuse_ineffective(own, refuse)
         mechanism, explorer = self.mechanism, self.explorer
         together = (mechanism.coterminous, "mechanism.coterminous = true")
         uses = {"summary_levels": together, "units_are_invariant": together}

@@ -78,7 +78,7 @@ def write_crate(run: RunDirectory, flow: Path, folder: Path, office: Office) -> 
     ):
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source, target)
-    ended = _ended(run) or released["certificate"]["run"]["created"]
+    ended = _end_time(run) or released["certificate"]["run"]["created"]
     content = metadata(folder, f"workflow/{flow.name}", released, office, ended)
     write_text(folder / METADATA, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
     return folder / METADATA
@@ -196,7 +196,7 @@ def _ref(name: str) -> dict[str, str]:
     return {"@id": name}
 
 
-def _ended(run: RunDirectory) -> str | None:
+def _end_time(run: RunDirectory) -> str | None:
     """When the last task of a run ended, by its record of work; None without one."""
     ends = [task.ended for task in tasks_of(read(run)).values()]
     return datetime.fromtimestamp(max(ends), UTC).isoformat(timespec="seconds") if ends else None

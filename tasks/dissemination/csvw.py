@@ -42,13 +42,13 @@ def write_csvw(release: Path, labels: Mapping[str, str]) -> Path:
         release: The folder of the release, with its `tables`.
         labels: Labels of variables, by name.
     """
-    tables = [own for table in released_tables(release) for own in _described(table, labels)]
+    tables = [own for table in released_tables(release) for own in _describe_table(table, labels)]
     path = release / "tables" / METADATA
     write_record(path, {"@context": CONTEXT, "tables": tables})
     return path
 
 
-def _described(table: ReleasedTable, labels: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+def _describe_table(table: ReleasedTable, labels: Mapping[str, str]) -> Iterator[dict[str, Any]]:
     """A table and its margins, which have the same keys."""
     keys = [_name(own) for own in table.dimensions]
     title = table.path.stem.replace("_", " ")

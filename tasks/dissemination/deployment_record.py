@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from ..pages.numbers import shown_delta
+from ..pages.numbers import format_delta
 from .finished import texts
 from .office import Office
 
@@ -148,15 +148,15 @@ def _parameters(together: Any) -> dict[str, float | str]:
     delta.
     """
     delta = together.whole_delta
-    found: dict[str, float | str] = {"epsilon": _rounded_up(together.epsilon)}
+    found: dict[str, float | str] = {"epsilon": _round_up(together.epsilon)}
     if delta:
-        found["delta"] = shown_delta(delta)
+        found["delta"] = format_delta(delta)
     if not together.is_pure:
-        found["rho"] = _rounded_up(together.promised.parameter)
+        found["rho"] = _round_up(together.promised.parameter)
     return found
 
 
-def _rounded_up(loss: Fraction | float) -> float:
+def _round_up(loss: Fraction | float) -> float:
     """A loss to four decimals, so that a record never states less than the certificate."""
     return math.ceil(loss * 10_000) / 10_000
 

@@ -134,13 +134,13 @@ def _boundaries(geometry: Path, levels: Sequence[LevelCounts]) -> dict[str, dict
         # Degrees of longitude are shorter than degrees of latitude.
         narrow = math.cos(math.radians(points[:, 1].mean())) if layer.in_degrees else 1.0
         found[layer.level] = {
-            code: [_simplified(ring, step, narrow) for ring in area.rings]
+            code: [_simplify_ring(ring, step, narrow) for ring in area.rings]
             for code, area in layer.areas.items()
         }
     return found
 
 
-def _simplified(ring: np.ndarray, step: float, narrow: float) -> list[list[float]]:
+def _simplify_ring(ring: np.ndarray, step: float, narrow: float) -> list[list[float]]:
     """A ring on a grid of steps, without repeated points, as on a plane map."""
     steps = np.round(ring / step).astype(np.int64)
     moved = np.any(np.diff(steps, axis=0, prepend=steps[:1] - 1), axis=1)

@@ -9,10 +9,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from ..pages.template import rendered
+from ..pages.template import render_template
 from ..products.acceptance import CERTIFICATE
 from ..products.plan import read_plan
-from ..products.statement import combined
+from ..products.statement import combine_parts
 from ..runs.directory import RunDirectory
 from ..runs.errors import InputRefused
 from ..runs.files import read_record
@@ -54,7 +54,7 @@ def finished_release(run: RunDirectory, office: Office) -> dict[str, Any]:
         "certificate": certificate,
         "office": office,
         "version": version("spineflow"),
-        "together": combined(plan.statement),
+        "together": combine_parts(plan.statement),
         "losses": {loss.universe: loss for loss in losses},
         "units": [f"one record of {loss.universe}" for loss in losses],
         "zcdp": not any(loss.is_pure for loss in losses),
@@ -82,6 +82,6 @@ def template(name: str) -> dict[str, dict[str, str]]:
 def texts(name: str, released: Mapping[str, Any]) -> dict[str, dict[str, str]]:
     """The tables of a template file, rendered with the values of a release."""
     return {
-        section: {key: rendered(text, released) for key, text in own.items()}
+        section: {key: render_template(text, released) for key, text in own.items()}
         for section, own in template(name).items()
     }

@@ -80,14 +80,14 @@ class Dataflow:
             if has_variables:
                 variables = list(self.codes["VARIABLE"].values())
                 columns["VARIABLE"] = pa.array(np.tile(variables, len(rows)))
-            values = _interleaved(rows, counts)
+            values = _interleave_columns(rows, counts)
             columns["OBS_VALUE"] = values.cast(pa.string()).fill_null("NaN")
             columns["OBS_STATUS"] = pc.if_else(values.is_null(), SUPPRESSED, NORMAL)
             columns["CONF_STATUS"] = pa.repeat(FREE, n)
             for end in ("lower", "upper"):
                 names = [f"{own}_{end.upper()}" for own in counts] if has_variables else [end]
                 columns[end.upper()] = (
-                    _interleaved(bounds[0], names) if bounds else pa.nulls(n, pa.int64())
+                    _interleave_columns(bounds[0], names) if bounds else pa.nulls(n, pa.int64())
                 )
             columns["COMMENT_OBS"] = pa.repeat(pa.scalar(table.stamp or None, pa.string()), n)
             yield pa.record_batch(columns)
@@ -205,7 +205,7 @@ def _batches(path: Path) -> Iterator[pa.RecordBatch]:
     yield from file.iter_batches(ROWS_PER_BATCH)
 
 
-def _interleaved(rows: pa.RecordBatch, names: Sequence[str]) -> pa.Array:
+def _interleave_columns(rows: pa.RecordBatch, names: Sequence[str]) -> pa.Array:
     """Columns of numbers, row by row, as one; nulls stay."""
     columns = [rows[name].cast(pa.int64()) for name in names]
     order = np.arange(len(columns) * len(rows)).reshape(len(columns), -1).T.ravel()

@@ -33,7 +33,7 @@ def self_assessment(released: Mapping[str, Any], office: Office) -> Document:
         if key not in hazards:
             raise InputRefused(f"assessment.{key} is no hazard{did_you_mean(key, hazards)}.")
     sections = [
-        Section(layer, tuple(_answered(key, own, office) for key, own in listed))
+        Section(layer, tuple(_question_paragraph(key, own, office) for key, own in listed))
         for layer, listed in groupby(hazards.items(), lambda item: item[1]["layer"])
     ]
     left = open_hazards(office)
@@ -52,7 +52,7 @@ def open_hazards(office: Office) -> list[str]:
     return [key for key, own in hazards if "office" in own and key not in office.assessment]
 
 
-def _answered(key: str, hazard: Mapping[str, str], office: Office) -> str:
+def _question_paragraph(key: str, hazard: Mapping[str, str], office: Office) -> str:
     """A question with its answers, as one paragraph."""
     said = [hazard["question"]]
     if "evidence" in hazard:

@@ -14,7 +14,7 @@ from ..runs.directory import RunDirectory
 from ..runs.files import replacing
 from ..runs.names import below
 from .settings import EvidenceSettings
-from .tables import AskedTable, Places, Population, ancestors
+from .tables import Places, Population, RequestedTable, ancestors
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ def population_of(run: RunDirectory, settings: EvidenceSettings) -> Population:
     people = people.in_households(schema.cells_where(comparison.households))
     places = _with_parents(found)
     tables = [
-        AskedTable(
+        RequestedTable(
             table.name,
             marginal_query(schema, table.query),
             schema.cells_where(table.where),

@@ -132,7 +132,7 @@ class ProtectionMethod(Section):
         return self.INVARIANTS
 
 
-class Nothing(ProtectionMethod):
+class NoProtection(ProtectionMethod):
     """The true tables: the ceiling of every attack."""
 
     kind: Literal["nothing"]
@@ -277,7 +277,7 @@ class DifferentialPrivacy(ProtectionMethod):
 
 
 Method = Annotated[
-    Nothing | Rounding | Coarsening | Suppression | Swapping | CellKeys | DifferentialPrivacy,
+    NoProtection | Rounding | Coarsening | Suppression | Swapping | CellKeys | DifferentialPrivacy,
     Field(discriminator="kind"),
 ]
 """A protection method at several strengths."""
@@ -394,10 +394,10 @@ class EvidenceSettings(ProductSettings):
         whole = with_preset(cls.CENSUS.settings, merged_tables(shared, table))
         return {"methods": OFFERED} | rest | {"product_settings": whole}
 
-    def refuse_what_does_not_fit(self, refuse: Refuse) -> None:
+    def refuse_invalid(self, refuse: Refuse) -> None:
         """Refuse tables, conditions and methods that the census or the parameters do not allow."""
         own = self.product_settings
-        own.refuse_what_does_not_fit(refuse_within(self.CENSUS.settings.PRODUCT, refuse))
+        own.refuse_invalid(refuse_within(self.CENSUS.settings.PRODUCT, refuse))
         universe = self.evidence.universe
         try:
             schema = self.CENSUS.schema(own, universe)

@@ -39,7 +39,7 @@ class Places:
 
 
 @dataclass(frozen=True, eq=False)
-class AskedTable:
+class RequestedTable:
     """A table: answers to a marginal query about some of the records, for all entities of a level.
 
     counted : (n_cells,) mask of the cells of the records that it counts.
@@ -127,7 +127,7 @@ class Population:
     """
 
     people: People
-    tables: Sequence[AskedTable]
+    tables: Sequence[RequestedTable]
     regions: Sequence[Places]
     risk: np.ndarray
     agree: np.ndarray
@@ -135,10 +135,12 @@ class Population:
     @cached_property
     def truth(self) -> Mapping[tuple[str, str], np.ndarray]:
         """The true answers of every table."""
-        return counted(self.people, self.tables)
+        return count_people(self.people, self.tables)
 
 
-def counted(people: People, tables: Sequence[AskedTable]) -> dict[tuple[str, str], np.ndarray]:
+def count_people(
+    people: People, tables: Sequence[RequestedTable]
+) -> dict[tuple[str, str], np.ndarray]:
     """The answers of tables about people, by name and level."""
     return {table.key: table.answer(people.area, people.cell) for table in tables}
 

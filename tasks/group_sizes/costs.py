@@ -87,7 +87,7 @@ def needed_split(plan: Plan, wanted: Mapping[str, int]) -> str | None:
         return f"mechanism.levels = {{ {listed} }}"
 
     margins = {depths[name]: margin for name, margin in wanted.items()}
-    return errors.smallest_budget(margins, shares_now(plan), setting)
+    return errors.smallest_budget(margins, plan_shares(plan), setting)
 
 
 def level_errors(plan: Plan) -> LevelErrors:
@@ -110,7 +110,7 @@ def level_errors(plan: Plan) -> LevelErrors:
     return LevelErrors(names, units, tree, 1, "rho")
 
 
-def shares_now(plan: Plan) -> dict[int, Fraction]:
+def plan_shares(plan: Plan) -> dict[int, Fraction]:
     """The shares of a plan by distinct level, as `level_errors` numbers them."""
     levels = [level for level in plan.levels if level.same_as is None]
     return {depth: level.share for depth, level in enumerate(levels)}
@@ -161,15 +161,17 @@ def _alternatives(plan: Plan, is_bounded: bool) -> Iterator[Counts]:
     n_levels = len(plan.measured_levels)
     if plan.vector != GROUP_SIZES:
         times = 2 if is_bounded and not plan.bounded else 1
-        yield _moved(plan, [{1: times * level.sensitivity} for level in plan.measured_levels])
+        yield _changed_counts(
+            plan, [{1: times * level.sensitivity} for level in plan.measured_levels]
+        )
     elif not is_bounded:
-        yield _moved(plan, [JOINED] * n_levels)
+        yield _changed_counts(plan, [JOINED] * n_levels)
     else:
         for apart in range(n_levels + 1):
-            yield _moved(plan, [TOGETHER] * (n_levels - apart) + [APART] * apart)
+            yield _changed_counts(plan, [TOGETHER] * (n_levels - apart) + [APART] * apart)
 
 
-def _moved(plan: Plan, moves: Sequence[Mapping[int, int]]) -> Counts:
+def _changed_counts(plan: Plan, moves: Sequence[Mapping[int, int]]) -> Counts:
     """The counts that move, given by level how many move how far."""
     found: Counter[ChangedCount] = Counter()
     for level, own in zip(plan.measured_levels, moves, strict=True):

@@ -7,7 +7,7 @@ from typing import Any
 from ..runs.errors import InputRefused
 from ..runs.settings import Refuse, without_section
 from ..solvers.level_design import DesignedLevels, LevelDesign, design_levels
-from .costs import level_errors, shares_by_name, shares_now
+from .costs import level_errors, plan_shares, shares_by_name
 from .ingest.read import public_plan
 from .plan import PUBLISHED
 from .settings import GroupSizesSettings
@@ -20,18 +20,20 @@ class GroupSizesDesignSettings(GroupSizesSettings):
 
     design: LevelDesign
 
-    def refuse_what_does_not_fit(self, refuse: Refuse) -> None:
+    def refuse_invalid(self, refuse: Refuse) -> None:
         """Refuse settings that the product and the design cannot have, and noise that gives no
         protection."""
-        super().refuse_what_does_not_fit(refuse)
-        self.design.refuse_what_does_not_fit(refuse)
+        super().refuse_invalid(refuse)
+        self.design.refuse_invalid(refuse)
         if self.privacy.infinite:
             refuse("privacy.infinite leaves no noise to design; remove it, or the section design")
         if self.mechanism.calibration == PUBLISHED:
             refuse("a design needs mechanism.calibration = 'proven'")
 
 
-def designed(settings: GroupSizesDesignSettings) -> tuple[DesignedLevels, GroupSizesSettings]:
+def optimize_shares(
+    settings: GroupSizesDesignSettings,
+) -> tuple[DesignedLevels, GroupSizesSettings]:
     """The best shares for a design, and the settings with them; reads the public hierarchy alone.
 
     Raises InputRefused as `design_levels`, and for a hierarchy with a single level to measure.
@@ -44,7 +46,7 @@ def designed(settings: GroupSizesDesignSettings) -> tuple[DesignedLevels, GroupS
             "design: there is nothing to share, because all levels have the same regions; ask "
             "'spineflow budget group-sizes --target LEVEL=MARGIN' for the budget of one."
         )
-    found = design_levels(errors, settings.design, plan.loss, shares_now(plan))
+    found = design_levels(errors, settings.design, plan.loss, plan_shares(plan))
     update: dict[str, Any] = {
         "mechanism": own.mechanism.model_copy(
             update={"levels": shares_by_name(plan, found.shares), "name": plan.mechanism}

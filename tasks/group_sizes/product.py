@@ -18,7 +18,7 @@ from .ingest.read import GroupInput, check_groups, read_plan
 from .ingest.read import plan_of as levels_of
 from .measurement import plan_of
 from .plan import UNIVERSE
-from .release.report import NEIGHBORS, by_level, report, sizes_text
+from .release.report import NEIGHBORS, aggregate_by_level, report, sizes_text
 from .release.tables import settings_of_release
 from .settings import GroupSizesSettings
 
@@ -72,7 +72,7 @@ GROUP_SIZES: Product = Product(
         read_errors,
         write_accuracy,
         lambda run: [run.histogram(UNIVERSE)],
-        figures=Figures(KEYS, FIGURES, facts_of_run, by_level),
+        figures=Figures(KEYS, FIGURES, facts_of_run, aggregate_by_level),
         of_release=settings_of_release,
     ),
 )

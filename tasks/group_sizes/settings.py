@@ -158,7 +158,7 @@ class GroupSizesSettings(ProductSettings):
         """The rho that a run costs; None without noise, and where it costs epsilon."""
         return None if self.privacy.infinite else self.privacy.rho
 
-    def refuse_what_does_not_fit(self, refuse: Refuse) -> None:
+    def refuse_invalid(self, refuse: Refuse) -> None:
         """Refuse inputs that are no whole kind, parameters out of range, and unknown mechanisms."""
         _refuse_input(self.input, refuse)
         _refuse_privacy(self.privacy, refuse)
@@ -210,9 +210,9 @@ class GroupSizesSettings(ProductSettings):
         if not isinstance(self.invariants.groups, bool) and self.invariants.groups < 0:
             refuse("invariants.groups is negative; give the number of groups")
 
-    def refuse_what_does_nothing(self, own: Mapping[str, Any], refuse: Refuse) -> None:
+    def refuse_ineffective(self, own: Mapping[str, Any], refuse: Refuse) -> None:
         """Refuse settings that change no noise under the published calibration, or for sizes."""
-        super().refuse_what_does_nothing(own, refuse)
+        super().refuse_ineffective(own, refuse)
         mechanism = self.mechanism
         is_proven = mechanism.calibration == PROVEN
         scaled = {"neighbors": (is_proven, "the proven calibration")}

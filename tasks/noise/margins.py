@@ -52,7 +52,7 @@ def loss_for_margin(
         return not is_too_wide(distribution) and margin(distribution, coverage) <= target
 
     # Chebyshev's inequality: a standard deviation of a fifth of the target is surely enough.
-    high = _rounded_up(loss * _enough(noise, Fraction(max(2 * target, 1), 2)))
+    high = _round_up(loss * _enough(noise, Fraction(max(2 * target, 1), 2)))
     while not meets(high):
         high *= 2
     while high > (unit or 0) and meets(high / 2):
@@ -70,7 +70,7 @@ def _enough(noise: Noise, target: Fraction) -> Fraction:
     return noise.parameter * 25 / target**2
 
 
-def _rounded_up(value: Fraction) -> Fraction:
+def _round_up(value: Fraction) -> Fraction:
     unit = Fraction(10) ** (_exponent(value) - DIGITS)
     return -(-value // unit) * unit
 

@@ -180,7 +180,7 @@ def _templates() -> Environment:
     kinds = {"table": Table, "figure": Figure, "details": Details, "link": Link}
     for name, kind in kinds.items():
         templates.tests[name] = lambda value, kind=kind: isinstance(value, kind)
-    templates.filters["shown"] = _shown
+    templates.filters["shown"] = _format_cell
     templates.filters["numeric_columns"] = _numeric_columns
     templates.filters["classes"] = _classes
     templates.filters["drawing"] = Markup
@@ -225,7 +225,7 @@ _PLAIN = ",;:/()*!@$+="
 """Characters that are not escaped in the address of a download."""
 
 
-def _shown(cell: Cell) -> str:
+def _format_cell(cell: Cell) -> str:
     if isinstance(cell, Link):
         return cell.text
     if isinstance(cell, bool | str):
@@ -269,5 +269,5 @@ def _markdown_table(table: Table) -> str:
 
 
 def _markdown_cell(cell: Cell) -> str:
-    text = _shown(cell).replace("|", "\\|")
+    text = _format_cell(cell).replace("|", "\\|")
     return f"[{text}]({cell.target})" if isinstance(cell, Link) else text

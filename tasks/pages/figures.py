@@ -361,7 +361,7 @@ def _rule(x1: float, y1: float, x2: float, y2: float, colour: str = GRID) -> str
     return f'<path d="M{x1:.1f} {y1:.1f}L{x2:.1f} {y2:.1f}" stroke="{colour}"/>'
 
 
-def stacked(title: str, drawings: Sequence[str]) -> str:
+def stack_drawings(title: str, drawings: Sequence[str]) -> str:
     """Drawings of `svg_document` in one, each below the one before."""
     parts, top = [], 0
     for drawing in drawings:

@@ -9,7 +9,7 @@ from fractions import Fraction
 SIGNIFICANT = 3
 
 
-def shown_epsilon(value: float | str) -> str:
+def format_epsilon(value: float | str) -> str:
     """An epsilon to two decimals, as the Census Bureau prints it; below 1 to three digits.
 
     The word for an infinite one is kept.
@@ -22,8 +22,8 @@ def shown_epsilon(value: float | str) -> str:
     return f"{value:.2f}" if value == 0 or value >= 1 else f"{value:.{SIGNIFICANT}g}"
 
 
-def shown_bound(value: Fraction | float | str) -> str:
-    """An upper bound on an epsilon in the digits of `shown_epsilon`, rounded upwards.
+def format_upper_bound(value: Fraction | float | str) -> str:
+    """An upper bound on an epsilon in the digits of `format_epsilon`, rounded upwards.
 
     The shown number is thus a bound, too. The word for an infinite one is kept.
 
@@ -34,11 +34,11 @@ def shown_bound(value: Fraction | float | str) -> str:
         return value
     exact = Fraction(value)
     if 0 < exact < 1:
-        return shown_epsilon(float(_rounded_up(exact)))
+        return format_epsilon(float(_round_up(exact)))
     return f"{Decimal(math.ceil(100 * exact)).scaleb(-2)}"
 
 
-def shown_delta(value: Fraction | str | None) -> str:
+def format_delta(value: Fraction | str | None) -> str:
     """A delta rounded up to three significant digits, in the style of 1e-10; 0 for none.
 
     >>> shown_delta("1/10000000000"), shown_delta(Fraction(9, 10)), shown_delta(None)
@@ -47,7 +47,7 @@ def shown_delta(value: Fraction | str | None) -> str:
     exact = Fraction(value or 0)
     if not exact:
         return "0"
-    rounded = _rounded_up(exact)
+    rounded = _round_up(exact)
     if rounded >= Decimal("0.001"):
         return f"{rounded:f}"
     digits = "".join(map(str, rounded.as_tuple().digits))
@@ -55,7 +55,7 @@ def shown_delta(value: Fraction | str | None) -> str:
     return f"{mantissa}e{rounded.adjusted()}"
 
 
-def shown_rho(value: Fraction | str) -> str:
+def format_rho(value: Fraction | str) -> str:
     """A rho, exactly as a fraction, and about how much that is; the word for an infinite one.
 
     >>> shown_rho("293764/114921"), shown_rho(Fraction(2)), shown_rho("inf")
@@ -72,7 +72,7 @@ def decimal(fraction: str) -> str:
     return fraction if fraction == "inf" else f"{float(Fraction(fraction)):.4f}"
 
 
-def _rounded_up(value: Fraction) -> Decimal:
+def _round_up(value: Fraction) -> Decimal:
     wide = Context(prec=40, rounding=ROUND_CEILING)
     near = wide.divide(Decimal(value.numerator), Decimal(value.denominator))
     return Context(prec=SIGNIFICANT, rounding=ROUND_CEILING).plus(near).normalize()

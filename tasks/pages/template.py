@@ -18,7 +18,7 @@ from jinja2.runtime import Context
 
 from .document import Block, Cell, Details, Figure, Section, Table
 from .figures import bar_chart
-from .numbers import shown_bound, shown_delta, shown_epsilon, shown_rho
+from .numbers import format_delta, format_epsilon, format_rho, format_upper_bound
 
 MARK = "\x00"
 """Marker before and after the number of a block in rendered text."""
@@ -50,7 +50,7 @@ def parts_of(template: str, **context: Any) -> tuple[str, list[Section], list[Se
     return title, panels, [parts[0][1], *sections]
 
 
-def rendered(text: str, context: Mapping[str, Any]) -> str:
+def render_template(text: str, context: Mapping[str, Any]) -> str:
     """A text rendered as a template, with its names filled in."""
     return _templates().from_string(text).render(context).strip()
 
@@ -103,10 +103,10 @@ def _templates() -> Environment:
         "details": lambda summary, *blocks: Details(summary, blocks),
     }
     shown: dict[str, Callable[[Any], str]] = {
-        "epsilon": shown_epsilon,
-        "bound": shown_bound,
-        "delta": shown_delta,
-        "rho": shown_rho,
+        "epsilon": format_epsilon,
+        "bound": format_upper_bound,
+        "delta": format_delta,
+        "rho": format_rho,
         "words": lambda name: name.replace("_", " "),
         # `capitalize` of Jinja lowers the rest, which may contain names.
         "capital": lambda text: text[:1].upper() + text[1:],

@@ -38,7 +38,9 @@ WARNINGS_FILE = "warnings.json"
 """Public sentences on failures that did not block a release, next to the checks' outcomes."""
 
 
-def compared(run: RunDirectory, settings: ProductSettings, compare: Callable[[], object]) -> bool:
+def compare_release(
+    run: RunDirectory, settings: ProductSettings, compare: Callable[[], object]
+) -> bool:
     """Compare a release with the truth, in confidence; returns whether it succeeded.
 
     A failing comparison does not delay a release whose checks pass: the traceback is written to the
@@ -70,7 +72,7 @@ def warnings_of(run: RunDirectory) -> tuple[str, ...]:
     return tuple(read_record(path)["warnings"])
 
 
-def released(run: RunDirectory, complete: Callable[[], None] = lambda: None) -> Made:
+def publish_release(run: RunDirectory, complete: Callable[[], None] = lambda: None) -> Made:
     """Rename the prepared release to its final name in one step, unless it exists already.
 
     It was checked before, except for figures of data that may be disclosed; `complete` adds the

@@ -16,7 +16,7 @@ from ..noise.margins import COVERAGE, distribution_of
 from ..noise.mechanisms import DISCRETE_LAPLACE
 from ..noise.quantiles import is_too_wide, margin
 from ..pages.document import Block, Section, Table
-from ..pages.numbers import shown_bound, shown_delta, shown_epsilon, shown_rho
+from ..pages.numbers import format_delta, format_epsilon, format_rho, format_upper_bound
 
 Epsilons = Mapping[str, Any]
 """Epsilons against an attacker who lacks one attribute of a record, or its area within a known one,
@@ -106,20 +106,20 @@ class Cost:
         plan = self.plan
         if plan.loss is None:
             return f"{plan.universe}: nothing is guaranteed, since there is no noise"
-        loss = shown_rho(plan.loss)
-        tight, simple = map(shown_epsilon, (self.epsilons["tight"], self.epsilons["simple"]))
-        by_rho = f", epsilon {tight} at delta {shown_delta(plan.delta)} (simple bound {simple})"
+        loss = format_rho(plan.loss)
+        tight, simple = map(format_epsilon, (self.epsilons["tight"], self.epsilons["simple"]))
+        by_rho = f", epsilon {tight} at delta {format_delta(plan.delta)} (simple bound {simple})"
         exact = ""
         if isinstance(self.exact, float):
-            at = shown_delta(self.delta or plan.delta)
-            exact = f", exactly {shown_bound(self.exact)} at delta {at}"
+            at = format_delta(self.delta or plan.delta)
+            exact = f", exactly {format_upper_bound(self.exact)} at delta {at}"
         return (
             f"{plan.universe}: {plan.mechanism.replace('_', ' ')}, {plan.symbol} {loss}"
-            f"{'' if plan.is_pure else by_rho}{exact}; rho {shown_rho(plan.bounded_rho)} of "
+            f"{'' if plan.is_pure else by_rho}{exact}; rho {format_rho(plan.bounded_rho)} of "
             "bounded zCDP in the ledger"
         )
 
-    def as_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """The object of `spineflow budget --json`; fractions as strings."""
         guarantee = self.plan.guarantee
         native = self.neighbors if guarantee is None else guarantee.neighbors
@@ -151,11 +151,11 @@ def work_out(costs: Iterable[Cost]) -> None:
         list(pool.map(lambda cost: (cost.exact, cost.exactly_within), costs))
 
 
-def as_json(costs: Mapping[str, Any]) -> dict[str, Any]:
+def costs_to_json(costs: Mapping[str, Any]) -> dict[str, Any]:
     """The output of `spineflow budget --json`: costs by universe, or by name of several runs."""
     work_out(cost for cost in costs.values() if isinstance(cost, Cost))
     return {
-        name: cost.as_json() if isinstance(cost, Cost) else as_json(cost)
+        name: cost.to_json() if isinstance(cost, Cost) else costs_to_json(cost)
         for name, cost in costs.items()
     }
 
@@ -215,8 +215,8 @@ def costs_in_words(costs: Collection[Cost]) -> Iterator[Block | Section]:
         rows = [
             {
                 "unknown to an attacker": part,
-                "epsilon, exactly": None if exact is None else shown_bound(exact),
-                "epsilon by rho": shown_epsilon(by_rho),
+                "epsilon, exactly": None if exact is None else format_upper_bound(exact),
+                "epsilon by rho": format_epsilon(by_rho),
             }
             for part, by_rho, exact in unknown_parts(cost, cost.exactly_within)
         ]

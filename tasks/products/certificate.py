@@ -32,8 +32,8 @@ from .epsilons import (
 from .plan import Plan
 from .privacy_curves import Curves, exact_figures
 from .reports import checks_table
-from .spent import composed_sentence, draws_table, spent_by
-from .statement import in_one_sentence, losses_table
+from .spent import composed_sentence, dataset_spending, draws_table
+from .statement import losses_table, summarise_statement
 
 
 @dataclass(frozen=True)
@@ -62,11 +62,11 @@ def write_certificate(
     Raises BudgetRefused if the ledger cannot be used, or lacks the run's draws.
     """
     folder, manifest = run.unchecked_release, run.read_manifest()
-    spent = spent_by(settings, {manifest["run_id"]: plan.statement})
+    spent = dataset_spending(settings, {manifest["run_id"]: plan.statement})
     exact = exact_of(settings, plan, facts)
     costs = facts.costs if settings.is_private else ()
     record = {
-        **plan.as_json(),
+        **plan.to_json(),
         "epsilon": [stated_epsilons(loss, exact) for loss in plan.statement.losses],
         **{of: stated_parts(costs, exact, of) for of in ("attributes", "block_within")},
         **record_of_release(run, settings, spent, folder),
@@ -81,7 +81,7 @@ def write_certificate(
         files=files_table(folder, released_files(folder)),
         manifest=manifest,
     )
-    write_as(document, record, folder)
+    write_document(document, record, folder)
 
 
 def exact_of(settings: ProductSettings, plan: Plan, facts: Facts) -> Exact:
@@ -99,7 +99,7 @@ def certificate_document(
     own = {
         "plan": plan,
         "statement": plan.statement,
-        "sentence": in_one_sentence(plan.statement),
+        "sentence": summarise_statement(plan.statement),
         "losses_table": losses_table,
         "noise_table": noise_table,
         "epsilons": epsilons_table(plan.statement.losses, exact),
@@ -154,7 +154,7 @@ def record_of_release(
     }
 
 
-def write_as(document: Document, record: Mapping[str, Any], folder: Path) -> None:
+def write_document(document: Document, record: Mapping[str, Any], folder: Path) -> None:
     """Write a certificate as JSON, as Markdown and as HTML."""
     write_record(folder / f"{CERTIFICATE}.json", record)
     write_text(folder / f"{CERTIFICATE}.md", to_markdown(document))

@@ -29,7 +29,7 @@ Errors = TypeVar("Errors")
 
 
 @dataclass(frozen=True, eq=False)
-class Compared:
+class ComparedRun:
     """A run that is compared.
 
     facts : facts about the run, in words, by label.
@@ -71,7 +71,7 @@ def labels_of(runs: Sequence[RunDirectory]) -> list[str]:
     return names if len(set(names)) == len(names) else [str(run.root) for run in runs]
 
 
-def errors_or_refused(run: RunDirectory, errors: Errors | None) -> Errors:
+def require_errors(run: RunDirectory, errors: Errors | None) -> Errors:
     """The errors of a run; raises InputRefused if they are gone."""
     if errors is None:
         raise InputRefused(
@@ -81,7 +81,7 @@ def errors_or_refused(run: RunDirectory, errors: Errors | None) -> Errors:
 
 
 def write_comparison(
-    compared: Sequence[Compared], keys: Sequence[str], figures: Mapping[str, str]
+    compared: Sequence[ComparedRun], keys: Sequence[str], figures: Mapping[str, str]
 ) -> Path:
     """Write the comparison into the first run's confidential folder, and return its path.
 
@@ -91,12 +91,12 @@ def write_comparison(
     """
     document = comparison_document(compared, keys, figures)
     first = compared[0].run
-    return write_compared(
+    return write_comparison_page(
         document, first.confidential / COMPARISON, first, [one.settings for one in compared]
     )
 
 
-def write_compared(
+def write_comparison_page(
     document: Document, path: Path, run: RunDirectory, settings: Iterable[ProductSettings]
 ) -> Path:
     """Write a page on comparisons with the truth to a path in a run's confidential folder; returns
@@ -122,7 +122,7 @@ def write_links(run: RunDirectory, pages: Mapping[str, Path], *, stamp: str | No
 
 
 def comparison_document(
-    compared: Sequence[Compared], keys: Sequence[str], figures: Mapping[str, str]
+    compared: Sequence[ComparedRun], keys: Sequence[str], figures: Mapping[str, str]
 ) -> Document:
     """The facts of the runs, and one table a figure, with a column for each run."""
     labels = labels_of([one.run for one in compared])
@@ -140,7 +140,7 @@ def comparison_document(
         body = tuple(
             (
                 *map(str, place if isinstance(place, tuple) else (place,)),
-                *(_shown(own.iloc[i]) for own in found),
+                *(_format_value(own.iloc[i]) for own in found),
             )
             for i, place in enumerate(index)
         )
@@ -152,7 +152,7 @@ def comparison_document(
     return Document(title, (meaning,), tuple(sections), stamps[0] if stamps else None)
 
 
-def _shown(value: float | None) -> str:
+def _format_value(value: float | None) -> str:
     if value is None or pd.isna(value):
         return ""
     number = float(value)

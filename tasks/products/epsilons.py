@@ -12,7 +12,7 @@ from typing import Any
 from ..ledger.exact_curve import known_epsilon
 from ..ledger.plan import UniversePlan
 from ..pages.document import NONE, Table
-from ..pages.numbers import shown_bound, shown_delta, shown_epsilon
+from ..pages.numbers import format_delta, format_epsilon, format_upper_bound
 from ..pages.template import table
 from .budget import Cost, ExactEpsilons, unknown_parts
 from .privacy_curves import Curves
@@ -71,9 +71,9 @@ def epsilons_table(losses: Sequence[UniversePlan], exact: Exact) -> Table | None
     return table(
         {
             "part": own["universe"],
-            "at delta": shown_delta(row["delta"]),
-            **_shown(row["conversion"], row["exact"]),
-            "epsilon (simple)": shown_epsilon(row["simple"]),
+            "at delta": format_delta(row["delta"]),
+            **_format_epsilons(row["conversion"], row["exact"]),
+            "epsilon (simple)": format_epsilon(row["simple"]),
         }
         for own in stated
         for row in own["at"]
@@ -83,12 +83,12 @@ def epsilons_table(losses: Sequence[UniversePlan], exact: Exact) -> Table | None
 def parts_table(costs: Sequence[Cost], exact: Exact) -> Table | None:
     """The epsilons of the parts of a record that an attacker may not know."""
     return table(
-        {"part": cost.name, "unknown to an attacker": part, **_shown(by_rho, exactly)}
+        {"part": cost.name, "unknown to an attacker": part, **_format_epsilons(by_rho, exactly)}
         for cost in costs
         for part, by_rho, exactly in unknown_parts(cost, exact.get(cost.name, ExactEpsilons()))
     )
 
 
-def _shown(by_rho: float | str, exact: float | str | None) -> dict[str, str]:
-    own = NONE if exact is None else shown_bound(exact)
-    return {"epsilon": shown_epsilon(by_rho), "exact epsilon": own}
+def _format_epsilons(by_rho: float | str, exact: float | str | None) -> dict[str, str]:
+    own = NONE if exact is None else format_upper_bound(exact)
+    return {"epsilon": format_epsilon(by_rho), "exact epsilon": own}

@@ -10,10 +10,10 @@ from ..ledger.caps import caps_of, check_caps
 from ..ledger.charging import first_run_notice
 from ..ledger.spending import Spending, SpentDraw, spending_of
 from ..ledger.store import ledger_at, open_ledger, reading
-from ..pages.numbers import shown_rho
+from ..pages.numbers import format_rho
 from ..runs.errors import BudgetRefused
 from ..runs.settings import ProductSettings
-from .plan import charged_for
+from .plan import explain_charges
 from .product import Product
 from .registry import product as product_named
 
@@ -35,7 +35,7 @@ def new_charge(asked: Product, settings: ProductSettings) -> Iterator[str]:
         f"{name} {float(own.guarantee.parameter):.5g}" for name, own in draws.items()
     )
     yield (
-        f"A new run is charged rho {shown_rho(needed)} to dataset {dataset!r}"
+        f"A new run is charged rho {format_rho(needed)} to dataset {dataset!r}"
         f"{f': {of_each}' if len(draws) > 1 else ''}."
     )
     yield from _reasons(asked, settings)
@@ -52,7 +52,7 @@ def new_charge(asked: Product, settings: ProductSettings) -> Iterator[str]:
             raise BudgetRefused(f"a new run would be refused: {error}") from None
     if cap.rho is not None:
         yield (
-            f"The cap is rho {shown_rho(cap.rho)}, of which {float(spent):.5g} is spent; "
+            f"The cap is rho {format_rho(cap.rho)}, of which {float(spent):.5g} is spent; "
             f"{float(cap.rho - spent - needed):.5g} would remain."
         )
 
@@ -72,4 +72,4 @@ def _reasons(asked: Product, settings: ProductSettings) -> Iterator[str]:
     for own in settings.parts.values():
         yield from _reasons(product_named(own.PRODUCT), own)
     if asked.plan is not None:
-        yield from charged_for(asked.plan(settings, None))
+        yield from explain_charges(asked.plan(settings, None))

@@ -20,7 +20,7 @@ from ..ledger.accounting import PURE_DP, UNBOUNDED, UNBOUNDED_OF_SEVERAL, ZCDP, 
 from ..ledger.plan import Measure, UniversePlan
 from ..noise.draws import Noise
 from ..noise.margins import COVERAGE, loss_for_margin
-from ..pages.numbers import shown_rho
+from ..pages.numbers import format_rho
 from ..runs.charged_files import digests_by_name
 from ..runs.directory import RunDirectory
 from ..runs.errors import BudgetRefused, InputRefused, refused
@@ -126,7 +126,7 @@ class Plan:
         found = self.statement.protected
         return (found[number],) if len(found) == len(self.universes) else found
 
-    def as_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """The content of `plan.json`; fractions as strings."""
         is_private = self.statement.why_not is None
         return {
@@ -134,19 +134,19 @@ class Plan:
             "product": self.product,
             "dataset": self.dataset,
             "measures": [
-                _of_measure(universe, measure)
+                _measure_to_json(universe, measure)
                 for universe in self.universes
                 for measure in universe.measured
             ],
             "guarantees": [
-                _of_guarantee(own, self.protected(number))
+                _guarantee_to_json(own, self.protected(number))
                 for number, own in enumerate(self.universes if is_private else ())
             ],
             "statement": {
                 "why_not": self.statement.why_not,
                 "protected": list(self.statement.protected),
                 "change": list(self.statement.change),
-                "losses": [*map(_of_guarantee, self.statement.losses)],
+                "losses": [*map(_guarantee_to_json, self.statement.losses)],
                 "together": self.statement.together,
                 "are_disjoint": self.statement.are_disjoint,
                 "unprotected": list(self.statement.unprotected),
@@ -174,7 +174,7 @@ def plan_file(run: RunDirectory) -> Path:
 def write_plan(run: RunDirectory, plan: Plan) -> None:
     """Write the plan of a run."""
     plan_file(run).parent.mkdir(exist_ok=True)
-    write_record(plan_file(run), plan.as_json())
+    write_record(plan_file(run), plan.to_json())
 
 
 def read_plan(run: RunDirectory) -> Plan:
@@ -189,7 +189,9 @@ def read_plan(run: RunDirectory) -> Plan:
         content["product"],
         content["dataset"],
         tuple(
-            _universe_of(guaranteed[name], own) if name in guaranteed else _unguaranteed(name, own)
+            _universe_of(guaranteed[name], own)
+            if name in guaranteed
+            else _measures_without_guarantee(name, own)
             for name, own in measures.items()
         ),
         Statement(
@@ -207,14 +209,14 @@ def read_plan(run: RunDirectory) -> Plan:
     )
 
 
-def _unguaranteed(name: str, measures: Sequence[Mapping[str, Any]]) -> UniversePlan:
+def _measures_without_guarantee(name: str, measures: Sequence[Mapping[str, Any]]) -> UniversePlan:
     """The measures of a universe in a run without a guarantee."""
     first = measures[0]
     loss = None if first["loss"] is None else Fraction(first["loss"]) / Fraction(first["share"])
     return UniversePlan(name, first["mechanism"], None, loss, tuple(map(_measure_of, measures)))
 
 
-def _of_measure(universe: UniversePlan, measure: Measure) -> dict[str, Any]:
+def _measure_to_json(universe: UniversePlan, measure: Measure) -> dict[str, Any]:
     loss, noise = universe.loss, measure.noise
     return {
         "universe": universe.universe,
@@ -240,7 +242,7 @@ def _measure_of(content: Mapping[str, Any]) -> Measure:
     return Measure(noise=noise, share=Fraction(content["share"]), **same)
 
 
-def _of_guarantee(universe: UniversePlan, protected: Iterable[str] = ()) -> dict[str, Any]:
+def _guarantee_to_json(universe: UniversePlan, protected: Iterable[str] = ()) -> dict[str, Any]:
     own = universe.promised
     is_unbounded = own.neighbors in (UNBOUNDED, UNBOUNDED_OF_SEVERAL)
     definition = "zcdp" if own.definition == ZCDP else "approximate" if own.delta else "pure"
@@ -281,7 +283,7 @@ def _universe_of(content: Mapping[str, Any], measures: Iterable[Mapping[str, Any
     )
 
 
-def charged_for(plan: Plan) -> Iterator[str]:
+def explain_charges(plan: Plan) -> Iterator[str]:
     """For each universe charged more than the rho of one record, a sentence with the reason."""
     for number, universe in enumerate(plan.universes):
         if universe.guarantee is None:
@@ -290,12 +292,12 @@ def charged_for(plan: Plan) -> Iterator[str]:
         if charged != universe.guarantee.rho_per_record:
             why = change[number] if len(change) == len(plan.universes) else " ".join(change)
             yield (
-                f"{universe.universe}: the ledger is charged rho {shown_rho(charged)}, for the "
+                f"{universe.universe}: the ledger is charged rho {format_rho(charged)}, for the "
                 f"largest change. {why}"
             )
 
 
-def needed(plan: Plan, wanted: Mapping[str, int]) -> Iterator[str]:
+def needed_losses(plan: Plan, wanted: Mapping[str, int]) -> Iterator[str]:
     """Sentences: the losses at which answers have margins of error, by the targets of a plan.
 
     A target names measures by their level, or more closely by universe, level, query or part,
@@ -303,13 +305,13 @@ def needed(plan: Plan, wanted: Mapping[str, int]) -> Iterator[str]:
     known. Raises InputRefused for a target that names nothing, and like `needed_loss`.
     """
     for target, margin in wanted.items():
-        for universe, measure in _named(plan, target):
+        for universe, measure in _find_measures(plan, target):
             yield needed_loss(universe, measure, target, margin, plan.coverage)
     split = plan.split(wanted) if len(wanted) > 1 else None
     yield from () if split is None else (split,)
 
 
-def _named(plan: Plan, target: str) -> list[tuple[UniversePlan, Measure]]:
+def _find_measures(plan: Plan, target: str) -> list[tuple[UniversePlan, Measure]]:
     """The measures of a plan that a target names; raises InputRefused without any."""
     measures = [(cost.plan, own) for cost in plan.costs for own in cost.plan.measured]
     words = {_plain(word) for word in target.split(":")}

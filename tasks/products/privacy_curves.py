@@ -181,10 +181,10 @@ def trade_off_blocks(
     x_label, y_label = "false positives", "false negatives, at least"
     svg = line_chart(series, title=title, x_label=x_label, y_label=y_label)
     figure = Figure(svg, f"{title}, by the exact curve.")
-    return _told_apart(found, others), _suspicions(found, others, question), figure
+    return _inference_bound(found, others), _suspicions(found, others, question), figure
 
 
-def _told_apart(found: Mapping[str, TradeOff], others: str) -> str:
+def _inference_bound(found: Mapping[str, TradeOff], others: str) -> str:
     """Bound on an adversary's information about one record, as a sentence."""
     words = " and ".join(f"{_percent(own.told_apart)} % for {name}" for name, own in found.items())
     return (
@@ -225,21 +225,25 @@ def delta_chart(
     """
     series: dict[str, Points] = {}
     for name, rho in rhos.items():
-        series[f"{name}, by rho {float(rho):.4g}"] = _by(epsilon_tight, rho)
+        series[f"{name}, by rho {float(rho):.4g}"] = _convert_rho(epsilon_tight, rho)
         points = exact.get(name)
-        series |= {} if points is None else _both_bounds(name, points)
+        series |= {} if points is None else _curve_bounds(name, points)
     if together is None:
-        series |= {f"{name}, simple bound": _by(epsilon_simple, rho) for name, rho in rhos.items()}
+        series |= {
+            f"{name}, simple bound": _convert_rho(epsilon_simple, rho) for name, rho in rhos.items()
+        }
     else:
         if len(rhos) > 1:
-            series[f"together, by rho {float(together):.4g}"] = _by(epsilon_tight, together)
-        series["together, simple bound"] = _by(epsilon_simple, together)
+            series[f"together, by rho {float(together):.4g}"] = _convert_rho(
+                epsilon_tight, together
+            )
+        series["together, simple bound"] = _convert_rho(epsilon_simple, together)
     title = "Delta at every epsilon"
     svg = line_chart(series, title=title, x_label="epsilon", y_label="delta", log_y=True)
     return Figure(svg, f"{title}, from the noise of this run.")
 
 
-def _both_bounds(name: str, points: CurvePoints) -> dict[str, Points]:
+def _curve_bounds(name: str, points: CurvePoints) -> dict[str, Points]:
     """Both bounds of an exact curve, where they are above 0."""
     bounds = {"at most": points.upper, "at least": points.lower}
     return {
@@ -249,6 +253,6 @@ def _both_bounds(name: str, points: CurvePoints) -> dict[str, Points]:
     }
 
 
-def _by(convert: Callable[[Fraction, float], float], rho: Fraction) -> Points:
+def _convert_rho(convert: Callable[[Fraction, float], float], rho: Fraction) -> Points:
     """Epsilons by a conversion of rho, and their deltas."""
     return [convert(rho, delta) for delta in DELTAS], DELTAS.tolist()

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ..runs.directory import RunDirectory
     from ..tables.findings import InputCheck
     from .certificate import Facts
-    from .comparison import Compared
+    from .comparison import ComparedRun
     from .plan import Plan
     from .privacy_curves import Curves
 
@@ -84,8 +84,8 @@ class Words:
     report: Callable[[RunDirectory, Any, Any, pd.DataFrame | None], Document] | None = None
     restore: Callable[[RunDirectory, Any], object] = lambda run, settings: None
     summary: Callable[[RunDirectory, Any], Iterable[Block]] = lambda run, settings: ()
-    shown: Callable[[RunDirectory, Any, Collection[str]], Iterable[Shown]] = (
-        lambda run, settings, stages: shown_plan(run, stages)
+    shown: Callable[[RunDirectory, Any, Collection[str]], Iterable[UiTable]] = (
+        lambda run, settings, stages: plan_tables(run, stages)
     )
 
 
@@ -134,7 +134,7 @@ class Accuracy:
 
 
 @dataclass(frozen=True)
-class Shown:
+class UiTable:
     """A table that the page of a run shows in the Prefect UI."""
 
     key: str
@@ -209,12 +209,12 @@ class Product:
     def costs_in_words(self, settings: ProductSettings) -> Iterable[Block | Section]:
         """The costs for people: a line and tables for each universe, and words of the product."""
         from .budget import costs_in_words
-        from .plan import charged_for
+        from .plan import explain_charges
 
         if self.plan is not None:
             plan = self.plan(settings, None)
             yield from costs_in_words(plan.costs)
-            yield from charged_for(plan)
+            yield from explain_charges(plan)
             yield from self.words.budget(settings, plan)
 
     def curves(self, settings: ProductSettings) -> Curves | None:
@@ -226,10 +226,10 @@ class Product:
 
         Targets of several products begin with the product's name and a colon. Raises InputRefused.
         """
-        from .plan import needed
+        from .plan import needed_losses
 
         if self.plan is not None:
-            yield from needed(self.plan(settings, None), wanted)
+            yield from needed_losses(self.plan(settings, None), wanted)
             return
         parts = _parts(settings)
         for target, margin in wanted.items():
@@ -324,17 +324,17 @@ class Product:
         report = self.words.report or plain_document
         return write_page(run.report, report(run, settings, plan, errors))
 
-    def compared(self, run: RunDirectory, settings: ProductSettings) -> Compared:
+    def compared(self, run: RunDirectory, settings: ProductSettings) -> ComparedRun:
         """A run with its figures; raises InputRefused if truth and errors are both gone."""
         figures = self.accuracy.figures
         if figures is None:
             raise InputRefused(f"There are no figures of {self.name}.")
-        from .comparison import Compared, errors_or_refused
+        from .comparison import ComparedRun, require_errors
 
         self.compare_with_truth(run, settings)
-        errors = errors_or_refused(run, self.accuracy.read(run))
+        errors = require_errors(run, self.accuracy.read(run))
         facts = {"dataset": settings.privacy.dataset, **figures.facts(run, settings)}
-        return Compared(run, settings, facts, figures.of_errors(errors))
+        return ComparedRun(run, settings, facts, figures.of_errors(errors))
 
     def write_comparison(self, runs: Sequence[tuple[RunDirectory, ProductSettings]]) -> Path:
         """Write a report of several finished runs side by side; returns its path."""
@@ -356,7 +356,7 @@ def _parts(settings: ProductSettings) -> dict[str, tuple[Product, ProductSetting
     return {name: (product(own.PRODUCT), own) for name, own in settings.parts.items()}
 
 
-def shown_plan(run: RunDirectory, stages: Collection[str]) -> Iterator[Shown]:
+def plan_tables(run: RunDirectory, stages: Collection[str]) -> Iterator[UiTable]:
     """The noise of every measure, once the plan is written."""
     from ..runs.directory import LEDGER
     from .budget import noise_table
@@ -366,14 +366,14 @@ def shown_plan(run: RunDirectory, stages: Collection[str]) -> Iterator[Shown]:
         for own in read_plan(run).universes:
             if own.measured:
                 key = f"noise-{own.universe.replace('_', '-').replace(' ', '-')}"
-                yield Shown(key, f"Noise of {own.universe}", noise_table(own))
+                yield UiTable(key, f"Noise of {own.universe}", noise_table(own))
 
 
 END: Collection[str] = ("end",)
 """Argument of `Product.shown` after all stages have ended."""
 
 
-def noted(sentences: Iterable[str]) -> Iterator[str]:
+def format_notes(sentences: Iterable[str]) -> Iterator[str]:
     """Format advisory notes."""
     return (f"note: {sentence}." for sentence in sentences)
 

@@ -50,10 +50,10 @@ _PACKAGE = __name__.partition(".")[0]
 
 def product(name: str) -> Any:
     """The product of a name, a `Product`; raises KeyError for one that is not in `PRODUCTS`."""
-    return _loaded(PRODUCTS[name])
+    return _load_product(PRODUCTS[name])
 
 
-def _loaded(place: str) -> Any:
+def _load_product(place: str) -> Any:
     module, _, name = place.partition(":")
     return getattr(import_module(f"{_PACKAGE}.{module}"), name)
 
@@ -66,7 +66,7 @@ def product_of(run: RunDirectory) -> Any:
     return product(name)
 
 
-def known(name: str) -> Any:
+def find_product(name: str) -> Any:
     """The product of one input of a name, as a person spells it; raises InputRefused."""
     spelt = name.replace("_", "-")
     if spelt not in OF_ONE_INPUT:

@@ -18,7 +18,7 @@ from .acceptance import CERTIFICATE, warnings_of
 from .budget import noise_table
 from .plan import Plan
 from .spent import spent_in_brief
-from .statement import in_one_sentence, losses_table
+from .statement import losses_table, summarise_statement
 
 MOST_PARTS = 9
 """Kinds of stages in the bar of time; shorter ones are combined."""
@@ -95,7 +95,7 @@ def report_document(
         FrontPage(
             verdict,
             passed == n_checks,
-            in_one_sentence(plan.statement),
+            summarise_statement(plan.statement),
             tuple(panels),
             (*certificate_links(run), *links, *_file_links(run)),
         ),

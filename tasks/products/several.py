@@ -10,12 +10,12 @@ from typing import Any
 from ..ledger.caps import summary
 from ..ledger.store import open_ledger
 from ..pages.document import Document, FrontPage, Link, Section
-from ..pages.numbers import shown_delta, shown_epsilon
+from ..pages.numbers import format_delta, format_epsilon
 from ..pages.template import parts_of
 from ..runs.directory import RunDirectory
 from ..runs.files import write_page, write_record
 from ..runs.settings import ProductSettings
-from .acceptance import released
+from .acceptance import publish_release
 from .reports import (
     certificate_links,
     passed_and_all,
@@ -48,7 +48,7 @@ def write_index(
         write_record(run.unchecked_release / INDEX, index)
         complete(run.unchecked_release)
 
-    released(run, write)
+    publish_release(run, write)
 
 
 def write_products_report(
@@ -111,8 +111,8 @@ def _guarantee(settings: ProductSettings, dataset: Mapping[str, Any] | None) -> 
     """The guarantee of all that was drawn from the dataset together, in a sentence."""
     if dataset is None:
         return f"Nothing is guaranteed: {settings.why_not_private}."
-    epsilon = shown_epsilon(dataset["epsilon"]["tight"])
-    delta = shown_delta(dataset["epsilon"]["delta"])
+    epsilon = format_epsilon(dataset["epsilon"]["tight"])
+    delta = format_delta(dataset["epsilon"]["delta"])
     return (
         "Guarantee: a change of one person's data, of the kind that the certificates of all these "
         "products protect, changes the probability of everything that was released of the dataset "

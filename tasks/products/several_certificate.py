@@ -13,10 +13,10 @@ from .certificate import (
     certificate_page,
     files_table,
     record_of_release,
-    write_as,
+    write_document,
 )
 from .plan import VERSION
-from .spent import spent_by
+from .spent import dataset_spending
 from .statement import Statement
 
 
@@ -32,7 +32,7 @@ def write_products_certificate(
     """
     parts = {name: RunDirectory(run.root / name) for name in products}
     run_ids = {name: part.read_manifest()["run_id"] for name, part in parts.items()}
-    spent = spent_by(settings, {run_ids[name]: stated for name, stated in products.items()})
+    spent = dataset_spending(settings, {run_ids[name]: stated for name, stated in products.items()})
     certificates = [
         {
             "product": name,
@@ -62,4 +62,4 @@ def write_products_certificate(
         },
         **record_of_release(run, settings, spent, folder),
     }
-    write_as(document, record, folder)
+    write_document(document, record, folder)

@@ -11,13 +11,15 @@ from ..ledger.caps import summary
 from ..ledger.claims import uncharged
 from ..ledger.store import open_ledger
 from ..pages.document import Table
-from ..pages.numbers import shown_bound, shown_delta, shown_epsilon, shown_rho
+from ..pages.numbers import format_delta, format_epsilon, format_rho, format_upper_bound
 from ..runs.errors import BudgetRefused
 from ..runs.settings import ProductSettings
-from .statement import Statement, charged
+from .statement import Statement, least_charge
 
 
-def spent_by(settings: ProductSettings, own: Mapping[str, Statement]) -> Mapping[str, Any] | None:
+def dataset_spending(
+    settings: ProductSettings, own: Mapping[str, Statement]
+) -> Mapping[str, Any] | None:
     """All draws from the dataset of these settings, as in `summary`; None without a charge.
 
     `own` are the statements of the runs, by their ids, whose draws must be among them. Raises
@@ -29,7 +31,7 @@ def spent_by(settings: ProductSettings, own: Mapping[str, Statement]) -> Mapping
     name = settings.privacy.dataset
     spent = summary(ledger, is_exact=True, only=name)["datasets"].get(name, {"products": {}})
     for run_id, statement in own.items():
-        if not _holds(spent, run_id, statement):
+        if not _covers_statement(spent, run_id, statement):
             raise BudgetRefused(uncharged(ledger, run_id))
     found: Mapping[str, Any] = spent
     return found
@@ -65,8 +67,8 @@ def draws_table(spent: Mapping) -> Table:
             draw["name"],
             f"{'epsilon' if draw['definition'] == 'pure_dp' else 'rho'} {draw['parameter']}",
             draw["neighbors"],
-            shown_delta(draw["delta"]),
-            shown_rho(draw["bounded_rho"]),
+            format_delta(draw["delta"]),
+            format_rho(draw["bounded_rho"]),
         )
         for product, drawn in spent["products"].items()
         for draw in drawn["draws"]
@@ -74,13 +76,13 @@ def draws_table(spent: Mapping) -> Table:
     return Table(headers, rows, "bounded rho")
 
 
-def _holds(spent: Mapping, run_id: str, statement: Statement) -> bool:
+def _covers_statement(spent: Mapping, run_id: str, statement: Statement) -> bool:
     """Whether a dataset's spending covers at least the statement of a run."""
     draws = [draw for drawn in spent["products"].values() for draw in drawn["draws"]]
     of_run = [draw for draw in draws if draw["run_id"] == run_id]
     rho = sum((Fraction(draw["bounded_rho"]) for draw in of_run), Fraction(0))
     delta = sum((Fraction(draw["delta"]) for draw in of_run), Fraction(0))
-    stated = charged(statement)
+    stated = least_charge(statement)
     return bool(of_run) and rho >= stated.parameter and delta >= stated.delta
 
 
@@ -89,7 +91,7 @@ def composed_sentence(spent: Mapping[str, Any]) -> str:
     epsilon = spent["epsilon"]
     caps = [
         f"{name} {show(spent[key])}"
-        for name, key, show in (("rho", "cap", shown_rho), ("delta", "delta_cap", shown_delta))
+        for name, key, show in (("rho", "cap", format_rho), ("delta", "delta_cap", format_delta))
         if spent[key] is not None
     ]
     if spent["epsilon_cap"] is not None:
@@ -97,23 +99,24 @@ def composed_sentence(spent: Mapping[str, Any]) -> str:
     exact = "" if epsilon["exact"] is None else f", and {exact_epsilon_words(epsilon['exact'])}"
     capped = f"the cap is {' and '.join(caps)}" if caps else "no cap is set"
     return (
-        f"Together, as bounded zCDP per person: rho {shown_rho(spent['rho'])}, the mechanisms' own "
-        f"delta {shown_delta(spent['delta'])}; that is epsilon {shown_epsilon(epsilon['tight'])} "
-        f"(simple conversion {shown_epsilon(epsilon['simple'])}) at delta "
-        f"{shown_delta(epsilon['delta'])}{exact}; {capped}.{stated_sentence(spent)}"
+        f"Together, as bounded zCDP per person: rho {format_rho(spent['rho'])}, the mechanisms' "
+        f"own delta {format_delta(spent['delta'])}; that is epsilon "
+        f"{format_epsilon(epsilon['tight'])} (simple conversion "
+        f"{format_epsilon(epsilon['simple'])}) at delta "
+        f"{format_delta(epsilon['delta'])}{exact}; {capped}.{stated_sentence(spent)}"
     )
 
 
 def exact_epsilon_words(exact: float) -> str:
     """The epsilon by the exact curve of all draws of `summary`, and its condition on runs."""
-    return f"{shown_bound(exact)} by the exact curve, of runs planned beforehand"
+    return f"{format_upper_bound(exact)} by the exact curve, of runs planned beforehand"
 
 
 def epsilon_cap_words(cap: Mapping) -> str:
     """A cap of epsilon of `summary`, in words."""
     planned = ", of runs planned beforehand" if cap["planned"] else ""
-    epsilon = shown_epsilon(float(Fraction(cap["epsilon"])))
-    return f"epsilon {epsilon} at delta {shown_delta(cap['delta'])}{planned}"
+    epsilon = format_epsilon(float(Fraction(cap["epsilon"])))
+    return f"epsilon {epsilon} at delta {format_delta(cap['delta'])}{planned}"
 
 
 def stated_sentence(spent: Mapping[str, Any]) -> str:
@@ -124,5 +127,5 @@ def stated_sentence(spent: Mapping[str, Any]) -> str:
         return ""
     return (
         " That counts one record of each draw; over all records that one person's change may "
-        f"change, rho is {shown_rho(spent['stated_rho'])}."
+        f"change, rho is {format_rho(spent['stated_rho'])}."
     )

@@ -22,7 +22,7 @@ from ..ledger.accounting import (
 )
 from ..ledger.plan import UniversePlan
 from ..pages.document import Table
-from ..pages.numbers import shown_delta, shown_epsilon, shown_rho
+from ..pages.numbers import format_delta, format_epsilon, format_rho
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Statement:
     unprotected: tuple[str, ...] = ()
 
 
-def combined(statement: Statement) -> UniversePlan:
+def combine_parts(statement: Statement) -> UniversePlan:
     """The loss of all parts together; for a single part, or disjoint parts, the largest loss of a
     part.
 
@@ -75,7 +75,7 @@ def combined(statement: Statement) -> UniversePlan:
     return UniversePlan(names, losses[0].mechanism, together, together.parameter, delta=delta)
 
 
-def charged(statement: Statement) -> Guarantee:
+def least_charge(statement: Statement) -> Guarantee:
     """Least charge of all parts in the ledger, as bounded zCDP per person, deltas added.
 
     For disjoint parts, the charge of the part with the largest loss.
@@ -86,7 +86,7 @@ def charged(statement: Statement) -> Guarantee:
     return compose(guarantees)
 
 
-def in_one_sentence(statement: Statement) -> str:
+def summarise_statement(statement: Statement) -> str:
     """The joint guarantee of all parts, in one sentence with rounded numbers.
 
     >>> from spineflow.tasks.ledger.accounting import ZCDP
@@ -96,23 +96,23 @@ def in_one_sentence(statement: Statement) -> str:
     """
     if statement.why_not is not None:
         return f"Nothing is guaranteed: {statement.why_not}."
-    loss = combined(statement)
+    loss = combine_parts(statement)
     guarantee = loss.promised
-    epsilon, delta = shown_epsilon(loss.epsilon), loss.whole_delta
+    epsilon, delta = format_epsilon(loss.epsilon), loss.whole_delta
     exact = f"epsilon {epsilon}"
     if not loss.is_pure:
-        exact += f" at delta {shown_delta(delta)}, from a rho of {float(guarantee.parameter):.4g}"
+        exact += f" at delta {format_delta(delta)}, from a rho of {float(guarantee.parameter):.4g}"
     change = "adding or removing" if guarantee.neighbors in _UNBOUNDED else "changing"
     whose = "one record of each of" if " and " in loss.universe else "one record of"
     parts = "any part" if statement.are_disjoint and len(statement.losses) > 1 else loss.universe
-    chance = f", except with probability {shown_delta(delta)}" if delta else ""
+    chance = f", except with probability {format_delta(delta)}" if delta else ""
     return (
         f"Guarantee: {change} {whose} {parts} changes the probability of any release by a factor "
         f"of at most e^{epsilon}{chance} ({exact})."
     )
 
 
-def in_words(statement: Statement) -> tuple[str, ...]:
+def describe_statement(statement: Statement) -> tuple[str, ...]:
     """Whose data are protected and how well, in few sentences with rounded numbers."""
     if statement.why_not is not None:
         return (f"Nothing is guaranteed: {statement.why_not}.",)
@@ -123,7 +123,7 @@ def in_words(statement: Statement) -> tuple[str, ...]:
 def _loss_in_words(loss: UniversePlan) -> str:
     guarantee = loss.promised
     change = "is added or removed" if guarantee.neighbors in _UNBOUNDED else "is changed"
-    bound, delta = f"epsilon {shown_epsilon(loss.epsilon)}", shown_delta(loss.whole_delta)
+    bound, delta = f"epsilon {format_epsilon(loss.epsilon)}", format_delta(loss.whole_delta)
     if not loss.is_pure:
         bound += f" at delta {delta} (rho {float(guarantee.parameter):.4g})"
     elif guarantee.delta:
@@ -141,18 +141,18 @@ def _row(loss: UniversePlan) -> dict[str, str | None]:
     if loss.is_pure:
         native, tight, simple = f"epsilon {guarantee.parameter}", str(guarantee.parameter), None
     else:
-        native, tight = f"rho {shown_rho(guarantee.parameter)}", shown_epsilon(loss.epsilon)
-        simple = shown_epsilon(epsilon_simple(guarantee.parameter, loss.delta))
+        native, tight = f"rho {format_rho(guarantee.parameter)}", format_epsilon(loss.epsilon)
+        simple = format_epsilon(epsilon_simple(guarantee.parameter, loss.delta))
     return {
         "part": loss.universe,
         "mechanism": loss.mechanism.replace("_", " "),
         "neighbours": _CHANGES[guarantee.neighbors],
         "guarantee": native,
-        "own delta": shown_delta(guarantee.delta),
+        "own delta": format_delta(guarantee.delta),
         "epsilon": tight,
         "epsilon (simple)": simple,
-        "at delta": shown_delta(loss.whole_delta),
-        "rho of bounded zCDP per person": shown_rho(guarantee.bounded_rho),
+        "at delta": format_delta(loss.whole_delta),
+        "rho of bounded zCDP per person": format_rho(guarantee.bounded_rho),
     }
 
 

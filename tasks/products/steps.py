@@ -9,7 +9,7 @@ from ..runs.handles import Made, created, reused
 from ..runs.publication import copy_release, marker_address
 from ..runs.settings import ProductSettings
 from ..runs.steps import step
-from .acceptance import compared, released
+from .acceptance import compare_release, publish_release
 from .certificate import write_certificate
 from .registry import product_of, settings_of
 
@@ -42,7 +42,7 @@ def release_run(run: RunDirectory, settings: ProductSettings) -> Made:
         plan = product.plan_of(run, settings)
         write_certificate(run, settings, plan, product.facts(run, settings))
 
-    return released(run, certify)
+    return publish_release(run, certify)
 
 
 @step("report", settings_of, run_name="report")
@@ -51,7 +51,7 @@ def report_run(run: RunDirectory, settings: ProductSettings) -> Made:
     product = product_of(run)
     # A separate comparison step has reported its failure itself.
     if product.accuracy.write is not None:
-        compared(run, settings, lambda: product.compare_with_truth(run, settings))
+        compare_release(run, settings, lambda: product.compare_with_truth(run, settings))
     return created(product.report(run, settings))
 
 

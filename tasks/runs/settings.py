@@ -379,10 +379,10 @@ class ProductSettings(Section):
         if is_url(self.privacy.ledger):
             refuse("privacy.ledger must be a path; the ledger is a file that is locked and synced")
 
-    def refuse_what_does_not_fit(self, refuse: Refuse) -> None:
+    def refuse_invalid(self, refuse: Refuse) -> None:
         """Check conditions between fields; call `refuse` with a sentence on the first failure."""
 
-    def refuse_what_does_nothing(self, own: Mapping[str, Any], refuse: Refuse) -> None:
+    def refuse_ineffective(self, own: Mapping[str, Any], refuse: Refuse) -> None:
         """Refuse settings without effect in combination with the others.
 
         `own` is the settings file's own table, without its preset. Called for settings files

@@ -94,7 +94,7 @@ def load_settings(
     whole = model.expanded(completed, with_preset)
     place = _place_in(text, overrides)
     settings = _validated(model, whole, path, place)
-    settings.refuse_what_does_nothing(merged, _refuse_at(path.name, place))
+    settings.refuse_ineffective(merged, _refuse_at(path.name, place))
     return settings
 
 
@@ -331,7 +331,7 @@ def _validated(
     settings = settings.with_absolute_paths(absolute)
     refuse = _refuse_at(path.name, place)
     settings.refuse_unfit_addresses(refuse)
-    settings.refuse_what_does_not_fit(refuse)
+    settings.refuse_invalid(refuse)
     return settings
 
 

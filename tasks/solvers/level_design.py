@@ -66,7 +66,7 @@ class LevelDesign(Section):
     at_least: dict[str, ExactFraction] = {}
     """The least share of some levels; every measured level gets a thousandth."""
 
-    def refuse_what_does_not_fit(self, refuse: Refuse) -> None:
+    def refuse_invalid(self, refuse: Refuse) -> None:
         """Refuse margins, weights and shares out of range, and settings that the objective
         ignores.
         """
@@ -234,7 +234,7 @@ class DesignedLevels:
             ),
         )
 
-    def as_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """The design in JSON types, fractions as texts."""
         names = self.errors.names
         return {

@@ -10,7 +10,7 @@ import pandas as pd
 
 from ..pages.document import NONE, Document, Figure, FrontPage, Link, Section, Table
 from ..pages.figures import line_chart
-from ..products.acceptance import released
+from ..products.acceptance import publish_release
 from ..products.comparison import errors_table
 from ..products.reports import bars_panel, provenance, stage_seconds, stages_section, time_panel
 from ..runs.directory import RunDirectory
@@ -32,7 +32,7 @@ def _is_comparison(criterion: Criterion) -> bool:
     return criterion.kind == "error" and criterion.at_most is None
 
 
-def ranked(
+def rank_outcomes(
     criterion: Criterion, found: Mapping[str, TrialOutcome]
 ) -> list[tuple[str, TrialOutcome]]:
     """Outcomes of the variants, best first: the smallest total, or, without a criterion to meet,
@@ -53,7 +53,7 @@ def release_settings(
     With them: `variants.csv`, the outcome of each variant, the best one first, and `errors.csv`,
     its errors by level, with standard errors over the replicates.
     """
-    best_first = ranked(settings.criterion, found)
+    best_first = rank_outcomes(settings.criterion, found)
     variants = [
         (name, float(outcome.trial.total), outcome.mean, outcome.standard_error)
         for name, outcome in best_first
@@ -70,7 +70,7 @@ def release_settings(
     found_of_each = pd.DataFrame(variants, columns=columns)
     write_text(run.unchecked_release / VARIANTS, found_of_each.to_csv(index=False))
     write_text(run.unchecked_release / ERRORS, pd.concat(errors).to_csv(index=False))
-    released(run)
+    publish_release(run)
     return run.release / SETTINGS
 
 
@@ -84,8 +84,8 @@ def write_tuning_report(
 
     `found` has the best outcome of each variant that meets the criterion.
     """
-    found = dict(ranked(settings.criterion, found))
-    sections = [_found(settings, found), _accuracy(run, settings, found)]
+    found = dict(rank_outcomes(settings.criterion, found))
+    sections = [_winner_section(settings, found), _accuracy(run, settings, found)]
     sections += [_trials(settings, outcomes), stages_section(run)]
     document = Document(
         f"Search on {settings.privacy.dataset}",
@@ -133,7 +133,7 @@ def _front(
     return FrontPage(verdict, bool(found), "", tuple(panels), links)
 
 
-def _found(settings: TuneSettings, found: Mapping[str, TrialOutcome]) -> Section:
+def _winner_section(settings: TuneSettings, found: Mapping[str, TrialOutcome]) -> Section:
     if not found:
         return Section(
             "Results of the search", ("No variant meets the criterion within the grid.",)

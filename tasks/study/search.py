@@ -19,7 +19,7 @@ EXACT = Fraction(10**7)
 SIGNIFICANT_DIGITS = 4
 
 
-def rounded(loss: Fraction) -> Fraction:
+def round_loss(loss: Fraction) -> Fraction:
     """A loss to four significant digits, so that the settings that are found can be read.
 
     >>> rounded(Fraction(1, 3))
@@ -37,10 +37,10 @@ def loss_grid(lowest: Fraction, highest: Fraction, step: Fraction) -> tuple[Frac
     points = [lowest]
     while points[-1] < highest:
         points.append(points[-1] * step)
-    return tuple(rounded(point) for point in points)
+    return tuple(round_loss(point) for point in points)
 
 
-def within(grid: Sequence[Fraction], most: Fraction | None) -> tuple[Fraction, ...]:
+def bound_grid(grid: Sequence[Fraction], most: Fraction | None) -> tuple[Fraction, ...]:
     """The points of a grid below the most that may be, and this one last; None is no limit.
 
     >>> [str(loss) for loss in within((Fraction(1), Fraction(2), Fraction(4)), Fraction(3))]
@@ -51,7 +51,7 @@ def within(grid: Sequence[Fraction], most: Fraction | None) -> tuple[Fraction, .
     return (*(point for point in grid if point < most), most)
 
 
-def scaled(losses: Losses, total: Fraction) -> dict[str, Fraction]:
+def scale_losses(losses: Losses, total: Fraction) -> dict[str, Fraction]:
     """Losses in the same proportions that add up to a total.
 
     >>> {name: str(loss) for name, loss in scaled({"a": Fraction(1)}, Fraction(2)).items()}
@@ -130,7 +130,7 @@ def search_geolevels(
     for geolevel in geolevels:
         joined[geolevel] = alone[geolevel]
         raised = [
-            {name: rounded(loss * step**power) for name, loss in joined.items()}
+            {name: round_loss(loss * step**power) for name, loss in joined.items()}
             for power in range(len(grid))
         ]
         found = smallest(raised, lambda losses: meets(exact_but(losses)))

@@ -248,7 +248,7 @@ class TuneSettings(ProductSettings):
         found.__dict__.pop("choices", None)
         return found
 
-    def refuse_what_does_not_fit(self, refuse: Refuse) -> None:
+    def refuse_invalid(self, refuse: Refuse) -> None:
         """Refuse a grid without points, and variants that do not read the same input."""
         search = self.search
         if search.lowest >= search.highest:
@@ -277,20 +277,20 @@ class TuneSettings(ProductSettings):
                 refuse(
                     f"{where}.workload.{universe} has attributes of its own; all must share them"
                 )
-            variant.refuse_what_does_not_fit(refuse_within(where, refuse))
+            variant.refuse_invalid(refuse_within(where, refuse))
         try:
             choices = self.choices
         except ValueError as error:
             refuse(f"search {error}")
             return
         for name, choice in choices.items():
-            choice.refuse_what_does_not_fit(refuse_within(f"variants.{name}", refuse))
+            choice.refuse_invalid(refuse_within(f"variants.{name}", refuse))
 
-    def refuse_what_does_nothing(self, own: Mapping[str, Any], refuse: Refuse) -> None:
+    def refuse_ineffective(self, own: Mapping[str, Any], refuse: Refuse) -> None:
         """Refuse keys of the other kind of criterion, a grid that no method searches, and changes
         of a variant without effect.
         """
-        super().refuse_what_does_nothing(own, refuse)
+        super().refuse_ineffective(own, refuse)
         product = self.SEARCHED.settings.PRODUCT
         if "preset" in own:
             refuse(f"preset does nothing here; the table {product} names the preset")
@@ -309,4 +309,4 @@ class TuneSettings(ProductSettings):
         for name, variant in self.variants.items():
             place = ("variants", name) if "variants" in own else (product,)
             change = table_of(own, *place)
-            variant.refuse_what_does_nothing(change, refuse_within(".".join(place), refuse))
+            variant.refuse_ineffective(change, refuse_within(".".join(place), refuse))

@@ -307,7 +307,7 @@ class NoisyCounts:
         return all(value is not None for value in self.sigma_squared.values())
 
 
-def estimated(row: Row, noisy: NoisyCounts) -> tuple[float | None, Estimate | None]:
+def estimate_row(row: Row, noisy: NoisyCounts) -> tuple[float | None, Estimate | None]:
     """The noisy value of a row, and its estimate; None where there is nothing to divide by."""
     count = noisy.noisy(row.counted)
     if row.of is None:
@@ -323,12 +323,12 @@ def estimated(row: Row, noisy: NoisyCounts) -> tuple[float | None, Estimate | No
         numbers = tuple(n for n in row.whole.numbers if n not in row.counted.numbers)
         rest = noisy.posterior(Cells(row.whole.measure, numbers))
     bounds = (float(row.smallest), float(LARGEST_AVERAGE))
-    households_posterior = at_least_one(noisy.posterior(row.of))
+    households_posterior = condition_on_presence(noisy.posterior(row.of))
     counted = noisy.posterior(row.counted)
     return value, average_estimate(counted, households_posterior, bounds, rest)
 
 
-def at_least_one(households: Posterior) -> Posterior:
+def condition_on_presence(households: Posterior) -> Posterior:
     """The posterior of a number of households, given that there is one."""
     if households.first >= 1:
         return households
@@ -375,7 +375,7 @@ def values_of_level(
             noisy = noisy_counts(plan.of_level(level), values, place, code)
             for row in ROWS:
                 if set(row.measures) <= set(noisy.values):
-                    yield row, str(region), code, *estimated(row, noisy)
+                    yield row, str(region), code, *estimate_row(row, noisy)
 
 
 def noisy_counts(

@@ -122,7 +122,7 @@ class SupplementalDhcSettings(ProductSettings):
             if (measure, level, key) in given
         }
 
-    def refuse_what_does_not_fit(self, refuse: Refuse) -> None:
+    def refuse_invalid(self, refuse: Refuse) -> None:
         """Refuse unknown measures, levels and iterations, and budgets that measure nothing."""
         own, levels = self.mechanism, self.geography.levels
         if not levels or len(set(levels)) < len(levels):
@@ -163,9 +163,9 @@ class SupplementalDhcSettings(ProductSettings):
                     "it out of geography.levels"
                 )
 
-    def refuse_what_does_nothing(self, own: Mapping[str, Any], refuse: Refuse) -> None:
+    def refuse_ineffective(self, own: Mapping[str, Any], refuse: Refuse) -> None:
         """Refuse a confidence without margins, and truncation of counts that are not measured."""
-        super().refuse_what_does_nothing(own, refuse)
+        super().refuse_ineffective(own, refuse)
         mechanism = self.mechanism
         uses = {"confidence": (bool(mechanism.margins), "mechanism.margins")}
         refuse_idle(mechanism, table_of(own, "mechanism"), "mechanism", uses, refuse)

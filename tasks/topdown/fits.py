@@ -20,7 +20,7 @@ from ..census.invariants import block_invariants
 from ..pages.document import Block
 from ..products.budget import Cost
 from ..products.plan import Plan
-from ..products.product import Caution, noted
+from ..products.product import Caution, format_notes
 from ..runs.directory import RunDirectory
 from ..runs.errors import InputRefused
 from ..tables.findings import UnreadableInput
@@ -133,9 +133,9 @@ def check_settings_against_input(
     if not settings.input.awaited:
         held_answers(settings, accepted)
     for universe, spine, held in checked_spines(settings, accepted.geography, accepted.public):
-        yield from noted(unmeasured_attributes(settings, universe))
-        yield from noted(redundant_spending(settings, universe, spine))
-        yield from noted(spending_on_exact_answers(settings, universe, spine, held))
+        yield from format_notes(unmeasured_attributes(settings, universe))
+        yield from format_notes(redundant_spending(settings, universe, spine))
+        yield from format_notes(spending_on_exact_answers(settings, universe, spine, held))
         records = accepted.known_records(universe)
         yield from size_in_words(universe, largest_solve(settings, universe, spine, records))
         yield from _no_margins(settings, universe, spine)

@@ -8,7 +8,7 @@ from ...validation.topdown.privacy import check_privacy
 from ..pages.document import Block, Section
 from ..products.comparison import read_errors
 from ..products.plan import Plan
-from ..products.product import Accuracy, Checks, Product, Rules, Words, noted
+from ..products.product import Accuracy, Checks, Product, Rules, Words, format_notes
 from .checks.accuracy.report import errors_of_totals, write_comparison
 from .checks.pieces import outcomes_of_pieces
 from .estimation.largest_solve import largest_solve, refuse_settings, size_in_words
@@ -37,7 +37,7 @@ def words_on_costs(settings: TopdownSettings, _plan: Plan) -> Iterator[Block | S
     if not settings.geography.bypass:  # Building a spine takes longer than the rest.
         from .fits import redundant_spending_of_geography
 
-        yield from noted(redundant_spending_of_geography(settings))
+        yield from format_notes(redundant_spending_of_geography(settings))
 
 
 TOPDOWN: Product = Product(

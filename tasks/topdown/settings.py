@@ -86,7 +86,7 @@ class TopdownSettings(TopdownSections):
             return changed
         return changed.with_budget(universe, rho=kept_rho(before, after, *section.guarantee))
 
-    def refuse_what_does_not_fit(self, refuse: Refuse) -> None:
+    def refuse_invalid(self, refuse: Refuse) -> None:
         """Refuse tables, budgets and passes that do not fit the census."""
         census, universes = self.compiled_census, self.run.universes
         needed, optional = census.input_tables, census.optional_tables
@@ -104,9 +104,9 @@ class TopdownSettings(TopdownSections):
             refuse("input.geometry must be a path")
         refuse_other_estimators(self, refuse)
 
-    def refuse_what_does_nothing(self, own: Mapping[str, Any], refuse: Refuse) -> None:
+    def refuse_ineffective(self, own: Mapping[str, Any], refuse: Refuse) -> None:
         """Refuse settings of other flows, spines, estimators and geolevels; see `workload.idle`."""
-        super().refuse_what_does_nothing(own, refuse)
+        super().refuse_ineffective(own, refuse)
         if self.measured is not None:
             refuse("measured belongs to the flow estimate; take the section out")
         for table in self.compiled_census.tables:

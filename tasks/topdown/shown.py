@@ -9,9 +9,9 @@ import pandas as pd
 from pyarrow import parquet
 
 from ..pages.document import Block, Document, Table
-from ..products.acceptance import compared
+from ..products.acceptance import compare_release
 from ..products.plan import Plan
-from ..products.product import END, Caution, Shown
+from ..products.product import END, Caution, UiTable
 from ..runs.directory import RunDirectory
 from .checks.accuracy.compared import records_by_block
 from .checks.accuracy.report import accuracy_report, errors_in_brief, write_run_accuracy
@@ -47,7 +47,9 @@ def summary_of_estimate(run: RunDirectory, settings: TopdownSettings) -> Iterato
         yield f"{universe}: {rows:,} rows; from measurements alone, nothing was spent"
 
 
-def shown(run: RunDirectory, settings: TopdownSettings, stages: Collection[str]) -> Iterator[Shown]:
+def shown(
+    run: RunDirectory, settings: TopdownSettings, stages: Collection[str]
+) -> Iterator[UiTable]:
     """Budgets, geounits, solves and errors, as far as known."""
     if not stages:
         yield from _budgets(settings)
@@ -59,18 +61,18 @@ def shown(run: RunDirectory, settings: TopdownSettings, stages: Collection[str])
                 for level in spine.geolevels
             )
             table = Table(("geolevel", "geounits", "bypassed"), rows)
-            yield Shown(f"geounits-{universe}", f"{spine.kind} spine", table)
+            yield UiTable(f"geounits-{universe}", f"{spine.kind} spine", table)
     if f"{settings.run.universes[0]} microdata" in stages:
         about = "Every least-squares and rounding problem, by outcome"
-        yield Shown("solver-outcomes", about, narrow_solves(solves_table(run)))
+        yield UiTable("solver-outcomes", about, narrow_solves(solves_table(run)))
     if stages == END:
         errors = errors_in_brief(run, settings)
         if errors is not None:
             about = "Errors by level, and the standard deviation that the budget implies"
-            yield Shown("accuracy", about, errors)
+            yield UiTable("accuracy", about, errors)
 
 
-def _budgets(settings: TopdownSettings) -> Iterator[Shown]:
+def _budgets(settings: TopdownSettings) -> Iterator[UiTable]:
     """Mechanism and noise of every query at every geolevel, in rounded figures."""
     for universe in settings.run.universes:
         plan = cost_of(settings, universe).plan
@@ -80,7 +82,7 @@ def _budgets(settings: TopdownSettings) -> Iterator[Shown]:
         )
         rho = plan.bounded_rho
         rho = rho if rho == "inf" else f"{float(Fraction(rho)):.4g}"
-        yield Shown(
+        yield UiTable(
             f"budget-{universe}",
             f"Budget of {universe}: rho {rho}",
             Table(("geolevel", "query", "share of the budget", "noise s.d."), rows),
@@ -109,4 +111,4 @@ def rewritten(run: RunDirectory, settings: TopdownSettings) -> None:
     for universe in settings.run.universes:
         if not has_summary(run, universe):
             write_summary(run, settings, universe)
-    compared(run, settings, lambda: write_run_accuracy(run, settings))
+    compare_release(run, settings, lambda: write_run_accuracy(run, settings))

@@ -12,7 +12,7 @@ from ..products.budget import Cost
 from ..products.plan import ExactFact, Plan
 from ..products.statement import Statement
 from ..runs.directory import RunDirectory
-from .costs import curve_of_change, exact_curve, needed_split, universe_plan, within_areas
+from .costs import curve_of_change, epsilons_within_areas, exact_curve, needed_split, universe_plan
 from .ingest.files import plan_of as tree_plan_of
 from .ingest.files import read_tree
 from .ingest.ingest import public_plan
@@ -36,7 +36,7 @@ def plan_of(settings: TripsSettings, run: RunDirectory | None = None) -> Plan:
     cost = Cost(
         replace(universe_plan(own, delta), curve=curve_of_change(own, contribution)),
         exact_curve(own, contribution),
-        block_within=within_areas(own, delta),
+        block_within=epsilons_within_areas(own, delta),
         further={} if own.histogram is None else {"threshold": own.histogram.threshold},
     )
     plan = Plan.of(

@@ -71,7 +71,7 @@ def universe_plan(plan: Plan, delta: Fraction = REPORT_DELTA) -> UniversePlan:
     )
 
 
-def within_areas(plan: Plan, delta: Fraction) -> dict[str, float | str]:
+def epsilons_within_areas(plan: Plan, delta: Fraction) -> dict[str, float | str]:
     """Epsilon of all that is measured below each level, by the level's name.
 
     It protects the leaves of a person's trips against an observer who knows the areas of the level
@@ -157,7 +157,7 @@ def exact_curve(plan: Plan, contribution: Contribution) -> PrivacyCurve | None:
     spread = [level for level in levels if level and _is_spread(plan, contribution, level)]
     if any(largest_leaf_counts(plan.tree, level, 1) != [1] for level in spread):
         return None
-    return known_curve({}, [[_moved(plan, m, k, spread) for k in others]])
+    return known_curve({}, [[_changed_counts(plan, m, k, spread) for k in others]])
 
 
 def curve_of_change(plan: Plan, contribution: Contribution) -> PrivacyCurve | None:
@@ -178,7 +178,7 @@ def _is_spread(plan: Plan, contribution: Contribution, level: int) -> bool:
     return contribution.are_distinct and largest < contribution.trips
 
 
-def _moved(plan: Plan, m: int, k: int, spread: Iterable[int]) -> Counts:
+def _changed_counts(plan: Plan, m: int, k: int, spread: Iterable[int]) -> Counts:
     """The counts that m trips in one table and k others in the other move."""
     found: Counter[ChangedCount] = Counter()
     for level in plan.levels:

@@ -21,16 +21,16 @@ class TripsDesignSettings(TripsSettings):
 
     design: LevelDesign
 
-    def refuse_what_does_not_fit(self, refuse: Refuse) -> None:
+    def refuse_invalid(self, refuse: Refuse) -> None:
         """Refuse settings that the product and the design cannot have, and noise that gives no
         protection."""
-        super().refuse_what_does_not_fit(refuse)
-        self.design.refuse_what_does_not_fit(refuse)
+        super().refuse_invalid(refuse)
+        self.design.refuse_invalid(refuse)
         if self.privacy.infinite:
             refuse("privacy.infinite leaves no noise to design; remove it, or the section design")
 
 
-def designed(settings: TripsDesignSettings) -> tuple[DesignedLevels, TripsSettings]:
+def optimize_shares(settings: TripsDesignSettings) -> tuple[DesignedLevels, TripsSettings]:
     """The best shares for a design, and the settings with them; reads the public areas alone.
 
     Raises InputRefused as `design_levels`, and for mechanisms that share no budget among levels.
@@ -43,7 +43,9 @@ def designed(settings: TripsDesignSettings) -> tuple[DesignedLevels, TripsSettin
             f"design: {plan.mechanism} shares no budget among levels here; choose inftda, or "
             "inftda_full_information, for a tree of two measured levels or more."
         )
-    found = design_levels(errors, _by_name(plan, settings.design), budget.rho, budget.shares)
+    found = design_levels(
+        errors, _resolve_level_names(plan, settings.design), budget.rho, budget.shares
+    )
     mechanism = {
         "shares": tuple(found.shares[level] for level in plan.levels),
         "share_ratio": Fraction(1),
@@ -56,7 +58,7 @@ def designed(settings: TripsDesignSettings) -> tuple[DesignedLevels, TripsSettin
     return found, own.model_copy(update=update)
 
 
-def _by_name(plan: Plan, design: LevelDesign) -> LevelDesign:
+def _resolve_level_names(plan: Plan, design: LevelDesign) -> LevelDesign:
     """The design with levels by their names; raises InputRefused for one that is named twice."""
 
     def named(given: dict[str, Any]) -> dict[str, Any]:

@@ -192,11 +192,13 @@ def cut_level(run: RunDirectory, settings: TripsSettings, level: int) -> None:
     elif plan.mechanism == GAUSSIAN_LEAVES:
         n = plan.tree.n_nodes(level)
         starts = range(0, n, NODES_PER_SHARD)
-        cuts = Cuts(_named([(start, min(start + NODES_PER_SHARD, n)) for start in starts]), "")
+        cuts = Cuts(
+            _shard_names([(start, min(start + NODES_PER_SHARD, n)) for start in starts]), ""
+        )
     else:
         parents = parents_of(run, plan, level)
         sizes = plan.tree.n_children(level - 1, parents.keys)
-        cuts = Cuts(_named(cut_at(sizes, NODES_PER_SHARD)), _digest(parents))
+        cuts = Cuts(_shard_names(cut_at(sizes, NODES_PER_SHARD)), _digest(parents))
     with single_draw(run, settings, path, UNIVERSE) as drawing:
         write_cuts(run, level, cuts, drawing.recording)
 
@@ -238,7 +240,7 @@ def measure_once(run: RunDirectory, settings: TripsSettings, level: int, shard: 
         drawing.publish(schema, batches(drawing.noise), ROWS_PER_GROUP)
 
 
-def passed_down(plan: Plan) -> str:
+def estimate_kind(plan: Plan) -> str:
     """The kind of estimates of a pass from the top: the final ones, or the selecting ones."""
     return SELECTION if plan.is_selected else UNIVERSE
 
@@ -248,7 +250,7 @@ def parents_of(run: RunDirectory, plan: Plan, level: int) -> NodeCounts:
     if plan.measures_all:
         keys = all_nodes(plan.tree, level - 1)
         return NodeCounts(keys, np.zeros(keys.size, dtype=np.int64))
-    files = estimates_files(run, level - 1, kind=passed_down(plan))
+    files = estimates_files(run, level - 1, kind=estimate_kind(plan))
     return read_nodes(files, plan.tree, level - 1, "count")
 
 
@@ -305,7 +307,7 @@ def _child_groups(
         yield keys, truth.levels[level].counts_of(keys)
 
 
-def _named(cuts: list[tuple[int, int]]) -> list[NodeShard]:
+def _shard_names(cuts: list[tuple[int, int]]) -> list[NodeShard]:
     return [NodeShard(f"{number:05d}", *cut) for number, cut in enumerate(cuts)]
 
 

@@ -9,7 +9,7 @@ from pyarrow import parquet
 from ...validation.trips.privacy_loss import check_privacy
 from ...validation.trips.run_checks import run_checks
 from ..pages.document import Block
-from ..pages.numbers import shown_delta, shown_epsilon
+from ..pages.numbers import format_delta, format_epsilon
 from ..products.budget import Cost
 from ..products.certificate import Facts
 from ..products.comparison import read_errors
@@ -50,8 +50,8 @@ def summary(run: RunDirectory, settings: TripsSettings) -> Iterator[Block]:
     epsilon, delta = universe.epsilons()["tight"], Cost(universe).delta
     n_rows = parquet.read_metadata(run.release / f"{TABLE}.parquet").num_rows
     yield (
-        f"{plan.mechanism}: {n_rows:,} rows; epsilon {shown_epsilon(epsilon)} at "
-        f"delta {shown_delta(delta)}"
+        f"{plan.mechanism}: {n_rows:,} rows; epsilon {format_epsilon(epsilon)} at "
+        f"delta {format_delta(delta)}"
     )
     yield false_cells(run, plan).sentence
     yield from _cautions(settings, n_trips(run.release, plan.tree))

@@ -202,7 +202,7 @@ class TripsSettings(ProductSettings):
         """The delta at which epsilon is shown."""
         return REPORT_DELTA if self.privacy.delta is None else self.privacy.delta
 
-    def refuse_what_does_not_fit(self, refuse: Refuse) -> None:
+    def refuse_invalid(self, refuse: Refuse) -> None:
         """Check the input's keys, the loss, the neighbours and explicit shares."""
         self._refuse_input(refuse)
         self._refuse_privacy(refuse)
@@ -215,9 +215,9 @@ class TripsSettings(ProductSettings):
         if self.mechanism.share_ratio <= 0:
             refuse("mechanism.share_ratio must be a positive fraction")
 
-    def refuse_what_does_nothing(self, own: Mapping[str, Any], refuse: Refuse) -> None:
+    def refuse_ineffective(self, own: Mapping[str, Any], refuse: Refuse) -> None:
         """Refuse settings of other mechanisms, and of people who make several trips."""
-        super().refuse_what_does_nothing(own, refuse)
+        super().refuse_ineffective(own, refuse)
         mechanism, privacy = self.mechanism, self.privacy
         is_leaves = mechanism.name in (GAUSSIAN_LEAVES, STABILITY_HISTOGRAM)
         is_full = mechanism.name == FULL_INFORMATION

@@ -9,7 +9,7 @@ from ..runs.steps import step
 from .estimation.estimate import combine_levels, estimate_once
 from .ingest.files import plan_of, read_tree, write_plan
 from .ingest.ingest import ingest_input
-from .measurement import cut_level, measure_once, passed_down
+from .measurement import cut_level, estimate_kind, measure_once
 from .plan import cuts_file, estimates_file, make_plan, measured_file, plan_file, tree_file
 from .release.table import RANGE_QUERIES_TEXT, TABLE, write_release
 from .settings import TripsSettings
@@ -42,7 +42,7 @@ def measure(run: RunDirectory, settings: TripsSettings, level: int, shard: str) 
 @step("estimate level", TripsSettings, run_name="estimate-level_{level:02d}-{shard}")
 def estimate(run: RunDirectory, settings: TripsSettings, level: int, shard: str) -> Made:
     """Project the noisy children of a shard's parents; inferred counts need no measurement."""
-    path = estimates_file(run, level, shard, kind=passed_down(plan_of(run, settings)))
+    path = estimates_file(run, level, shard, kind=estimate_kind(plan_of(run, settings)))
     return once(path, estimate_once, run, settings, level, shard)
 
 

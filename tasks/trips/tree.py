@@ -268,11 +268,13 @@ class TrueTree:
         """Positive nodes of every level, the root first."""
         levels = [self.leaves]
         for level in range(self.tree.depth, 0, -1):
-            levels.append(summed(self.tree.parent_keys(level, levels[-1].keys), levels[-1].counts))
+            levels.append(
+                sum_by_key(self.tree.parent_keys(level, levels[-1].keys), levels[-1].counts)
+            )
         return tuple(reversed(levels))
 
 
-def summed(keys: np.ndarray, counts: np.ndarray) -> NodeCounts:
+def sum_by_key(keys: np.ndarray, counts: np.ndarray) -> NodeCounts:
     """One node for each key that occurs with a sum of counts that is not 0."""
     order = np.argsort(keys, kind="stable")
     unique, starts = np.unique(keys[order], return_index=True)

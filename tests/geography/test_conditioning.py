@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from spineflow.geography.conditioning import (
-    given_whole,
+    condition_on_total,
     pseudo_inverse,
     root_of,
     see,
@@ -86,7 +86,7 @@ def test_parts_given_their_whole_are_conditional_normal_variables(seed: int) -> 
     sums[np.ix_(cells, cells)] += v
     along, along_diffuse = whole_gains(sums, np.zeros((3, 3)))
     gain = v @ along[cells]
-    found = given_whole(v[None], gain[None], cells, (sums + whole)[None])[0]
+    found = condition_on_total(v[None], gain[None], cells, (sums + whole)[None])[0]
     expected = v - cross @ np.linalg.solve(sums, cross.T) + gain @ whole @ gain.T
     assert found == pytest.approx(expected)
     assert not along_diffuse.any()

@@ -11,7 +11,7 @@ from spineflow.tasks.group_sizes.costs import exact_curve
 from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
 from spineflow.tasks.group_sizes.ingest.read import public_plan
 from spineflow.tasks.products.privacy_curves import trade_off
-from spineflow.tasks.products.registry import known
+from spineflow.tasks.products.registry import find_product
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("agg")
@@ -40,7 +40,7 @@ def test_every_product_has_its_curve_and_its_trade_off(tmp_path: Path, loss: str
     file = tmp_path / "settings.toml"
     file.write_text(file.read_text().replace('epsilon = "1"', f'{loss} = "1"'))
     frame = spineflow.privacy_curve("group-sizes", file)
-    curve = exact_curve(public_plan(known("group-sizes").load(file)))
+    curve = exact_curve(public_plan(find_product("group-sizes").load(file)))
     exact = [curve.delta_upper(e) for e in frame["epsilon"]]
     assert frame["upper"].tolist() == pytest.approx(exact, rel=1e-3)
     assert (frame["lower"] <= frame["upper"]).all() and set(frame["universe"]) <= {"groups"}

@@ -165,7 +165,7 @@ class PersonTally:
         columns.append(batch.ethnicity_code)
         first, combination = distinct_rows(columns)
         distinct = np.stack([column[first] for column in columns], axis=1)
-        distinct[:, :-1] = _as_sets(distinct[:, :-1])
+        distinct[:, :-1] = _sort_distinct_codes(distinct[:, :-1])
         cell = batch.household
         if cell is None:
             cell = finest_cell(batch.sex.astype(np.int8), batch.age)
@@ -194,7 +194,7 @@ class PersonTally:
         key = self.area_of_block[block[own]].astype(np.int64) << 38
         key |= position[combination[own]].astype(np.int64) << 6
         key |= cell[own]
-        key, count = _counted(key)
+        key, count = _count_keys(key)
         counted = CountedPersons(
             race_codes=found[first][:, :-1],
             ethnicity_code=found[first][:, -1],
@@ -204,7 +204,7 @@ class PersonTally:
             count=count,
         )
         key = (block.astype(np.int64) * N_AGES + age) * N_CENRACES + cenrace
-        key, count = _counted(key)
+        key, count = _count_keys(key)
         block, rest = np.divmod(key, N_AGES * N_CENRACES)
         return counted, Identity(block, *np.divmod(rest, N_CENRACES), count)
 
@@ -226,7 +226,7 @@ def distinct_rows(columns: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     return first_rows(code, n_codes), code
 
 
-def _as_sets(race_codes: np.ndarray) -> np.ndarray:
+def _sort_distinct_codes(race_codes: np.ndarray) -> np.ndarray:
     """Each row's codes once, ascending, `NONE` last."""
     largest = np.iinfo(race_codes.dtype).max
     codes = np.sort(np.where(race_codes == NONE, largest, race_codes), axis=1)
@@ -236,7 +236,7 @@ def _as_sets(race_codes: np.ndarray) -> np.ndarray:
     return codes
 
 
-def _counted(key: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _count_keys(key: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Distinct keys in ascending order, and how often each occurs; `key` is sorted in place."""
     key.sort()
     start = np.flatnonzero(np.diff(key, prepend=-1))
@@ -303,14 +303,14 @@ def count_groups(
         key = np.repeat(region[part].astype(np.int64) * n_iterations, n_each) + which
         key = key * CELLS + np.repeat(persons.cell[part], n_each)
         count = np.repeat(persons.count[part], n_each)
-        key, count = _summed(np.append(held[0], key), np.append(held[1], count))
+        key, count = _sum_keys(np.append(held[0], key), np.append(held[1], count))
         # The last region of this part may continue in the next.
         is_last = first + ROWS_AT_A_TIME >= rows.size
         open_region = int(region[part[-1]]) * n_iterations * CELLS
         end = key.size if is_last else int(np.searchsorted(key, open_region))
         held = key[end:], count[end:]
         if end:
-            yield _unpacked(key[:end], count[:end], n_iterations)
+            yield _unpack_keys(key[:end], count[:end], n_iterations)
 
 
 def write_counts(path: Path, parts: Iterator[GroupCounts]) -> None:
@@ -367,7 +367,7 @@ def _iterations_of_combinations(
     return np.concatenate(parts), np.concatenate(starts)
 
 
-def _summed(key: np.ndarray, count: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _sum_keys(key: np.ndarray, count: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Distinct keys in ascending order and the sums of their counts.
 
     Where key and count fit into one word they are sorted together, which is several times faster
@@ -388,7 +388,7 @@ def _summed(key: np.ndarray, count: np.ndarray) -> tuple[np.ndarray, np.ndarray]
     return key[start], np.add.reduceat(count, start)
 
 
-def _unpacked(key: np.ndarray, count: np.ndarray, n_iterations: int) -> GroupCounts:
+def _unpack_keys(key: np.ndarray, count: np.ndarray, n_iterations: int) -> GroupCounts:
     group, cell = np.divmod(key, CELLS)
     region, iteration = np.divmod(group, n_iterations)
     return GroupCounts(

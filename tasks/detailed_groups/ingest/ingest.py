@@ -135,10 +135,10 @@ def check_input_of(settings: Settings, scratch: Path | None = None) -> InputChec
     specification = read_specification(settings.input.parameters)
     if isinstance(settings, DetailedHouseholdsSettings) and not settings.input.awaited:
         read_group_totals(settings, specification)
-    return _checked(settings, specification, scratch)
+    return _check_tables(settings, specification, scratch)
 
 
-def _checked(
+def _check_tables(
     settings: Settings, specification: Specification, scratch: Path | None
 ) -> InputCheck[AcceptedGroups]:
     names_of(settings)
@@ -167,7 +167,7 @@ def ingest_input(run: RunDirectory, settings: Settings) -> None:
     totals = None
     if isinstance(settings, DetailedHouseholdsSettings):
         totals = read_group_totals(settings, specification)
-    check = _checked(settings, specification, run.confidential)
+    check = _check_tables(settings, specification, run.confidential)
     result = accepted_input(run, settings, check)
     store_identity(run, settings, lambda key: input_digests(result, key))
     write_persons(persons_file(run), result.persons)

@@ -113,6 +113,6 @@ def code_positions(table: pa.Table, name: str, order: Sequence[str]) -> np.ndarr
     return pd.Index(order, dtype=object).get_indexer(pd.Index(texts, dtype=object))[codes]
 
 
-def released(table: pa.Table) -> pa.Table:
+def select_released(table: pa.Table) -> pa.Table:
     """The groups that are not suppressed."""
     return table.filter(pc.invert(table["is_suppressed"]))

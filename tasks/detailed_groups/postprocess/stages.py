@@ -155,12 +155,12 @@ def donate_between_levels(files: PassFiles, sets: CoterminousSets, order: Sequen
     for level, counted in levels_after(files, MARGINALS):
         end = start + members[level].num_rows
         inside = sets.of_rows(counted) != NO_SET
-        merged = _replaced(counted, inside, after.slice(start, end - start))
+        merged = _replace_groups(counted, inside, after.slice(start, end - start))
         write_groups(files.groups(COTERMINOUS, level), merged)
         start = end
 
 
-def _replaced(groups: pa.Table, where: np.ndarray, by: pa.Table) -> pa.Table:
+def _replace_groups(groups: pa.Table, where: np.ndarray, by: pa.Table) -> pa.Table:
     """The groups with the masked ones replaced, in the same order."""
     if not where.any():
         return groups
@@ -251,14 +251,14 @@ def _exceeds_in_a_cell(groups: pa.Table, alone: np.ndarray, combined: np.ndarray
             coarser = min(first, second)
             sides = (
                 counts[offsets[rows[here]][:, None] + np.arange(N_CELLS[own])]
-                @ _folded(own, coarser)
+                @ _aggregation_matrix(own, coarser)
                 for rows, own in ((alone, first), (combined, second))
             )
             found[here] = np.greater(*sides).any(axis=1)
     return found
 
 
-def _folded(table: int, coarser: int) -> np.ndarray:
+def _aggregation_matrix(table: int, coarser: int) -> np.ndarray:
     """0/1 matrix (cells of a table, cells of a coarser one) that sums the former up."""
     matrix = np.zeros((N_CELLS[table], N_CELLS[coarser]), dtype=np.int64)
     matrix[cells_of_table(table), cells_of_table(coarser)] = 1

@@ -126,7 +126,7 @@ def sums_of_areas(
         InputRefused: a column is missing, a region is unknown or listed twice in an area, or an
             area has regions of several types.
     """
-    areas = _checked(run, settings, listed)
+    areas = _check_areas(run, settings, listed)
     parameters, specification = run_parameters(run, settings).first, run_specification(run)
     groups = pd.concat([_totals(own, areas["region"]) for own in groups_to_release(run, settings)])
     parts = areas.merge(groups, on=["region", "region_type"])
@@ -183,7 +183,7 @@ def _totals(groups: pa.Table, regions: pd.Series) -> pd.DataFrame:
     ).rename(columns={"region_id": "region"})
 
 
-def _checked(
+def _check_areas(
     run: RunDirectory, settings: DetailedGroupsSettings, listed: pd.DataFrame
 ) -> pd.DataFrame:
     """The areas with the type of every region."""

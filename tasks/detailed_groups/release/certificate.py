@@ -8,7 +8,7 @@ from ...pages.document import Table
 from ...pages.template import table
 from ...products.certificate import Facts
 from ..settings import DetailedGroupsSettings
-from ..workload.budgets import shown_percent
+from ..workload.budgets import format_percent
 from ..workload.parameters import Parameters
 from ..workload.specification import Specification
 from .budget import LevelFigures, curves_of, level_figures
@@ -22,7 +22,7 @@ def facts_of(
     own = parameters.first
     context = {
         "parameters": own,
-        "percent": shown_percent(own.wanted.coverage),
+        "percent": format_percent(own.wanted.coverage),
         "margins": margins_table(figures),
     }
     curves = curves_of(parameters, specification)

@@ -27,7 +27,7 @@ from ...runs.files import NOT_PRIVATE, replacing
 from ...runs.stamps import stamp
 from ..ingest.ingest import Settings, read_run_names, run_parameters, run_specification
 from ..paths import measured_folder
-from ..postprocess.groups import MEASURED, read_groups, released
+from ..postprocess.groups import MEASURED, read_groups, select_released
 from ..postprocess.run import groups_to_release
 from ..settings import DetailedGroupsSettings
 from ..workload.budgets import level_budgets
@@ -53,7 +53,7 @@ def write_run_release(run: RunDirectory, settings: Settings) -> None:
     for name, own in parameters.of.items():
         parts = (groups for _, _, groups in measured_groups(run, parameters, name))
         if isinstance(settings, DetailedGroupsSettings):
-            parts = (released(groups) for groups in groups_to_release(run, settings))
+            parts = (select_released(groups) for groups in groups_to_release(run, settings))
         levels = None if own.infinite else level_budgets(own, specification)
         noise = CountNoise(levels, own.wanted.coverage, not own.allow_negative_counts)
         tables.append((TABULATIONS[name], parts, noise))

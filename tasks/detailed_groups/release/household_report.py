@@ -13,11 +13,11 @@ from ...products.reports import first_rows, report_document
 from ...runs.directory import RunDirectory
 from ..ingest.ingest import run_parameters, run_specification
 from ..settings import DetailedHouseholdsSettings
-from ..workload.budgets import shown_percent
+from ..workload.budgets import format_percent
 from ..workload.parameters import Parameters
 from .budget import LevelFigures, curves_of, level_figures
 from .files import TIDY_FILES, measured_groups
-from .report import accuracy_table, mean_errors, shown_level
+from .report import accuracy_table, format_level, mean_errors
 
 FIRST_COLUMNS = ("region_name", "iteration_name", "category", "margin", "count")
 """Columns of the first released counts."""
@@ -35,7 +35,7 @@ def facts_of_run(run: RunDirectory, settings: DetailedHouseholdsSettings) -> Fac
     parameters, specification = run_parameters(run, settings), run_specification(run)
     figures = level_figures(parameters, specification) if settings.is_private else ()
     context = {
-        "percent": shown_percent(settings.mechanism.wanted.coverage),
+        "percent": format_percent(settings.mechanism.wanted.coverage),
         "margins": margins_table(figures),
     }
     curves = curves_of(parameters, specification)
@@ -82,7 +82,7 @@ def report(
         plan,
         "detailed_groups/templates/household_report.md.j2",
         counts=first_rows(run.release / TIDY_FILES["households"], FIRST_COLUMNS),
-        percent=shown_percent(settings.mechanism.wanted.coverage),
+        percent=format_percent(settings.mechanism.wanted.coverage),
         loss="epsilon" if parameters.is_pure else "rho",
         budget=_budget(parameters),
         implied=margins_by_level(figures),
@@ -99,7 +99,7 @@ def _budget(parameters: Parameters) -> dict[str, dict[str, float]]:
     levels = () if parameters.infinite else parameters.levels()
     return {
         f"{loss} of {name.upper()}": {
-            shown_level(*level): float(own.budgets.get(level, 0)) for level in levels
+            format_level(*level): float(own.budgets.get(level, 0)) for level in levels
         }
         for name, own in parameters.of.items()
     }
@@ -107,11 +107,11 @@ def _budget(parameters: Parameters) -> dict[str, dict[str, float]]:
 
 def margins_by_level(figures: tuple[LevelFigures, ...]) -> dict[str, dict[str, float]]:
     """Margins of error of both tabulations by level; 0 where a tabulation lacks the level."""
-    levels = dict.fromkeys((shown_level(own.region_type, own.level) for own in figures), 0.0)
+    levels = dict.fromkeys((format_level(own.region_type, own.level) for own in figures), 0.0)
     series: dict[str, dict[str, float]] = {}
     for item in figures:
         own = series.setdefault(f"margin of {item.tabulation.name.upper()}", dict(levels))
-        own[shown_level(item.region_type, item.level)] = float(item.margin)
+        own[format_level(item.region_type, item.level)] = float(item.margin)
     return series
 
 

@@ -24,7 +24,7 @@ from ..ingest.ingest import run_parameters, run_specification
 from ..postprocess.groups import mask_of
 from ..postprocess.run import coterminous_of, groups_to_release
 from ..settings import DetailedGroupsSettings
-from ..workload.budgets import shown_percent
+from ..workload.budgets import format_percent
 from ..workload.parameters import MechanismParameters
 from ..workload.regions import region_types
 from .budget import LevelFigures, level_figures, level_reports
@@ -68,10 +68,12 @@ def report(
         plan,
         "detailed_groups/templates/report.md.j2",
         counts=first_rows(run.release / TIDY_FILES["persons"], FIRST_COLUMNS),
-        percent=shown_percent(own.wanted.coverage),
+        percent=format_percent(own.wanted.coverage),
         loss="epsilon" if own.is_pure else "rho",
-        budget={} if own.infinite else _by_level(own.budgets),
-        implied={shown_level(item.region_type, item.level): float(item.margin) for item in figures},
+        budget={} if own.infinite else _name_levels(own.budgets),
+        implied={
+            format_level(item.region_type, item.level): float(item.margin) for item in figures
+        },
         margins=margins_table(figures),
         suppressed=suppressed,
         suppression=suppression,
@@ -83,9 +85,9 @@ def report(
     )
 
 
-def _by_level(budgets: Mapping[tuple[str, int], Any]) -> dict[str, float]:
+def _name_levels(budgets: Mapping[tuple[str, int], Any]) -> dict[str, float]:
     """Figures of population group levels by their names."""
-    return {shown_level(*level): float(budget) for level, budget in budgets.items()}
+    return {format_level(*level): float(budget) for level, budget in budgets.items()}
 
 
 def _suppression(
@@ -116,7 +118,7 @@ def _tables(run: RunDirectory, settings: DetailedGroupsSettings) -> tuple[Table,
         numbers = np.bincount(table[~hidden], minlength=len(TABLE_NAMES))
         percent = [100 * number / n if n else 0.0 for number in (int(hidden.sum()), *numbers)]
         rows.append((*level, n, *(f"{p:.2f} %" for p in percent)))
-        labels.append(shown_level(*level))
+        labels.append(format_level(*level))
         shares.append(percent)
     chart = bar_chart(
         labels,
@@ -148,7 +150,7 @@ def _coterminous(
     return Table(("pass", "region type", "regions"), tuple(rows))
 
 
-def shown_level(region_type: str, level: int) -> str:
+def format_level(region_type: str, level: int) -> str:
     """A population group level in words: capitals are too wide for a chart."""
     kind = region_type.removeprefix("PR-")
     name = {"USA": "nation", "AIANNH": "AIANNH area"}.get(kind, kind.lower())
@@ -164,7 +166,7 @@ def _errors(accuracy: pd.DataFrame) -> dict[str, float]:
 def mean_errors(accuracy: pd.DataFrame, column: str, weight: str) -> dict[str, float]:
     """Means of a column at each population group level, weighted by another."""
     return {
-        shown_level(str(region_type), int(level)): float(
+        format_level(str(region_type), int(level)): float(
             np.average(rows[column], weights=rows[weight])
         )
         for (region_type, level), rows in accuracy.groupby(["region_type", "level"], sort=False)

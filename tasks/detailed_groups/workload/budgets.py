@@ -257,12 +257,12 @@ def refuse_missed_margins(parameters: MechanismParameters, specification: Specif
         raise InputRefused(
             f"mechanism.budgets.{region_type}.{number} is {budget.budget}, at which counts are "
             f"not within mechanism.margins.{region_type}.{number} = {due} with a probability "
-            f"of {shown_percent(wanted.coverage)} %; remove the budget, or give it {least} at "
+            f"of {format_percent(wanted.coverage)} %; remove the budget, or give it {least} at "
             "least."
         )
 
 
-def shown_percent(probability: Fraction) -> str:
+def format_percent(probability: Fraction) -> str:
     """A probability as a percentage.
 
     >>> shown_percent(Fraction(95, 100))

@@ -99,11 +99,13 @@ def _choices(
         compared = range(persons * fewest, persons * min(most, by_total) + 1)
         if parameters.is_pure:
             compared = compared[-1:]
-        choices.append([_moved(own, persons * most, number) for number in compared])
+        choices.append([_changed_counts(own, persons * most, number) for number in compared])
     return choices
 
 
-def _moved(budgets: list[LevelBudget], number: int, by_total: int) -> Counter[ChangedCount]:
+def _changed_counts(
+    budgets: list[LevelBudget], number: int, by_total: int
+) -> Counter[ChangedCount]:
     """The counts that move at levels with the same iterations, of so many groups that persons leave
     and join, `by_total` of them having a total only."""
     found: Counter[ChangedCount] = Counter()

@@ -190,7 +190,7 @@ N_FINEST = len(TYPES) * len(TENURES)
 """Cells of a household: type by tenure, row-major."""
 
 
-def _of_households(
+def _household_tabulation(
     name: str,
     what: str,
     names: tuple[str, ...],
@@ -228,7 +228,7 @@ def _of_households(
 
 SEX_BY_AGE = _sex_by_age()
 """Tables of persons: a total, or sex by 4, 9 or 23 ages."""
-HOUSEHOLD_TYPES = _of_households(
+HOUSEHOLD_TYPES = _household_tabulation(
     "t3",
     "household type",
     ("T03001", "T03002", "T03003", "T03004"),
@@ -246,7 +246,7 @@ HOUSEHOLD_TYPES = _of_households(
     ((0,), (0, 1, 6), (0, 1, 2, 3, 6, 7, 8), (0, 1, 2, 3, 4, 5, 6, 7, 8)),
     np.repeat(np.arange(len(TYPES)), len(TENURES)),
 )
-TENURE = _of_households(
+TENURE = _household_tabulation(
     "t4",
     "tenure",
     ("T04001", "T04002"),

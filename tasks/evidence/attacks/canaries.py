@@ -26,10 +26,10 @@ from ...ledger.accounting import epsilon_tight
 from ..methods.accuracy import ALL
 from ..methods.publish import generator_of
 from ..settings import DifferentialPrivacy, Swapping
-from ..tables import AskedTable
+from ..tables import RequestedTable
 from .likelihood import chance_of
 from .membership import GaussianTradeoff, Rate, clopper_pearson, measured_test, optimal_statistic
-from .rebuilding import composition, guessed
+from .rebuilding import composition, guess_from_blocks
 from .release import Release, Row
 
 NAME = "membership"
@@ -138,7 +138,12 @@ def membership_inference(release: Release) -> Iterator[Row]:
             ("area under the curve", bound.area_under_curve),
         ):
             yield level, f"{NAME}: {what}, bound of the guarantee", ALL, most
-        yield level, f"{NAME}: epsilon shown at least", ALL, _shown(statistic, canaries.is_own)
+        yield (
+            level,
+            f"{NAME}: epsilon shown at least",
+            ALL,
+            _refuted_epsilon(statistic, canaries.is_own),
+        )
         epsilon = epsilon_tight(bound.mu**2 / 2, DELTA)
         yield level, f"{NAME}: epsilon shown at least, bound of the guarantee", ALL, epsilon
     yield from _attributes(release, evidence)
@@ -151,7 +156,7 @@ def _bound_of(release: Release) -> GaussianTradeoff | None:
     return GaussianTradeoff.of_rho(float(release.method.rho[release.draw.strength]))
 
 
-def _shown(statistic: np.ndarray, is_own: np.ndarray) -> float:
+def _refuted_epsilon(statistic: np.ndarray, is_own: np.ndarray) -> float:
     """The epsilon that the right ones among the surest guesses refute, by 95 %."""
     surest = np.argsort(-np.abs(statistic), kind="stable")[: max(len(statistic) // GUESSED, 1)]
     right = int(((statistic[surest] > 0) == is_own[surest]).sum())
@@ -198,7 +203,7 @@ class Evidence:
                 fits[:, record] += (answer - half) / self._variance(table)
         return fits
 
-    def _variance(self, table: AskedTable) -> float:
+    def _variance(self, table: RequestedTable) -> float:
         """Mean squared distance of a table's counts from the records, the weight of further
         evidence for an attacker with these records; 1 where chances are public.
 
@@ -218,7 +223,7 @@ class Evidence:
     def _is_weighed(self) -> bool:
         return not isinstance(self.release.method, DifferentialPrivacy | Swapping)
 
-    def _of(self, table: AskedTable, cell: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _of(self, table: RequestedTable, cell: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(m,) evidence of a table for records in some cells, and whether it is about them.
 
         Where chances or bounds are public, how much likelier the published count is with the record
@@ -262,7 +267,7 @@ def _attributes(release: Release, evidence: Evidence) -> Iterator[Row]:
     record[known[::-1], learned[::-1]] = np.arange(len(known))[::-1]
     truth = learned[canaries.cell]
     possible = record[known[canaries.cell]]
-    prior, mode = _of_others(release, canaries, learned)
+    prior, mode = _attribute_frequencies(release, canaries, learned)
     fits = evidence.of_records(np.maximum(possible, 0)) + np.log(prior)
     fits = np.where(possible >= 0, fits, -np.inf)
     # Ties are broken at random.
@@ -282,7 +287,7 @@ def _attributes(release: Release, evidence: Evidence) -> Iterator[Row]:
         yield level, f"baseline of {measure}", group, float(mode[inside].mean())
 
 
-def _of_others(
+def _attribute_frequencies(
     release: Release, canaries: Canaries, learned: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """(m, features) how common each attribute is among the others of the area, and as if there were
@@ -300,7 +305,7 @@ def _of_others(
     others[np.arange(len(others)), own] -= 1
     others += (whole + 1.0) / (whole.sum() + whole.size)
     areas = np.arange(len(places)), np.zeros(len(places), dtype=np.int64)
-    mode, _ = guessed(area, own, (of_area, whole), areas, leave_one_out=True)
+    mode, _ = guess_from_blocks(area, own, (of_area, whole), areas, leave_one_out=True)
     return others / others.sum(axis=1, keepdims=True), mode.right
 
 

@@ -20,7 +20,7 @@ from itertools import combinations
 import numpy as np
 from scipy import sparse
 
-from ..tables import AskedTable
+from ..tables import RequestedTable
 from .release import Release, Row
 from .systems import UNBOUNDED, TableSystem
 
@@ -176,7 +176,7 @@ class Exposure:
     shown_small: float
 
 
-def exposed(
+def grade_differencing(
     slivers: Differences,
     zoning: Zonings,
     found: np.ndarray,
@@ -220,7 +220,10 @@ def difference(release: Release) -> Iterator[Row]:
         zones = [_zones(table) for table in (first, second)]
         zoning = zonings(*zones)
         slivers = differences(zoning, largest_group=release.comparison.zones)
-        told = [_told(release, first, zones[0]), _told(release, second, zones[1])]
+        told = [
+            _published_figures(release, first, zones[0]),
+            _published_figures(release, second, zones[1]),
+        ]
         # Figures without a published zone, such as of land outside all places, are unknown.
         unknown = [np.isnan(value) for value, _ in told]
         used = abs(slivers.first) @ unknown[0] + abs(slivers.second) @ unknown[1]
@@ -231,7 +234,7 @@ def difference(release: Release) -> Iterator[Row]:
         level = f"{first.places.level} and {second.places.level}"
         for threshold in THRESHOLDS:
             group = f"below {threshold} persons"
-            graded = exposed(unused, zoning, found, bounds, persons, threshold)
+            graded = grade_differencing(unused, zoning, found, bounds, persons, threshold)
             yield level, f"{DIFFERENCING}: slivers", group, float(graded.slivers)
             yield level, f"{DIFFERENCING}: persons in slivers", group, float(graded.persons)
             if graded.slivers:
@@ -251,7 +254,7 @@ def difference(release: Release) -> Iterator[Row]:
                     yield level, f"baseline of {DIFFERENCING}: {shown}", group, 0.0
 
 
-def _pairs(release: Release) -> Iterator[tuple[AskedTable, AskedTable]]:
+def _pairs(release: Release) -> Iterator[tuple[RequestedTable, RequestedTable]]:
     """Tables of one number at two levels of which neither has the other's entities whole."""
     tables = [table for table in release.population.tables if table.query.n_rows == 1]
     for first, second in combinations(tables, 2):
@@ -263,8 +266,8 @@ def _pairs(release: Release) -> Iterator[tuple[AskedTable, AskedTable]]:
             yield first, second
 
 
-def _told(
-    release: Release, table: AskedTable, zones: np.ndarray
+def _published_figures(
+    release: Release, table: RequestedTable, zones: np.ndarray
 ) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:
     """Published figures of zones, and their bounds; unknown for a last zone outside all."""
     own = release.published[table.key]
@@ -273,13 +276,13 @@ def _told(
     return value, (np.nan_to_num(low, nan=0.0), np.nan_to_num(high, nan=np.inf))
 
 
-def _zones(table: AskedTable) -> np.ndarray:
+def _zones(table: RequestedTable) -> np.ndarray:
     """The zone of every area; those in none are a zone of their own, the last."""
     entity = table.places.entity
     return np.where(entity >= 0, entity, len(table.places)).astype(np.int64)
 
 
-def _persons(release: Release, table: AskedTable) -> np.ndarray:
+def _persons(release: Release, table: RequestedTable) -> np.ndarray:
     people = release.population.people
     counted = table.counted[people.cell]
     return np.bincount(people.area[counted], minlength=len(table.places.entity))
@@ -298,8 +301,8 @@ def average(release: Release) -> Iterator[Row]:
     truth, own = release.true_values()[is_whole].astype(np.int64), published[is_whole]
     counts = np.maximum(np.rint(least_squares(release.system, own)), 0)
     by_class = {
-        "by all tables": recovered(counts, truth),
-        "as published": recovered(np.rint(own), truth),
+        "by all tables": recovery_by_class(counts, truth),
+        "as published": recovery_by_class(np.rint(own), truth),
     }
     for how, classes in by_class.items():
         # Zeros last: most counts are zero, and an attacker has no interest in them.
@@ -325,7 +328,7 @@ def least_squares(system: TableSystem, published: np.ndarray) -> np.ndarray:
     return np.asarray(published, dtype=float) @ gain.T
 
 
-def recovered(estimates: np.ndarray, truth: np.ndarray) -> dict[str, tuple[int, float]]:
+def recovery_by_class(estimates: np.ndarray, truth: np.ndarray) -> dict[str, tuple[int, float]]:
     """Cells and the share of them recovered exactly, by the class of their true count.
 
     A NaN is not recovered; the share of a class without cells is NaN.

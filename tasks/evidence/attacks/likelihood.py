@@ -147,7 +147,7 @@ def likeliest_of_blocks(
         likeliest(system, [costs(tuple(own)) for own in published[block].tolist()], effort=effort)
         if is_in_time
         else None
-        for block, is_in_time in effort.in_time(range(len(published)))
+        for block, is_in_time in effort.until_deadline(range(len(published)))
     ]
 
 
@@ -207,7 +207,7 @@ def most_likely(
         release.bounded_system, figures, lambda figure: _costs(figure, chance), effort=effort
     )
     solved = {int(at): own for at, own in zip(chosen, likely, strict=True) if own is not None}
-    return _replaced(found, solved)
+    return _replace_histograms(found, solved)
 
 
 def _costs(figure: Figure, chance: tuple[Chance, int] | None) -> RowCosts | None:
@@ -224,7 +224,7 @@ def _costs(figure: Figure, chance: tuple[Chance, int] | None) -> RowCosts | None
     return RowCosts(int(low), (low + np.arange(n_counts) - value) ** 2 / n_counts**2)
 
 
-def _replaced(found: Reconstruction, likely: Mapping[int, np.ndarray]) -> Reconstruction:
+def _replace_histograms(found: Reconstruction, likely: Mapping[int, np.ndarray]) -> Reconstruction:
     """Replace the histograms of some areas, by number, of a reconstruction; proven facts stay."""
     kept = ~np.isin(found.block, list(likely))
     cells = [np.flatnonzero(histogram) for histogram in likely.values()]

@@ -21,9 +21,9 @@ from scipy.stats import beta, mannwhitneyu, norm
 
 from ...census.partitions import People
 from ..methods.accuracy import ALL
-from ..methods.publish import generator_of, swapped_by
+from ..methods.publish import generator_of, swap_people
 from ..settings import Swapping
-from ..tables import AskedTable, Tables
+from ..tables import RequestedTable, Tables
 from .release import Release, Row
 
 
@@ -148,15 +148,15 @@ def detect_swaps(release: Release) -> Iterator[Row]:
     generator = generator_of(
         release.comparison.seed, draw.method, str(draw.strength), str(draw.number)
     )
-    moved = swapped_by(population, release.method, draw.strength, generator).area != people.area
+    moved = swap_people(population, release.method, draw.strength, generator).area != people.area
     record = np.full(len(people), -1, dtype=np.int64)
     is_moved = np.zeros(len(people), dtype=bool)
     for table in release.tables:
-        found = _linked_by(table, release.published, people)
+        found = _link_by_answer(table, release.published, people)
         new = found.is_linked & (record < 0)
         record[new], is_moved[new] = found.record[new], found.is_moved[new]
     level = release.smallest.level
-    for measure, rate in graded(Linked(record, is_moved), moved).items():
+    for measure, rate in grade_links(HouseholdLinks(record, is_moved), moved).items():
         yield level, f"{SWAPS}: {measure}", ALL, rate.value, rate.low, rate.high
     # A guesser without the release takes every household for swapped.
     share = clopper_pearson(int(moved.sum()), len(people))
@@ -164,7 +164,7 @@ def detect_swaps(release: Release) -> Iterator[Row]:
     yield level, measure, ALL, share.value, share.low, share.high
 
 
-def _linked_by(table: AskedTable, published: Tables, people: People) -> Linked:
+def _link_by_answer(table: RequestedTable, published: Tables, people: People) -> HouseholdLinks:
     """The people of whose kind, by an answer of a table, there is one in all, there and here."""
     value = np.nan_to_num(published[table.key].value)
     entity, answer = np.nonzero(value > 0)
@@ -173,11 +173,11 @@ def _linked_by(table: AskedTable, published: Tables, people: People) -> Linked:
     counted = table.counted[people.cell] & (places >= 0)
     # Whoever the table does not count has a key of his own that nothing is linked by.
     key = np.where(counted, table.query.row_of_cell[people.cell], -1 - np.arange(len(people)))
-    return linked(key, places, np.repeat(answer, times), np.repeat(entity, times))
+    return link_households(key, places, np.repeat(answer, times), np.repeat(entity, times))
 
 
 @dataclass(frozen=True)
-class Linked:
+class HouseholdLinks:
     """Households known to the attacker: `record` of the release that is theirs, -1 if none is sure.
 
     `is_moved` marks those that are released in another place than the known one.
@@ -191,30 +191,30 @@ class Linked:
         return self.record >= 0
 
 
-def linked(
+def link_households(
     known_key: np.ndarray,
     known_place: np.ndarray,
     released_key: np.ndarray,
     released_place: np.ndarray,
-) -> Linked:
+) -> HouseholdLinks:
     """Links households that are alone with their key among the known and among the released.
 
     Keys are invariant under swapping: the composition of the household, and the wide area (state)
     within which it swaps. An attacker who knows a part of the households alone links some wrongly,
-    which `graded` shows.
+    which `grade_links` shows.
     """
     if not len(released_key):
-        return Linked(np.full(len(known_key), -1), np.zeros(len(known_key), dtype=bool))
+        return HouseholdLinks(np.full(len(known_key), -1), np.zeros(len(known_key), dtype=bool))
     keys, first, counts = np.unique(released_key, return_index=True, return_counts=True)
     place = np.minimum(np.searchsorted(keys, known_key), len(keys) - 1)
     among_known = np.unique(known_key, return_inverse=True, return_counts=True)
     is_single = among_known[2][among_known[1]] == 1
     is_sure = is_single & (keys[place] == known_key) & (counts[place] == 1)
     record = np.where(is_sure, first[place], -1)
-    return Linked(record, is_sure & (released_place[record] != known_place))
+    return HouseholdLinks(record, is_sure & (released_place[record] != known_place))
 
 
-def graded(found: Linked, truth: np.ndarray) -> dict[str, Rate]:
+def grade_links(found: HouseholdLinks, truth: np.ndarray) -> dict[str, Rate]:
     """Grades links by which known households were swapped, with Clopper-Pearson intervals: shares
     that are linked, that were swapped among those said to be moved, and that are said to be moved
     among the swapped.

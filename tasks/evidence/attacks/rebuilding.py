@@ -28,7 +28,13 @@ import pandas as pd
 
 from ..methods.accuracy import ALL
 from .likelihood import most_likely
-from .reconstruction import BlockStatus, Effort, Reconstruction, joined, reconstruct
+from .reconstruction import (
+    BlockStatus,
+    Effort,
+    Reconstruction,
+    concatenate_reconstructions,
+    reconstruct,
+)
 from .release import SIZES, Release, Row
 
 
@@ -68,7 +74,7 @@ class Guesses:
         return {name: self.rates(group) for name, group in groups.items()}
 
 
-def matched(left: np.ndarray, right: np.ndarray, *, seed: int = 0) -> np.ndarray:
+def match_records(left: np.ndarray, right: np.ndarray, *, seed: int = 0) -> np.ndarray:
     """A record on the right for every one on the left with an equal key `(records,)`, where one is
     left, none of them twice: as many as the rarer side has of each key; -1 for none.
 
@@ -93,7 +99,7 @@ def agreement(truth: np.ndarray, found: np.ndarray, *, seed: int = 0) -> float:
 
     With keys of block, sex, age, race and ethnicity, this is the agreement of [Reconstruction2025].
     """
-    return int((matched(truth, found, seed=seed) >= 0).sum()) / max(len(truth), 1)
+    return int((match_records(truth, found, seed=seed) >= 0).sum()) / max(len(truth), 1)
 
 
 def reidentify(
@@ -109,7 +115,7 @@ def reidentify(
     `known` and `released` are the keys (block, sex and age) of people and of records, `truth` the
     feature of the people attacked.
     """
-    partner = matched(known, released, seed=seed)
+    partner = match_records(known, released, seed=seed)
     has_partner, right = partner >= 0, np.zeros(len(truth))
     right[has_partner] = released_feature[partner[has_partner]] == truth[has_partner]
     return Guesses(has_partner, right)
@@ -130,7 +136,7 @@ def _weights_of_mode(counts: Sequence[np.ndarray]) -> np.ndarray:
     return best / best.sum(axis=1, keepdims=True)
 
 
-def guessed(
+def guess_from_blocks(
     block: np.ndarray,
     truth: np.ndarray,
     counts: Sequence[np.ndarray],
@@ -213,10 +219,10 @@ def rebuilt(release: Release) -> Rebuilt:
     return Rebuilt(found, most_likely(release, lower, upper, found, effort))
 
 
-def graded(release: Release, pieces: Sequence[Rebuilt]) -> Iterator[Row]:
+def grade_reconstruction(release: Release, pieces: Sequence[Rebuilt]) -> Iterator[Row]:
     """Figures of the attacked areas rebuilt, in successive pieces, and of who is who by that."""
-    found = joined(piece.found for piece in pieces)
-    people = joined(piece.likely for piece in pieces)
+    found = concatenate_reconstructions(piece.found for piece in pieces)
+    people = concatenate_reconstructions(piece.likely for piece in pieces)
     level, n_kinds, seed = release.smallest.level, release.n_kinds, release.comparison.seed
     at, kind = release.true
     persons = np.bincount(at, minlength=found.n_blocks)
@@ -224,13 +230,13 @@ def graded(release: Release, pieces: Sequence[Rebuilt]) -> Iterator[Row]:
         np.repeat(part, people.count) for part in (people.block, people.cell)
     )
     key, rebuilt_key = at * n_kinds + kind, rebuilt_at * n_kinds + rebuilt_kind
-    for group, inside in _by_size(persons):
+    for group, inside in _split_by_size(persons):
         own, other = inside[at], inside[rebuilt_at]
         if own.any():
             share = agreement(key[own], rebuilt_key[other], seed=seed)
             yield level, f"{NAME}: agreement", group, share
     inhabited = persons > 0
-    for group, inside in _by_size(persons):
+    for group, inside in _split_by_size(persons):
         if (chosen := inside & inhabited).any():
             status = found.status[chosen]
             for measure, wanted in (
@@ -246,7 +252,7 @@ def graded(release: Release, pieces: Sequence[Rebuilt]) -> Iterator[Row]:
         certain = float(found.certain.sum() / max(found.persons.sum(), 1))
         yield level, f"{NAME}: rebuilt people who are in every solution", ALL, certain
         yield level, f"{NAME}: rebuilt people who can differ", ALL, *_can_differ(found)
-        yield from _who_is_who(release, unique, rebuilt_at, rebuilt_kind)
+        yield from _grade_reidentification(release, unique, rebuilt_at, rebuilt_kind)
 
 
 def _can_differ(found: Reconstruction) -> tuple[float, float, float]:
@@ -261,13 +267,13 @@ def _can_differ(found: Reconstruction) -> tuple[float, float, float]:
     return high, low, high
 
 
-def _by_size(persons: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
+def _split_by_size(persons: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
     yield ALL, np.ones(len(persons), dtype=bool)
     for label, least, greatest in SIZES:
         yield label, (persons >= least) & (persons <= greatest)
 
 
-def _who_is_who(
+def _grade_reidentification(
     release: Release, unique: np.ndarray, rebuilt_at: np.ndarray, rebuilt_kind: np.ndarray
 ) -> Iterator[Row]:
     if release.known is None or release.learned is None:
@@ -293,7 +299,7 @@ def _who_is_who(
     }
     yield from _rates(level, "", guesses, groups)
     # A guess without the release: from the composition of the area without the person.
-    mode, proportional = guessed(at, feature, counts, areas, leave_one_out=True)
+    mode, proportional = guess_from_blocks(at, feature, counts, areas, leave_one_out=True)
     fixed = {name: group for name, group in groups.items() if "one solution" not in name}
     yield from _rates(level, "baseline of ", mode, fixed)
     for name, rates in proportional.rates_by_group(fixed).items():

@@ -18,7 +18,14 @@ import numpy as np
 from scipy import sparse
 
 from ...solvers.highs import LinearProgram, SolveStatus, solve
-from .systems import UNBOUNDED, TableSystem, both_ways, components, enumerate_solutions, tighten
+from .systems import (
+    UNBOUNDED,
+    TableSystem,
+    components,
+    enumerate_solutions,
+    rows_and_columns,
+    tighten,
+)
 
 
 class BlockStatus(IntEnum):
@@ -49,7 +56,7 @@ class Effort:
     seconds: float = 5.0
     all_seconds: float = np.inf
 
-    def in_time(self, blocks: Iterable[int]) -> Iterator[tuple[int, bool]]:
+    def until_deadline(self, blocks: Iterable[int]) -> Iterator[tuple[int, bool]]:
         """Blocks with whether there is still time for each."""
         start = thread_time()
         for block in blocks:
@@ -91,7 +98,7 @@ class Reconstruction:
         return scale * self.distance_found, bound
 
 
-def joined(parts: Iterable[Reconstruction]) -> Reconstruction:
+def concatenate_reconstructions(parts: Iterable[Reconstruction]) -> Reconstruction:
     """Reconstructions of successive pieces of blocks as one."""
     pieces = list(parts)
     starts = np.cumsum([0, *(piece.n_blocks for piece in pieces)])
@@ -104,7 +111,7 @@ def joined(parts: Iterable[Reconstruction]) -> Reconstruction:
 
 
 @dataclass(frozen=True)
-class _Solved:
+class _ComponentSolutions:
     """Solutions of a component: `solutions` are all of them if `complete`.
 
     Else the first is one solution, the last the farthest found, and no other is farther than
@@ -134,13 +141,13 @@ def reconstruct(
     if lower.shape != upper.shape or lower.shape[1:] != (system.n_rows,):
         raise ValueError(f"bounds must have shape (blocks, {system.n_rows}), both")
     effort = effort or Effort()
-    rebuild = _Rebuilding(system, np.random.default_rng(seed), effort)
+    rebuild = _BlockReconstructor(system, np.random.default_rng(seed), effort)
     n_blocks = len(lower)
     status = np.zeros(n_blocks, dtype=np.int8)
     found, bound = np.zeros(n_blocks), np.zeros(n_blocks)
     persons, certain = np.zeros((2, n_blocks), np.int64)
     cells, counts = [], []
-    for block, is_in_time in effort.in_time(range(n_blocks)):
+    for block, is_in_time in effort.until_deadline(range(n_blocks)):
         if not is_in_time:
             status[block], bound[block] = BlockStatus.UNSOLVED, np.inf
             continue
@@ -165,12 +172,12 @@ def reconstruct(
     )
 
 
-class _Rebuilding:
+class _BlockReconstructor:
     """Rebuilds one block after the other, and remembers components."""
 
     def __init__(self, system: TableSystem, draws: np.random.Generator, effort: Effort) -> None:
         self.system, self.draws, self.effort = system, draws, effort
-        self.known: dict[tuple, _Solved] = {}
+        self.known: dict[tuple, _ComponentSolutions] = {}
         self.columns = sparse.csc_array(system.matrix)
         self.rises, self.gaps = system.matrix.maximum(0), (-system.matrix).maximum(0)
 
@@ -219,7 +226,7 @@ class _Rebuilding:
         binding: np.ndarray,
         needed: np.ndarray,
         allowed: np.ndarray,
-    ) -> _Solved:
+    ) -> _ComponentSolutions:
         """Solutions of a component above the lower bounds of its cells."""
         part = sparse.csr_array(self.columns[:, members])
         own_rows = np.flatnonzero(binding & (np.diff(part.indptr) > 0))
@@ -235,9 +242,9 @@ class _Rebuilding:
 
     def _solve(
         self, part: sparse.csr_array, lower: np.ndarray, upper: np.ndarray, widths: np.ndarray
-    ) -> _Solved:
+    ) -> _ComponentSolutions:
         solutions, complete = enumerate_solutions(
-            *both_ways(part),
+            *rows_and_columns(part),
             lower,
             upper,
             widths,
@@ -245,16 +252,16 @@ class _Rebuilding:
             self.effort.enumeration_nodes,
         )
         if complete:
-            return _Solved(solutions, True, np.inf)
+            return _ComponentSolutions(solutions, True, np.inf)
         first = _any_solution(part, lower, upper, widths, self.draws, self.effort)
         if first is None:
-            return _Solved(solutions[:0], False, np.inf)
+            return _ComponentSolutions(solutions[:0], False, np.inf)
         if not len(first):
-            return _Solved(solutions[:0], True, np.inf)
+            return _ComponentSolutions(solutions[:0], True, np.inf)
         other, bound = farthest_solution(part, lower, upper, widths, first, self.effort)
         ends = [first, *([] if other is None else [other])]
         # Solutions that the enumeration left also prove that there are several.
-        return _Solved(np.vstack([*ends, solutions]), False, bound)
+        return _ComponentSolutions(np.vstack([*ends, solutions]), False, bound)
 
 
 def _any_solution(
@@ -280,10 +287,10 @@ def _any_solution(
     )
     if result.status is SolveStatus.INFEASIBLE:
         return np.zeros(0, dtype=np.int64)
-    return _checked(part, lower, upper, widths, result.incumbent)
+    return _check_solution(part, lower, upper, widths, result.incumbent)
 
 
-def _checked(
+def _check_solution(
     part: sparse.csr_array,
     lower: np.ndarray,
     upper: np.ndarray,
@@ -366,7 +373,7 @@ def farthest_solution(
     bound = (
         max(0.0, np.floor(people - result.bound + 1e-6)) if np.isfinite(result.bound) else np.inf
     )
-    other = _checked(matrix, lower, upper, widths, result.incumbent)
+    other = _check_solution(matrix, lower, upper, widths, result.incumbent)
     if other is None:
         return None, bound
     return other, max(bound, float(np.abs(other - solution).sum()))

@@ -11,7 +11,7 @@ import numpy as np
 from ..ingest import Draw
 from ..methods.publish import generator_of
 from ..settings import Comparison, Method
-from ..tables import AskedTable, Places, Population, Tables
+from ..tables import Places, Population, RequestedTable, Tables
 from .systems import UNBOUNDED, TableSystem, system_of_tables
 
 Row = tuple[str, str, str, float] | tuple[str, str, str, float, float, float]
@@ -58,7 +58,7 @@ class Release:
         return max((table.places for table in self.population.tables), key=len)
 
     @cached_property
-    def tables(self) -> list[AskedTable]:
+    def tables(self) -> list[RequestedTable]:
         """The tables of that level."""
         return [own for own in self.population.tables if own.places.level == self.smallest.level]
 
@@ -155,6 +155,6 @@ class Release:
         return at[at >= 0], self.kind_of_cell[people.cell[at >= 0]]
 
 
-def _codes(table: AskedTable) -> np.ndarray:
+def _codes(table: RequestedTable) -> np.ndarray:
     """(n_cells,) the answer of a table that counts each cell; -1 for none."""
     return np.where(table.counted, table.query.row_of_cell, -1)

@@ -66,10 +66,10 @@ class TableSystem:
     @cached_property
     def lines(self) -> tuple[Lines, Lines]:
         """Rows and columns of the matrix."""
-        return both_ways(self.matrix)
+        return rows_and_columns(self.matrix)
 
 
-def both_ways(matrix: sparse.csr_array) -> tuple[Lines, Lines]:
+def rows_and_columns(matrix: sparse.csr_array) -> tuple[Lines, Lines]:
     """Rows and columns of a matrix."""
     return Lines.of(sparse.csr_array(matrix)), Lines.of(sparse.csc_array(matrix))
 

@@ -16,7 +16,7 @@ from ...census.queries import marginal_query
 from ...runs.directory import RunDirectory
 from ...runs.files import replacing
 from ..ingest import Draw, figures_file, piece_file, population_of, sizes_of_levels, tables_file
-from ..methods.publish import read_tables, tables_of_others, write_figures
+from ..methods.publish import neighbour_tables, read_tables, write_figures
 from ..settings import EvidenceSettings
 from . import canaries, differencing, membership, rebuilding
 from .rebuilding import Rebuilt
@@ -65,7 +65,7 @@ def try_attack(run: RunDirectory, settings: EvidenceSettings, draw: Draw, name: 
     if name == rebuilding.NAME:
         pieces = range(pieces_of(run, settings))
         found = [_read_piece(piece_file(run, draw, piece)) for piece in pieces]
-        write_figures(path, rebuilding.graded(release, found))
+        write_figures(path, rebuilding.grade_reconstruction(release, found))
     else:
         write_figures(path, ATTACKS[name](release))
     return path
@@ -100,6 +100,6 @@ def _release(
         population,
         learned,
         known,
-        lambda people: tables_of_others(run, settings, people, draw),
+        lambda people: neighbour_tables(run, settings, people, draw),
         part,
     )

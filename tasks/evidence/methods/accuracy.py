@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from ...census.queries import incidence
-from ..tables import AskedTable, Population, Tables, ancestors
+from ..tables import Population, RequestedTable, Tables, ancestors
 
 Figure = tuple[str, str, str, float]
 """Level, measure, group, value."""
@@ -57,8 +57,8 @@ def accuracy(
         truth = np.concatenate([population.truth[table.key].ravel() for table in tables])
         value = np.concatenate([published[table.key].value.ravel() for table in tables])
         for measure, group, figure in (
-            *_of_counts(truth, value),
-            *_by_share(population, published, tables),
+            *_count_errors(truth, value),
+            *_errors_by_share(population, published, tables),
             *_far_off(population, published, tables),
         ):
             yield level, measure, group, figure
@@ -66,7 +66,7 @@ def accuracy(
         yield level, "largest gap between areas and their sum", ALL, gap
 
 
-def _of_counts(truth: np.ndarray, value: np.ndarray) -> Iterator[tuple[str, str, float]]:
+def _count_errors(truth: np.ndarray, value: np.ndarray) -> Iterator[tuple[str, str, float]]:
     is_shown = ~np.isnan(value)
     error = np.abs(value - truth)
     groups = [(label, (truth >= low) & (truth <= high)) for label, low, high in CLASSES]
@@ -86,8 +86,8 @@ def _of_counts(truth: np.ndarray, value: np.ndarray) -> Iterator[tuple[str, str,
         yield "false positives", ALL, float((value[zero & is_shown] > 0).sum() / zero.sum())
 
 
-def _by_share(
-    population: Population, published: Tables, tables: Sequence[AskedTable]
+def _errors_by_share(
+    population: Population, published: Tables, tables: Sequence[RequestedTable]
 ) -> Iterator[tuple[str, str, float]]:
     """Mean signed errors of small and large groups, zeros among the small: methods that move people
     towards the mean of areas, or that lift small counts and lower large ones, show here. Areas for
@@ -109,7 +109,7 @@ def _by_share(
 
 
 def _far_off(
-    population: Population, published: Tables, tables: Sequence[AskedTable]
+    population: Population, published: Tables, tables: Sequence[RequestedTable]
 ) -> Iterator[tuple[str, str, float]]:
     """Share of the totals of tables over areas that are off by more than 5 %, by class of the true
     total; a total with a withheld count is.
@@ -123,7 +123,7 @@ def _far_off(
             yield FAR_OFF, label, float(is_off[inside].mean())
 
 
-def _gaps(tables: Sequence[AskedTable], published: Tables) -> Iterator[tuple[str, float]]:
+def _gaps(tables: Sequence[RequestedTable], published: Tables) -> Iterator[tuple[str, float]]:
     """For each level, how far an area's count is from the sum over the areas within it at most."""
     largest: dict[str, float] = {}
     for large in tables:

@@ -25,15 +25,23 @@ from ..settings import (
     DifferentialPrivacy,
     EvidenceSettings,
     Method,
-    Nothing,
+    NoProtection,
     Rounding,
     Suppression,
     Swapping,
 )
-from ..tables import AskedTable, Population, PublishedTable, Tables, ancestors, counted, siblings
+from ..tables import (
+    Population,
+    PublishedTable,
+    RequestedTable,
+    Tables,
+    ancestors,
+    count_people,
+    siblings,
+)
 from . import coarsening, rounding, suppression
 from .accuracy import ALL, Figure, accuracy
-from .rounding import perturbed
+from .rounding import perturb_counts
 from .swapping import american_pairs, european_pairs, households_of, swapped_people
 
 VERIFIED = 20_000
@@ -60,7 +68,7 @@ def publish(
     return _PUBLISHING[type(method)](population, method, strength, generator), []
 
 
-def _rounded(
+def _round_tables(
     population: Population, method: Rounding, strength: int, generator: np.random.Generator
 ) -> Tables:
     base, published = method.bases[strength], {}
@@ -75,11 +83,11 @@ def _rounded(
                 counts, base, _cell_keys(population, table, keys)
             )
         else:
-            published[table.key] = rounding.controlled(counts, base, siblings(table.places))
+            published[table.key] = rounding.round_controlled(counts, base, siblings(table.places))
     return published
 
 
-def _coarsened(
+def _coarsen_tables(
     population: Population, method: Coarsening, strength: int, generator: np.random.Generator
 ) -> Tables:
     threshold, published = method.thresholds[strength], {}
@@ -127,7 +135,7 @@ def _without_cells(
         made += [(counts[rows], mask) for rows, mask in zip(groups, masks, strict=True)]
     n_primary = sum(int(((own > 0) & (own < threshold)).sum()) for own, _ in made)
     share = min(1.0, VERIFIED / max(n_primary, 1))
-    verified = [suppression.verified(*own, threshold, share, generator) for own in made]
+    verified = [suppression.verify_suppression(*own, threshold, share, generator) for own in made]
     measures = (
         "primary cells",
         "primary cells verified by linear programs",
@@ -138,7 +146,9 @@ def _without_cells(
 
 
 def _withheld_above(
-    table: AskedTable, groups: Sequence[np.ndarray], withheld: Mapping[tuple[str, str], np.ndarray]
+    table: RequestedTable,
+    groups: Sequence[np.ndarray],
+    withheld: Mapping[tuple[str, str], np.ndarray],
 ) -> list[np.ndarray] | None:
     """For each group of siblings, which answers of their parent are withheld; None where none are
     published.
@@ -150,7 +160,7 @@ def _withheld_above(
     return [above[table.places.parent[rows[0]]] for rows in groups]
 
 
-def swapped_by(
+def swap_people(
     population: Population, method: Swapping, strength: int, generator: np.random.Generator
 ) -> People:
     """The people after the swaps of a method at one of its strengths."""
@@ -173,21 +183,21 @@ def _with_cell_keys(
     table_of_noise = method.perturbation(strength).table()
     keys = generator.random(len(population.people))
     published = {
-        table.key: perturbed(
+        table.key: perturb_counts(
             population.truth[table.key], _cell_keys(population, table, keys), table_of_noise
         )
         for table in population.tables
     }
-    return _added_up(population.tables, published) if method.additive else published
+    return _sum_areas(population.tables, published) if method.additive else published
 
 
-def _cell_keys(population: Population, table: AskedTable, keys: np.ndarray) -> np.ndarray:
+def _cell_keys(population: Population, table: RequestedTable, keys: np.ndarray) -> np.ndarray:
     """Fractional parts of the sums of the keys of every cell's records, shape of the table."""
     people = population.people
     return np.mod(table.answer(people.area, people.cell, keys), 1.0)
 
 
-def _added_up(tables: Sequence[AskedTable], published: Tables) -> Tables:
+def _sum_areas(tables: Sequence[RequestedTable], published: Tables) -> Tables:
     """Replace tables of areas above the smallest by the sums of its counts.
 
     Levels whose entities are not unions of entities of the smallest level stay unchanged.
@@ -210,12 +220,12 @@ def _exactly(answers: Mapping[tuple[str, str], np.ndarray]) -> Tables:
 
 
 _PUBLISHING: Mapping[type, Callable[..., Tables]] = {
-    Nothing: lambda population, *_: _exactly(population.truth),
-    Rounding: _rounded,
-    Coarsening: _coarsened,
+    NoProtection: lambda population, *_: _exactly(population.truth),
+    Rounding: _round_tables,
+    Coarsening: _coarsen_tables,
     Suppression: _without_tables,
     Swapping: lambda population, *own: _exactly(
-        counted(swapped_by(population, *own), population.tables)
+        count_people(swap_people(population, *own), population.tables)
     ),
     CellKeys: _with_cell_keys,
 }
@@ -275,11 +285,11 @@ def _tables(
     method, drawn = settings.methods[draw.method], (str(draw.strength), str(draw.number))
     generator = generator_of(settings.evidence.seed, draw.method, *drawn, *names)
     if isinstance(method, DifferentialPrivacy):
-        return _released(settings, method, draw, dataset, population, generator), []
+        return _product_tables(settings, method, draw, dataset, population, generator), []
     return publish(population, method, draw.strength, generator)
 
 
-def tables_of_others(
+def neighbour_tables(
     run: RunDirectory, settings: EvidenceSettings, population: Population, draw: Draw
 ) -> Tables:
     """Tables that a method would publish, under another seed, if some people of the input had the
@@ -293,7 +303,7 @@ def tables_of_others(
         return _tables(settings, population, draw, dataset, "of others")[0]
 
 
-def _released(
+def _product_tables(
     settings: EvidenceSettings,
     method: DifferentialPrivacy,
     draw: Draw,
@@ -310,11 +320,11 @@ def _released(
     seed = int(generator.integers(1 << 31))
     with TemporaryDirectory(dir=dataset.parent) as folder:
         released = census.release(own, universe, dataset, seed, Path(folder))
-    answers = counted(People.of_histogram(released), population.tables)
+    answers = count_people(People.of_histogram(released), population.tables)
     return {key: PublishedTable.without_bounds(value) for key, value in answers.items()}
 
 
-def write_tables(path: Path, asked: Sequence[AskedTable], tables: Tables) -> None:
+def write_tables(path: Path, asked: Sequence[RequestedTable], tables: Tables) -> None:
     """Keep published tables; bounds only where they are not the values."""
     arrays: dict[str, Any] = {}
     for number, table in enumerate(asked):
@@ -328,7 +338,7 @@ def write_tables(path: Path, asked: Sequence[AskedTable], tables: Tables) -> Non
         np.savez_compressed(file, **arrays)
 
 
-def read_tables(path: Path, asked: Sequence[AskedTable]) -> Tables:
+def read_tables(path: Path, asked: Sequence[RequestedTable]) -> Tables:
     """Read a file of `write_tables`."""
     found = {}
     with np.load(path) as kept:

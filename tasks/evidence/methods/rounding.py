@@ -47,7 +47,7 @@ def random(counts: np.ndarray, base: int, uniform: np.ndarray) -> PublishedTable
     return PublishedTable.within(value, base - 1)
 
 
-def controlled(counts: np.ndarray, base: int, groups: Sequence[np.ndarray]) -> PublishedTable:
+def round_controlled(counts: np.ndarray, base: int, groups: Sequence[np.ndarray]) -> PublishedTable:
     """Round counts to one of the two nearest multiples so that rows and columns add up.
 
     counts : (n_entities, n_answers).
@@ -61,12 +61,12 @@ def controlled(counts: np.ndarray, base: int, groups: Sequence[np.ndarray]) -> P
     """
     value = np.empty_like(counts)
     for rows in groups:
-        value[rows] = _controlled(counts[rows], base)
+        value[rows] = _round_two_way(counts[rows], base)
     sums = PublishedTable.within(value.sum(axis=1), base - 1)
     return replace(PublishedTable.within(value, base - 1), total=np.stack([sums.low, sums.high]))
 
 
-def _controlled(counts: np.ndarray, base: int) -> np.ndarray:
+def _round_two_way(counts: np.ndarray, base: int) -> np.ndarray:
     """One two-way table `(m, n)`: in units of the base, the additions to the floors are a flow.
 
     The unknowns are whether each cell, row total, column total and the total take their upper
@@ -91,7 +91,7 @@ def _controlled(counts: np.ndarray, base: int) -> np.ndarray:
     return base * (floors[0] + np.round(found.x[: m * n])).reshape(m, n)
 
 
-def looked_up(counts: np.ndarray, keys: np.ndarray, table: np.ndarray) -> np.ndarray:
+def look_up_noise(counts: np.ndarray, keys: np.ndarray, table: np.ndarray) -> np.ndarray:
     """The noise of cells `(n,)` by their counts and keys: the first column of the row of each
     whose cumulated probability is above the key, as a number from -D to D.
 
@@ -106,14 +106,14 @@ def looked_up(counts: np.ndarray, keys: np.ndarray, table: np.ndarray) -> np.nda
     return column - table.shape[1] // 2
 
 
-def perturbed(counts: np.ndarray, sums: np.ndarray, table: np.ndarray) -> PublishedTable:
+def perturb_counts(counts: np.ndarray, sums: np.ndarray, table: np.ndarray) -> PublishedTable:
     """Counts `(n_entities, n_answers)` with their cells' noise, by the sums of records' keys.
 
     With the perturbation table known, a count is at most the largest noise away, a published zero
     may be a small count, and a published value above 0 is a count of at least 1: zeros stay.
     """
     keys = np.mod(sums, 1.0)
-    noise = looked_up(counts.ravel(), keys.ravel(), table).reshape(counts.shape)
+    noise = look_up_noise(counts.ravel(), keys.ravel(), table).reshape(counts.shape)
     value = counts + noise
     bounds = PublishedTable.within(value, table.shape[1] // 2)
     return replace(bounds, low=np.maximum(bounds.low, value > 0))

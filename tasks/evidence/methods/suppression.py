@@ -139,7 +139,7 @@ def _protect(
             withheld[[row, other_row], n] = True
 
 
-def verified(
+def verify_suppression(
     counts: np.ndarray,
     withheld: np.ndarray,
     threshold: int,

@@ -196,12 +196,12 @@ def european_pairs(
         np.add.at(sent, last[[one for one, _ in found]], 1)
         pairs += found
         if depth == len(levels) - 1:
-            drawn = _drawn(entity, is_free, fewest, sent, rate, generator)
+            drawn = _draw_households(entity, is_free, fewest, sent, rate, generator)
             pairs += search.pairs(drawn, spared=drawn)
     return np.array(pairs, dtype=np.int64).reshape(-1, 2)
 
 
-def _drawn(
+def _draw_households(
     entity: np.ndarray,
     is_free: np.ndarray,
     fewest: np.ndarray,

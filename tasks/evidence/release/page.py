@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 import pandas as pd
 
 from ...pages.document import NONE, Block, Document, FrontPage, Link, Section, Table
-from ...products.acceptance import released
+from ...products.acceptance import publish_release
 from ...products.reports import provenance, stage_seconds, stages_section, time_panel
 from ...runs.directory import RunDirectory
 from ...runs.files import NOT_PRIVATE, replacing
@@ -21,7 +21,7 @@ from ..methods.accuracy import ALL, FAR_OFF, READ, SHARES
 from ..methods.publish import draws_of
 from ..settings import EvidenceSettings
 from .figures import BASELINE, CEILING, read_evidence
-from .pictures import column_name, first_that_differs, in_words, pictures, with_range
+from .pictures import column_name, first_that_differs, format_name, pictures, with_range
 
 STAMP = f"{NOT_PRIVATE}: releases of data that may be disclosed, graded by the truth"
 ORDER = (
@@ -87,7 +87,7 @@ def release_figures(run: RunDirectory) -> None:
     """Put the figures, which are all that a comparison releases, into the release."""
     with replacing(run.unchecked_release / evidence_file(run).name) as part:
         shutil.copyfile(evidence_file(run), part)
-    released(run)
+    publish_release(run)
 
 
 def restore_figures(run: RunDirectory) -> None:
@@ -106,7 +106,7 @@ def _releases(settings: EvidenceSettings) -> list[tuple[str, str]]:
     ]
 
 
-def _shown(rows: pd.DataFrame) -> str:
+def _format_range(rows: pd.DataFrame) -> str:
     """The mean of some values, and their range where there are several."""
     values = rows["value"].dropna()
     return NONE if values.empty else with_range(values.mean(), values.min(), values.max())
@@ -116,12 +116,12 @@ def _methods(figures: pd.DataFrame, settings: EvidenceSettings) -> Section:
     seconds = figures[figures["measure"] == "seconds"]
     rows = tuple(
         (
-            in_words(name),
+            format_name(name),
             ", ".join(filter(None, method.strengths)) or NONE,
             method.GUARANTEE,
             method.invariants,
             method.reading,
-            _shown(seconds[seconds["method"] == name]),
+            _format_range(seconds[seconds["method"] == name]),
         )
         for name, method in settings.methods.items()
     )
@@ -155,10 +155,10 @@ def _rows(
         if found is None:
             continue
         cells = (
-            _shown(found[(found["measure"] == measure) & (found["group"] == group)])
+            _format_range(found[(found["measure"] == measure) & (found["group"] == group)])
             for measure, group in columns
         )
-        yield (in_words(name), strength, *cells)
+        yield (format_name(name), strength, *cells)
 
 
 def _attacks(figures: pd.DataFrame, settings: EvidenceSettings) -> Iterator[Section]:
@@ -181,7 +181,7 @@ def _attacks(figures: pd.DataFrame, settings: EvidenceSettings) -> Iterator[Sect
             columns = list(dict.fromkeys(zip(shown["measure"], shown["group"], strict=True)))
             headers = ("method", "strength", *(column_name(*column) for column in columns))
             blocks += [f"{level}:", Table(headers, tuple(_rows(own, settings, columns)))]
-        yield Section(in_words(name).capitalize(), tuple(blocks))
+        yield Section(format_name(name).capitalize(), tuple(blocks))
 
 
 def strengths_table(figures: pd.DataFrame, settings: EvidenceSettings) -> Table:

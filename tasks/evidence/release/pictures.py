@@ -80,23 +80,23 @@ def pictures(figures: pd.DataFrame, settings: EvidenceSettings) -> Iterator[Sect
         first = own.iloc[0]
         words = column_name(str(first["measure"]).removeprefix(f"{name}: "), str(first["group"]))
         svg = line_chart(
-            {in_words(method): (own.error, own.value) for method, own in found.items()},
-            title=f"{in_words(name)} by error",
+            {format_name(method): (own.error, own.value) for method, own in found.items()},
+            title=f"{format_name(name)} by error",
             x_label=READ,
             y_label=words,
-            intervals={in_words(method): (own.low, own.high) for method, own in found.items()},
+            intervals={format_name(method): (own.low, own.high) for method, own in found.items()},
         )
         caption = (
             "A line joins the strengths of a method; further left is more accurate. Upright lines "
             "are the range of the draws, with the intervals that they have of their own."
         )
         blocks: list[Block] = [Figure(svg, caption)]
-        if (table := at_equal_errors(found)) is not None:
+        if (table := table_at_equal_errors(found)) is not None:
             blocks += [f"{words}, at equal {READ}:", table]
-        yield Section(in_words(name).capitalize(), tuple(blocks))
+        yield Section(format_name(name).capitalize(), tuple(blocks))
 
 
-def at_equal_errors(found: Mapping[str, Curve]) -> Table | None:
+def table_at_equal_errors(found: Mapping[str, Curve]) -> Table | None:
     """The figures of methods of several strengths at the errors that most of them have; None where
     no two have one.
     """
@@ -108,13 +108,13 @@ def at_equal_errors(found: Mapping[str, Curve]) -> Table | None:
     chosen = np.sort(ends[np.argsort(-covered, kind="stable")[:ERRORS]])
     headers = ("method", *(f"{error:.3g}" for error in chosen))
     rows = tuple(
-        (in_words(name), *(_as_text(curve.at(error)) for error in chosen))
+        (format_name(name), *(_format_figure(curve.at(error)) for error in chosen))
         for name, curve in several.items()
     )
     return Table(headers, rows)
 
 
-def _as_text(figure: tuple[float, float, float] | None) -> str:
+def _format_figure(figure: tuple[float, float, float] | None) -> str:
     return NONE if figure is None else with_range(*figure)
 
 
@@ -138,6 +138,6 @@ def column_name(measure: str, group: str) -> str:
     return measure if group == ALL else f"{measure}, {group}"
 
 
-def in_words(name: str) -> str:
+def format_name(name: str) -> str:
     """The name of a method or an attack as text."""
     return name.replace("_", " ")

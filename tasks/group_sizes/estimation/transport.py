@@ -81,7 +81,7 @@ def hierarchical_optimum_of_rows(
     reach = max(float(np.abs(level).max()) for level in noisy) + float(totals.sum())
     if 8 * reach * max(weights) * len(noisy) * (n_nodes + 1) >= LARGEST_COST:
         raise OverflowError("the weighted noisy counts do not fit 64 bits")
-    flow = _least_cost_flow(network)
+    flow = _minimum_cost_flow(network)
     n_sizes = noisy[0].shape[1]
     return flow[: hierarchy.n_leaves * n_sizes].reshape(hierarchy.n_leaves, n_sizes)
 
@@ -132,7 +132,7 @@ def _network(
     return _Network(tail, head, weight, target, supply, first, order % len(tail))
 
 
-def _least_cost_flow(network: _Network) -> np.ndarray:
+def _minimum_cost_flow(network: _Network) -> np.ndarray:
     """Send the supplies along arcs at least cost: the flow of every arc."""
     price = np.zeros_like(network.supply)
     flow = np.maximum(network.target, 0)
@@ -144,7 +144,7 @@ def _least_cost_flow(network: _Network) -> np.ndarray:
         tolerance *= FACTOR
     while True:
         _discharge(network, flow, price, excess, tolerance)
-        flow = _with_what_is_wanted(network, flow, price)
+        flow = _improve_to_optimum(network, flow, price)
         excess = _excess(network, flow)
         if tolerance == 1:
             break
@@ -161,7 +161,7 @@ def _excess(network: _Network, flow: np.ndarray) -> np.ndarray:
     return excess
 
 
-def _with_what_is_wanted(network: _Network, flow: np.ndarray, price: np.ndarray) -> np.ndarray:
+def _improve_to_optimum(network: _Network, flow: np.ndarray, price: np.ndarray) -> np.ndarray:
     """Flows changed, as little as that takes, to some that no single move improves."""
     gain, weight = price[network.tail] - price[network.head], network.weight
     # The largest x whose last unit costs no more than it gains, w (2 (x - a) - 1) <= gain, and

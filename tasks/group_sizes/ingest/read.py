@@ -147,7 +147,7 @@ def check_groups(
     declared = settings.invariants.groups
     if tally.is_clean and not isinstance(declared, bool):
         tally.add(RULES.one("total", table=kind), int(counts.sum() != declared))
-    _hold_to_numbers(settings, hierarchy, counts, kind, tally, read)
+    _check_declared_numbers(settings, hierarchy, counts, kind, tally, read)
     outcomes = (*read, *tally.outcomes())
     findings = tally.findings(outcomes)
     smallest, columns = settings.smallest_size, raw.columns()
@@ -284,7 +284,7 @@ def _counts(
     )
 
 
-def _hold_to_numbers(
+def _check_declared_numbers(
     settings: GroupSizesSettings,
     hierarchy: RegionHierarchy,
     counts: sparse.csr_array,
@@ -329,7 +329,7 @@ def _check_census(settings: GroupSizesSettings, scratch: Path | None) -> InputCh
         n_cells=largest + 1,
     )
     read: list[Outcome] = []
-    _hold_to_numbers(settings, hierarchy, counts, "units", tally, read)
+    _check_declared_numbers(settings, hierarchy, counts, "units", tally, read)
     outcomes = (*check.outcomes, *read, *tally.outcomes())
     findings = tally.findings(outcomes)
     accepted = None if findings else GroupInput(hierarchy, counts, result)

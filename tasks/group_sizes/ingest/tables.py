@@ -56,7 +56,7 @@ def count_sizes(
         region = index.positions_by_value(batch["region"])
         size, count = _numbers(batch, "size", SIZES_LAYOUT), _numbers(batch, "count", SIZES_LAYOUT)
         if raw is not None:
-            raw.add({"size": _coded(batch, "size", SIZES_LAYOUT)}, region, count)
+            raw.add({"size": _code_column(batch, "size", SIZES_LAYOUT)}, region, count)
         is_pair = (region >= 0) & (size != NOT_A_NUMBER)
         pairs.append(pd.DataFrame({"region": region[is_pair], "size": size[is_pair]}))
         if is_top_coded:
@@ -106,7 +106,7 @@ def count_records(
             blank = pc.is_null(trimmed_texts(batch["quantity"])).to_numpy(zero_copy_only=False)
             amounts.append(np.where(blank, 1, _numbers(batch, "quantity", RECORDS_LAYOUT)))
             if raw is not None:
-                column = _coded(batch, "quantity", RECORDS_LAYOUT)
+                column = _code_column(batch, "quantity", RECORDS_LAYOUT)
                 raw.add_rows({"quantity": column}, places[-1])
         else:
             amounts.append(np.ones(len(places[-1]), dtype=np.int64))
@@ -169,10 +169,10 @@ def read_numbers(path: str, name: str, regions: np.ndarray, tally: RuleTally) ->
 def _numbers(batch: Batch, name: str, layout: TableLayout) -> np.ndarray:
     """Whole numbers of a column, int64; `NOT_A_NUMBER` for blanks, other texts and negative
     numbers."""
-    return _coded(batch, name, layout).lookup(_whole, np.int64)
+    return _code_column(batch, name, layout).lookup(_parse_integer, np.int64)
 
 
-def _coded(batch: Batch, name: str, layout: TableLayout) -> CodedColumn:
+def _code_column(batch: Batch, name: str, layout: TableLayout) -> CodedColumn:
     return CodedColumn.from_arrow(batch[name], layout.field(name))
 
 
@@ -181,7 +181,7 @@ def _distinct(numbers: np.ndarray) -> list[int | None]:
     return [None if n == NOT_A_NUMBER else n for n in np.unique(numbers).tolist()]
 
 
-def _whole(text: str | None) -> int:
+def _parse_integer(text: str | None) -> int:
     if text is None or _WHOLE.fullmatch(text) is None:
         return NOT_A_NUMBER
     return int(text.partition(".")[0])

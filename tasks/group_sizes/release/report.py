@@ -49,7 +49,7 @@ def report(
             "sizes": sizes_text(measured),
             "groups (invariant, exact)": f"{measured.groups:,}",
         },
-        violated=_violated(run),
+        violated=_violated_sums(run),
         **_accuracy(accuracy),
     )
 
@@ -73,7 +73,7 @@ def sizes_text(plan: MeasuredLevels) -> str:
     return f"{plan.smallest_size} to {plan.largest_size}{more}"
 
 
-def by_level(errors: pd.DataFrame) -> pd.DataFrame:
+def aggregate_by_level(errors: pd.DataFrame) -> pd.DataFrame:
     """Errors by level, from those by level and size that a run keeps."""
     of_level = errors.groupby("level", sort=False)
     figures = of_level.agg({"absolute_error": "sum", "regions": "first"}).reset_index()
@@ -117,7 +117,7 @@ def _accuracy(accuracy: pd.DataFrame | None) -> dict[str, Any]:
         steps=True,
     )
     headers = ("size", "groups", *(f"error: {name}" for name in levels))
-    errors = by_level(accuracy)
+    errors = aggregate_by_level(accuracy)
     return {
         "errors": dict(zip(errors["level"], errors["error_per_region"], strict=True)),
         "by_level": errors_table(errors, columns),
@@ -126,7 +126,7 @@ def _accuracy(accuracy: pd.DataFrame | None) -> dict[str, Any]:
     }
 
 
-def _violated(run: RunDirectory) -> Table:
+def _violated_sums(run: RunDirectory) -> Table:
     """How many sums of the release are violated, of how many."""
     found = count_violations(run.root, released_counts(run.root, run.release))
     n_levels = len(read_plan(run).levels)

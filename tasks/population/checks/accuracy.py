@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ...runs.directory import RunDirectory
-from ..ingest.released import Sources, by_block
+from ..ingest.released import Sources, group_by_block
 from ..workload import household_types, person_levels
 from .measures import PersonsAndHouseholds
 
@@ -23,7 +23,7 @@ def true_records(sources: Sources) -> PersonsAndHouseholds | None:
     if not all(run.histogram(universe).exists() for run, universe in runs):
         return None
     tables = [_counts(run, universe) for run, universe in runs]
-    blocks, (people, homes) = by_block(tables)
+    blocks, (people, homes) = group_by_block(tables)
     persons = np.stack(people.levels(person_levels.universe().schema))
     households = np.stack(homes.levels(household_types.universe().schema))
     return PersonsAndHouseholds(blocks, people.block, persons, homes.block, households)

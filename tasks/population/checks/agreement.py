@@ -20,7 +20,7 @@ from ..ingest.released import Sources, read_released
 from ..release.population import NOBODY, PERSONS_FILE, SUMMARY_FILE, UNITS_FILE
 from ..workload import household_types, person_levels
 from .accuracy import true_records
-from .measures import GEOLEVELS, Measure, PersonsAndHouseholds, Ratio, measured
+from .measures import GEOLEVELS, Measure, PersonsAndHouseholds, Ratio, measure_areas
 
 TITLE = "Persons and households that agree"
 
@@ -36,7 +36,7 @@ def agreement_section(sources: Sources, folder: Path, *, with_truth: bool) -> Se
     if truth is not None:
         records["truth"] = truth
     found = {
-        level: {name: measured(own, digits) for name, own in records.items()}
+        level: {name: measure_areas(own, digits) for name, own in records.items()}
         for level, digits in GEOLEVELS.items()
     }
     blocks = found["block"]
@@ -55,7 +55,7 @@ def agreement_section(sources: Sources, folder: Path, *, with_truth: bool) -> Se
         Details(f"By {level}, with what each is made of", (_table(level, own),))
         for level, own in found.items()
     ]
-    made = _made(read_record(folder / SUMMARY_FILE))
+    made = _count_changes(read_record(folder / SUMMARY_FILE))
     return Section(TITLE, (about, _table("all blocks", whole), *details, *made))
 
 
@@ -129,7 +129,7 @@ def _percent(ratio: Ratio | None) -> Cell:
     return nearest if abs(nearest) not in (0, 100) else float(f"{percent:.6g}")
 
 
-def _made(summary: Mapping[str, Any]) -> Iterator[str | Table]:
+def _count_changes(summary: Mapping[str, Any]) -> Iterator[str | Table]:
     """Changes to the separate releases."""
     yield "How many blocks and records differ from the products' own releases:"
     persons = summary["persons_in_households"]

@@ -42,8 +42,8 @@ def expected_population(folder: Path, redistricting: Path, census: Census) -> Ex
         tuple(zip(_ELDERLY, homes.schema.labels(theirs[household_types.ELDERLY]), strict=True)),
         _zeros(persons),
         _zeros(homes),
-        (_kept(census.universes["persons"], persons.schema, redistricting),),
-        (_kept(census.universes["units"], units, redistricting),),
+        (_universe_counts(census.universes["persons"], persons.schema, redistricting),),
+        (_universe_counts(census.universes["units"], units, redistricting),),
     )
 
 
@@ -74,7 +74,7 @@ def _zeros(universe: Universe) -> tuple[dict[str, tuple[str, ...]], ...]:
     )
 
 
-def _kept(released: Universe, own: Schema, folder: Path) -> ReleasedCounts:
+def _universe_counts(released: Universe, own: Schema, folder: Path) -> ReleasedCounts:
     """The rows of a universe of a redistricting release, by the labels of a population's file."""
     microdata = released.declared.microdata
     columns = () if microdata is None else microdata.columns

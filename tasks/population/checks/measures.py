@@ -96,7 +96,7 @@ class _Areas:
         """Group by the areas given by the first digits of a block's code."""
         codes, area = np.unique(records.blocks.astype(f"<U{digits}"), return_inverse=True)
         area = area.reshape(-1)
-        inside = _are_inside(records)
+        inside = _in_households_mask(records)
         people = records.person_levels[:, inside]
         self.n = len(codes)
         self.of_person = area[records.person_block[inside]]
@@ -145,7 +145,7 @@ class _Areas:
         return found
 
 
-def measured(records: PersonsAndHouseholds, digits: int) -> dict[Measure, Ratio]:
+def measure_areas(records: PersonsAndHouseholds, digits: int) -> dict[Measure, Ratio]:
     """All measures of the areas given by the first digits of a block's code.
 
     Shares are of areas with persons in households or occupied units; for a race or origin, of areas
@@ -200,7 +200,7 @@ def measured(records: PersonsAndHouseholds, digits: int) -> dict[Measure, Ratio]
     return found
 
 
-def _are_inside(records: PersonsAndHouseholds) -> np.ndarray:
+def _in_households_mask(records: PersonsAndHouseholds) -> np.ndarray:
     """Mask of the persons who live in households."""
     kind = records.person_levels[person_levels.KIND]
     return person_levels.relationships().of_level[kind] > 0
@@ -298,7 +298,7 @@ def _homeless(records: PersonsAndHouseholds) -> np.ndarray | None:
     """
     if records.person_unit is None or records.unit is None:
         return None
-    inside = _are_inside(records)
+    inside = _in_households_mask(records)
     n = 1 + max(records.person_unit.max(initial=0), records.unit.max(initial=0))
     unit = records.person_unit[inside]
     home = records.household_block * n + records.unit

@@ -75,7 +75,7 @@ class Blocks:
 
 
 @dataclass(frozen=True, eq=False)
-class Populated:
+class BlockMembers:
     """The persons of all blocks, as members of households."""
 
     members: Members
@@ -102,10 +102,10 @@ def populate_county(blocks: Blocks) -> Members:
             parts.append(first_members(own.persons, own.households, larger))
     starts = blocks.household_starts[:-1]
     begun = join_members(parts, starts[np.diff(blocks.household_starts) > 0])
-    return _searched(blocks, begun, _nothing(), COUNTY_TURNS)[0]
+    return _search_blocks(blocks, begun, _no_surplus(), COUNTY_TURNS)[0]
 
 
-def close_states(blocks: Blocks, made: Members) -> Populated:
+def close_states(blocks: Blocks, made: Members) -> BlockMembers:
     """The population of some blocks once all counties of each state are made, when the state's
     differences from the releases are known.
 
@@ -114,16 +114,16 @@ def close_states(blocks: Blocks, made: Members) -> Populated:
     counties, parts = blocks.counties(), list[Members]()
     for _, extents in groupby(counties, key=lambda county: blocks.areas[county[0]][STATE]):
         pairs = [(blocks.part(*own), blocks.members(made, *own)) for own in extents]
-        more = _nothing()
+        more = _no_surplus()
         for own, members in pairs:
             if len(members.age):
-                more = _sum(more, _of_state(_state(own, members, _nothing())))
+                more = _sum(more, _surplus_of_state(_state(own, members, _no_surplus())))
         for own, members in pairs:
             if len(members.age):
-                others = _sum(more, _of_state(_state(own, members, _nothing())), -1)
-                members, more = _searched(own, members, others, STATE_TURNS)
+                others = _sum(more, _surplus_of_state(_state(own, members, _no_surplus())), -1)
+                members, more = _search_blocks(own, members, others, STATE_TURNS)
             parts.append(members)
-    found = Populated(join_members(parts, blocks.household_starts[[k for k, _ in counties]]))
+    found = BlockMembers(join_members(parts, blocks.household_starts[[k for k, _ in counties]]))
     if not are_possible(found.levels).all():
         raise ValueError("households are of a type that cannot be")
     return found
@@ -133,7 +133,7 @@ _More = tuple[np.ndarray, np.ndarray]
 """Records more than were released by row of the tables of persons and of households."""
 
 
-def _searched(
+def _search_blocks(
     blocks: Blocks, members: Members, others: _More, turns: Sequence[Sequence[int]]
 ) -> tuple[Members, _More]:
     """The members after a search, and the state's surplus of records afterwards; `others` is the
@@ -143,18 +143,18 @@ def _searched(
         return members, others
     state = _state(blocks, members, others)
     search(state, blocks.spans(), turns)
-    return members_of(state, members), _of_state(state)
+    return members_of(state, members), _surplus_of_state(state)
 
 
 def _state(blocks: Blocks, members: Members, others: _More) -> State:
     return state_of(blocks.persons, blocks.households, members, others)
 
 
-def _of_state(state: State) -> _More:
+def _surplus_of_state(state: State) -> _More:
     return state.persons.more[:, STATE].copy(), state.households.more[:, STATE].copy()
 
 
-def _nothing() -> _More:
+def _no_surplus() -> _More:
     of_persons, of_households = person_tables().n_rows, household_tables().n_rows
     return np.zeros(of_persons, dtype=np.int32), np.zeros(of_households, dtype=np.int32)
 

@@ -91,7 +91,7 @@ def piece_names(run: RunDirectory) -> list[str]:
     return [f"{number:05d}" for number in range(n)]
 
 
-def write_released(run: RunDirectory, codes: np.ndarray, own: Blocks) -> Path:
+def write_release_records(run: RunDirectory, codes: np.ndarray, own: Blocks) -> Path:
     """Write the records of all pieces of blocks with these codes; returns the file that is written
     last."""
     every = np.array(pieces_of(own), dtype=int).reshape(-1, 2)
@@ -127,7 +127,7 @@ def read_piece(run: RunDirectory, piece: str) -> Blocks:
     )
 
 
-def write_made(run: RunDirectory, piece: str, made: Members) -> Path:
+def write_members(run: RunDirectory, piece: str, made: Members) -> Path:
     """Write the members of a piece, a row for each."""
     path = made_file(run, piece)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -135,7 +135,7 @@ def write_made(run: RunDirectory, piece: str, made: Members) -> Path:
     return path
 
 
-def read_made(run: RunDirectory, own: Blocks) -> Members:
+def read_members(run: RunDirectory, own: Blocks) -> Members:
     """The members of all pieces of some blocks."""
     every, parts = pieces_of(own), []
     for name, (start, stop) in zip(piece_names(run), every, strict=True):

@@ -103,13 +103,13 @@ def _has_surplus(counts: Counts, at: int) -> bool:
 
 
 @njit(cache=True, nogil=True)
-def _are_too_many(counts: Counts, one: int, two: int) -> bool:
+def _are_in_excess(counts: Counts, one: int, two: int) -> bool:
     """Whether removing two records would bring the finest table nearer."""
     return counts.step[counts.rows[one, 0], 0] + counts.step[counts.rows[two, 0], 0] < 0
 
 
 @njit(cache=True, nogil=True)
-def _now(state: State, at: int) -> _Member:
+def _member_at(state: State, at: int) -> _Member:
     people = state.people
     return people.home[at], people.code[at], people.sex[at], people.age[at], people.who[at]
 
@@ -119,7 +119,7 @@ def _change_codes(state: State, at: int) -> None:
     """Try other relationships of a member; keep each that brings the tables nearer."""
     codes = state.codes
     for code in range(codes.role.size):
-        home, own, sex, age, who = _now(state, at)
+        home, own, sex, age, who = _member_at(state, at)
         if code in (_HEAD, own) or not _has_surplus(state.persons, at):
             continue
         low = max(codes.first[code], ADULT if age >= ADULT else 0)
@@ -132,7 +132,7 @@ def _change_codes(state: State, at: int) -> None:
             sex = of_head if role in SAME_SEX else 1 - of_head
         if low <= high:
             new = home, code, sex, min(max(age, low), high), who
-            _is_made(state, at, _NOBODY, new, new)
+            _try_change(state, at, _NOBODY, new, new)
 
 
 @njit(cache=True, nogil=True)
@@ -142,7 +142,7 @@ def _change_ages(state: State, at: int) -> None:
     codes = state.codes
     part = state.persons.part[:, :, codes.by_age]
     for sex in range(2):
-        home, code, own_sex, own, who = _now(state, at)
+        home, code, own_sex, own, who = _member_at(state, at)
         low, high = (ADULT, OLDEST) if own >= ADULT else (0, ADULT - 1)
         for age in range(max(low, codes.first[code]), min(high, codes.last[code]) + 1):
             if not _has_surplus(state.persons, at):
@@ -151,7 +151,7 @@ def _change_ages(state: State, at: int) -> None:
             grown = growth(state.persons, a, part[0, 0] + part[1, sex] + part[2, age])
             if grown < 0 or (age == own and sex != own_sex):
                 new = home, code, sex, age, who
-                if _is_made(state, at, _NOBODY, new, new):
+                if _try_change(state, at, _NOBODY, new, new):
                     own_sex, own = sex, age
 
 
@@ -165,7 +165,7 @@ def _change_home(state: State, at: int, homes: tuple[int, int], n_beyond: int) -
     codes, size = state.codes, state.homes.size
     step = 1 + (homes[1] - homes[0]) // _MOST
     for other in range(homes[0] + at % step, homes[1], step):
-        home, own, sex, age, who = _now(state, at)
+        home, own, sex, age, who = _member_at(state, at)
         if other == home or not _fit_sizes(state, home, other):
             continue
         more = int(size[other] >= OPEN_SIZE) - int(size[home] > OPEN_SIZE)
@@ -173,7 +173,7 @@ def _change_home(state: State, at: int, homes: tuple[int, int], n_beyond: int) -
         if more > 0 or (n_beyond + more > 0) != (n_beyond > 0):
             continue
         new = other, own, sex, age, who
-        if _is_made(state, at, _NOBODY, new, new):
+        if _try_change(state, at, _NOBODY, new, new):
             n_beyond += more
             continue
         part, best, least = state.persons.part[:, :, codes.by_kind], own, 0
@@ -184,7 +184,7 @@ def _change_home(state: State, at: int, homes: tuple[int, int], n_beyond: int) -
                 if grown < least:
                     best, least = code, grown
         new = other, best, sex, age, who
-        if best != own and _is_made(state, at, _NOBODY, new, new):
+        if best != own and _try_change(state, at, _NOBODY, new, new):
             n_beyond += more
     return n_beyond
 
@@ -225,11 +225,11 @@ def _exchange(state: State, p: int, q: int, exchanges: np.ndarray) -> None:
         with_home, with_age, with_who = exchanges[kind]
         # Elsewhere little can be gained, and there are many pairs.
         if with_age == with_who:
-            if not _are_too_many(state.households, people.home[p], people.home[q]):
+            if not _are_in_excess(state.households, people.home[p], people.home[q]):
                 continue
-        elif not _are_too_many(state.persons, p, q):
+        elif not _are_in_excess(state.persons, p, q):
             continue
-        a, b = _now(state, p), _now(state, q)
+        a, b = _member_at(state, p), _member_at(state, q)
         is_same_person = (
             people.origin[a[4]] == people.origin[b[4]] and people.race[a[4]] == people.race[b[4]]
         )
@@ -249,17 +249,19 @@ def _exchange(state: State, p: int, q: int, exchanges: np.ndarray) -> None:
             fits = codes.first[a[1]] <= b[3] <= codes.last[a[1]]
             if not fits or not codes.first[b[1]] <= a[3] <= codes.last[b[1]]:
                 continue
-        _is_made(
+        _try_change(
             state,
             p,
             q,
-            _mixed(a, b, with_home, with_age, with_who),
-            _mixed(b, a, with_home, with_age, with_who),
+            _mix_members(a, b, with_home, with_age, with_who),
+            _mix_members(b, a, with_home, with_age, with_who),
         )
 
 
 @njit(cache=True, nogil=True)
-def _mixed(a: _Member, b: _Member, with_home: bool, with_age: bool, with_who: bool) -> _Member:
+def _mix_members(
+    a: _Member, b: _Member, with_home: bool, with_age: bool, with_who: bool
+) -> _Member:
     """A member with some attributes of another one."""
     home, (sex, age) = b[0] if with_home else a[0], b[2:4] if with_age else a[2:4]
     return home, a[1], sex, age, b[4] if with_who else a[4]
@@ -280,18 +282,18 @@ def _exchange_units(state: State, one: int, two: int) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _is_made(state: State, p: int, q: int, a: _Member, b: _Member) -> bool:
+def _try_change(state: State, p: int, q: int, a: _Member, b: _Member) -> bool:
     """Change a member, and an optional second one, if that brings the tables closer; return whether
     it did.
     """
     people, homes = state.people, state.homes
-    old = _now(state, p)
-    other = old if q < 0 else _now(state, q)
+    old = _member_at(state, p)
+    other = old if q < 0 else _member_at(state, q)
     one, two = old[0], a[0] if q < 0 else other[0]
     head, second = homes.head[one], homes.head[two]
     was = homes.kind[one], homes.elderly[one], homes.kind[two], homes.elderly[two]
     alone = people.relationship[head], people.relationship[second]
-    _put(state, p, q, a, b)
+    _set_members(state, p, q, a, b)
     if _can_be(state, one) and (one == two or _can_be(state, two)):
         changed, n = (p, q, 0), 1 if q < 0 else 2
         if q < 0 and one != two:
@@ -305,14 +307,14 @@ def _is_made(state: State, p: int, q: int, a: _Member, b: _Member) -> bool:
             n_homes = 1 if one == two else 2
         if _come_nearer(state, changed, n, (one, two), n_homes):
             return True
-    _put(state, p, q, old, other)
+    _set_members(state, p, q, old, other)
     homes.kind[one], homes.elderly[one], homes.kind[two], homes.elderly[two] = was
     people.relationship[head], people.relationship[second] = alone
     return False
 
 
 @njit(cache=True, nogil=True)
-def _put(state: State, p: int, q: int, a: _Member, b: _Member) -> None:
+def _set_members(state: State, p: int, q: int, a: _Member, b: _Member) -> None:
     """Replace a member's attributes, and an optional second one's."""
     people, homes, codes = state.people, state.homes, state.codes
     for k in range(1 if q < 0 else 2):

@@ -24,7 +24,7 @@ from ..workload.places import (
     N_BANDS,
     PARTNERS,
     ROLE_OF_RELATIONSHIP,
-    fitted,
+    fit_to_places,
     places_of,
 )
 from ..workload.slots import anywhere, slots
@@ -126,7 +126,7 @@ def first_members(persons: Persons, households: Households, larger: LargerBlocks
     cost = own.cost[place][:, columns.slot]
     is_excluded = columns.is_further & (of_excluded[place][:, None] + _EXCLUDED < cost)
     cost = np.where(is_excluded, of_excluded[place][:, None] + _EXCLUDED, cost) + columns.price
-    cost[:, :n_homes] += _of_heads(persons, households)
+    cost[:, :n_homes] += _householder_costs(persons, households)
     role = (own.nearest // N_BANDS)[place][:, columns.slot]
     of_head = households.sex[columns.home]
     sex = np.where(np.isin(role, SAME_SEX), of_head, 1 - of_head)
@@ -135,7 +135,7 @@ def first_members(persons: Persons, households: Households, larger: LargerBlocks
     rows, at = linear_sum_assignment(np.where(np.isfinite(cost), cost, _NEVER))
     wished = own.nearest[place, columns.slot[at]]
     wished = np.where(is_excluded[rows, at], nearest[place], wished)
-    relationship, age = fitted(persons.relationship, persons.age, wished)
+    relationship, age = fit_to_places(persons.relationship, persons.age, wished)
     unit = columns.home[at]
     larger.add(np.bincount(unit))
     return _possible(
@@ -165,7 +165,7 @@ def _columns(n: int, households: Households, are_few: bool) -> _Columns:
     )
 
 
-def _of_heads(persons: Persons, households: Households) -> np.ndarray:
+def _householder_costs(persons: Persons, households: Households) -> np.ndarray:
     """Cost of persons as householders of households `(n, n_homes)`."""
     level = np.maximum(levels_of_age(persons.age), 0)
     cost = _PER_LEVEL * abs(level[:, None] - households.age)

@@ -45,7 +45,7 @@ class Records:
         return np.unravel_index(self.cell, schema.shape)
 
 
-def by_block(tables: Sequence[pa.Table]) -> tuple[np.ndarray, tuple[Records, ...]]:
+def group_by_block(tables: Sequence[pa.Table]) -> tuple[np.ndarray, tuple[Records, ...]]:
     """Codes of the blocks with records in any of some tables of geocode, cell and count, which are
     read in this order, ascending; and the records of each.
     """
@@ -112,7 +112,7 @@ def read_released(sources: Sources) -> Released:
         (sources.units, units.HOUSEHOLDS),
         (sources.units, units.UNITS),
     )
-    blocks, (people, homes, every) = by_block([counts_of(*one, geolevel) for one in runs])
+    blocks, (people, homes, every) = group_by_block([counts_of(*one, geolevel) for one in runs])
     levels = np.stack(homes.levels(units.universe().schema))
     order = np.lexsort((homes.cell, levels[TENURE], homes.block))
     kinds = units.unit_kinds()

@@ -23,8 +23,8 @@ from ...census.schema import Schema
 from ...runs.directory import RunDirectory
 from ...runs.files import write_record
 from ...runs.stamps import write_parquet
-from ..estimation.blocks import Populated, close_states
-from ..estimation.pieces import blocks_of, read_made
+from ..estimation.blocks import BlockMembers, close_states
+from ..estimation.pieces import blocks_of, read_members
 from ..ingest.released import Released, Sources, read_released
 from ..workload import household_types, person_levels
 from ..workload.levels import DERIVED
@@ -41,7 +41,7 @@ class Population:
     """One population: the released counts, and the members of all households."""
 
     source: Released
-    made: Populated
+    made: BlockMembers
 
     def household_levels(self) -> np.ndarray:
         """Levels of all households `(7, n)`, in the order of the released ones."""
@@ -67,7 +67,7 @@ def population_of_pieces(run: RunDirectory, sources: Sources) -> Population:
     """
     source = read_released(sources)
     own = blocks_of(source)
-    return Population(source, close_states(own, read_made(run, own)))
+    return Population(source, close_states(own, read_members(run, own)))
 
 
 def write_population(population: Population, folder: Path) -> list[Path]:
@@ -87,12 +87,12 @@ def write_population(population: Population, folder: Path) -> list[Path]:
     levels[:, is_occupied] = population.household_levels()
     blocks, (attribute,) = source.blocks.tolist(), kinds.attributes
     units = {
-        "geocode": labelled(source.units.block, blocks),
+        "geocode": label_levels(source.units.block, blocks),
         "unit": pa.array(number, pa.int64()),
         "occupied": pa.array(is_occupied, pa.bool_(), mask=is_facility),
         "size": pa.array(size, pa.int64(), mask=is_facility),
-        "tenure": labelled(tenure, kinds.labels(attribute)),
-        attribute: labelled(kind, kinds.labels(attribute)),
+        "tenure": label_levels(tenure, kinds.labels(attribute)),
+        attribute: label_levels(kind, kinds.labels(attribute)),
         **attributes(household_types.universe().schema, levels),
     }
     everybody = population.person_levels()
@@ -100,9 +100,9 @@ def write_population(population: Population, folder: Path) -> list[Path]:
     unit[source.inside] = number[is_occupied][made.members.unit]
     relationship = np.where(unit == NOBODY, NOBODY, everybody[person_levels.KIND])
     persons = {
-        "geocode": labelled(source.persons.block, blocks),
+        "geocode": label_levels(source.persons.block, blocks),
         "unit": pa.array(unit, pa.int64(), mask=unit == NOBODY),
-        "relationship": labelled(relationship, person_levels.relationships().labels),
+        "relationship": label_levels(relationship, person_levels.relationships().labels),
         **attributes(person_levels.universe().schema, everybody),
     }
     for name, columns in ((UNITS_FILE, units), (PERSONS_FILE, persons)):
@@ -145,12 +145,12 @@ def unit_numbers(block: np.ndarray, blocks: np.ndarray) -> np.ndarray:
 def attributes(schema: Schema, levels: np.ndarray) -> dict[str, pa.Array]:
     """The attributes of records by label, from their levels `(n_attributes, n)`."""
     return {
-        name: labelled(own, schema.labels(name))
+        name: label_levels(own, schema.labels(name))
         for name, own in zip(schema.attributes, levels, strict=True)
     }
 
 
-def labelled(level: np.ndarray, labels: Sequence[str]) -> pa.Array:
+def label_levels(level: np.ndarray, labels: Sequence[str]) -> pa.Array:
     """Labels of levels `(n,)`, null for `NOBODY`."""
     codes = pa.array(level.astype(np.int32), mask=level == NOBODY)
     return pa.array(list(labels), pa.string()).take(codes)

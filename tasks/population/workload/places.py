@@ -105,7 +105,7 @@ def distances() -> np.ndarray:
     return cost
 
 
-def fitted(
+def fit_to_places(
     relationship: np.ndarray, age: np.ndarray, place_of: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """RELSHIP and age of persons in places `(n,)`, changed as little as the places need.

@@ -66,7 +66,7 @@ def slots() -> Slots:
     for kind, one in enumerate(types):
         for elderly in range(_N_ELDERLY):
             adults = ADULT_BANDS[: 1 + elderly]
-            needed = _needed(one, adults)
+            needed = _required_members(one, adults)
             free[kind, elderly] = number_of(_free(one, adults))
             own = [number_of(mask) for mask in needed]
             own += [free[kind, elderly]] * (one.size - len(own))
@@ -76,7 +76,7 @@ def slots() -> Slots:
     return Slots(of_type, n_needed, free, reach.min(axis=2), reach.argmin(axis=2))
 
 
-def _needed(one: HouseholdType, adults: tuple[int, ...]) -> list[np.ndarray]:
+def _required_members(one: HouseholdType, adults: tuple[int, ...]) -> list[np.ndarray]:
     """Masks of the members required by a type, the householder first."""
     roles, bands = _roles(one), (*minor_bands(one.children), *adults)
     found = [place_set((HOUSEHOLDER if one.size > 1 else ALONE,), (TEENAGER, *ADULT_BANDS))]

@@ -1,7 +1,7 @@
 """Households and their members as the tables count them: areas, kinds, race and origin, cells.
 
 Memory keeps for persons the values that the cells need, and for units the columns that the Census
-Edited File has of households. Every count reads them through `cells_of` and `truncated`.
+Edited File has of households. Every count reads them through `cells_of` and `truncate_members`.
 
 Households of a released population, in which every person in a household has the number of a
 unit: read from the files `population_persons` and `population_units`.
@@ -119,10 +119,10 @@ def orders(households: Households, members: Members) -> np.ndarray:
         members.race,
     ):
         packed = packed * np.uint64(1 << 10) + column.astype(np.uint64)
-    return _mixed(households.key[members.unit] ^ _mixed(packed))
+    return _mix_bits(households.key[members.unit] ^ _mix_bits(packed))
 
 
-def _mixed(values: np.ndarray) -> np.ndarray:
+def _mix_bits(values: np.ndarray) -> np.ndarray:
     """SplitMix64's finaliser, a one-to-one function of 64 bits."""
     with np.errstate(over="ignore"):
         values = values + np.uint64(0x9E3779B97F4A7C15)
@@ -131,7 +131,7 @@ def _mixed(values: np.ndarray) -> np.ndarray:
     return values ^ (values >> np.uint64(31))
 
 
-def truncated(unit: np.ndarray, order: np.ndarray, tau: int) -> np.ndarray:
+def truncate_members(unit: np.ndarray, order: np.ndarray, tau: int) -> np.ndarray:
     """The persons that stay if of every unit only the first tau in order do, `(n_persons,)` bool.
 
     >>> truncated(np.array([0, 0, 0, 1]), np.array([5, 3, 4, 9], dtype=np.uint64), 2).tolist()
@@ -145,11 +145,11 @@ def truncated(unit: np.ndarray, order: np.ndarray, tau: int) -> np.ndarray:
 
 def cells_of(measure: str, households: Households, members: Members) -> np.ndarray:
     """The cell of every person, or of every unit for a number of households; `NOWHERE` outside."""
-    cells = _of_units(measure, households)
-    return cells if cells is not None else _of_persons(measure, households, members)
+    cells = _unit_cells(measure, households)
+    return cells if cells is not None else _person_cells(measure, households, members)
 
 
-def _of_units(measure: str, households: Households) -> np.ndarray | None:
+def _unit_cells(measure: str, households: Households) -> np.ndarray | None:
     """Cells of units, None for a measure of persons."""
     is_household, kind = households.kind > 0, households.kind
     if measure == "PH1_denom":
@@ -161,7 +161,7 @@ def _of_units(measure: str, households: Households) -> np.ndarray | None:
     return None
 
 
-def _of_persons(measure: str, households: Households, members: Members) -> np.ndarray:
+def _person_cells(measure: str, households: Households, members: Members) -> np.ndarray:
     unit, age = members.unit, members.age
     is_adult = (age >= ADULT).astype(int)
     is_own = members.are(*OWN_CHILDREN) & (age < ADULT)
@@ -257,7 +257,7 @@ def columns_of_records(
     record = np.flatnonzero(cell >= 0)
     unit, race, hispanic = record, households.race, households.hispanic
     if is_of_persons(name):
-        record = record[truncated(members.unit[record], order[record], taus[name])]
+        record = record[truncate_members(members.unit[record], order[record], taus[name])]
         unit = members.unit[record]
         race, hispanic = race[unit], hispanic[unit]
         if measure.is_by_person:
@@ -310,13 +310,13 @@ def read_population(folder: Path) -> tuple[Households, Members, pd.Series]:
         )
     codes = person_codes()
     found = [
-        _coded(persons[name], codes[name], folder / PERSONS_FILE)
+        _code_labels(persons[name], codes[name], folder / PERSONS_FILE)
         for name in ("relationship", "age", "sex", "hispanic", RACE)
     ]
     members = Members(unit, *found)
     made = unit_columns(members, len(units))
     households = Households(
-        _coded(units["tenure"], TENURE_CODES, folder / UNITS_FILE),
+        _code_labels(units["tenure"], TENURE_CODES, folder / UNITS_FILE),
         kind=made["HHT"],
         detailed_kind=made["HHT2"],
         couple=made["CPLT"],
@@ -342,7 +342,7 @@ def person_codes() -> Mapping[str, Mapping[str, int]]:
     return found
 
 
-def _coded(labels: pd.Series, codes: Mapping[str, int], file: Path) -> np.ndarray:
+def _code_labels(labels: pd.Series, codes: Mapping[str, int], file: Path) -> np.ndarray:
     found = labels.astype(str).map(codes)
     if found.isna().any():
         raise InputRefused(f"{file}: {labels.name} has labels that are not of the 2020 Census.")

@@ -58,7 +58,7 @@ def possible_estimators(settings: TopdownSettings) -> tuple[Estimator, ...]:
     def is_possible(name: Estimator) -> bool:
         own = with_estimator(settings, name)
         try:
-            own.refuse_what_does_not_fit(refuse_in(name))
+            own.refuse_invalid(refuse_in(name))
             refuse_settings(own)
         except InputRefused:
             return False

@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 
 from ...pages.document import NONE, Details, Document, FrontPage, Link, Section, Table
-from ...products.acceptance import released
+from ...products.acceptance import publish_release
 from ...products.reports import bars_panel, provenance, stage_seconds, stages_section, time_panel
 from ...runs.directory import RunDirectory
 from ...runs.files import NOT_PRIVATE, write_page, write_text
@@ -132,7 +132,7 @@ def release(run: RunDirectory, settings: ComparisonSettings) -> None:
     write_text(run.unchecked_release / TIDY, tidy.to_csv(index=False))
     text = designs_file(run).with_name(SETTINGS).read_text(encoding="utf-8")
     write_text(run.unchecked_release / SETTINGS, text)
-    released(run)
+    publish_release(run)
 
 
 def write_report(run: RunDirectory, settings: ComparisonSettings) -> Path:

@@ -13,7 +13,7 @@ import numpy as np
 
 from ...census.queries import normalize_query_name
 from ...pages.document import Section, Table
-from ...pages.numbers import shown_delta
+from ...pages.numbers import format_delta
 from ...runs.errors import InputRefused
 from ...runs.settings_files import dump_settings
 from ...solvers.level_split import NORMAL_95
@@ -64,11 +64,11 @@ class ExactGuarantee:
     def in_words(self) -> str:
         """The guarantee as a clause."""
         return (
-            f"the exact epsilon is {self.exact:.6g} at delta {shown_delta(self.delta)}, of at most "
-            f"{float(self.epsilon):g}"
+            f"the exact epsilon is {self.exact:.6g} at delta {format_delta(self.delta)}, of at "
+            f"most {float(self.epsilon):g}"
         )
 
-    def as_json(self) -> dict[str, object]:
+    def to_json(self) -> dict[str, object]:
         """The guarantee as JSON values; fractions as strings."""
         return {"epsilon": str(self.epsilon), "delta": str(self.delta), "exact": self.exact}
 
@@ -144,13 +144,13 @@ class Design:
             ),
         )
 
-    def as_json(self) -> dict[str, object]:
+    def to_json(self) -> dict[str, object]:
         """The design as JSON values; fractions as strings."""
         return {
             "objective": self.objective,
             "rho": {"now": str(self.before.total), "designed": str(self.budget.total)},
             "rho_for_the_margins_now": self.rho_for_now,
-            "guarantee": None if self.guarantee is None else self.guarantee.as_json(),
+            "guarantee": None if self.guarantee is None else self.guarantee.to_json(),
             "gap": self.gap,
             "certificate": self.certificate,
             "targets": [vars(target) for target in self.targets],
@@ -232,7 +232,7 @@ def _guaranteed(budget: Budget, epsilon: Fraction, delta: Fraction) -> ExactGuar
     if exact is None or Fraction(exact) > epsilon:
         raise InputRefused(
             f"design.{budget.universe}: the wanted margins need rho {float(budget.total):.6g}, "
-            f"with an exact epsilon of {exact} at delta {shown_delta(delta)}, where "
+            f"with an exact epsilon of {exact} at delta {format_delta(delta)}, where "
             f"{float(epsilon):g} is allowed; widen margins, or raise "
             f"budget.{budget.universe}.epsilon."
         )
@@ -265,7 +265,7 @@ def settings_text(settings: DesignSettings, designs: Mapping[str, Design]) -> st
 
 def designs_json(designs: Mapping[str, Design]) -> str:
     """The designs of universes as readable JSON."""
-    return json.dumps({name: design.as_json() for name, design in designs.items()}, indent=2)
+    return json.dumps({name: design.to_json() for name, design in designs.items()}, indent=2)
 
 
 def _percent(share: float) -> str:

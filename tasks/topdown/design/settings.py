@@ -107,9 +107,9 @@ class DesignSettings(TopdownSettings):
         """The settings without the design."""
         return without_section(TopdownSettings, self)
 
-    def refuse_what_does_not_fit(self, refuse: Refuse) -> None:
+    def refuse_invalid(self, refuse: Refuse) -> None:
         """Refuse budgets outside the program, and targets and limits without effect."""
-        super().refuse_what_does_not_fit(refuse)
+        super().refuse_invalid(refuse)
         if self.blocks_only or self.privacy.infinite:
             refuse(
                 "design splits a budget over geolevels and queries; take out "
@@ -181,9 +181,9 @@ class DesignSettings(TopdownSettings):
                     f"share; take it out of budget.{universe}.geolevels"
                 )
 
-    def refuse_what_does_nothing(self, own: Mapping[str, Any], refuse: Refuse) -> None:
+    def refuse_ineffective(self, own: Mapping[str, Any], refuse: Refuse) -> None:
         """As in a run, which has no setting `design`."""
-        super().refuse_what_does_nothing(
+        super().refuse_ineffective(
             {name: value for name, value in own.items() if name not in ("design", "comparison")},
             refuse,
         )
@@ -218,11 +218,11 @@ class ComparisonSettings(DesignSettings):
         """The estimators that are compared."""
         return self.comparison.estimators or possible_estimators(self.topdown)
 
-    def refuse_what_does_not_fit(self, refuse: Refuse) -> None:
+    def refuse_invalid(self, refuse: Refuse) -> None:
         """Check as for a design; refuse confidential input: no ledger records replicates."""
-        super().refuse_what_does_not_fit(refuse)
+        super().refuse_invalid(refuse)
         for name in self.comparison.estimators:
-            with_estimator(self.topdown, name).refuse_what_does_not_fit(refuse)
+            with_estimator(self.topdown, name).refuse_invalid(refuse)
         if self.input.confidential:
             refuse(
                 "the flow design releases the input many times over, which no ledger records; set "

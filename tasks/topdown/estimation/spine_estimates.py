@@ -26,7 +26,7 @@ import numpy as np
 
 from ....geography.conditioning import (
     RELATIVE_ZERO,
-    given_whole,
+    condition_on_total,
     pseudo_inverse,
     root_of,
     see,
@@ -246,10 +246,10 @@ class Gains:
                 gain = gain + d @ self.along_diffuse[at][:, cells]
             mean[:, :, columns] += gain @ distance[:, :, columns]
             both = self.sums.variance[at] + wholes.variance[at]
-            into.variance[rows, component] = given_whole(v, gain, cells, both)
+            into.variance[rows, component] = condition_on_total(v, gain, cells, both)
             if is_diffuse:
                 both = self.sums.diffuse[at] + wholes.diffuse[at]
-                left = given_whole(d, gain, cells, both)
+                left = condition_on_total(d, gain, cells, both)
                 size = np.abs(d).max(axis=(1, 2), keepdims=True)
                 is_left = np.abs(left) > RELATIVE_LEFT * size
                 into.diffuse[rows, component] = np.where(is_left, left, 0.0)

@@ -492,7 +492,7 @@ class EstimateSettings(TopdownSettings):
             merged["run"]["universes"] = there
         return merged | {"measured": {"not_private": found.is_stamped}}
 
-    def refuse_what_does_nothing(self, own: Mapping[str, Any], refuse: Refuse) -> None:
+    def refuse_ineffective(self, own: Mapping[str, Any], refuse: Refuse) -> None:
         """Refuse settings of noise and of confidential records, which this flow does not use."""
         if self.input.confidential:
             refuse("input.confidential is true, but nothing that is read is confidential")

@@ -21,7 +21,7 @@ from ...census.queries import TOTAL, marginal_query
 from ...census.schema import Schema
 from ...dissemination.fitness import fitness
 from ...pages.document import NONE, Block, Cell, Document, Link, Table
-from ...pages.numbers import shown_delta, shown_epsilon, shown_rho
+from ...pages.numbers import format_delta, format_epsilon, format_rho
 from ...pages.template import bars
 from ...products.epsilons import epsilons_table, parts_table
 from ...products.plan import Plan
@@ -107,9 +107,9 @@ def _released(run: RunDirectory, settings: TopdownSettings) -> Table:
             {
                 "universe": universe,
                 "rows": pq.read_metadata(file).num_rows,
-                "epsilon": shown_epsilon(cost.epsilons["tight"]),
-                "delta": shown_delta(cost.delta),
-                "rho": shown_rho(cost.plan.bounded_rho),
+                "epsilon": format_epsilon(cost.epsilons["tight"]),
+                "delta": format_delta(cost.delta),
+                "rho": format_rho(cost.plan.bounded_rho),
             }
         )
     return Table.of(rows, "epsilon")

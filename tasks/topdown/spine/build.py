@@ -24,7 +24,7 @@ from ....geography.declared import (
     declared_spine,
     declared_units,
 )
-from ....geography.hierarchy import are_same_units, text_column
+from ....geography.hierarchy import group_equally, text_column
 from ....geography.levels import OF_THE_SPINE, GeographyRefused
 from ....geography.rules import (
     GEOLEVEL_ORDER,
@@ -308,7 +308,7 @@ def levels_of_run(run: RunDirectory, settings: TopdownSettings, spine: Spine) ->
         if areas is None:
             names.append(spine.level_names[name])
             continue
-        are_same = are_same_units(areas.number, spine.ancestors(name))
+        are_same = group_equally(areas.number, spine.ancestors(name))
         names += [name] if are_same else [name, name + OF_THE_SPINE]
     return names
 
@@ -332,7 +332,7 @@ def areas_of_level(
     if name in spine.names:
         if areas is None and spine.level_names[name] == name:
             return name, None
-        if areas is not None and are_same_units(areas.number, spine.ancestors(name)):
+        if areas is not None and group_equally(areas.number, spine.ancestors(name)):
             return name, None
     if areas is None:
         known = levels_of_run(run, settings, spine)

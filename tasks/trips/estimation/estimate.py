@@ -31,9 +31,9 @@ import numpy as np
 from ...runs.directory import ONLY_SHARD, RunDirectory
 from ..ingest.files import plan_of, read_tree
 from ..measurement import (
+    estimate_kind,
     parents_of,
     parents_of_shard,
-    passed_down,
     read_cuts,
     read_nodes,
     write_estimates,
@@ -219,7 +219,7 @@ def estimate_once(run: RunDirectory, settings: TripsSettings, level: int, shard:
     else:
         noisy = _noisy(run, plan, level, shard)
         nodes = noisy.at(noisy.counts != 0)
-    path = estimates_file(run, level, shard, kind=passed_down(plan))
+    path = estimates_file(run, level, shard, kind=estimate_kind(plan))
     write_estimates(path, plan.tree, level, nodes)
 
 

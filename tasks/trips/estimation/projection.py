@@ -97,7 +97,7 @@ def _project_segments(
         elif chebyshev:
             _project_chebyshev(x, totals[p], smallest_first, y)
         else:
-            order = _sorted(x, smallest_first)
+            order = _sort_indices(x, smallest_first)
             level = _water_level(x, totals[p], smallest_first, order)
             _fill_to_level(x, totals[p], level, order, y)
 
@@ -119,7 +119,7 @@ def _project_chebyshev(x: np.ndarray, total: int, smallest_first: bool, y: np.nd
     room = 0
     for i in range(x.size):
         room += y[i] - max(0, x[i] - level)
-    order = _sorted(x, smallest_first)
+    order = _sort_indices(x, smallest_first)
     if room < excess:
         _fill_to_level(x, total, _water_level(x, total, smallest_first, order), order, y)
     else:
@@ -167,7 +167,7 @@ def _water_level(x: np.ndarray, total: int, smallest_first: bool, order: np.ndar
 
 
 @njit(nogil=True, cache=True)
-def _sorted(x: np.ndarray, smallest_first: bool) -> np.ndarray:
+def _sort_indices(x: np.ndarray, smallest_first: bool) -> np.ndarray:
     """Indices of x in ascending or descending order, equal values in their given order."""
     return np.argsort(x if smallest_first else -x, kind="mergesort")
 

@@ -114,11 +114,11 @@ def _draw_pairs(
         (region, IN_PROVINCE, IN_PROVINCE + IN_REGION),
     ):
         here = (reach >= low) & (reach < high)
-        destination[here] = _within(area, area[origin[here]], weight, random)
+        destination[here] = _draw_within_areas(area, area[origin[here]], weight, random)
     return origin * n + destination
 
 
-def _within(
+def _draw_within_areas(
     area: np.ndarray, wanted: np.ndarray, weight: np.ndarray, random: np.random.Generator
 ) -> np.ndarray:
     """For each wanted area a municipality in it, drawn by weight; `area` ascends."""

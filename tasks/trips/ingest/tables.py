@@ -30,7 +30,7 @@ from ...tables.layouts import Field, Kind, TableLayout
 from ...tables.readers import Batch, Selection, read_batches
 from ...tables.sources import InputFile
 from ..mechanisms import Contribution
-from ..tree import NO_NODES, NodeCounts, Tree, summed
+from ..tree import NO_NODES, NodeCounts, Tree, sum_by_key
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +68,7 @@ class PersonTrips:
         keys = np.repeat(rows.keys[is_over], rows.counts[is_over])
         order = np.lexsort((random_words(source, person.size), person))
         chosen = keys[order][ranks_within(person[order]) < most]
-        return summed(
+        return sum_by_key(
             np.concatenate([rows.keys[~is_over], chosen]),
             np.concatenate([rows.counts[~is_over], np.ones(chosen.size, dtype=np.int64)]),
         )
@@ -212,7 +212,7 @@ def count_leaves(
         keys = tree.keys(tree.depth, [position[usable] for position in positions])
         if people is not None and person is not None:
             people.add(batch[person], usable, keys, counts[usable], evidence)
-        so_far = summed(
+        so_far = sum_by_key(
             np.concatenate([so_far.keys, keys]), np.concatenate([so_far.counts, counts[usable]])
         )
         if so_far.total > LARGEST_TOTAL and rules:

@@ -43,7 +43,7 @@ def report(
         confidence=f"{1 - BETA:g}",
         bound_of=None if bounds is None else BOUND_OF[own.mechanism],
         levels=_levels(run, own, bounds),
-        by_epsilon=_by_epsilon(settings, own),
+        by_epsilon=_margins_by_epsilon(settings, own),
         errors=None
         if accuracy is None
         else {
@@ -119,7 +119,7 @@ def _error_charts(accuracy: pd.DataFrame) -> tuple[Figure, ...]:
     )
 
 
-def _by_epsilon(settings: TripsSettings, plan: TreePlan) -> Figure | None:
+def _margins_by_epsilon(settings: TripsSettings, plan: TreePlan) -> Figure | None:
     """Margins of error against epsilon, from the noise alone; None where noise is not by zCDP."""
     if plan.budget is None or plan.guarantee is None:
         return None

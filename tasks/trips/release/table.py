@@ -31,7 +31,7 @@ from ..ingest.files import RunTree, read_tree
 from ..measurement import ROWS_PER_GROUP, node_columns, node_keys, read_nodes
 from ..plan import estimates_files
 from ..settings import TripsSettings
-from ..tree import NodeCounts, Tree, summed
+from ..tree import NodeCounts, Tree, sum_by_key
 
 TABLE = "trips"
 RANGE_QUERIES = "range_queries.parquet"
@@ -59,7 +59,7 @@ def _range_queries(tree: Tree, leaves: NodeCounts) -> Iterator[pa.Table]:
     nodes = leaves
     for level in range(tree.depth, -1, -1):
         if level < tree.depth:
-            nodes = summed(tree.parent_keys(level + 1, nodes.keys), nodes.counts)
+            nodes = sum_by_key(tree.parent_keys(level + 1, nodes.keys), nodes.counts)
         n = nodes.keys.size
         codes = node_columns(tree, level, nodes.keys)
         columns = {LEVEL: pa.array(np.full(n, level, dtype=np.int32))}

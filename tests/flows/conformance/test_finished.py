@@ -26,7 +26,7 @@ from spineflow.tasks.dissemination.self_assessment import self_assessment
 from spineflow.tasks.ledger.caps import summary
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.pages.document import to_markdown
-from spineflow.tasks.pages.numbers import shown_bound, shown_delta, shown_epsilon
+from spineflow.tasks.pages.numbers import format_delta, format_epsilon, format_upper_bound
 from spineflow.tasks.runs.damage import record_anew
 from spineflow.tasks.runs.directory import RunDirectory, remove_derived
 from spineflow.tasks.runs.errors import CheckFailed
@@ -179,14 +179,14 @@ def test_plan_and_certificate_have_the_published_form_and_the_same_numbers(
     rows = [row for own in record["epsilon"] for row in own["at"]]
     parts = [own for of in ("attributes", "block_within") for own in record[of].values()]
     for row in [*rows, *(row for own in parts for row in own.values())]:
-        assert shown_epsilon(row["conversion"]) in cells
+        assert format_epsilon(row["conversion"]) in cells
         if row["exact"] is not None:
-            assert shown_bound(row["exact"]) in cells
+            assert format_upper_bound(row["exact"]) in cells
             assert row["exact"] <= row["conversion"] * 1.0001  # A bound, of pure DP the same.
     for own, loss in zip(record["epsilon"], plan["statement"]["losses"], strict=True):
         deltas = {Fraction(row["delta"]) - Fraction(loss["delta"]) for row in own["at"]}
         assert deltas >= {Fraction(1, 10**digits) for digits in (6, 8, 10)}
-        assert {shown_delta(row["delta"]) for row in own["at"]} <= cells
+        assert {format_delta(row["delta"]) for row in own["at"]} <= cells
         exact = [row["exact"] for row in own["at"] if row["exact"] is not None]
         assert exact == sorted(exact), "a smaller delta has a larger epsilon"
     words = " ".join(text.split())
@@ -217,8 +217,8 @@ def leaves_of(content: Any) -> tuple[set[str], set[Fraction]]:
 
 def forms_of(number: Fraction) -> set[str]:
     """A number as pages show it: an epsilon, a bound, a delta, a rho and about how much that is."""
-    about = {f"{float(number):.4g}", shown_epsilon(float(number)), shown_bound(number)}
-    return {str(number), shown_delta(number), f"{int(number):,}", *about}
+    about = {f"{float(number):.4g}", format_epsilon(float(number)), format_upper_bound(number)}
+    return {str(number), format_delta(number), f"{int(number):,}", *about}
 
 
 def test_the_ledger_has_one_charge_and_all_that_was_published(finished: Finished) -> None:

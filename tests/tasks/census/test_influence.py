@@ -426,14 +426,14 @@ def test_exact_numbers_of_protected_people_are_refused(by: str) -> None:
         },
     )
     settings, found = country.settings(budgeted=("persons",)), list[str]()
-    settings.refuse_what_does_not_fit(found.append)
+    settings.refuse_invalid(found.append)
     assert [text for text in found if "would publish the exact" in text], found
     public = country.universes["counted"] | {"public": True}
     settings = replace(country, universes=country.universes | {"counted": public}).settings(
         budgeted=("persons",)
     )
     found.clear()
-    settings.refuse_what_does_not_fit(found.append)
+    settings.refuse_invalid(found.append)
     assert any("would publish the exact" in text for text in found) == (
         by in ("computed", "occupants")
     )
@@ -540,7 +540,7 @@ def test_exact_numbers_are_followed_to_every_column_that_tells_them(
     tables = {"people": {}, "homes": {}, "jobs": {}}
     country = Country(universes, {name: attributes[name] for name in used}, tables)
     found = list[str]()
-    country.settings(budgeted=("persons",)).refuse_what_does_not_fit(found.append)
+    country.settings(budgeted=("persons",)).refuse_invalid(found.append)
     (refused,) = [text for text in found if "would publish the exact" in text]
     assert column in refused
 

@@ -39,7 +39,7 @@ def finished(folder: Path, plan: Plan, **changes: Any) -> RunDirectory:
     losses = plan.statement.losses
     draw = {"run_id": "one", "product": plan.product}
     certificate = {
-        **plan.as_json(),
+        **plan.to_json(),
         "epsilon": [
             {
                 "universe": own.universe,

@@ -10,7 +10,7 @@ from spineflow.tasks.census.partitions import People
 from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.census.schema import Schema
 from spineflow.tasks.evidence.attacks.canaries import Canaries
-from spineflow.tasks.evidence.attacks.rebuilding import graded, rebuilt
+from spineflow.tasks.evidence.attacks.rebuilding import grade_reconstruction, rebuilt
 from spineflow.tasks.evidence.attacks.release import Release
 from spineflow.tasks.evidence.attacks.tried import ATTACKS
 from spineflow.tasks.evidence.ingest import Draw
@@ -20,12 +20,18 @@ from spineflow.tasks.evidence.settings import (
     Coarsening,
     Comparison,
     DifferentialPrivacy,
-    Nothing,
+    NoProtection,
     Rounding,
     Suppression,
     Swapping,
 )
-from spineflow.tasks.evidence.tables import AskedTable, Places, Population, PublishedTable, counted
+from spineflow.tasks.evidence.tables import (
+    Places,
+    Population,
+    PublishedTable,
+    RequestedTable,
+    count_people,
+)
 
 SCHEMA = Schema(
     "persons",
@@ -73,7 +79,7 @@ def population(seed=1, n_households=400):
     for name, text, where, level in asked:
         query = marginal_query(SCHEMA, text)
         mask = SCHEMA.cells_where(where) if where else whole
-        tables.append(AskedTable(name, query, mask, places[level]))
+        tables.append(RequestedTable(name, query, mask, places[level]))
     risk = marginal_query(SCHEMA, "kind").row_of_cell[people.cell]
     agree = np.zeros(len(people), dtype=bool)
     return Population(people, tables, [places["tract"]], risk, agree)
@@ -99,11 +105,15 @@ def release(method, *, tables=None, others=None, name="own", **comparison):
 
 
 def figures(attack, of):
-    rows = graded(of, [rebuilt(of)]) if attack == "reconstruction" else ATTACKS[attack](of)
+    rows = (
+        grade_reconstruction(of, [rebuilt(of)])
+        if attack == "reconstruction"
+        else ATTACKS[attack](of)
+    )
     return {(measure, group): value for _, measure, group, value, *_ in rows}
 
 
-NOTHING = Nothing(kind="nothing")
+NOTHING = NoProtection(kind="nothing")
 
 
 def test_true_tables_of_all_kinds_give_everybody_back():
@@ -144,8 +154,8 @@ def test_pieces_of_areas_are_graded_as_the_whole():
     own = release(method)
     parts = [replace(own, part=(number, 4)) for number in range(4)]
     assert np.concatenate([part.entities for part in parts]).tolist() == own.entities.tolist()
-    found = list(graded(own, [rebuilt(part) for part in parts]))
-    whole = list(graded(own, [rebuilt(own)]))
+    found = list(grade_reconstruction(own, [rebuilt(part) for part in parts]))
+    whole = list(grade_reconstruction(own, [rebuilt(own)]))
     assert [row[:3] for row in found] == [row[:3] for row in whole]
     # What is proven does not depend on the cut; which of several solutions is taken does.
     proven = [k for k, row in enumerate(whole) if "areas" in row[1] or "people" in row[1]]
@@ -171,7 +181,7 @@ def with_noise(sigma):
 
     def answers(people):
         draws = np.random.default_rng(5)
-        exact = counted(people.people, people.tables)
+        exact = count_people(people.people, people.tables)
         noisy = {key: own + draws.normal(0, sigma, own.shape) for key, own in exact.items()}
         return {key: PublishedTable.without_bounds(own) for key, own in noisy.items()}
 

@@ -19,16 +19,16 @@ from spineflow.tasks.evidence.ingest import (
 from spineflow.tasks.evidence.methods.accuracy import ALL, READ
 from spineflow.tasks.evidence.methods.publish import (
     draws_of,
+    neighbour_tables,
     read_by_users,
     read_figures,
     read_tables,
-    tables_of_others,
     write_figures,
     write_tables,
 )
 from spineflow.tasks.evidence.release.figures import read_evidence
 from spineflow.tasks.evidence.release.page import page
-from spineflow.tasks.evidence.release.pictures import at_equal_errors, curves
+from spineflow.tasks.evidence.release.pictures import curves, table_at_equal_errors
 from spineflow.tasks.evidence.settings import EvidenceSettings
 from spineflow.tasks.evidence.tables import PublishedTable
 from spineflow.tasks.pages.document import Document
@@ -245,7 +245,7 @@ def test_tables_of_others_are_those_of_changed_people(compared: Compared, method
     cells = np.ravel_multi_index(tuple(levels), schema.shape)
     others = replace(population, people=replace(population.people, cell=cells))
     before = sorted(path for path in run.root.rglob("*"))
-    kinds = tables_of_others(run, settings, others, Draw(method, 0, 1))["KINDS", "section"].value
+    kinds = neighbour_tables(run, settings, others, Draw(method, 0, 1))["KINDS", "section"].value
     assert sorted(path for path in run.root.rglob("*")) == before
     sizes = np.bincount(population.people.area)
     if method == "private":
@@ -288,7 +288,9 @@ def test_curves_have_the_range_of_draws_and_of_their_intervals(figures):
 
 
 def test_methods_are_read_off_at_errors_that_several_have(figures):
-    table = at_equal_errors(curves(figures, figures[figures["measure"] == "hits"], ["a", "b"]))
+    table = table_at_equal_errors(
+        curves(figures, figures[figures["measure"] == "hits"], ["a", "b"])
+    )
     assert table.headers == ("method", "1", "2", "3")
     a, b = table.rows
     assert a[2] == "0.55 (0.4 to 0.675)"

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from spineflow.flows.cli import main
-from spineflow.tasks.group_sizes.design import GroupSizesDesignSettings, designed
+from spineflow.tasks.group_sizes.design import GroupSizesDesignSettings, optimize_shares
 from spineflow.tasks.group_sizes.estimation.estimate import estimate_plan
 from spineflow.tasks.group_sizes.ingest.read import plan_of, public_hierarchy
 from spineflow.tasks.group_sizes.measurement import true_vector
@@ -70,7 +70,7 @@ def test_errors_of_replicates_are_those_designed(tmp_path: Path, mechanism: str)
     Noise a tenth wider would be noticed.
     """
     file = write(tmp_path)
-    found, settings = designed(load(file, f"mechanism.name={mechanism}"))
+    found, settings = optimize_shares(load(file, f"mechanism.name={mechanism}"))
     hierarchy = public_hierarchy(settings)
     sizes = pd.read_csv(tmp_path / "sizes.csv")
     finest = sizes["count"].to_numpy().reshape(N_STATES * N_COUNTIES, N_SIZES)
@@ -105,11 +105,11 @@ def test_levels_of_the_same_regions_have_one_share(tmp_path: Path) -> None:
     table.loc[0, "parent"] = "w"
     world = pd.DataFrame([("world", "w", None)], columns=table.columns)
     pd.concat([world, table]).to_csv(tmp_path / "regions.csv", index=False)
-    found, settings = designed(load(file))
+    found, settings = optimize_shares(load(file))
     assert settings.mechanism.levels["nation"] == 0
     assert settings.mechanism.levels["world"] == found.shares[0] > 0
     with pytest.raises(InputRefused, match="'nation' is no level that has a share"):
-        designed(load(write_again(file, "world]", "nation]")))
+        optimize_shares(load(write_again(file, "world]", "nation]")))
 
 
 def write_again(file: Path, old: str, new: str) -> Path:
@@ -120,7 +120,7 @@ def write_again(file: Path, old: str, new: str) -> Path:
 def test_pure_differential_privacy_has_the_closed_form(tmp_path: Path) -> None:
     """Own measurements alone: the epsilon of each level by its margin, added up."""
     file = write(tmp_path, TEXT.replace('rho = "1/50"', 'epsilon = "1/5"'))
-    found, settings = designed(load(file))
+    found, settings = optimize_shares(load(file))
     # Scales 2 / epsilon of sizes, whose margins are log(20) scales.
     needed = {name: 2 * math.log(20) / margin for name, margin in (("nation", 12), ("county", 25))}
     total = sum(needed.values())

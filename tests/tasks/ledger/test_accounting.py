@@ -212,7 +212,7 @@ def test_block_within_is_what_the_geolevels_below_spend():
 
 
 def test_report_holds_what_is_needed_to_recompute_it():
-    report = json.loads(json.dumps(cost_of_budget(PERSONS_BUDGET, PERSONS).as_json()))
+    report = json.loads(json.dumps(cost_of_budget(PERSONS_BUDGET, PERSONS).to_json()))
     assert Fraction(report["rho"]) == PRODUCTION_PERSONS
     assert Fraction(report["delta"]) == DELTA
     assert round(report["epsilon"]["tight"], 2) == 17.14
@@ -232,7 +232,7 @@ def test_report_holds_what_is_needed_to_recompute_it():
 
 def test_report_of_pure_dp():
     budget = replace(UNITS_BUDGET, mechanism="discrete_laplace", total=Fraction(3), delta=None)
-    report = cost_of_budget(budget, UNITS).as_json()
+    report = cost_of_budget(budget, UNITS).to_json()
     assert report["epsilon"]["tight"] == report["epsilon"]["simple"] == 3.0
     assert 2.9 < report["epsilon"]["exact"] <= 3.0
     assert Fraction(report["rho"]) == Fraction(9, 2)
@@ -244,7 +244,7 @@ def test_report_of_pure_dp():
 
 def test_report_of_an_infinite_budget():
     report = json.loads(
-        json.dumps(cost_of_budget(replace(UNITS_BUDGET, infinite=True), UNITS).as_json())
+        json.dumps(cost_of_budget(replace(UNITS_BUDGET, infinite=True), UNITS).to_json())
     )
     assert report["rho"] == report["epsilon"]["tight"] == "inf"
     assert {query["sigma_squared"] for query in report["queries"]} == {"0"}

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from spineflow.tasks.products.acceptance import compared, released, warnings_of
+from spineflow.tasks.products.acceptance import compare_release, publish_release, warnings_of
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
 
@@ -33,7 +33,7 @@ def fails(error: Exception):
 def test_what_failed_is_told_without_its_words(run: RunDirectory, is_private: bool) -> None:
     settings = SimpleNamespace(is_private=is_private)
     assert warnings_of(run) == ()
-    assert not compared(run, settings, fails(ValueError(SECRET)))
+    assert not compare_release(run, settings, fails(ValueError(SECRET)))
     (warning,) = warnings_of(run)
     assert "The comparison with the truth" in warning and "does not depend on it" in warning
     public = (run.checks / "warnings.json").read_text()
@@ -41,19 +41,19 @@ def test_what_failed_is_told_without_its_words(run: RunDirectory, is_private: bo
     assert (json.loads(public).get("stamp") == "NOT PRIVATE") == (not is_private)
     kept = "".join(path.read_text() for path in run.confidential.rglob("*.txt"))
     assert SECRET in kept
-    assert compared(run, settings, lambda: None)
-    assert warnings_of(run) == () and compared(run, settings, lambda: None)
+    assert compare_release(run, settings, lambda: None)
+    assert warnings_of(run) == () and compare_release(run, settings, lambda: None)
 
 
 @pytest.mark.parametrize("error", [InputRefused("do this"), OSError(28, "full")])
 def test_what_can_be_done_about_or_may_pass_is_raised(run: RunDirectory, error: Exception) -> None:
     with pytest.raises(type(error)):
-        compared(run, SimpleNamespace(is_private=True), fails(error))
+        compare_release(run, SimpleNamespace(is_private=True), fails(error))
     assert warnings_of(run) == ()
 
 
 def test_an_error_of_no_system_call_is_told_as_any_other(run: RunDirectory) -> None:
-    assert not compared(run, SimpleNamespace(is_private=True), fails(OSError(SECRET)))
+    assert not compare_release(run, SimpleNamespace(is_private=True), fails(OSError(SECRET)))
     assert len(warnings_of(run)) == 1
 
 
@@ -64,6 +64,6 @@ def test_a_release_appears_in_one_step_and_once(run: RunDirectory) -> None:
         assert not run.release.exists()
         (run.unchecked_release / "last").touch()
 
-    released(run, complete)
+    publish_release(run, complete)
     assert (run.release / "last").exists() and not run.unchecked_release.exists()
-    released(run, fails(AssertionError("it is there already")))
+    publish_release(run, fails(AssertionError("it is there already")))

@@ -11,7 +11,7 @@ from spineflow.tasks.group_sizes.ingest.generate import census_like, write_datas
 from spineflow.tasks.group_sizes.product import GROUP_SIZES
 from spineflow.tasks.ledger.caps import summary
 from spineflow.tasks.ledger.store import open_ledger
-from spineflow.tasks.products.acceptance import released
+from spineflow.tasks.products.acceptance import publish_release
 from spineflow.tasks.products.certificate import write_certificate
 from spineflow.tasks.products.spent import composed_sentence
 from spineflow.tasks.runs.directory import RunDirectory, start_run
@@ -33,7 +33,7 @@ def runs(run_groups, tmp_path_factory):
             GROUP_SIZES.plan_of(run, settings),
             GROUP_SIZES.facts(run, settings),
         )
-        released(run, partial(write_certificate, run, settings, plan, facts))
+        publish_release(run, partial(write_certificate, run, settings, plan, facts))
     return parent, settings
 
 

@@ -18,14 +18,14 @@ from spineflow.tasks.ledger.accounting import (
 )
 from spineflow.tasks.ledger.plan import REPORT_DELTA
 from spineflow.tasks.pages.document import Document, to_html, to_markdown
-from spineflow.tasks.pages.numbers import shown_bound, shown_delta, shown_epsilon
+from spineflow.tasks.pages.numbers import format_delta, format_epsilon, format_upper_bound
 from spineflow.tasks.pages.template import parts_of
 from spineflow.tasks.products.statement import (
     Statement,
     UniversePlan,
-    combined,
-    in_one_sentence,
+    combine_parts,
     losses_table,
+    summarise_statement,
 )
 
 
@@ -34,7 +34,7 @@ def guarantee(stated: Statement) -> Document:
     _, _, (section,) = parts_of(
         "products/templates/guarantee.md.j2",
         statement=stated,
-        sentence=in_one_sentence(stated),
+        sentence=summarise_statement(stated),
         losses_table=losses_table,
     )
     return Document("", (), (section,))
@@ -47,18 +47,18 @@ def text_of(*losses: UniversePlan, **further) -> str:
 @given(st.fractions(min_value=Fraction(1, 10**30), max_value=1, max_denominator=10**30))
 def test_delta_is_never_shown_smaller_than_it_is(delta: Fraction) -> None:
     if delta > 0:
-        shown = Fraction(shown_delta(delta))
+        shown = Fraction(format_delta(delta))
         assert delta <= shown <= delta * Fraction(102, 100)
 
 
 @given(st.one_of(st.just(0.0), st.floats(1e-300, 1e9)))
 def test_an_upper_bound_is_shown_upwards_in_the_same_digits(epsilon: float) -> None:
-    shown = Fraction(shown_bound(epsilon))
+    shown = Fraction(format_upper_bound(epsilon))
     digit = Fraction(1, 100)
     if 0 < epsilon < 1:
         digit = Fraction(10) ** (math.floor(math.log10(epsilon)) - 2)
     assert Fraction(epsilon) <= shown < Fraction(epsilon) + digit * Fraction(1001, 1000)
-    assert abs(shown - Fraction(shown_epsilon(epsilon))) <= digit * Fraction(1001, 1000)
+    assert abs(shown - Fraction(format_epsilon(epsilon))) <= digit * Fraction(1001, 1000)
 
 
 def test_an_own_delta_is_told_and_added_to_that_of_the_conversion() -> None:
@@ -89,35 +89,35 @@ def loss(name: str, definition: str, parameter: int, neighbors: str = BOUNDED) -
 
 
 def test_one_guarantee_combines_those_of_all_parts() -> None:
-    zcdp = combined(statement(loss("persons", ZCDP, 2), loss("units", ZCDP, 1)))
+    zcdp = combine_parts(statement(loss("persons", ZCDP, 2), loss("units", ZCDP, 1)))
     assert (zcdp.universe, zcdp.guarantee) == ("persons and units", Guarantee(ZCDP, Fraction(3)))
-    pure = combined(statement(loss("a", PURE_DP, 2), loss("b", PURE_DP, 1)))
+    pure = combine_parts(statement(loss("a", PURE_DP, 2), loss("b", PURE_DP, 1)))
     assert pure.guarantee == Guarantee(PURE_DP, Fraction(3))
-    mixed = combined(statement(loss("a", PURE_DP, 2), loss("b", ZCDP, 1)))
+    mixed = combine_parts(statement(loss("a", PURE_DP, 2), loss("b", ZCDP, 1)))
     assert mixed.guarantee == Guarantee(ZCDP, Fraction(3)), "2^2 / 2 and 1"
-    others = combined(statement(loss("a", ZCDP, 1, UNBOUNDED), loss("b", ZCDP, 1)))
+    others = combine_parts(statement(loss("a", ZCDP, 1, UNBOUNDED), loss("b", ZCDP, 1)))
     assert others.guarantee == Guarantee(ZCDP, Fraction(5)), "groups of two cost four times rho"
 
 
 def test_parts_that_share_nobody_cost_as_much_as_the_largest() -> None:
     passes = (loss("US", ZCDP, 2, UNBOUNDED), loss("PR", ZCDP, 1, UNBOUNDED))
-    assert combined(statement(*passes, are_disjoint=True)) == passes[0]
-    text = in_one_sentence(statement(*passes, are_disjoint=True))
+    assert combine_parts(statement(*passes, are_disjoint=True)) == passes[0]
+    text = summarise_statement(statement(*passes, are_disjoint=True))
     assert "adding or removing one record of any part" in text and "from a rho of 2)" in text
 
 
 def test_the_guarantee_is_one_sentence_with_all_that_limits_it() -> None:
-    text = in_one_sentence(statement(loss("persons", ZCDP, 1)))
-    epsilon = shown_epsilon(epsilon_tight(1, REPORT_DELTA))
+    text = summarise_statement(statement(loss("persons", ZCDP, 1)))
+    epsilon = format_epsilon(epsilon_tight(1, REPORT_DELTA))
     assert f"factor of at most e^{epsilon}, except with probability 1e-10" in text
     assert text.count(". ") == 0 and text.endswith("from a rho of 1).")
-    pure = in_one_sentence(statement(loss("sizes", PURE_DP, 1)))
+    pure = summarise_statement(statement(loss("sizes", PURE_DP, 1)))
     assert "(epsilon 1.00)." in pure and "except" not in pure
     delta = Guarantee(PURE_DP, Fraction(2), UNBOUNDED, Fraction(1, 10**8))
-    assert "with probability 1e-8" in in_one_sentence(
+    assert "with probability 1e-8" in summarise_statement(
         statement(UniversePlan("trips", "any", delta))
     )
-    nothing = in_one_sentence(Statement("noise was switched off", (), (), ()))
+    nothing = summarise_statement(Statement("noise was switched off", (), (), ()))
     assert nothing == "Nothing is guaranteed: noise was switched off."
     with pytest.raises(ValueError, match="guarantees nothing"):
-        combined(Statement("noise was switched off", (), (), ()))
+        combine_parts(Statement("noise was switched off", (), (), ()))

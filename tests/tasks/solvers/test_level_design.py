@@ -161,7 +161,7 @@ def test_shares_are_parts_or_floors(parts: list[float], floors: list[float]) -> 
 )
 def test_settings_that_do_not_fit_are_refused(own: LevelDesign, sentence: str) -> None:
     with pytest.raises(InputRefused, match=sentence):
-        own.refuse_what_does_not_fit(refuse_in("settings.toml"))
+        own.refuse_invalid(refuse_in("settings.toml"))
 
 
 def test_unknown_and_undetermined_levels_are_refused() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from spineflow.tasks.study.search import (
     EXACT,
     loss_grid,
-    rounded,
+    round_loss,
     search_geolevels,
     search_weights,
     smallest,
@@ -31,8 +31,8 @@ def test_grids_reach_from_the_lowest_to_the_highest_loss() -> None:
 
 @given(st.fractions(min_value=Fraction(1, 10**6), max_value=10**6))
 def test_rounding_keeps_four_digits(loss: Fraction) -> None:
-    assert abs(rounded(loss) / loss - 1) <= Fraction(1, 1000)
-    assert rounded(rounded(loss)) == rounded(loss)
+    assert abs(round_loss(loss) / loss - 1) <= Fraction(1, 1000)
+    assert round_loss(round_loss(loss)) == round_loss(loss)
 
 
 @given(st.integers(1, 40), st.integers(0, 45))

@@ -10,7 +10,7 @@ from spineflow.flows.tune_settings import AnyTuneSettings
 from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import load_settings
-from spineflow.tasks.study.search import scaled, within
+from spineflow.tasks.study.search import bound_grid, scale_losses
 from spineflow.tasks.study.settings import TuneSettings
 
 TREE: dict[str, Any] = {
@@ -78,8 +78,13 @@ def test_searches_that_make_no_sense_are_refused(sections: dict, told: str) -> N
 
 def test_losses_are_scaled_in_proportion_and_a_grid_ends_at_the_most() -> None:
     losses = {"a": Fraction(1), "b": Fraction(3)}
-    assert scaled(losses, Fraction(2)) == {"a": Fraction(1, 2), "b": Fraction(3, 2)}
+    assert scale_losses(losses, Fraction(2)) == {"a": Fraction(1, 2), "b": Fraction(3, 2)}
     grid = (Fraction(1), Fraction(2), Fraction(4))
-    assert within(grid, None) == within(grid, Fraction(4)) == within(grid, Fraction(5)) == grid
-    assert within(grid, Fraction(3)) == (1, 2, 3)
-    assert within(grid, Fraction(2)) == (1, 2)
+    assert (
+        bound_grid(grid, None)
+        == bound_grid(grid, Fraction(4))
+        == bound_grid(grid, Fraction(5))
+        == grid
+    )
+    assert bound_grid(grid, Fraction(3)) == (1, 2, 3)
+    assert bound_grid(grid, Fraction(2)) == (1, 2)

@@ -12,7 +12,7 @@ import pytest
 from spineflow.flows.cli import main
 from spineflow.tasks.noise.randomness import SeededRandom
 from spineflow.tasks.runs.settings_files import load_settings
-from spineflow.tasks.trips.design import TripsDesignSettings, designed
+from spineflow.tasks.trips.design import TripsDesignSettings, optimize_shares
 from spineflow.tasks.trips.ingest.ingest import check_input
 from spineflow.tasks.trips.plan import make_plan
 from spineflow.tasks.trips.tree import TrueTree
@@ -74,7 +74,7 @@ def load(file: Path, *overrides: str) -> TripsDesignSettings:
 )
 def test_errors_of_replicates_are_those_designed(tmp_path: Path, overrides) -> None:
     """Where counts are large; noise a tenth wider would be noticed."""
-    found, settings = designed(load(write(tmp_path), *overrides))
+    found, settings = optimize_shares(load(write(tmp_path), *overrides))
     found_input = check_input(settings).accepted()
     truth = TrueTree(found_input.shape.tree, found_input.leaves)
     plan = make_plan(settings, truth.tree)
@@ -104,7 +104,7 @@ def test_another_split_of_the_same_budget_keeps_what_is_spent(
     settings = load(
         write(tmp_path, text), 'mechanism.shares="geometric"', "mechanism.share_ratio=2"
     )
-    found, chosen = designed(settings)
+    found, chosen = optimize_shares(settings)
     assert chosen.privacy == settings.privacy
     assert found.total == found.before == settings.rho
     assert chosen.mechanism.share_ratio == 1

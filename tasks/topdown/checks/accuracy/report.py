@@ -17,13 +17,13 @@ import pyarrow as pa
 from ....census.census import Census
 from ....pages.document import Block, Details, Document, Figure, Section, Table
 from ....pages.figures import bar_chart, box_chart, line_chart
-from ....pages.numbers import shown_epsilon
+from ....pages.numbers import format_epsilon
 from ....products.comparison import (
     COMPARISON,
-    errors_or_refused,
     errors_table,
     labels_of,
-    write_compared,
+    require_errors,
+    write_comparison_page,
     write_errors,
 )
 from ....runs.directory import RunDirectory
@@ -205,7 +205,7 @@ def _runs(runs: Sequence[ComparedRun]) -> Section:
         dataset, spine = settings.privacy.dataset, settings.geography.spine
         for universe in settings.run.universes:
             plan = cost_of(settings, universe).plan
-            epsilon = shown_epsilon(plan.epsilons()["tight"])
+            epsilon = format_epsilon(plan.epsilons()["tight"])
             rows.append((run.label, dataset, universe, spine, plan.bounded_rho, epsilon))
     headers = ("run", "dataset", "universe", "spine", "rho", "epsilon")
     blocks: list[Block] = [Table(headers, tuple(rows))]
@@ -427,7 +427,7 @@ def _are_alike(first: Census, other: Census) -> bool:
 
 def _write(compared: Sequence[ComparedRun], run: RunDirectory, name: str) -> Path:
     document, path = accuracy_document(compared), run.confidential / FOLDER / name
-    return write_compared(document, path, run, [one.settings for one in compared])
+    return write_comparison_page(document, path, run, [one.settings for one in compared])
 
 
 def _figures(run: RunDirectory, settings: TopdownSettings) -> AccuracyFigures:
@@ -435,4 +435,4 @@ def _figures(run: RunDirectory, settings: TopdownSettings) -> AccuracyFigures:
         figures = compute_figures(run, settings)
         write_figures(run, figures)
         return figures
-    return errors_or_refused(run, read_figures(run))
+    return require_errors(run, read_figures(run))

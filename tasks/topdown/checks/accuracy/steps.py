@@ -6,7 +6,7 @@ failure.
 
 from __future__ import annotations
 
-from ....products.acceptance import compared
+from ....products.acceptance import compare_release
 from ....runs.directory import RunDirectory
 from ....runs.handles import Made, created, reused
 from ....runs.steps import step
@@ -20,7 +20,7 @@ def predict_errors(run: RunDirectory, settings: TopdownSettings, universe: str) 
     """Compute the totals that the predicted errors of a piece need of the others."""
     if has_totals(run, universe):
         return reused(totals_file(run, universe))
-    compared(run, settings, lambda: write_totals(run, settings, universe))
+    compare_release(run, settings, lambda: write_totals(run, settings, universe))
     return created(totals_file(run, universe))
 
 
@@ -34,12 +34,12 @@ def compare_piece(
     piece = Piece(run, settings, universe, number, of)
     if piece.kept is not None:
         return reused(piece.file)
-    compared(run, settings, piece.write)
+    compare_release(run, settings, piece.write)
     return created(piece.file)
 
 
 @step("accuracy", TopdownSettings, run_name="accuracy")
 def compare_with_truth(run: RunDirectory, settings: TopdownSettings) -> Made:
     """Compare the release with the truth, in confidence, if the truth is still there."""
-    compared(run, settings, lambda: write_run_accuracy(run, settings))
+    compare_release(run, settings, lambda: write_run_accuracy(run, settings))
     return created(run.confidential)

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 from scipy import sparse
 
-from .....geography.hierarchy import are_same_units
+from .....geography.hierarchy import group_equally
 from .....geography.levels import OF_THE_SPINE, Spine
 from ....census.cef_2020 import CENSUS
 from ....census.census import Census
@@ -98,7 +98,7 @@ def _levels(
     geounits = {name: spine.ancestors(name) for name in spine.names}
     levels = []
     for name, (entity, n_entities) in found.items():
-        same = (own for own, geounit in geounits.items() if are_same_units(entity, geounit))
+        same = (own for own, geounit in geounits.items() if group_equally(entity, geounit))
         levels.append(EntityLevel(name, frozenset(same), entity, n_entities))
     matched = set(chain(*(level.geolevels for level in levels)))
     for name in own_geolevels(whole):

@@ -190,6 +190,6 @@ def test_counts_of_some_regions_are_read_alone(
 def test_counts_too_large_to_be_packed_are_summed_all_the_same() -> None:
     key = np.array([5, 1 << 60, 5, 0])
     count = np.array([1 << 40, 2, 3, 4])
-    keys, sums = counts._summed(key, count)
+    keys, sums = counts._sum_keys(key, count)
     assert keys.tolist() == [0, 5, 1 << 60]
     assert sums.tolist() == [4, (1 << 40) + 3, 2]

@@ -13,7 +13,7 @@ from spineflow.tasks.detailed_groups.workload.parameters import (
     read_parameters,
     read_specification,
 )
-from spineflow.tasks.products.budget import as_json
+from spineflow.tasks.products.budget import costs_to_json
 
 NOTHING = ExplorerSettings()
 
@@ -25,7 +25,7 @@ def production(shared) -> str:
 
 def report(folder: str, explorer: ExplorerSettings = NOTHING, *, infinite=False, **overrides):
     parameters = Parameters({"p": read_parameters(folder, overrides, infinite=infinite)})
-    return as_json(costs_of(parameters, read_specification(folder), explorer))
+    return costs_to_json(costs_of(parameters, read_specification(folder), explorer))
 
 
 def test_production_budgets(production: str) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from spineflow.tasks.detailed_groups.postprocess.groups import MEASURED, released
+from spineflow.tasks.detailed_groups.postprocess.groups import MEASURED, select_released
 from spineflow.tasks.detailed_groups.postprocess.stages import add_marginals, suppress
 from spineflow.tasks.detailed_groups.release.files import TIDY_FILES, write_release
 from spineflow.tasks.detailed_groups.release.tables import (
@@ -44,7 +44,7 @@ T1, T2, TIDY_FILE = "t1.csv", "t2.csv", TIDY_FILES["persons"]
 
 def write(folder: Path, parts, noise: CountNoise = NOISE, *, is_private: bool = True) -> None:
     """The release of what is not suppressed of some groups."""
-    tables = [(SEX_BY_AGE, map(released, parts), noise)]
+    tables = [(SEX_BY_AGE, map(select_released, parts), noise)]
     write_release(folder, tables, NAMES, is_private=is_private)
 
 

@@ -11,7 +11,7 @@ from spineflow.tasks.detailed_groups.ingest.generate import generate_specificati
 from spineflow.tasks.detailed_groups.ingest.ingest import parameters_of
 from spineflow.tasks.detailed_groups.settings import DetailedHouseholdsSettings
 from spineflow.tasks.detailed_groups.workload.guarantee import statement_of, tabulation_plan
-from spineflow.tasks.products.statement import charged, combined
+from spineflow.tasks.products.statement import combine_parts, least_charge
 
 
 def settings_of(folder: Path, **mechanism: object) -> DetailedHouseholdsSettings:
@@ -35,6 +35,6 @@ def test_the_statement_is_covered_by_the_charge(
     parameters = parameters_of(settings)
     statement = statement_of(parameters)
     drawn = [tabulation_plan(parameters, name).promised.bounded_rho for name in parameters.of]
-    assert charged(statement).parameter == sum(drawn)
-    assert combined(statement).guarantee.parameter == parameters.total
+    assert least_charge(statement).parameter == sum(drawn)
+    assert combine_parts(statement).guarantee.parameter == parameters.total
     assert parameters.total == (Fraction(17, 2) if passes[0] else 6)

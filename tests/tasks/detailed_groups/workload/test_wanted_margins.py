@@ -23,7 +23,7 @@ from spineflow.tasks.detailed_groups.workload.parameters import (
     read_specification,
 )
 from spineflow.tasks.noise.quantiles import margin
-from spineflow.tasks.products.registry import known, product
+from spineflow.tasks.products.registry import find_product, product
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import dump_settings, frozen_settings, load_settings
 
@@ -112,7 +112,7 @@ def test_a_budget_that_misses_its_margin_is_refused(tmp_path: Path, groups_input
             refused.value
         )
         assert sentence in str(refused.value)
-        for load_it in (product("detailed-groups").load, known("detailed_groups").load):
+        for load_it in (product("detailed-groups").load, find_product("detailed_groups").load):
             with pytest.raises(InputRefused, match="not within mechanism.margins.TRACT.2 = 7"):
                 load_it(tmp_path / "settings.toml")
 

@@ -10,7 +10,7 @@ from spineflow.tasks.evidence.attacks.differencing import (
     Differences,
     Zonings,
     differences,
-    exposed,
+    grade_differencing,
     zonings,
 )
 
@@ -96,7 +96,7 @@ def test_exact_figures_give_exact_slivers_and_bounds_hold() -> None:
         found = slivers.figures(*zones)
         assert (found == counts).all()
         exactly = (counts, counts)
-        graded = exposed(slivers, zoning, found, exactly, persons, 4)
+        graded = grade_differencing(slivers, zoning, found, exactly, persons, 4)
         small = (counts > 0) & (counts < 4)
         assert graded.slivers == small.sum()
         if graded.slivers:
@@ -107,15 +107,15 @@ def test_exact_figures_give_exact_slivers_and_bounds_hold() -> None:
         rounded = [(part // 3 * 3, part // 3 * 3 + 2) for part in zones]
         lower, upper = slivers.bounds(*rounded)
         assert ((lower <= counts) & (counts <= upper)).all()
-        loose = exposed(slivers, zoning, found, (lower, upper), persons, 4)
+        loose = grade_differencing(slivers, zoning, found, (lower, upper), persons, 4)
         if graded.slivers:
             assert (graded.pinned, graded.shown_small) == (1, 1)
             assert loose.pinned == ((lower == upper) & small).sum() / small.sum()
             assert loose.shown_small == ((upper < 4) & small).sum() / small.sum()
-        wrong = exposed(slivers, zoning, found, (counts + 1, counts + 1), persons, 4)
+        wrong = grade_differencing(slivers, zoning, found, (counts + 1, counts + 1), persons, 4)
         assert not graded.slivers or wrong.pinned == 0
         noisy = [part + draws.integers(-4, 5, len(part)) for part in zones]
-        weak = exposed(slivers, zoning, slivers.figures(*noisy), exactly, persons, 4)
+        weak = grade_differencing(slivers, zoning, slivers.figures(*noisy), exactly, persons, 4)
         assert not weak.slivers or weak.exact < 1
     assert seen > 10
 

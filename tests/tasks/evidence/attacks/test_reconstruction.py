@@ -11,7 +11,7 @@ from spineflow.tasks.evidence.attacks import reconstruction
 from spineflow.tasks.evidence.attacks.reconstruction import (
     BlockStatus,
     Effort,
-    joined,
+    concatenate_reconstructions,
     reconstruct,
 )
 from spineflow.tasks.evidence.attacks.systems import UNBOUNDED, TableSystem, system_of_tables
@@ -211,7 +211,7 @@ def test_impossible_tables_are_told_and_solutions_are_drawn_evenly() -> None:
 def test_pieces_join_to_the_whole() -> None:
     system, lower, upper, _ = random_blocks(4)
     pieces = [reconstruct(system, lower[part], upper[part]) for part in (slice(7), slice(7, None))]
-    whole, parts = reconstruct(system, lower, upper), joined(pieces)
+    whole, parts = reconstruct(system, lower, upper), concatenate_reconstructions(pieces)
     assert parts.status.tolist() == whole.status.tolist()
     assert (totals_of(system, histograms(parts, 12)) <= upper).all()
 

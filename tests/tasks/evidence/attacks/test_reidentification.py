@@ -7,10 +7,10 @@ import pytest
 from spineflow.tasks.evidence.attacks.rebuilding import (
     agreement,
     composition,
-    guessed,
+    guess_from_blocks,
     is_modal,
     is_unique,
-    matched,
+    match_records,
     reidentify,
 )
 
@@ -18,7 +18,7 @@ from spineflow.tasks.evidence.attacks.rebuilding import (
 def test_no_record_is_matched_twice_and_as_many_as_can_be() -> None:
     draws = np.random.default_rng(1)
     left, right = draws.integers(0, 60, 200), draws.integers(0, 60, 150)
-    found = matched(left, right, seed=2)
+    found = match_records(left, right, seed=2)
     here = np.flatnonzero(found >= 0)
     assert len(set(found[here])) == len(here)
     assert (left[here] == right[found[here]]).all()
@@ -67,7 +67,7 @@ def test_guesses_in_a_block_of_nine_and_one(
     block = np.zeros(10, dtype=int)
     counts = composition(block, NINE_AND_ONE, (1, 2))
     areas = [np.zeros(1, dtype=int)]
-    found = guessed(block, NINE_AND_ONE, [counts], areas, leave_one_out=leave_one_out)
+    found = guess_from_blocks(block, NINE_AND_ONE, [counts], areas, leave_one_out=leave_one_out)
     assert found[0].rates().precision == pytest.approx(mode)
     assert found[1].rates().precision == pytest.approx(proportional)
 
@@ -79,12 +79,12 @@ def test_ties_of_the_mode_go_to_the_block_group_and_then_to_the_nation() -> None
     groups, nation = np.array([0, 0, 1, 2]), np.zeros(4, dtype=int)
     areas = [np.arange(4), groups, nation]
     counts = [composition(area[block], feature, (int(area.max()) + 1, 2)) for area in areas]
-    mode, _ = guessed(block, feature, counts, areas, leave_one_out=False)
+    mode, _ = guess_from_blocks(block, feature, counts, areas, leave_one_out=False)
     assert mode.right.tolist() == [0, 1, 1, 1, 1, 0, 1, 1, 1]
     assert is_modal(block, feature, counts, areas).tolist() == (mode.right == 1).tolist()
     # Alone in a block of their own, people are guessed from their block group.
     alone = [composition(np.array([0, 1, 1]), np.array([1, 0, 0]), (2, 2)), np.array([[2, 1]])]
-    mode, proportional = guessed(
+    mode, proportional = guess_from_blocks(
         np.array([0, 1, 1]),
         np.array([1, 0, 0]),
         alone,

@@ -7,14 +7,19 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from scipy import sparse
-from spineflow.tasks.evidence.attacks.differencing import least_squares, recovered
+from spineflow.tasks.evidence.attacks.differencing import least_squares, recovery_by_class
 from spineflow.tasks.evidence.attacks.likelihood import chance_of, most_likely
-from spineflow.tasks.evidence.attacks.membership import PRECISION, RECALL, graded, linked
+from spineflow.tasks.evidence.attacks.membership import (
+    PRECISION,
+    RECALL,
+    grade_links,
+    link_households,
+)
 from spineflow.tasks.evidence.attacks.rebuilding import agreement
 from spineflow.tasks.evidence.attacks.reconstruction import Effort, reconstruct
 from spineflow.tasks.evidence.attacks.systems import UNBOUNDED, TableSystem, system_of_tables
 from spineflow.tasks.evidence.methods import rounding
-from spineflow.tasks.evidence.methods.rounding import perturbed
+from spineflow.tasks.evidence.methods.rounding import perturb_counts
 from spineflow.tasks.evidence.settings import CellKeys, Rounding
 from spineflow.tasks.evidence.tables import PublishedTable
 
@@ -28,7 +33,7 @@ def published(method: Rounding | CellKeys, counts: np.ndarray, seed: int) -> Pub
     uniform = np.random.default_rng(seed).random(counts.shape)
     if isinstance(method, Rounding):
         return rounding.random(counts, 5, uniform)
-    return perturbed(counts, uniform, method.perturbation(0).table())
+    return perturb_counts(counts, uniform, method.perturbation(0).table())
 
 
 @pytest.mark.parametrize(("method", "strength"), [(ROUNDING, 1), (CELL_KEYS, 0)])
@@ -113,7 +118,7 @@ def test_least_squares_are_those_of_the_normal_equations() -> None:
 
 def test_cells_recovered_are_counted_by_their_true_count() -> None:
     truth = np.array([0, 1, 1, 2, 5, 9, 10, 40])
-    found = recovered(np.array([0, 1, 2, 2, 5, 8, 10, np.nan]), truth)
+    found = recovery_by_class(np.array([0, 1, 2, 2, 5, 8, 10, np.nan]), truth)
     assert found == {"0": (1, 1), "1": (2, 0.5), "2": (1, 1), "3-9": (2, 0.5), "10+": (2, 0.5)}
 
 
@@ -134,12 +139,12 @@ def test_households_alone_of_their_kind_show_that_they_were_swapped() -> None:
     kind, place, after, partner = swapped(20_000, 1)
     truth = partner >= 0
     order = np.random.default_rng(2).permutation(3_000)
-    found = linked(kind, place, kind[order], after[order])
+    found = link_households(kind, place, kind[order], after[order])
     alone = np.bincount(kind, minlength=20_000)[kind] == 1
     assert (found.is_linked == alone).all()
     assert (order[found.record[alone]] == np.flatnonzero(alone)).all()
     assert (found.is_moved == (alone & truth)).all()
-    grades = graded(found, truth)
+    grades = grade_links(found, truth)
     assert grades[PRECISION].value == 1
     recall = grades[RECALL]
     assert recall.value == pytest.approx((alone & truth).sum() / truth.sum())
@@ -148,11 +153,11 @@ def test_households_alone_of_their_kind_show_that_they_were_swapped() -> None:
 
 def test_common_kinds_show_nothing_and_partial_knowledge_errs() -> None:
     kind, place, after, partner = swapped(30, 1)
-    found = linked(kind, place, kind, after)
+    found = link_households(kind, place, kind, after)
     assert not found.is_linked.any()
-    assert np.isnan(graded(found, partner >= 0)[PRECISION].value)
+    assert np.isnan(grade_links(found, partner >= 0)[PRECISION].value)
     kind, place, after, partner = swapped(4_000, 1)
     # Of half the households only: somebody else's record is taken for theirs where it is withheld.
     half = np.arange(3_000) < 1_500
-    found = linked(kind[half], place[half], kind[~half], after[~half])
-    assert 0 < graded(found, (partner >= 0)[half])[PRECISION].value < 0.3
+    found = link_households(kind[half], place[half], kind[~half], after[~half])
+    assert 0 < grade_links(found, (partner >= 0)[half])[PRECISION].value < 0.3

@@ -8,7 +8,7 @@ from spineflow.tasks.census.partitions import People
 from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.census.schema import Schema
 from spineflow.tasks.evidence.methods.accuracy import accuracy
-from spineflow.tasks.evidence.tables import AskedTable, Places, Population, PublishedTable
+from spineflow.tasks.evidence.tables import Places, Population, PublishedTable, RequestedTable
 
 SCHEMA = Schema("persons", ("sex",), (("f", "m"),))
 COUNTS = np.array([[1, 0], [5, 120], [0, 0]])
@@ -25,7 +25,7 @@ def population():
         Places("block", np.arange(3), ("0", "1", "2"), "tract", tract),
     )
     query, whole = marginal_query(SCHEMA, "sex"), np.ones(2, dtype=bool)
-    tables = [AskedTable("SEX", query, whole, own) for own in places]
+    tables = [RequestedTable("SEX", query, whole, own) for own in places]
     nobody = np.zeros(len(area), dtype=bool)
     return Population(people, tables, [places[0]], cell, nobody)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy import stats
-from spineflow.tasks.evidence.methods.rounding import looked_up, perturbed
+from spineflow.tasks.evidence.methods.rounding import look_up_noise, perturb_counts
 from spineflow.tasks.evidence.perturbation import Perturbation
 
 EXAMPLE = Perturbation(2, 1.05, 1, None, (True, True, False, True))
@@ -73,13 +73,13 @@ def test_the_example_of_the_handbook():
     rows = np.array([[0, 1, 0], [0, 1, 0], [0, 1, 0], [0.3, 0.4, 0.3]])
     key = np.mod(np.array([0.9, 0.3, 0.6]).sum(), 1)
     assert key == pytest.approx(0.8)
-    assert 3 + looked_up(np.array([3]), np.array([key]), rows)[0] == 4
+    assert 3 + look_up_noise(np.array([3]), np.array([key]), rows)[0] == 4
 
 
 def test_noise_has_the_distribution_of_its_row_and_not_one_a_tenth_off():
     table = EXAMPLE.table()
     keys = np.random.default_rng(3).random((20_000, 1))
-    published = perturbed(np.full((20_000, 1), 9.0), keys + 5, table)
+    published = perturb_counts(np.full((20_000, 1), 9.0), keys + 5, table)
     found = np.bincount((published.value - 9 + 2).astype(int).ravel(), minlength=5)
     assert stats.chisquare(found, 20_000 * table[4]).pvalue > 1e-4
     off = table[4] * [1.1, 1, 1, 1, 0.9] + [0, 0, 0, 0, 0]
@@ -92,7 +92,7 @@ def test_the_same_records_have_the_same_noise_and_zeros_stay():
     table = Perturbation(5, 3, 2).table()
     counts = np.array([[4.0, 4.0, 0.0]])
     sums = np.array([[2.25, 2.25, 0.0]])
-    value = perturbed(counts, sums, table).value[0]
+    value = perturb_counts(counts, sums, table).value[0]
     assert value[0] == value[1]
     assert value[2] == 0
 
@@ -102,7 +102,7 @@ def test_bounds_hold_the_count_and_know_that_zeros_stay(threshold):
     table = Perturbation(4, 3.0, threshold, None, (False,)).table()
     draws = np.random.default_rng(3)
     counts = draws.integers(0, 9, (200, 5)).astype(float)
-    published = perturbed(counts, draws.random(counts.shape), table)
+    published = perturb_counts(counts, draws.random(counts.shape), table)
     assert ((published.low <= counts) & (counts <= published.high)).all()
     possible = [
         {

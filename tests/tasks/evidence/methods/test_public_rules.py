@@ -12,7 +12,7 @@ from itertools import product
 import numpy as np
 import pytest
 from spineflow.tasks.evidence.methods.coarsening import merged_entities, minimum_size, ranges
-from spineflow.tasks.evidence.methods.rounding import controlled, nearest, random
+from spineflow.tasks.evidence.methods.rounding import nearest, random, round_controlled
 from spineflow.tasks.evidence.methods.suppression import tables_withheld, without_cells
 from spineflow.tasks.evidence.tables import PublishedTable
 
@@ -62,7 +62,7 @@ def rounded_with_totals(counts: Counts, value: np.ndarray) -> bool:
             lambda counts: random(counts, BASE, np.array([[0.1, 0.5, 0.9]])),
             rounded_at_random,
         ),
-        (lambda counts: controlled(counts, BASE, [np.arange(1)]), rounded_with_totals),
+        (lambda counts: round_controlled(counts, BASE, [np.arange(1)]), rounded_with_totals),
         (
             lambda counts: ranges(counts, SMALLEST),
             lambda counts, value: (ranges(rows(counts), SMALLEST).value == value).all(),

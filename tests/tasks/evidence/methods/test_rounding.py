@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import stats
 from spineflow.tasks.evidence.methods.coarsening import merged_entities, minimum_size, ranges
-from spineflow.tasks.evidence.methods.rounding import controlled, nearest, random
+from spineflow.tasks.evidence.methods.rounding import nearest, random, round_controlled
 
 COUNTS = arrays(np.float64, (3, 4), elements=st.integers(0, 30).map(float))
 
@@ -52,7 +52,7 @@ def test_seventeen_becomes_fifteen_one_time_in_three():
 
 def test_a_published_table_of_the_handbook_is_no_better_than_ours():
     counts = np.array([[1, 0], [3, 3], [12, 20], [16, 23]], dtype=float)
-    ours = controlled(counts, 5, [np.arange(4)]).value
+    ours = round_controlled(counts, 5, [np.arange(4)]).value
     theirs = np.array([[5, 0], [0, 5], [10, 20], [15, 25]], dtype=float)
     assert _change(counts, ours) <= _change(counts, theirs)
     assert _is_beside(counts, ours, 5)
@@ -61,7 +61,7 @@ def test_a_published_table_of_the_handbook_is_no_better_than_ours():
 @settings(max_examples=25, deadline=None)
 @given(arrays(np.float64, (2, 3), elements=st.integers(0, 9).map(float)))
 def test_controlled_rounding_changes_least_of_all_additive_tables(counts):
-    ours = controlled(counts, 4, [np.arange(2)]).value
+    ours = round_controlled(counts, 4, [np.arange(2)]).value
     assert _is_beside(counts, ours, 4)
     sides = [sorted({4 * np.floor(x / 4), 4 * np.ceil(x / 4)}) for x in counts.ravel()]
     tables = (np.array(own).reshape(counts.shape) for own in itertools.product(*sides))

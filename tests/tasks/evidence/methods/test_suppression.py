@@ -12,7 +12,7 @@ from spineflow.tasks.evidence.methods.suppression import (
     cells_withheld,
     intervals,
     tables_withheld,
-    verified,
+    verify_suppression,
     with_secondary,
     without_cells,
 )
@@ -55,7 +55,7 @@ def test_every_primary_cell_has_an_interval_as_wide_as_the_threshold(mean, seed)
     # What is small in the areas above is withheld there.
     total = counts.sum(axis=0)
     withheld = with_secondary(counts, 3, (total > 0) & (total < 3))
-    found = verified(counts, withheld, 3, 1.0, draws)
+    found = verify_suppression(counts, withheld, 3, 1.0, draws)
     n_primary = ((counts > 0) & (counts < 3)).sum()
     assert found == (n_primary, n_primary, 0)
 
@@ -66,11 +66,11 @@ def test_two_ones_that_add_up_to_two_are_known():
     withheld = np.zeros((4, 4), dtype=bool)
     withheld[:2, 1:3] = True
     draws = np.random.default_rng(0)
-    assert verified(counts, withheld, 2, 1.0, draws) == (2, 2, 2)
+    assert verify_suppression(counts, withheld, 2, 1.0, draws) == (2, 2, 2)
     low, high = intervals(counts, withheld, np.array([1, 2]))
     assert low.tolist() == high.tolist() == [1, 1]
     found = with_secondary(counts, 2)
-    assert verified(counts, found, 2, 1.0, draws) == (2, 2, 0)
+    assert verify_suppression(counts, found, 2, 1.0, draws) == (2, 2, 0)
     assert without_cells(counts, [np.arange(3)], [withheld]).high[0].tolist() == [12, 1, 1]
 
 
@@ -104,8 +104,8 @@ def test_primary_cells_alone_would_be_too_narrow():
     counts[2, 3], counts[4, 4] = 1, 2
     alone = np.zeros((7, 8), dtype=bool)
     alone[:-1, :-1] = counts < 3
-    assert verified(counts, alone, 3, 1.0, draws)[2] == 2
-    assert verified(counts, with_secondary(counts, 3), 3, 1.0, draws)[2] == 0
+    assert verify_suppression(counts, alone, 3, 1.0, draws)[2] == 2
+    assert verify_suppression(counts, with_secondary(counts, 3), 3, 1.0, draws)[2] == 0
 
 
 def test_what_is_told_of_a_withheld_cell_holds_it():

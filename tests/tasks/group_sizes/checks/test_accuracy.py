@@ -23,7 +23,7 @@ def released(run_groups, tmp_path_factory):
     dataset = census_like(groups=5000, counties=12, states=4, largest=30)
     run, settings = run_groups(write_dataset(folder, dataset), folder / "run")
     GROUP_SIZES.check_run(run, settings)
-    acceptance.released(run)
+    acceptance.publish_release(run)
     return run, settings, dataset
 
 
@@ -62,7 +62,7 @@ def test_runs_that_are_not_private_are_stamped(
     run, settings = run_groups(file, tmp_path / "run")
     assert not settings.is_private
     GROUP_SIZES.check_run(run, settings)
-    acceptance.released(run)
+    acceptance.publish_release(run)
     document = report(run, settings, plan_of(settings, run), None)
     assert document.stamp.startswith("NOT PRIVATE")
     assert stamp in document.stamp

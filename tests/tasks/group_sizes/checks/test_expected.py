@@ -11,7 +11,7 @@ from spineflow.tasks.group_sizes.ingest.read import (
     check_groups,
 )
 from spineflow.tasks.group_sizes.release.tables import settings_of_release
-from spineflow.tasks.products.acceptance import released
+from spineflow.tasks.products.acceptance import publish_release
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +22,7 @@ def finished(run_groups, tmp_path_factory: pytest.TempPathFactory):
     text = file.read_text().replace("groups = true", 'groups = true\nlevel = "county"')
     file.write_text(text + "seed = 3\n")
     run, settings = run_groups(file, folder / "run")
-    released(run)
+    publish_release(run)
     return run, settings, folder
 
 

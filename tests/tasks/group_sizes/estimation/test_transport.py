@@ -7,7 +7,7 @@ import pytest
 from spineflow.tasks.group_sizes.estimation.estimate import Rows, cumulative_estimate
 from spineflow.tasks.group_sizes.estimation.marginal_costs import hierarchical_optimum
 from spineflow.tasks.group_sizes.estimation.transport import (
-    _least_cost_flow,
+    _minimum_cost_flow,
     _network,
     hierarchical_optimum_of_rows,
 )
@@ -108,7 +108,7 @@ def test_no_cycle_of_moves_saves_anything(noise, times, weights, reference) -> N
     truth = hierarchy.sum_up(rng.poisson(np.outer(rng.lognormal(3, 1, 31), 0.9 ** np.arange(40))))
     noisy = [level + np.rint(rng.normal(0, noise, level.shape)).astype(int) for level in truth]
     network = _network(noisy, hierarchy, 2, truth[2].sum(axis=1) * times, weights)
-    flow = _least_cost_flow(network)
+    flow = _minimum_cost_flow(network)
     assert flow.min() >= 0
     sent = np.bincount(network.tail, flow, len(network.supply))
     sent -= np.bincount(network.head, flow, len(network.supply))

@@ -185,7 +185,7 @@ def test_without_noise_nothing_is_charged(tmp_path: Path) -> None:
     assert table["value"][0].as_py()[-1] == 900
     path = run.dpqueries(UNIVERSE, "nation")
     assert pq.read_metadata(path).metadata[b"spineflow"] == b"NOT PRIVATE"
-    cost = GROUP_SIZES.plan(settings, run).costs[0].as_json()
+    cost = GROUP_SIZES.plan(settings, run).costs[0].to_json()
     assert (cost["rho"], cost["epsilon"]["tight"]) == ("inf", "inf")
     with pytest.raises(ValueError, match="has no guarantee"):
         universe_plan(read_plan(run)).promised  # noqa: B018

@@ -16,16 +16,16 @@ from spineflow.tasks.population.checks.agreement import (
     read_population,
     released_apart,
 )
-from spineflow.tasks.population.checks.measures import PersonsAndHouseholds, Ratio, measured
+from spineflow.tasks.population.checks.measures import PersonsAndHouseholds, Ratio, measure_areas
 from spineflow.tasks.population.estimation.blocks import populate_county
 from spineflow.tasks.population.estimation.pieces import (
     blocks_of,
     piece_names,
     read_piece,
-    write_made,
-    write_released,
+    write_members,
+    write_release_records,
 )
-from spineflow.tasks.population.ingest.released import Sources, by_block, read_released
+from spineflow.tasks.population.ingest.released import Sources, group_by_block, read_released
 from spineflow.tasks.population.release.population import (
     population_of_pieces,
     write_population,
@@ -115,9 +115,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Sources, Path, RunDi
     sources = sources_of(folder / "parts", *APART)
     run = RunDirectory(folder / "run")
     source = read_released(sources)
-    write_released(run, source.blocks, blocks_of(source))
+    write_release_records(run, source.blocks, blocks_of(source))
     for name in piece_names(run):
-        write_made(run, name, populate_county(read_piece(run, name)))
+        write_members(run, name, populate_county(read_piece(run, name)))
     (folder / "release").mkdir()
     write_population(population_of_pieces(run, sources), folder / "release")
     return sources, folder / "release", run
@@ -128,7 +128,7 @@ def test_records_are_by_the_own_digits_of_blocks_and_in_their_order() -> None:
         {"geocode": ["9" + B, "9" + A, "8" + A], "cell": [5, 7, 2], "count": [1, 2, 1]}
     )
     second = pa.table({"geocode": ["9" + C], "cell": [1], "count": [3]})
-    blocks, (one, other) = by_block([first, second])
+    blocks, (one, other) = group_by_block([first, second])
     assert blocks.tolist() == [A, B, C]
     assert one.block.tolist() == [0, 0, 0, 1] and one.cell.tolist() == [2, 7, 7, 5]
     assert other.block.tolist() == [2, 2, 2] and other.cell.tolist() == [1, 1, 1]
@@ -174,7 +174,7 @@ def test_releases_apart_have_the_records_that_were_released(made: tuple) -> None
     )
     assert sorted_rows(found) == sorted_rows(given)
     assert found.person_unit is None and found.unit is None
-    assert measured(found, 16) == measured(given, 16)
+    assert measure_areas(found, 16) == measure_areas(given, 16)
 
 
 def test_true_records_are_those_of_the_input_while_they_are_there(tmp_path: Path) -> None:
@@ -186,7 +186,8 @@ def test_true_records_are_those_of_the_input_while_they_are_there(tmp_path: Path
         == sorted_rows(released_apart(sources_of(tmp_path / "apart", *FITTING)))[0]
     )
     assert not any(
-        measure.number == "M1" and ratio.number for measure, ratio in measured(found, 16).items()
+        measure.number == "M1" and ratio.number
+        for measure, ratio in measure_areas(found, 16).items()
     )
     sources.units.histogram(household_types.HOUSEHOLDS).unlink()
     assert true_records(sources) is None
@@ -217,7 +218,7 @@ def test_one_population_is_read_from_its_files(made: tuple) -> None:
     for at, name in enumerate(schema.attributes):
         labels = [schema.labels(name)[level] for level in found.household_levels[at]]
         assert labels == [row[name] for row in occupied]
-    whole = measured(found, 16)
+    whole = measure_areas(found, 16)
     assert {ratio.percent for one, ratio in whole.items() if one.number in ("M3", "M5", "M8")} == {
         100
     }

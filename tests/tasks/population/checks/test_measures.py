@@ -12,7 +12,7 @@ from spineflow.tasks.population.checks.measures import (
     GEOLEVELS,
     PersonsAndHouseholds,
     Ratio,
-    measured,
+    measure_areas,
 )
 from spineflow.tasks.population.workload import household_types, person_levels
 
@@ -83,7 +83,7 @@ def shares(found: PersonsAndHouseholds, digits: int = 16) -> dict[tuple[str, str
     """The ratio of each measure, by its number and part; of the last, by its first word."""
     return {
         (one.number, one.part if one.number != "M9" else one.words.split()[0]): ratio
-        for one, ratio in measured(found, digits).items()
+        for one, ratio in measure_areas(found, digits).items()
     }
 
 

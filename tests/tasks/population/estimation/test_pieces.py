@@ -48,11 +48,11 @@ def test_pieces_are_the_same_by_files(tmp_path: Path) -> None:
     here = join_members(made, own.household_starts[[first for first, _ in every]])
     assert_one_population(census, close_states(own, here))
     run = RunDirectory(tmp_path)
-    pieces.write_released(run, np.array(areas), own)
+    pieces.write_release_records(run, np.array(areas), own)
     names = pieces.piece_names(run)
     assert len(names) == len(every) == 2
     for name in reversed(names):
-        pieces.write_made(run, name, populate_county(pieces.read_piece(run, name)))
-    there = pieces.read_made(run, own)
+        pieces.write_members(run, name, populate_county(pieces.read_piece(run, name)))
+    there = pieces.read_members(run, own)
     for field in fields(here):
         assert np.array_equal(getattr(here, field.name), getattr(there, field.name))

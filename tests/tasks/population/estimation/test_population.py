@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from spineflow.tasks.census.households import Members
 from spineflow.tasks.population.estimation.blocks import (
+    BlockMembers,
     Blocks,
-    Populated,
     close_states,
     populate_county,
 )
@@ -53,7 +53,7 @@ class Census:
             areas_of(len(self.person_starts) - 1),
         )
 
-    def populated(self) -> Populated:
+    def populated(self) -> BlockMembers:
         blocks = self.blocks()
         return close_states(blocks, populate_county(blocks))
 
@@ -121,7 +121,7 @@ def true_census(rng: np.random.Generator, n_blocks: int) -> Census:
     )
 
 
-def assert_one_population(census: Census, made: Populated) -> None:
+def assert_one_population(census: Census, made: BlockMembers) -> None:
     persons, members = census.persons, made.members
     n = len(census.households.kind)
     block_of_unit = np.searchsorted(census.household_starts, np.arange(n), side="right") - 1
@@ -164,7 +164,7 @@ def test_a_search_begins_with_one_population(seed: int, is_true: bool) -> None:
     if len(census.persons.age) == 0:
         return
     begun = first_members(census.persons, census.households, LargerBlocks())
-    assert_one_population(census, Populated(begun))
+    assert_one_population(census, BlockMembers(begun))
 
 
 def test_what_is_one_population_nearly_stays_so() -> None:
@@ -187,7 +187,7 @@ def test_minors_are_householders_where_there_are_not_adults_enough() -> None:
         relationship=np.where(census.persons.relationship == 20, 20, 25),
     )
     begun = first_members(persons, census.households, LargerBlocks())
-    assert_one_population(replace(census, persons=persons), Populated(begun))
+    assert_one_population(replace(census, persons=persons), BlockMembers(begun))
     heads = begun.relationship == 20
     assert (begun.age[heads] >= 18).sum() == 2
     assert begun.age[heads].min() == 15

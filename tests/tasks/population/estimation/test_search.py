@@ -17,7 +17,7 @@ from spineflow.tasks.population.estimation import search as searched_module
 from spineflow.tasks.population.estimation.blocks import (
     COUNTY_TURNS,
     STATE_TURNS,
-    Populated,
+    BlockMembers,
     close_states,
     populate_county,
 )
@@ -124,7 +124,7 @@ def test_a_search_leaves_one_population_that_is_nearer_to_the_releases(seed: int
     larger = have_larger(census, now)
     for turn in (*COUNTY_TURNS, *STATE_TURNS):
         after = after_search(census, now, turn)
-        assert_one_population(census, Populated(after))
+        assert_one_population(census, BlockMembers(after))
         is_same = all(map(np.array_equal, vars(now).values(), vars(after).values()))
         less = objective(census, now, turn) - objective(census, after, turn)
         assert less > 0 or (less == 0 and is_same)

@@ -30,7 +30,7 @@ from spineflow.tasks.population.workload.places import (
     HOUSEHOLDERS,
     N_BANDS,
     distances,
-    fitted,
+    fit_to_places,
     place,
     places_of,
 )
@@ -73,7 +73,7 @@ def test_ages_and_relationships_are_changed_as_little_as_places_need() -> None:
     there = np.flatnonzero(np.isfinite(distances()).any(axis=0))
     n = 2000
     wished, code, age = rng.choice(there, n), rng.integers(20, 37, n), rng.integers(0, 116, n)
-    relationship, made = fitted(code, age, wished)
+    relationship, made = fit_to_places(code, age, wished)
     first, last = np.array([AGES_OF_RELATIONSHIP[int(own)] for own in relationship]).T
     assert ((first <= made) & (made <= last)).all()
     is_alone = wished >= place(ALONE, 0)
@@ -88,7 +88,7 @@ def test_ages_and_relationships_are_changed_as_little_as_places_need() -> None:
     assert np.array_equal(relationship[stays], code[stays])
     assert np.array_equal(made[stays], age[stays])
     with pytest.raises(ValueError, match="no relationship at its ages"):
-        fitted(np.array([20]), np.array([3]), np.array([place(HOUSEHOLDER, 0)]))
+        fit_to_places(np.array([20]), np.array([3]), np.array([place(HOUSEHOLDER, 0)]))
 
 
 def test_labels_tell_types() -> None:

@@ -13,10 +13,10 @@ from spineflow.tasks.supplemental_dhc.estimation import (
     ROWS,
     NoisyCounts,
     Row,
-    at_least_one,
     average_estimate,
+    condition_on_presence,
     count_posterior,
-    estimated,
+    estimate_row,
 )
 
 REPLICATES = 2_000
@@ -76,7 +76,7 @@ def test_intervals_of_averages(table: str, number: int) -> None:
     ):
         found = average_estimate(
             count_posterior(int(one), float(sigma_persons * n_counted)),
-            at_least_one(
+            condition_on_presence(
                 count_posterior(int(number_of), float(sigma_households * len(row.of.numbers)))
             ),
             (float(row.smallest), 10.0),
@@ -89,7 +89,7 @@ def test_intervals_of_averages(table: str, number: int) -> None:
 
 
 def test_rows_are_estimated_as_their_cells_are_measured() -> None:
-    """What `estimated` takes of the noisy counts is what the tests above give to the posteriors."""
+    """`estimate_row` takes from the noisy counts what the tests above give to the posteriors."""
     values = {
         "PH4": np.array([310, 790]),
         "PH5_denom": np.array([400]),
@@ -97,14 +97,17 @@ def test_rows_are_estimated_as_their_cells_are_measured() -> None:
         "PH8_denom": np.array([110, 120]),
     }
     noisy = NoisyCounts(values, dict.fromkeys(values, 900.0))
-    value, found = estimated(row_of("PH5", 2), noisy)
+    value, found = estimate_row(row_of("PH5", 2), noisy)
     assert value == 310 / 400
     young, old = count_posterior(310, 900.0), count_posterior(790, 900.0)
-    households = at_least_one(count_posterior(400, 900.0))
+    households = condition_on_presence(count_posterior(400, 900.0))
     assert found == average_estimate(young, households, (2.0, 10.0), old)
-    value, found = estimated(row_of("PH8", 1), noisy)
+    value, found = estimate_row(row_of("PH8", 1), noisy)
     assert value == 600 / 230
-    persons, homes = count_posterior(600, 2700.0), at_least_one(count_posterior(230, 1800.0))
+    persons, homes = (
+        count_posterior(600, 2700.0),
+        condition_on_presence(count_posterior(230, 1800.0)),
+    )
     assert found == average_estimate(persons, homes, (1.0, 10.0))
-    value, found = estimated(row_of("PH7", 1), noisy)
+    value, found = estimate_row(row_of("PH7", 1), noisy)
     assert value == 600.0 and found == count_posterior(600, 2700.0).estimate()

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from scipy.stats import truncnorm
 from spineflow.tasks.supplemental_dhc.estimation import (
     LEVEL,
-    at_least_one,
     average_estimate,
+    condition_on_presence,
     count_posterior,
 )
 
@@ -90,7 +90,7 @@ def test_averages_are_those_of_samples(counted, rest, households, bounds) -> Non
     draws = sampled(counted, rest, households, bounds, seed=4)
     found = average_estimate(
         count_posterior(counted[0], counted[1] ** 2),
-        at_least_one(count_posterior(households[0], households[1] ** 2)),
+        condition_on_presence(count_posterior(households[0], households[1] ** 2)),
         bounds,
         None if rest is None else count_posterior(rest[0], rest[1] ** 2),
     )
@@ -142,7 +142,7 @@ def test_no_average_is_impossible(
     """Whatever the noise is, as far as it may be from what is possible."""
     found = average_estimate(
         count_posterior(persons, sigma**2),
-        at_least_one(count_posterior(number, sigma**2)),
+        condition_on_presence(count_posterior(number, sigma**2)),
         bounds,
         None if is_whole else count_posterior(others, sigma**2),
     )

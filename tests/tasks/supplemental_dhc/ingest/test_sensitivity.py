@@ -18,7 +18,7 @@ from spineflow.tasks.supplemental_dhc.ingest.households import (
     Households,
     count_people,
     key_hashes,
-    truncated,
+    truncate_members,
 )
 from spineflow.tasks.supplemental_dhc.measures import MEASURES, TRUNCATION, columns_of, stability_of
 
@@ -158,8 +158,8 @@ def test_who_else_is_there_changes_no_ones_order() -> None:
         unit = rng.integers(0, 3, n)
         order = rng.integers(0, 2**63, n).astype(np.uint64)
         tau = int(rng.integers(1, 4))
-        whole = truncated(unit, order, tau)
-        without = truncated(unit[:-1], order[:-1], tau)
+        whole = truncate_members(unit, order, tau)
+        without = truncate_members(unit[:-1], order[:-1], tau)
         assert (whole[:-1] & ~without).sum() == 0
         assert (without & ~whole[:-1]).sum() <= whole[-1]
         assert all(whole[unit == u].sum() == min(tau, (unit == u).sum()) for u in range(3))

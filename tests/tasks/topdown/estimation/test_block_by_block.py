@@ -65,7 +65,7 @@ def test_the_blocks_have_the_whole_budget(settings, universe):
     assert budget.total == with_estimator(settings, "topdown").budget_of(universe).total
     assert guarantee_of(budget).bounded_rho == budget.total
     assert budget.geolevel_shares["Block"] == 1 and sum(budget.geolevel_shares.values()) == 1
-    report = cost_of_budget(budget, settings.schema_of(universe)).as_json()
+    report = cost_of_budget(budget, settings.schema_of(universe)).to_json()
     assert {query["geolevel"] for query in report["queries"]} == {"Block"}
     assert sum(Fraction(query["share"]) for query in report["queries"]) == 1
     epsilon = report["epsilon"]["tight"]

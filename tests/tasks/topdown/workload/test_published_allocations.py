@@ -105,7 +105,7 @@ def test_figures_by_rho_are_as_they_were(of: str) -> None:
         "privacy": {"dataset": "d"},
     }
     loaded = load_settings(TopdownSettings, source, presets=PRESETS)
-    found = cost_of(loaded, universe).as_json()
+    found = cost_of(loaded, universe).to_json()
     del found["epsilon"]["exact"]
     for name, figures in FIGURES[of].items():
         assert found[name] == (

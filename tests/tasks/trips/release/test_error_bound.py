@@ -34,7 +34,7 @@ from spineflow.tasks.trips.release.errors import (
     theorem_4,
 )
 from spineflow.tasks.trips.settings import TripsMechanism
-from spineflow.tasks.trips.tree import Tree, TrueTree, hierarchy_of_links, od_tree, summed
+from spineflow.tasks.trips.tree import Tree, TrueTree, hierarchy_of_links, od_tree, sum_by_key
 
 from benchmarks.trips_replicates import replicate_errors
 
@@ -70,7 +70,7 @@ def test_bound_holds_in_replicates(contribution: Contribution) -> None:
     tree = plan.tree
     random = np.random.default_rng(1)
     keys = np.arange(tree.n_nodes(tree.depth))
-    truth = TrueTree(tree, summed(keys, random.poisson(2, size=keys.size)))
+    truth = TrueTree(tree, sum_by_key(keys, random.poisson(2, size=keys.size)))
     bounds = np.array(theorem_4(plan))
     n_replicates, worst = 60, []
     for replicate in range(n_replicates):
@@ -98,7 +98,7 @@ def test_proposition_1_holds_in_replicates_of_what_measures_leaves(mechanism: st
     plan = leaves_plan(mechanism, [7, 2, 4])
     random = np.random.default_rng(1)
     keys = np.arange(plan.tree.n_nodes(plan.tree.depth))
-    truth = TrueTree(plan.tree, summed(keys, random.poisson(20, size=keys.size)))
+    truth = TrueTree(plan.tree, sum_by_key(keys, random.poisson(20, size=keys.size)))
     bounds = np.array(proposition_1(plan, truth.leaves.total))
     settings = TripsMechanism(name=mechanism)
     found = [replicate_errors(plan, truth, settings, SeededRandom(i)) for i in range(200)]

@@ -12,7 +12,7 @@ import pytest
 from spineflow.tasks.ledger.accounting import epsilon_tight
 from spineflow.tasks.ledger.plan import REPORT_DELTA
 from spineflow.tasks.noise.randomness import SeededRandom
-from spineflow.tasks.trips.costs import within_areas
+from spineflow.tasks.trips.costs import epsilons_within_areas
 from spineflow.tasks.trips.ingest.tables import PersonTrips
 from spineflow.tasks.trips.plan import Plan, make_plan
 from spineflow.tasks.trips.settings import TripsSettings
@@ -112,7 +112,7 @@ def test_trips_that_stay_in_known_areas_cost_no_more_than_is_stated(
     plan = make_plan(settings_of("inftda", neighbors, trips, distinct=distinct), tree)
     leaves = contributions(tree.n_nodes(tree.depth), trips, distinct)
     of_person = [{level: counts(tree, level, own) for level in plan.levels} for own in leaves]
-    stated = within_areas(plan, REPORT_DELTA)
+    stated = epsilons_within_areas(plan, REPORT_DELTA)
     assert stated
     for level in plan.levels[:-1]:
         most = max(

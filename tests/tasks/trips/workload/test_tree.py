@@ -36,7 +36,7 @@ from spineflow.tasks.trips.tree import (
     column_tree,
     hierarchy_of_links,
     od_tree,
-    summed,
+    sum_by_key,
 )
 
 
@@ -128,7 +128,7 @@ def sparse_truth(seed: int) -> TrueTree:
     random = np.random.default_rng(seed)
     n = tree.n_nodes(tree.depth)
     keys = random.choice(n, size=n // 4)
-    return TrueTree(tree, summed(keys, random.integers(1, 9, size=keys.size)))
+    return TrueTree(tree, sum_by_key(keys, random.integers(1, 9, size=keys.size)))
 
 
 def test_levels_are_sums_of_the_leaves() -> None:
