@@ -8,7 +8,6 @@ import importlib.util
 import io
 import re
 import runpy
-import shlex
 import sys
 import tomllib
 from collections.abc import Iterator
@@ -16,9 +15,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from cyclopts import MissingArgumentError
 from pydantic import BaseModel
-from spineflow.flows.cli import app
 from spineflow.flows.demo import DEMOS
 from spineflow.flows.evidence import CensusEvidenceSettings
 from spineflow.flows.form import PRESET_NAMES
@@ -33,7 +30,6 @@ from spineflow.tasks.detailed_groups.settings import (
     DetailedHouseholdsSettings,
 )
 from spineflow.tasks.dissemination.office import read_office
-from spineflow.tasks.group_sizes.design import GroupSizesDesignSettings
 from spineflow.tasks.group_sizes.settings import GroupSizesSettings
 from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.settings import ProductSettings
@@ -67,10 +63,9 @@ MODEL_OF_PAGE: dict[str, type[ProductSettings]] = {
     "trips": TripsSettings,
     "evidence": CensusEvidenceSettings,
     "tuning": AnyTuneSettings,
-    "whole_census": ProductsSettings,
 }
 
-MODEL_OF_DESIGNS = {"group_sizes": GroupSizesDesignSettings, "trips": TripsDesignSettings}
+MODEL_OF_DESIGNS = {"trips": TripsDesignSettings}
 """Models of the blocks of a product's page that have a section [design]."""
 
 
@@ -268,35 +263,6 @@ def test_every_event_of_the_threat_model_is_tested() -> None:
     )
     assert len(events) > 30
     assert not [event for event in events if event not in claims]
-
-
-def commands_in(text: str) -> Iterator[tuple[str, bool]]:
-    """Commands of spineflow in a page's blocks and sentences, and whether they are whole."""
-    language = None
-    for line in text.replace("\\\n", " ").splitlines():
-        if fence := re.match(r" *```(\w*)", line):
-            language = fence[1] if language is None else None
-        elif language is None:
-            for named in re.findall(r"`(?:\.venv/bin/)?spineflow ([a-z][^`…]*)`", line):
-                yield named, " " in named
-        elif language in ("", "sh"):
-            if shown := re.match(
-                r" *(?:\S*bin/)?spineflow ([a-z].*)", re.split(" #| && ", line)[0]
-            ):
-                yield re.split(r" {3,}", shown[1])[0], True
-
-
-@pytest.mark.parametrize(
-    "page", [page for page in PAGES if page.name != "CHANGELOG.md"], ids=lambda page: page.name
-)
-def test_commands_in_the_pages_are_understood(page: Path) -> None:
-    for command, is_whole in commands_in(page.read_text(encoding="utf-8")):
-        words = shlex.split(command.replace(" --log json", ""))
-        words = ["topdown" if word in ("FLOW", "PRODUCT") else word for word in words]
-        try:
-            app.parse_args(words, exit_on_error=False, print_error=False)
-        except MissingArgumentError:
-            assert not is_whole or words[0] in ("run", "measurements"), command
 
 
 REFERENCES = (ROOT / "docs" / "references.md").read_text(encoding="utf-8")

@@ -43,12 +43,9 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGES = {
     "detailed-groups": "detailed_groups.md",
     "detailed-households": "detailed_households.md",
-    "estimate": "published_measurements.md",
-    "evidence": "evidence.md",
     "group-sizes": "group_sizes.md",
     "products": "products.md",
     "trips": "trips.md",
-    "tune": "tuning.md",
 }
 """The pages of products other than topdown, which README begins with."""
 
