@@ -1,10 +1,11 @@
 """Records that agree with the released ones of an earlier universe, such as people with dwellings:
 at most one for each of them, as many householders as dwellings are occupied, and as many people as
-fit into dwellings of their sizes.
+fit into dwellings of their sizes; and records that agree with others of their universe, such as
+minors with adults.
 
 `tasks.topdown.measurement.public_answers` proves that every release of the earlier universe leaves
-a solution in every area, with sums equal to their parts; this module checks the assumptions of the
-proof about a declaration.
+a solution in every area, with sums equal to their parts, and `tasks.topdown.estimation.companions`
+that a universe has one; this module checks the assumptions of the proofs about a declaration.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..runs.names import did_you_mean
-from .attribute_declarations import HOUSEHOLDERS, PRESENCE, SIZES, AgreeDeclaration
+from .attribute_declarations import ACCOMPANIED, HOUSEHOLDERS, PRESENCE, SIZES, AgreeDeclaration
 from .compiled_schemas import refuse_later_universe, refuse_unknown_universe
 from .declarations import BoundDeclaration, CensusDeclaration
 from .queries import TOTAL, label_parts, marginal_query, rows_that_count
@@ -108,11 +109,12 @@ def people_of_cells(sizes: AgreeDeclaration, other_schema: Schema) -> tuple[np.n
 def compiled_agreements(
     name: str, census: CensusDeclaration, schemas: Mapping[str, Schema]
 ) -> tuple[AgreeDeclaration, ...]:
-    """The agreements that a universe declares; `schemas` are all universes' in the declared order.
+    """The agreements with others that a universe declares; `schemas` are all universes' in the
+    declared order.
 
     Raises ValueError unless every release of the earlier universe leaves records that agree.
     """
-    entries = census.universes[name].agree
+    entries = tuple(one for one in census.universes[name].agree if one.kind != ACCOMPANIED)
     if all(entry.kind == PRESENCE for entry in entries):
         for entry in entries:
             _refuse_unfit_presence(name, entry, census, schemas)
@@ -257,6 +259,80 @@ def _refuse_sizes(what: str, entry: AgreeDeclaration, other_schema: Schema) -> N
         raise ValueError(
             f"{what} does not say how many people the level {missing[0]!r} of {size!r} has; add it "
             "to people, with 0 where nobody lives, or leave it out by of"
+        )
+
+
+def compiled_companions(
+    name: str, census: CensusDeclaration, schemas: Mapping[str, Schema]
+) -> AgreeDeclaration | None:
+    """The agreement of a universe's records with its other records, None where none is declared.
+
+    Raises ValueError unless every release that meets it in sum leaves records that agree.
+    """
+    declared = census.universes[name]
+    entries = [one for one in declared.agree if one.kind == ACCOMPANIED]
+    if not entries:
+        return None
+    one, what = entries[0], f"agree {entries[0].name!r} of {name!r}"
+    if len(entries) > 1:
+        raise ValueError(f"agree of {name!r} may have one entry of the kind 'accompanied'")
+    if one.universe != name:
+        raise ValueError(f"{what} is of the kind 'accompanied'; its universe must be {name!r}")
+    schema = schemas[name].of(declared.attributes)
+    try:
+        own, companions = schema.cells_where(one.where), schema.cells_where(one.of)
+    except ValueError as error:
+        raise ValueError(f"{what}: {error}") from None
+    if (own & companions).any():
+        raise ValueError(f"{what} has records that are both in where and in of; part them")
+    possible = companions.copy()
+    for zero in declared.structural_zeros:
+        possible &= ~schema.cells_where(zero.where)
+    if not possible.any():
+        raise ValueError(f"{what}: the structural zeros leave no cell of its companions")
+    _refuse_unlike_conditions(what, one.most + 1, own | companions, census, name, schema)
+    return one
+
+
+def _refuse_unlike_conditions(
+    what: str, size: int, either: np.ndarray, census: CensusDeclaration, name: str, schema: Schema
+) -> None:
+    """Raise ValueError for conditions that do not let records and companions, the cells `either`
+    (n_cells,), be exchanged, or not fill areas by groups of `size`."""
+    declared = census.universes[name]
+    wholes = "on these and their companions together, or on none of them"
+    for bound in declared.bounds:
+        row_of_cell = marginal_query(schema, bound.query).row_of_cell
+        inside = schema.cells_where(bound.where)
+        for row in np.unique(row_of_cell[inside & either]):
+            cells = inside & (row_of_cell == row)
+            is_multiple = bound.at_most is None or bound.at_most % size == 0
+            if not np.array_equal(cells, either) or bound.at_least or not is_multiple:
+                raise ValueError(
+                    f"{what} needs the bound {bound.name or bound.query!r} {wholes}, without "
+                    f"at_least, and its at_most a multiple of {size}, one more than the agreement's"
+                )
+    for invariant in declared.invariants:
+        row_of_cell = marginal_query(schema, invariant.query).row_of_cell
+        if np.unique(row_of_cell[either]).size > 1:
+            raise ValueError(f"{what} needs the invariant {invariant.query!r} {wholes}")
+        if invariant.geolevel == census.geography.geolevels[-1]:
+            raise ValueError(
+                f"{what} needs {name!r} without the invariant {invariant.query!r} in the finest "
+                "areas, which may have records without any to accompany them"
+            )
+    others = [
+        term.where
+        for one in declared.relations
+        for term in (*one.left, *one.right)
+        if term.universe in (None, name)
+    ]
+    others += [held.where for held in declared.held_to]
+    others += [one.where for one in declared.agree if one.kind != ACCOMPANIED]
+    if any((schema.cells_where(where) & either).any() for where in others):
+        raise ValueError(
+            f"{what} cannot be combined with relations, held_to and other entries of agree on the "
+            "same records, so that records can always agree; take them out"
         )
 
 

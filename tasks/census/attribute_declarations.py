@@ -273,6 +273,7 @@ class CoarseningDeclaration(Part):
 
 
 PRESENCE, HOUSEHOLDERS, SIZES = "presence", "householders", "sizes"
+ACCOMPANIED = "accompanied"
 
 
 class AgreeDeclaration(Part):
@@ -282,13 +283,14 @@ class AgreeDeclaration(Part):
     `presence`: at most one for each of the others, and none of the others without one, as occupied
     units with persons. `householders`: as many as the others by every answer to the query, as
     householders and occupied dwellings. `sizes`: as many as fit into the others by their size, as
-    persons in households and dwellings.
+    persons in households and dwellings. `accompanied`: at most so many for each other record of the
+    same universe, and so none without one, as minors with an adult.
     """
 
     name: Label
     """Name in files, reports and messages."""
-    kind: Literal["presence", "householders", "sizes"] = "presence"
-    """`presence`, `householders` or `sizes`."""
+    kind: Literal["presence", "householders", "sizes", "accompanied"] = "presence"
+    """`presence`, `householders`, `sizes` or `accompanied`."""
     query: str = "total"
     """For `presence`, the query that separates the records from the others of the universe. For
     `householders`, attributes of both universes with the same levels, such as the householder's
@@ -297,12 +299,12 @@ class AgreeDeclaration(Part):
     """The records that agree: of `presence`, some of the answers to the query; by default
     all."""
     universe: FileName
-    """The earlier universe of the run."""
+    """The earlier universe of the run; for `accompanied`, the same universe."""
     of: Where = {}
     """Its counted records; by default all. For `sizes`, the others have no people."""
     at_most: int | None = Field(default=None, ge=1)
     """For `presence`, most of its records for each record here, which a bound of that universe
-    enforces."""
+    enforces. For `accompanied`, most records for each of those `of` the companions."""
     called: dict[str, str] = {}
     """For `householders`, differing names of attributes and coarsenings of the query in that
     universe, such as `{ sex = "sex_of_householder" }`."""
@@ -328,7 +330,12 @@ class AgreeDeclaration(Part):
             "size": self.size is not None,
             "people": bool(self.people),
         }
-        needed = {PRESENCE: {"at_most"}, HOUSEHOLDERS: set(), SIZES: {"size", "people"}}[self.kind]
+        needed = {
+            PRESENCE: {"at_most"},
+            HOUSEHOLDERS: set(),
+            SIZES: {"size", "people"},
+            ACCOMPANIED: {"at_most"},
+        }[self.kind]
         for key, is_given in given.items():
             if is_given and key not in needed:
                 raise ValueError(f"{key} does nothing where kind is {self.kind!r}; take it out")
@@ -336,8 +343,8 @@ class AgreeDeclaration(Part):
                 raise ValueError(f"kind {self.kind!r} needs {key}")
         if self.called and self.kind != HOUSEHOLDERS:
             raise ValueError(f"called does nothing where kind is {self.kind!r}; take it out")
-        if self.kind == SIZES and self.query != "total":
-            raise ValueError("query does nothing where kind is 'sizes'; take it out")
+        if self.kind in (SIZES, ACCOMPANIED) and self.query != "total":
+            raise ValueError(f"query does nothing where kind is {self.kind!r}; take it out")
         for size, (least, most) in self.people.items():
             if not 0 <= least <= most:
                 raise ValueError(
@@ -347,6 +354,6 @@ class AgreeDeclaration(Part):
 
     @property
     def most(self) -> int:
-        """`at_most` of `presence`, which always has it."""
+        """`at_most` of `presence` and `accompanied`, which always have it."""
         assert self.at_most is not None
         return self.at_most

@@ -17,7 +17,7 @@ import numpy as np
 from ..runs.files import read_declared
 from ..runs.names import FileName, Label
 from ..tables.formats import TextFormat
-from .agreements import compiled_agreements
+from .agreements import compiled_agreements, compiled_companions
 from .area_rules import AREA_RULES, AreaRules
 from .attribute_declarations import AgreeDeclaration, Part, Where
 from .compiled_schemas import (
@@ -147,6 +147,8 @@ class Universe:
     held: tuple[Held, ...]
     graph: Graph
     agreements: tuple[AgreeDeclaration, ...] = ()
+    accompanied: AgreeDeclaration | None = None
+    """The agreement with its own records; `agreements` are those with other universes."""
 
     @property
     def contributions(self) -> Mapping[str, ContributionDeclaration]:
@@ -268,9 +270,10 @@ class Census:
 
     @property
     def without_agreements(self) -> Census:
-        """The census with universes that need not agree with others."""
+        """The census with universes that need not agree with others, nor in themselves."""
         universes = {
-            name: replace(universe, agreements=()) for name, universe in self.universes.items()
+            name: replace(universe, agreements=(), accompanied=None)
+            for name, universe in self.universes.items()
         }
         return replace(self, universes=universes)
 
@@ -482,6 +485,7 @@ def _universe(
         held,
         graph,
         compiled_agreements(name, census, schemas),
+        compiled_companions(name, census, schemas),
     )
 
 

@@ -180,7 +180,9 @@ def _refuse_declarations(settings: TopdownSettings, refuse: Refuse) -> None:
                 )
     if settings.run.coherent and settings.measured is not None:
         refuse("run.coherent belongs to runs that measure; take it out")
-    if settings.run.coherent and not any(census.universes[n].agreements for n in universes):
+    if settings.run.coherent and not any(
+        census.universes[n].agreements or census.universes[n].accompanied for n in universes
+    ):
         refuse(
             f"run.coherent does nothing: no universe of {', '.join(universes)} has a declaration "
             "agree; take it out"
@@ -191,6 +193,16 @@ def _refuse_declarations(settings: TopdownSettings, refuse: Refuse) -> None:
             for agreement in census.universes[name].agreements:
                 schemas[agreement.universe].cells_where(agreement.of)
                 marginal_query(schemas[name], agreement.query)
+            one = census.universes[name].accompanied
+            if one is not None:
+                own, possible = (schemas[name].cells_where(of) for of in (one.where, one.of))
+                for zero in settings.zeros_of(name):
+                    possible &= ~schemas[name].cells_where(zero.where)
+                if own.any() and not possible.any():
+                    refuse(
+                        f"agree {one.name!r} of {name}: the structural zeros leave no cell of its "
+                        "companions"
+                    )
         zeros = {name: settings.zeros_of(name) for name in universes}
         refuse_contradictions(census, schemas, zeros)
 

@@ -75,6 +75,18 @@ def test_households_are_possible_in_every_block(finished) -> None:
     assert ((found["occupied"] > 0) == (found["persons"] > 0)).all()
 
 
+def minors_alone(run: RunDirectory) -> int:
+    """Blocks with minors in households and no adult in one."""
+    persons = pd.read_parquet(run.release / "mdf_persons.parquet").astype(str)
+    persons = persons[persons["RTYPE"] == "3"]
+    is_adult = persons["VOTING_AGE"] == "2"
+    return int((~is_adult.groupby([persons[name] for name in CODES]).any()).sum())
+
+
+def test_no_block_has_minors_alone(finished) -> None:
+    assert minors_alone(finished["coherent"]) == 0
+
+
 def test_they_are_not_where_units_are_estimated_apart(finished) -> None:
     found = blocks(finished["apart"])
     is_impossible = (found["occupied"] > found["persons"]) | (found["occupied"] == 0)
@@ -99,7 +111,6 @@ def test_intervals_take_no_limits_of_released_persons_for_facts(finished) -> Non
     [
         ('estimator = "block_by_block"\ncoherent = true', "run.coherent carries"),
         ('universes = ["units"]\ncoherent = true', "add them to run.universes"),
-        ('universes = ["persons"]\ncoherent = true', "run.coherent does nothing"),
     ],
 )
 def test_what_cannot_agree_is_refused(tmp_path, run, reason) -> None:

@@ -37,6 +37,7 @@ AGREE: Mapping[str, str] = {
     "presence": "released_universes_agree",
     "householders": "householders_agree",
     "sizes": "sizes_agree",
+    "accompanied": "nobody_is_unaccompanied",
 }
 """Checks of agreements, by their kinds."""
 AREAS_AT_ONCE = 1 << 14

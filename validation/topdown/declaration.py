@@ -249,6 +249,12 @@ class Declaration:
         """Declarations of one kind in a universe, such as its bounds."""
         return list(self.universe(universe).get(key, ()))
 
+    def accompanied(self, universe: str) -> list[Mapping[str, Any]]:
+        """Agreements of a universe's records with its other ones that the run follows."""
+        is_coherent = self.settings["run"]["coherent"]
+        declared = self.declared(universe, "agree") if is_coherent else []
+        return [own for own in declared if own.get("kind") == "accompanied"]
+
     def cells(self, universe: str) -> Cells:
         """The cells of a universe, by the attributes that the settings choose."""
         if universe not in self._cells:

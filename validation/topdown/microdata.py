@@ -6,9 +6,10 @@ order of their areas, together with the estimates of some ten thousand areas at 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -102,6 +103,21 @@ def check_microdata(
                 "a block does not have its number of facility rows",
             )
         yield rows
+
+
+def check_company(
+    declared: Mapping[str, Any], rows: ReleasedRows, cells: Cells, failures: Failures
+) -> None:
+    """Check that no area has rows that an agreement of the kind `accompanied` is on without rows of
+    those that accompany them, nor more for each of these than declared."""
+    area, cell = np.divmod(rows.key, rows.n_cells)
+    n_areas = rows.areas.stop - rows.areas.start
+    own, companions = (
+        np.bincount(area, rows.count * cells.where(declared[key])[cell], n_areas)
+        for key in ("where", "of")
+    )
+    is_alone = own > declared["at_most"] * companions
+    failures.add_each(is_alone, f"an area breaks {declared['name']} of {cells.universe}")
 
 
 def check_description(

@@ -39,7 +39,7 @@ from .estimates import (
 from .layout import layout_of
 from .legacy import check_legacy, check_legacy_states
 from .measurements import LOSS, MEASURED, NOISE, check_demanded, check_measurements
-from .microdata import MICRODATA, Microdata, check_description, check_microdata
+from .microdata import MICRODATA, Microdata, check_company, check_description, check_microdata
 from .privacy import ACCOUNTING, check_privacy
 from .spine import (
     BLOCKS_PER_PART,
@@ -85,6 +85,7 @@ CHECKS: Mapping[str, str] = {
     HELD: "with those of the earlier releases, in every geounit",
     RELATIONS: "linear relations are met by every geounit",
     **dict.fromkeys(AGREE.values(), "records of both are possible together in every geounit"),
+    AGREE["accompanied"]: "no area has records without those that must accompany them",
 }
 """Each check of a universe by its name, and its detail where it passed."""
 
@@ -324,9 +325,11 @@ class CheckedUniverse:
 
     def check_rows(self) -> Findings:
         """Check the microdata, row by row, together with the estimates of their areas."""
-        failures = self._failures[MICRODATA]
+        failures, company = self._failures[MICRODATA], AGREE["accompanied"]
         with unusable_files_fail(self.found.unusable):
             spine, declaration = self.spine, self.run.declaration
+            accompanied = declaration.accompanied(self.universe)
+            self.found.made += [company] * bool(accompanied)
             with unusable_files_fail(failures):
                 areas = PublicAreas(declaration, spine)
                 layout = layout_of(declaration, self.universe, areas)
@@ -340,6 +343,8 @@ class CheckedUniverse:
                     facilities=areas.facilities() if layout.further else None,
                     areas_per_part=self.run.blocks_per_part,
                 ):
+                    for own in accompanied:
+                        check_company(own, rows, self.cells, self._failures[company])
                     if layout.described is not None:
                         other = layout.described.universe
                         counts = self._counts(other, np.arange(rows.areas.start, rows.areas.stop))

@@ -23,15 +23,22 @@ from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused
 from ...runs.stamps import write_parquet
 from ..measurement.measure import demanded_rows
-from ..measurement.public_answers import held_invariants, read_implied_types, shard_units
+from ..measurement.public_answers import (
+    geounits_to_units,
+    held_invariants,
+    read_implied_types,
+    shard_units,
+)
 from ..paths import constraints_file, demanded_file, solves_file
 from ..settings import TopdownSettings
 from ..spine.shards import Family, Shard, families_of_shard, shards_of
 from ..workload.budget import Budget
+from .companions import Companions, accompany
 from .exact_weights import ExactWeights
 from .parent import Passes, estimate_children
 from .problem import Measurements, QueryMeasurement, SiblingProblem, SolveRecord
 from .shard_constraints import ExactTypes, ShardConstraints
+from .siblings import Siblings
 
 Answers = TypeVar("Answers")
 
@@ -43,6 +50,7 @@ class ShardInput:
     geocode : (n,) geocodes of the shard's geounits.
     measured : their answers by query, noisy or otherwise, that the passes get.
     demanded : answers of a universe measured on demand, whose `measured` is empty.
+    companions : the condition on records that must be accompanied, if there is one.
     """
 
     run: RunDirectory
@@ -55,6 +63,7 @@ class ShardInput:
     constraints: ShardConstraints
     measured: Mapping[str, QueryMeasurement]
     demanded: Mapping[str, DemandedMeasurement]
+    companions: Companions | None = None
 
     @classmethod
     def read(
@@ -93,7 +102,7 @@ class ShardInput:
             }
         declared = settings.compiled_census.universes[universe]
         if not with_held:
-            declared = replace(declared, held=(), agreements=())
+            declared = replace(declared, held=(), agreements=(), accompanied=None)
         units = shard_units(run, settings, declared, spine, shard)
         held = ShardConstraints.read(
             constraints_file(run, universe, geolevel, shard.name),
@@ -104,7 +113,17 @@ class ShardInput:
             _exact_types(run, settings, declared, spine, shard),
         )
         return cls(
-            run, settings, universe, spine, shard, schema, geocode, held, measured or {}, demanded
+            run,
+            settings,
+            universe,
+            spine,
+            shard,
+            schema,
+            geocode,
+            held,
+            measured or {},
+            demanded,
+            _companions(run, settings, declared, spine, shard),
         )
 
     def families(self) -> Iterator[Family]:
@@ -146,10 +165,14 @@ class ShardInput:
         for family in self.families() if families is None else families:
             children = self.geocode[family.start : family.stop]
             problem = _problem(family, children, self.constraints)
+            measured = self._measurements_of(family)
             estimate, solves = estimate_children(
-                family.parent, problem, self._measurements_of(family), passes, weights(family)
+                family.parent, problem, measured, passes, weights(family)
             )
             records += solves
+            if not family.is_settled:
+                estimate, moved = self._mended(family, problem, estimate, measured)
+                records += moved
             row, column = np.nonzero(estimate)
             rows.append(row + family.start)
             cells.append(problem.cells[column])
@@ -161,6 +184,30 @@ class ShardInput:
         )
         self.write(estimates, records)
         return tuple(records)
+
+    def _mended(
+        self, family: Family, problem: SiblingProblem, estimate: np.ndarray, measured: Measurements
+    ) -> tuple[np.ndarray, list[SolveRecord]]:
+        """An estimate `(c, k)` after moves of records among the children, and a record of them."""
+        records: list[SolveRecord] = []
+        if self.companions is None:
+            return estimate, records
+        rule = self.companions.of_family(family.start, family.stop, problem.cells)
+        if (rule.missing(estimate) > 0).any():
+            siblings = Siblings(problem, estimate, measured)
+            accompany(siblings, rule, family.parent)
+            estimate = siblings.x
+            records.append(
+                SolveRecord(
+                    family.parent,
+                    "companions",
+                    "moves",
+                    n_children=problem.n_children,
+                    n_cells=problem.cells.size,
+                    iterations=siblings.moves,
+                )
+            )
+        return estimate, records
 
     def write(self, estimates: sparse.csr_array, records: Sequence[SolveRecord]) -> None:
         """Write the estimates `(n, n_cells)` of the shard, after the records of its solves."""
@@ -204,6 +251,19 @@ def _exact_types(
     geounit = spine.ancestors(shard.geolevel, blocks) - shard.start
     into = incidence(geounit, shard.stop - shard.start)
     return ExactTypes(label, (into @ answers[spine.block_row[blocks]]).toarray())
+
+
+def _companions(
+    run: RunDirectory, settings: TopdownSettings, declared: Universe, spine: Spine, shard: Shard
+) -> Companions | None:
+    """The condition on records that must be accompanied, with a shard's geounits."""
+    one = declared.accompanied
+    if one is None:
+        return None
+    schema = settings.schema_of(declared.name)
+    n_below = geounits_to_units(run, settings, declared, spine, shard)
+    masks = schema.cells_where(one.where), schema.cells_where(one.of)
+    return Companions(*masks, one.most, n_below)
 
 
 def passes_of(

@@ -284,6 +284,33 @@ def shard_units(
     return found
 
 
+def geounits_to_units(
+    run: RunDirectory, settings: TopdownSettings, universe: Universe, spine: Spine, shard: Shard
+) -> np.ndarray:
+    """Number `(n,)` of geounits below each of a shard's geounits, down to those that lie in a
+    single unit of every invariant; 0 for these themselves.
+    """
+
+    def has_several(units: Mapping[str, LevelUnits]) -> bool:
+        return any(((one.kind == WHOLE) & (one.unit < 0)).any() for one in units.values())
+
+    own = shard_units(run, settings, universe, spine, shard)
+    if not has_several({name: units for name, (units, _) in own.items()}):
+        return np.zeros(shard.stop - shard.start, dtype=np.int64)
+    units = units_of_run(run, settings.compiled_census, spine)
+    resolved = resolved_invariants(spine, held_invariants(universe, own), units)
+    depth = bottom = spine.names.index(shard.geolevel)
+    while has_several({one: of[spine.names[bottom]] for one, of in resolved.items()}):
+        bottom += 1
+    found = np.zeros(len(spine.geolevels[bottom]), dtype=np.int64)
+    for above in range(bottom - 1, depth - 1, -1):
+        parent, n = spine.geolevels[above + 1].parent, len(spine.geolevels[above])
+        sums = np.zeros(n, dtype=np.int64)
+        np.add.at(sums, parent, 1 + found)
+        found = sums
+    return found[shard.start : shard.stop]
+
+
 def read_declared_totals(path: Path) -> dict[str, dict[str, dict[str, list[int]]]]:
     """By universe and invariant, the exact answers of every unit by its path."""
     return json.loads(path.read_text(encoding="utf-8"))

@@ -47,6 +47,9 @@ def declared_statements(settings: TopdownSettings) -> tuple[tuple[str, ExactFact
             for one in universe.agreements
             if one.kind != PRESENCE
         ]
+        if universe.accompanied is not None:
+            one = universe.accompanied
+            said.append((one.name, _accompanied(settings, name, one)))
         for zero in settings.zeros_of(name):
             levels = levels_in_words(settings, name, zero.where)
             said.append((zero.name, f"there are no {name} with {levels}"))
@@ -147,6 +150,16 @@ def _agreement(settings: TopdownSettings, name: str, one: AgreeDeclaration) -> s
     return (
         f"in every geounit, {fact}; this is made so after the noise, from what is released alone, "
         "and costs nothing further"
+    )
+
+
+def _accompanied(settings: TopdownSettings, name: str, one: AgreeDeclaration) -> str:
+    """Records that are nowhere without others, and the cost of it."""
+    own, others = (levels_in_words(settings, name, where) for where in (one.where, one.of))
+    return (
+        f"in every area, {name} with {own} are at most {one.most:,} for each with {others}, and so "
+        "none without one; this is made so after the noise, from what is released alone, and costs "
+        "nothing further"
     )
 
 

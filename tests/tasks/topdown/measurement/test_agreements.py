@@ -43,6 +43,8 @@ def test_the_preset_declares_it_and_follows_it_only_when_asked() -> None:
     assert not preset_census("cef_2020").without_agreements.universes["units"].agreements
     assert preset_census("cef_2020").universes["units"].needs == ("persons",)
     assert preset_census("cef_2020").without_agreements.universes["units"].needs == ()
+    assert preset_census("cef_2020").universes["persons"].accompanied is not None
+    assert preset_census("cef_2020").without_agreements.universes["persons"].accompanied is None
 
 
 @pytest.mark.parametrize(

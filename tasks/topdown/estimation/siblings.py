@@ -1,0 +1,105 @@
+"""Histograms of siblings whose records move among them, cell by cell, after rounding.
+
+Every move keeps the parent's counts, since a record that leaves one child enters another in the
+same cell, and every constraint of the problem. What a move costs is the increase of
+
+    F(x)  =  sum over children i and measured queries q of  w[i, q] |Q_q x[i] - M[i, q]|^2,
+
+the squared distance from the noisy answers in units of their variances, 1 / w. Only noisy answers
+and public facts enter; equal costs are decided by position.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+
+from .problem import Measurements, SiblingProblem, rows_on_support, sum_rows
+
+
+class Siblings:
+    """The children of one parent, with counts `x` (c, k) that moves change.
+
+    moves : the number of records that have moved.
+    """
+
+    def __init__(self, problem: SiblingProblem, x: np.ndarray, measurements: Measurements) -> None:
+        self.problem, self.x, self.moves = problem, x.astype(np.int64), 0
+        self._measured = measurements.values()
+
+    @cached_property
+    def _queries(self) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """Rows of the cells (k,), noisy answers (c, n_rows) and weights (c,) of every query."""
+        found = []
+        for own in self._measured:
+            label = rows_on_support(own.query, self.problem.cells)
+            first = np.unique(label, return_index=True)[1]
+            answers = own.answers(self.problem.cells[first])
+            found.append((label, answers, own.precision))
+        return found
+
+    @cached_property
+    def weight(self) -> np.ndarray:
+        """The increase of F by a record for its own sake, `(c,)`: the sum of the weights."""
+        return np.sum([np.zeros(self.problem.n_children), *(w for _, _, w in self._queries)], 0)
+
+    def gradient(self) -> np.ndarray:
+        """Derivative `(c, k)` of F by every count."""
+        found = np.zeros(self.x.shape)
+        for label, answers, weight in self._queries:
+            residual = sum_rows(self.x, label, answers.shape[1]) - answers
+            found += 2.0 * weight[:, None] * residual[:, label]
+        return found
+
+    def across(self, cell: int) -> np.ndarray:
+        """Increase `(c, k)` of F, beyond its derivatives, where a record of a child changes from
+        one cell to each other one: twice the weights of the queries that distinguish them."""
+        found = np.zeros(self.x.shape)
+        for label, _, weight in self._queries:
+            found += 2.0 * weight[:, None] * (label != label[cell])
+        return found
+
+    def destinations(self, child: int, cell: int) -> np.ndarray:
+        """Mask `(c,)` of the children that a record of a child's cell can move to."""
+        problem, kind = self.problem, int(self.problem.type_of_cell[cell])
+        of_type = self.x[:, problem.type_of_cell == kind].sum(axis=1)
+        found = of_type < problem.upper[:, kind]
+        found &= of_type[child] > problem.lower[child, kind]
+        if problem.grouped_totals is not None:
+            group = problem.grouped_totals[0]
+            found &= group == group[child]
+        for rows in problem.rows:
+            weight = rows.matrix[:, [cell]].toarray()[:, 0]
+            if weight.any():
+                sums, group = rows.sums(self.x), rows.group_of_child
+                leaves, enters = (
+                    ((sums + sign * weight >= rows.lower) & (sums + sign * weight <= rows.upper))
+                    for sign in (-1, 1)
+                )
+                can_leave = group[child] < 0 or leaves.all(axis=1)[group[child]]
+                can_enter = (group < 0) | enters.all(axis=1)[group]
+                found &= (group == group[child]) | (can_enter & can_leave)
+        found[child] = False
+        return found
+
+    def move(self, cell: int, source: int, target: int) -> None:
+        """Move a record of a cell from one child to another."""
+        self.x[source, cell] -= 1
+        self.x[target, cell] += 1
+        self.moves += 1
+
+    def move_cheapest(self, child: int, cells: np.ndarray, allowed: np.ndarray) -> bool:
+        """Move one of the child's records in some cells (k,) to one of the `allowed` siblings (c,),
+        as is cheapest; False if none can move."""
+        gradient, best = self.gradient(), (np.inf, -1, -1)
+        for cell in np.flatnonzero(cells & (self.x[child] > 0)).tolist():
+            targets = np.flatnonzero(self.destinations(child, cell) & allowed)
+            if targets.size:
+                cost = gradient[targets, cell] + self.weight[targets] - gradient[child, cell]
+                place = int(np.argmin(cost))
+                best = min(best, (float(cost[place]), cell, int(targets[place])))
+        _, cell, target = best
+        if cell >= 0:
+            self.move(cell, child, target)
+        return cell >= 0
