@@ -30,7 +30,7 @@ from ..runs.settings import ProductSettings
 from ..tables.sources import input_files
 from .charges import datasets_of
 from .recognition import INPUT_DIGESTS, InputDigest
-from .store import Ledger, has_joined, holds, ledger_at, open_ledger, read_key, reading
+from .store import Ledger, has_joined, ledger_at, open_ledger, read_key, reading, value_of
 
 LIST_VARIABLE = "SPINEFLOW_LEDGERS"
 """Environment variable with the file of the list of ledgers; empty for no list."""
@@ -296,7 +296,7 @@ def refuse_known_elsewhere(
                 "[privacy] ledger to that one"
             )
         with reading(other) as connection:
-            is_empty = not holds(connection, "SELECT 1 FROM inputs LIMIT 1")
+            is_empty = value_of(connection, "SELECT 1 FROM inputs LIMIT 1") is None
             asked = [] if is_empty else _under_keys_of(other, digests)
             known = sorted(datasets_of(connection, asked))
         if known:
