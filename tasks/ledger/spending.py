@@ -186,6 +186,11 @@ class Spending:
         return compose(draw.guarantee for draw in self.draws)
 
     @property
+    def stated_rho(self) -> Fraction:
+        """As the rho of `total`, of all records that one person's change may change."""
+        return sum((draw.guarantee.stated_rho for draw in self.draws), Fraction(0))
+
+    @property
     def is_planned(self) -> bool:
         """Whether all draws were charged before any result, so that none can depend on one."""
         return not any(draw.after_results for draw in self.draws)
