@@ -162,14 +162,12 @@ def refuse_unlike_ledger(run: RunDirectory, settings: ProductSettings) -> None:
     compared with its own records.
     """
     run.refuse_edited_settings()
-    if not settings.draws_noise:
-        refuse_altered(run)
-        return
-    ledger = ledger_at(Path(settings.privacy.ledger))
-    if not settings.is_private or (run.release.exists() and not ledger.path.exists()):
-        refuse_altered(run)
-        return
-    refuse_altered(run, charged_files(ledger, run.read_manifest()["run_id"]))
+    charged = None
+    if settings.draws_noise and settings.is_private:
+        ledger = ledger_at(Path(settings.privacy.ledger))
+        if ledger.path.exists() or not run.release.exists():
+            charged = charged_files(ledger, run.read_manifest()["run_id"])
+    refuse_altered(run, charged)
 
 
 def _hold_against_ledger(

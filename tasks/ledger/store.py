@@ -151,15 +151,6 @@ _LAYOUTS = tuple(
 
 LAYOUT = len(_LAYOUTS)
 
-_OF_THE_HOLDER = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
-_OF_THE_DISK = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_NOMEM}
-_OF_THE_PROGRAM = {
-    sqlite3.SQLITE_ERROR,
-    sqlite3.SQLITE_CONSTRAINT,
-    sqlite3.SQLITE_MISMATCH,
-    sqlite3.SQLITE_MISUSE,
-    sqlite3.SQLITE_RANGE,
-}
 _RESTORE = "restore it from a backup, or make it writable if its permissions changed"
 
 
@@ -411,12 +402,14 @@ def connected(ledger: Ledger) -> Iterator[sqlite3.Connection]:
 
 def _remedy(error: sqlite3.Error) -> str | None:
     """The remedy for an error of SQLite; None for an error of the program."""
-    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
-    if code in _OF_THE_HOLDER:
-        return "end the program that holds it, and run the command again"
-    if code in _OF_THE_DISK:
-        return "make room on its disk and see that it works, then run the command again"
-    return None if code in _OF_THE_PROGRAM else _RESTORE
+    match getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF:
+        case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
+            return "end the program that holds it, and run the command again"
+        case sqlite3.SQLITE_FULL | sqlite3.SQLITE_IOERR | sqlite3.SQLITE_NOMEM:
+            return "make room on its disk and see that it works, then run the command again"
+        case sqlite3.SQLITE_ERROR | sqlite3.SQLITE_CONSTRAINT | sqlite3.SQLITE_MISUSE:
+            return None
+    return _RESTORE
 
 
 def _refuse_what_others_can_write(ledger: Ledger) -> None:
@@ -447,23 +440,20 @@ def _compare(ledger: Ledger, connection: sqlite3.Connection, key: LedgerKey) -> 
 
     One state ahead of the mark is accepted: a process died before it acted.
     """
-    _check_fingerprint(ledger, connection, key)
-    row = connection.execute("SELECT sequence, state, state_before FROM ledger").fetchone()
-    if not isinstance(row["sequence"], int):
+    columns = "key_fingerprint, sequence, state, state_before"
+    rows = connection.execute(f"SELECT {columns} FROM ledger").fetchall()
+    if [row["key_fingerprint"] for row in rows] != [key.fingerprint]:
+        raise Damaged(f"its key {ledger.key_path} belongs to another ledger")
+    _, sequence, state, before = rows[0]
+    if not isinstance(sequence, int):
         raise Damaged("its state number is not an integer")
-    found = Mark(row["sequence"], row["state"])
-    before = Mark(row["sequence"] - 1, row["state_before"])
-    if key.mark in (found, before):
-        return found
-    raise BudgetRefused(_older(ledger))
-
-
-def _older(ledger: Ledger) -> str:
-    return (
-        f"the ledger {ledger.path} is not the one that was used last: it lags behind the mark in "
-        f"{ledger.key_path.name}, or has another history; put back the newest copy of the ledger, "
-        "since charges that an older one lacks would be spent again"
-    )
+    if key.mark not in (Mark(sequence, state), Mark(sequence - 1, before)):
+        raise BudgetRefused(
+            f"the ledger {ledger.path} is not the one that was used last: it lags behind the mark "
+            f"in {ledger.key_path.name}, or has another history; put back the newest copy of the "
+            "ledger, since charges that an older one lacks would be spent again"
+        )
+    return Mark(sequence, state)
 
 
 def _layout(connection: sqlite3.Connection) -> int:
@@ -493,12 +483,6 @@ def _schema(connection: sqlite3.Connection) -> set[tuple[object, ...]]:
         " pragma_table_info(made.name) AS columns WHERE made.type = 'table'"
     )
     return {tuple(row) for query in (made, columns) for row in connection.execute(query)}
-
-
-def _check_fingerprint(ledger: Ledger, connection: sqlite3.Connection, key: LedgerKey) -> None:
-    fingerprints = connection.execute("SELECT key_fingerprint FROM ledger").fetchall()
-    if [fingerprint for (fingerprint,) in fingerprints] != [key.fingerprint]:
-        raise Damaged(f"its key {ledger.key_path} belongs to another ledger")
 
 
 def _bring_up(connection: sqlite3.Connection) -> None:
