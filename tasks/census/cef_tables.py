@@ -25,7 +25,7 @@ from scipy import sparse
 
 from ...validation.census.input_rules import NURSING_FACILITY, applicable_rules
 from ...validation.expectations import readable
-from ..ledger.recognition import InputDigest, RecordColumn, block_counts_digest, people_digests
+from ..ledger.recognition import InputDigest, RecordColumn, digest_of_parts, people_digests
 from ..runs.stamps import write_frame
 from ..tables.columns import CodedColumn, GrowingColumn, KeyColumn, KeyIndex, is_blank_key, zeros
 from ..tables.findings import Finding, InputCheck, UnreadableInput, refusal
@@ -370,9 +370,7 @@ class IngestResult:
             names = ("block_geocode", "cell", "units")
             tables["units"] = (names, self.histograms["units"], ())
         digests = {
-            kind: block_counts_digest(
-                kind, names, counties_of(geocode, table, shape), table.nnz, key
-            )
+            kind: digest_of_parts(kind, names, counties_of(geocode, table, shape), table.nnz, key)
             for kind, (names, table, shape) in tables.items()
         }
         people = people_digests(self.raw, block_levels(geocode), key)

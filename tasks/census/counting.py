@@ -63,10 +63,7 @@ def in_areas(columns: Iterable[RecordColumn], area: np.ndarray, n_areas: int) ->
     rows = np.flatnonzero(area >= 0)
     entries = np.ones(len(rows), dtype=np.int64), (area[rows], rows)
     group = sparse.csr_array(sparse.coo_array(entries, shape=(n_areas, len(area))))
-    return [
-        RecordColumn(sparse.csr_array(group @ own.counts), own.values, own.value_of_cell)
-        for own in columns
-    ]
+    return [RecordColumn(sparse.csr_array(group @ own.counts), own.values) for own in columns]
 
 
 class RawColumns:

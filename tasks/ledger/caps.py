@@ -35,13 +35,15 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from ..runs.errors import BudgetRefused, InputRefused
-from .accounting import Guarantee, compose, epsilon_simple, epsilon_tight, rho_from_epsilon_tight
+from .accounting import Guarantee, epsilon_simple, epsilon_tight, rho_from_epsilon_tight
 from .plan import REPORT_DELTA
-from .spending import Spending, SpentDraw, guarantee_of, parsed, spending_of
+from .spending import Spending, SpentDraw, parsed, spending_of
 from .store import Damaged, Ledger, reading, writing
 
 MOST_DELTA = Fraction(1)
 """A composed delta of this or more guarantees nothing and is refused under any caps."""
+
+_NOTHING = Fraction(0)
 
 PLANNED = "planned"
 """Word that the ledger has after a cap of epsilon for planned runs."""
@@ -83,7 +85,7 @@ class EpsilonCap:
     def largest_rho(self, kept: Fraction) -> Fraction:
         """The rho that the cap amounts to, with delta `kept` for the mechanisms' own deltas."""
         if kept >= self.delta:
-            return Fraction(0)
+            return _NOTHING
         return rho_from_epsilon_tight(self.epsilon, self.delta - kept)
 
 
@@ -101,11 +103,6 @@ class Caps:
         """Caps that are kept only where both are."""
         epsilon = other.epsilon if self.epsilon is None else self.epsilon.smaller(other.epsilon)
         return Caps(_least(self.rho, other.rho), _least(self.delta, other.delta), epsilon)
-
-    def columns(self) -> dict[str, str]:
-        """The caps that there are, by the ledger's columns."""
-        found = (("cap", self.rho), ("delta_cap", self.delta), ("epsilon_cap", self.epsilon))
-        return {column: str(cap) for column, cap in found if cap is not None}
 
 
 def caps_of(connection: sqlite3.Connection, dataset: str | None) -> Caps:
@@ -150,32 +147,33 @@ def set_caps(ledger: Ledger, dataset: str | None, caps: Caps) -> None:
     """
     _refuse_no_fractions(caps)
     with writing(ledger) as connection:
-        if dataset is None:
-            for column, text in caps.columns().items():
-                connection.execute(f"UPDATE ledger SET {column} = ?", [text])
-        else:
+        if dataset is not None:
             _refuse_below_spent(connection, dataset, caps)
-            enter_caps(connection, dataset, caps)
+        enter_caps(connection, dataset, caps)
 
 
-def enter_caps(connection: sqlite3.Connection, dataset: str, caps: Caps) -> None:
-    """Enter caps of a dataset, which may be new."""
-    connection.execute("INSERT OR IGNORE INTO datasets (name) VALUES (?)", [dataset])
-    for column, text in caps.columns().items():
-        connection.execute(f"UPDATE datasets SET {column} = ? WHERE name = ?", [text, dataset])
+def enter_caps(connection: sqlite3.Connection, dataset: str | None, caps: Caps) -> None:
+    """Enter caps of a dataset, which may be new, or of the ledger."""
+    if dataset is not None:
+        connection.execute("INSERT OR IGNORE INTO datasets (name) VALUES (?)", [dataset])
+    table, rows = ("ledger", "") if dataset is None else ("datasets", "WHERE name = :dataset")
+    found = (("cap", caps.rho), ("delta_cap", caps.delta), ("epsilon_cap", caps.epsilon))
+    for column, cap in [entry for entry in found if entry[1] is not None]:
+        update = f"UPDATE {table} SET {column} = :cap {rows}"
+        connection.execute(update, {"cap": str(cap), "dataset": dataset})
 
 
 def _refuse_below_spent(connection: sqlite3.Connection, dataset: str, caps: Caps) -> None:
     spending = spending_of(connection, dataset)
     spent = spending.total
-    for value, known, what in (
+    for cap, known, what in (
         (caps.rho, spent.parameter, "rho"),
         (caps.delta, spent.delta, "delta"),
     ):
-        if value is not None and value < known:
+        if cap is not None and cap < known:
             raise BudgetRefused(
                 f"dataset {dataset!r} has spent {what} {known} (about {float(known):.6g}); "
-                f"a cap of {value} is below that, so set it higher"
+                f"a cap of {cap} is below that, so set it higher"
             )
     if caps.epsilon is not None and spending.draws:
         delta = caps.delta or caps_of(connection, dataset).delta
@@ -192,24 +190,20 @@ def check_caps(connection: sqlite3.Connection, dataset: str, asked: Sequence[Spe
     caps = caps_of(connection, dataset)
     before = spending_of(connection, dataset)
     after = Spending([*before.draws, *asked])
-    spent, needed = before.total, Spending(asked).total
-    if caps.rho is not None and after.total.parameter > caps.rho:
+    spent, needed, total = before.total, Spending(asked).total, after.total
+    for what, cap, was, own, now in (
+        ("rho", caps.rho, spent.parameter, needed.parameter, total.parameter),
+        ("delta", caps.delta, spent.delta, needed.delta, total.delta),
+    ):
+        if cap is not None and now > cap:
+            raise BudgetRefused(
+                f"dataset {dataset!r} has spent {what} {float(was):.6g} of its cap {cap}, and this "
+                f"run needs {own} (about {float(own):.6g}); lower its {what}, or raise the cap "
+                "with `spineflow ledger set-cap`"
+            )
+    if total.delta >= MOST_DELTA:
         raise BudgetRefused(
-            f"dataset {dataset!r} has spent rho {float(spent.parameter):.6g} of its cap "
-            f"{caps.rho}, and this run needs {needed.parameter} (about "
-            f"{float(needed.parameter):.6g}); lower its rho, or raise the cap with "
-            "`spineflow ledger set-cap`"
-        )
-    total = after.total.delta
-    if caps.delta is not None and total > caps.delta:
-        raise BudgetRefused(
-            f"dataset {dataset!r} has spent delta {float(spent.delta):.6g} of its cap "
-            f"{caps.delta}, and this run needs {needed.delta} (about {float(needed.delta):.6g}); "
-            "lower its delta, or raise the cap with `spineflow ledger set-cap`"
-        )
-    if total >= MOST_DELTA:
-        raise BudgetRefused(
-            f"all draws from dataset {dataset!r} would have a delta of {float(total):.6g} "
+            f"all draws from dataset {dataset!r} would have a delta of {float(total.delta):.6g} "
             "together, which guarantees nothing; lower the delta of this run"
         )
     if caps.epsilon is not None and not caps.epsilon.is_kept(after, caps.delta):
@@ -217,11 +211,7 @@ def check_caps(connection: sqlite3.Connection, dataset: str, asked: Sequence[Spe
 
 
 def _passed(
-    dataset: str,
-    cap: EpsilonCap,
-    delta_cap: Fraction | None,
-    before: Spending,
-    after: Spending,
+    dataset: str, cap: EpsilonCap, delta_cap: Fraction | None, before: Spending, after: Spending
 ) -> str:
     """Message for a passed cap of epsilon: the cap, its remainder, and the remedy."""
     spent = before.total
@@ -234,7 +224,7 @@ def _passed(
             f"run's own, {float(after.total.delta - spent.delta):.6g}; set a cap of delta, "
             f"{remedy}"
         )
-    left = max(cap.largest_rho(kept) - spent.parameter, Fraction(0))
+    left = max(cap.largest_rho(kept) - spent.parameter, _NOTHING)
     sure = f"lower its rho ({float(left):.6g} would surely pass)" if left else "lower its rho"
     if is_by_curve and after.curve is not None and not after.unknown:
         found = float(after.delta_by_curve(cap.epsilon, cap.delta))
@@ -260,13 +250,12 @@ def _kept_delta(spending: Spending, delta_cap: Fraction | None) -> Fraction:
 
 
 def _refuse_no_fractions(caps: Caps) -> None:
-    numbers = [(caps.rho, "cap"), (caps.delta, "cap of delta")]
+    numbers = {"cap": caps.rho, "cap of delta": caps.delta}
     if caps.epsilon is not None:
-        numbers += [(caps.epsilon.epsilon, "cap of epsilon"), (caps.epsilon.delta, "its delta")]
-    for number, what in numbers:
-        if number is None:
-            continue
-        if isinstance(number, bool) or not isinstance(number, int | Fraction) or number <= 0:
+        numbers |= {"cap of epsilon": caps.epsilon.epsilon, "its delta": caps.epsilon.delta}
+    for what, number in numbers.items():
+        is_exact = isinstance(number, int | Fraction) and not isinstance(number, bool)
+        if number is not None and not (is_exact and number > 0):
             raise InputRefused(
                 f"the {what} is {number!r}; give a positive exact fraction such as 3/2"
             )
@@ -276,6 +265,12 @@ def _least(one: Fraction | None, other: Fraction | None) -> Fraction | None:
     """The smaller of two caps; None is no cap."""
     caps = [cap for cap in (one, other) if cap is not None]
     return min(caps) if caps else None
+
+
+_DRAWS = """
+SELECT product, run_id, name, mechanism, definition, parameter, neighbors, delta, bounded_rho,
+charged_at, folder FROM draws LEFT JOIN directories USING (run_id) WHERE dataset = ?
+ORDER BY charged_at, name"""
 
 
 def summary(ledger: Ledger, *, is_exact: bool = False, only: str | None = None) -> dict:
@@ -296,30 +291,32 @@ def summary(ledger: Ledger, *, is_exact: bool = False, only: str | None = None) 
     earlier version charged it.
     """
     with reading(ledger) as connection:
-        found = sorted(row["name"] for row in connection.execute("SELECT name FROM datasets"))
-        names = [name for name in found if only in (None, name)]
-        caps = {name: caps_of(connection, name) for name in names}
+        names = sorted(row["name"] for row in connection.execute("SELECT name FROM datasets"))
+        found = {
+            name: (
+                caps_of(connection, name),
+                spending_of(connection, name),
+                connection.execute(_DRAWS, [name]).fetchall(),
+            )
+            for name in names
+            if only in (None, name)
+        }
         default = caps_of(connection, None)
-        rows = connection.execute(
-            "SELECT draws.*, directories.folder FROM draws LEFT JOIN directories USING (run_id) "
-            "ORDER BY charged_at, name"
-        ).fetchall()
-        spendings = {name: spending_of(connection, name) for name in names}
     datasets = {}
-    for name, spending in spendings.items():
-        own = [row for row in rows if row["dataset"] == name]
+    for name, (caps, spending, rows) in found.items():
+        products: dict[str, list[dict]] = {}
+        for draw in map(dict, rows):
+            products.setdefault(draw.pop("product"), []).append(draw)
+        total = spending.total
         datasets[name] = {
-            **_caps(caps[name]),
-            "remaining": _rest(caps[name].rho, spending.total.parameter),
-            "remaining_delta": _rest(caps[name].delta, spending.total.delta),
-            "rho": str(spending.total.parameter),
-            "stated_rho": str(sum((guarantee_of(row).stated_rho for row in own), Fraction(0))),
-            "delta": str(spending.total.delta),
+            **_caps(caps),
+            "remaining": _rest(caps.rho, total.parameter),
+            "remaining_delta": _rest(caps.delta, total.delta),
+            "rho": str(total.parameter),
+            "stated_rho": str(spending.stated_rho),
+            "delta": str(total.delta),
             "epsilon": _epsilon(spending, is_exact),
-            "products": {
-                product: _product_summary([row for row in own if row["product"] == product])
-                for product in sorted({row["product"] for row in own})
-            },
+            "products": {product: _product(products[product]) for product in sorted(products)},
         }
     return {"ledger": str(ledger.path), **_caps(default), "datasets": datasets}
 
@@ -332,7 +329,11 @@ def _caps(caps: Caps) -> dict:
             "delta": str(caps.epsilon.delta),
             "planned": caps.epsilon.planned,
         }
-    return {"cap": _text(caps.rho), "delta_cap": _text(caps.delta), "epsilon_cap": epsilon}
+    return {
+        "cap": _rest(caps.rho, _NOTHING),
+        "delta_cap": _rest(caps.delta, _NOTHING),
+        "epsilon_cap": epsilon,
+    }
 
 
 def _epsilon(spending: Spending, is_exact: bool) -> dict[str, float | str | None]:
@@ -350,29 +351,12 @@ def _epsilon(spending: Spending, is_exact: bool) -> dict[str, float | str | None
     }
 
 
-def _product_summary(rows: Sequence[sqlite3.Row]) -> dict:
-    spent = compose(guarantee_of(row) for row in rows)
-    shown = (
-        "run_id",
-        "name",
-        "mechanism",
-        "definition",
-        "parameter",
-        "neighbors",
-        "delta",
-        "bounded_rho",
-        "charged_at",
-        "folder",
+def _product(draws: Sequence[dict]) -> dict:
+    rho, delta = (
+        sum((Fraction(draw[column]) for draw in draws), _NOTHING)
+        for column in ("bounded_rho", "delta")
     )
-    return {
-        "rho": str(spent.parameter),
-        "delta": str(spent.delta),
-        "draws": [{column: row[column] for column in shown} for row in rows],
-    }
-
-
-def _text(cap: Fraction | None) -> str | None:
-    return None if cap is None else str(cap)
+    return {"rho": str(rho), "delta": str(delta), "draws": draws}
 
 
 def _rest(cap: Fraction | None, spent: Fraction) -> str | None:

@@ -22,15 +22,13 @@ import json
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from fractions import Fraction
 
 from ..runs.errors import BudgetRefused
-from .accounting import BOUNDED, ONE_OF_SEVERAL
 from .caps import check_caps
 from .plan import UniversePlan
 from .recognition import ENOUGH_WEAK, InputDigest
 from .spending import SpentDraw, curve_text
-from .store import Ledger, holds, reading, writing
+from .store import Ledger, insert, reading, value_of, writing
 
 OF_GUARANTEE = ("definition", "parameter", "neighbors", "delta", "bounded_factor", "bounded_rho")
 """Columns of a draw with the names of fields of `Guarantee`."""
@@ -58,61 +56,57 @@ def charge(
     that decide the draws, by name, and `truth` the keyed ones of the confidential files that are
     measured; `identity` belongs to the run's directory, which alone may draw from now on, and
     `folder` is its location, for people. A draw that this run has been charged for is not charged
-    again; fields that an older version did not charge are entered now. Returns whether
-    anything was charged.
+    again. Returns whether anything was charged.
 
     Raises BudgetRefused if a cap of the dataset would be passed; if an input is known under
     another dataset's name; if the run was charged before for the same draws with other
-    parameters, inputs, charged files or dataset; if `must_be_charged`, by the run's own record, and
+    parameters, noise, inputs, files or dataset; if `must_be_charged`, by the run's own record, and
     it was not; or if the ledger cannot be used.
     """
     digests = {kind: digest.whole for kind, digest in sorted(inputs.items())}
+    rows = {draw.universe: _row(dataset, product, run_id, draw, digests) for draw in draws}
     with writing(ledger) as connection:
-        rows = {draw.universe: _row(dataset, product, run_id, draw, digests) for draw in draws}
         own = connection.execute("SELECT * FROM draws WHERE run_id = ?", [run_id]).fetchall()
         known = {row["name"]: dict(row) for row in own}
-        for name in sorted(rows.keys() & known.keys()):
-            _check_same_charge(rows[name], known[name])
-        new = [row for name, row in rows.items() if name not in known]
+        new = [draw for draw in draws if draw.universe not in known]
+        for draw in draws:
+            if draw.universe in known:
+                _check_same_charge(connection, rows[draw.universe], known[draw.universe], draw)
         if new and must_be_charged:
             raise BudgetRefused(
                 f"run {run_id} was charged, but the ledger {ledger.path} does not hold the "
                 "charge; restore the ledger that it was charged to"
             )
+        if known:
+            _check_same_files(connection, run_id, charged_files or {}, truth or {})
+        elif new:
+            files = {**(charged_files or {}), **(truth or {})}
+            insert(connection, "conditions", [(run_id, *file) for file in sorted(files.items())])
+            insert(connection, "directories", [(run_id, identity, folder)])
         if new:
             connection.execute("INSERT OR IGNORE INTO datasets (name) VALUES (?)", [dataset])
             _enter_inputs(connection, dataset, [*inputs.values(), *further_inputs])
             after_results = _has_results(connection, dataset)
-            asked = [draw for draw in draws if draw.universe not in known]
-            spent = [SpentDraw(draw.promised, draw.curve, after_results) for draw in asked]
+            spent = [SpentDraw(draw.promised, draw.curve, after_results) for draw in new]
             check_caps(connection, dataset, spent)
-            new = [{**row, "after_results": int(after_results)} for row in new]
-            columns = ", ".join(new[0])
-            marks = ", ".join(f":{column}" for column in new[0])
-            connection.executemany(f"INSERT INTO draws ({columns}) VALUES ({marks})", new)
-        _enter_charged_files(connection, run_id, charged_files or {})
-        _enter_truth(connection, run_id, truth or {})
-        for draw in draws:
-            _enter_terms(connection, run_id, draw)
-            _enter_curve(connection, run_id, draw)
-        if new and identity:
-            connection.execute(
-                "INSERT OR IGNORE INTO directories (run_id, identity) VALUES (?, ?)",
-                [run_id, identity],
-            )
-        if folder is not None:
-            connection.execute(
-                "UPDATE directories SET folder = ? WHERE run_id = ? AND identity = ? "
-                "AND folder IS NOT ?",
-                [folder, run_id, identity, folder],
-            )
+        for draw in new:
+            row = rows[draw.universe] | {"after_results": int(after_results)}
+            insert(connection, "draws", [tuple(row.values())], row)
+            insert(connection, "noise", [(run_id, draw.universe, *own) for own in _terms(draw)])
+            if draw.curve is not None:
+                insert(connection, "curves", [(run_id, draw.universe, curve_text(draw.curve))])
+        connection.execute(
+            "UPDATE directories SET folder = ?1 WHERE run_id = ?2 AND identity = ?3 "
+            "AND folder IS NOT ?1",
+            [folder, run_id, identity],
+        )
     return bool(new)
 
 
 def _has_results(connection: sqlite3.Connection, dataset: str) -> bool:
     """Whether something that was drawn from a dataset has been published."""
     query = "SELECT 1 FROM draws JOIN published USING (run_id) WHERE dataset = ? LIMIT 1"
-    return holds(connection, query, [dataset])
+    return value_of(connection, query, dataset) is not None
 
 
 def is_charged(ledger: Ledger, run_id: str) -> bool:
@@ -123,12 +117,13 @@ def is_charged(ledger: Ledger, run_id: str) -> bool:
 
 def holds_draws(connection: sqlite3.Connection, run_id: str) -> bool:
     """Whether there is a draw of this run."""
-    return holds(connection, "SELECT 1 FROM draws WHERE run_id = ? LIMIT 1", [run_id])
+    return value_of(connection, "SELECT 1 FROM draws WHERE run_id = ? LIMIT 1", run_id) is not None
 
 
 def _row(
     dataset: str, product: str, run_id: str, draw: UniversePlan, digests: Mapping[str, str]
 ) -> dict[str, str | int | None]:
+    stated = draw.promised.stated_factor
     return {
         "run_id": run_id,
         "name": draw.universe,
@@ -136,37 +131,66 @@ def _row(
         "product": product,
         "mechanism": draw.mechanism,
         **{column: str(getattr(draw.promised, column)) for column in OF_GUARANTEE},
-        "stated_factor": _text(draw.promised.stated_factor),
+        "stated_factor": None if stated is None else str(stated),
         "inputs": json.dumps(digests),
         "charged_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "n_values": draw.n_answers,
     }
 
 
-def _text(number: Fraction | None) -> str | None:
-    return None if number is None else str(number)
+def _terms(draw: UniversePlan) -> list[tuple[str, str, str]]:
+    """The noise parameters of a draw, as the ledger has them: part, mechanism and parameter."""
+    return sorted({(part, own.mechanism, str(own.parameter)) for part, own in draw.noises})
 
 
-def _check_same_charge(asked: Mapping, known: Mapping) -> None:
-    """Raise BudgetRefused unless a requested draw equals the charged one.
+def terms_of(connection: sqlite3.Connection, run_id: str, draw: str) -> frozenset[tuple[str, ...]]:
+    """The noise parameters that a draw was charged for."""
+    query = "SELECT part, mechanism, parameter FROM noise WHERE run_id = ? AND draw = ?"
+    return frozenset(map(tuple, connection.execute(query, [run_id, draw])))
 
-    An earlier version did not enter the stated factor.
+
+def _check_same_charge(
+    connection: sqlite3.Connection, asked: Mapping, known: Mapping, draw: UniversePlan
+) -> None:
+    """Raise BudgetRefused unless a requested draw equals the charged one, its noise too.
+
+    Earlier versions did not enter the stated factor, nor always the number of values.
     """
-    unstated = {"neighbors", "bounded_factor"}
-    is_stated_now = asked["neighbors"] == ONE_OF_SEVERAL and known["neighbors"] == BOUNDED
+    run_id = known["run_id"]
     differing = sorted(
         column
-        for column in asked
-        if column != "charged_at"
-        and asked[column] != known[column]
+        for column in asked.keys() - {"charged_at"}
+        if asked[column] != known[column]
         and not (column in ("n_values", "stated_factor") and known[column] is None)
-        and not (is_stated_now and column in unstated)
     )
     if differing:
         raise BudgetRefused(
-            f"run {known['run_id']} was charged for draw {known['name']!r} with another "
+            f"run {run_id} was charged for draw {draw.universe!r} with another "
             f"{', '.join(differing)}; resume it as it was, or start a new run"
         )
+    others = terms_of(connection, run_id, draw.universe) ^ {*_terms(draw)}
+    if others:
+        raise BudgetRefused(
+            f"run {run_id} was charged for draw {draw.universe!r} with other noise at "
+            f"{min(others)[0]}; resume it as it was, or start a new run"
+        )
+
+
+def _check_same_files(
+    connection: sqlite3.Connection, run_id: str, files: Mapping[str, str], truth: Mapping[str, str]
+) -> None:
+    """Raise BudgetRefused unless the files that decide draws, and the confidential files that are
+    measured, are the charged ones."""
+    charged_files, charged_truth = conditions_of(connection, run_id)
+    differing = sorted({name for name, _ in charged_files.items() ^ files.items()})
+    if differing:
+        raise BudgetRefused(
+            f"run {run_id} was charged with another {', '.join(differing)}; put the charged one "
+            "back, or start a new run"
+        )
+    for name, digest in sorted(truth.items()):
+        if charged_truth.get(name) != digest:
+            raise BudgetRefused(other_people(run_id, name))
 
 
 def _enter_inputs(
@@ -198,54 +222,14 @@ def datasets_of(connection: sqlite3.Connection, inputs: Iterable[InputDigest]) -
     """The datasets under which a ledger knows people of these inputs."""
     found: set[str] = set()
     for item in inputs:
-        found |= _known(connection, (item.whole, *item.parts)).keys()
-        weak = _known(connection, item.weak)
-        found |= {dataset for dataset, n in weak.items() if n >= ENOUGH_WEAK}
+        for digests, enough in (((item.whole, *item.parts), 1), (item.weak, ENOUGH_WEAK)):
+            rows = connection.execute(
+                "SELECT dataset FROM inputs WHERE digest IN (SELECT value FROM json_each(?)) "
+                "GROUP BY dataset HAVING count(*) >= ?",
+                [json.dumps(digests), enough],
+            )
+            found.update(dataset for (dataset,) in rows)
     return found
-
-
-def _known(connection: sqlite3.Connection, digests: Sequence[str]) -> dict[str, int]:
-    """Numbers of known digests among some distinct ones, by dataset; without zeros."""
-    rows = connection.execute(
-        "SELECT dataset, count(*) FROM inputs WHERE digest IN (SELECT value FROM json_each(?)) "
-        "GROUP BY dataset",
-        [json.dumps(digests)],
-    )
-    return dict(rows.fetchall())
-
-
-def _enter_charged_files(
-    connection: sqlite3.Connection, run_id: str, charged_files: Mapping[str, str]
-) -> None:
-    """Enter the files that decide a run's draws, or compare them with those entered before."""
-    known = charged_files_of_run(connection, run_id) or _enter_digests(
-        connection, run_id, charged_files
-    )
-    differing = sorted({name for name, _ in known.items() ^ charged_files.items()})
-    if differing:
-        raise BudgetRefused(
-            f"run {run_id} was charged with another {', '.join(differing)}; put the charged one "
-            "back, or start a new run"
-        )
-
-
-def _enter_truth(connection: sqlite3.Connection, run_id: str, truth: Mapping[str, str]) -> None:
-    """Enter the confidential files that a run measures, or compare them with the entered ones."""
-    known = truth_of_run(connection, run_id) or _enter_digests(connection, run_id, truth)
-    for name, digest in sorted(truth.items()):
-        if known.get(name) != digest:
-            raise BudgetRefused(other_people(run_id, name))
-
-
-def _enter_digests(
-    connection: sqlite3.Connection, run_id: str, digests: Mapping[str, str]
-) -> Mapping[str, str]:
-    """Enter the first digests of a run's files."""
-    connection.executemany(
-        "INSERT INTO conditions VALUES (?, ?, ?)",
-        [(run_id, name, digest) for name, digest in sorted(digests.items())],
-    )
-    return digests
 
 
 def other_people(run_id: str, name: str) -> str:
@@ -256,54 +240,13 @@ def other_people(run_id: str, name: str) -> str:
     )
 
 
-def charged_files_of_run(connection: sqlite3.Connection, run_id: str) -> dict[str, str]:
-    """Digests of the public files that a run was charged with, by name."""
-    return _digests_of_run(connection, run_id, "NOT LIKE")
-
-
-def truth_of_run(connection: sqlite3.Connection, run_id: str) -> dict[str, str]:
-    """Keyed digests of the confidential files that a run was charged for, by name."""
-    return _digests_of_run(connection, run_id, "LIKE")
-
-
-def _digests_of_run(connection: sqlite3.Connection, run_id: str, how: str) -> dict[str, str]:
-    rows = connection.execute(
-        f"SELECT name, digest FROM conditions WHERE run_id = ? AND name {how} 'confidential/%'",
-        [run_id],
-    )
-    return dict(rows.fetchall())
-
-
-def _enter_terms(connection: sqlite3.Connection, run_id: str, draw: UniversePlan) -> None:
-    """Enter the noise parameters of a draw, or compare them with those entered before."""
-    key = [run_id, draw.universe]
-    rows = {(part, noise.mechanism, str(noise.parameter)) for part, noise in draw.noises}
-    known = {
-        tuple(row)
-        for row in connection.execute(
-            "SELECT part, mechanism, parameter FROM noise WHERE run_id = ? AND draw = ?", key
-        )
-    }
-    if not known:
-        connection.executemany(
-            "INSERT INTO noise VALUES (?, ?, ?, ?, ?)", [(*key, *row) for row in sorted(rows)]
-        )
-        connection.execute(
-            "UPDATE draws SET n_values = ? WHERE run_id = ? AND name = ? AND n_values IS NULL",
-            [draw.n_answers, *key],
-        )
-    elif known != rows:
-        part = min(known ^ rows)[0]
-        raise BudgetRefused(
-            f"run {run_id} was charged for draw {draw.universe!r} with other noise at {part}; "
-            "resume it as it was, or start a new run"
-        )
-
-
-def _enter_curve(connection: sqlite3.Connection, run_id: str, draw: UniversePlan) -> None:
-    """Enter the curve of a draw, once; it follows from the noise, which is compared."""
-    if draw.curve is not None:
-        connection.execute(
-            "INSERT OR IGNORE INTO curves VALUES (?, ?, ?)",
-            [run_id, draw.universe, curve_text(draw.curve)],
-        )
+def conditions_of(
+    connection: sqlite3.Connection, run_id: str
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Digests of the public files that a run was charged with, and keyed ones of the confidential
+    files that it was charged for, by name.
+    """
+    query = "SELECT name, digest FROM conditions WHERE run_id = ?"
+    found = dict(connection.execute(query, [run_id]).fetchall())
+    truth = {name: own for name, own in found.items() if name.startswith("confidential/")}
+    return {name: own for name, own in found.items() if name not in truth}, truth

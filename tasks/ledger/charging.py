@@ -43,7 +43,7 @@ from .claims import (
 from .identity import list_held, list_ledger, refuse_known_elsewhere, unasked_ledgers
 from .plan import UniversePlan
 from .recognition import InputDigest, file_digest
-from .store import Ledger, holds, ledger_at, open_ledger, reading
+from .store import Ledger, ledger_at, open_ledger, reading, value_of
 
 
 @dataclass(frozen=True)
@@ -162,14 +162,12 @@ def refuse_unlike_ledger(run: RunDirectory, settings: ProductSettings) -> None:
     compared with its own records.
     """
     run.refuse_edited_settings()
-    if not settings.draws_noise:
-        refuse_altered(run)
-        return
-    ledger = ledger_at(Path(settings.privacy.ledger))
-    if not settings.is_private or (run.release.exists() and not ledger.path.exists()):
-        refuse_altered(run)
-        return
-    refuse_altered(run, charged_files(ledger, run.read_manifest()["run_id"]))
+    charged = None
+    if settings.draws_noise and settings.is_private:
+        ledger = ledger_at(Path(settings.privacy.ledger))
+        if ledger.path.exists() or not run.release.exists():
+            charged = charged_files(ledger, run.read_manifest()["run_id"])
+    refuse_altered(run, charged)
 
 
 def _hold_against_ledger(
@@ -220,7 +218,7 @@ def first_run_notice(settings: ProductSettings) -> str | None:
         )
     with reading(open_ledger(ledger.path, must_exist=True)) as connection:
         query = "SELECT 1 FROM draws WHERE dataset = ? LIMIT 1"
-        is_first = not holds(connection, query, [dataset])
+        is_first = value_of(connection, query, dataset) is None
         caps = caps_of(connection, dataset)
     if caps.rho is not None or caps.epsilon is not None or not is_first:
         return None

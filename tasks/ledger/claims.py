@@ -33,8 +33,8 @@ import numpy as np
 from ..noise.draws import Noise
 from ..noise.randomness import SystemRandom
 from ..runs.errors import BudgetRefused
-from .charges import charged_files_of_run, holds_draws, truth_of_run
-from .store import Ledger, holds, reading, writing
+from .charges import conditions_of, holds_draws, terms_of
+from .store import Ledger, reading, value_of, writing
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Claim:
     name: str
     draw: str
     token: str
-    terms: frozenset[tuple[str, str, str]]
+    terms: frozenset[tuple[str, ...]]
     charged_files: Mapping[str, str]
     truth: Mapping[str, str]
     published: str | None
@@ -103,7 +103,7 @@ def claim(
     token = secrets.token_hex(16)
     with writing(ledger) as connection:
         query = "SELECT 1 FROM draws WHERE run_id = ? AND name = ?"
-        if not holds(connection, query, [run_id, draw]):
+        if value_of(connection, query, run_id, draw) is None:
             raise BudgetRefused(
                 f"the ledger {ledger.path} holds no charge for draw {draw!r} of run {run_id}; "
                 "restore the ledger that it was charged to"
@@ -118,14 +118,8 @@ def claim(
                 "INSERT OR REPLACE INTO claims VALUES (?, ?, ?, ?)",
                 [run_id, name, token, datetime.now(UTC).isoformat(timespec="seconds")],
             )
-        rows = connection.execute(
-            "SELECT part, mechanism, parameter FROM noise WHERE run_id = ? AND draw = ?",
-            [run_id, draw],
-        )
-        terms = frozenset(tuple(row) for row in rows)
-        charged_files = charged_files_of_run(connection, run_id)
-        truth = truth_of_run(connection, run_id)
-    return Claim(run_id, identity, name, draw, token, terms, charged_files, truth, published)
+        terms, conditions = terms_of(connection, run_id, draw), conditions_of(connection, run_id)
+    return Claim(run_id, identity, name, draw, token, terms, *conditions, published)
 
 
 def record_publication(ledger: Ledger, claim: Claim, digest: str, n_drawn: int = 0) -> None:
@@ -140,25 +134,22 @@ def record_publication(ledger: Ledger, claim: Claim, digest: str, n_drawn: int =
     key = [claim.run_id, claim.name]
     with writing(ledger) as connection:
         _check_directory(connection, claim.run_id, claim.identity)
-        last = connection.execute(
-            "SELECT token FROM claims WHERE run_id = ? AND name = ?", key
-        ).fetchone()
-        if last is None or last["token"] != claim.token:
+        query = "SELECT token FROM claims WHERE run_id = ? AND name = ?"
+        if value_of(connection, query, *key) != claim.token:
             raise BudgetRefused(
                 f"{claim.name} of run {claim.run_id} was taken over by another worker; this one's "
                 "draw is dropped, so let the other go on"
             )
         connection.execute("DELETE FROM claims WHERE run_id = ? AND name = ?", key)
-        charged, before = connection.execute(
-            "SELECT n_values, (SELECT SUM(n_values) FROM published WHERE run_id = :run_id AND "
-            "draw = :draw) FROM draws WHERE run_id = :run_id AND name = :draw",
-            {"run_id": claim.run_id, "draw": claim.draw},
-        ).fetchone()
+        of_draw = claim.run_id, claim.draw
+        query = "SELECT n_values FROM draws WHERE run_id = ? AND name = ?"
+        charged = value_of(connection, query, *of_draw)
         kept = 0 if charged is None else n_drawn
         connection.execute(
             "INSERT INTO published VALUES (?, ?, ?, ?, ?)", [*key, digest, claim.draw, kept]
         )
-        if charged is not None and (before or 0) + n_drawn > charged:
+        query = "SELECT SUM(n_values) FROM published WHERE run_id = ? AND draw = ?"
+        if charged is not None and value_of(connection, query, *of_draw) > charged:
             raise BudgetRefused(
                 f"run {claim.run_id} was charged for {charged} noisy values of {claim.draw!r} "
                 "and has drawn more; report this as an error of the program"
@@ -168,7 +159,7 @@ def record_publication(ledger: Ledger, claim: Claim, digest: str, n_drawn: int =
 def charged_files(ledger: Ledger, run_id: str) -> dict[str, str]:
     """Digests of the files that a run's draws were charged with, by name; may be empty."""
     with reading(ledger) as connection:
-        return charged_files_of_run(connection, run_id)
+        return conditions_of(connection, run_id)[0]
 
 
 def verify_published(
@@ -177,8 +168,7 @@ def verify_published(
     """Compare the files of a run with the ledger; return the digests of published files not found.
 
     `found` are the digests of the existing files, `names` the names of all files that the run
-    publishes now. A run charged by version 0.1.0, which named files before it recorded them, is
-    bound to this directory, and its unknown files are entered.
+    publishes now.
 
     Raises BudgetRefused if the ledger has no charge of the run; for a file that differs from the
     published one, or that was never recorded; for a published file that the run would no longer
@@ -186,7 +176,7 @@ def verify_published(
     and another directory draws for the run.
     """
     names = set(names)
-    with writing(ledger) as connection:
+    with reading(ledger) as connection:
         if not holds_draws(connection, run_id):
             raise BudgetRefused(uncharged(ledger, run_id))
         known = _published(connection, run_id)
@@ -200,15 +190,7 @@ def verify_published(
                 "put these back as they were, since people would be measured twice"
             )
         unknown = sorted(found.keys() - known.keys())
-        if _directory(connection, run_id) is None:
-            connection.execute(
-                "INSERT INTO directories (run_id, identity) VALUES (?, ?)", [run_id, identity]
-            )
-            connection.executemany(
-                "INSERT INTO published (run_id, name, digest) VALUES (?, ?, ?)",
-                [(run_id, name, found[name]) for name in unknown],
-            )
-        elif unknown:
+        if unknown:
             raise BudgetRefused(
                 f"{unknown[0]} is in the directory of run {run_id}, but the ledger does not know "
                 "it; remove it if it does not belong there, or restore the ledger"
@@ -273,23 +255,14 @@ def _published(connection: sqlite3.Connection, run_id: str) -> dict[str, str]:
 
 
 def _published_digest(connection: sqlite3.Connection, run_id: str, name: str) -> str | None:
-    row = connection.execute(
-        "SELECT digest FROM published WHERE run_id = ? AND name = ?", [run_id, name]
-    ).fetchone()
-    return None if row is None else row["digest"]
-
-
-def _directory(connection: sqlite3.Connection, run_id: str) -> str | None:
-    row = connection.execute(
-        "SELECT identity FROM directories WHERE run_id = ?", [run_id]
-    ).fetchone()
-    return None if row is None else row["identity"]
+    query = "SELECT digest FROM published WHERE run_id = ? AND name = ?"
+    return value_of(connection, query, run_id, name)
 
 
 def _check_directory(connection: sqlite3.Connection, run_id: str, identity: str) -> None:
     """Raise BudgetRefused unless a run draws in this directory."""
-    known = _directory(connection, run_id)
-    if known != identity:
+    query = "SELECT identity FROM directories WHERE run_id = ?"
+    if value_of(connection, query, run_id) != identity:
         raise BudgetRefused(
             f"run {run_id} draws in another directory than this one, by the file .identity: this "
             "is a copy of it, or was restored or moved to another disk; resume it where it was, "

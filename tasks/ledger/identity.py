@@ -30,7 +30,7 @@ from ..runs.settings import ProductSettings
 from ..tables.sources import input_files
 from .charges import datasets_of
 from .recognition import INPUT_DIGESTS, InputDigest
-from .store import Ledger, has_joined, holds, ledger_at, open_ledger, read_key, reading
+from .store import Ledger, has_joined, ledger_at, open_ledger, read_key, reading, value_of
 
 LIST_VARIABLE = "SPINEFLOW_LEDGERS"
 """Environment variable with the file of the list of ledgers; empty for no list."""
@@ -74,14 +74,21 @@ def listed_ledgers() -> list[Path]:
     return [Path(line) for line in lines if line]
 
 
-def list_ledger(path: Path) -> None:
-    """Enter a ledger in the list, unless the list has it."""
-    _change(lambda paths: paths if path in paths else [*paths, path])
+def list_ledger(path: Path, *, is_listed: bool = True) -> None:
+    """Enter a ledger in the list, unless the list has it, or take it off."""
+    with list_held():
+        file, listed = list_file(), listed_ledgers()
+        if file is None or (path in listed) == is_listed:
+            return
+        listed = [*listed, path] if is_listed else [one for one in listed if one != path]
+        with _writable(file), replacing(file) as part:
+            part.touch(mode=0o600)
+            part.write_text("".join(f"{one}\n" for one in listed), encoding="utf-8")
 
 
 def forget_ledger(path: Path) -> None:
     """Take a ledger off the list."""
-    _change(lambda paths: [one for one in paths if one != path])
+    list_ledger(path, is_listed=False)
 
 
 @contextmanager
@@ -94,35 +101,23 @@ def list_held() -> Iterator[None]:
     if file is None:
         yield
         return
-    try:
+    with _writable(file):
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(file.with_name(f"{file.name}.lock"), os.O_RDWR | os.O_CREAT, 0o600)
-    except OSError as error:
-        raise _cannot_be_written(file, error) from error
     with locked(descriptor):
         yield
 
 
-def _change(change: Callable[[list[Path]], list[Path]]) -> None:
-    """Replace the list by the result of `change`."""
-    with list_held():
-        file, before = list_file(), listed_ledgers()
-        after = change(before)
-        if file is None or after == before:
-            return
-        try:
-            with replacing(file) as part:
-                part.touch(mode=0o600)
-                part.write_text("".join(f"{path}\n" for path in after), encoding="utf-8")
-        except OSError as error:
-            raise _cannot_be_written(file, error) from error
-
-
-def _cannot_be_written(file: Path, error: OSError) -> BudgetRefused:
-    return BudgetRefused(
-        f"the list of this machine's ledgers {file} cannot be written ({error.strerror}); make its "
-        f"folder writable, or name another file with {LIST_VARIABLE}"
-    )
+@contextmanager
+def _writable(file: Path) -> Iterator[None]:
+    """Raise BudgetRefused where the block cannot write the list."""
+    try:
+        yield
+    except OSError as error:
+        raise BudgetRefused(
+            f"the list of this machine's ledgers {file} cannot be written ({error.strerror}); make "
+            f"its folder writable, or name another file with {LIST_VARIABLE}"
+        ) from error
 
 
 INPUT_FILES = "input_files.json"
@@ -156,19 +151,22 @@ def store_identity(
     """
     if settings.is_private:
         ledger = open_ledger(Path(settings.privacy.ledger))
-        digests = digests_under(ledger.key())
-        _store_elsewhere(run, settings, ledger, digests_under)
-        own = {kind: asdict(digest) for kind, digest in digests.items()}
-        write_text(run.confidential / INPUT_DIGESTS, json.dumps(own))
+        keys = ledger.keys()
+        for _, other in _others(ledger, settings):
+            keys |= other.keys() if other is not None else {}
+        found = {name: dict(digests_under(key)) for name, key in keys.items()}
+        own = read_key(ledger.key_path).fingerprint
+        digests = {kind: asdict(digest) for kind, digest in found.pop(own).items()}
+        elsewhere = json.dumps(asdict(_Elsewhere(own, found)))
+        write_text(run.confidential / DIGESTS_ELSEWHERE, elsewhere)
+        write_text(run.confidential / INPUT_DIGESTS, json.dumps(digests))
     write_text(run.confidential / INPUT_FILES, json.dumps(local_files(settings)))
 
 
 def stored_digests(run: RunDirectory) -> dict[str, InputDigest]:
     """The keyed digests that the ingest of this run stored; empty if it stored none."""
-    try:
-        return read_values(run.confidential / INPUT_DIGESTS, dict[str, InputDigest])
-    except FileNotFoundError:
-        return {}
+    file = run.confidential / INPUT_DIGESTS
+    return read_values(file, dict[str, InputDigest]) if file.exists() else {}
 
 
 def digests_to_charge(run: RunDirectory, settings: ProductSettings) -> dict[str, InputDigest]:
@@ -207,17 +205,17 @@ def refuse_changed_input(run: RunDirectory, settings: ProductSettings) -> None:
         return
     known = read_record(file, "remove it and resume the run, if its input is the one that it read")
     now = local_files(settings)
-    record = file.relative_to(run.root)
-    for path, seen in known.items():
-        if now.get(path, seen) != seen:
-            raise InputRefused(
-                f"{Path(path).name} has changed since this run read it, by {record}; put the old "
-                "file back, or start a new run with another --run-dir."
-            )
-    for path in now.keys() - known.keys() if known else ():
+    changed = [path for path, seen in known.items() if now.get(path, seen) != seen]
+    new = sorted(now.keys() - known.keys()) if known else []
+    for path in (*changed, *new):
+        how, remedy = (
+            ("is new among the files of the input", "take it out")
+            if path in new
+            else ("has changed", "put the old file back")
+        )
         raise InputRefused(
-            f"{Path(path).name} is new among the files of the input since this run read them, "
-            f"by {record}; take it out, or start a new run with another --run-dir."
+            f"{Path(path).name} {how} since this run read it, by {file.relative_to(run.root)}; "
+            f"{remedy}, or start a new run with another --run-dir."
         )
 
 
@@ -249,34 +247,6 @@ def local_files(settings: ProductSettings) -> dict[str, list[int]]:
     return found
 
 
-def _store_elsewhere(
-    run: RunDirectory,
-    settings: ProductSettings,
-    ledger: Ledger,
-    digests_under: Callable[[bytes], Digests],
-) -> None:
-    """Store the digests of a run's people under all keys but its ledger's own."""
-    own, *joined = ledger.keys().items()
-    keys = dict(joined)
-    for _, other in _others(ledger, settings):
-        keys |= other.keys() if other is not None else {}
-    keys.pop(own[0], None)
-    stored = _Elsewhere(own[0], {name: dict(digests_under(key)) for name, key in keys.items()})
-    write_text(run.confidential / DIGESTS_ELSEWHERE, json.dumps(asdict(stored)))
-
-
-def _digests_by_key(run: RunDirectory, ledger: Ledger, own: Digests) -> dict[str, Digests]:
-    """The digests of a run's people by fingerprints of keys; `own` are under the key of its own
-    ledger.
-    """
-    try:
-        stored = read_values(run.confidential / DIGESTS_ELSEWHERE, _Elsewhere)
-    except FileNotFoundError:
-        # Versions that knew of no other ledger stored none.
-        return {read_key(ledger.key_path).fingerprint: own}
-    return {stored.key: own, **stored.elsewhere}
-
-
 def refuse_known_elsewhere(
     run: RunDirectory, settings: ProductSettings, ledger: Ledger, own: Digests
 ) -> list[InputDigest]:
@@ -286,17 +256,19 @@ def refuse_known_elsewhere(
     to another ledger, for a ledger that was joined to another and put back, and if a ledger was
     made or joined after the input was read, so that this cannot be determined.
     """
-    digests = _digests_by_key(run, ledger, own)
+    file, fingerprint = run.confidential / DIGESTS_ELSEWHERE, read_key(ledger.key_path).fingerprint
+    stored = read_values(file, _Elsewhere) if file.exists() else _Elsewhere(fingerprint, {})
+    digests = {stored.key: own, **stored.elsewhere}
     for path, other in _others(ledger, settings):
         if other is None:
             continue  # `unasked_ledgers` reports it.
-        if has_joined(other, read_key(ledger.key_path).fingerprint):
+        if has_joined(other, fingerprint):
             raise BudgetRefused(
                 f"the ledger {ledger.path} was joined to {path}, and is an older copy; set "
                 "[privacy] ledger to that one"
             )
         with reading(other) as connection:
-            is_empty = not holds(connection, "SELECT 1 FROM inputs LIMIT 1")
+            is_empty = value_of(connection, "SELECT 1 FROM inputs LIMIT 1") is None
             asked = [] if is_empty else _under_keys_of(other, digests)
             known = sorted(datasets_of(connection, asked))
         if known:
@@ -322,7 +294,6 @@ def unasked_ledgers(settings: ProductSettings) -> list[str]:
 
 def _under_keys_of(ledger: Ledger, digests: Mapping[str, Digests]) -> list[InputDigest]:
     """The digests under the keys of a ledger; raises BudgetRefused if any key lacks digests."""
-    found: list[InputDigest] = []
     keys = ledger.keys()
     if keys.keys() - digests.keys():
         raise BudgetRefused(
@@ -330,9 +301,7 @@ def _under_keys_of(ledger: Ledger, digests: Mapping[str, Digests]) -> list[Input
             "this run has read its input, so that it cannot be asked for its people; start a new "
             "run"
         )
-    for fingerprint in keys:
-        found += digests[fingerprint].values()
-    return found
+    return [digest for fingerprint in keys for digest in digests[fingerprint].values()]
 
 
 def _others(ledger: Ledger, settings: ProductSettings) -> Iterator[tuple[Path, Ledger | None]]:

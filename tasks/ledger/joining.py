@@ -17,7 +17,6 @@ ledgers can never be charged at once. Joining again resumes from the step that w
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -26,10 +25,9 @@ from .caps import caps_of, enter_caps
 from .store import (
     Ledger,
     add_keys,
-    bring_up_retired,
     connected,
     has_joined,
-    holds,
+    insert,
     is_joined,
     joined_to,
     ledger_at,
@@ -50,6 +48,7 @@ _MOVED = (
     "claims",
     "curves",
     "joined",
+    "joined_runs",
 )
 """Tables whose rows move unchanged."""
 
@@ -76,41 +75,34 @@ def join(path: Path, other_path: Path) -> Ledger:
             )
         if has_joined(ledger, fingerprint):
             raise InputRefused(f"{other.path} was joined to {ledger.path} before; use that one.")
-        bring_up_retired(other)
     else:
         other = open_ledger(other.path, must_exist=True)
-        fingerprint = read_key(other.key_path).fingerprint
+    key = read_key(other.key_path)
     with writing(ledger) as connection:
         if not is_begun:
             _refuse_copies(ledger, other, connection)
             retire(other, ledger)
-        key = read_key(other.key_path)
         add_keys(ledger.key_path, [key.key, *key.joined])
         with connected(other) as others:
             _move(others, connection)
-            runs = others.execute("SELECT run_id FROM draws UNION SELECT run_id FROM conditions")
-            connection.executemany(
-                "INSERT OR IGNORE INTO joined_runs VALUES (?, ?)",
-                [(row["run_id"], fingerprint) for row in runs],
-            )
+            moved = [(run_id, key.fingerprint) for run_id in _values(others, "draws", "run_id")]
+        connection.executemany("INSERT OR IGNORE INTO joined_runs VALUES (?, ?)", moved)
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        connection.execute(
-            "INSERT INTO joined VALUES (?, ?, ?)", [fingerprint, str(other.path), now]
-        )
+        insert(connection, "joined", [(key.fingerprint, str(other.path), now)])
     return ledger_at(other.path)
 
 
-def _holds(connection: sqlite3.Connection, table: str, column: str, values: Sequence[str]) -> bool:
-    query = f"SELECT 1 FROM {table} WHERE {column} = ? LIMIT 1"
-    return any(holds(connection, query, [value]) for value in values)
+def _values(connection: sqlite3.Connection, table: str, column: str) -> set[str]:
+    """All values of a column."""
+    return {value for (value,) in connection.execute(f"SELECT DISTINCT {column} FROM {table}")}
 
 
 def _refuse_copies(ledger: Ledger, other: Ledger, connection: sqlite3.Connection) -> None:
     """Raise BudgetRefused if the ledgers may have rows in common."""
     with reading(other) as others:
-        runs = [row["run_id"] for row in others.execute("SELECT DISTINCT run_id FROM draws")]
+        runs = _values(others, "draws", "run_id") & _values(connection, "draws", "run_id")
     is_copy = ledger.keys().keys() & other.keys().keys()
-    if is_copy or _holds(connection, "draws", "run_id", runs):
+    if is_copy or runs:
         raise BudgetRefused(
             f"the ledgers {ledger.path} and {other.path} have "
             f"{'a key' if is_copy else 'a run'} in common, so that one holds copies of the other's "
@@ -118,33 +110,21 @@ def _refuse_copies(ledger: Ledger, other: Ledger, connection: sqlite3.Connection
         )
 
 
-def _drawn(connection: sqlite3.Connection) -> set[str]:
-    """The datasets with draws."""
-    return {row["dataset"] for row in connection.execute("SELECT DISTINCT dataset FROM draws")}
-
-
 def _move(others: sqlite3.Connection, connection: sqlite3.Connection) -> None:
     """Copy the rows of a retired ledger into the transaction of another."""
-    for row in others.execute("SELECT name FROM datasets ORDER BY name").fetchall():
-        name = row["name"]
-        is_known = _holds(connection, "datasets", "name", [name])
+    known = _values(connection, "datasets", "name")
+    for name in sorted(_values(others, "datasets", "name")):
         caps = caps_of(others, name)
-        if is_known:
+        if name in known:
             caps = caps.smaller(caps_of(connection, name))
         enter_caps(connection, name, caps)
-    in_both = _drawn(others) & _drawn(connection)
+    in_both = _values(others, "draws", "dataset") & _values(connection, "draws", "dataset")
     for table in _MOVED:
-        rows = others.execute(f"SELECT * FROM {table}").fetchall()
-        if rows:
-            columns = rows[0].keys()
-            marks = ", ".join("?" * len(columns))
-            query = f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks})"
-            connection.executemany(query, [tuple(row) for row in rows])
+        # A ledger that an older version has retired has fewer columns.
+        found = others.execute(f"SELECT * FROM {table}")
+        columns = [column for column, *_ in found.description]
+        insert(connection, table, [tuple(row) for row in found], columns)
     # Between draws charged to two ledgers, it is unknown whether results were known.
     connection.executemany(
         "UPDATE draws SET after_results = 1 WHERE dataset = ?", [[name] for name in sorted(in_both)]
-    )
-    connection.executemany(
-        "INSERT INTO joined_runs VALUES (?, ?)",
-        [tuple(row) for row in others.execute("SELECT * FROM joined_runs")],
     )

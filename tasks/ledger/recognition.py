@@ -44,6 +44,7 @@ from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b, shake_256
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -52,13 +53,13 @@ from ..runs.files import while_unchanged
 from ..tables.columns import cut_at, without_point
 
 DIGITS_BELOW_COUNTY = 11
+_BLOCKS = "block_geocode"
 
 _ROWS_AT_ONCE = 1 << 20
 """Rows laid out in one step where there are no counties to split by."""
 
 INPUT_DIGESTS = "input_digests.json"
 """Name of the file with the digests of a run's input, in its confidential folder."""
-
 
 ENOUGH_WEAK = 4
 """Digests of less information that recognise people together."""
@@ -90,14 +91,10 @@ class InputDigest:
     weak: tuple[str, ...] = ()
     filling: tuple[str, ...] = ()
 
-    def recognised_by(self, people: PeopleDigests) -> InputDigest:
+    def recognised_by(self, by: PeopleDigests) -> InputDigest:
         """The digest of an input that the digests of its raw columns recognise too."""
-        return InputDigest(
-            self.whole,
-            (*self.parts, *people.strong),
-            (*self.weak, *people.weak),
-            (*self.filling, *people.filling),
-        )
+        parts, weak = (*self.parts, *by.strong), (*self.weak, *by.weak)
+        return InputDigest(self.whole, parts, weak, (*self.filling, *by.filling))
 
 
 def input_digest(kind: str, columns: Mapping[str, np.ndarray], key: bytes) -> InputDigest:
@@ -111,61 +108,52 @@ def input_digest(kind: str, columns: Mapping[str, np.ndarray], key: bytes) -> In
     True
     """
     arrays = [_canonical(column) for column in columns.values()]
-    has_blocks = next(iter(columns), None) == "block_geocode"
-    if has_blocks:
-        arrays[0] = arrays[0].astype(np.int64, copy=False)
-    n = len(arrays[0])
-    order = None if _is_sorted(arrays) else np.lexsort(arrays[::-1])
-    if has_blocks:
-        geocode = arrays[0] if order is None else arrays[0][order]
-        county = (geocode // 10**DIGITS_BELOW_COUNTY).astype(np.int32)
-        starts = np.flatnonzero(np.append(True, county[1:] != county[:-1]))[:n]
+    names = tuple(columns)
+    if names[0] == _BLOCKS:
+        arrays[0] = arrays[0].astype(np.int64)
+    order = np.lexsort(arrays[::-1])
+    if names[0] == _BLOCKS:
+        cuts = np.flatnonzero(np.diff(arrays[0][order] // 10**DIGITS_BELOW_COUNTY)) + 1
     else:
-        starts = np.arange(0, n, _ROWS_AT_ONCE)
-    parts = (
-        [array[start:end] if order is None else array[order[start:end]] for array in arrays]
-        for start, end in zip(starts, np.append(starts[1:], n), strict=False)
-    )
-    types = [np.dtype("<i8") if array.dtype.kind in "iub" else array.dtype for array in arrays]
-    return _digest(kind, tuple(columns), types, n, parts, key, of_parts=has_blocks)
+        cuts = np.arange(_ROWS_AT_ONCE, len(order), _ROWS_AT_ONCE)
+    parts = ([array[rows] for array in arrays] for rows in np.split(order, cuts))
+    types = [array.dtype if array.dtype.kind == "S" else np.dtype("<i8") for array in arrays]
+    return digest_of_parts(kind, names, parts, len(order), key, types)
 
 
-def block_counts_digest(
-    kind: str, columns: Sequence[str], counties: Iterable[Sequence[np.ndarray]], n: int, key: bytes
-) -> InputDigest:
-    """`input_digest` of a table of integers with blocks, given county by county.
-
-    Each county is its rows' columns (n_rows,), in the order of all columns; the first has geocodes,
-    and counties ascend by it. `n` is the number of all rows.
-    """
-    types = [np.dtype("<i8")] * len(columns)
-    return _digest(kind, columns, types, n, counties, key, of_parts=True)
-
-
-def _digest(
+def digest_of_parts(
     kind: str,
     columns: Sequence[str],
-    types: Sequence[np.dtype],
-    n: int,
     parts: Iterable[Sequence[np.ndarray]],
+    n: int,
     key: bytes,
-    *,
-    of_parts: bool,
+    types: Sequence[np.dtype] = (),
 ) -> InputDigest:
-    """Digest of rows in their order, given in parts, and of each part on request."""
-    dtype = [(f"f{i}", each) for i, each in enumerate(types)]
-    head = f"{'|'.join([kind, *columns])}|{np.dtype(dtype).descr}"
-    whole, digests = _begun(head, n, key), []
+    """`input_digest` of a table of `n` rows that are given in parts.
+
+    Each part is its rows' columns (n_rows,), in the order of all columns; where the first has the
+    geocodes of blocks, the parts are counties, ascending. `types` are by default of integers.
+    """
+    types = types or [np.dtype("<i8")] * len(columns)
+    dtype = np.dtype([(f"f{i}", own) for i, own in enumerate(types)])
+    head = f"{'|'.join([kind, *columns])}|{dtype.descr}|"
+    whole, counties = hmac.new(key, f"{head}{n}|".encode(), hashlib.sha256), []
     for arrays in parts:
-        rows = np.empty(len(arrays[0]), dtype=dtype)
-        for (name, _), array in zip(dtype, arrays, strict=True):
-            rows[name] = array
-        whole.update(rows.view(np.uint8).data)
-        if of_parts:
-            part = _begun(head, len(rows), key)
-            part.update(rows.view(np.uint8).data)
-            digests.append(part.hexdigest())
-    return InputDigest(whole.hexdigest(), tuple(digests))
+        rows = np.rec.fromarrays(arrays, dtype=dtype).tobytes()
+        whole.update(rows)
+        if columns[0] == _BLOCKS and rows:
+            county = f"{head}{len(arrays[0])}|".encode() + rows
+            counties.append(hmac.digest(key, county, "sha256").hex())
+    return InputDigest(whole.hexdigest(), tuple(counties))
+
+
+def _canonical(column: np.ndarray) -> np.ndarray:
+    """Integers unchanged, which become int64 in rows; strings as UTF-8."""
+    column = np.asarray(column)
+    if column.dtype.kind == "f":
+        raise TypeError("a digest needs integers or strings, not floats")
+    is_integer = column.dtype.kind in "iub"
+    return column if is_integer else np.char.encode(column.astype(str), "utf-8")
 
 
 def unnamed_digest(kind: str, columns: Sequence[np.ndarray], count: np.ndarray, key: bytes) -> str:
@@ -173,7 +161,8 @@ def unnamed_digest(kind: str, columns: Sequence[np.ndarray], count: np.ndarray, 
 
     Columns (n,) hold codes, and rows are distinct. The columns are ordered by the digests of their
     own totals by code; columns that agree in these keep their order. A column that another one
-    determines, such as a region given with its province, is left out.
+    determines, such as a region given with its province, is left out; of two that determine each
+    other, the first stays.
 
     >>> one, other = np.array(["a", "b"]), np.array(["x", "x"])
     >>> n = np.array([3, 4])
@@ -182,21 +171,21 @@ def unnamed_digest(kind: str, columns: Sequence[np.ndarray], count: np.ndarray, 
     """
     import pandas as pd  # Needed only for inputs without a name.
 
-    codes = [pd.factorize(np.asarray(column, dtype=object)) for column in columns]
-    kept = [number for number in range(len(columns)) if not _is_determined(codes, number)]
+    codes = pd.DataFrame({n: np.asarray(own, dtype=str) for n, own in enumerate(columns)})
+    n_codes = codes.nunique()
 
-    def by_itself(number: int) -> str:
-        position, values = codes[number]
-        totals = np.bincount(position, weights=count, minlength=len(values)).astype(np.int64)
-        table = {"code": np.asarray(values, dtype=str), "count": totals}
+    def is_determined(own: int) -> bool:
+        finer = [n for n in codes if (n_codes[n], own) > (n_codes[own], n)]
+        return any(len(codes[[own, n]].drop_duplicates()) == n_codes[n] for n in finer)
+
+    def by_itself(own: int) -> str:
+        totals = pd.Series(count, dtype=np.int64).groupby(codes[own]).sum()
+        table = {"code": totals.index.to_numpy(str), "count": totals.to_numpy()}
         return input_digest(kind, table, key).whole
 
-    ordered = sorted(kept, key=by_itself)
-    rows = pd.DataFrame(
-        {f"column {place}": np.asarray(columns[n], dtype=str) for place, n in enumerate(ordered)}
-        | {"count": count}
-    )
-    return input_digest(kind, {name: rows[name].to_numpy() for name in rows}, key).whole
+    ordered = sorted((own for own in codes if not is_determined(own)), key=by_itself)
+    rows = {f"column {place}": codes[own].to_numpy(str) for place, own in enumerate(ordered)}
+    return input_digest(kind, rows | {"count": count}, key).whole
 
 
 @while_unchanged(lambda path, key: path, at_most=64)
@@ -204,44 +193,6 @@ def file_digest(path: Path, key: bytes) -> str:
     """Keyed digest of a file's bytes."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, partial(hmac.new, key, digestmod="sha256")).hexdigest()
-
-
-def _is_determined(codes: Sequence[tuple[np.ndarray, np.ndarray]], number: int) -> bool:
-    """Whether the codes of another, finer column determine the codes of one.
-
-    If two columns determine each other, the first stays.
-    """
-    position, values = codes[number]
-    for other, (finer, finer_values) in enumerate(codes):
-        if other == number:
-            continue
-        n_pairs = np.unique(finer.astype(np.int64) * max(1, len(values)) + position).size
-        if n_pairs == len(finer_values) and (len(finer_values) > len(values) or other < number):
-            return True
-    return False
-
-
-def _canonical(column: np.ndarray) -> np.ndarray:
-    """Integers unchanged, which become int64 in rows; strings as UTF-8."""
-    column = np.asarray(column)
-    if column.dtype.kind in "iub":
-        return column
-    if column.dtype.kind == "f":
-        raise TypeError("a digest needs integers or strings, not floats")
-    return np.char.encode(column.astype(str), "utf-8")
-
-
-def _is_sorted(columns: Sequence[np.ndarray]) -> bool:
-    """Whether the rows are in the order of the columns, the first of them first."""
-    is_next = np.ones(max(len(columns[0]) - 1, 0), dtype=bool)
-    for column in reversed(columns):
-        is_next = (column[1:] > column[:-1]) | ((column[1:] == column[:-1]) & is_next)
-    return bool(is_next.all())
-
-
-def _begun(head: str, n_rows: int, key: bytes) -> hmac.HMAC:
-    """The HMAC before its rows, strings padded to the longest of the whole table."""
-    return hmac.new(key, f"{head}|{n_rows}|".encode(), hashlib.sha256)
 
 
 STRONG_BITS, WEAK_BITS = 64.0, 32.0
@@ -262,36 +213,17 @@ _DIGEST_BYTES = 16
 _Lanes = np.ndarray
 """Hashes of 128 bits as two of 64, shape `(n, 2)`, uint64."""
 
-_LARGEST_KEY = 2**62
-"""A number that two together are not larger than, where they are sorted as one."""
-
 
 @dataclass(frozen=True, eq=False)
 class RecordColumn:
     """A column of a table of people: how many records of each area have each of its raw values.
 
-    counts : `(n_areas, n_cells)`, not negative.
+    counts : `(n_areas, n_values)`, not negative.
     values : the distinct raw values, as `raw_value` spells them.
-    value_of_cell : `(n_cells,)` positions in `values`, None where cells are values.
     """
 
     counts: sparse.csr_array
     values: Sequence[str]
-    value_of_cell: np.ndarray | None = None
-
-    def parts(self) -> Iterator[tuple[int, sparse.csr_array]]:
-        """Counts by area and value of some consecutive areas, and the first of these."""
-        indptr = self.counts.indptr.astype(np.int64)
-        for first, last in cut_at(np.diff(indptr), _ENTRIES_AT_ONCE):
-            entries = slice(indptr[first], indptr[last])
-            cell, count = self.counts.indices[entries], self.counts.data[entries]
-            value = cell if self.value_of_cell is None else self.value_of_cell[cell]
-            starts = indptr[first : last + 1] - indptr[first]
-            shape = (last - first, max(1, len(self.values)))
-            part = sparse.csr_array((count.astype(np.int64), value, starts), shape=shape)
-            part.sum_duplicates()
-            part.eliminate_zeros()
-            yield first, part
 
 
 def raw_value(text: str | None) -> str:
@@ -305,34 +237,30 @@ def raw_value(text: str | None) -> str:
 
 
 def people_digests(
-    columns: Iterable[RecordColumn], levels: Sequence[np.ndarray], key: bytes
+    columns: Sequence[RecordColumn], levels: Sequence[np.ndarray], key: bytes
 ) -> PeopleDigests:
     """Digests of people, under a key.
 
     `levels` are the geolevels above the areas from the root on, each the number `(n_areas,)` of
     every area's geounit; each geounit is within one geounit of the level above.
     """
-    hashing, nested = _Hashing(key), dict[int, _Geolevels]()
+    hashing, strong, weak, n_digests = _Hashing(key), set[str](), set[str](), 0
+    numbers = _numbers_of_levels(levels, columns[0].counts.shape[0] if columns else 0)
     # Column by column: each holds its counts at every geolevel until its lists are made.
-    lists: list[_List] = []
-    for own in columns:
-        n_areas = own.counts.shape[0]
-        if n_areas not in nested:
-            nested[n_areas] = _Geolevels(levels, n_areas)
-        lists += _ColumnDigests(hashing, own, nested[n_areas]).lists()
-    strong = {digest for one in lists for digest in one.digests(hashing, is_strong=True)}
-    weak = {digest for one in lists for digest in one.digests(hashing, is_strong=False)} - strong
-    n_filling = max(0, sum(one.length for one in lists) - len(strong) - len(weak))
-    of_these = "".join(sorted(strong | weak)).encode()
-    filling = _stretched(hashing.digest(b"filling", of_these), n_filling)
+    for column in columns:
+        for kind, sums, bits, length in _lists(_geolevels(column, numbers, hashing), hashing):
+            n_digests += length
+            enough = np.flatnonzero(bits >= WEAK_BITS)
+            order = hashing.of_sums(sums[enough])[:, 0]
+            for row in enough[np.argsort(order, kind="stable")[:length]]:
+                found = strong if bits[row] >= STRONG_BITS else weak
+                found.add(hashing.digest(kind, sums[row].astype("<u8").tobytes()))
+    weak -= strong
+    seed = hashing.digest(b"filling", "".join(sorted(strong | weak)).encode())
+    n_filling = max(0, n_digests - len(strong) - len(weak))
+    text, size = shake_256(seed.encode()).hexdigest(_DIGEST_BYTES * n_filling), 2 * _DIGEST_BYTES
+    filling = tuple(text[start : start + size] for start in range(0, len(text), size))
     return PeopleDigests(tuple(sorted(strong)), tuple(sorted(weak)), filling)
-
-
-def _stretched(seed: str, n: int) -> tuple[str, ...]:
-    """As many texts as digests, which follow from a seed."""
-    size = 2 * _DIGEST_BYTES
-    text = shake_256(seed.encode()).hexdigest(_DIGEST_BYTES * n)
-    return tuple(text[start : start + size] for start in range(0, len(text), size))
 
 
 class _Hashing:
@@ -345,11 +273,9 @@ class _Hashing:
 
     def of_values(self, values: Sequence[str]) -> _Lanes:
         """Hashes of texts."""
-        hashes = [
-            blake2b(b"value|" + text.encode(), key=self._key, digest_size=16).digest()
-            for text in values
-        ]
-        return np.frombuffer(b"".join(hashes), dtype="<u8").reshape(-1, 2).astype(np.uint64)
+        texts = (b"value|" + value.encode() for value in values)
+        hashes = b"".join(blake2b(own, key=self._key, digest_size=16).digest() for own in texts)
+        return np.frombuffer(hashes, dtype="<u8").reshape(-1, 2).astype(np.uint64)
 
     def of_sums(self, sums: _Lanes) -> _Lanes:
         """Hashes of sums of hashes; their sums in turn identify the multiset of sums."""
@@ -373,155 +299,79 @@ def _mixed(lanes: _Lanes, constants: np.ndarray) -> _Lanes:
     return (lanes ^ (lanes >> np.uint64(33))) + constants
 
 
-@dataclass(frozen=True, eq=False)
-class _List:
-    """Sums `(n, 2)` of one kind, their information `(n,)` in bits, and how many digests it has."""
+class _Geolevel(NamedTuple):
+    """A geolevel of one column.
 
-    kind: bytes
-    sums: _Lanes
-    bits: np.ndarray
-    length: int
-
-    def digests(self, hashing: _Hashing, *, is_strong: bool) -> Iterator[str]:
-        """The digests of the strong sums that are kept, or of the weak ones."""
-        enough = np.flatnonzero(self.bits >= WEAK_BITS)
-        order = hashing.of_sums(self.sums[enough])[:, 0]
-        kept = enough[np.argsort(order, kind="stable")[: self.length]]
-        for row in kept[(self.bits[kept] >= STRONG_BITS) == is_strong]:
-            yield hashing.digest(self.kind, self.sums[row].astype("<u8").tobytes())
-
-
-@dataclass(frozen=True, eq=False)
-class _Level:
-    """A geolevel of one column: sums of its geounits' records, their bits, and counts by value.
-
-    `counts` is None where there were too many to keep.
+    number : its geounit of every area, `(n_areas,)`.
+    sums, bits : of the hashes of its geounits' records, `(n_units, 2)`, and their information.
+    counts : records by geounit and value, None where they were too many to keep.
     """
 
+    number: np.ndarray
     sums: _Lanes
     bits: np.ndarray
-    counts: sparse.csr_array | None = None
+    counts: sparse.csr_array | None
 
 
-class _Geolevels:
-    """Geolevels from the root to the areas, without those that repeat the level above and would
-    repeat its digests: the number `(n_areas,)` of every area's geounit, and how many there are.
+def _numbers_of_levels(levels: Sequence[np.ndarray], n_areas: int) -> list[np.ndarray]:
+    """Every area's geounit from the root to the areas, without levels that repeat the level above
+    and would repeat its digests.
     """
-
-    def __init__(self, levels: Sequence[np.ndarray], n_areas: int) -> None:
-        # The root is there whether it is a geolevel or not.
-        self.numbers, self.n_units = [np.zeros(n_areas, dtype=np.int64)], [min(1, n_areas)]
-        for number in levels:
-            numbered = np.unique(number, return_inverse=True)[1].reshape(-1)
-            n_units = int(numbered.max(initial=-1)) + 1
-            if self.n_units[-1] < n_units < n_areas:
-                self.numbers.append(numbered)
-                self.n_units.append(n_units)
-        if self.n_units[-1] < n_areas:
-            self.numbers.append(np.arange(n_areas))
-            self.n_units.append(n_areas)
+    # The root is there whether it is a geolevel or not.
+    found, n_above = [np.zeros(n_areas, dtype=np.int64)], min(1, n_areas)
+    for level in (*levels, np.arange(n_areas)):
+        number = np.unique(level, return_inverse=True)[1].reshape(-1)
+        n_units = _length(number)
+        if n_units > n_above:
+            found.append(number if n_units < n_areas else np.arange(n_areas))
+            n_above = n_units
+    return found
 
 
-class _ColumnDigests:
-    """The lists of digests of one column."""
-
-    def __init__(self, hashing: _Hashing, column: RecordColumn, nested: _Geolevels) -> None:
-        self._hashing, self._numbers, self._n_units = hashing, nested.numbers, nested.n_units
-        self._levels = self._summed(column)
-
-    def _summed(self, column: RecordColumn) -> list[_Level]:
-        """The geolevels from the root on; the counts of the areas are not held all at once."""
-        hashes = self._hashing.of_values(column.values)
-        if not len(hashes):
-            return []
-        above = self._numbers[-2] if len(self._numbers) > 1 else self._numbers[-1]
-        n_above = int(above.max(initial=-1)) + 1
-        parts, sums_above = [], sparse.csr_array((n_above, len(hashes)), dtype=np.int64)
-        for first, counts in column.parts():
-            parts.append(_level(counts, hashes))
-            rows = above[first : first + counts.shape[0]]
-            sums_above = sums_above + _regrouped(counts, rows, n_above)
-        whole = parts[0] if len(parts) == 1 else None
-        sums, bits = (
-            np.concatenate([getattr(part, name) for part in parts]) for name in ("sums", "bits")
-        )
-        finest = _Level(sums, bits, None if whole is None else whole.counts)
-        if len(self._numbers) == 1:
-            return [finest]
-        found, counts = [finest], sums_above
-        for depth in range(len(self._numbers) - 2, -1, -1):
-            if depth < len(self._numbers) - 2:
-                counts = _regrouped(counts, self._parents(depth, depth + 1), self._n_units[depth])
-            found.insert(0, _level(counts, hashes))
-        return found
-
-    def _parents(self, upper: int, lower: int) -> np.ndarray:
-        """The geounit of the upper level of each one of the lower level."""
-        parents = np.zeros(self._n_units[lower], dtype=np.int64)
-        parents[self._numbers[lower]] = self._numbers[upper]
-        return parents
-
-    def lists(self) -> Iterator[_List]:
-        """All lists of digests of the column."""
-        for depth, level in enumerate(self._levels):
-            length = min(MOST, len(level.bits))
-            yield _List(b"records", level.sums, level.bits, length)
-            for lower in range(depth + 1, len(self._levels)):
-                yield self._of_areas(depth, lower)
-        yield self._of_values()
-
-    def _of_areas(self, upper: int, lower: int) -> _List:
-        """Multisets of the contents of a lower level's geounits, by geounit of an upper level."""
-        below, n_units = self._levels[lower], self._n_units[upper]
-        rows = np.flatnonzero(below.bits > 0)  # Geounits with records.
-        parents, hashes = self._parents(upper, lower)[rows], self._hashing.of_sums(below.sums[rows])
-        sums = np.zeros((n_units, 2), dtype=np.uint64)
-        np.add.at(sums, parents, hashes)
-        n_below = np.bincount(parents, minlength=n_units)
-        # Each has the bits of its contents; being without order costs at most log2(n) bits each.
-        own = below.bits[rows] - np.log2(np.maximum(1, n_below))[parents]
-        by_what_they_hold = np.bincount(parents, np.maximum(0, own), minlength=n_units)
-        by_how_many_hold_it = _bits_of_repeats(parents, hashes[:, 0], n_units)
-        bits = np.maximum(by_what_they_hold, by_how_many_hold_it)
-        # With a single geounit below, the digest would repeat the one of that geounit.
-        return _List(b"areas", sums, np.where(n_below > 1, bits, 0), min(MOST, n_units))
-
-    def _of_values(self) -> _List:
-        """The multisets of how many records have a value in the geounits of a lower level."""
-        found: list[tuple[_Lanes, np.ndarray]] = []
-        for lower in range(1, len(self._levels)):
-            counts = self._levels[lower].counts
-            if counts is None or not counts.nnz:
-                continue
-            entries = sparse.coo_array(counts)
-            unit, value = (axis.astype(np.int64) for axis in entries.coords)
-            hashes, n_values = self._hashing.of_counts(entries.data), counts.shape[1]
-            for upper in range(lower):
-                n_units = self._n_units[upper]
-                if n_units > _FEW_UNITS:
-                    continue
-                group = self._parents(upper, lower)[unit] * n_values + value
-                sums = np.zeros((n_units * n_values, 2), dtype=np.uint64)
-                np.add.at(sums, group, hashes)
-                bits = _bits_of_repeats(group, entries.data, len(sums))
-                found.append((sums, bits))
-        if not found:
-            return _List(b"value", np.zeros((0, 2), np.uint64), np.zeros(0), _MOST_OF_VALUES)
-        sums, bits = (np.concatenate(parts) for parts in zip(*found, strict=True))
-        return _List(b"value", sums, bits, _MOST_OF_VALUES)
+def _length(number: np.ndarray) -> int:
+    """How many geounits are numbered."""
+    return int(number.max(initial=-1)) + 1
 
 
-def _level(counts: sparse.csr_array, hashes: _Lanes) -> _Level:
+def _parents(upper: np.ndarray, lower: np.ndarray) -> np.ndarray:
+    """The geounit of an upper level of each one of a lower level, both by area."""
+    parents = np.zeros(_length(lower), dtype=np.int64)
+    parents[lower] = upper
+    return parents
+
+
+def _geolevels(
+    column: RecordColumn, numbers: Sequence[np.ndarray], hashing: _Hashing
+) -> list[_Geolevel]:
+    """The geolevels from the root on; the counts of the areas are not held all at once."""
+    hashes = hashing.of_values(column.values)
+    if not len(hashes):
+        return []
+    lower, parts = numbers[max(0, len(numbers) - 2)], []
+    counts = sparse.csr_array((_length(lower), len(hashes)), dtype=np.int64)
+    for first, last in cut_at(np.diff(column.counts.indptr), _ENTRIES_AT_ONCE):
+        part = column.counts[first:last].astype(np.int64, copy=False)
+        part.sum_duplicates()
+        part.eliminate_zeros()
+        parts.append((*_contents(part, hashes), part))
+        counts = counts + _regrouped(part, lower[first:last], counts.shape[0])
+    sums, bits, by_area = zip(*parts, strict=True)
+    kept = by_area[0] if len(parts) == 1 else None
+    found = [_Geolevel(numbers[-1], np.concatenate(sums), np.concatenate(bits), kept)]
+    for number in reversed(numbers[:-1]):
+        counts = _regrouped(counts, _parents(number, lower), _length(number))
+        found.insert(0, _Geolevel(number, *_contents(counts, hashes), counts))
+        lower = number
+    return found
+
+
+def _contents(counts: sparse.csr_array, hashes: _Lanes) -> tuple[_Lanes, np.ndarray]:
     """Sums and bits of the rows of counts by geounit and value."""
-    as_words = _with_data(counts, counts.data.astype(np.uint64))
-    sums = np.stack([as_words @ np.ascontiguousarray(hashes[:, lane]) for lane in (0, 1)], axis=1)
-    bits = _with_data(counts, _bits(counts.data)) @ np.ones(counts.shape[1])
-    return _Level(sums, bits, counts)
-
-
-def _with_data(matrix: sparse.csr_array, data: np.ndarray) -> sparse.csr_array:
-    """A matrix with other values in the same places."""
-    return sparse.csr_array((data, matrix.indices, matrix.indptr), shape=matrix.shape)
+    words, bits = (
+        sparse.csr_array((data, counts.indices, counts.indptr), counts.shape)
+        for data in (counts.data.astype(np.uint64), _bits(counts.data))
+    )
+    return words @ hashes, bits @ np.ones(counts.shape[1])
 
 
 def _regrouped(counts: sparse.csr_array, group: np.ndarray, n_groups: int) -> sparse.csr_array:
@@ -533,25 +383,65 @@ def _regrouped(counts: sparse.csr_array, group: np.ndarray, n_groups: int) -> sp
     return summed
 
 
+_List = tuple[bytes, _Lanes, np.ndarray, int]
+"""Sums `(n, 2)` of a kind, their information `(n,)` in bits, and how many digests it has."""
+
+
+def _lists(levels: Sequence[_Geolevel], hashing: _Hashing) -> Iterator[_List]:
+    """All lists of digests of a column."""
+    for depth, upper in enumerate(levels):
+        yield b"records", upper.sums, upper.bits, min(MOST, len(upper.bits))
+        for lower in levels[depth + 1 :]:
+            yield _list_of_areas(upper, lower, hashing)
+    yield _list_of_values(levels, hashing)
+
+
+def _list_of_areas(upper: _Geolevel, lower: _Geolevel, hashing: _Hashing) -> _List:
+    """Multisets of the contents of a lower level's geounits, by geounit of an upper level."""
+    rows, n_units = np.flatnonzero(lower.bits > 0), len(upper.bits)  # Geounits with records.
+    parents = _parents(upper.number, lower.number)[rows]
+    hashes = hashing.of_sums(lower.sums[rows])
+    sums = np.zeros((n_units, 2), dtype=np.uint64)
+    np.add.at(sums, parents, hashes)
+    n_below = np.bincount(parents, minlength=n_units)
+    # Each has the bits of its contents; being without order costs at most log2(n) bits each.
+    own = lower.bits[rows] - np.log2(np.maximum(1, n_below))[parents]
+    by_contents = np.bincount(parents, np.maximum(0, own), minlength=n_units)
+    bits = np.maximum(by_contents, _bits_of_repeats(parents, hashes[:, 0], n_units))
+    # With a single geounit below, the digest would repeat the one of that geounit.
+    return b"areas", sums, np.where(n_below > 1, bits, 0), min(MOST, n_units)
+
+
+def _list_of_values(levels: Sequence[_Geolevel], hashing: _Hashing) -> _List:
+    """The multisets of how many records have a value in the geounits of a lower level."""
+    found = [(np.zeros((0, 2), np.uint64), np.zeros(0))]
+    for depth, lower in enumerate(levels):
+        if lower.counts is None:
+            continue
+        entries = sparse.coo_array(lower.counts)
+        unit, value = (axis.astype(np.int64) for axis in entries.coords)
+        hashes, n_values = hashing.of_counts(entries.data), entries.shape[1]
+        for upper in [own for own in levels[:depth] if len(own.bits) <= _FEW_UNITS]:
+            group = _parents(upper.number, lower.number)[unit] * n_values + value
+            sums = np.zeros((len(upper.bits) * n_values, 2), dtype=np.uint64)
+            np.add.at(sums, group, hashes)
+            found.append((sums, _bits_of_repeats(group, entries.data, len(sums))))
+    sums, bits = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    return b"value", sums, bits, _MOST_OF_VALUES
+
+
 def _bits(counts: np.ndarray) -> np.ndarray:
     """Lower bound of the bits that counts of at least 1 carry."""
     return 1 + np.log2(counts) / 2
 
 
 def _bits_of_repeats(group: np.ndarray, what: np.ndarray, n_groups: int) -> np.ndarray:
-    """Bits `(n_groups,)` that a multiset carries by how often each of its elements occurs in it.
-
-    The elements are `what`, whole numbers from 0 on.
+    """Bits `(n_groups,)` that a multiset carries by how often each of its elements `what` occurs
+    in it.
     """
-    if not len(group):
-        return np.zeros(n_groups)
-    if int(what.max()) >= _LARGEST_KEY // n_groups:
-        import pandas as pd  # Settings and budgets are read without it.
+    import pandas as pd  # Settings and budgets are read without it.
 
-        what = pd.factorize(what)[0]
-    n_kinds = int(what.max()) + 1
     # One number for each pair is sorted in a third of the time of two.
-    keys = np.sort(group * n_kinds + what.astype(np.int64))
-    starts = np.flatnonzero(np.append(True, keys[1:] != keys[:-1]))
-    times = np.diff(starts, append=len(keys))
-    return np.bincount(keys[starts] // n_kinds, _bits(times), minlength=n_groups)
+    kinds, found = pd.factorize(what)
+    keys, times = np.unique(group * max(1, len(found)) + kinds, return_counts=True)
+    return np.bincount(keys // max(1, len(found)), _bits(times), minlength=n_groups)

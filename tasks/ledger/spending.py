@@ -126,13 +126,7 @@ PART = Fraction(1, 64)
 ROUNDED = 1 + 1e-12
 """Factor above the rounding errors of an epsilon computed in doubles."""
 
-CHANGES = {
-    BOUNDED: 1,
-    ONE_OF_SEVERAL: 1,
-    UNBOUNDED: 2,
-    UNBOUNDED_OF_SEVERAL: 2,
-    TWO_RECORDS: 2,
-}
+CHANGES = {BOUNDED: 1, ONE_OF_SEVERAL: 1, UNBOUNDED: 2, UNBOUNDED_OF_SEVERAL: 2, TWO_RECORDS: 2}
 """Steps between a draw's own neighbours that make up one person's change, where known."""
 
 
@@ -184,6 +178,11 @@ class Spending:
     def total(self) -> Guarantee:
         """The rho of bounded zCDP per person, and the mechanisms' own delta."""
         return compose(draw.guarantee for draw in self.draws)
+
+    @property
+    def stated_rho(self) -> Fraction:
+        """As the rho of `total`, of all records that one person's change may change."""
+        return sum((draw.guarantee.stated_rho for draw in self.draws), Fraction(0))
 
     @property
     def is_planned(self) -> bool:
@@ -285,12 +284,10 @@ def spending_of(connection: sqlite3.Connection, dataset: str) -> Spending:
 
 def _spent(row: sqlite3.Row) -> SpentDraw:
     guarantee = guarantee_of(row)
-    # Earlier versions did not enter the time of the charge.
-    after_results = row["after_results"] != 0
-    if row["curve"] is None:
-        return SpentDraw(guarantee, None, after_results)
     try:
-        return SpentDraw(guarantee, read_curve(row["curve"]), after_results)
+        curve = None if row["curve"] is None else read_curve(row["curve"])
+        # Version 0.1 did not enter the time of the charge.
+        return SpentDraw(guarantee, curve, row["after_results"] != 0)
     except ValueError:
         raise Damaged(f"the curve of draw {row['name']!r} of run {row['run_id']}") from None
 

@@ -33,12 +33,12 @@ import hmac
 import os
 import secrets
 import sqlite3
-import stat
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from ..runs.errors import BudgetRefused
 from ..runs.files import TEMPORARY_SUFFIX, locked, replacing, sync
@@ -81,26 +81,29 @@ def fingerprint_of(key: bytes) -> str:
 
 def read_key(path: Path) -> LedgerKey:
     """Read a key file; raises BudgetRefused if it is missing, damaged, or open to others."""
+    what = f"the ledger's key {path}"
     try:
-        status = path.stat()
+        refuse_others(path, what, 0o077, "chmod it to 0600")
         first, *further = path.read_text(encoding="ascii").splitlines() or [""]
         words = first.split()
         key, used, number, state = [*words, *["", "", "0", ""][len(words) :]]
         joined = tuple(bytes.fromhex(line.removeprefix(JOINED)) for line in further)
         found = LedgerKey(bytes.fromhex(key), used == USED, Mark(int(number), state), joined)
     except (OSError, ValueError) as error:
-        raise BudgetRefused(
-            f"the ledger's key {path} cannot be read; restore it from a backup"
-        ) from error
-    if status.st_mode & 0o077:
-        raise BudgetRefused(f"the ledger's key {path} is open to other users; chmod it to 0600")
-    if status.st_uid != os.geteuid():
-        raise BudgetRefused(
-            f"the ledger's key {path} belongs to another user; run as its owner, or chown it"
-        )
+        raise BudgetRefused(f"{what} cannot be read; restore it from a backup") from error
     if any(len(key) != KEY_BYTES for key in (found.key, *found.joined)):
-        raise BudgetRefused(f"the ledger's key {path} is damaged; restore it from a backup")
+        raise BudgetRefused(f"{what} is damaged; restore it from a backup")
     return found
+
+
+def refuse_others(place: Path, what: str, mode: int, remedy: str) -> None:
+    """Raise BudgetRefused for a file or folder of another user, or with some bits of a mode."""
+    status = place.stat()
+    if status.st_uid != os.geteuid():
+        raise BudgetRefused(f"{what} belongs to another user; run as its owner, or chown it")
+    if status.st_mode & mode:
+        how = "written" if status.st_mode & 0o022 else "read"
+        raise BudgetRefused(f"{what} can be {how} by other users; {remedy}")
 
 
 def make_key(path: Path) -> None:
@@ -111,21 +114,18 @@ def make_key(path: Path) -> None:
 
 def write_mark(path: Path, mark: Mark) -> None:
     """Set the mark, durably; the caller holds the ledger's write lock."""
-    found = read_key(path)
-    _write_key(path, LedgerKey(found.key, True, mark, found.joined))
+    _write_key(path, replace(read_key(path), mark=mark))
 
 
 def add_keys(path: Path, keys: Iterable[bytes]) -> None:
     """Keep the keys of joined ledgers, durably; as `write_mark`."""
     found = read_key(path)
-    joined = tuple(dict.fromkeys([*found.joined, *keys]))
-    _write_key(path, LedgerKey(found.key, True, found.mark, joined))
+    _write_key(path, replace(found, joined=tuple(dict.fromkeys([*found.joined, *keys]))))
 
 
 def _write_key(path: Path, key: LedgerKey) -> None:
-    joined = [f"{JOINED}{each.hex()}" for each in key.joined]
     first = f"{key.key.hex()} {USED} {key.mark.sequence} {key.mark.state}"
-    _write(path, "\n".join([first, *joined]))
+    _write(path, "\n".join([first, *(f"{JOINED}{each.hex()}" for each in key.joined)]))
 
 
 def _write(path: Path, text: str) -> None:
@@ -151,19 +151,6 @@ _LAYOUTS = tuple(
 
 LAYOUT = len(_LAYOUTS)
 
-WITH_STATES = 2
-"""The first layout that numbers its states; the key of an older ledger has no mark."""
-
-_OF_THE_HOLDER = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
-_OF_THE_DISK = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_NOMEM}
-_OF_THE_FILE = {
-    sqlite3.SQLITE_CORRUPT,
-    sqlite3.SQLITE_NOTADB,
-    sqlite3.SQLITE_CANTOPEN,
-    sqlite3.SQLITE_READONLY,
-    sqlite3.SQLITE_PERM,
-    sqlite3.SQLITE_AUTH,
-}
 _RESTORE = "restore it from a backup, or make it writable if its permissions changed"
 
 
@@ -195,12 +182,9 @@ class Ledger:
         """The key of the digests of a run's files, from the ledger that the run was charged to."""
         keys = self.keys()
         if len(keys) > 1:
+            query = "SELECT key_fingerprint FROM joined_runs WHERE run_id = ?"
             with reading(self) as connection:
-                row = connection.execute(
-                    "SELECT key_fingerprint FROM joined_runs WHERE run_id = ?", [run_id]
-                ).fetchone()
-            if row is not None:
-                return keys[row["key_fingerprint"]]
+                return keys[value_of(connection, query, run_id) or next(iter(keys))]
         return self.key()
 
 
@@ -268,27 +252,19 @@ def joined_to(ledger: Ledger) -> tuple[Ledger, str]:
 def has_joined(ledger: Ledger, fingerprint: str) -> bool:
     """Whether a ledger has taken over the rows of the one whose key has this fingerprint."""
     with reading(ledger) as connection:
-        return holds(connection, "SELECT 1 FROM joined WHERE key_fingerprint = ?", [fingerprint])
+        query = "SELECT 1 FROM joined WHERE key_fingerprint = ?"
+        return value_of(connection, query, fingerprint) is not None
 
 
 def retire(ledger: Ledger, target: Ledger) -> None:
     """Mark a ledger as joined to another and closed to charges."""
     with connected(ledger) as connection:
         connection.execute("BEGIN IMMEDIATE")
-        found, _ = _agree(ledger, connection)
+        found = _agree(ledger, connection)
         fingerprint = read_key(ledger.key_path).fingerprint
         connection.execute("INSERT INTO joined_to VALUES (?, ?)", [str(target.path), fingerprint])
         _next_state(connection, found)
         connection.execute(f"PRAGMA application_id = {JOINED_ID}")
-        connection.execute("COMMIT")
-
-
-def bring_up_retired(ledger: Ledger) -> None:
-    """Migrate a ledger that an older version retired without finishing the joining."""
-    with connected(ledger) as connection:
-        connection.execute("BEGIN IMMEDIATE")
-        layout = connection.execute("PRAGMA user_version").fetchone()[0]
-        _bring_up(connection, layout)
         connection.execute("COMMIT")
 
 
@@ -303,8 +279,11 @@ def open_ledger(path: Path, *, must_exist: bool = False) -> Ledger:
     try:
         # One process makes the ledger.
         with locked(os.open(ledger.path.parent, os.O_RDONLY)):
-            _discard_unfinished(ledger)
-            if not must_exist and not ledger.path.exists() and not _is_used(ledger):
+            for leftover in ledger.path.parent.glob(f".{ledger.path.name}.*{UNFINISHED_SUFFIX}"):
+                leftover.unlink(missing_ok=True)
+            # A key without the mark belongs to a ledger whose creation was interrupted.
+            is_used = ledger.key_path.exists() and read_key(ledger.key_path).is_used
+            if not (must_exist or is_used or ledger.path.exists()):
                 _refuse_what_others_can_write(ledger)
                 _create(ledger)
     except OSError as error:
@@ -315,7 +294,7 @@ def open_ledger(path: Path, *, must_exist: bool = False) -> Ledger:
     if not ledger.path.exists():
         raise BudgetRefused(
             f"the ledger {ledger.path} was used before and is missing; restore it from a backup"
-            if _is_used(ledger)
+            if is_used
             else f"the ledger {ledger.path} is missing; make it with 'spineflow ledger init "
             f"--ledger {ledger.path}', or restore it if it was used before"
         )
@@ -331,9 +310,23 @@ def open_ledger(path: Path, *, must_exist: bool = False) -> Ledger:
         return ledger
 
 
-def holds(connection: sqlite3.Connection, query: str, values: Sequence[str] = ()) -> bool:
-    """Whether a query has any row."""
-    return connection.execute(query, values).fetchone() is not None
+def value_of(connection: sqlite3.Connection, query: str, *values: str) -> Any:
+    """The first column of the first row of a query; None without rows."""
+    row = connection.execute(query, values).fetchone()
+    return None if row is None else row[0]
+
+
+def insert(
+    connection: sqlite3.Connection,
+    table: str,
+    rows: Sequence[Sequence[object]],
+    columns: Iterable[str] = (),
+) -> None:
+    """Insert rows of a table, of all of its columns or of some."""
+    if rows:
+        names = f"({', '.join(columns)})" if columns else ""
+        marks = ", ".join("?" * len(rows[0]))
+        connection.executemany(f"INSERT INTO {table} {names} VALUES ({marks})", rows)
 
 
 @contextmanager
@@ -346,10 +339,10 @@ def writing(ledger: Ledger) -> Iterator[sqlite3.Connection]:
     """
     with connected(ledger) as connection:
         connection.execute("BEGIN IMMEDIATE")
-        found, is_brought_up = _agree(ledger, connection)
         before = connection.total_changes
+        found = _agree(ledger, connection)
         yield connection
-        if connection.total_changes == before and not is_brought_up:
+        if connection.total_changes == before:
             connection.execute("ROLLBACK")
             return
         _next_state(connection, found)
@@ -409,63 +402,37 @@ def connected(ledger: Ledger) -> Iterator[sqlite3.Connection]:
 
 def _remedy(error: sqlite3.Error) -> str | None:
     """The remedy for an error of SQLite; None for an error of the program."""
-    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
-    if code in _OF_THE_HOLDER:
-        return "end the program that holds it, and run the command again"
-    if code in _OF_THE_DISK:
-        return "make room on its disk and see that it works, then run the command again"
-    return _RESTORE if code in _OF_THE_FILE else None
+    match getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF:
+        case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
+            return "end the program that holds it, and run the command again"
+        case sqlite3.SQLITE_FULL | sqlite3.SQLITE_IOERR | sqlite3.SQLITE_NOMEM:
+            return "make room on its disk and see that it works, then run the command again"
+        case sqlite3.SQLITE_ERROR | sqlite3.SQLITE_CONSTRAINT | sqlite3.SQLITE_MISUSE:
+            return None
+    return _RESTORE
 
 
 def _refuse_what_others_can_write(ledger: Ledger) -> None:
     """Raise BudgetRefused for a ledger that another user can write, or put another in place of."""
-    try:
-        folder = ledger.path.parent.stat()
-    except OSError:
-        return  # SQLite reports the fault.
-    if folder.st_uid != os.geteuid():
-        raise BudgetRefused(
-            f"the folder {ledger.path.parent} of the ledger belongs to another user; keep the "
-            "ledger in a folder of your own"
-        )
+    folder = ledger.path.parent
     # A sticky bit is no help: any user who can write there can add a journal for the ledger.
-    if folder.st_mode & 0o022:
-        raise BudgetRefused(
-            f"the folder {ledger.path.parent} of the ledger can be written by other users; see "
-            "that the ledger is yours, and chmod go-w the folder"
-        )
-    try:
-        status = ledger.path.stat()
-    except OSError:
-        return
-    if status.st_uid != os.geteuid():
-        raise BudgetRefused(
-            f"the ledger {ledger.path} belongs to another user; run as its owner, or chown it"
-        )
-    if stat.S_ISREG(status.st_mode) and status.st_mode & 0o022:
-        raise BudgetRefused(
-            f"the ledger {ledger.path} can be written by other users; check its contents, and "
-            "chmod it to 0600"
-        )
+    with suppress(OSError):  # SQLite reports the fault.
+        remedy = "see that the ledger is yours, and chmod go-w the folder"
+        refuse_others(folder, f"the folder {folder} of the ledger", 0o022, remedy)
+        remedy = "check its contents, and chmod it to 0600"
+        refuse_others(ledger.path, f"the ledger {ledger.path}", 0o022, remedy)
 
 
-def _agree(ledger: Ledger, connection: sqlite3.Connection) -> tuple[Mark, bool]:
-    """Compare a ledger with its key, migrate it to this layout, and set a mark that lags.
-
-    The connection has the write lock. Returns the ledger's state, and whether its layout was
-    older.
+def _agree(ledger: Ledger, connection: sqlite3.Connection) -> Mark:
+    """Compare a ledger with its key, migrate it to this layout, and set a mark that lags; returns
+    the ledger's state. The connection has the write lock.
     """
     key = read_key(ledger.key_path)
-    is_older = _layout(connection) < LAYOUT
-    if is_older:
-        if _layout(connection) < WITH_STATES and key.mark != Mark():
-            raise BudgetRefused(_older(ledger))
-        _check_fingerprint(ledger, connection, key)
-        _bring_up(connection, _layout(connection))
+    _bring_up(connection)
     found = _compare(ledger, connection, key)
     if found != key.mark:
         write_mark(ledger.key_path, found)
-    return found, is_older
+    return found
 
 
 def _compare(ledger: Ledger, connection: sqlite3.Connection, key: LedgerKey) -> Mark:
@@ -473,23 +440,20 @@ def _compare(ledger: Ledger, connection: sqlite3.Connection, key: LedgerKey) -> 
 
     One state ahead of the mark is accepted: a process died before it acted.
     """
-    _check_fingerprint(ledger, connection, key)
-    row = connection.execute("SELECT sequence, state, state_before FROM ledger").fetchone()
-    if not isinstance(row["sequence"], int):
+    columns = "key_fingerprint, sequence, state, state_before"
+    rows = connection.execute(f"SELECT {columns} FROM ledger").fetchall()
+    if [row["key_fingerprint"] for row in rows] != [key.fingerprint]:
+        raise Damaged(f"its key {ledger.key_path} belongs to another ledger")
+    _, sequence, state, before = rows[0]
+    if not isinstance(sequence, int):
         raise Damaged("its state number is not an integer")
-    found = Mark(row["sequence"], row["state"])
-    before = Mark(row["sequence"] - 1, row["state_before"])
-    if key.mark in (found, before):
-        return found
-    raise BudgetRefused(_older(ledger))
-
-
-def _older(ledger: Ledger) -> str:
-    return (
-        f"the ledger {ledger.path} is not the one that was used last: it lags behind the mark in "
-        f"{ledger.key_path.name}, or has another history; put back the newest copy of the ledger, "
-        "since charges that an older one lacks would be spent again"
-    )
+    if key.mark not in (Mark(sequence, state), Mark(sequence - 1, before)):
+        raise BudgetRefused(
+            f"the ledger {ledger.path} is not the one that was used last: it lags behind the mark "
+            f"in {ledger.key_path.name}, or has another history; put back the newest copy of the "
+            "ledger, since charges that an older one lacks would be spent again"
+        )
+    return Mark(sequence, state)
 
 
 def _layout(connection: sqlite3.Connection) -> int:
@@ -521,18 +485,14 @@ def _schema(connection: sqlite3.Connection) -> set[tuple[object, ...]]:
     return {tuple(row) for query in (made, columns) for row in connection.execute(query)}
 
 
-def _check_fingerprint(ledger: Ledger, connection: sqlite3.Connection, key: LedgerKey) -> None:
-    fingerprints = connection.execute("SELECT key_fingerprint FROM ledger").fetchall()
-    if [fingerprint for (fingerprint,) in fingerprints] != [key.fingerprint]:
-        raise Damaged(f"its key {ledger.key_path} belongs to another ledger")
-
-
-def _bring_up(connection: sqlite3.Connection, layout: int) -> None:
+def _bring_up(connection: sqlite3.Connection) -> None:
     """Apply later layouts inside a transaction; counts as a change of state."""
-    for added in _LAYOUTS[layout:]:
-        for statement in added.split(";"):
+    layout = _layout(connection)
+    if layout < LAYOUT:
+        for statement in "".join(_LAYOUTS[layout:]).split(";"):
             connection.execute(statement)
-    connection.execute(f"PRAGMA user_version = {LAYOUT}")
+        connection.execute(f"PRAGMA user_version = {LAYOUT}")
+        connection.execute("UPDATE ledger SET sequence = sequence")
 
 
 def _create(ledger: Ledger) -> None:
@@ -553,18 +513,3 @@ def _create(ledger: Ledger) -> None:
         connection.close()
     os.rename(unpublished, ledger.path)
     sync(ledger.path.parent)
-
-
-def _discard_unfinished(ledger: Ledger) -> None:
-    """Remove leftovers of a process that died while making a ledger; the folder must be locked."""
-    folder = ledger.path.parent
-    for leftover in folder.glob(f".{ledger.path.name}.*{UNFINISHED_SUFFIX}"):
-        leftover.unlink(missing_ok=True)
-
-
-def _is_used(ledger: Ledger) -> bool:
-    """Whether the key says that the ledger may hold charges.
-
-    A key without the mark belongs to a ledger whose creation was interrupted.
-    """
-    return ledger.key_path.exists() and read_key(ledger.key_path).is_used

@@ -153,11 +153,12 @@ def test_a_draw_without_a_curve_counts_by_its_rho(ledger: Ledger) -> None:
     assert charge_run(ledger, "run-1", draw(7, is_known=False))
 
 
-def test_draws_of_older_versions_count_by_rho_until_they_are_resumed(ledger: Ledger) -> None:
+def test_draws_of_version_0_1_count_by_rho(ledger: Ledger) -> None:
     """Neither their curves are known, nor whether they followed on results."""
-    charge_run(ledger, "run-1", draw(is_known=False))
+    charge_run(ledger, "run-1", draw())
     with sqlite3.connect(ledger.path) as connection:
         connection.execute("UPDATE draws SET after_results = NULL")
+        connection.execute("DELETE FROM curves")
     connection.close()
     cap = between(16)
     with pytest.raises(
@@ -168,8 +169,8 @@ def test_draws_of_older_versions_count_by_rho_until_they_are_resumed(ledger: Led
     with pytest.raises(BudgetRefused, match="rho counts by its conversion"):
         charge_run(ledger, "run-2")
     assert not charge_run(ledger, "run-1")
-    assert charge_run(ledger, "run-2")
-    set_caps(ledger, None, Caps(epsilon=cap))
+    with pytest.raises(BudgetRefused, match="rho counts by its conversion"):
+        charge_run(ledger, "run-2")
 
 
 def test_own_deltas_are_kept_apart_from_the_cap(ledger: Ledger) -> None:

@@ -213,15 +213,14 @@ def test_another_cut_of_what_was_published_is_refused(ledger: Ledger) -> None:
         verify_published(ledger, RUN, HERE, {}, ["measurements/0_of_2.parquet"])
 
 
-def test_a_run_of_an_older_version_is_bound_to_where_it_goes_on(ledger: Ledger) -> None:
-    with sqlite3.connect(ledger.path) as connection:
-        for table in ("directories", "conditions", "noise"):
-            connection.execute(f"DELETE FROM {table}")
-    connection.close()
+def test_a_run_whose_directory_was_deleted_draws_only_where_it_is_moved(ledger: Ledger) -> None:
+    """Threat model: rows of a run deleted from the ledger."""
+    with closing(sqlite3.connect(ledger.path)) as connection, connection:
+        connection.execute("DELETE FROM directories")
     enter(ledger)
+    with pytest.raises(BudgetRefused, match="the ledger does not know it"):
+        verify_published(ledger, RUN, HERE, {FILE: "aa"}, [FILE])
     with pytest.raises(BudgetRefused, match="draws in another directory"):
         claimed(ledger)
-    assert verify_published(ledger, RUN, HERE, {FILE: "aa"}, [FILE, "x"]) == {}
-    assert claimed(ledger).published == "aa"
-    with pytest.raises(BudgetRefused, match="draws in another directory"):
-        claimed(ledger, ELSEWHERE, "x")
+    move(ledger, RUN, HERE)
+    assert claimed(ledger).published is None

@@ -243,22 +243,12 @@ def test_a_join_that_an_older_version_began_is_ended(two: tuple[Path, Path]) -> 
     before = [rows(path, *TABLES) for path in two]
     joining.retire(open_ledger(other), open_ledger(one))
     with sqlite3.connect(other) as connection:
-        connection.execute("DROP TABLE curves")
-        for table, column in (
-            ("draws", "stated_factor"),
-            ("draws", "after_results"),
-            ("datasets", "epsilon_cap"),
-            ("ledger", "epsilon_cap"),
-        ):
-            connection.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
-        connection.execute("PRAGMA user_version = 4")
+        connection.execute("ALTER TABLE draws DROP COLUMN stated_factor")
+        connection.execute("PRAGMA user_version = 5")
     connection.close()
     assert join(one, other) == open_ledger(one)
     after = rows(one, *TABLES)
-    # An older version did not enter whether results had been published.
-    old = [(*row[:-2], None, row[-1]) for row in before[1]["draws"]]
-    assert after["draws"] == sorted(before[0]["draws"] + old, key=repr)
-    for name in set(TABLES) - {"datasets", "draws"}:
+    for name in set(TABLES) - {"datasets"}:
         assert after[name] == sorted(before[0][name] + before[1][name], key=repr), name
 
 

@@ -6,6 +6,7 @@ import random
 import signal
 import sqlite3
 import stat
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -47,12 +48,10 @@ def ledger(tmp_path):
 
 
 def test_a_draw_for_one_of_several_records_counts_one_and_states_all(ledger) -> None:
-    """A run that an earlier version charged, without what is stated, goes on under its charge."""
     rho = Fraction(1, 2)
     one = Guarantee("zcdp", rho, "bounded_one_of_several", bounded_factor=Fraction(2))
     units = UniversePlan("units", "discrete_gaussian", one)
     assert charge_run(ledger, "run-1", [draw(rho, "units")])
-    assert not charge_run(ledger, "run-1", [units])
     spent = summary(ledger)["datasets"]["ri2010"]
     assert (spent["rho"], spent["stated_rho"]) == ("1/2", "1/2")
     assert charge_run(ledger, "run-2", [units])
@@ -60,6 +59,18 @@ def test_a_draw_for_one_of_several_records_counts_one_and_states_all(ledger) -> 
     assert (spent["rho"], spent["stated_rho"]) == ("1", "3/2")
     with pytest.raises(BudgetRefused, match="charged for draw 'units' with another"):
         charge_run(ledger, "run-2", [draw(rho, "units")])
+
+
+def test_a_run_that_version_0_3_charged_goes_on(ledger) -> None:
+    """It did not enter the stated factor."""
+    several = Guarantee("zcdp", Fraction(1), "several_records", bounded_factor=Fraction(2))
+    assert charge_run(ledger, draws=[UniversePlan("units", "discrete_gaussian", several)])
+    stated = replace(several, stated_factor=Fraction(3))
+    units = UniversePlan("units", "discrete_gaussian", stated)
+    assert not charge_run(ledger, draws=[units])
+    assert charge_run(ledger, "run-2", [units])
+    with pytest.raises(BudgetRefused, match="with another stated_factor"):
+        charge_run(ledger, "run-2", [UniversePlan("units", "discrete_gaussian", several)])
 
 
 def test_what_a_killed_maker_of_a_ledger_left_is_removed(tmp_path) -> None:
