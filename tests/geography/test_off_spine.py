@@ -75,13 +75,6 @@ def test_distances_of_known_entities(make_spine):
     assert off_spine_distances(spine, category_of([0, 0, 0, 1, 2, 0], 3)).tolist() == [3, 1, 1]
 
 
-def test_rows_follow_the_geography_frame(make_spine):
-    parents = [[-1], [0, 0], [0, 0, 1, 1]]
-    spine = make_spine(parents, [[Fraction(1, 3)] * len(level) for level in parents])
-    spine.block_row[:] = [3, 1, 0, 2]
-    assert off_spine_distances(spine, category_of([0, 1, 0, 1], 2)).tolist() == [1, 1]
-
-
 @settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )

@@ -9,11 +9,9 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from spineflow.validation.census.input_rules import GROUP_QUARTERS_CODES, RULES, applicable_rules
+from spineflow.validation.census.input_rules import RULES, applicable_rules
 from spineflow.validation.expectations import (
-    build_suites,
     by_the_rules_alone,
-    import_great_expectations,
     run_suites,
 )
 from spineflow.validation.outcome import Outcome
@@ -126,19 +124,6 @@ def test_an_expectation_that_cannot_be_evaluated_has_not_passed():
     strange = Rule("strange", "persons", "persons", "X", "absent", "X must be", "-", allowed=("1",))
     outcomes = run_suites([*rules, strange], evidence)
     assert [outcome.passed for outcome in outcomes] == [True, False]
-
-
-def test_there_is_a_suite_for_every_table_and_one_across():
-    import_great_expectations().get_context(mode="ephemeral")  # Suites are made in one.
-    suites = build_suites(RULES)
-    assert set(suites) == set(SUITES)
-    assert all(suite.expectations for suite in suites.values())
-
-
-def test_group_quarters_codes_are_unique():
-    codes = [code for codes in GROUP_QUARTERS_CODES.values() for code in codes]
-    assert len(codes) == len(set(codes))
-    assert list(GROUP_QUARTERS_CODES) == list(range(1, 8))
 
 
 @pytest.mark.soak(4)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from spineflow.tasks.census.partitions import People
 from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.census.schema import Schema
-from spineflow.tasks.evidence.attacks.canaries import Canaries
 from spineflow.tasks.evidence.attacks.rebuilding import grade_reconstruction, rebuilt
 from spineflow.tasks.evidence.attacks.release import Release
 from spineflow.tasks.evidence.attacks.tried import ATTACKS
@@ -17,7 +14,6 @@ from spineflow.tasks.evidence.ingest import Draw
 from spineflow.tasks.evidence.methods.publish import generator_of, publish
 from spineflow.tasks.evidence.settings import (
     CellKeys,
-    Coarsening,
     Comparison,
     DifferentialPrivacy,
     NoProtection,
@@ -148,22 +144,6 @@ def test_protected_tables_give_fewer_people_back(method):
     assert found["reconstruction: areas whose tables contradict each other", "all"] == 0
 
 
-@pytest.mark.slow
-def test_pieces_of_areas_are_graded_as_the_whole():
-    method = Suppression(kind="suppression", thresholds=(3,))
-    own = release(method)
-    parts = [replace(own, part=(number, 4)) for number in range(4)]
-    assert np.concatenate([part.entities for part in parts]).tolist() == own.entities.tolist()
-    found = list(grade_reconstruction(own, [rebuilt(part) for part in parts]))
-    whole = list(grade_reconstruction(own, [rebuilt(own)]))
-    assert [row[:3] for row in found] == [row[:3] for row in whole]
-    # What is proven does not depend on the cut; which of several solutions is taken does.
-    proven = [k for k, row in enumerate(whole) if "areas" in row[1] or "people" in row[1]]
-    assert len(proven) > 5
-    for k in proven:
-        assert found[k][3] == pytest.approx(whole[k][3], abs=0.02)
-
-
 def test_swaps_are_found_among_people_who_are_one_of_their_kind():
     method = Swapping(kind="swapping", rates=("1/2",))
     found = figures("swap_detection", release(method))
@@ -220,51 +200,3 @@ def test_an_audit_shows_that_a_release_without_noise_breaks_its_promise():
     found = figures("membership", release(weak, tables=tables, others=with_noise(0.01)))
     shown = "membership: epsilon shown at least"
     assert found[shown, "all"] > found[f"{shown}, bound of the guarantee", "all"]
-
-
-def test_the_data_of_an_audit_differ_in_one_record_an_area():
-    own = release(NOTHING)
-    canaries = Canaries(own)
-    area = POPULATION.people.area
-    assert len(np.unique(area[canaries.person])) == len(canaries.person) > 50
-    changed = canaries.population.people
-    differs = changed.cell != POPULATION.people.cell
-    assert set(np.flatnonzero(differs)) == set(canaries.person[~canaries.is_own])
-    assert (changed.area == area).all()
-    kinds = own.kind_of_cell
-    assert (kinds[canaries.own] != kinds[canaries.other]).all()
-
-
-def test_a_person_is_in_the_tables_of_his_areas_alone():
-    table = POPULATION.tables[-1]
-    answers = table.answer(POPULATION.people.area, POPULATION.people.cell)
-    assert answers.sum() == table.counted[POPULATION.people.cell].sum()
-    moved = replace(POPULATION.people, area=np.zeros(len(POPULATION.people), dtype=int))
-    assert table.answer(moved.area, moved.cell)[1:].sum() == 0
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "method",
-    [
-        Rounding(kind="rounding", how="controlled", bases=[3]),
-        Coarsening(kind="coarsening", how="minimum_size", thresholds=[40]),
-        Suppression(kind="suppression", how="cells", thresholds=[3]),
-        Suppression(kind="suppression", how="tables", thresholds=[15]),
-    ],
-    ids=["controlled", "minimum_size", "cells", "tables"],
-)
-def test_sums_that_a_method_tells_hold_and_are_nearer_than_those_of_bounds(method) -> None:
-    told = release(method)
-    lower, upper = told.bounds()
-    at, kind = told.true
-    people = np.zeros((len(told.entities), told.n_kinds), dtype=np.int64)
-    np.add.at(people, (at, kind), 1)
-    true = people @ told.bounded_system.matrix.T.toarray()
-    assert ((lower <= true) & (true <= upper)).all()
-    n_rows = told.system.n_rows
-    assert told.bounded_system.n_rows == n_rows + len(told.tables)
-    sizes = [own.query.n_rows for own in told.tables]
-    of_tables = np.repeat(np.eye(len(sizes), dtype=np.int64), sizes, axis=0)
-    widest = (upper - lower)[:, :n_rows] @ of_tables
-    assert ((upper - lower)[:, n_rows:] < widest).any()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -16,22 +15,14 @@ from spineflow.tasks.evidence.ingest import (
     sizes_of_levels,
     tables_file,
 )
-from spineflow.tasks.evidence.methods.accuracy import ALL, READ
 from spineflow.tasks.evidence.methods.publish import (
     draws_of,
     neighbour_tables,
-    read_by_users,
     read_figures,
     read_tables,
-    write_figures,
-    write_tables,
 )
 from spineflow.tasks.evidence.release.figures import read_evidence
-from spineflow.tasks.evidence.release.page import page
-from spineflow.tasks.evidence.release.pictures import curves, table_at_equal_errors
 from spineflow.tasks.evidence.settings import EvidenceSettings
-from spineflow.tasks.evidence.tables import PublishedTable
-from spineflow.tasks.pages.document import Document
 from spineflow.tasks.runs.directory import RunDirectory
 
 Compared = tuple[RunDirectory, EvidenceSettings]
@@ -94,17 +85,6 @@ def test_protected_tables_keep_what_their_methods_keep(
     private = published(compared, "private")["AGE_SEX", "section"]
     assert (private.value != true).any()
     assert (private.low == 0).all() and np.isinf(private.high).all(), "noise has no largest value"
-
-
-def test_merged_areas_have_the_size_that_is_asked_for(
-    compared: Compared, people: pd.DataFrame
-) -> None:
-    true = counts(people, "section", "kind")
-    sizes = true.sum(axis=1)
-    assert (sizes < 60).any()
-    merged = published(compared, "merging")["KINDS", "section"]
-    is_whole = (merged.value == true).all(axis=1) & (merged.low == merged.high).all(axis=1)
-    assert not is_whole[sizes < 60].any()
 
 
 def test_controlled_tables_are_multiples_near_the_counts_and_so_are_their_sums(
@@ -170,43 +150,6 @@ def test_the_population_has_the_people_and_the_areas_of_every_level(
     )
 
 
-def test_users_read_the_tables_of_the_settings(compared: Compared) -> None:
-    run, settings = compared
-    population, comparison = population_of(run, settings), settings.evidence
-    both = [("AGE_SEX", "region"), ("KINDS", "region")]
-    assert sorted(read_by_users(population, comparison)) == both
-    own = comparison.model_copy(update={"read": ("KINDS",)})
-    assert read_by_users(population, own) == [("KINDS", "region")]
-    own = comparison.model_copy(update={"read_levels": ("section",), "read": ("AGE_SEX",)})
-    assert read_by_users(population, own) == [("AGE_SEX", "section")]
-
-
-def test_tables_are_read_as_they_were_written(compared: Compared, tmp_path: Path) -> None:
-    run, settings = compared
-    asked = population_of(run, settings).tables
-    draws = np.random.default_rng(1)
-    tables = {}
-    for table in asked:
-        value = draws.integers(0, 9, (len(table.places), 2)).astype(float)
-        bounds = (value - 1, value + 2) if table.name == "KINDS" else (value, value)
-        tables[table.key] = PublishedTable(value, *bounds)
-    write_tables(tmp_path / "tables.npz", asked, tables)
-    with np.load(tmp_path / "tables.npz") as kept:
-        assert len(kept.files) == 4 + 2 * 2, "bounds are kept where they are not the values"
-    found = read_tables(tmp_path / "tables.npz", asked)
-    assert set(found) == set(tables)
-    for key, own in tables.items():
-        for side in ("value", "low", "high"):
-            assert (getattr(found[key], side) == getattr(own, side)).all()
-    write_figures(
-        tmp_path / "figures.json", [("all", "hits", "all", 0.5), ("a", "b", "c", 1.0, 0.0, 2.0)]
-    )
-    assert read_figures(tmp_path / "figures.json") == [
-        ["all", "hits", "all", 0.5],
-        ["a", "b", "c", 1.0, 0.0, 2.0],
-    ]
-
-
 def test_baselines_and_ceilings_stand_beside_every_attack(compared: Compared) -> None:
     """A baseline is that of the first release; the ceiling is what true tables give."""
     run, settings = compared
@@ -229,11 +172,6 @@ def test_baselines_and_ceilings_stand_beside_every_attack(compared: Compared) ->
     assert set(beside["draw"]) == {0} and set(beside["strength"]) == {""}
 
 
-@pytest.fixture(scope="module")
-def document(compared: Compared) -> Document:
-    return page(*compared)
-
-
 @pytest.mark.parametrize("method", ["swapping", "private", "as_is"])
 def test_tables_of_others_are_those_of_changed_people(compared: Compared, method: str) -> None:
     """Everybody of kind x, in the same areas: drawn anew, and without a trace in the run."""
@@ -252,46 +190,3 @@ def test_tables_of_others_are_those_of_changed_people(compared: Compared, method
         assert abs(kinds[:, 0] - sizes).max() < 25 and (kinds[:, 1:] < 25).all()
     else:
         assert kinds[:, 0].tolist() == sizes.tolist() and not kinds[:, 1:].any()
-
-
-COLUMNS = ["method", "strength", "draw", "level", "measure", "group", "value", "low", "high"]
-
-
-def rows(measure, level, *values):
-    return [(m, s, d, level, measure, ALL, *own) for m, s, d, *own in values]
-
-
-@pytest.fixture
-def figures():
-    nan = np.nan
-    errors = [("a", "1", 1, 1.0), ("a", "2", 1, 3.0), ("b", "x", 1, 2.0), ("b", "y", 1, 4.0)]
-    found = [
-        ("a", "1", 1, 0.9, 0.8, 0.95),
-        ("a", "1", 2, 0.7, 0.6, 0.75),
-        ("a", "2", 1, 0.4, nan, nan),
-        ("a", "2", 2, 0.2, nan, nan),
-        ("b", "x", 1, 0.5, nan, nan),
-        ("b", "y", 1, 0.1, nan, nan),
-    ]
-    errors = rows(READ, ALL, *((*own, nan, nan) for own in errors))
-    return pd.DataFrame(errors + rows("hits", "Block", *found), columns=COLUMNS)
-
-
-def test_curves_have_the_range_of_draws_and_of_their_intervals(figures):
-    curve = curves(figures, figures[figures["measure"] == "hits"], ["b", "a"])["a"]
-    assert curve.error.tolist() == [1, 3]
-    assert curve.value == pytest.approx([0.8, 0.3])
-    assert curve.low == pytest.approx([0.6, 0.2])
-    assert curve.high == pytest.approx([0.95, 0.4])
-    assert curve.at(2.0) == pytest.approx((0.55, 0.4, 0.675))
-    assert curve.at(3.5) is None
-
-
-def test_methods_are_read_off_at_errors_that_several_have(figures):
-    table = table_at_equal_errors(
-        curves(figures, figures[figures["measure"] == "hits"], ["a", "b"])
-    )
-    assert table.headers == ("method", "1", "2", "3")
-    a, b = table.rows
-    assert a[2] == "0.55 (0.4 to 0.675)"
-    assert b[1:] == ("–", "0.5", "0.3")

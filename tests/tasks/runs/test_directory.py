@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import gc
 import hashlib
 import json
 import os
@@ -19,7 +18,6 @@ import pytest
 from spineflow.tasks.runs import charged_files
 from spineflow.tasks.runs.charged_files import (
     digest_of,
-    digests_of,
     refuse_altered,
 )
 from spineflow.tasks.runs.directory import (
@@ -79,21 +77,6 @@ def test_the_lock_of_a_killed_owner_is_stale(run: RunDirectory) -> None:
     assert json.loads((run.root / LOCK).read_text())["pid"] == holder.pid
     with run.locked():
         assert json.loads((run.root / LOCK).read_text())["pid"] == os.getpid()
-
-
-def test_a_lock_that_another_machine_left_names_it_but_does_not_hold(run: RunDirectory) -> None:
-    run.root.mkdir()
-    (run.root / LOCK).write_text('{"pid": 1, "host": "gone", "since": "2026-01-01T00:00:00Z"}\n')
-    with run.locked():
-        assert json.loads((run.root / LOCK).read_text())["host"] == socket.gethostname()
-
-
-def test_an_owner_that_could_not_say_its_name(run: RunDirectory) -> None:
-    run.root.mkdir()
-    with (run.root / LOCK).open("w") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        with pytest.raises(SpineflowError, match="in use by another process"), run.locked():
-            pass
 
 
 def test_a_file_system_without_locks_is_refused(
@@ -202,19 +185,6 @@ def test_a_file_is_read_again_once_it_was_changed_whatever_its_time_says(tmp_pat
     assert read(tmp_path, "a") == "c"
 
 
-def test_what_is_read_of_several_files_hangs_on_each(tmp_path: Path) -> None:
-    @while_unchanged(lambda folder: sorted(folder.glob("*.txt")), at_most=1)
-    def read(folder: Path) -> str:
-        return "".join(path.read_text() for path in sorted(folder.glob("*.txt")))
-
-    (tmp_path / "a.txt").write_text("a")
-    assert read(tmp_path) == "a"
-    (tmp_path / "b.txt").write_text("b")
-    assert read(tmp_path) == "ab"
-    (tmp_path / "b.txt").write_text("!!")
-    assert read(tmp_path) == "a!!"
-
-
 def test_json_of_any_depth_that_is_no_record_is_refused(tmp_path: Path) -> None:
     for file in (tmp_path / "record.json", tmp_path / "manifest.json"):
         file.write_text("[" * 100_000)
@@ -248,49 +218,6 @@ def test_a_file_is_hashed_again_when_it_has_changed(tmp_path: Path, read: list[s
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert digest_of(path) == hashlib.sha256(b"other").hexdigest()
     assert read == ["file"] * 2
-
-
-def test_many_files_are_hashed_once_each(tmp_path: Path, read: list[str]) -> None:
-    paths = [tmp_path / f"{number:05}" for number in range(20)]
-    for path in paths:
-        path.write_bytes(path.name.encode())
-    for _ in range(2):
-        assert digests_of(paths) == [sha256_of_file(path) for path in paths]
-    assert sorted(read) == [path.name for path in paths]
-    with pytest.raises(FileNotFoundError):
-        digests_of([*paths, tmp_path / "gone"])
-
-
-def test_a_renamed_folder_s_files_are_not_hashed_again(tmp_path: Path, read: list[str]) -> None:
-    before, after = tmp_path / "before", tmp_path / "after"
-    (before / "tables").mkdir(parents=True)
-    for name in ("tables/a.csv", "tables/b.csv", "c.csv"):
-        (before / name).write_bytes(name.encode())
-        digest_of(before / name)
-    before.rename(after)
-    (after / "c.csv").write_bytes(b"other")
-    charged_files.know_renamed(before, after)
-    assert digest_of(after / "tables" / "a.csv") == hashlib.sha256(b"tables/a.csv").hexdigest()
-    assert digest_of(after / "c.csv") == hashlib.sha256(b"other").hexdigest()
-    assert read == ["a.csv", "b.csv", "c.csv", "c.csv"]
-
-
-def test_files_are_renamed_while_others_are_added(tmp_path: Path, read: list[str]) -> None:
-    """A collection of garbage lets other threads run, which may add to what is known."""
-    before, after = tmp_path / "before", tmp_path / "after"
-    names = [f"{number}" for number in range(5_000)]
-    state = (0, 0, 0, 0)
-    charged_files._known.update({before / name: (state, "00") for name in names})
-
-    def collected(phase: str, info: dict) -> None:
-        charged_files._known[tmp_path / f"{len(charged_files._known)}"] = (state, "00")
-
-    gc.callbacks.append(collected)
-    try:
-        charged_files.know_renamed(before, after)
-    finally:
-        gc.callbacks.remove(collected)
-    assert {after / name for name in names} <= charged_files._known.keys()
 
 
 @pytest.mark.parametrize("name", ["../outside", "/etc/hostname", "spine/../../outside", ""])

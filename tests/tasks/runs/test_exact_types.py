@@ -92,13 +92,3 @@ def test_what_looks_like_off_does_not_make_data_public(text: str) -> None:
 def test_what_looks_like_a_whole_number_is_none(text: str) -> None:
     with pytest.raises(InputRefused, match=r"run\.workers must be a whole number"):
         trips(f"run.workers={text}")
-
-
-def test_lists_stand_for_tuples_and_nothing_else_does() -> None:
-    table = {"table": "t.parquet", "public_levels": True}
-    settings = trips(input={**table, "levels": ["state", "county"]})
-    assert settings.input.levels == ("state", "county")
-    assert settings.with_absolute_paths(str) == settings
-    for wrong in ({"state", "county"}, "state", {"state": 1}, [1]):
-        with pytest.raises(InputRefused, match=r"input\.levels.* must be "):
-            trips(input={**table, "levels": wrong})

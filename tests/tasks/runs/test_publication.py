@@ -143,15 +143,6 @@ def test_a_copy_that_broke_off_is_finished_unseen_until_then(
     }
 
 
-def test_what_a_killed_writer_of_the_listing_left_goes(tmp_path: Path) -> None:
-    run = finished_run(tmp_path / "run", str(tmp_path / "published"))
-    copy_release(run, str(tmp_path / "published"))
-    leftover = tmp_path / "published" / ".topdown.json.0123456789abcdef.unpublished"
-    leftover.hardlink_to(tmp_path / "published" / "topdown.json")
-    assert not copy_release(run, str(tmp_path / "published"))
-    assert not leftover.exists()
-
-
 def test_of_runs_that_publish_at_once_one_does(tmp_path: Path) -> None:
     place = str(tmp_path / "published")
     runs = [finished_run(tmp_path / f"run{i}", place, rows=f"{i}\n") for i in range(8)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from pathlib import Path
 
 import pytest
@@ -11,8 +10,8 @@ from prefect.states import Failed, State
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused, MemoryFailed, StorageFailed, WorkLost
 from spineflow.tasks.runs.handles import Artifact, Made, created, reused
-from spineflow.tasks.runs.settings_files import dump_settings, frozen_settings
-from spineflow.tasks.runs.steps import artifact_of, made_before, step
+from spineflow.tasks.runs.settings_files import dump_settings
+from spineflow.tasks.runs.steps import artifact_of, step
 from spineflow.tasks.runs.stores import StoreSilent
 from spineflow.tasks.trips.settings import TripsSettings
 
@@ -25,18 +24,6 @@ def write(run: RunDirectory, settings: TripsSettings, name: str) -> Made:
         return reused(path)
     path.write_text(name)
     return created(path, {"letters": len(name)})
-
-
-@step(
-    "write twice",
-    TripsSettings,
-    run_name="write-twice-{name}",
-    made_at=lambda run, _settings, name: run.root / f"{name}.made",
-)
-def write_where_it_is_told(run: RunDirectory, settings: TripsSettings, name: str) -> Made:
-    """Write where whoever asks is told."""
-    (run.root / f"{name}.made").touch()
-    return created(run.root / f"{name}.made")
 
 
 @step("refuse", TripsSettings, run_name="refuse")
@@ -95,27 +82,6 @@ def test_what_is_there_is_reused(root: Path) -> None:
     )
 
 
-def test_settings_are_those_that_the_run_has_frozen(root: Path) -> None:
-    given = []
-
-    @step("look", TripsSettings, run_name="look-{level}")
-    def look(run: RunDirectory, settings: TripsSettings, level: int) -> Made:
-        given.append((run, settings, level))
-        return created("")
-
-    look.fn(str(root), 3)
-    assert given == [
-        (RunDirectory(root), frozen_settings(TripsSettings, RunDirectory(root).settings), 3)
-    ]
-
-
-def test_tasks_take_the_root_and_the_keys() -> None:
-    """Prefect names task runs after these."""
-    assert list(inspect.signature(write.fn).parameters) == ["run_root", "name"]
-    assert write.task_run_name == "write-{name}"
-    assert write.name == "write" and write.__doc__ == "Write a file that names itself."
-
-
 @pytest.mark.parametrize(("task", "retries"), [(write, 6), (refuse, 6), (fail, 0)])
 def test_noise_is_never_retried(task, retries: int) -> None:
     assert task.retries == retries
@@ -159,14 +125,3 @@ def test_confidential_files_get_no_digest(tmp_path: Path) -> None:
     assert artifact_of(run, created(secret), 0.0) == Artifact("confidential/counts.parquet")
     assert artifact_of(run, created(run.confidential), 0.0) == Artifact("confidential")
     assert artifact_of(run, reused("s3://place/x"), 1.0) == Artifact("s3://place/x", "", 1.0, True)
-
-
-def test_what_was_made_before_is_found_where_the_step_says(root: Path) -> None:
-    run = RunDirectory(root)
-    settings = frozen_settings(TripsSettings, run.settings)
-    assert made_before(write_where_it_is_told, run, settings, ["b"]) is None
-    write_where_it_is_told.fn(str(root), "b")
-    assert made_before(write_where_it_is_told, run, settings, ["b"]) == root / "b.made"
-    assert made_before(write_where_it_is_told, run, settings, ["a"]) is None
-    write.fn(str(root), "a")
-    assert made_before(write, run, settings, ["a"]) is None, "it does not say where"

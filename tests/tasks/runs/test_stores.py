@@ -36,31 +36,6 @@ def test_secrets_in_an_address_are_refused_and_not_repeated(url: str, tmp_path: 
     assert SECRET not in str(refused.value)
 
 
-@pytest.mark.parametrize(
-    "url",
-    [
-        "s3://bucket/a/persons.parquet",
-        "gs://bucket/persons.parquet",
-        "abfs://container@account.dfs.core.windows.net/persons.parquet",
-        "file:///srv/a@b/persons.parquet",
-        "s3://[",
-    ],
-)
-def test_addresses_without_secrets(url: str) -> None:
-    assert not carries_secrets(url)
-
-
-def test_the_ledger_is_no_object(tmp_path: Path) -> None:
-    settings = tmp_path / "settings.toml"
-    settings.write_text(
-        'preset = "pl94_2020_us"\n[input]\npersons = "p"\nunits = "u"\ngeography = "g"\n'
-        '[privacy]\ndataset = "d"\nledger = "s3://bucket/ledger.db"\n'
-    )
-    presets = Path(__file__).resolve().parents[3] / "flows" / "settings"
-    with pytest.raises(InputRefused, match=r"privacy\.ledger must be a path"):
-        load_settings(TopdownSettings, settings, presets=presets)
-
-
 class NoCredentialsError(Exception):
     """As botocore's."""
 

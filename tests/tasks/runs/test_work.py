@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import logging
-import os
 from dataclasses import asdict
 from pathlib import Path
 
-import pytest
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.handles import confined_work, metered, reads_public_files
 from spineflow.tasks.runs.steps import ErrorsInSentences
-from spineflow.tasks.runs.work import Began, Task, append, read, tasks_of, work_file
+from spineflow.tasks.runs.work import Began, Task, append, read
 
 BEGAN = Began(0.0, "threads", 2, 2)
 
@@ -44,36 +42,6 @@ def test_records_are_read_as_they_were_written(tmp_path: Path) -> None:
     append(run, BEGAN, task())
     append(run, task("other"))
     assert read(run) == [BEGAN, task(), task("other")]
-
-
-def test_half_a_line_of_a_killed_process_is_passed_over(tmp_path: Path) -> None:
-    run = RunDirectory(tmp_path)
-    append(run, BEGAN, task())
-    whole = work_file(run).read_bytes()
-    work_file(run).write_bytes(whole[:-20])
-    append(run, task("other"))
-    assert read(run) == [BEGAN, task("other")]
-
-
-def test_work_that_was_found_does_not_hide_the_work_that_was_done() -> None:
-    found = task(reused=True, seconds=0.01)
-    assert tasks_of([task(), found])[task().name] == task()
-    assert tasks_of([found])[task().name] == found
-    again = task(seconds=3.0)
-    assert tasks_of([task(), again])[task().name] == again
-
-
-@pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="only Linux counts bytes")
-def test_bytes_are_metered_where_one_block_has_the_process(tmp_path: Path) -> None:
-    file = tmp_path / "a"
-    with metered() as work:
-        file.write_bytes(bytes(1_000_000))
-        file.read_bytes()
-        # The meter's own reading of its figures counts too.
-        took = work()
-    assert 1_000_000 <= took.read < 1_010_000
-    assert 1_000_000 <= took.written < 1_010_000
-    assert took.worker.endswith(f":{os.getpid()}")
 
 
 def test_confidential_files_are_not_measured_out() -> None:

@@ -121,10 +121,6 @@ def twice(table: pa.Table) -> pa.Table:
     return pa.concat_tables([table, table.slice(0, 1)])
 
 
-def without_margins(table: pa.Table) -> pa.Table:
-    return table.drop_columns(["margin", "margin_if_cut"])
-
-
 def above(value: int) -> int:
     return value + 1
 
@@ -248,12 +244,6 @@ def test_files_of_measurements_of_no_level(damaged) -> None:
     extra.parent.mkdir()
     shutil.copy(root / TRACTS, extra)
     assert set(failed(root)) == {COMPLETE}
-
-
-def test_a_tidy_file_of_an_earlier_version_has_no_margins(damaged) -> None:
-    root = damaged("persons")
-    pq.write_table(without_margins(pq.read_table(root / GROUPS)), root / GROUPS)
-    assert failed(root) == {}
 
 
 def test_a_failed_check_withholds_the_release(damaged) -> None:

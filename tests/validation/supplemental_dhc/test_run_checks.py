@@ -270,14 +270,6 @@ def test_measurements_of_other_noise_are_seen(root: Path, column: str) -> None:
     assert "privacy_accounting" in failed(root)
 
 
-def test_without_noise_the_true_counts_are_released(tmp_path: Path) -> None:
-    root = tabulated(tmp_path, "infinite = true\n").root
-    assert failed(root) == {}
-    rows = pq.read_table(root / RELEASED).to_pandas()
-    counts = rows[rows["table"].isin(COUNTS)]
-    assert (counts["noisy"] == counts["estimate"]).all() and (counts["low"] == counts["high"]).all()
-
-
 def test_what_the_checks_know_of_tables_is_what_is_measured() -> None:
     """Cells, iterations, sensitivities and rows are written twice; here both are compared."""
     assert {name: one.n_cells for name, one in MEASURES.items()} == CELLS

@@ -118,11 +118,3 @@ def test_exact_figures_give_exact_slivers_and_bounds_hold() -> None:
         weak = grade_differencing(slivers, zoning, slivers.figures(*noisy), exactly, persons, 4)
         assert not weak.slivers or weak.exact < 1
     assert seen > 10
-
-
-def test_zonings_that_nest_or_do_not_touch() -> None:
-    zoning = zonings(np.array([0, 0, 1, 1]), np.array([0, 0, 1, 2]))
-    same = zonings(np.array([0, 1]), np.array([1, 0]))
-    assert differences(same).n_slivers == 0
-    found = differences(zoning)
-    assert found.among(np.array([True, False])).n_slivers == 1

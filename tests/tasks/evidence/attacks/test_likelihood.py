@@ -9,7 +9,6 @@ import pytest
 from spineflow.tasks.evidence.attacks.likelihood import (
     RowCosts,
     likeliest,
-    likeliest_of_blocks,
     perturbation_costs,
 )
 from spineflow.tasks.evidence.attacks.systems import system_of_tables
@@ -98,16 +97,3 @@ def test_rows_that_are_not_published_cost_nothing() -> None:
         likeliest(SYSTEM, costs[:-1])
     with pytest.raises(ValueError, match="within the reach"):
         perturbation_costs(9, lambda totals, _: 0.0 * totals, 2)
-
-
-def test_blocks_are_rebuilt_one_after_the_other() -> None:
-    people = np.array([[1, 0, 0, 2, 0, 0], [0, 0, 0, 0, 0, 0], [0, 1, 0, 0, 0, 4]])
-    found = likeliest_of_blocks(
-        SYSTEM, totals_of(SYSTEM, people)[..., None], lambda figure: gaussian_costs(figure[0], 0.5)
-    )
-    assert (totals_of(SYSTEM, np.array(found)) == totals_of(SYSTEM, people)).all()
-    several = np.stack([totals_of(SYSTEM, people), totals_of(SYSTEM, people) + 1], axis=2)
-    again = likeliest_of_blocks(
-        SYSTEM, several, lambda figure: RowCosts(int(figure[0]), np.zeros(1))
-    )
-    assert np.array(again).sum(axis=1).tolist() == [3, 0, 5]

@@ -11,7 +11,6 @@ from spineflow.tasks.evidence.attacks import reconstruction
 from spineflow.tasks.evidence.attacks.reconstruction import (
     BlockStatus,
     Effort,
-    concatenate_reconstructions,
     reconstruct,
 )
 from spineflow.tasks.evidence.attacks.systems import UNBOUNDED, TableSystem, system_of_tables
@@ -206,14 +205,6 @@ def test_impossible_tables_are_told_and_solutions_are_drawn_evenly() -> None:
     many = reconstruct(system, np.ones((1000, 4)), np.ones((1000, 4)), seed=3)
     first = histograms(many, 4)[:, 0].sum()
     assert 430 < first < 570
-
-
-def test_pieces_join_to_the_whole() -> None:
-    system, lower, upper, _ = random_blocks(4)
-    pieces = [reconstruct(system, lower[part], upper[part]) for part in (slice(7), slice(7, None))]
-    whole, parts = reconstruct(system, lower, upper), concatenate_reconstructions(pieces)
-    assert parts.status.tolist() == whole.status.tolist()
-    assert (totals_of(system, histograms(parts, 12)) <= upper).all()
 
 
 def test_withheld_rows_leave_open_what_they_told() -> None:

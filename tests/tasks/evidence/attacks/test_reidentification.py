@@ -8,8 +8,6 @@ from spineflow.tasks.evidence.attacks.rebuilding import (
     agreement,
     composition,
     guess_from_blocks,
-    is_modal,
-    is_unique,
     match_records,
     reidentify,
 )
@@ -70,35 +68,3 @@ def test_guesses_in_a_block_of_nine_and_one(
     found = guess_from_blocks(block, NINE_AND_ONE, [counts], areas, leave_one_out=leave_one_out)
     assert found[0].rates().precision == pytest.approx(mode)
     assert found[1].rates().precision == pytest.approx(proportional)
-
-
-def test_ties_of_the_mode_go_to_the_block_group_and_then_to_the_nation() -> None:
-    """Block 0 is tied; its group has more of 1, and block 2's group is tied, the nation has 0."""
-    block = np.array([0, 0, 1, 1, 2, 2, 3, 3, 3])
-    feature = np.array([0, 1, 1, 1, 0, 1, 0, 0, 0])
-    groups, nation = np.array([0, 0, 1, 2]), np.zeros(4, dtype=int)
-    areas = [np.arange(4), groups, nation]
-    counts = [composition(area[block], feature, (int(area.max()) + 1, 2)) for area in areas]
-    mode, _ = guess_from_blocks(block, feature, counts, areas, leave_one_out=False)
-    assert mode.right.tolist() == [0, 1, 1, 1, 1, 0, 1, 1, 1]
-    assert is_modal(block, feature, counts, areas).tolist() == (mode.right == 1).tolist()
-    # Alone in a block of their own, people are guessed from their block group.
-    alone = [composition(np.array([0, 1, 1]), np.array([1, 0, 0]), (2, 2)), np.array([[2, 1]])]
-    mode, proportional = guess_from_blocks(
-        np.array([0, 1, 1]),
-        np.array([1, 0, 0]),
-        alone,
-        [np.arange(2), np.zeros(2, int)],
-        leave_one_out=True,
-    )
-    assert mode.right.tolist() == [0, 1, 1]
-    assert proportional.right.tolist() == [0, 1, 1]
-
-    assert is_unique(np.array([3, 3, 4])).tolist() == [False, False, True]
-
-
-def test_a_release_of_nobody_tells_nothing() -> None:
-    nobody = np.zeros(0, dtype=np.int64)
-    guesses = reidentify(np.array([1, 2]), nobody, nobody, np.array([0, 1]))
-    assert not guesses.is_putative.any()
-    assert guesses.rates().recall == 0

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from scipy import sparse
-from spineflow.tasks.evidence.attacks.differencing import least_squares, recovery_by_class
+from spineflow.tasks.evidence.attacks.differencing import least_squares
 from spineflow.tasks.evidence.attacks.likelihood import chance_of, most_likely
 from spineflow.tasks.evidence.attacks.membership import (
     PRECISION,
@@ -116,12 +116,6 @@ def test_least_squares_are_those_of_the_normal_equations() -> None:
     assert least_squares(system, published) == pytest.approx(expected)
 
 
-def test_cells_recovered_are_counted_by_their_true_count() -> None:
-    truth = np.array([0, 1, 1, 2, 5, 9, 10, 40])
-    found = recovery_by_class(np.array([0, 1, 2, 2, 5, 8, 10, np.nan]), truth)
-    assert found == {"0": (1, 1), "1": (2, 0.5), "2": (1, 1), "3-9": (2, 0.5), "10+": (2, 0.5)}
-
-
 def swapped(kinds: int, seed: int) -> tuple[np.ndarray, ...]:
     """Kind, place, place after swapping and partner (else -1) of 3,000 households."""
     draws = np.random.default_rng(seed)
@@ -149,15 +143,3 @@ def test_households_alone_of_their_kind_show_that_they_were_swapped() -> None:
     recall = grades[RECALL]
     assert recall.value == pytest.approx((alone & truth).sum() / truth.sum())
     assert recall.low < recall.value < recall.high
-
-
-def test_common_kinds_show_nothing_and_partial_knowledge_errs() -> None:
-    kind, place, after, partner = swapped(30, 1)
-    found = link_households(kind, place, kind, after)
-    assert not found.is_linked.any()
-    assert np.isnan(grade_links(found, partner >= 0)[PRECISION].value)
-    kind, place, after, partner = swapped(4_000, 1)
-    # Of half the households only: somebody else's record is taken for theirs where it is withheld.
-    half = np.arange(3_000) < 1_500
-    found = link_households(kind[half], place[half], kind[~half], after[~half])
-    assert 0 < grade_links(found, (partner >= 0)[half])[PRECISION].value < 0.3

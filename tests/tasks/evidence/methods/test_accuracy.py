@@ -68,16 +68,3 @@ def test_withheld_counts_are_counted_by_themselves(population):
     assert found["block", "withheld", "1-2"] == 1
     assert ("block", "mean absolute error", "1-2") not in found
     assert found["block", "totals off by more than 5 %", "1-2"] == 1
-
-
-def test_what_users_read_has_an_error_of_its_own(population):
-    found = figures(population, COUNTS, tracts=((4, 120), (3, 0)))
-    assert found["all", "mean absolute error of what users read", "all"] == pytest.approx(5 / 4)
-
-
-def test_mean_errors_tell_small_groups_from_large_ones(population):
-    found = figures(population, COUNTS, tracts=((10, 113), (1, 1)))
-    # Of 126 in the first tract, 6 are below a tenth; nobody lives in the second.
-    assert found["tract", "mean error", "below 10 % of its table"] == 4
-    assert found["tract", "mean error", "50 % of its table and over"] == -7
-    assert ("tract", "mean error", "10 to 50 % of its table") not in found

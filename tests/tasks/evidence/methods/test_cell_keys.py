@@ -22,31 +22,6 @@ def test_the_example_of_ptable_to_five_digits():
     assert len(table) == 5
 
 
-def test_rows_in_which_half_of_the_counts_stay():
-    staying = Perturbation(5, 3, 2, 0.5)
-    rows = {
-        1: {0: 0.73447, 3: 0.13672, 4: 0.07280, 5: 0.03743, 6: 0.01858},
-        2: {0: 0.40881, 3: 0.40664, 4: 0.14762, 5: 0.03232, 6: 0.00427, 7: 0.00034},
-        3: {0: 0.18738, 3: 0.5, 4: 0.15630, 5: 0.09081, 6: 0.04324, 7: 0.01687, 8: 0.00540},
-    }
-    for count, targets in rows.items():
-        row = dict(zip(range(count - 5, count + 6), staying.row(count), strict=True))
-        assert {t: row[t] for t in targets} == pytest.approx(targets, abs=1e-5)
-        assert sum(p for t, p in row.items() if t not in targets) == pytest.approx(0, abs=1e-6)
-    last = [0.01158, 0.02540, 0.04676, 0.07232, 0.09394, 0.5]
-    assert staying.row(8)[:6] == pytest.approx(last, abs=1e-5)
-    assert staying.last_row == 8
-
-
-def test_rows_without_thresholds():
-    row = Perturbation(5, 3, 2).row(8)
-    half = [0.00379, 0.01659, 0.05229, 0.11873, 0.19419, 0.22880]
-    assert row[:6] == pytest.approx(half, abs=1e-5)
-    small = Perturbation(2, 0.9)
-    assert small.row(1)[1:] == pytest.approx([0.3625, 0.3625, 0.1875, 0.0875], abs=1e-5)
-    assert small.row(2) == pytest.approx([0.05155, 0.24382, 0.40928, 0.24382, 0.05155], abs=1e-5)
-
-
 @pytest.mark.parametrize("variance", [2.1, 4.0])
 def test_every_row_has_no_bias_and_the_variance_where_it_can_be_met(variance):
     table = Perturbation(4, variance, 2, None, (False,)).table()

@@ -9,9 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from spineflow.tasks.evidence.methods.suppression import (
-    cells_withheld,
     intervals,
-    tables_withheld,
     verify_suppression,
     with_secondary,
     without_cells,
@@ -106,22 +104,3 @@ def test_primary_cells_alone_would_be_too_narrow():
     alone[:-1, :-1] = counts < 3
     assert verify_suppression(counts, alone, 3, 1.0, draws)[2] == 2
     assert verify_suppression(counts, with_secondary(counts, 3), 3, 1.0, draws)[2] == 0
-
-
-def test_what_is_told_of_a_withheld_cell_holds_it():
-    counts = np.random.default_rng(2).poisson(1.0, (12, 9)).astype(float)
-    groups = [np.arange(5), np.arange(5, 12)]
-    masks = cells_withheld(counts, groups, 3)
-    published = without_cells(counts, groups, masks)
-    is_out = np.isnan(published.value)
-    assert is_out[(counts > 0) & (counts < 3)].all()
-    assert (published.value[~is_out] == counts[~is_out]).all()
-    assert ((published.low <= counts) & (counts <= published.high)).all()
-    assert (published.low[is_out] == 1).all()
-
-
-def test_tables_of_small_areas_are_withheld_whole():
-    counts = np.array([[3.0, 4.0], [0.0, 0.0], [20.0, 1.0]])
-    published = tables_withheld(counts, np.array([7, 0, 21]), 15)
-    assert np.isnan(published.value).tolist() == [[True, True], [False, False], [False, False]]
-    assert published.high[0].tolist() == [7.0, 7.0]

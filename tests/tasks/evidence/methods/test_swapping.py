@@ -99,17 +99,6 @@ def test_american_pairs_agree_lie_apart_and_meet_the_rate(rate):
     assert (LEVELS[1][households.area[first]] != LEVELS[1][households.area[second]]).all()
 
 
-def test_rare_households_are_aimed_at():
-    people = _people()
-    cell = np.ones(len(people), dtype=int)
-    rare = np.random.default_rng(7).choice(people.n_households, 50, replace=False)
-    cell[np.isin(people.household, rare)] = 0
-    households = households_of(People(people.area, cell, people.household), cell, 12)
-    pairs = american_pairs(households, LEVELS, 0.02, np.random.default_rng(8))
-    share = np.isin(rare, pairs).mean()
-    assert share > 3 * pairs.size / people.n_households
-
-
 def _european(people, rate, smallest):
     households = households_of(people, people.cell, int(people.cell.max()) + 1)
     return european_pairs(

@@ -12,11 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 from spineflow.tasks.population.checks.accuracy import true_records
 from spineflow.tasks.population.checks.agreement import (
-    _percent,
     read_population,
     released_apart,
 )
-from spineflow.tasks.population.checks.measures import PersonsAndHouseholds, Ratio, measure_areas
+from spineflow.tasks.population.checks.measures import PersonsAndHouseholds, measure_areas
 from spineflow.tasks.population.estimation.blocks import populate_county
 from spineflow.tasks.population.estimation.pieces import (
     blocks_of,
@@ -25,7 +24,7 @@ from spineflow.tasks.population.estimation.pieces import (
     write_members,
     write_release_records,
 )
-from spineflow.tasks.population.ingest.released import Sources, group_by_block, read_released
+from spineflow.tasks.population.ingest.released import Sources, read_released
 from spineflow.tasks.population.release.population import (
     population_of_pieces,
     write_population,
@@ -123,17 +122,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Sources, Path, RunDi
     return sources, folder / "release", run
 
 
-def test_records_are_by_the_own_digits_of_blocks_and_in_their_order() -> None:
-    first = pa.table(
-        {"geocode": ["9" + B, "9" + A, "8" + A], "cell": [5, 7, 2], "count": [1, 2, 1]}
-    )
-    second = pa.table({"geocode": ["9" + C], "cell": [1], "count": [3]})
-    blocks, (one, other) = group_by_block([first, second])
-    assert blocks.tolist() == [A, B, C]
-    assert one.block.tolist() == [0, 0, 0, 1] and one.cell.tolist() == [2, 7, 7, 5]
-    assert other.block.tolist() == [2, 2, 2] and other.cell.tolist() == [1, 1, 1]
-
-
 def test_what_is_released_of_every_block_is_read(made: tuple) -> None:
     sources, *_ = made
     found = read_released(sources)
@@ -145,19 +133,6 @@ def test_what_is_released_of_every_block_is_read(made: tuple) -> None:
     assert [kinds[cell] for cell in found.units.cell] == ["rented", "for rent", "rented", "GQ 101"]
     assert found.n_occupied == 4 and kinds[found.n_housing] == "GQ 101"
     assert found.inside.tolist() == [0, 1, 2, 3, 4], "of the persons all but one of the facility"
-
-
-def test_households_are_in_the_order_of_their_tenure(tmp_path: Path) -> None:
-    """Their types come before in the order of cells, but units are in that of their tenure."""
-    homes = [
-        FITTING[1][0],
-        household(A, "no couple; no relatives; own none; children none; no minors; size 1"),
-    ]
-    homes[1] = (*homes[1][:6], "owned with a mortgage", homes[1][7])
-    people = [*FITTING[0][:3], person(A, "householder alone", 40)]
-    found = read_released(sources_of(tmp_path, people, homes))
-    tenure = household_types.TENURE
-    assert found.household_levels[tenure].tolist() == [0, 2]
 
 
 def test_releases_apart_have_the_records_that_were_released(made: tuple) -> None:
@@ -222,30 +197,3 @@ def test_one_population_is_read_from_its_files(made: tuple) -> None:
     assert {ratio.percent for one, ratio in whole.items() if one.number in ("M3", "M5", "M8")} == {
         100
     }
-
-
-def test_a_county_is_a_piece(made: tuple) -> None:
-    _, _, run = made
-    assert piece_names(run) == ["00000"]
-    piece = read_piece(run, "00000")
-    assert piece.person_starts.tolist() == [0, 3, 5]
-    assert piece.household_starts.tolist() == [0, 1, 2]
-    assert piece.areas == [("35", "35001", A[:11], A[:12]), ("35", "35001", B[:11], B[:12])]
-
-
-@pytest.mark.parametrize(
-    ("ratio", "shown"),
-    [
-        (None, "–"),
-        (Ratio(0, 0), "–"),
-        (Ratio(1, 3), 33.33),
-        (Ratio(3, 3), 100.0),
-        (Ratio(-3, 3), -100.0),
-        (Ratio(0, 3), 0.0),
-        (Ratio(1, 7), 14.29),
-        (Ratio(99_999, 100_000), 99.999),
-        (Ratio(1, 100_000), 0.001),
-    ],
-)
-def test_what_is_not_all_is_not_shown_as_all(ratio: Ratio | None, shown: float | str) -> None:
-    assert _percent(ratio) == shown

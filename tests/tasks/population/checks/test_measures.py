@@ -211,22 +211,6 @@ def test_spouses_must_be_of_the_kind_and_sex_of_their_couples(kind: str, sex: st
 
 
 @pytest.mark.parametrize(
-    ("couple", "kind", "sex"),
-    [
-        ("married same", "same-sex spouse", "male"),
-        ("cohabiting opposite", "opposite-sex unmarried partner", "female"),
-        ("cohabiting same", "same-sex unmarried partner", "male"),
-    ],
-)
-def test_every_kind_of_couple_is_known(couple: str, kind: str, sex: str) -> None:
-    relatives = "relatives" if couple.startswith("married") else "no relatives"
-    label = f"{couple}; {relatives}; own none; children none; no minors; size 2"
-    people = [person(A, "householder not alone", 40), person(A, kind, 38, sex)]
-    found = shares(records(people, [household(A, label)]))
-    assert found["M6", ""] == found["M7", ""] == Ratio(1, 1)
-
-
-@pytest.mark.parametrize(
     ("third", "parts"),
     [
         (person(A, "biological child", 7), {"own children under 6", "own children 6 to 17"}),
@@ -251,40 +235,6 @@ def test_who_lacks_or_is_too_many_of_what_households_say_is_named(
     found = shares(records([*people[:2], third, *people[3:]], homes))
     wrong = {name for (number, name), ratio in found.items() if number == "M7" and ratio.number < 2}
     assert wrong == {"", *parts}
-
-
-def test_three_generations_need_a_child_and_another_generation() -> None:
-    label = "no couple; relatives; own under 6; children under 6; minors; three generations; size 3"
-    people = [
-        person(A, "householder not alone", 40),
-        person(A, "biological child", 3),
-        person(A, "parent", 59),
-    ]
-    assert shares(records(people, [household(A, label)]))["M7", ""] == Ratio(1, 1)
-    people[2] = person(A, "sibling", 59)
-    found = shares(records(people, [household(A, label)]))
-    wrong = {name for (number, name), ratio in found.items() if number == "M7" and not ratio.number}
-    assert wrong == {"", "three generations"}
-
-
-def test_the_oldest_member_must_be_somebody() -> None:
-    homes = [household(A, COUPLE, elderly="someone 75 and over")]
-    people = [
-        person(A, "householder not alone", 40),
-        person(A, "opposite-sex spouse", 74, "female"),
-    ]
-    found = shares(records(people, homes))
-    wrong = {name for (number, name), ratio in found.items() if number == "M7" and not ratio.number}
-    assert wrong == {"", "persons of 75 years and over who are no householders"}
-
-
-def test_minors_who_are_no_children_are_the_householder_or_the_partner() -> None:
-    label = LONE.replace("no minors", "minors")
-    homes = [household(A, label, "15-24")]
-    for age, n in ((17, 1), (20, 0)):
-        found = shares(records([person(A, "householder alone", age)], homes))
-        assert found["M7", "minors who are no children"] == Ratio(n, 1)
-        assert found["M7", "minors"] == Ratio(n, 1)
 
 
 def test_persons_are_linked_to_occupied_units_of_their_block() -> None:

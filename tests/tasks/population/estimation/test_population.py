@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -177,20 +177,6 @@ def test_what_is_one_population_nearly_stays_so() -> None:
     own = census.households
     kinds = [np.bincount(one, minlength=522) for one in (made.levels[5], own.kind)]
     assert abs(kinds[0] - kinds[1]).sum() <= 0.1 * len(own.kind)
-
-
-def test_minors_are_householders_where_there_are_not_adults_enough() -> None:
-    census = true_census(np.random.default_rng(5), 1)
-    persons = replace(
-        census.persons,
-        age=np.where(np.arange(len(census.persons.age)) < 2, 40, 4),
-        relationship=np.where(census.persons.relationship == 20, 20, 25),
-    )
-    begun = first_members(persons, census.households, LargerBlocks())
-    assert_one_population(replace(census, persons=persons), BlockMembers(begun))
-    heads = begun.relationship == 20
-    assert (begun.age[heads] >= 18).sum() == 2
-    assert begun.age[heads].min() == 15
 
 
 def test_blocks_have_larger_households_as_often_as_thought() -> None:

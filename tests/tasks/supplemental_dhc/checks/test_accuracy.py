@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 from spineflow.flows.running import call_stages, prepare
-from spineflow.tasks.pages.document import Table
-from spineflow.tasks.products.budget import Cost
 from spineflow.tasks.products.comparison import read_errors
 from spineflow.tasks.products.registry import product
 from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.supplemental_dhc.ingest.ingest import read_plan
-from spineflow.tasks.supplemental_dhc.plan import universe_plan
 from spineflow.tasks.topdown.ingest.generate import FEWEST_PERSONS, generate_county
 from spineflow.tasks.topdown.ingest.generate_households import synthesize_households
 
@@ -74,36 +69,3 @@ def test_errors_are_distances_from_the_truth(run: RunDirectory) -> None:
     inside = (own["low"].to_numpy() <= values) & (values <= own["high"].to_numpy())
     assert (found["kind"], found["rows"], found["covered"]) == ("count", 4, inside.mean())
     assert set(errors["kind"]) == {"count", "average"}
-
-
-def test_the_report_of_public_data_shows_them(run: RunDirectory) -> None:
-    page = run.report.read_text(encoding="utf-8")
-    assert "root mean square error" in page and "NOT PRIVATE" in page
-    assert "How accurate it is" in page and "2 tau + 2" in page
-
-
-def test_costs_and_what_was_released_are_told(run: RunDirectory) -> None:
-    own = product("supplemental-dhc")
-    settings = own.load(run.root.parent / "settings.toml")
-    rows = pd.read_parquet(run.release / "supplemental_dhc.parquet")
-    first, second = own.words.summary(run, settings)
-    assert str(first).startswith(f"{len(rows):,} rows of PH1 to PH8; ")
-    plan = read_plan(run)
-    for level, number in plan.levels.items():
-        assert f"{number:,} {level}" in str(first)
-        regions = rows[rows["level"] == level]["region"].nunique()
-        assert regions <= number
-    section, charged = own.costs_in_words(settings)
-    words, table = section.blocks
-    assert str(4 * plan.rho) in str(charged)
-    assert f"rho {plan.rho} " in str(words) and f"rho {plan.rho} " in str(second)
-    assert isinstance(table, Table) and len(table.rows) == len(plan.queries)
-    assert not list(own.words.shown(run, settings, []))
-    (shown,) = own.words.shown(run, settings, ["ledger"])
-    assert shown.content == table and shown.key == "noise-people-in-households"
-    curves = own.plan(settings, run).curves()
-    assert curves is not None and list(curves.rhos.values()) == [plan.rho]
-    facts = own.accuracy.figures.facts(run, settings)
-    assert facts["levels"] == ", ".join(plan.levels) and f"rho {plan.rho} " in facts["loss"]
-    without = replace(plan, queries=tuple(replace(q, sigma_squared=None) for q in plan.queries))
-    assert "nothing is guaranteed" in Cost(universe_plan(without)).in_words

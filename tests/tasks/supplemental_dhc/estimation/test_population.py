@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from spineflow.tasks.census.census import preset_census
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.supplemental_dhc.estimation import rows_of_population
 from spineflow.tasks.supplemental_dhc.ingest.households import (
@@ -20,7 +19,7 @@ from spineflow.tasks.supplemental_dhc.ingest.households import (
 from spineflow.tasks.topdown.ingest.generate import FEWEST_PERSONS, generate_county
 from spineflow.tasks.topdown.ingest.generate_households import synthesize_households
 
-from benchmarks.supplemental_dhc_ways import KEYS, indexed, measured, root_mean_square
+from benchmarks.supplemental_dhc_ways import indexed, measured, root_mean_square
 
 
 @pytest.fixture(scope="module")
@@ -77,20 +76,6 @@ def test_a_true_population_has_the_true_tables(folder: Path) -> None:
     assert (root_mean_square([own], truth) == 0).all()
 
 
-def test_codes_of_labels_are_those_of_the_declaration() -> None:
-    """The order of levels is that of the codes; the declaration says which code each level has."""
-    universe = preset_census("dhc_persons_2020").universes["persons"]
-    recode = universe.recodes["relgq"]
-    codes = person_codes()["relationship"]
-    for level, where in recode.rules:
-        texts = where["RELSHIP"].texts
-        if level >= 0 and len(texts) == 1:
-            (text,) = texts
-            assert codes[recode.levels[level]] == int(text)
-    assert codes["householder"] == 20 and max(codes.values()) == 36
-    assert set(person_codes()[RACE].values()) == set(range(1, 64))
-
-
 @pytest.mark.parametrize("change", ["size", "unit", "tenure", "relationship"])
 def test_a_population_that_does_not_fit_is_refused(
     folder: Path, tmp_path: Path, change: str
@@ -110,13 +95,3 @@ def test_a_population_that_does_not_fit_is_refused(
     words = "do not fit" if change in ("size", "unit") else "labels that are not of"
     with pytest.raises(InputRefused, match=words):
         rows_of_population(tmp_path, ["State"])
-
-
-def test_a_folder_without_a_population_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InputRefused, match="there is no such file"):
-        rows_of_population(tmp_path, ["State"])
-
-
-def test_rows_are_told_apart_by_all_their_keys(folder: Path) -> None:
-    rows = rows_of_population(folder / "population", ["State", "County"]).to_pandas()
-    assert not rows.duplicated([*KEYS, "level"]).any()

@@ -8,12 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 from spineflow.tasks.products.presets import PRESETS
-from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.supplemental_dhc.ingest.ingest import (
-    areas_of_rows,
     check_households,
-    write_areas,
 )
 from spineflow.tasks.supplemental_dhc.measures import ITERATIONS, MEASURES, columns_of
 from spineflow.tasks.supplemental_dhc.settings import SupplementalDhcSettings
@@ -177,30 +174,3 @@ def test_what_a_table_of_units_lacks_is_made_of_the_members(
         "grfc.txt",
         "units.parquet",
     }
-
-
-def test_areas_are_those_of_the_geography(households: Path, tmp_path: Path) -> None:
-    budgets = {"PH2": {name: {"*": "1"} for name in ("Tract", "PLACEFP")}}
-    levels = {"levels": ["US", "State", "Tract", "PLACEFP"]}
-    settings = settings_of(households, geography=levels, mechanism={"budgets": budgets})
-    accepted = check_households(settings).accepted()
-    areas, counts = accepted.areas, accepted.counts.toarray()
-    totals = {name: areas.summed(name, counts)[:, columns_of("PH2", "*")] for name in areas.regions}
-    assert (totals["US"].sum() == totals["State"].sum()) and totals["US"].shape[0] == 1
-    assert (totals["Tract"].sum(axis=0) == totals["US"][0]).all()
-    assert len(areas.regions["Tract"]) > 1 and len(areas.regions["PLACEFP"]) > 1
-    geography = pd.read_csv(households / "grfc.txt", sep="|", dtype=str)
-    assert len(areas.regions["PLACEFP"]) == geography["PLACEFP"].nunique()
-    write_areas(tmp_path / "areas.parquet", areas)
-    again = areas_of_rows(pd.read_parquet(tmp_path / "areas.parquet").astype(object))
-    for name, regions in areas.regions.items():
-        assert (again.regions[name] == regions).all()
-        assert (again.region_of_area[name] == areas.region_of_area[name]).all()
-
-
-def test_an_unknown_level_is_named(households: Path) -> None:
-    mechanism = {"budgets": {"PH2": {"WARD": {"*": "1"}}}}
-    levels = {"levels": ["US", "State", "WARD"]}
-    settings = settings_of(households, geography=levels, mechanism=mechanism)
-    with pytest.raises(InputRefused, match="geography.levels names 'WARD'"):
-        check_households(settings)

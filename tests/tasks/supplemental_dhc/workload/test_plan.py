@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.runs.files import read_values, write_values
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.supplemental_dhc.measures import (
-    ITERATIONS,
-    MEASURES,
-    N_COLUMNS,
-    columns_of,
     margin_of,
     rho_for_margin,
 )
@@ -102,27 +96,6 @@ def test_the_ledger_is_charged_for_a_person_who_is_changed() -> None:
     assert curve.epsilon_upper(1e-10) < universe_plan(plan).epsilons()["tight"]
 
 
-def test_a_plan_is_stored_whole(tmp_path: Path) -> None:
-    plan, path = preset_plan("us"), tmp_path / "plan.json"
-    write_values(path, plan)
-    assert read_values(path, Plan) == plan
-    without = make_plan({("PH2", "US", "*"): Fraction(1)}, {"PH2": 3}, {"US": 1}, infinite=True)
-    write_values(path, without)
-    assert read_values(path, Plan) == without and not without.is_noisy
-    assert exact_curve(without) is None and universe_plan(without).guarantee is None
-
-
-def test_every_count_has_a_column_of_its_own() -> None:
-    columns = [
-        column
-        for name, measure in MEASURES.items()
-        for key in measure.iterations
-        for column in range(N_COLUMNS)[columns_of(name, key)]
-    ]
-    assert sorted(columns) == list(range(N_COLUMNS)) and len(set(columns)) == len(columns)
-    assert sum(len(codes) for codes in ITERATIONS.values()) == 10
-
-
 @given(st.integers(2, 2002), st.integers(1, 1000))
 def test_a_budget_is_the_least_that_has_the_margin(stability: int, margin: int) -> None:
     try:
@@ -177,9 +150,3 @@ def test_margins_stand_for_budgets_and_replace_those_of_a_preset() -> None:
 def test_settings_that_do_not_fit_are_refused(own: dict[str, object], words: str) -> None:
     with pytest.raises(InputRefused, match=words):
         settings_of(preset="supplemental_dhc_2020_us", **own)
-
-
-def test_truncation_of_what_is_not_measured_does_nothing() -> None:
-    mechanism = {"truncation": {"PH3": 4}, "budgets": {"PH2": {"US": {"*": "1"}}}}
-    with pytest.raises(InputRefused, match="truncation.PH3 does nothing"):
-        settings_of(mechanism=mechanism, geography={"levels": ["US"]})
