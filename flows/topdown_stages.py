@@ -85,15 +85,12 @@ def begin_margins(
         return [], []
     with stage("margins", "margins posterior", background=True):
         kept = keep_estimates.submit(root, wait_for=measured)
-    files: list[Future] = []
     with stage("margins", background=True):
-        for piece in pieces:
-            if piece.kind == FILES:
-                # One after the other, so that estimates find a worker free.
-                after = [kept, *files[-1:]]
-                files.append(
-                    write_margin_piece.submit(root, piece.kind, piece.subject, wait_for=after)
-                )
+        files = [
+            write_margin_piece.submit(root, piece.kind, piece.subject, wait_for=[kept])
+            for piece in pieces
+            if piece.kind == FILES
+        ]
     return [kept], files
 
 

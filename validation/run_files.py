@@ -225,21 +225,41 @@ def head_of_text(path: Path, columns: Sequence[str]) -> bool:
         return bool(text.read(1))
 
 
+@contextmanager
 def opened_text(
-    path: Path, types: pa.Schema | Mapping[str, pa.DataType], *, has_quotes: bool = False
-) -> pacsv.CSVStreamingReader:
-    """The rows of a text with pipes between its fields, in batches; fields may have quotes, and
-    then line feeds, or have neither."""
-    return pacsv.open_csv(
-        path,
-        read_options=pacsv.ReadOptions(skip_rows=int(is_stamped(path)), block_size=BLOCK_OF_TEXT),
-        parse_options=pacsv.ParseOptions(
-            delimiter="|", quote_char='"' if has_quotes else False, newlines_in_values=has_quotes
-        ),
-        convert_options=pacsv.ConvertOptions(
-            column_types=types, null_values=[], strings_can_be_null=False
-        ),
-    )
+    path: Path,
+    types: pa.Schema | Mapping[str, pa.DataType],
+    *,
+    has_quotes: bool = False,
+    section: tuple[int, int] | None = None,
+) -> Iterator[Iterator[pa.RecordBatch]]:
+    """The rows of a text with pipes between its fields, in batches, all or those of the lines
+    between two offsets; fields may have quotes, and then line feeds, or have neither."""
+    names, skipped = None, int(is_stamped(path))
+    with pa.memory_map(str(path)) as mapped:
+        if section is not None:
+            start, stop = section
+            if start >= stop:
+                yield iter(())
+                return
+            mapped.seek(start)
+            mapped, skipped = pa.BufferReader(mapped.read_buffer(stop - start)), 0
+            names = types.names if isinstance(types, pa.Schema) else list(types)
+        with pacsv.open_csv(
+            mapped,
+            read_options=pacsv.ReadOptions(
+                skip_rows=skipped, block_size=BLOCK_OF_TEXT, column_names=names
+            ),
+            parse_options=pacsv.ParseOptions(
+                delimiter="|",
+                quote_char='"' if has_quotes else False,
+                newlines_in_values=has_quotes,
+            ),
+            convert_options=pacsv.ConvertOptions(
+                column_types=types, null_values=[], strings_can_be_null=False
+            ),
+        ) as lines:
+            yield lines
 
 
 def shown(path: Path) -> str:

@@ -93,7 +93,7 @@ def test_pieces_find_what_the_whole_does(
     made: Unchecked, unchecked: Unchecked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = {piece.name for piece in pieces_apart(unchecked[0])}
-    assert {"persons-rows-0-of-1", "units-below-0-of-3", "tables-files-0-of-1"} <= names
+    assert {"persons-rows-0-of-3", "units-below-0-of-3", "tables-files-0-of-1"} <= names
     small = {piece.name for piece in pieces.checked_run(unchecked[0]).pieces(lambda _: 1)} - names
     check = CheckedRun.check
     monkeypatch.setattr(  # All but the plan has been found already.

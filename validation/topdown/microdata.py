@@ -25,11 +25,13 @@ from ..run_files import (
     check_stamp,
     head_of_text,
     numbered,
+    opened,
     opened_text,
 )
 from .declaration import Cells
 from .estimates import LevelEstimates, added_up
 from .layout import SEPARATOR, Description, Layout, Rows
+from .sections import end_of_header, first_line, first_row, rows_between, text_of
 from .spine import BLOCKS_PER_PART, RunSpine, SpineLevel
 from .table_rows import pairs_of_rows
 
@@ -69,6 +71,45 @@ class ReleasedRows:
     further: np.ndarray
 
 
+@dataclass(frozen=True)
+class Sections:
+    """The rows of some areas in a Parquet file, and the bytes of their lines in its text.
+
+    Both are found by bisection, in files that have the areas in order. In others the sections of
+    successive areas have every row and line once all the same, or are empty, so that a difference
+    of the files shows.
+    """
+
+    rows: range
+    text: tuple[int, int]
+
+    @classmethod
+    def of(cls, stem: Path, layout: Layout, level: SpineLevel, areas: tuple[int, int]) -> Sections:
+        """The sections of the areas from one to another."""
+        place = [i for i, column in enumerate(layout.columns) if column.is_of_area]
+        columns = [layout.columns[i].name for i in place]
+        text = stem.with_suffix(".csv")
+        start = end_of_header(text)
+        with opened(stem.with_suffix(".parquet"), columns) as file, text_of(text) as lines:
+
+            def first_of(area: int) -> tuple[int, int]:
+                def is_before(codes: Sequence[str]) -> bool:
+                    code = pa.array([SEPARATOR.join(codes)], pa.string())
+                    return 0 <= level.positions(code)[0] < area
+
+                def line_is_before(line: bytes) -> bool:
+                    fields = line.decode(errors="replace").rstrip("\r\n").split("|")
+                    return len(fields) > place[-1] and is_before([fields[i] for i in place])
+
+                if area in (0, level.n):
+                    return (file.metadata.num_rows, len(lines)) if area else (0, start)
+                row = first_row(file, columns, is_before)
+                return row, first_line(lines, start, line_is_before)
+
+            (row, line), (end_of_rows, end_of_lines) = map(first_of, areas)
+        return cls(range(row, end_of_rows), (line, end_of_lines))
+
+
 EstimatesOf = Callable[[SpineLevel], LevelEstimates]
 """The estimates of a part of the last geolevel."""
 
@@ -82,8 +123,10 @@ def check_microdata(
     *,
     facilities: np.ndarray | None = None,
     areas_per_part: int = BLOCKS_PER_PART,
+    share: tuple[int, int] = (0, 1),
 ) -> Iterator[ReleasedRows]:
-    """Yield the rows of a universe, by groups of areas in order, which are those of the estimates.
+    """Yield the rows of a universe, by groups of areas in order, which are those of the estimates;
+    of the areas, the share i of n.
 
     The columns and codes are those of the layout, the rows of each area and cell are as many as its
     estimate, rows follow the order of the areas' geocodes (as far as visible from the parts in
@@ -94,7 +137,7 @@ def check_microdata(
     Raises UnusableRunFile for a missing file or other columns, and Arrow's exceptions for files
     that cannot be parsed.
     """
-    for rows in _rows_in_parts(files, level, areas_per_part, failures):
+    for rows in _rows_in_parts(files, level, areas_per_part, share, failures):
         leaves = spine.leaves(rows.areas)
         _compare(rows, estimates_of(leaves), leaves, failures)
         if facilities is not None:
@@ -168,24 +211,38 @@ def _numbers(
 
 
 def _rows_in_parts(
-    files: Microdata, level: SpineLevel, areas_per_part: int, failures: Failures
+    files: Microdata,
+    level: SpineLevel,
+    areas_per_part: int,
+    share: tuple[int, int],
+    failures: Failures,
 ) -> Iterator[ReleasedRows]:
-    """The rows of all areas, of so many at a time; rows out of their order are failures."""
-    layout, cells = files.layout, files.cells
-    n_rows, described, n_areas = 0, _Described(layout), level.n
+    """The rows of a share of the areas, of so many at a time; rows out of their order are failures.
+    A text that may have quotes is not cut, and the first share is all areas.
+    """
+    layout, cells, described = files.layout, files.cells, _Described(files.layout)
+    number, n_shares = share
+    if layout.has_quotes:
+        number, n_shares = min(number, 1), 1
+    begin, end = (min(place, n_shares) * level.n // n_shares for place in (number, number + 1))
+    if begin == end:
+        return
 
     def part_at(number: int) -> _Part:
-        first = number * areas_per_part
-        areas = slice(first, min(first + areas_per_part, n_areas))
+        first = begin + number * areas_per_part
+        areas = slice(first, min(first + areas_per_part, end))
         return _Part(number, areas, cells.n, described)
 
     part = part_at(0)
+    sections = Sections.of(files.stem, layout, level, (begin, end))
+    n_rows = sections.rows.start
     for batch in agreeing_batches(
         files.stem,
         layout.names,
         failures,
         is_private=files.is_private,
         has_quotes=layout.has_quotes,
+        sections=sections,
     ):
         read = Rows.decoded(batch, layout)
         for name, numbers in read.numbers.items():
@@ -194,8 +251,8 @@ def _rows_in_parts(
         n_rows += batch.num_rows
         cell, is_own = read.cells(layout, cells, failures)
         area, text = layout.areas(read, level), described.numbers(batch)
-        own_part = area // areas_per_part
-        is_placed = own_part >= part.number
+        own_part = (area - begin) // areas_per_part
+        is_placed = (own_part >= part.number) & (area >= begin) & (area < end)
         failures.add_each(
             ~is_placed,
             f"a row of {cells.universe} is in an area outside the spine, or after rows of later "
@@ -211,7 +268,7 @@ def _rows_in_parts(
             own = here & is_own
             part.add(within[own] * cells.n + cell[own], text[own], read.count[own])
             part.further.append(within[here & ~is_own])
-    while part.areas.start < n_areas:
+    while part.areas.start < end:
         yield part.rows()
         part = part_at(part.number + 1)
 
@@ -303,9 +360,10 @@ def agreeing_batches(
     *,
     is_private: bool,
     has_quotes: bool,
+    sections: Sections | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield rows of a Parquet file of these columns, compared with those of its text file; texts
-    are dictionaries."""
+    """Yield rows of a Parquet file of these columns, compared with those of its text file, all or
+    those of sections of both; texts are dictionaries."""
     parquet, text = stem.with_suffix(".parquet"), stem.with_suffix(".csv")
     for path in (parquet, text):
         if not path.is_file():
@@ -314,14 +372,18 @@ def agreeing_batches(
     if types.names != list(names):
         raise UnusableRunFile(f"{parquet.name} has other columns than {', '.join(names)}")
     head_of_text(text, types.names)
-    for path in (parquet, text):
-        check_stamp(path, is_private=is_private, failures=failures)
+    if sections is None or not sections.rows.start:
+        for path in (parquet, text):
+            check_stamp(path, is_private=is_private, failures=failures)
+    section = None if sections is None else sections.text
     # Texts as the file has them, each distinct one once, take half of the time.
     with (
         pq.ParquetFile(parquet, read_dictionary=types.names) as file,
-        opened_text(text, types, has_quotes=has_quotes) as lines,
+        opened_text(text, types, has_quotes=has_quotes, section=section) as lines,
     ):
         batches = file.iter_batches(batch_size=ROWS_PER_BATCH)
+        if sections is not None:
+            batches = rows_between(file, sections.rows)
         yield from _compared(batches, lines, stem.name, failures)
 
 

@@ -197,15 +197,16 @@ class CheckedRun:
             n = n_of(self.root / "spine" / universe / "blocks.parquet")
             every.append(Piece(TOP, universe))
             every += [Piece(BELOW, universe, number, n) for number in range(n)]
-            every.append(Piece(ROWS, universe))
+            every += [Piece(ROWS, universe, number, n) for number in range(n)]
+        n = 1
         if self.tables.names:
             n = min(n_of(self.root / "spine" / "geography.parquet"), self.tables.n_states)
             every.append(Piece(FILES, TABLES))
             every += [Piece(STATES, TABLES, number, n) for number in range(n)]
         if named_tables(self.declaration):
             every.append(Piece(NAMED, TABLES))
-        if any((self.release / "tables").glob(f"*{SUFFIX}.*")):
-            every.append(Piece(MARGINS, TABLES))
+        if self.declaration.settings["release"].get("margins"):
+            every += [Piece(MARGINS, TABLES, number, n) for number in range(n)]
         return every
 
     def check(self, piece: Piece) -> Findings:
@@ -214,16 +215,19 @@ class CheckedRun:
             checked = CheckedUniverse(self, piece.subject)
             if piece.kind == TOP:
                 return checked.check_top()
-            return checked.check_rows() if piece.kind == ROWS else checked.check_below(piece)
+            return checked.check_rows(piece) if piece.kind == ROWS else checked.check_below(piece)
         if piece.kind == PLAN:
             found = Findings.of(ACCOUNTING)
             with unusable_files_fail(found.failures[ACCOUNTING]):
                 check_privacy(self.root, found.failures[ACCOUNTING])
         elif piece.kind == MARGINS:
+            if not any((self.release / "tables").glob(f"*{SUFFIX}.*")):
+                return Findings()
             found = Findings.of(MARGINS)
             with unusable_files_fail(found.failures[MARGINS]):
                 groups = margin_groups(self.declaration, self.tables)
-                check_margins(self.release, groups, found.failures[MARGINS])
+                states = self.tables.share(piece.number, piece.of) if piece.of > 1 else None
+                check_margins(self.release, groups, found.failures[MARGINS], states)
         elif piece.kind == NAMED:
             found = Findings.of(COUNT)
             for table in named_tables(self.declaration):
@@ -323,8 +327,9 @@ class CheckedUniverse:
                     self._check_part(part, at_cut)
         return self.found
 
-    def check_rows(self) -> Findings:
-        """Check the microdata, row by row, together with the estimates of their areas."""
+    def check_rows(self, piece: Piece) -> Findings:
+        """Check the microdata, row by row, together with the estimates of their areas, of which the
+        piece has its share."""
         failures, company = self._failures[MICRODATA], AGREE["accompanied"]
         with unusable_files_fail(self.found.unusable):
             spine, declaration = self.spine, self.run.declaration
@@ -342,6 +347,7 @@ class CheckedUniverse:
                     failures,
                     facilities=areas.facilities() if layout.further else None,
                     areas_per_part=self.run.blocks_per_part,
+                    share=(piece.number, piece.of),
                 ):
                     for own in accompanied:
                         check_company(own, rows, self.cells, self._failures[company])

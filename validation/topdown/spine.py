@@ -30,7 +30,7 @@ from ..run_files import (
 )
 
 STATE = "State"
-BLOCKS_PER_PART = 1 << 16
+BLOCKS_PER_PART = 1 << 14
 
 
 @dataclass(frozen=True)

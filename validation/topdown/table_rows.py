@@ -66,9 +66,16 @@ class TableRows:
     ) -> Iterator[pa.RecordBatch]:
         """The rows of a state, some thousand at a time, with some of the columns or all; none if
         the table does not have it."""
-        rows = self.ranges.get(state, range(0))
-        if not rows:
+        return self.of_states([state], columns)
+
+    def of_states(
+        self, states: Sequence[str], columns: Sequence[str] | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows from the first to the last of some states, as `of_state`."""
+        found = [self.ranges[state] for state in states if state in self.ranges]
+        if not found:
             return
+        rows = range(min(own.start for own in found), max(own.stop for own in found))
         names = self.schema.names if columns is None else list(columns)
         group = bisect_right(self._starts, rows.start) - 1
         at = self._starts[group]

@@ -36,7 +36,7 @@ from .declaration import GEOGRAPHY, TOTAL, Cells, Declaration, incidence, paths
 from .estimates import read_estimates
 from .microdata import agreeing_batches
 from .spine import SpineLevel
-from .table_rows import TableRows, gathered, have_same_rows, wide_batches
+from .table_rows import TableRows, gathered, have_same_rows, pairs_of_rows, wide_batches
 
 COUNT = "tables_count_the_microdata"
 REPEAT = "pl94171_repeats_the_tables"
@@ -418,8 +418,14 @@ def margin_groups(declaration: Declaration, tables: LevelTables) -> list[list[st
     return [list(tables.levels) if tables.names else [], *of_universes]
 
 
-def check_margins(release: Path, groups: Sequence[Sequence[str]], failures: Failures) -> None:
-    """Check the margins of the tables of a release, an interval of counts for every cell.
+def check_margins(
+    release: Path,
+    groups: Sequence[Sequence[str]],
+    failures: Failures,
+    states: Sequence[str] | None = None,
+) -> None:
+    """Check the margins of the tables of a release, an interval of counts for every cell; of tables
+    of summary levels the rows of some states, where these are given.
 
     Margins are in a file next to a table, as `<table>_margins`, in the same rows and order.
     Variables that are columns have two columns of their own, with `_LOWER` and `_UPPER`; in a table
@@ -434,10 +440,12 @@ def check_margins(release: Path, groups: Sequence[Sequence[str]], failures: Fail
         if not (table.is_file() and margins.is_file() and margins.with_suffix(".csv").is_file()):
             failures.add(f"{stem} is not there as table, Parquet and text")
         else:
-            _check_margins(table, margins, failures)
+            _check_margins(table, margins, failures, states)
 
 
-def _check_margins(table: Path, margins: Path, failures: Failures) -> None:
+def _check_margins(
+    table: Path, margins: Path, failures: Failures, states: Sequence[str] | None
+) -> None:
     """Compare a table and its margins, some rows at a time: both may be larger than memory."""
     with pq.ParquetFile(table) as cells, pq.ParquetFile(margins) as ends:
         schema = cells.schema_arrow
@@ -446,16 +454,24 @@ def _check_margins(table: Path, margins: Path, failures: Failures) -> None:
         pairs = {name: (f"{name}_LOWER", f"{name}_UPPER") for name in counted}
         if counted == ["count"]:
             pairs = {"count": ("lower", "upper")}
-        if ends.schema_arrow.names != [*codes, *(end for pair in pairs.values() for end in pair)]:
+        fields = ends.schema_arrow  # Made anew at every call.
+        if fields.names != [*codes, *(end for pair in pairs.values() for end in pair)]:
             failures.add(f"{margins.name} does not have two columns for each of {table.name}")
             return
-        kinds = [ends.schema_arrow.field(end).type for pair in pairs.values() for end in pair]
+        kinds = [fields.field(end).type for pair in pairs.values() for end in pair]
         if not all(map(pa.types.is_integer, kinds)):
             failures.add(f"{margins.name} has an interval that is not of whole numbers")
         if ends.metadata.num_rows != cells.metadata.num_rows:
             failures.add(f"{margins.name} does not have the rows of {table.name}")
             return
-        for shown, interval in zip(wide_batches(cells, codes), wide_batches(ends), strict=True):
+        if states is None:
+            rows = pairs_of_rows(wide_batches(cells, codes), wide_batches(ends))
+        else:
+            rows = _rows_of_states(table, margins, codes, fields.names, states)
+        for shown, interval in rows:
+            if shown is None or interval is None:
+                failures.add(f"{margins.name} does not have the rows of {table.name}")
+                return
             plain = pa.schema([(field.name, _plain(field.type)) for field in shown.schema])
             if not shown.cast(plain).equals(interval.select(codes).cast(plain)):
                 failures.add(f"{margins.name} does not have the rows of {table.name}")
@@ -476,6 +492,14 @@ def _check_margins(table: Path, margins: Path, failures: Failures) -> None:
                         "begins below zero",
                         n_wrong,
                     )
+
+
+def _rows_of_states(
+    table: Path, margins: Path, codes: Sequence[str], ends: Sequence[str], states: Sequence[str]
+) -> Iterator[tuple[pa.RecordBatch | None, pa.RecordBatch | None]]:
+    """Rows of some states in a table and its margins, as many of both."""
+    with TableRows(table, codes) as cells, TableRows(margins, ends) as intervals:
+        yield from pairs_of_rows(cells.of_states(states), intervals.of_states(states))
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:

@@ -28,8 +28,8 @@ from ..paths import geography_file, spine_folder
 from ..settings import TopdownSettings
 from .kept import keep, kept, state_of
 
-BLOCKS_PER_PIECE = 1 << 16
-MOST_PIECES = 8
+BLOCKS_PER_PIECE = 1 << 14
+MOST_PIECES = 48
 """Pieces of one kind: each reads their common input, which takes seconds for a nation."""
 LEAST_APART = 1 << 12
 """Size of the smallest piece that is worth a task of its own, which takes a tenth of a second; true

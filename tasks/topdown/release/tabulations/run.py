@@ -77,39 +77,27 @@ def write_table_margins(
     found: Mapping[str, RunPosterior],
     geography: pd.DataFrame,
     directory: Path,
-    levels: Sequence[SummaryLevel],
-) -> list[Path]:
-    """Write the margins of the redistricting tables of some summary levels below `directory`;
-    returns the files.
+    level: SummaryLevel,
+) -> WrittenFiles:
+    """Write the margins of the redistricting tables of a summary level below `directory`.
 
     `found` has the posterior of each universe, in the order of the tables.
     """
-    schemas = {name: settings.schema_of(name) for name in found}
-    cells = {
-        name: PublishedCells(posterior, sparse.csr_array(variable_matrix(schemas[name]).T))
-        for name, posterior in found.items()
-    }
-    variables = [name for schema in schemas.values() for name in variables_of(schema)]
     # Uninhabitable blocks are on no spine.
-    blocks = pd.Index(geography["block_geocode"])
-    row_of = {name: blocks.get_indexer(own.spine.block_geocode) for name, own in found.items()}
-    files = list[Path]()
-    for level in levels:
-        of_level = entities_of(geography, level)
-        columns = entity_columns(of_level, geography)
-        kinds = {name: column.type for name, column in columns.items()}
-        kinds |= dict.fromkeys(_end_columns(variables), pa.int64())
-        answers = []
-        for name, own in cells.items():
-            areas = _areas(of_level.block_entity[row_of[name]], len(of_level))
-            answers.append(own.of_areas(areas))
-        batches = _joined(_table_batches(columns, variables, answers))
-        stem = directory / TABLES / f"{level.stem}{SUFFIX}"
-        written = write_rows(
-            stem, pa.schema(kinds), batches, settings.is_private, text_form(columns)
-        )
-        files += [written.parquet, written.csv]
-    return files
+    blocks, of_level = pd.Index(geography["block_geocode"]), entities_of(geography, level)
+    variables, answers = list[str](), []
+    for name, own in found.items():
+        schema = settings.schema_of(name)
+        variables += variables_of(schema)
+        cells = PublishedCells(own, sparse.csr_array(variable_matrix(schema).T))
+        row = blocks.get_indexer(own.spine.block_geocode)
+        answers.append(cells.of_areas(_areas(of_level.block_entity[row], len(of_level))))
+    columns = entity_columns(of_level, geography)
+    kinds = {name: column.type for name, column in columns.items()}
+    kinds |= dict.fromkeys(_end_columns(variables), pa.int64())
+    batches = _joined(_table_batches(columns, variables, answers))
+    stem = directory / TABLES / f"{level.stem}{SUFFIX}"
+    return write_rows(stem, pa.schema(kinds), batches, settings.is_private, text_form(columns))
 
 
 def _table_batches(
@@ -188,10 +176,6 @@ def _ends(part: CellAnswers) -> dict[str, pa.Array]:
 def _areas(of_block: np.ndarray, n_entities: int) -> BlockAreas:
     """Entities as lists of blocks of the spine, from the entity of each block."""
     return BlockAreas.of_pairs(n_entities, np.arange(len(of_block)), of_block)
-
-
-BLOCK_TABLES, AREA_TABLES = "block tables", "area tables"
-"""Pieces in which margins of tables are written."""
 
 
 def tabulated_universes(settings: TopdownSettings) -> tuple[str, ...]:
@@ -288,8 +272,8 @@ class LevelTables:
         return [path for fips in states for path in files[fips]]
 
     def margin_pieces(self) -> list[str]:
-        """Tables with margins of their own, each a piece, the longest first."""
-        return [BLOCK_TABLES, AREA_TABLES] if tabulated_universes(self.settings) else []
+        """Tables with margins, each a piece, the longest first."""
+        return [*reversed(_STEMS)] if tabulated_universes(self.settings) else []
 
     def universes_of(self, piece: str) -> tuple[str, ...]:
         """The universes whose posteriors determine a piece of the margins."""
@@ -297,21 +281,14 @@ class LevelTables:
 
     def margin_files(self, piece: str) -> list[Path]:
         """Paths of a piece of the margins."""
-        return table_files(
-            self.run.unchecked_release, [level.stem for level in _levels(piece)], SUFFIX
-        )
+        return table_files(self.run.unchecked_release, [piece], SUFFIX)
 
     def write_margins(self, piece: str, found: Mapping[str, RunPosterior]) -> None:
         """Write a piece of the margins, from the posteriors of its universes."""
         own = {name: found[name] for name in tabulated_universes(self.settings)}
         geography, folder = read_geography(geography_file(self.run)), self.run.unchecked_release
-        write_table_margins(self.settings, own, geography, folder, _levels(piece))
-
-
-def _levels(piece: str) -> tuple[SummaryLevel, ...]:
-    """The summary levels of a piece of the margins."""
-    is_of_blocks = piece == BLOCK_TABLES
-    return tuple(own for own in SUMMARY_LEVELS.values() if own.is_of_blocks == is_of_blocks)
+        level = next(level for level in SUMMARY_LEVELS.values() if level.stem == piece)
+        write_table_margins(self.settings, own, geography, folder, level)
 
 
 _STEMS = [level.stem for level in SUMMARY_LEVELS.values()]
