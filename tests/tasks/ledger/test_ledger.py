@@ -61,8 +61,8 @@ def test_a_run_that_version_0_3_charged_goes_on(ledger) -> None:
 
 
 def test_what_a_killed_maker_of_a_ledger_left_is_removed(tmp_path) -> None:
-    left = [tmp_path / ".ledger.db.0a.unpublished", tmp_path / "ledger.db.key.0a.part"]
-    others = tmp_path / ".other.db.0a.unpublished"
+    left = [tmp_path / "ledger.db.0a0a0a0a.part", tmp_path / "ledger.db.key.0a0a0a0a.part"]
+    others = tmp_path / "other.db.0a0a0a0a.part"
     for path in (*left, others):
         path.touch()
     open_ledger(tmp_path / "ledger.db")
