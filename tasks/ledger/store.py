@@ -41,8 +41,7 @@ from pathlib import Path
 from typing import Any
 
 from ..runs.errors import BudgetRefused
-from ..runs.files import TEMPORARY_SUFFIX, locked, replacing, sync
-from ..runs.writing import UNFINISHED_SUFFIX
+from ..runs.files import TEMPORARY_SUFFIX, locked, replacing
 
 KEY_BYTES = 32
 USED, JOINED = "used", "joined "
@@ -106,35 +105,27 @@ def refuse_others(place: Path, what: str, mode: int, remedy: str) -> None:
         raise BudgetRefused(f"{what} can be {how} by other users; {remedy}")
 
 
-def make_key(path: Path) -> None:
-    """Write a new key, unless one exists; the folder must be locked."""
-    if not path.exists():
-        _write(path, secrets.token_hex(KEY_BYTES))
-
-
 def write_mark(path: Path, mark: Mark) -> None:
     """Set the mark, durably; the caller holds the ledger's write lock."""
-    _write_key(path, replace(read_key(path), mark=mark))
+    _write_key(path, replace(read_key(path), is_used=True, mark=mark))
 
 
 def add_keys(path: Path, keys: Iterable[bytes]) -> None:
     """Keep the keys of joined ledgers, durably; as `write_mark`."""
     found = read_key(path)
-    _write_key(path, replace(found, joined=tuple(dict.fromkeys([*found.joined, *keys]))))
+    joined = tuple(dict.fromkeys([*found.joined, *keys]))
+    _write_key(path, replace(found, is_used=True, joined=joined))
 
 
 def _write_key(path: Path, key: LedgerKey) -> None:
-    first = f"{key.key.hex()} {USED} {key.mark.sequence} {key.mark.state}"
-    _write(path, "\n".join([first, *(f"{JOINED}{each.hex()}" for each in key.joined)]))
-
-
-def _write(path: Path, text: str) -> None:
     """Replace a key file atomically, and remove leftovers of killed writers; one writer at once."""
+    used = f" {USED} {key.mark.sequence} {key.mark.state}" if key.is_used else ""
+    lines = [f"{key.key.hex()}{used}", *(f"{JOINED}{each.hex()}" for each in key.joined)]
     for leftover in path.parent.glob(f"{path.name}.*{TEMPORARY_SUFFIX}"):
         leftover.unlink(missing_ok=True)
     with replacing(path) as part:
         part.touch(mode=0o600)
-        part.write_text(text + "\n", encoding="ascii")
+        part.write_text("".join(f"{line}\n" for line in lines), encoding="ascii")
 
 
 APPLICATION_ID, JOINED_ID = 0x73706C67, 0x73706C6A
@@ -279,7 +270,9 @@ def open_ledger(path: Path, *, must_exist: bool = False) -> Ledger:
     try:
         # One process makes the ledger.
         with locked(os.open(ledger.path.parent, os.O_RDONLY)):
-            for leftover in ledger.path.parent.glob(f".{ledger.path.name}.*{UNFINISHED_SUFFIX}"):
+            for leftover in ledger.path.parent.glob(
+                f"{ledger.path.name}.????????{TEMPORARY_SUFFIX}"
+            ):
                 leftover.unlink(missing_ok=True)
             # A key without the mark belongs to a ledger whose creation was interrupted.
             is_used = ledger.key_path.exists() and read_key(ledger.key_path).is_used
@@ -497,19 +490,14 @@ def _bring_up(connection: sqlite3.Connection) -> None:
 
 def _create(ledger: Ledger) -> None:
     """Make a ledger and its key; the ledger appears whole, the key first."""
-    make_key(ledger.key_path)
-    key = read_key(ledger.key_path)
-    unpublished = ledger.path.with_name(
-        f".{ledger.path.name}.{secrets.token_hex(8)}{UNFINISHED_SUFFIX}"
-    )
-    os.close(os.open(unpublished, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-    connection = sqlite3.connect(unpublished, isolation_level=None)
-    try:
-        connection.executescript("".join(_LAYOUTS))
-        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        connection.execute(f"PRAGMA user_version = {LAYOUT}")
-        connection.execute("INSERT INTO ledger (key_fingerprint) VALUES (?)", [key.fingerprint])
-    finally:
-        connection.close()
-    os.rename(unpublished, ledger.path)
-    sync(ledger.path.parent)
+    if not ledger.key_path.exists():
+        new = LedgerKey(secrets.token_bytes(KEY_BYTES), is_used=False, mark=Mark())
+        _write_key(ledger.key_path, new)
+    fingerprint = read_key(ledger.key_path).fingerprint
+    with replacing(ledger.path) as part:
+        part.touch(mode=0o600)
+        with closing(sqlite3.connect(part, isolation_level=None)) as connection:
+            connection.executescript("".join(_LAYOUTS))
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            connection.execute(f"PRAGMA user_version = {LAYOUT}")
+            connection.execute("INSERT INTO ledger (key_fingerprint) VALUES (?)", [fingerprint])

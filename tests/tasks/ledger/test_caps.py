@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
 import sqlite3
 from dataclasses import replace
 from fractions import Fraction
@@ -12,7 +10,6 @@ from pathlib import Path
 import pytest
 from spineflow.tasks.ledger.accounting import Guarantee, epsilon_tight, rho_from_epsilon_tight
 from spineflow.tasks.ledger.caps import Caps, EpsilonCap, caps_of, set_caps, summary
-from spineflow.tasks.ledger.charges import charge
 from spineflow.tasks.ledger.claims import claim, record_publication
 from spineflow.tasks.ledger.exact_curve import PrivacyCurve
 from spineflow.tasks.ledger.joining import join
@@ -23,8 +20,8 @@ from spineflow.tasks.ledger.store import Ledger, open_ledger, reading
 from spineflow.tasks.noise.distributions import IntegerDistribution
 from spineflow.tasks.runs.errors import BudgetRefused, InputRefused
 
-SPAWN = multiprocessing.get_context("spawn")
-"""A fork would keep a lock of SQLite that a thread of another test holds just then."""
+from tests.tasks.ledger import charged_runs
+
 DELTA = Fraction(1, 10**10)
 HERE = "the one directory"
 
@@ -41,15 +38,9 @@ def draw(n_counts: int = 8, name: str = "persons", *, is_known: bool = True) -> 
 
 
 def charge_run(ledger: Ledger, run_id: str, *draws: UniversePlan, dataset: str = "d") -> bool:
-    return charge(
-        ledger,
-        dataset=dataset,
-        product="topdown",
-        run_id=run_id,
-        draws=draws or [draw()],
-        inputs={"persons": InputDigest(f"of {dataset} in {ledger.path.name}", ())},
-        identity=HERE,
-    )
+    people = {"persons": InputDigest(f"of {dataset} in {ledger.path.name}")}
+    asked = {"dataset": dataset, "inputs": people, "identity": HERE}
+    return charged_runs.charge_run(ledger, run_id, draws or [draw()], **asked)
 
 
 def publish(ledger: Ledger, run_id: str) -> None:
@@ -259,29 +250,6 @@ def test_joined_ledgers_keep_what_both_allow(ledger: Ledger, tmp_path: Path) -> 
     found = summary(joined, is_exact=True)["datasets"]["d"]
     assert found["epsilon"]["exact"] == curve_of(16).epsilon_upper(REPORT_DELTA)
     assert found["epsilon_cap"] == {"epsilon": "9", "delta": "1/100000000000", "planned": True}
-
-
-def charge_at_once(barrier, path: Path, run_id: str) -> None:
-    barrier.wait()
-    try:
-        charge_run(open_ledger(path), run_id, draw(2))
-    except BudgetRefused:
-        os._exit(3)
-    os._exit(0)
-
-
-@pytest.mark.slow
-def test_of_eight_runs_at_once_a_cap_for_five_lets_five_pass(ledger: Ledger) -> None:
-    set_caps(ledger, "d", Caps(epsilon=between(10)))
-    barrier = SPAWN.Barrier(8)
-    arguments = [(barrier, ledger.path, f"run-{number}") for number in range(8)]
-    processes = [SPAWN.Process(target=charge_at_once, args=own) for own in arguments]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join()
-    assert sorted(process.exitcode for process in processes) == [0] * 5 + [3] * 3
-    assert summary(ledger)["datasets"]["d"]["rho"] == "5/8"
 
 
 def test_of_two_caps_the_smaller_figures_hold() -> None:

@@ -8,7 +8,6 @@ from fractions import Fraction
 
 import pytest
 from spineflow.tasks.ledger.accounting import Guarantee
-from spineflow.tasks.ledger.charges import charge
 from spineflow.tasks.ledger.claims import (
     ChargedNoise,
     claim,
@@ -17,11 +16,12 @@ from spineflow.tasks.ledger.claims import (
     verify_published,
 )
 from spineflow.tasks.ledger.plan import Measure, UniversePlan
-from spineflow.tasks.ledger.recognition import InputDigest
 from spineflow.tasks.ledger.store import Ledger, open_ledger, reading
 from spineflow.tasks.noise.draws import Noise
 from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
 from spineflow.tasks.runs.errors import BudgetRefused
+
+from tests.tasks.ledger.charged_runs import charge_run
 
 RUN, HERE, ELSEWHERE, FILE = "run-1", "here", "elsewhere", "measurements/0.parquet"
 NOISE = Noise(DISCRETE_GAUSSIAN, Fraction(10))
@@ -43,19 +43,9 @@ def ledger(tmp_path) -> Ledger:
 
 
 def enter(ledger: Ledger, **changes) -> bool:
-    return charge(
-        ledger,
-        **{
-            "dataset": "d",
-            "product": "topdown",
-            "run_id": RUN,
-            "draws": [DRAW],
-            "inputs": {"persons": InputDigest("00")},
-            "charged_files": {"settings.toml": "s", "spine/blocks.parquet": "b"},
-            "identity": HERE,
-            **changes,
-        },
-    )
+    files = {"settings.toml": "s", "spine/blocks.parquet": "b"}
+    asked = {"draws": [DRAW], "charged_files": files, "identity": HERE, **changes}
+    return charge_run(ledger, RUN, **asked)
 
 
 def claimed(ledger: Ledger, identity: str = HERE, name: str = FILE, **changes):

@@ -2,14 +2,11 @@ from __future__ import annotations
 
 import json
 import shutil
-from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 import pytest
 from spineflow.tasks.census.cef_2020 import IDENTITY_COLUMNS as PERSON_COLUMNS
-from spineflow.tasks.ledger.accounting import Guarantee
-from spineflow.tasks.ledger.charges import charge
 from spineflow.tasks.ledger.identity import (
     DIGESTS_ELSEWHERE,
     digests_to_charge,
@@ -23,7 +20,6 @@ from spineflow.tasks.ledger.identity import (
     whole_digests,
 )
 from spineflow.tasks.ledger.joining import join
-from spineflow.tasks.ledger.plan import UniversePlan
 from spineflow.tasks.ledger.recognition import (
     INPUT_DIGESTS,
     InputDigest,
@@ -35,6 +31,8 @@ from spineflow.tasks.runs.directory import RunDirectory, start_run
 from spineflow.tasks.runs.errors import BudgetRefused, InputRefused
 from spineflow.tasks.runs.settings_files import dump_settings, load_settings
 from spineflow.tasks.topdown.settings import TopdownSettings
+
+from tests.tasks.ledger.charged_runs import charge_run
 
 KEY = b"k" * 32
 
@@ -194,10 +192,8 @@ def owned(folder: Path, ledger: Path, dataset: str):
 
 
 def charge_people(run: RunDirectory, ledger: Ledger, dataset: str) -> None:
-    draws = [UniversePlan("persons", "discrete_gaussian", Guarantee("zcdp", Fraction(1)))]
     run_id = run.read_manifest()["run_id"]
-    inputs = stored_digests(run)
-    charge(ledger, run_id=run_id, draws=draws, dataset=dataset, product="topdown", inputs=inputs)
+    charge_run(ledger, run_id, dataset=dataset, inputs=stored_digests(run))
 
 
 def test_people_whom_another_ledger_of_the_machine_knows_are_refused(

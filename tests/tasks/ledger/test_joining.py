@@ -6,21 +6,22 @@ import multiprocessing
 import os
 import shutil
 import sqlite3
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
 import pytest
 from spineflow.tasks.ledger import joining, store
-from spineflow.tasks.ledger.accounting import Guarantee
 from spineflow.tasks.ledger.caps import Caps, set_caps
-from spineflow.tasks.ledger.charges import charge
 from spineflow.tasks.ledger.claims import claim, record_publication
 from spineflow.tasks.ledger.joining import join
-from spineflow.tasks.ledger.plan import Measure, UniversePlan
+from spineflow.tasks.ledger.plan import Measure
 from spineflow.tasks.ledger.recognition import InputDigest
 from spineflow.tasks.ledger.store import add_keys, ledger_at, open_ledger, read_key
 from spineflow.tasks.noise.draws import Noise
 from spineflow.tasks.runs.errors import BudgetRefused, InputRefused
+
+from tests.tasks.ledger.charged_runs import charge_run, draw
 
 FORK = multiprocessing.get_context("fork")
 TABLES = ("datasets", "inputs", "published", "draws", "conditions", "noise", "directories")
@@ -30,21 +31,12 @@ HERE = "here 1"
 def charged(path: Path, dataset: str, run_id: str) -> None:
     """A run that is charged, has published a file and draws another."""
     ledger = open_ledger(path)
-    charge(
+    measure = Measure("Block/total", Noise("discrete_gaussian", Fraction(1)), answers=9)
+    charge_run(
         ledger,
+        run_id,
+        [replace(draw(Fraction(1, 3)), measures=(measure,))],
         dataset=dataset,
-        product="topdown",
-        run_id=run_id,
-        draws=[
-            UniversePlan(
-                "persons",
-                "discrete_gaussian",
-                Guarantee("zcdp", Fraction(1, 3)),
-                measures=(
-                    Measure("Block/total", Noise("discrete_gaussian", Fraction(1)), answers=9),
-                ),
-            )
-        ],
         inputs={"persons": InputDigest(f"whole of {dataset}", (f"part of {dataset}",))},
         charged_files={"settings.toml": "s"},
         truth={"confidential/histograms/persons.parquet": "t"},
@@ -112,18 +104,10 @@ def test_runs_of_the_joined_ledger_go_on_in_the_other(two: tuple[Path, Path]) ->
     assert ledger.key_of_run("run 0") == ledger.key() != key
     again = claim(ledger, run_id="run 1", identity=HERE, name="b", draw="persons")
     record_publication(ledger, again, "digest of b", 3)
+    people = {"persons": InputDigest("under the own key")}
     with pytest.raises(BudgetRefused, match="know"):
-        people = InputDigest("whole of own 1")
-        draw = UniversePlan("persons", "discrete_gaussian", Guarantee("zcdp", Fraction(1)))
-        charge(
-            ledger,
-            dataset="new",
-            product="topdown",
-            run_id="new",
-            draws=[draw],
-            inputs={"persons": InputDigest("under the own key")},
-            further_inputs=[people],
-        )
+        asked = [InputDigest("whole of own 1")]
+        charge_run(ledger, "new", dataset="new", inputs=people, further_inputs=asked)
 
 
 def test_a_joined_ledger_may_be_joined_again(two: tuple[Path, Path], tmp_path: Path) -> None:

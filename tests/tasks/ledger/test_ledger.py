@@ -12,29 +12,16 @@ from fractions import Fraction
 import pytest
 from spineflow.tasks.ledger.accounting import SAFETAB_P, Guarantee
 from spineflow.tasks.ledger.caps import Caps, set_caps, summary
-from spineflow.tasks.ledger.charges import charge
 from spineflow.tasks.ledger.plan import UniversePlan
 from spineflow.tasks.ledger.recognition import InputDigest
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.runs.errors import BudgetRefused, InputRefused
 
+from tests.tasks.ledger.charged_runs import charge_run, draw
+
 SPAWN = multiprocessing.get_context("spawn")
 """A fork would keep a lock of SQLite that a thread of another test holds just then."""
 N_RUNS = 7
-
-
-def draw(rho=Fraction(1, 2), name="persons") -> UniversePlan:
-    return UniversePlan(name, "discrete_gaussian", Guarantee("zcdp", rho))
-
-
-def charge_run(ledger, run_id="run-1", draws=None, **changes) -> bool:
-    asked = {
-        "dataset": "ri2010",
-        "product": "topdown",
-        "inputs": {"persons": InputDigest("aa", ("bb", "cc"))},
-        **changes,
-    }
-    return charge(ledger, run_id=run_id, draws=[draw()] if draws is None else draws, **asked)
 
 
 def n_charged(ledger, dataset="ri2010") -> int:
@@ -74,23 +61,13 @@ def test_a_run_that_version_0_3_charged_goes_on(ledger) -> None:
 
 
 def test_what_a_killed_maker_of_a_ledger_left_is_removed(tmp_path) -> None:
-    left = [tmp_path / ".ledger.db.0a.unpublished", tmp_path / "ledger.db.key.0a.part"]
-    others = tmp_path / ".other.db.0a.unpublished"
+    left = [tmp_path / "ledger.db.0a0a0a0a.part", tmp_path / "ledger.db.key.0a0a0a0a.part"]
+    others = tmp_path / "other.db.0a0a0a0a.part"
     for path in (*left, others):
         path.touch()
     open_ledger(tmp_path / "ledger.db")
     assert not any(path.exists() for path in left)
     assert others.exists()
-
-
-def test_a_ledger_that_is_held_for_too_long_is_named_with_the_remedy(ledger, monkeypatch) -> None:
-    monkeypatch.setattr("spineflow.tasks.ledger.store.BUSY_SECONDS", 0.1)
-    holder = sqlite3.connect(ledger.path, isolation_level=None)
-    holder.execute("BEGIN EXCLUSIVE")
-    with pytest.raises(BudgetRefused, match="is locked.*end the program that holds it"):
-        charge_run(ledger)
-    holder.close()
-    assert charge_run(ledger)
 
 
 def in_processes(target, arguments) -> list[int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
 from pathlib import Path
 from uuid import uuid4
 
@@ -11,9 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
-from spineflow.tasks.ledger.accounting import Guarantee
-from spineflow.tasks.ledger.charges import charge
-from spineflow.tasks.ledger.plan import UniversePlan
 from spineflow.tasks.ledger.recognition import (
     ENOUGH_WEAK,
     InputDigest,
@@ -25,6 +21,7 @@ from spineflow.tasks.ledger.store import Ledger, open_ledger, reading
 from spineflow.tasks.runs.errors import BudgetRefused
 
 from tests.recognised import recognises
+from tests.tasks.ledger.charged_runs import charge_run
 
 KEY = b"k" * 32
 N_AGES, N_SEXES = 100, 2
@@ -65,15 +62,8 @@ class People:
 
 def charged(ledger: Ledger, dataset: str, people: InputDigest) -> None:
     """Charge a run on these people."""
-    draw = UniversePlan("persons", "discrete_gaussian", Guarantee("zcdp", Fraction(1)))
-    charge(
-        ledger,
-        dataset=dataset,
-        product="topdown",
-        run_id=f"{people.whole} as {dataset}",
-        draws=[draw],
-        inputs={"persons": people},
-    )
+    run_id = f"{people.whole} as {dataset}"
+    charge_run(ledger, run_id, dataset=dataset, inputs={"persons": people})
 
 
 @pytest.mark.slow

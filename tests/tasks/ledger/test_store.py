@@ -231,11 +231,3 @@ def test_a_held_ledger_is_known_by_its_code(ledger: Ledger, monkeypatch) -> None
     assert store._remedy(error).startswith("end the program")
     error.sqlite_errorcode = sqlite3.SQLITE_IOERR_FSYNC
     assert store._remedy(error).startswith("make room")
-
-
-def test_a_default_cap_holds_for_datasets_without_their_own(ledger: Ledger) -> None:
-    set_caps(ledger, None, Caps(Fraction(3), Fraction(1, 10**6)))
-    found = summary(ledger)
-    assert (found["cap"], found["delta_cap"]) == ("3", "1/1000000")
-    assert found["datasets"]["d"]["cap"] == "1"
-    assert found["datasets"]["d"]["delta_cap"] == "1/1000000"

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 from spineflow.tasks.census.cef_tables import check_inputs
-from spineflow.tasks.ledger.accounting import Guarantee
-from spineflow.tasks.ledger.charges import charge
-from spineflow.tasks.ledger.plan import UniversePlan
 from spineflow.tasks.ledger.recognition import InputDigest
 from spineflow.tasks.ledger.store import Ledger, open_ledger
 from spineflow.tasks.products.presets import PRESETS
@@ -22,6 +18,7 @@ from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.ingest.ingest import check_input_of
 from spineflow.tasks.topdown.settings import TopdownSettings
 
+from tests.tasks.ledger.charged_runs import charge_run
 from tests.tasks.topdown.offices import Office, budget, office
 
 
@@ -96,15 +93,7 @@ def ledger(tmp_path: Path) -> Ledger:
 
 
 def charged(ledger: Ledger, dataset: str, inputs: Mapping[str, InputDigest]) -> None:
-    draw = UniversePlan("residents", "discrete_gaussian", Guarantee("zcdp", Fraction(1)))
-    charge(
-        ledger,
-        dataset=dataset,
-        product="topdown",
-        run_id=f"run on {dataset}",
-        draws=[draw],
-        inputs=inputs,
-    )
+    charge_run(ledger, f"run on {dataset}", dataset=dataset, inputs=inputs)
 
 
 @pytest.mark.slow
