@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import tomllib
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -20,91 +18,21 @@ from shapely.geometry import box
 from spineflow.flows import demo as demo_module
 from spineflow.flows.cli import main
 from spineflow.flows.demo import (
-    DEMO_COUNTRY,
     DEMO_GRID,
     GENERATED,
     _generate,
     write_demo,
 )
-from spineflow.tasks.detailed_groups.ingest.generate import generate_persons
 from spineflow.tasks.ledger.caps import summary
 from spineflow.tasks.ledger.store import open_ledger
-from spineflow.tasks.topdown.ingest.generate import generate_county
 from spineflow.tasks.topdown.ingest.generate_grid import generate_grid
 from spineflow.tasks.trips.ingest.generate import CountrySize
-
-from tests.parquet_pages import surplus
 
 FEW = 800
 """Persons of a generated county: whether a demonstration runs does not depend on them, and
 `test_installed` runs one at its own size."""
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-PAGES = {
-    "detailed-groups": "detailed_groups.md",
-    "detailed-households": "detailed_households.md",
-    "group-sizes": "group_sizes.md",
-    "products": "products.md",
-    "trips": "trips.md",
-}
-"""The pages of products other than topdown, which README begins with."""
-
-TARGETS = {
-    "detailed-groups": "TRACT:2=11",
-    "detailed-households": "T3:TRACT:2=11",
-    "group-sizes": "county=20",
-    "products": "topdown:persons:County:total=25",
-    "trips": "4=30",
-}
-
-
-@pytest.fixture
-def few_persons(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Counties are generated small, by those who have taken the function along as well, and so are
-    populations of detailed groups."""
-
-    def few(folder: Path, codes: Sequence[str], *, persons: int, **rest) -> None:
-        assert persons > FEW
-        generate_persons(folder, codes, persons=FEW, **rest)
-
-    monkeypatch.setattr(demo_module, "generate_persons", few)
-    defaults = generate_county.__kwdefaults__
-    assert defaults is not None and defaults["persons"] > FEW
-    monkeypatch.setitem(defaults, "persons", FEW)
-    monkeypatch.setitem(demo_module._generate_few.keywords, "persons", FEW)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("flow", "way"),
-    [
-        pytest.param("detailed-groups", "judged_in_process", marks=pytest.mark.soak),
-        pytest.param("detailed-households", "judged_in_process", marks=pytest.mark.soak),
-        pytest.param("group-sizes", "judged_in_process", marks=pytest.mark.soak(3)),
-        pytest.param("products", "prefect_server", marks=pytest.mark.soak),
-        ("trips", "judged_in_process"),
-    ],
-)
-@pytest.mark.usefixtures("few_persons")
-def test_a_demonstration_runs(
-    flow: str, way: str, tmp_path: Path, monkeypatch, capsys, request
-) -> None:
-    """The two lines that a page begins with, in an empty folder."""
-    request.getfixturevalue(way)
-    monkeypatch.chdir(tmp_path)
-    for line in first_lines(flow):
-        assert main(line.split()[1:]) == 0
-    folder = tmp_path / GENERATED[flow].folder
-    run, settings = folder / "run", folder / "settings.toml"
-    assert (run / "release" / "certificate.html").exists()
-    capsys.readouterr()
-    assert main(["budget", flow, str(settings), "--target", TARGETS[flow]]) == 0
-    assert "with a probability of 95 %" in capsys.readouterr().out
-    assert main(["budget", flow, str(settings), "--target", "nowhere=3"]) == 2
-    assert "--target nowhere" in capsys.readouterr().err
-    assert main(["report", str(run), str(run)]) == 0
-    page = Path(capsys.readouterr().out.removeprefix("comparison: ").strip())
-    assert "compared with the truth" in page.read_text(encoding="utf-8")
 
 
 @pytest.mark.usefixtures("in_process")
@@ -132,53 +60,6 @@ def test_the_command_generates_input_and_a_ledger_and_runs(
     assert pages == [(run / "report" / "report.html").as_uri()]
     assert {path: path.stat().st_mtime_ns for path in before} == before
     assert "Nothing has been drawn" not in capsys.readouterr().out
-
-
-@pytest.mark.soak(3)
-@pytest.mark.slow
-@pytest.mark.usefixtures("judged_in_process")
-def test_the_country_abroad_runs_and_keeps_what_it_declares(tmp_path: Path, monkeypatch) -> None:
-    """The two lines of its page; what is exact is counted anew from input and release."""
-    monkeypatch.chdir(tmp_path)
-    for line in first_lines_of("declared_censuses.md"):
-        assert main(line.split()[1:]) == 0
-    folder = tmp_path / DEMO_COUNTRY.folder
-    release, given = folder / "run" / "release", folder / "input"
-    assert (release / "certificate.html").exists()
-    # Its municipalities share longitudes, texts that are equal; see `coded_texts`.
-    assert {path.name: surplus(path) for path in release.rglob("*.parquet") if surplus(path)} == {}
-    census = tomllib.loads((folder / "settings.toml").read_text())["census"]
-    areas = read_csv(given / "areas.csv")
-    geolevels = census["geography"]["geolevels"]
-    n_exact = 0
-    for name, universe in census["universes"].items():
-        truth, released = (
-            pd.read_parquet(f) for f in (given / f"{name}.parquet", release / f"mdf_{name}.parquet")
-        )
-        truth = located(truth, universe, given, areas)
-        for invariant in universe.get("invariants", []):
-            assert invariant.get("query", "total") == "total"
-            above = geolevels[1 : geolevels.index(invariant["geolevel"]) + 1]
-            exact, found = truth.groupby(above).size(), released.groupby(above).size()
-            pd.testing.assert_series_equal(exact, found, check_index_type=False)
-            n_exact += len(exact)
-    assert n_exact > len(areas) / 2
-
-
-def read_csv(path: Path) -> pd.DataFrame:
-    return pd.read_csv(path, dtype=str)
-
-
-def located(
-    records: pd.DataFrame, universe: dict, given: Path, areas: pd.DataFrame
-) -> pd.DataFrame:
-    """The records with the codes of their area at every geolevel."""
-    through = universe.get("through")
-    if through is not None:
-        other = pd.read_parquet(given / f"{through['table']}.parquet")
-        other = other.set_index(through["key"])[universe["area"]]
-        records = records.assign(**{universe["area"]: records[through["column"]].map(other)})
-    return records[[universe["area"]]].merge(areas, on=universe["area"], validate="many_to_one")
 
 
 @pytest.mark.slow
@@ -245,16 +126,3 @@ def test_the_page_alone_leads_from_points_to_the_grid(
     assert len(cells) == 6 and cells.geometry.area.sum() == 6 * 1000**2
     assert (cells["female"] + cells["male"]).sum() == by_sex["cell"].sum()
     assert Path("census/report/explore.html").exists()
-
-
-def first_lines(flow: str) -> list[str]:
-    """The commands of a flow's page; see `first_lines_of`."""
-    return first_lines_of(PAGES[flow])
-
-
-def first_lines_of(name: str) -> list[str]:
-    """The commands of a page's first block."""
-    page = (DOCS / name).read_text(encoding="utf-8")
-    block = re.search(r"^```\n(.*?)\n```", page, re.DOTALL | re.MULTILINE)
-    assert block is not None
-    return [line.removeprefix(".venv/bin/") for line in block[1].splitlines()]

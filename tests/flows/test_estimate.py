@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
-import shlex
-import shutil
 from pathlib import Path
 
 import pytest
@@ -15,8 +11,6 @@ from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.topdown.product import ESTIMATE, TOPDOWN
 
 from tests.flows.in_process import judged_once, uncompared
-
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "published_measurements.md"
 
 pytestmark = pytest.mark.slow
 
@@ -172,50 +166,6 @@ def assert_released_again(
             call_stages(again, settings)
             assert same_release(run, again)
         assert settings.is_private and not list(again.root.glob("**/ledger.db*"))
-
-
-@pytest.mark.soak
-@pytest.mark.usefixtures("in_process")
-def test_the_commands_of_the_page_run(
-    smallest_county: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture,
-) -> None:
-    """What the page tells researchers to do, on the export of a private run."""
-    tables = {name: smallest_county / f"{name}.parquet" for name in ("persons", "units")}
-    tables["geography"] = smallest_county / "grfc.txt"
-    choices = {"preset": "pl94_2020_us", "spine": "optimized", "estimator": "full_information"}
-    run = measured(tmp_path / "people", tables, **choices)
-    text = PAGE.read_text(encoding="utf-8")
-    blocks = re.findall(r"^```(\w*)\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
-    settings = next(block for kind, block in blocks if kind == "toml")
-    # Those of the first block are about generated data.
-    commands = next(block for kind, block in blocks if not kind and "demo" not in block)
-    exporting = next(line for line in text.splitlines() if "measurements export" in line)
-    exporting = exporting.replace("RUN_DIR", str(run.root))
-    place = tmp_path / "researcher"
-    place.mkdir()
-    monkeypatch.chdir(place)
-    assert main(shlex.split(exporting.replace("DIR", "2020-pl94-nmf-parquets"))[1:]) == 0
-    (place / "2020-pl94-nmf-parquets" / "measured.toml").unlink()
-    shutil.move(place / "2020-pl94-nmf-parquets" / "state_totals.csv", place / "states.csv")
-    shutil.copy(smallest_county / "grfc.txt", place)
-    (place / "settings.toml").write_text(settings, encoding="utf-8")
-    lines = [line.partition("#")[0] for line in commands.splitlines()]
-    assert len(lines) == 4
-    for line in lines:
-        assert main(shlex.split(line)[1:]) == 0, line
-    again = RunDirectory(place / "run")
-    assert same_release(run, again)
-    assert json.loads((again.checks / "checks.json").read_text())["passed"]
-    assert (again.root / "intervals" / "persons" / "Tract.parquet").exists()
-    assert not list(place.glob("**/ledger*")) and "NOT PRIVATE" not in capfd.readouterr().out
-    released = {path: path.stat().st_mtime_ns for path in again.release.rglob("*")}
-    assert main(["resume", "run"]) == 0
-    assert main(["budget", "estimate", "settings.toml", "--json"]) == 0
-    assert '"293764/114921"' in capfd.readouterr().out
-    assert released == {path: path.stat().st_mtime_ns for path in again.release.rglob("*")}
 
 
 def test_a_refused_run_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:

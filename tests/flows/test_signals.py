@@ -57,9 +57,12 @@ def busy(place: str) -> subprocess.Popen:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("place", ["in_a_thread", "in_the_main_thread"])
 @pytest.mark.parametrize(
-    ("number", "word"), [(signal.SIGINT, "interrupted"), (signal.SIGTERM, "terminated")]
+    ("place", "number", "word"),
+    [
+        ("in_a_thread", signal.SIGINT, "interrupted"),
+        ("in_the_main_thread", signal.SIGTERM, "terminated"),
+    ],
 )
 def test_a_signal_ends_a_command_with_a_sentence_once_its_work_has_ended(
     place: str, number: signal.Signals, word: str

@@ -83,13 +83,3 @@ def test_help_and_budgets_import_nothing_heavy(census: Path) -> None:
     done = ended(census, "--help", "run --help", *budgets)
     assert done.returncode == 0, done.stderr
     assert not imported(done)
-
-
-@pytest.mark.slow
-def test_a_check_imports_what_reads_tables_but_nothing_that_measures(census: Path) -> None:
-    (census / "broken.csv").write_text("area,sex\na,F\na,X\nb,F\n")
-    (census / "broken.toml").write_text(SETTINGS.replace("people.csv", "broken.csv"))
-    done = ended(census, "check topdown settings.toml", "check topdown broken.toml")
-    assert done.returncode == 2, done.stderr
-    assert "broken.csv: sex must have a level" in done.stderr
-    assert not imported(done)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -39,7 +40,9 @@ def decoded(text: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
-def test_a_private_run_is_a_trace_of_its_stages(tmp_path: Path) -> None:
+def test_a_private_run_is_a_trace_of_its_stages(real_server, tmp_path: Path) -> None:
+    (tmp_path / "prefect").mkdir()
+    shutil.copy(real_server.new_database, tmp_path / "prefect" / "prefect.db")
     settings, spans = write_groups(tmp_path), tmp_path / "spans"
     command = ["run", "group-sizes", str(settings), "--run-dir", str(tmp_path / "run")]
     subprocess.run(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 from collections.abc import Iterator
@@ -30,7 +29,7 @@ from spineflow.tasks.trips.ingest.files import plan_of, read_tree, read_truth, w
 from spineflow.tasks.trips.ingest.generate import CountrySize, generate_country
 from spineflow.tasks.trips.ingest.ingest import ingest_input
 from spineflow.tasks.trips.measurement import read_cuts, read_nodes
-from spineflow.tasks.trips.plan import estimates_files, measured_file, plan_file, tree_file
+from spineflow.tasks.trips.plan import estimates_files, measured_file
 from spineflow.tasks.trips.product import TRIPS
 from spineflow.tasks.trips.release.table import released_level
 from spineflow.tasks.trips.settings import TripsSettings
@@ -173,25 +172,6 @@ def test_levels_that_only_repeat_counts_are_not_measured(
             above = released_level(run.release, plan.tree, level - 1)
             own = released_level(run.release, plan.tree, level)
             assert (np.sort(own.counts) == np.sort(above.counts)).all()
-
-
-def test_a_run_of_version_0_1_0_keeps_measuring_what_it_measured(
-    country: Path, tmp_path: Path
-) -> None:
-    areas = pd.read_csv(country / "areas.csv", dtype=str, keep_default_na=False)
-    areas.loc[areas["parent"] == "", "parent"] = "nation"
-    nation = pd.DataFrame({"level": ["nation"], "area": ["nation"], "parent": [""]})
-    run, settings = started(country, tmp_path)
-    pd.concat([nation, areas]).to_csv(tmp_path / "areas.csv", index=False)
-    ingest_input(run, settings)
-    assert plan_of(run, settings).levels == tuple(range(3, 9))
-    facts = json.loads(tree_file(run).read_text())
-    assert facts.pop("merges")
-    tree_file(run).write_text(json.dumps(facts))
-    plan_file(run).unlink()
-    assert plan_of(run, settings).levels == tuple(range(1, 9))
-    write_plan(run, plan_of(run, settings))
-    call_stages(run, settings, tree_to_table)
 
 
 @pytest.mark.parametrize("skipped", [3, 5])

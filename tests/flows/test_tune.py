@@ -21,7 +21,7 @@ from spineflow.tasks.topdown.trials import TopdownTrials
 from spineflow.tasks.topdown.workload.budget import Budget
 from spineflow.tasks.topdown.workload.exact_loss import exact_epsilon
 
-from tests.flows.in_process import judged_once
+from tests.flows.in_process import judged_once, tasks_in_threads
 
 LOWEST, HIGHEST, STEP = Fraction(1, 10), Fraction(20), Fraction(3, 2)
 
@@ -72,10 +72,11 @@ def total_of(run: Path) -> Fraction:
 
 
 @pytest.fixture(scope="module")
-def searched(prefect_server, smallest_county: Path, tmp_path_factory) -> tuple[Path, Path]:
+def searched(smallest_county: Path, tmp_path_factory) -> tuple[Path, Path]:
     folder = tmp_path_factory.mktemp("search")
     settings = write_settings(folder, smallest_county)
-    assert main(["run", "tune", str(settings), "--run-dir", str(folder / "run")]) == 0
+    with tasks_in_threads():
+        assert main(["run", "tune", str(settings), "--run-dir", str(folder / "run")]) == 0
     return settings, folder / "run"
 
 
@@ -114,19 +115,19 @@ def test_an_interrupted_search_keeps_its_replicates(searched, tmp_path: Path) ->
     replicates = sorted((run.root / "trials").glob("*/*.json"))
     replicates[-1].unlink()
     before = {path: path.stat().st_mtime_ns for path in replicates[:-1]}
-    assert main(["resume", str(run.root)]) == 0
+    with tasks_in_threads():
+        assert main(["resume", str(run.root)]) == 0
     assert {path: path.stat().st_mtime_ns for path in before} == before
     assert replicates[-1].exists()
     assert total_of(run.root) == found
 
 
 @pytest.mark.slow
-def test_a_criterion_out_of_reach_withholds_settings(
-    prefect_server, smallest_county, tmp_path, capsys
-):
+def test_a_criterion_out_of_reach_withholds_settings(smallest_county, tmp_path, capsys) -> None:
     settings = write_settings(tmp_path, smallest_county, at_most="1e-9", replicates="1")
     run = tmp_path / "run"
-    assert main(["run", "tune", str(settings), "--run-dir", str(run)]) == 5
+    with tasks_in_threads():
+        assert main(["run", "tune", str(settings), "--run-dir", str(run)]) == 5
     assert "raise search.highest" in capsys.readouterr().err
     assert not (run / "release").exists()
     assert (run / "report" / "report.html").exists()

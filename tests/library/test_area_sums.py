@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
-from pathlib import Path
-
 import pandas as pd
 import pytest
 import spineflow
-from spineflow.flows.cli import main
 from spineflow.tasks.detailed_groups.ingest.generate import generate_persons, generate_specification
 from spineflow.tasks.detailed_groups.workload.parameters import read_specification
-from spineflow.tasks.noise.distributions import IntegerDistribution
-from spineflow.tasks.noise.quantiles import margin_of_sum, margin_of_sums
 
 
 @pytest.fixture(scope="module")
@@ -80,26 +74,3 @@ def test_areas_that_cannot_be_added_up_are_refused(
     frame = pd.DataFrame(areas).replace({"region": {0: first}})
     with pytest.raises(spineflow.SpineflowError, match=words):
         groups.make_intervals("total", areas=frame)
-
-
-@pytest.mark.slow
-def test_other_queries_are_refused(groups: spineflow.Run, tmp_path: Path) -> None:
-    file, out = tmp_path / "areas.csv", tmp_path / "sums.csv"
-    file.write_text(f"area,region\nmine,{tracts(groups)[0]}\n")
-    with pytest.raises(spineflow.SpineflowError, match="are added up over areas"):
-        groups.make_intervals("sex", areas=file)
-    asked = ["intervals", str(groups.path), "--query", "total"]
-    assert main([*asked, "--entities", str(file), "--out", str(out)]) == 0
-    assert len(spineflow.read_table(out)) == len(groups.make_intervals("total", areas=file))
-    assert main([*asked, "--geolevel", "TRACT"]) == 2
-
-
-def test_a_margin_of_several_noises_holds_what_one_noise_has() -> None:
-    """Noise in two parts of one distribution is that of the whole; of two, it lies in between."""
-    narrow, wide = (IntegerDistribution(Fraction(1, own), power=2) for own in (50, 800))
-    coverage = Fraction(9, 10)
-    assert margin_of_sums(((wide, 3), (wide, 2)), coverage) == margin_of_sum(wide, 5, coverage)
-    mixed = margin_of_sums(((wide, 3), (narrow, 2)), coverage)
-    assert margin_of_sum(wide, 3, coverage) <= mixed < margin_of_sum(wide, 5, coverage)
-    cut = margin_of_sums(((wide, 3), (narrow, 2)), coverage, are_cut=True)
-    assert mixed <= cut < 2 * mixed

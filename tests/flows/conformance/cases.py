@@ -15,8 +15,6 @@ from functools import partial
 from pathlib import Path
 
 import pandas as pd
-from spineflow.tasks.detailed_groups.ingest.generate import generate_persons, generate_specification
-from spineflow.tasks.detailed_groups.workload.parameters import read_specification
 from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.topdown.ingest.generate import FEWEST_PERSONS, generate_county
@@ -25,6 +23,7 @@ from spineflow.tasks.trips.ingest.generate import CountrySize, generate_country
 
 from tests.flows.gallery import DECLARATIONS, GALLERY
 from tests.flows.household_input import write_detailed_households
+from tests.recorded.runs import detailed_groups
 
 ON_DEMAND = "".join(f"[workload.{name}]\non_demand = true\n" for name in ("persons", "units"))
 GROUPS, COMMUTERS = 400, 3000
@@ -80,16 +79,7 @@ def write_county(folder: Path, *, further: str = "") -> Path:
 
 def write_persons(folder: Path) -> Path:
     """Persons of detailed groups in a state and in Puerto Rico."""
-    states = ("44", "72")
-    few = {"regional": 2, "detailed": 3, "ethnicities": 1}
-    generate_specification(folder / "params", states=states, run_pr=True, **few)
-    codes = list(read_specification(str(folder / "params")).names)
-    generate_persons(folder / "data", codes, persons=800, tracts=4, states=states, seed=2)
-    return write_settings(
-        folder,
-        '[input]\nparameters = "params"\ndata = "data"\n[privacy]\ndataset = "people"\n'
-        "[mechanism]\ncoterminous = true\n",
-    )
+    return write_settings(folder, detailed_groups(folder))
 
 
 def write_groups(folder: Path) -> Path:

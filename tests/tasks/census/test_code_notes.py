@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.tables.findings import InputCheck
 from spineflow.tasks.topdown.ingest.ingest import check_input_of, check_with_notes
 from spineflow.tasks.topdown.product import TOPDOWN
@@ -88,18 +87,6 @@ def test_digits_bring_lost_zeros_back(tmp_path: Path) -> None:
     ]
 
 
-def test_a_catch_all_that_takes_nobody_is_named(tmp_path: Path) -> None:
-    rows = ["1,P,1,1.0,fr", "1,Q,2,02,de", "2,P,2,95,it"]
-    assert notes(tmp_path, "digits = { role = 2 }", rows) == [
-        "people: no record falls to the rule of role without columns."
-    ]
-
-
-def test_digits_of_a_column_that_nobody_reads_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputRefused, match="files.people has digits of 'roles'"):
-        notes(tmp_path, "digits = { roles = 2 }")
-
-
 def check_of_born(folder: Path, *born: str) -> InputCheck[object]:
     """The check of people by their dates of birth."""
     (folder / "areas.csv").write_text("section,x\n1,a\n2,b\n")
@@ -109,14 +96,6 @@ def check_of_born(folder: Path, *born: str) -> InputCheck[object]:
     age = 'age = { column = "born", age_at = "2021-03-31", bins = [0, 15], largest = 99 }\n'
     (folder / "settings.toml").write_text(text.replace("sex = {", f"{age}sex = {{", 1))
     return check_with_notes(TOPDOWN.load(folder / "settings.toml"))
-
-
-@pytest.mark.parametrize("born", ["43831", "1990-13-01"])
-def test_dates_that_are_none_are_told_from_days_of_excel(born: str, tmp_path: Path) -> None:
-    check = check_of_born(tmp_path, born, "1990-01-01")
-    with pytest.raises(InputRefused, match="born must hold dates of birth as YYYY-MM-DD.*Excel"):
-        check.accepted()
-    assert check.findings[0].count == 1
 
 
 def test_ages_of_dates_are_compared_with_bins(tmp_path: Path) -> None:

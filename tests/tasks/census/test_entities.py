@@ -11,10 +11,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from spineflow.tasks.census.areas import (
     Areas,
-    code_columns,
     described_columns,
     descriptions,
-    joined_codes,
     load_areas,
     needed_columns,
 )
@@ -23,7 +21,7 @@ from spineflow.tasks.census.compiled_schemas import compiled_coarsening
 from spineflow.tasks.census.declarations import CensusGeography, TableDeclaration
 from spineflow.tasks.census.evidence import EvidenceTally
 from spineflow.tasks.census.recodes import Recode
-from spineflow.tasks.census.schema import Schema, positions_of
+from spineflow.tasks.census.schema import positions_of
 from spineflow.tasks.tables.findings import UnreadableInput
 from spineflow.tasks.tables.sources import input_files
 
@@ -126,13 +124,6 @@ def test_areas_are_told_apart_by_as_little_as_will_do(
     assert (None if found is None else found.tolist()) == codes
 
 
-def test_codes_of_all_geolevels_stand_one_after_the_other() -> None:
-    frame = pd.DataFrame({"a": ["1", "2"], "b": ["x", "y"], "c": ["8", "9"]}, dtype=object)
-    assert joined_codes(frame, ("a", "b", "c")).tolist() == ["1x8", "2y9"]
-    assert joined_codes(frame, ("c", "a")).tolist() == ["81", "92"]
-    assert code_columns(("nation", "a", "b", "c"), ["c", "nation", "a"]) == ("a", "c")
-
-
 TYPES = ("alone", "couple; size 2", "couple; size 3", "other; size 2", "other; size 3", "odd * one")
 
 
@@ -153,17 +144,6 @@ def test_a_pattern_stands_for_all_levels_that_fit_it() -> None:
     assert groups({"2": ["*; size 2"], "3": ["*size*3*"], "rest": []}) == (2, 0, 1, 0, 1, 2)
 
 
-def test_the_longest_pattern_counts_and_a_label_before_all() -> None:
-    coarse = {"all": ["*"], "pairs": ["*; size 2"], "one": ["other; size 2"]}
-    assert groups(coarse) == (0, 1, 0, 2, 0, 0)
-    assert groups(dict(reversed(coarse.items()))) == (2, 1, 2, 0, 2, 2)
-
-
-def test_a_label_with_a_star_is_itself() -> None:
-    assert positions_of("type", "odd * one", TYPES) == [5]
-    assert positions_of("type", "o*", TYPES) == [3, 4, 5]
-
-
 @pytest.mark.parametrize(
     ("levels", "says"),
     [
@@ -175,12 +155,6 @@ def test_a_label_with_a_star_is_itself() -> None:
 def test_patterns_that_leave_it_open_are_refused(levels, says: str) -> None:
     with pytest.raises(ValueError, match=says):
         groups(levels)
-
-
-def test_conditions_take_patterns_too() -> None:
-    schema = Schema("people", ("type",), (TYPES,))
-    assert schema.positions({"type": ["couple; *", "alone"]}) == {"type": [0, 1, 2]}
-    assert schema.spelt_out("type", ["other; *"]) == ["other; size 2", "other; size 3"]
 
 
 @given(

@@ -85,20 +85,6 @@ def test_a_line_of_another_length_is_refused(folder: Path) -> None:
     assert "census.files.people.columns" in finding.remedy
 
 
-def test_characters_that_are_not_ascii_are_refused(folder: Path) -> None:
-    text = as_fixed_width(folder)
-    file = folder / "areas.csv"
-    file.write_text(file.read_text().replace("Est", "Ést"), encoding="utf-8")
-    [finding] = check(folder, text).findings
-    assert "not ASCII" in finding.rule and "Parquet" in finding.remedy
-
-
-def test_a_column_without_a_place_is_missing(folder: Path) -> None:
-    text = re.sub(r', "age" = \[\d+, \d+\]', "", as_fixed_width(folder))
-    [finding] = check(folder, text).findings
-    assert finding.column == "age" and "missing" in finding.rule
-
-
 @pytest.mark.parametrize(
     ("told", "words"),
     [

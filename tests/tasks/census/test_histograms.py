@@ -9,7 +9,6 @@ from spineflow.tasks.census import histograms
 from spineflow.tasks.census.histograms import (
     HistogramSum,
     block_histogram,
-    read_histogram,
     sum_histogram,
     write_histogram,
 )
@@ -40,26 +39,6 @@ def test_histogram_counts_records(records):
     assert histogram.nnz == np.count_nonzero(expected)
 
 
-def test_histogram_survives_storage(tmp_path):
-    histogram = block_histogram(
-        np.array([3, 0, 0, 2]), np.array([5, 1, 1, 0]), n_blocks=4, n_cells=6
-    )
-    path = tmp_path / "persons.parquet"
-    write_histogram(path, histogram, CODES)
-    stored = pd.read_parquet(path)
-    assert list(stored) == ["block_geocode", "cell", "count"]
-    assert stored["count"].tolist() == [2, 1, 1]
-    again = read_histogram(path, CODES, n_cells=6)
-    np.testing.assert_array_equal(again.toarray(), histogram.toarray())
-    fewer = read_histogram(path, CODES[[3, 0, 2]], n_cells=6)
-    np.testing.assert_array_equal(fewer.toarray(), histogram.toarray()[[3, 0, 2]])
-    assert [entry.name for entry in tmp_path.iterdir()] == ["persons.parquet"]
-    with pytest.raises(ValueError, match="not requested"):
-        read_histogram(path, CODES[:2], n_cells=6)
-    with pytest.raises(ValueError, match="not requested"):
-        read_histogram(path, CODES, n_cells=5)
-
-
 def test_sums_of_groups_leave_out_other_blocks(tmp_path):
     histogram = block_histogram(
         np.array([3, 0, 0, 2]), np.array([5, 1, 1, 0]), n_blocks=4, n_cells=6
@@ -72,12 +51,6 @@ def test_sums_of_groups_leave_out_other_blocks(tmp_path):
     np.testing.assert_array_equal(sums.toarray(), [dense[1], dense[0] + dense[3]])
     with pytest.raises(ValueError, match="not requested"):
         sum_histogram(path, CODES[[0, 1, 3]], group, **sizes)
-
-
-def test_an_empty_histogram_survives_storage(tmp_path):
-    path = tmp_path / "persons.parquet"
-    write_histogram(path, block_histogram(*np.zeros((2, 0), int), n_blocks=4, n_cells=6), CODES)
-    assert read_histogram(path, CODES, n_cells=6).nnz == 0
 
 
 @pytest.mark.parametrize("most", [1 << 24, 3])

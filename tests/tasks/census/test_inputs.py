@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from threading import Event
 
 import numpy as np
 import pandas as pd
@@ -22,7 +21,6 @@ from spineflow.tasks.census.partitions import check_whole
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.tables import columns, readers
 from spineflow.tasks.topdown.ingest.generate import generate_county
-from spineflow.validation.outcome import Outcome
 
 from tests.tasks.census.conftest import Tables, assert_same
 
@@ -218,26 +216,6 @@ def test_a_rule_that_great_expectations_alone_finds_broken_refuses(tables, monke
         check(tables).accepted(with_counts=True)
 
 
-def test_what_takes_time_is_done_while_a_sound_input_is_judged(tables, monkeypatch):
-    """Whoever judges waits for it here: one after the other, neither would end."""
-    done, paths = Event(), tables.write()
-
-    def patient(rules, suites):
-        assert done.wait(60)
-        return tuple(Outcome(rule.name, rule.suite, True) for rule in rules)
-
-    monkeypatch.setattr(evidence, "run_suites", patient)
-    files = cef_tables.table_files(paths, NAMES)
-    results = []
-
-    def ahead(result):
-        results.append(result)
-        done.set()
-
-    found = check_whole(cef_tables.CefTables(files, PERSONS, UNITS, ahead))
-    assert len(results) == 1 and results[0] is found.accepted()
-
-
 @pytest.mark.usefixtures("rules_only")
 def test_nothing_is_made_of_an_input_that_breaks_a_rule(tables):
     set_person("CENRACE", "64")(tables)
@@ -264,17 +242,6 @@ def test_no_value_of_a_record_is_shown(column, value, tables, capfd):
     numbers = set(re.findall(r"\w+", text))
     assert str(value) not in numbers
     assert not numbers & set(tables.persons["MAFID"].astype(str))
-
-
-def test_every_further_failed_rule_is_counted(tables):
-    set_person("CENRACE", "64")(tables)
-    minor_in_nursing(tables)
-    set_block("COUSUBFP", "")(tables)
-    result = check(tables)
-    assert [finding.column for finding in result.findings] == ["COUSUBFP", "CENRACE", "QAGE"]
-    ended = r"^block file: COUSUBFP .* \(and 2 further rules failed\)\.$"
-    with pytest.raises(InputRefused, match=ended):
-        result.accepted()
 
 
 def test_a_valid_county_passes_every_rule(county):
@@ -350,16 +317,6 @@ def test_other_schemas_need_their_own_columns_only(tables):
     assert histogram.sum() == len(tables.persons)
     assert "units" not in result.histograms
     assert not any(outcome.name == "cenhisp_is_valid" for outcome in found.outcomes)
-
-
-@pytest.mark.usefixtures("rules_only")
-def test_without_a_persons_schema_the_totals_are_still_known(county):
-    result = check_inputs(
-        persons=county.persons, units=county.units, geography=county.geography, person_schema=None
-    ).accepted()
-    assert list(result.histograms) == ["units"]
-    assert result.histograms["units"].shape[1] == UNITS.n_cells
-    assert result.state_totals == {"35": 900}
 
 
 @pytest.mark.usefixtures("rules_only")

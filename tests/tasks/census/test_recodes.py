@@ -12,7 +12,6 @@ from spineflow.tasks.census.cef_2020 import (
     CENSUS,
     PERSONS,
     TYPE_OF_CODE,
-    person_columns,
     recode_of,
 )
 from spineflow.tasks.census.queries import marginal_query
@@ -56,13 +55,6 @@ def test_group_quarters_types(qgqtyp, level):
     assert TYPE_OF_CODE.get(qgqtyp, UNKNOWN) == level
 
 
-def test_bounds_of_voting_age_and_occupancy():
-    votingage = recode_of("persons", "votingage").level_of
-    occupancy = recode_of("units", "occupancy").level_of
-    assert [votingage(v) for v in ("0", "17", "18", "115", "116")] == [0, 0, 1, 1, UNKNOWN]
-    assert [occupancy(v) for v in ("0", "1", "9", "10", None)] == [1, 0, 0, UNKNOWN, UNKNOWN]
-
-
 def test_levels_number_the_cells_of_the_persons_schema():
     raw = {"QGQTYP": "501", "QAGE": "020", "CENHISP": "2", "CENRACE": "07"}
     columns = {
@@ -71,11 +63,6 @@ def test_levels_number_the_cells_of_the_persons_schema():
     }
     levels = {name: recode_of("persons", name).evaluate(columns, 0) for name in PERSONS.attributes}
     np.testing.assert_array_equal(PERSONS.cells(levels), [((5 * 2 + 1) * 2 + 1) * 63 + 6])
-
-
-def test_columns_that_a_schema_needs():
-    assert person_columns(PERSONS.attributes) == ("QGQTYP", "QAGE", "CENHISP", "CENRACE")
-    assert person_columns(()) == ("QGQTYP",)
 
 
 def test_what_is_refused_has_a_level_of_its_own_before_all_rules():

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from spineflow.tasks.census.areas import AreaIndex, load_areas
 from spineflow.tasks.census.attribute_declarations import AttributeDeclaration
-from spineflow.tasks.census.census import compiled
 from spineflow.tasks.census.declarations import CensusDeclaration, CensusGeography
 from spineflow.tasks.census.evidence import EvidenceTally
 from spineflow.tasks.census.recodes import (
@@ -62,14 +61,6 @@ def test_what_is_no_date_has_no_age(text):
     assert age_in_years(text, date(2021, 3, 21), ISO) == NO_AGE
 
 
-def test_dates_of_birth_in_other_formats_and_with_a_time():
-    day = date(2021, 3, 21)
-    assert age_in_years("21.03.1990", day, date_pattern("DD.MM.YYYY")) == "31"
-    assert age_in_years("22/03/1990", day, date_pattern("DD/MM/YYYY")) == "30"
-    assert age_in_years("19900322", day, date_pattern("YYYYMMDD")) == "30"
-    assert age_in_years("1990-03-22 00:00:00", day, ISO) == "30"
-
-
 def test_bins_and_levels_of_dates_of_birth():
     values = ["2021-03-20", "2021-03-22", "1956-03-21", "1956-03-22", "1890-01-01", None, "NA", "x"]
     told = {"age_at": "2021-03-21", "missing": "NA", "blank": "not stated"}
@@ -104,23 +95,6 @@ def test_a_list_contains_what_a_set_of_it_meets(codes, wanted):
     assert levels([";".join(codes)], **told) == ["yes" if wanted & set(codes) else "no"]
 
 
-def test_fractions_are_in_the_bin_of_their_whole_part():
-    values = ["4.99", "5", "5.0", "9.999", "10.5", "11.0", "-0.5", "5.5.5"]
-    assert levels(values, bins=[0, 5], largest=10) == [
-        *("0-4", "5-10", "5-10", "5-10", "5-10", None, None, None)
-    ]
-    assert levels(["4.0", "4", "4.5"], numbers=[0, 9]) == ["4", "4", None]
-
-
-def test_missing_codes_are_blank():
-    told = {"missing": ["-9", {"from": 97, "to": 99}]}
-    assert levels(["-9", "98", "", None, "5"], levels={"a": ["5"], "none": ""}, **told) == [
-        *("none", "none", "none", "none", "a")
-    ]
-    assert levels(["-9", "5"], numbers=[0, 5], **told) == [None, "5"]
-    assert levels(["-9", "5"], numbers=[0, 5], blank="?", **told) == ["?", "5"]
-
-
 @pytest.mark.parametrize(
     ("declared", "words"),
     [
@@ -141,12 +115,6 @@ def test_missing_codes_are_blank():
 def test_keys_that_do_not_go_together_are_refused(declared, words):
     with pytest.raises(ValidationError, match=words):
         AttributeDeclaration.model_validate(declared)
-
-
-def test_two_levels_for_blanks_are_refused():
-    declared = AttributeDeclaration(column="x", levels={"a": ("1", "")}, blank="?")
-    with pytest.raises(ValueError, match="although blank is set"):
-        compiled_recode("x", declared)
 
 
 AGES = Schema(
@@ -218,23 +186,3 @@ def test_a_code_that_stands_for_two_districts_is_told(tmp_path):
     evidence = EvidenceTally()
     load_areas([InputFile("areas", str(path), path.name)], declared, evidence)
     assert evidence.suites["areas"]["taken_district"] == {True: 1, False: 3}
-
-
-def test_only_geolevels_below_the_second_are_skipped():
-    with pytest.raises(ValidationError, match="no geounit could take their place"):
-        CensusGeography(geolevels=("land", "region", "town"), skipped=("region",))
-
-
-def test_files_of_unknown_tables_are_refused():
-    declared = {
-        "geography": {"table": "areas", "geolevels": ["land", "town"]},
-        "attributes": {"sex": {"column": "s", "levels": {"f": "1", "m": "2"}}},
-        "universes": {"people": {"table": "people", "attributes": ["sex"], "area": "town"}},
-        "files": {"persons": {"separator": ";"}},
-    }
-    with pytest.raises(ValueError, match="files names 'persons', which is no table"):
-        compiled(CensusDeclaration.model_validate(declared))
-    declared["files"] = {"people": {"decimal": "."}, "other": {"separator": ";"}}
-    found = compiled(CensusDeclaration.model_validate(declared)).formats
-    assert (found["people"].separator, found["people"].decimal) == (None, ".")
-    assert (found["areas"].separator, found["areas"].key) == (";", "census.files.other")

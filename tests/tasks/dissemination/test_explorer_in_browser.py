@@ -106,36 +106,6 @@ def test_areas_are_searched_sorted_and_drawn(page: Any, counted: Any) -> None:
     assert page.locator("#caption").inner_text().endswith(f"{len(found)} of {len(found)} areas")
 
 
-def test_a_keyboard_is_enough(page: Any, counted: Any) -> None:
-    """From the first field to the last: search, sort, and compare without a mouse."""
-    page.get_by_label("Table", exact=True).focus()
-    reached = list[str]()
-
-    def focused() -> str:
-        return page.evaluate(
-            "(e => e.id || e.dataset.key || e.getAttribute('aria-label'))(document.activeElement)"
-        )
-
-    for _ in range(14):
-        reached.append(focused())
-        if reached[-1] == "search":
-            page.keyboard.type("(00")
-        if reached[-1] == "count":
-            page.keyboard.press("Enter")
-        if reached[-1] == "first":
-            page.keyboard.type("Tract 1 (0001)")
-        if reached[-1] == "second":
-            page.keyboard.type("Tract 2 (0002)")
-            break
-        page.keyboard.press("Tab")
-    for own in ("table", "level", "variable", "search", "Table of areas", "name", "count", "lower",
-                "upper", "download", "first", "second"):  # fmt: skip
-        assert own in reached, reached
-    rows = counted[1][counted[1]["code"].str.startswith("00")]
-    assert [count for _, count in shown(page)] == sorted(rows["count"], reverse=True)
-    assert "truly the larger one" in page.get_by_role("status").inner_text()
-
-
 def test_a_page_has_no_serious_fault_of_access_and_fits(page: Any) -> None:
     axe = pytest.importorskip("axe_playwright_python.sync_playwright")
     found = axe.Axe().run(page).response["violations"]

@@ -27,7 +27,6 @@ from spineflow.tasks.topdown.workload.costs import (
     block_within_share,
     check_budget,
     cost_of_budget,
-    guarantee_of,
 )
 
 DELTA = Fraction(1, 10**10)
@@ -228,26 +227,6 @@ def test_report_holds_what_is_needed_to_recompute_it():
     for query in queries:
         spent = Fraction(query["share"]) * PRODUCTION_PERSONS
         assert Fraction(query["sigma_squared"]) * spent == 1
-
-
-def test_report_of_pure_dp():
-    budget = replace(UNITS_BUDGET, mechanism="discrete_laplace", total=Fraction(3), delta=None)
-    report = cost_of_budget(budget, UNITS).to_json()
-    assert report["epsilon"]["tight"] == report["epsilon"]["simple"] == 3.0
-    assert 2.9 < report["epsilon"]["exact"] <= 3.0
-    assert Fraction(report["rho"]) == Fraction(9, 2)
-    assert report["block_within"]["Block_Group"] == pytest.approx(3 * 99 / 820)
-    state = report["queries"][1]
-    assert Fraction(state["scale"]) == Fraction(2 * 205, 3)
-    assert guarantee_of(budget) == Guarantee("pure_dp", Fraction(3))
-
-
-def test_report_of_an_infinite_budget():
-    report = json.loads(
-        json.dumps(cost_of_budget(replace(UNITS_BUDGET, infinite=True), UNITS).to_json())
-    )
-    assert report["rho"] == report["epsilon"]["tight"] == "inf"
-    assert {query["sigma_squared"] for query in report["queries"]} == {"0"}
 
 
 def test_sound_budgets_pass():

@@ -21,8 +21,6 @@ from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
 from spineflow.tasks.noise.randomness import (
     SeededRandom,
     SystemRandom,
-    random_half_words,
-    random_integer,
     random_words,
 )
 from spineflow.tasks.noise.rejection import CoarseFineSampler
@@ -201,12 +199,6 @@ def test_tiny_parameters_give_zeros():
     assert abs(np.count_nonzero(rare) - expected) < 4 * math.sqrt(expected)
 
 
-def test_sizes():
-    for size in (0, 1, 5, (1 << 18) + 3):
-        assert discrete_gaussian(Fraction(3), size, SystemRandom()).shape == (size,)
-        assert discrete_gaussian(Fraction(10**9), size, SystemRandom()).shape == (size,)
-
-
 @pytest.mark.parametrize("draw", [discrete_gaussian, discrete_laplace])
 @pytest.mark.parametrize("parameter", [1.0, True, "1/2"])
 def test_parameters_that_are_not_exact_are_refused(draw, parameter):
@@ -269,11 +261,3 @@ def test_seeded_stream_never_repeats_itself_between_reads():
     source = SeededRandom(3)
     words = np.concatenate([random_words(source, 100) for _ in range(50)])
     assert np.unique(words).size == words.size
-
-
-def test_words_have_their_sizes():
-    source = SystemRandom()
-    assert random_words(source, 5).dtype == np.uint64
-    assert random_half_words(source, 5).dtype == np.uint16
-    assert random_words(source, 0).size == 0
-    assert max(random_integer(source, 64) for _ in range(64)).bit_length() > 58

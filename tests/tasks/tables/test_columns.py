@@ -9,15 +9,11 @@ from hypothesis import strategies as st
 from spineflow.tasks.tables import columns
 from spineflow.tasks.tables.columns import (
     CodedColumn,
-    GrowingArray,
     GrowingColumn,
     KeyColumn,
     KeyIndex,
     canonical_text,
     coded_texts,
-    is_blank_key,
-    sorted_with_rows,
-    zeros,
 )
 from spineflow.tasks.tables.layouts import Field
 
@@ -62,14 +58,6 @@ def test_coded_columns_keep_every_row(values):
     assert len(set(column.values)) == len(column.values)
 
 
-def test_dictionaries_and_plain_arrays_agree():
-    texts = pa.array([" 1", "01", None, "2", " "])
-    plain = CodedColumn.from_arrow(texts, NUMBER)
-    coded = CodedColumn.from_arrow(texts.dictionary_encode(), NUMBER)
-    assert plain.texts().tolist() == coded.texts().tolist() == ["1", "1", None, "2", None]
-    assert plain.counts() == {"1": 2, None: 2, "2": 1}
-
-
 @pytest.mark.parametrize(
     "keys",
     [
@@ -88,28 +76,9 @@ def test_identifiers_of_digits_are_numbers(keys):
         assert index.positions(wanted).tolist() == [1, 0, -1, -1]
 
 
-def test_other_identifiers_are_texts():
-    index = KeyIndex(pa.array(["A1", "2", "02", "A1", None]))
-    assert index.is_repeated.tolist() == [True, False, False, True, False]
-    assert index.positions(pa.array([" A1", "02", "2", "3", None])).tolist() == [0, 2, 1, -1, -1]
-    assert index.positions(pa.array([2, 3])).tolist() == [1, -1]
-
-
 def test_identifiers_of_22_digits_are_exact():
     keys = pa.array(["1234567890123456789012", "1234567890123456789013"])
     assert KeyIndex(keys).positions(keys).tolist() == [0, 1]
-
-
-def test_an_index_without_identifiers_finds_nothing():
-    index = KeyIndex(pa.array([None, None], type=pa.string()))
-    assert index.positions(pa.array(["1", None])).tolist() == [-1, -1]
-    assert not index.is_repeated.any()
-
-
-def test_inexact_floats_identify_nothing():
-    np.testing.assert_array_equal(
-        is_blank_key(pa.array([1.0, 1.5, 2.0**60, None])), [False, True, True, True]
-    )
 
 
 IDENTIFIERS = st.one_of(
@@ -211,44 +180,3 @@ def test_a_growing_column_widens_where_its_values_become_many(
     found = growing.column()
     assert [found.values[code] for code in found.codes] == texts
     assert list(found.values) == [None, "a", "b", "c", "d", "e", "f"]
-
-
-@pytest.fixture(params=["in memory", "mapped"])
-def place(request, monkeypatch, tmp_path):
-    if request.param == "mapped":
-        monkeypatch.setattr(columns, "MOST_BYTES", 8)
-    return tmp_path
-
-
-def test_growing_arrays_hold_what_was_appended(place):
-    growing, chunks = GrowingArray(np.int32, place), []
-    assert growing.array().tolist() == []
-    for size in (0, 1, 2, 0, 5, 3):
-        chunks.append(np.arange(size) - 7)
-        growing.append(chunks[-1])
-        np.testing.assert_array_equal(growing.array(), np.concatenate(chunks))
-        assert len(growing) == sum(map(len, chunks))
-    assert growing.array().dtype == np.int32
-    assert not list(place.iterdir())
-
-
-def test_zeros_can_be_written(place):
-    array = zeros(5, np.int64, place)
-    assert array.tolist() == [0] * 5
-    np.add.at(array, [1, 1, 4], 1)
-    assert array.tolist() == [0, 2, 0, 0, 1]
-    assert not list(place.iterdir())
-
-
-@settings(deadline=None, max_examples=60)
-@given(st.lists(st.integers(-3, 40), max_size=60), st.integers(1, 7), st.integers(1, 20))
-def test_values_are_sorted_stably(values, at_once, sample):
-    values = np.array(values, dtype=np.int64)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(columns, "MOST_BYTES", 8)
-        patch.setattr(columns, "_SORTED_AT_ONCE", at_once)
-        patch.setattr(columns, "_SAMPLE", sample)
-        ascending, rows = sorted_with_rows(values)
-    order = np.argsort(values, kind="stable")
-    np.testing.assert_array_equal(rows, order)
-    np.testing.assert_array_equal(ascending, values[order])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 from hypothesis import given
 from hypothesis import strategies as st
@@ -69,22 +68,8 @@ def test_one_other_value_makes_another_file(tmp_path_factory, rows, at, column) 
     assert copies(folder, rows, other, forms=("csv", "parquet")) == []
 
 
-def test_values_that_change_places_make_another_file(tmp_path: Path) -> None:
-    one, other = [(1, "1", 30), (2, "1", 40)], [(1, "1", 40), (2, "1", 30)]
-    assert copies(tmp_path, one, other, forms=("csv", "csv")) == []
-    assert copies(tmp_path, [(1, "1", 2)], [(2, "1", 1)], forms=("csv", "csv")) == []
-
-
 def test_rows_in_folders_of_other_values_are_others(tmp_path: Path) -> None:
     rows, forms = [(1, "1", 30)], ("csv", "csv")
     assert copies(tmp_path, rows, rows, forms=forms) == ["1"]
     folders = (("year", "2020"),), (("year", "2021"),)
     assert copies(tmp_path, rows, rows, forms=forms, folders=folders) == []
-
-
-def test_files_of_one_table_alone_are_not_hashed(tmp_path: Path) -> None:
-    write(tmp_path / "0", [(1, "1", 30)] * 3, "csv")
-    sums = RecordSums([InputFile("people", str(tmp_path / "0"), "0", LAYOUT)])
-    for number, batch in read_partitions(sums.files, Selection(COLUMNS)):
-        sums.add(number, batch, coded(batch, CODES, LAYOUT), KEYS)
-    np.testing.assert_array_equal([sums.n_rows, sums.hashes], [[3], [0]])

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import gzip
-import io
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from spineflow.tasks.tables.findings import UnreadableInput
 from spineflow.tasks.tables.layouts import TableLayout
 from spineflow.tasks.tables.readers import Selection, read_partitions
-from spineflow.tasks.tables.sources import InputFile, TextStream, input_files
+from spineflow.tasks.tables.sources import InputFile, input_files
 
 LAYOUT = TableLayout.expected("people", {"sex": "text", "age": "text"})
 NORTH, SOUTH = b"sex,age\n1,30\n2,40\n", b"sex,age\n1,31\n2,41\n1,5\n"
@@ -64,12 +60,6 @@ def test_hidden_files_are_passed_over(tmp_path: Path, place: str) -> None:
     assert rows_of(folder) == expected == rows_of(folder / "**" / "*.csv")
 
 
-def test_endings_in_capitals_count(tmp_path: Path) -> None:
-    folder = write(tmp_path / "people")
-    (folder / "south.csv").rename(folder / "SOUTH.CSV")
-    assert len(rows_of(folder)) == 5
-
-
 @pytest.mark.parametrize("name", ["notes.json", "a.zip", "b.xlsx", "table", "north.csv.bak"])
 def test_an_unknown_ending_is_refused_by_name(tmp_path: Path, name: str) -> None:
     folder = write(tmp_path / "people")
@@ -108,19 +98,6 @@ def test_a_return_ends_a_line(tmp_path: Path, end: bytes, packed: bool) -> None:
     content = SOUTH.replace(b"\n", end)
     (folder / "south.csv").write_bytes(gzip.compress(content, mtime=0) if packed else content)
     assert len(rows_of(folder)) == 5
-
-
-@given(st.text("ab,\r\n", min_size=1, max_size=60), st.integers(1, 5))
-def test_line_ends_are_those_of_python(content: str, size: int) -> None:
-    text = TextStream(InputFile("people", "", "people"), io.BytesIO(content.encode()))
-    found = b"".join(iter(lambda: text.read(size), b"")).replace(b"\r\n", b"\n")
-    assert found.decode() == content.replace("\r\n", "\n").replace("\r", "\n")
-
-
-def test_a_return_at_the_end_of_a_block_belongs_to_what_follows() -> None:
-    content = b"x" * ((1 << 16) + 2) + b"\r\n" + b"y\r"
-    text = TextStream(InputFile("people", "", "people"), io.BytesIO(content))
-    assert b"".join(iter(text.read, b"")) == content[:-1] + b"\n"
 
 
 def test_the_names_of_folders_are_columns(tmp_path: Path) -> None:
@@ -182,9 +159,3 @@ def test_other_types_are_refused_by_name(tmp_path: Path, column, match: str) -> 
     pq.write_table(pa.table({"sex": column, "age": [1]}), place)
     with pytest.raises(UnreadableInput, match=match):
         rows_of(place)
-
-
-def test_parquet_of_pandas_has_the_decimals_of_its_text(tmp_path: Path) -> None:
-    frame = pd.DataFrame({"sex": [Decimal("1.00")], "age": [1.0]})
-    frame.to_parquet(tmp_path / "people.parquet")
-    assert rows_of(tmp_path / "people.parquet") == [(1, 1.0)]

@@ -9,7 +9,6 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from spineflow.tasks.tables import sources
 from spineflow.tasks.tables.columns import CodedColumn
 from spineflow.tasks.tables.findings import UnreadableInput
 from spineflow.tasks.tables.formats import TextFormat, checked_encoding, with_point
@@ -77,20 +76,6 @@ def test_a_transcoded_file_reads_as_its_utf8_twin(text):
         assert texts == [texts[0]] * len(texts)
 
 
-def test_small_reads_of_wide_characters_lose_nothing(tmp_path, monkeypatch):
-    plain = sources._read
-    monkeypatch.setattr(
-        sources, "_read", lambda file, stream, size: plain(file, stream, min(size, 41))
-    )
-    path = tmp_path / "towns.csv"
-    path.write_bytes(
-        ("id;Größe;code\n" + "".join(f"{i};{i};字\n" for i in range(50))).encode("gb18030")
-    )
-    found = read(path, TextFormat(encoding="gb18030"))
-    assert found["code"] == ["字"] * 50
-    assert found["id"] == [str(i) for i in range(50)]
-
-
 def test_missing_codes_are_blank_in_every_column_and_identifiers_too(tmp_path):
     path = tmp_path / "towns.csv"
     path.write_text(ROWS.replace("3;", "NA;"), encoding="utf-8")
@@ -103,23 +88,6 @@ def test_missing_codes_are_blank_in_every_column_and_identifiers_too(tmp_path):
     }
 
 
-def test_missing_codes_of_integers_in_parquet(tmp_path):
-    path = tmp_path / "towns.parquet"
-    columns = {"id": [1, -9], "Größe": [-9.0, 2.5], "code": pa.array([7, -9], pa.int8())}
-    pq.write_table(pa.table(columns), path)
-    missing = frozenset({"-9"})
-    found = read(path, TextFormat(missing=missing, is_missing=missing.__contains__))
-    assert found == {"id": ["1", None], "Größe": [None, "2.5"], "code": ["7", None]}
-
-
-def test_decimal_commas_of_texts_in_parquet(tmp_path):
-    path = tmp_path / "towns.parquet"
-    pq.write_table(pa.table({"id": ["1"], "Größe": ["2,50"], "code": ["2,50"]}), path)
-    assert read(path, TextFormat(numbers=NUMBERS.numbers))["Größe"] == ["2,50"]
-    found = read(path, TextFormat(numbers=NUMBERS.numbers, decimal=","))
-    assert found == {"id": ["1"], "Größe": ["2.50"], "code": ["2,50"]}
-
-
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_names_and_texts_agree_however_letters_are_composed(kind, tmp_path):
     path = tmp_path / f"towns.{kind}"
@@ -129,15 +97,6 @@ def test_names_and_texts_agree_however_letters_are_composed(kind, tmp_path):
     else:
         pq.write_table(pa.table([["é"], ["1"], [normalize("NFD", "Ñ")]], names=names), path)
     assert read(path)["code"][0] == "Ñ"
-
-
-def test_days_in_parquet_are_texts(tmp_path):
-    import datetime
-
-    path = tmp_path / "towns.parquet"
-    days = [datetime.date(1990, 2, 28), None]
-    pq.write_table(pa.table({"id": [1, 2], "Größe": days, "code": ["a", "b"]}), path)
-    assert read(path)["Größe"] == ["1990-02-28", None]
 
 
 @pytest.mark.parametrize(
@@ -176,15 +135,6 @@ def test_a_byte_order_mark_is_surer_than_settings(encoding, told, tmp_path):
     path.write_bytes(ROWS.encode(encoding))
     found = read(path, TextFormat(numbers=NUMBERS.numbers, encoding=told))
     assert found["Größe"] == ["12.5", "-9", "4"]
-
-
-def test_a_separator_that_is_told(tmp_path):
-    path = tmp_path / "towns.csv"
-    path.write_text("id~Größe~code\n1~2,5~a;b\n", encoding="utf-8")
-    form = TextFormat(separator="~", decimal=",", numbers=NUMBERS.numbers)
-    assert read(path, form) == {"id": ["1"], "Größe": ["2.5"], "code": ["a;b"]}
-    with pytest.raises(UnreadableInput, match="separated by tabs"):
-        read(path, TextFormat(separator="\t"))
 
 
 def test_decimal_marks():

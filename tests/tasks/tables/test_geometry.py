@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -55,13 +54,6 @@ def test_features_of_one_code_are_one_area_and_holes_are_kept(tmp_path: Path) ->
     assert not read.in_degrees
 
 
-def test_geometry_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    refuse_unfit_geometry(None)
-    for place in (tmp_path, tmp_path / "none.parquet"):
-        with pytest.raises(InputRefused, match="neither a file of areas nor a folder"):
-            refuse_unfit_geometry(str(place))
-
-
 @pytest.mark.parametrize("product", [TOPDOWN, ESTIMATE], ids=lambda product: product.name)
 def test_every_flow_with_maps_refuses_it_before_it_reads_anything(tmp_path: Path, product) -> None:
     files = {
@@ -83,10 +75,3 @@ def test_files_that_hold_no_areas_are_refused_by_name(tmp_path: Path) -> None:
     path.write_text("no parquet")
     with pytest.raises(InputRefused, match="tracts.parquet cannot be read as areas"):
         read_layers(tmp_path, LEVELS)
-
-
-def test_a_pipe_in_a_folder_of_areas_is_no_file_of_it(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "areas.shp")
-    with pytest.raises(InputRefused, match="neither a file of areas nor a folder of them"):
-        refuse_unfit_geometry(str(tmp_path))
-    assert read_layers(tmp_path, {}) == []

@@ -110,13 +110,6 @@ def test_quoted_values(tmp_path):
     assert batch["TABBLKCOU"].to_pylist() == ["001"]
 
 
-def test_columns_that_nobody_reads_may_be_repeated_or_unnamed(content, expected, tmp_path):
-    path = tmp_path / "persons.txt"
-    lines = content["delimited"]["persons"].decode().splitlines()
-    path.write_text("\n".join([lines[0] + "|X|X||", *(line + "|a|b|c|d" for line in lines[1:])]))
-    pd.testing.assert_frame_equal(read(path), expected, check_dtype=False)
-
-
 def without_rows(table: dict[str, bytes]) -> bytes:
     frame = pq.read_table(pa.BufferReader(table["persons"]))
     sink = pa.BufferOutputStream()
@@ -238,19 +231,6 @@ def test_bad_files_are_refused(content, tmp_path, subtests):
             assert not re.search(r"\d", re.sub("UTF-8|UTF-16|of type .*;", "", text))
 
 
-def test_further_parquet_columns_that_are_no_texts_are_left_out(content, tmp_path):
-    rows = content["delimited"]["geography"].decode().splitlines()
-    names = rows[0].split("|")
-    columns = dict(zip(names, zip(*(row.split("|") for row in rows[1:]), strict=True), strict=True))
-    n_blocks = len(rows) - 1
-    table = pa.table({**columns, "SHAPE": [b"\0"] * n_blocks, "AREA": [1.5] * n_blocks})
-    path = tmp_path / "grfc.parquet"
-    pq.write_table(table, path)
-    selection = Selection(GEOGRAPHY_LAYOUT.names, with_others=True)
-    [batch] = read_batches(InputFile("geography", str(path), "blocks"), selection)
-    assert list(batch) == [*GEOGRAPHY_LAYOUT.names, "SDUNI", "AREA"]
-
-
 def as_decimals(path: Path, scale: int, *, half: bool = False) -> None:
     """Write a table's identifiers as decimals, as databases do."""
     table = pq.read_table(path)
@@ -307,13 +287,6 @@ def test_a_bad_file_ends_the_check_with_a_clean_refusal(content, tmp_path):
     assert refused.value.__context__ is None and refused.value.__cause__ is None
 
 
-def test_a_text_file_is_no_parquet_file_by_name(content, tmp_path):
-    path = tmp_path / "persons.parquet"
-    path.write_bytes(content["delimited"]["persons"])
-    with pytest.raises(UnreadableInput, match="Parquet file is truncated or damaged"):
-        read(path)
-
-
 @pytest.mark.parametrize(
     ("path", "words"),
     [
@@ -333,19 +306,6 @@ def test_paths_that_cannot_be_opened(path, words, table, tmp_path, monkeypatch):
     with pytest.raises(UnreadableInput, match=words) as refused:
         list(read_batches(InputFile(table, path, "the file"), Selection(("MAFID",))))
     assert refused.value.finding.remedy.startswith(f"correct the path input.{table}")
-
-
-def test_a_file_inside_a_file_does_not_exist(tmp_path):
-    (tmp_path / "a").write_text("x")
-    with pytest.raises(UnreadableInput, match="does not exist"):
-        read(tmp_path / "a" / "persons.parquet")
-
-
-def test_geography_without_a_header(tmp_path):
-    path = tmp_path / "grfc.txt"
-    path.write_text("20000000000 44 001\n")
-    with pytest.raises(UnreadableInput, match="not a header with the CEF column names"):
-        read(path, "geography", GEOGRAPHY_LAYOUT.names)
 
 
 TEXT = "head\r\nfirst line\nsecond é\n\nlast"
@@ -368,13 +328,6 @@ def test_lines_are_read_one_after_the_other(how: str) -> None:
     assert [text.read_line().decode() for _ in LINES[:3]] == LINES[:3]
     assert text.read().decode() == "\nlast"
     assert text.read() == b"" and text.read_line() == b""
-
-
-def test_a_line_is_read_up_to_its_limit() -> None:
-    text = opened(b"x" * 200_000 + b"\nnext")
-    assert len(text.read_line(limit=100)) >= 100
-    text = opened(b"ab\ncd")
-    assert (text.read_line(), text.read_line(), text.read_line()) == (b"ab", b"cd", b"")
 
 
 def test_parts_of_a_file_follow_each_other() -> None:

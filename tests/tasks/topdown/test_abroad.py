@@ -52,17 +52,6 @@ def test_the_input_is_counted_as_a_plain_reading_counts_it(finished):
     )
 
 
-def test_tables_have_points_for_decimal_commas_and_letters_as_they_are(finished):
-    _, run = finished
-    [file] = run.root.rglob("Alter.parquet")
-    table = pd.read_parquet(file)
-    towns = table[table["level"] == "Gemeinde"].drop_duplicates("code").set_index("name")
-    assert towns.loc["Möwenstadt", ["latitude", "longitude"]].tolist() == ["46.125", "7"]
-    assert set(table["Geschlecht"]) == {"weiblich", "männlich"}
-    skipped = table[table["level"] == "Bezirk"]
-    assert "Stadt.Stadt" in set(skipped["code"])
-
-
 def test_the_encoding_must_be_that_of_the_files(tmp_path):
     path = write_census(tmp_path, n=20)
     path.write_text(path.read_text().replace('encoding = "latin-1"\n', ""))

@@ -24,13 +24,11 @@ from spineflow.tasks.detailed_groups.workload.specification import Specification
 from spineflow.tasks.detailed_groups.workload.tabulations import (
     HOUSEHOLD_TABULATIONS,
     N_FINEST,
-    NOT_MEASURED,
-    SEX_BY_AGE,
 )
 from spineflow.tasks.noise.quantiles import margin
 from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.settings_files import load_settings
-from spineflow.validation.detailed_groups.tables import PERSONS, TENURES, TYPES
+from spineflow.validation.detailed_groups.tables import TENURES, TYPES
 
 STATE_TYPES = ("USA", "STATE", "PR-STATE")
 
@@ -189,14 +187,3 @@ def test_cells_and_sums_are_those_of_the_production_program(name: str) -> None:
         assert rows == known.rows[table]
     assert [len(rows) - 1 for rows in own.rows] == ([0, 2, 6, 8] if name == "t3" else [0, 3])
     assert own.names == known.tables
-
-
-def test_rows_of_persons_are_those_of_the_checks() -> None:
-    """Both are derived from the first ages of the bins, and neither from the other."""
-    for rows, known in zip(SEX_BY_AGE.rows, PERSONS.rows, strict=True):
-        assert [tuple(row) for row in rows[:, 1:].tolist()] == list(known.values())
-
-
-def test_groups_that_are_not_measured_have_no_counts() -> None:
-    table = np.array([2, NOT_MEASURED, 0, NOT_MEASURED], dtype=np.int8)
-    assert SEX_BY_AGE.offsets(table).tolist() == [0, 18, 18, 19, 19]

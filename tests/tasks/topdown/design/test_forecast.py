@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from spineflow.flows.cli import main
 from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.checks.replicate import with_estimator
@@ -47,21 +46,3 @@ def test_margins_with_blocks_alone_are_sums_of_those_of_blocks(
     assert 0.5 * n_blocks < (whole / block) ** 2 <= n_blocks
     alone = with_estimator(settings, BLOCKS)
     assert np.isclose(margins_of(alone)["total", "state"][BLOCKS], whole)
-
-
-@pytest.mark.parametrize(
-    "override, sentence",
-    [
-        ("input.confidential=true", "set input.confidential = false"),
-        ("privacy.infinite=true", "without noise there is nothing to forecast"),
-    ],
-)
-@pytest.mark.usefixtures("settings")
-def test_what_cannot_be_forecast_is_refused(
-    override: str, sentence: str, tmp_path: Path, capsys
-) -> None:
-    page = tmp_path / "forecast.html"
-    command = ["budget", "topdown", str(tmp_path / "settings.toml"), "--forecast", str(page)]
-    assert main([*command, "--replicates", "1", "--set", override]) == 2
-    out, error = capsys.readouterr()
-    assert sentence in error and not out and not page.exists()

@@ -65,21 +65,6 @@ def test_what_does_nothing_or_cannot_be_is_refused(tmp_path: Path, text: str, wo
     assert words in str(refused.value)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        TARGET,
-        of_target('query = "total", level = "tract", margin = "5"', 'objective = "smallest_rho"'),
-        of_target('query = "total", areas = "a.csv", weight = "2"', 'objective = "weighted_sum"'),
-        limited('query = "total", at_most = "0"'),
-        limited('geolevel = "Tract", at_least = "1/3", at_most = "1/2"'),
-    ],
-)
-def test_what_is_near_to_that_is_taken(tmp_path: Path, text: str) -> None:
-    design = load(tmp_path, text).design["persons"]
-    assert list(design.targets) == ["tracts"]
-
-
 @pytest.mark.parametrize("override", ["run.estimator=block_by_block", "privacy.infinite=true"])
 def test_what_splits_no_budget_is_not_designed(tmp_path: Path, override: str) -> None:
     with pytest.raises(InputRefused, match="design splits a budget over geolevels and queries"):

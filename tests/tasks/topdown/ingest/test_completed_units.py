@@ -50,36 +50,6 @@ def written(folder: Path, name: str, units: pd.DataFrame) -> str:
     return name
 
 
-def same(one, other) -> bool:
-    return all(not (one[name] != other[name]).nnz for name in ("units", "households"))
-
-
-@pytest.mark.soak(3)
-def test_units_are_read_alike_with_columns_of_their_own_and_with_those_of_members(
-    county: Path, monkeypatch
-) -> None:
-    units = pd.read_parquet(county / "units.parquet")
-    due = check_input_of(settings_of(county, "units.parquet", None)).accepted().histograms
-    own = check_input_of(settings_of(county, "units.parquet", "persons.parquet")).accepted()
-    assert same(own.histograms, due)
-    lacking = written(county, "lacking", units.drop(columns=["HHT", "PAC", "P75", "CPLT"]))
-    with pytest.raises(InputRefused, match="is missing"):
-        check_input_of(settings_of(county, lacking, None)).accepted()
-    made = check_input_of(settings_of(county, lacking, "persons.parquet")).accepted()
-    assert same(made.histograms, due)
-
-    monkeypatch.setattr(ingest, "COUNTING_TASKS", 2)
-    settings = settings_of(county, lacking, "persons.parquet")
-    run = prepare(settings, county / "run")
-    assert ingest.n_counting_tasks(run, settings) == 2 and ingest.read_before_once(run, settings)
-    for number in range(2):
-        ingest.count_parts_once(run, settings, number)
-    with ingest.check_of_parts(run, settings) as check:
-        assert check is not None
-        assert same(check.accepted().histograms, due)
-    assert not (run.confidential / "ingest").exists()
-
-
 def test_columns_that_differ_from_the_members_end_the_run_with_confidential_counts(
     county: Path,
 ) -> None:

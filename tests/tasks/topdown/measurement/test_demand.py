@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import sparse, stats
+from scipy import sparse
 from spineflow.geography.levels import Spine
 from spineflow.tasks.answers.demanded import (
     DEMANDED_SCHEMA,
@@ -24,27 +24,18 @@ from spineflow.tasks.answers.noisy import DPQUERY_SUFFIX, read_measurements
 from spineflow.tasks.census.cef_2020 import PERSONS
 from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.census.schema import Schema
-from spineflow.tasks.noise.draws import Noise, UnchargedNoise
-from spineflow.tasks.noise.randomness import SeededRandom, SystemRandom
-from spineflow.tasks.noise.sampler import draw_noise
+from spineflow.tasks.noise.draws import Noise
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.files import STAMP_KEY
 from spineflow.tasks.runs.stamps import stamp, write_parquet_once
 from spineflow.tasks.topdown.checks.replicate import estimate, measure
 from spineflow.tasks.topdown.estimation.estimate import ShardInput
-from spineflow.tasks.topdown.estimation.parent import Passes, estimate_children
-from spineflow.tasks.topdown.estimation.problem import (
-    NO_BOUND,
-    QueryMeasurement,
-    SiblingProblem,
-)
 from spineflow.tasks.topdown.measurement import measure as measuring
 from spineflow.tasks.topdown.measurement.measure import (
     ConfidentialShard,
     demanded_answers,
     demanded_rows,
-    noisy_answers,
     true_answers,
 )
 from spineflow.tasks.topdown.paths import demanded_file, spine_folder
@@ -264,96 +255,3 @@ def test_measurements_for_other_estimates_are_refused(both_ways: Both):
     assert given.estimate([family])
     with pytest.raises(InputRefused, match="measured on demand for other estimates"):
         given.estimate([other])
-
-
-SMALL = Schema("people", ("kind",), (tuple("abcdef"),))
-TRUTH = np.array([[40, 0, 3, 0, 1, 0], [25, 1, 0, 0, 0, 0], [30, 0, 0, 0, 6, 0]])
-SMALL_BUDGET = Budget(
-    "people",
-    "discrete_gaussian",
-    Fraction(1, 4),
-    Fraction(1, 10**10),
-    {"root": Fraction(1, 2), "areas": Fraction(1, 2)},
-    {level: {"total": Fraction(1, 3), "kind": Fraction(2, 3)} for level in ("root", "areas")},
-)
-SMALL_PASSES = Passes(
-    (("total",), ("kind",)), ((marginal_query(SMALL, "total"), marginal_query(SMALL, "kind")),)
-)
-
-
-class Louder:
-    """Noise whose standard deviation is a tenth too large."""
-
-    def draw(self, part: str, noise: Noise, size: int) -> np.ndarray:
-        wide = noise.parameter * Fraction(121, 100)
-        return draw_noise(noise.mechanism, wide, size, SystemRandom())
-
-
-def small_estimate(draws, *, demanding: bool) -> np.ndarray:
-    """Estimates of the three areas of a small census, measured one way or the other."""
-    parent = None
-    cells = np.arange(6)
-    for level, truth in (("root", TRUTH.sum(axis=0)[None, :]), ("areas", TRUTH)):
-        n = len(truth)
-        shard = ConfidentialShard(
-            level,
-            sparse.csr_array(truth),
-            np.arange(n).astype(str),
-            (Fraction(1, 2),),
-            np.zeros(n, np.int32),
-        )
-        family = Family("p", 0, n, cells, parent)
-        measured = {}
-        if demanding:
-            (group,) = demanded_answers(shard, [family], SMALL_BUDGET, SMALL, draws)
-            for part in group:
-                name = part.query_name.removesuffix(DPQUERY_SUFFIX)
-                rows, values = part.of_geounit(0)[0], part.values.reshape(n, -1)
-                query = marginal_query(SMALL, name)
-                measured[name] = QueryMeasurement(query, values, 1 / part.variance, rows)
-        else:
-            (group,) = noisy_answers(shard, SMALL_BUDGET, SMALL, draws)
-            for part in group:
-                name = part.query_name.removesuffix(DPQUERY_SUFFIX)
-                query = marginal_query(SMALL, name)
-                measured[name] = QueryMeasurement(query, part.values, 1 / part.variance)
-        bounds = np.zeros((n, 1), np.int64), np.full((n, 1), NO_BOUND)
-        types = np.zeros(cells.size, np.int64)
-        problem = SiblingProblem(np.arange(n).astype(str), cells, types, parent, *bounds)
-        found, _ = estimate_children("p", problem, measured, SMALL_PASSES)
-        if level == "root":
-            cells, parent = np.flatnonzero(found[0]), found[0][found[0] > 0]
-    full = np.zeros((n, 6), dtype=np.int64)
-    full[:, cells] = found
-    return full
-
-
-def differ(first: np.ndarray, second: np.ndarray) -> bool:
-    """Whether samples (n, 3, 6) of estimates have other distributions, by any of some tests, of
-    which the first has errors of a few in a hundred thousand."""
-    p_values = []
-    for area, cell in ((0, 0), (1, 0), (2, 4), (0, 2), (1, 1), (0, 3)):
-        one, other = first[:, area, cell], second[:, area, cell]
-        top = np.quantile(np.append(one, other), np.linspace(0.05, 0.95, 12))
-        bins = np.unique(np.concatenate([[-np.inf], np.floor(top) + 0.5, [np.inf]]))
-        table = np.array([np.histogram(sample, bins)[0] for sample in (one, other)])
-        table = table[:, table.sum(axis=0) > 20]
-        if table.shape[1] > 1:
-            p_values.append(stats.chi2_contingency(table).pvalue)
-        spread = np.abs(one - one.mean()), np.abs(other - other.mean())
-        if spread[0].any() or spread[1].any():
-            p_values.append(stats.ttest_ind(*spread).pvalue)
-    return min(p_values) < 1e-5 / len(p_values)
-
-
-@pytest.mark.soak
-def test_both_ways_have_the_same_distribution():
-    """5,000 releases each way; noise that is a tenth too wide is told apart."""
-
-    def released(draws_of, *, demanding: bool) -> np.ndarray:
-        return np.array([small_estimate(draws_of(i), demanding=demanding) for i in range(5000)])
-
-    whole = released(lambda i: UnchargedNoise(SeededRandom(1, str(i))), demanding=False)
-    demanded = released(lambda i: UnchargedNoise(SeededRandom(2, str(i))), demanding=True)
-    assert not differ(whole, demanded)
-    assert differ(whole, released(lambda i: Louder(), demanding=True))

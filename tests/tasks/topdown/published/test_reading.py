@@ -15,8 +15,6 @@ from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.topdown.published import values
 from spineflow.tasks.topdown.published.read import check_measurements
 
-from .conftest import same_release
-
 PERSONS, UNITS = "US_Person_PL_PROD", "US_Unit_PL_PROD"
 
 
@@ -37,32 +35,6 @@ def first_row(table: pa.Table, name: str, value: object) -> pa.Table:
         [pa.array([value], kind), *(chunk for chunk in table[name].slice(1).chunks)]
     )
     return with_column(table, name, column)
-
-
-@pytest.mark.soak
-def test_a_release_from_an_export_is_that_of_the_run(released_export, tmp_path):
-    """Byte for byte, and so are all measurements that were read, but for an export's geocodes."""
-    export = released_export
-    run = export.estimated(export.folder, tmp_path / "export")
-    assert same_release(export.run, run)
-    for path in (export.run.root / "measurements").rglob("*.parquet"):
-        again = run.root / path.relative_to(export.run.root)
-        one, other = (pq.read_table(file).drop_columns("geocode") for file in (again, path))
-        assert one.equals(other), path
-    assert not any(run.confidential.iterdir())
-    assert "spent nothing" in (run.release / "certificate.md").read_text(encoding="utf-8")
-
-
-@pytest.mark.slow
-def test_measurements_from_the_runs_own_folder_are_those_of_the_run(export, tmp_path):
-    """Byte for byte, and so is what follows from them."""
-    settings = export.settings(export.run.root / "measurements")
-    run = prepare(settings, tmp_path / "own")
-    call_stages(run, settings, before=" (estimate|combine) ")
-    for path in (export.run.root / "measurements").rglob("*.parquet"):
-        again = run.root / path.relative_to(export.run.root)
-        assert again.read_bytes() == path.read_bytes(), path
-    assert not any(run.confidential.iterdir())
 
 
 def test_shuffled_rows_are_put_in_order_however_little_is_kept_in_memory(

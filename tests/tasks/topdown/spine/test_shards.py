@@ -10,13 +10,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from spineflow.tasks.census.cef_2020 import PERSONS
 from spineflow.tasks.census.schema import Schema
 from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.fits import redundant_spending_of_geography
 from spineflow.tasks.topdown.ingest.generate import generate_county
-from spineflow.tasks.topdown.release.spine_summary import total_shares
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.spine import shards
 from spineflow.tasks.topdown.spine.build import on_aian_spine
@@ -116,16 +114,6 @@ def test_a_state_that_is_one_county_is_measured_in_vain(county: Path) -> None:
         assert "geography.bypass = true" in sentence
 
 
-@pytest.mark.parametrize("override", ["geography.bypass=true", "run.estimator=full_information"])
-def test_nothing_is_named_where_nothing_is_discarded(county: Path, override: str) -> None:
-    assert redundant_spending_of_geography(settings_of(county, override)) == ()
-
-
-def test_a_budget_can_be_shown_before_there_is_a_geography(county: Path) -> None:
-    assert redundant_spending_of_geography(settings_of(county, "input.geography=none.txt")) == ()
-    assert isinstance(settings_of(county).budget_of("persons").total, Fraction)
-
-
 def budget(mechanism: str, geolevels: dict[str, str], queries: dict[str, str]) -> Budget:
     shares = {name: Fraction(share) for name, share in queries.items()}
     return Budget(
@@ -155,12 +143,3 @@ def test_tracts_take_the_shares_of_geolevels_that_they_replace() -> None:
     assert sum(shares.values()) == 1
     redistricting = {"State": Fraction(1, 2), "Tract": Fraction(1, 4), "Block": Fraction(1, 4)}
     assert on_aian_spine(redistricting) == redistricting
-
-
-def test_tracts_of_the_comparison_ask_as_the_geolevels_that_they_replace() -> None:
-    dhc = budget(
-        "discrete_gaussian",
-        {"Prim": "1/4", "Tract_Subset": "1/4", "Block": "1/2"},
-        {"total": "1/2", "votingage": "1/2"},
-    )
-    assert total_shares(dhc, PERSONS, is_part=False)["Tract"] == pytest.approx(3 / 4)

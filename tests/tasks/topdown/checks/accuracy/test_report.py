@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
-from pathlib import Path
-
 import pytest
-from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.topdown.checks.accuracy.report import (
     accuracy_report,
     write_comparison,
@@ -39,14 +35,3 @@ def test_comparison_is_confidential_if_any_input_is(public_run, confidential_run
     assert STAMP in text
     assert "<td>first</td>" in text and "<td>second</td>" in text
     assert not (public_run[0].report.parent / "comparison.html").exists()
-
-
-def test_figures_outlive_the_histograms(county, tmp_path: Path, estimated_run) -> None:
-    run, settings = estimated_run(tmp_path, county, seed=5)
-    write_run_accuracy(run, settings)
-    shutil.rmtree(run.confidential / "histograms")
-    assert write_run_accuracy(run, settings) is None
-    write_comparison([(run, settings), (run, settings)])
-    shutil.rmtree(run.confidential / "accuracy")
-    with pytest.raises(InputRefused, match="leave it out"):
-        write_comparison([(run, settings), (run, settings)])
