@@ -19,8 +19,7 @@ from ..tasks.population.release.population import SUMMARY_FILE
 from ..tasks.products.comparison import write_links
 from ..tasks.products.product import Accuracy, Product, Words
 from ..tasks.products.registry import product
-from ..tasks.products.several import write_index, write_products_report
-from ..tasks.products.several_certificate import write_products_certificate
+from ..tasks.products.several import write_index, write_products_certificate, write_products_report
 from ..tasks.runs.directory import RunDirectory
 from ..tasks.runs.errors import InputRefused
 from ..tasks.runs.handles import Artifact, stopwatch

@@ -12,7 +12,7 @@ from typing import Any
 from ..tasks.ledger.charging import refuse_unlike_ledger
 from ..tasks.pages.document import Document, Section, Table
 from ..tasks.products.acceptance import warnings_of
-from ..tasks.products.expected import EXPECTED_FILE, EXPECTED_TITLE, expected_meaning
+from ..tasks.products.comparison import EXPECTED_FILE, EXPECTED_TITLE, expected_meaning
 from ..tasks.products.product import Product
 from ..tasks.runs.damage import record_anew
 from ..tasks.runs.directory import RunDirectory, secure_confidential

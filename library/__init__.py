@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from spineflow.mechanisms import detailed_groups as detailed_groups
     from spineflow.mechanisms import detailed_households as detailed_households
     from spineflow.mechanisms import group_sizes as group_sizes
+    from spineflow.mechanisms import people_in_households as people_in_households
     from spineflow.mechanisms import supplemental_dhc as supplemental_dhc
     from spineflow.mechanisms import topdown as topdown
     from spineflow.mechanisms import trips as trips
@@ -33,10 +34,9 @@ if TYPE_CHECKING:
     from spineflow.plots import plot_margins as plot_margins
     from spineflow.plots import plot_privacy_curve as plot_privacy_curve
     from spineflow.plots import plot_trade_off as plot_trade_off
-    from spineflow.populations import people_in_households as people_in_households
     from spineflow.runs import Run as Run
     from spineflow.runs import open_run as open_run
-    from spineflow.stamped import read_table as read_table
+    from spineflow.runs import read_table as read_table
     from spineflow.tasks.runs.errors import SpineflowError as SpineflowError
 
     __version__: str
@@ -48,14 +48,13 @@ _NAMES = {
         "detailed_groups",
         "detailed_households",
         "group_sizes",
+        "people_in_households",
         "supplemental_dhc",
         "topdown",
         "trips",
     ),
     "plots": ("plot_budget", "plot_errors", "plot_margins", "plot_privacy_curve", "plot_trade_off"),
-    "populations": ("people_in_households",),
-    "runs": ("Run", "open_run"),
-    "stamped": ("read_table",),
+    "runs": ("Run", "open_run", "read_table"),
     "tasks.runs.errors": ("SpineflowError",),
 }
 """Public names by module."""

@@ -9,7 +9,7 @@ server is asked or started.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -233,3 +233,26 @@ def _write_input_table(run: RunDirectory, file: Path, table: pa.Table) -> None:
     elif has_read:
         return  # The confidential folder was removed on purpose.
     write_parquet(file, table)
+
+
+def people_in_households(
+    release: str | Path, levels: Sequence[str] = ("US", "State")
+) -> pd.DataFrame:
+    """PH1 to PH8 of one population: people joined with their households, as plain sums.
+
+    Args:
+        release: A folder with `population_persons.parquet` and `population_units.parquet`.
+        levels: US, State, County, Tract, Block_Group or Block.
+
+    Returns:
+        The rows of `supplemental_dhc`, whose `estimate` is the sum or the average; `noisy`, `low`
+        and `high` are missing, and so are averages over no households. Nothing is spent.
+
+    Raises:
+        SpineflowError: The files are not there, are of another census, or do not fit.
+
+    Example: `spineflow.people_in_households("run/release", ["County"])`.
+    """
+    from spineflow.tasks.supplemental_dhc.estimation import rows_of_population  # 0.6 s
+
+    return rows_of_population(Path(release), levels).to_pandas()

@@ -24,8 +24,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from ...validation.rule_files import RuleFile
-from ...validation.rules import Evidence, Rule, Value
+from ...validation.rules import Evidence, Rule, RuleFile, Value
 from ..tables.columns import CodedColumn, GrowingArray, KeyColumn, canonical_keys, is_blank_key
 from ..tables.readers import Batch
 from ..tables.sources import InputFile

@@ -53,9 +53,8 @@ from .release.accuracy import (
     write_accuracy,
 )
 from .release.budget import costs, curves_of, level_figures, refuse_settings
-from .release.certificate import facts_of
 from .release.figures import populations_table, sentence_of
-from .release.report import report
+from .release.report import facts_of, report
 from .settings import DetailedGroupsSettings, DetailedHouseholdsSettings
 from .workload.budgets import format_percent
 from .workload.exact_loss import curve_of_change

@@ -1,4 +1,6 @@
-"""The page and the index of a run of several products: results of each, and the total cost."""
+"""The page, the index and the certificate of a run of several products: results of each, and the
+total cost.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ from ..pages.template import parts_of
 from ..runs.directory import RunDirectory
 from ..runs.files import write_page, write_record
 from ..runs.settings import ProductSettings
-from .acceptance import publish_release
+from .acceptance import CERTIFICATE, publish_release
+from .certificate import certificate_page, files_table, record_of_release, write_document
+from .plan import VERSION
 from .reports import (
     certificate_links,
     passed_and_all,
@@ -24,7 +28,8 @@ from .reports import (
     stages_section,
     time_panel,
 )
-from .spent import composed_sentence, draws_table, stated_sentence
+from .spent import composed_sentence, dataset_spending, draws_table, stated_sentence
+from .statement import Statement
 
 INDEX = "products.json"
 
@@ -129,3 +134,48 @@ def _dataset(settings: ProductSettings) -> Mapping[str, Any] | None:
     ledger = open_ledger(Path(settings.privacy.ledger), must_exist=True)
     found: Mapping[str, Any] = summary(ledger)["datasets"][settings.privacy.dataset]
     return found
+
+
+def write_products_certificate(
+    run: RunDirectory, settings: ProductSettings, products: Mapping[str, Statement], folder: Path
+) -> None:
+    """Write the certificate, in all its forms, next to the index of the products' releases: the
+    dataset's total spent budget, the certificate and files of every product, and files in the
+    folder derived from all of them.
+
+    `products` are the products' statements by name. Raises BudgetRefused if the ledger cannot be
+    used, or lacks a draw of one of them.
+    """
+    parts = {name: RunDirectory(run.root / name) for name in products}
+    run_ids = {name: part.read_manifest()["run_id"] for name, part in parts.items()}
+    spent = dataset_spending(settings, {run_ids[name]: stated for name, stated in products.items()})
+    certificates = [
+        {
+            "product": name,
+            "run": run_id,
+            "certificate": Link("certificate", f"../{name}/release/{CERTIFICATE}.html"),
+        }
+        for name, run_id in run_ids.items()
+    ]
+    released = [path for part in parts.values() for path in part.release.rglob("*")]
+    document = certificate_page(
+        "products/templates/products_certificate.md.j2",
+        settings,
+        parts=list(parts),
+        spent=spent,
+        certificates=certificates,
+        files=files_table(run.root, [path for path in released if path.is_file()]),
+        together=files_table(folder, folder.rglob("*.parquet")),
+        manifest=run.read_manifest(),
+    )
+    record = {
+        "version": VERSION,
+        "product": settings.PRODUCT,
+        "dataset": settings.privacy.dataset,
+        "certificates": {
+            name: {"run_id": run_id, "certificate": f"../{name}/release/{CERTIFICATE}.json"}
+            for name, run_id in run_ids.items()
+        },
+        **record_of_release(run, settings, spent, folder),
+    }
+    write_document(document, record, folder)

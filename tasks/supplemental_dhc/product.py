@@ -15,8 +15,7 @@ from .checks.accuracy import FIGURES, KEYS, facts_of_run, write_accuracy
 from .ingest.ingest import check_households, read_plan
 from .measurement import plan_of
 from .plan import UNIVERSE, universe_plan
-from .release.report import NEIGHBORS, report
-from .release.tables import SUPPLEMENTAL_DHC
+from .release.report import NEIGHBORS, SUPPLEMENTAL_DHC, report
 from .settings import SupplementalDhcSettings
 
 

@@ -85,7 +85,7 @@ def unchecked(
     shutil.copytree(made[0].root, run.root)
     state = state_of_files(run)
     for piece in pieces_apart(run):
-        pieces.keep(findings_file(run, piece), state, findings[piece.name])
+        pieces.store_result(findings_file(run, piece), state, findings[piece.name])
     return run, made[1]
 
 
@@ -151,7 +151,7 @@ def test_what_is_altered_after_it_was_checked_is_seen(unchecked: Unchecked) -> N
         os.utime(path, ns=(before[path].st_atime_ns, before[path].st_mtime_ns))
         found = [read_findings(run, piece, state_of_files(run)) for piece in every]
         assert found == [None] * len(every)
-        pieces.keep(findings_file(run, every[0]), state_of_files(run), {})
+        pieces.store_result(findings_file(run, every[0]), state_of_files(run), {})
     findings_file(run, every[0]).unlink()
     with pytest.raises(CheckFailed):
         TOPDOWN.check_run(run, settings)

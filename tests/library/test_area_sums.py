@@ -12,7 +12,7 @@ from spineflow.flows.cli import main
 from spineflow.tasks.detailed_groups.ingest.generate import generate_persons, generate_specification
 from spineflow.tasks.detailed_groups.workload.parameters import read_specification
 from spineflow.tasks.noise.distributions import IntegerDistribution
-from spineflow.tasks.noise.sums import margin_of_sum, margin_of_sums
+from spineflow.tasks.noise.quantiles import margin_of_sum, margin_of_sums
 
 
 @pytest.fixture(scope="module")

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from ..rule_files import RuleFile
-from ..rules import Evidence, Rule
+from ..rules import Evidence, Rule, RuleFile
 
 _DECLARED = RuleFile.read(Path(__file__).with_name("cef_rules.toml"))
 

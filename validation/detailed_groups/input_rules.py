@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..rule_files import RuleFile
-from ..rules import Rule
+from ..rules import Rule, RuleFile
 
 _FILE = RuleFile.read(Path(__file__).with_suffix(".toml"))
 

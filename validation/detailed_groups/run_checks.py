@@ -18,10 +18,19 @@ import numpy as np
 
 from ..outcome import Failures, Outcome
 from ..run_files import unusable_files_fail
-from .margins import threshold_of
 from .measured import COMPLETE, LOSS, TABLES, GroupCounts, check_measurements
 from .privacy_loss import check_plan_of
-from .released import COUNTS, FILES, MARGINS, ROWS, SHOWN, SIGNS, check_texts, check_tidy
+from .released import (
+    COUNTS,
+    FILES,
+    MARGINS,
+    ROWS,
+    SHOWN,
+    SIGNS,
+    check_texts,
+    check_tidy,
+    threshold_of,
+)
 from .tables import AGE_BINS, PERSONS
 from .universe import STATE_TYPES, Level, Promise, promises
 

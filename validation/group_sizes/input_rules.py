@@ -9,8 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ..rule_files import RuleFile
-from ..rules import Rule
+from ..rules import Rule, RuleFile
 
 RULES = RuleFile.read(Path(__file__).with_suffix(".toml"))
 """Rules of the hierarchy `regions`, in the order of checking; `numbers`, of a table of public

@@ -17,8 +17,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..noise import gaussian_variance, laplace_variance
 from ..outcome import Failures
+from ..plan import gaussian_variance, laplace_variance
 from ..run_files import UnusableRunFile, numbered, parse_fraction
 from .declaration import Budget, Cells
 from .estimates import LevelEstimates, lengths_of_lists, read_batches

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..rule_files import RuleFile
-from ..rules import Rule
+from ..rules import Rule, RuleFile
 
 RULES = RuleFile.read(Path(__file__).with_suffix(".toml"))
 """On a file of areas (level, area, parent) `areas`, and with `columns`, that its levels are those

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from ...census.queries import TOTAL
 from ...noise.distributions import IntegerDistribution
-from ...noise.sums import margin_of_sums
+from ...noise.quantiles import margin_of_sums
 from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused
 from ...runs.files import replacing

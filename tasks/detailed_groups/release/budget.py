@@ -10,8 +10,7 @@ from typing import Any
 
 from ...ledger.accounting import BOUNDED, SAFETAB_P, UNBOUNDED
 from ...ledger.plan import Measure, UniversePlan
-from ...noise.quantiles import margin
-from ...noise.sums import margin_of_sum
+from ...noise.quantiles import margin, margin_of_sum
 from ...products.budget import Cost
 from ...products.privacy_curves import Curves
 from ...runs.errors import InputRefused, refused

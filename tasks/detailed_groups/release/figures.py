@@ -38,8 +38,7 @@ from ...ledger.exact_curve import PrivacyCurve
 from ...ledger.loss_laws import ChangedCount
 from ...ledger.plan import REPORT_DELTA
 from ...noise.distributions import IntegerDistribution
-from ...noise.quantiles import margin
-from ...noise.sums import margin_of_sum
+from ...noise.quantiles import margin, margin_of_sum
 from ...pages.document import Figure, Table
 from ...pages.figures import line_chart
 from ..workload.budgets import LevelBudget, least_budget

@@ -1,4 +1,4 @@
-"""The public report of a detailed-groups run: settings, accuracy and checks.
+"""The certificate and the public report of a detailed-groups run: settings, accuracy and checks.
 
 Shares of groups at each table describe the published noisy outcome; the curves of suppression
 follow from the noise alone. Errors against the input are shown only for inputs that are not
@@ -7,7 +7,7 @@ confidential.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,8 @@ import pandas as pd
 from ...noise.distributions import IntegerDistribution
 from ...pages.document import Document, Figure, Table
 from ...pages.figures import bar_chart
+from ...pages.template import table
+from ...products.certificate import Facts
 from ...products.comparison import errors_table
 from ...products.plan import Plan
 from ...products.reports import first_rows, report_document
@@ -25,13 +27,51 @@ from ..postprocess.groups import mask_of
 from ..postprocess.run import coterminous_of, groups_to_release
 from ..settings import DetailedGroupsSettings
 from ..workload.budgets import format_percent
-from ..workload.parameters import MechanismParameters
+from ..workload.parameters import MechanismParameters, Parameters
 from ..workload.regions import region_types
-from .budget import LevelFigures, level_figures, level_reports
-from .certificate import margins_table
+from ..workload.specification import Specification
+from .budget import LevelFigures, curves_of, level_figures, level_reports
 from .figures import populations_table, suppression_figures
 from .files import TIDY_FILES
 from .tables import TABLE_NAMES
+
+
+def facts_of(
+    settings: DetailedGroupsSettings, parameters: Parameters, specification: Specification
+) -> Facts:
+    """Facts of the certificate; margins only with noise."""
+    figures = level_figures(parameters, specification) if settings.is_private else ()
+    own = parameters.first
+    context = {
+        "parameters": own,
+        "percent": format_percent(own.wanted.coverage),
+        "margins": margins_table(figures),
+    }
+    curves = curves_of(parameters, specification)
+    return Facts("detailed_groups/templates/certificate.md.j2", context, curves)
+
+
+def margins_table(figures: Iterable[LevelFigures]) -> Table | None:
+    """Margins of error and thresholds of levels; None without noise."""
+    levels = list(figures)
+    is_wanted = any(item.wanted is not None for item in levels)
+    rows = [
+        {
+            "region type": item.region_type,
+            "level": item.level,
+            "budget": str(item.budget.budget),
+            "stability": item.budget.stability,
+            "margin": item.margin,
+            **({"wanted": item.wanted} if is_wanted else {}),
+            "total only": item.margin_total_only,
+            "formula": item.margin_by_formula,
+            "target": item.margin_target,
+            "threshold": item.threshold,
+        }
+        for item in levels
+    ]
+    return table(rows, "margin")
+
 
 FIRST_COLUMNS = ("region_name", "iteration_name", "sex", "age_start", "age_end", "margin", "count")
 """Columns of the first released counts."""

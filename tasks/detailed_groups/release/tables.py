@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from ...census.cef_2020 import state_of
-from ...noise.sums import margin_of_cut_sum, margin_of_sum
+from ...noise.quantiles import margin_of_cut_sum, margin_of_sum
 from ...tables.columns import coded_texts
 from ..postprocess.groups import CODE, codes_of, counts_of, mask_of
 from ..workload.budgets import LevelBudget

@@ -39,7 +39,7 @@ from ..tables import (
     count_people,
     siblings,
 )
-from . import coarsening, rounding, suppression
+from . import rounding, suppression
 from .accuracy import ALL, Figure, accuracy
 from .rounding import perturb_counts
 from .swapping import american_pairs, european_pairs, households_of, swapped_people
@@ -94,12 +94,12 @@ def _coarsen_tables(
     for table in population.tables:
         counts = population.truth[table.key]
         if method.how == "ranges":
-            published[table.key] = coarsening.ranges(counts, threshold)
+            published[table.key] = rounding.ranges(counts, threshold)
         else:
             persons = table.places.sums(population.people.area)
             groups = siblings(table.places)
-            merged = coarsening.merged_entities(persons, groups, threshold)
-            published[table.key] = coarsening.minimum_size(counts, merged, groups, threshold)
+            merged = rounding.merged_entities(persons, groups, threshold)
+            published[table.key] = rounding.minimum_size(counts, merged, groups, threshold)
     return published
 
 

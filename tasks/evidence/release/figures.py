@@ -1,19 +1,29 @@
-"""All figures of a comparison as one table: method, strength, draw, level, measure, group, value.
+"""All figures of a comparison as one table, and their pictures of risk by utility.
 
-Measures of attacks have rows of the methods `baseline` and `ceiling` for the same level and group:
-the result of a guesser without the release, and of the same attack on the true tables.
-"""
+The table has method, strength, draw, level, measure, group and value. Measures of attacks have rows
+of the methods `baseline` and `ceiling` for the same level and group: the result of a guesser
+without the release, and of the same attack on the true tables.
+
+Pictures show the results of an attack against the error of the tables that users read. Every point
+is a strength of a method: means over its draws, with the range of the draws and of the intervals
+that each has of its own. Between strengths the line is straight, so that methods can be read off at
+equal error."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
+from ...pages.document import NONE, Block, Figure, Section, Table
+from ...pages.figures import line_chart
 from ...runs.directory import RunDirectory
 from ...runs.files import replacing
 from ..ingest import evidence_file, figures_file
+from ..methods.accuracy import ALL, READ
 from ..methods.publish import ACCURACY, draws_of, read_figures
 from ..settings import EvidenceSettings
 
@@ -74,3 +84,127 @@ def _with_references(table: pd.DataFrame, settings: EvidenceSettings) -> pd.Data
     ceilings = own[(own["method"] == unprotected) & places.isin(attacked)]
     ceilings = ceilings.assign(method=CEILING, strength="", draw=0)
     return pd.concat([own, baselines, ceilings], ignore_index=True)
+
+
+ERRORS = 3
+"""Errors at which methods are read off."""
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """A method's strengths by error, ascending: `(k,)` errors, figures, and their bounds."""
+
+    error: np.ndarray
+    value: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+    def at(self, error: float) -> tuple[float, float, float] | None:
+        """Figure and bounds at an error, straight between strengths; None beyond them."""
+        if not self.error[0] <= error <= self.error[-1]:
+            return None
+        sides = (self.value, self.low, self.high)
+        value, low, high = (float(np.interp(error, self.error, side)) for side in sides)
+        return value, low, high
+
+
+def curves(figures: pd.DataFrame, own: pd.DataFrame, methods: Sequence[str]) -> dict[str, Curve]:
+    """The curves of one figure of an attack, whose rows are `own`, by method.
+
+    A draw whose figure is a measured share has an interval; any other has its value alone.
+    """
+    errors = figures[(figures["measure"] == READ) & (figures["level"] == ALL)]
+    error_of = errors.groupby(["method", "strength"])["value"].mean()
+    own = own.assign(low=own["low"].fillna(own["value"]), high=own["high"].fillna(own["value"]))
+    grouped = own.groupby(["method", "strength"])
+    table = pd.DataFrame(
+        {
+            "error": error_of,
+            "value": grouped["value"].mean(),
+            "low": grouped["low"].min(),
+            "high": grouped["high"].max(),
+        }
+    ).dropna()
+    found = {}
+    for method in methods:
+        rows = table[table.index.get_level_values("method") == method].sort_values("error")
+        if len(rows):
+            found[method] = Curve(
+                *(rows[column].to_numpy() for column in ("error", "value", "low", "high"))
+            )
+    return found
+
+
+def pictures(figures: pd.DataFrame, settings: EvidenceSettings) -> Iterator[Section]:
+    """The first figure of each attack by error, and at equal errors."""
+    for name in settings.evidence.attacks:
+        own = first_that_differs(figures, name)
+        if own is None:
+            continue
+        found = curves(figures, own, list(settings.methods))
+        if not found:
+            continue
+        first = own.iloc[0]
+        words = column_name(str(first["measure"]).removeprefix(f"{name}: "), str(first["group"]))
+        svg = line_chart(
+            {format_name(method): (own.error, own.value) for method, own in found.items()},
+            title=f"{format_name(name)} by error",
+            x_label=READ,
+            y_label=words,
+            intervals={format_name(method): (own.low, own.high) for method, own in found.items()},
+        )
+        caption = (
+            "A line joins the strengths of a method; further left is more accurate. Upright lines "
+            "are the range of the draws, with the intervals that they have of their own."
+        )
+        blocks: list[Block] = [Figure(svg, caption)]
+        if (table := table_at_equal_errors(found)) is not None:
+            blocks += [f"{words}, at equal {READ}:", table]
+        yield Section(format_name(name).capitalize(), tuple(blocks))
+
+
+def table_at_equal_errors(found: Mapping[str, Curve]) -> Table | None:
+    """The figures of methods of several strengths at the errors that most of them have; None where
+    no two have one.
+    """
+    several = {name: curve for name, curve in found.items() if len(curve.error) > 1}
+    ends = np.unique([end for curve in several.values() for end in curve.error])
+    covered = np.array([sum(c.at(end) is not None for c in several.values()) for end in ends])
+    if not len(ends) or covered.max() < 2:
+        return None
+    chosen = np.sort(ends[np.argsort(-covered, kind="stable")[:ERRORS]])
+    headers = ("method", *(f"{error:.3g}" for error in chosen))
+    rows = tuple(
+        (format_name(name), *(_format_figure(curve.at(error)) for error in chosen))
+        for name, curve in several.items()
+    )
+    return Table(headers, rows)
+
+
+def _format_figure(figure: tuple[float, float, float] | None) -> str:
+    return NONE if figure is None else with_range(*figure)
+
+
+def with_range(value: float, low: float, high: float) -> str:
+    """A figure, and its bounds where they differ."""
+    return f"{value:.3g}" if low == high else f"{value:.3g} ({low:.3g} to {high:.3g})"
+
+
+def first_that_differs(figures: pd.DataFrame, attack: str) -> pd.DataFrame | None:
+    """The rows of the first figure of an attack that is not the same for all releases."""
+    rows = figures[figures["measure"].str.startswith(f"{attack}: ")]
+    for _, own in rows.groupby(["level", "measure", "group"], sort=False):
+        releases = own[~own["method"].isin([BASELINE, CEILING])]
+        if releases["value"].nunique() > 1:
+            return own
+    return None
+
+
+def column_name(measure: str, group: str) -> str:
+    """Head of a column for a measure of a group."""
+    return measure if group == ALL else f"{measure}, {group}"
+
+
+def format_name(name: str) -> str:
+    """The name of a method or an attack as text."""
+    return name.replace("_", " ")

@@ -20,8 +20,16 @@ from ..ingest import evidence_file
 from ..methods.accuracy import ALL, FAR_OFF, READ, SHARES
 from ..methods.publish import draws_of
 from ..settings import EvidenceSettings
-from .figures import BASELINE, CEILING, read_evidence
-from .pictures import column_name, first_that_differs, format_name, pictures, with_range
+from .figures import (
+    BASELINE,
+    CEILING,
+    column_name,
+    first_that_differs,
+    format_name,
+    pictures,
+    read_evidence,
+    with_range,
+)
 
 STAMP = f"{NOT_PRIVATE}: releases of data that may be disclosed, graded by the truth"
 ORDER = (

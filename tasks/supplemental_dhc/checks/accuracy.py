@@ -17,7 +17,7 @@ from ...runs.directory import RunDirectory
 from ..estimation import ROWS, values_of_level
 from ..ingest.ingest import read_areas, read_plan, true_counts
 from ..plan import universe_plan
-from ..release.tables import released_rows
+from ..release.report import released_rows
 from ..settings import SupplementalDhcSettings
 
 KEYS = ("table", "level", "iteration")

@@ -1,21 +1,44 @@
-"""The public report of a run of the supplemental tables: its settings, its accuracy.
+"""The released file of the supplemental tables, and the public report of a run: settings, accuracy.
 
-Errors against the input are shown for inputs that are not confidential, and only for those.
-"""
+The file has all rows of the tables, level by level, as Parquet and as text. Errors against the
+input are shown for inputs that are not confidential, and only for those."""
 
 from __future__ import annotations
 
 import pandas as pd
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
 
 from ...pages.document import Document, Table
 from ...products.comparison import errors_table
 from ...products.plan import Plan
 from ...products.reports import first_rows, report_document
 from ...runs.directory import RunDirectory
-from ..estimation import TITLES
+from ...runs.stamps import write_rows
+from ..estimation import SCHEMA, TITLES
 from ..ingest.ingest import read_plan
+from ..plan import UNIVERSE
 from ..settings import SupplementalDhcSettings
-from .tables import SUPPLEMENTAL_DHC
+
+SUPPLEMENTAL_DHC = "supplemental_dhc"
+"""The file's name, without its ending."""
+
+
+def released_rows(run: RunDirectory) -> pa.Table:
+    """The rows of all levels, table by table."""
+    levels = [pq.read_table(run.estimates(UNIVERSE, level)) for level in read_plan(run).levels]
+    whole = pa.concat_tables([table.replace_schema_metadata(None) for table in levels])
+    parts = [whole.filter(pa.compute.equal(whole["table"], name)) for name in TITLES]
+    return pa.concat_tables(parts).cast(SCHEMA).combine_chunks()
+
+
+def write_tables(run: RunDirectory, *, is_private: bool) -> None:
+    """Write both files, the text last; text is comma-delimited, with a header."""
+    rows = released_rows(run).replace_schema_metadata(None)
+    stem = run.unchecked_release / SUPPLEMENTAL_DHC
+    write_rows(stem, rows.schema, rows.to_batches(), is_private)
+
 
 NEIGHBORS = "one person joins or leaves, with up to two records of units"
 

@@ -16,8 +16,7 @@ import pandas as pd
 
 from ...census.histograms import write_histogram
 from ...pages.document import Details, Document, Section
-from ...products.comparison import errors_table
-from ...products.expected import EXPECTED_FILE, EXPECTED_TITLE, expected_meaning
+from ...products.comparison import EXPECTED_FILE, EXPECTED_TITLE, errors_table, expected_meaning
 from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused
 from ...runs.files import write_page

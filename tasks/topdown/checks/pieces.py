@@ -1,32 +1,53 @@
 """The checks of a run, in pieces that workers make side by side.
 
-The result of a piece is stored with the state of every file that the checks read, taken before the
-piece began; see `kept`. All of it is public.
+The result of a piece is cached in a small file with the state of every file that the checks read,
+taken before the piece began. It is used only while its inputs are unchanged; changed and missing
+results are computed again. All of it is public.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import hashlib
+import json
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pyarrow.parquet as pq
 from pydantic import TypeAdapter
 
 from ....validation.outcome import Outcome
-from ....validation.topdown.run_checks import (
-    BELOW,
-    TABLES,
-    TOP,
-    CheckedRun,
-    Findings,
-    Piece,
-)
-from ...runs.directory import RunDirectory
-from ...runs.files import read_declared
+from ....validation.topdown.run_checks import BELOW, TABLES, TOP, CheckedRun, Findings, Piece
+from ...runs.directory import RunDirectory, code_version
+from ...runs.files import read_declared, state_of_file, write_text
 from ..paths import geography_file, spine_folder
 from ..settings import TopdownSettings
-from .kept import keep, kept, state_of
+
+
+def state_of(run: RunDirectory, files: Iterable[Path]) -> str:
+    """Digest that changes with the files of a run; see `state_of_file`."""
+    digest = hashlib.sha256(code_version().encode())
+    for path in sorted(files):
+        digest.update(f"{path.relative_to(run.root)} {state_of_file(path)}\n".encode())
+    return digest.hexdigest()
+
+
+def store_result(path: Path, state: str, found: Any) -> None:
+    """Write the result for files in this state, in values that JSON has; arrays become lists."""
+    facts = {"state": state, "found": found}
+    write_text(path, json.dumps(facts, default=np.ndarray.tolist) + "\n")
+
+
+def cached_result(path: Path, state: str) -> Any | None:
+    """The result for files in this state; None if it is missing or unusable."""
+    try:
+        facts = json.loads(path.read_text(encoding="utf-8"))
+        return facts["found"] if facts["state"] == state else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
 
 BLOCKS_PER_PIECE = 1 << 16
 MOST_PIECES = 8
@@ -85,13 +106,13 @@ def state_of_files(run: RunDirectory) -> str:
 def write_findings(run: RunDirectory, piece: Piece) -> Path:
     """Check a piece and write its findings."""
     state = state_of_files(run)
-    keep(findings_file(run, piece), state, asdict(checked_run(run).check(piece)))
+    store_result(findings_file(run, piece), state, asdict(checked_run(run).check(piece)))
     return findings_file(run, piece)
 
 
 def read_findings(run: RunDirectory, piece: Piece, state: str) -> Findings | None:
     """The findings for files in this state; None if they are missing or unusable."""
-    found = kept(findings_file(run, piece), state)
+    found = cached_result(findings_file(run, piece), state)
     return None if found is None else _FINDINGS.validate_python(found)
 
 

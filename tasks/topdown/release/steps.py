@@ -11,7 +11,7 @@ from ...runs.directory import RunDirectory
 from ...runs.handles import Made, created, once, reused
 from ...runs.steps import step
 from ..settings import TopdownSettings
-from .exact_losses import keep_loss, loss_file
+from .certificate import keep_loss, loss_file
 from .margins import (
     MarginPiece,
     are_kept,

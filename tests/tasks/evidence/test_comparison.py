@@ -26,9 +26,8 @@ from spineflow.tasks.evidence.methods.publish import (
     write_figures,
     write_tables,
 )
-from spineflow.tasks.evidence.release.figures import read_evidence
+from spineflow.tasks.evidence.release.figures import curves, read_evidence, table_at_equal_errors
 from spineflow.tasks.evidence.release.page import page
-from spineflow.tasks.evidence.release.pictures import curves, table_at_equal_errors
 from spineflow.tasks.evidence.settings import EvidenceSettings
 from spineflow.tasks.evidence.tables import PublishedTable
 from spineflow.tasks.pages.document import Document

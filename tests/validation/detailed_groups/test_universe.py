@@ -18,14 +18,13 @@ from spineflow.tasks.detailed_groups.workload.specification import Specification
 from spineflow.tasks.noise.distributions import IntegerDistribution
 from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
 from spineflow.tasks.noise.mechanisms import noise_variance as exact_variance
-from spineflow.tasks.noise.quantiles import inverse_cdf
-from spineflow.tasks.noise.sums import margin_of_cut_sum, margin_of_sum
-from spineflow.validation.detailed_groups.margins import (
+from spineflow.tasks.noise.quantiles import inverse_cdf, margin_of_cut_sum, margin_of_sum
+from spineflow.validation.detailed_groups.measured import GroupCounts
+from spineflow.validation.detailed_groups.released import (
     margins_of_cut_sum,
     margins_of_sum,
     threshold_of,
 )
-from spineflow.validation.detailed_groups.measured import GroupCounts
 from spineflow.validation.detailed_groups.run_checks import _has_larger_cell
 from spineflow.validation.detailed_groups.tables import AGE_BINS, PERSONS, TENURES, TYPES
 from spineflow.validation.detailed_groups.universe import (

@@ -2,7 +2,7 @@
 
 Everything read here is confidential, for the histograms are. A piece has a subspine of a
 universe's spine, and a share of its shards. Its result is stored in the confidential folder, with
-the state of the files that it read; see `kept`. The budget's implications for a subspine depend on
+the state of the files that it read. The budget's implications for a subspine depend on
 the others: they are computed beforehand, from public data. Memory is a subspine's histograms, one
 quantity's answers for its blocks, the spine and its blocks' possible types.
 """
@@ -44,7 +44,7 @@ from ...spine.files import spine_of
 from ...spine.shards import Shard, shards_of
 from ...spine.subspines import Subspine, n_pieces, n_subspines, subspine_of
 from ...workload.implied_types import structural_zeros
-from ..kept import keep, kept, state_of
+from ..pieces import cached_result, state_of, store_result
 from .errors import (
     FOLDER,
     AccuracyFigures,
@@ -130,18 +130,18 @@ class Piece:
     @property
     def kept(self) -> Mapping[str, Any] | None:
         """The result of `write`, if it is still valid."""
-        return kept(self.file, self._state)
+        return cached_result(self.file, self._state)
 
     def write(self) -> Path:
         """Compare the piece with the truth."""
-        keep(self.file, self._state, {"subspine": self.subspine(), "sums": self.sums()})
+        store_result(self.file, self._state, {"subspine": self.subspine(), "sums": self.sums()})
         return self.file
 
     def subspine(self) -> Compared:
         """The errors of the piece's subspine."""
         run, settings, universe = self.run, self.settings, self.universe
         whole = PredictedUniverse.read(run, settings, universe)
-        known = kept(totals_file(run, universe), _state_of_spine(run, universe))
+        known = cached_result(totals_file(run, universe), _state_of_spine(run, universe))
         totals: Totals = (
             totals_of_universe(settings, whole)
             if known is None
@@ -287,14 +287,14 @@ def totals_file(run: RunDirectory, universe: str) -> Path:
 
 def has_totals(run: RunDirectory, universe: str) -> bool:
     """Whether the result of `write_totals` is still valid."""
-    return kept(totals_file(run, universe), _state_of_spine(run, universe)) is not None
+    return cached_result(totals_file(run, universe), _state_of_spine(run, universe)) is not None
 
 
 def write_totals(run: RunDirectory, settings: TopdownSettings, universe: str) -> Path:
     """Compute the totals that the predictions of a universe's subspines need of each other."""
     state = _state_of_spine(run, universe)
     totals = totals_of_universe(settings, PredictedUniverse.read(run, settings, universe))
-    keep(totals_file(run, universe), state, totals)
+    store_result(totals_file(run, universe), state, totals)
     return totals_file(run, universe)
 
 

@@ -17,7 +17,7 @@ from spineflow.tasks.detailed_groups.release.files import write_run_release
 from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
 from spineflow.tasks.detailed_groups.workload.budgets import level_budgets
 from spineflow.tasks.noise.distributions import IntegerDistribution
-from spineflow.tasks.noise.sums import coverage_of_sum
+from spineflow.tasks.noise.quantiles import coverage_of_sum
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.settings_files import frozen_settings
 

@@ -22,8 +22,7 @@ from spineflow.tasks.detailed_groups.release.tables import (
 )
 from spineflow.tasks.detailed_groups.workload.budgets import LevelBudget
 from spineflow.tasks.detailed_groups.workload.tabulations import SEX_BY_AGE
-from spineflow.tasks.noise.quantiles import margin
-from spineflow.tasks.noise.sums import margin_of_sum
+from spineflow.tasks.noise.quantiles import margin, margin_of_sum
 from spineflow.tasks.runs.files import NOT_PRIVATE
 
 AGES = {

@@ -11,8 +11,14 @@ from itertools import product
 
 import numpy as np
 import pytest
-from spineflow.tasks.evidence.methods.coarsening import merged_entities, minimum_size, ranges
-from spineflow.tasks.evidence.methods.rounding import nearest, random, round_controlled
+from spineflow.tasks.evidence.methods.rounding import (
+    merged_entities,
+    minimum_size,
+    nearest,
+    random,
+    ranges,
+    round_controlled,
+)
 from spineflow.tasks.evidence.methods.suppression import tables_withheld, without_cells
 from spineflow.tasks.evidence.tables import PublishedTable
 

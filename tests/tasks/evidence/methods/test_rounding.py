@@ -10,8 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import stats
-from spineflow.tasks.evidence.methods.coarsening import merged_entities, minimum_size, ranges
-from spineflow.tasks.evidence.methods.rounding import nearest, random, round_controlled
+from spineflow.tasks.evidence.methods.rounding import (
+    merged_entities,
+    minimum_size,
+    nearest,
+    random,
+    ranges,
+    round_controlled,
+)
 
 COUNTS = arrays(np.float64, (3, 4), elements=st.integers(0, 30).map(float))
 

@@ -13,10 +13,10 @@ from spineflow.tasks.noise.distributions import IntegerDistribution
 from spineflow.tasks.noise.draws import Noise
 from spineflow.tasks.noise.margins import COVERAGE, _exponent, distribution_of, loss_for_margin
 from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
-from spineflow.tasks.noise.quantiles import margin
-from spineflow.tasks.noise.sums import (
+from spineflow.tasks.noise.quantiles import (
     ERROR,
     coverage_of_sum,
+    margin,
     margin_of_cut_sum,
     margin_of_sum,
     positive_parts,
