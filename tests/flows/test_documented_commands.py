@@ -11,7 +11,6 @@ import os
 import re
 import shlex
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -22,6 +21,8 @@ import pytest
 import spineflow
 import yaml
 from cyclopts import MissingArgumentError
+from prefect.settings import PREFECT_API_URL, temporary_settings
+from prefect.testing.cli import CycloptsCliRunner
 from spineflow.flows import demo
 from spineflow.flows.cli import app, main
 from spineflow.tasks.topdown.ingest.generate import generate_county
@@ -238,52 +239,51 @@ def test_the_python_of_a_page_runs(
     assert isinstance(names.get("run"), spineflow.Run) or page == "run_directory.md"
 
 
-def test_commands_on_a_server_run(real_server, tmp_path: Path) -> None:
+def test_commands_on_a_server_run(
+    real_server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Start a server and a worker by the page, deploy, and administer them."""
     port = free_port()
     (tmp_path / "home").mkdir()
     shutil.copy(real_server.new_database, tmp_path / "home" / "prefect.db")
+    address = f"http://127.0.0.1:{port}/api"
     environment = os.environ | {
         "PREFECT_HOME": str(tmp_path / "home"),
         "PREFECT_SERVER_API_PORT": str(port),
+        "PREFECT_API_URL": address,
         **NO_TELEMETRY,
         **WITHOUT_BLOCKS,
     }
-    programs = {
-        "prefect": [sys.executable, "-m", "prefect", "--no-prompt"],
-        "spineflow": [str(Path(sys.executable).with_name("spineflow"))],
-    }
-    with ExitStack() as servers:
+    monkeypatch.chdir(ROOT)
+    with temporary_settings({PREFECT_API_URL: address}), ExitStack() as servers:
         for number, pages in enumerate(WORK_POOLS):
             if number:  # A reader of the next page has no pool yet.
-                succeed([*programs["prefect"], "work-pool", "delete", "spineflow"], environment)
+                run_here("prefect", "work-pool", "delete", "spineflow")
             with ExitStack() as workers:
                 for command in filter(is_run, sum(map(commands_of, pages), [])):
-                    first, *arguments = shlex.split(
-                        command.replace("4200", str(port)), comments=True
-                    )
+                    first, *arguments = shlex.split(command, comments=True)
+                    log = tmp_path / f"{arguments[0]}.log"
+                    process = [sys.executable, "-m", "prefect", *arguments], environment, log
                     if first == "export":
-                        name, value = arguments[0].split("=", 1)
-                        # Passwords are for a server that has one.
-                        environment |= {} if "AUTH_STRING" in name else {name: value}
-                        continue
-                    words, log = [*programs[first], *arguments], tmp_path / f"{arguments[0]}.log"
-                    if arguments[:2] == ["server", "start"]:
-                        servers.enter_context(running(words, environment, log))
-                        wait_until(lambda: asked(f"http://127.0.0.1:{port}/api/health"), command)
+                        assert "AUTH_STRING" in command or ":4200/api" in command
+                    elif arguments[:2] == ["server", "start"]:
+                        servers.enter_context(running(*process))
+                        wait_until(lambda: asked(f"{address}/health"), command)
                     elif arguments[:2] == ["worker", "start"]:
-                        workers.enter_context(running(words, environment, log))
+                        workers.enter_context(running(*process))
                         wait_until(lambda log=log: "started!" in log.read_text(), command)
                     else:
-                        succeed(words, environment)
+                        run_here(first, *arguments)
 
 
-def succeed(command: list[str], environment: dict[str, str]) -> None:
-    """Run a command from the repository that must end well."""
-    done = subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300
-    )
-    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+def run_here(program: str, *arguments: str) -> None:
+    """Run a command in this process, which has imported Prefect."""
+    if program == "spineflow":
+        assert main(list(arguments)) == 0, arguments
+        return
+    assert program == "prefect"
+    done = CycloptsCliRunner().invoke(["--no-prompt", *arguments])
+    assert done.exit_code == 0, f"{arguments}\n{done.output}"
 
 
 def test_every_reason_belongs_to_a_command() -> None:

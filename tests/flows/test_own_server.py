@@ -17,9 +17,9 @@ import pytest
 
 COLLECTS = """
 import gc, threading, time
-from spineflow.flows import server_fixes
-server_fixes.SECONDS_BETWEEN_COLLECTIONS = 0.01
-server_fixes.collect_garbage_in_a_thread()
+from spineflow.flows import own_server
+own_server.SECONDS_BETWEEN_COLLECTIONS = 0.01
+own_server.collect_garbage_in_a_thread()
 collected_in = []
 class InACycle:
     def __init__(self):
