@@ -10,7 +10,6 @@ import subprocess
 import sys
 import tomllib
 import zipfile
-from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -31,23 +30,6 @@ BESIDE_THEM = ("pyproject.toml", "setup.py", "README.md", "LICENSE")
 COMPILED = ("__pycache__", "*.nbi", "*.nbc")
 DECOYS = ("tasks", "flows", "geography", "validation", "library")
 DECOY = 'raise ImportError("a module of the working directory was imported")\n'
-
-NOTEBOOK = """
-import sys
-from fractions import Fraction
-
-from spineflow import __version__
-from spineflow.flows.registry import MODULES, flow_of
-from spineflow.geography.levels import Spine
-from spineflow.tasks.noise.randomness import SeededRandom
-from spineflow.tasks.noise.sampler import discrete_gaussian
-from spineflow.validation.expectations import run_suites
-
-noise = discrete_gaussian(Fraction(4), 1000, SeededRandom(1, "notebook"))
-assert 2 < noise.var() < 8
-assert all(flow_of(name).name == name for name in MODULES)
-print(__version__, sys.modules["spineflow"].__file__)
-"""
 
 
 def run(*command: str | Path, folder: Path, **environment: str) -> str:
@@ -152,23 +134,6 @@ def test_the_demo_runs_beside_decoys(python: Path, elsewhere: Path, real_server)
     assert (root / "report" / "report.html").exists()
 
 
-@pytest.mark.soak(1800)
-def test_the_demo_runs_with_what_pip_resolves_by_itself(wheel: Path, tmp_path: Path) -> None:
-    """Without `constraints.txt`: the newest packages that the wheel allows."""
-    pip = (sys.executable, "-m", "pip", "--disable-pip-version-check")
-    probe = (*pip, "download", "--no-deps", "--dest", tmp_path / "asked", "tomli-w")
-    if subprocess.run(probe, capture_output=True).returncode:
-        pytest.skip("no package index answers")
-    folder = tmp_path / "environment"
-    run(sys.executable, "-m", "venv", "--without-pip", folder, folder=tmp_path)
-    python = folder / "bin" / "python"
-    run(*pip, "--python", python, "install", "--quiet", wheel, folder=tmp_path)
-    home = {"PREFECT_HOME": str(tmp_path / "prefect")}
-    run(folder / "bin" / "spineflow", "demo", folder=tmp_path, **home)
-    manifest = tmp_path / "spineflow-demo" / "run" / "manifest.json"
-    assert json.loads(manifest.read_text())["status"] == "complete"
-
-
 def test_flows_are_run_with_the_oldest_and_the_newest_prefect_that_is_allowed() -> None:
     """The oldest is that of `constraints.txt`, with which `make test` runs everything."""
     (tested,) = re.findall(r"^prefect==(.*)$", (REPOSITORY / "constraints.txt").read_text(), re.M)
@@ -185,11 +150,3 @@ def test_flows_are_run_with_the_oldest_and_the_newest_prefect_that_is_allowed() 
     assert len(names) > 5 and missing == []
     commands = (REPOSITORY / ".ci" / "run").read_text(encoding="utf-8").splitlines()
     assert commands[-2:] == ["make newest-prefect", "make test"]
-
-
-@pytest.mark.soak(8)
-def test_a_notebook_imports_beside_decoys(python: Path, elsewhere: Path) -> None:
-    (elsewhere / "notebook.py").write_text(NOTEBOOK)
-    told, file = run(python, "notebook.py", folder=elsewhere).split()
-    assert told == version("spineflow")
-    assert Path(file).is_relative_to(python.parents[1])

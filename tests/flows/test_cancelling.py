@@ -16,7 +16,6 @@ from spineflow.flows.cancelling import (
     SUPERVISED,
     RunCancelled,
     refuse_if_cancelled,
-    was_cancelled,
     watched,
 )
 
@@ -73,26 +72,3 @@ def test_a_run_that_was_cancelled_stops_between_tasks(server: Server, state: Sta
         assert server.asked == [flow_run] * 4, "and then no more"
     refuse_if_cancelled()
     assert not cancelling._watched
-
-
-def test_at_a_signal_the_server_is_asked_about_the_run_of_the_process(
-    server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert not was_cancelled() and not server.asked, "no run, nothing to ask"
-    supervised = uuid4()
-    monkeypatch.setenv(SUPERVISED, str(supervised))
-    server.states = [
-        *(StateType.CANCELLING, StateType.CANCELLED, StateType.CRASHED, None),
-        httpx.ConnectError("away"),
-    ]
-    assert [was_cancelled() for _ in range(5)] == [True, True, False, False, False]
-    assert server.asked == [supervised] * 5
-    monkeypatch.setattr(cancelling, "is_embedded", lambda: True)
-    assert not was_cancelled() and len(server.asked) == 5
-    monkeypatch.setattr(cancelling, "is_embedded", lambda: False)
-    monkeypatch.delenv(SUPERVISED)
-    own = uuid4()
-    monkeypatch.setattr(cancelling, "SECONDS_BETWEEN_LOOKS", 60)
-    with watched(str(own)):
-        server.states = [StateType.CANCELLED]
-        assert was_cancelled() and server.asked[5:] == [own]

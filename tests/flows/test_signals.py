@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -17,8 +16,6 @@ from spineflow.flows.console import _line_by_line
 from spineflow.flows.logs import JSON, TEXT, logged
 from spineflow.tasks.ledger.caps import Caps, set_caps
 from spineflow.tasks.ledger.store import open_ledger
-
-from tests.flows.commands import STAGE_LINE
 
 BUSY = """
 import sys, time
@@ -162,25 +159,6 @@ def test_a_run_goes_on_when_nobody_reads_what_it_says(
                 listener("The input was read", 1, 1)
                 listener("The release stands", 1, 1)
         assert main(["resume", str(tmp_path / "none")]) == 2, "the code of a refusal stays"
-
-
-def test_off_a_terminal_every_stage_that_has_ended_is_a_line_with_its_time(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    listener = _line_by_line()
-    with logged(TEXT):
-        for stage, done, planned in [
-            ("A", 0, 2),
-            ("B", 0, 1),
-            ("A", 1, 2),
-            ("B", 1, 1),
-            ("A", 2, 2),
-        ]:
-            listener(stage, done, planned)
-    first, second = capsys.readouterr().err.splitlines(keepends=True)
-    assert STAGE_LINE.fullmatch(first) and STAGE_LINE.fullmatch(second)
-    assert re.search(r"B: 1 task, \d+ s\.$", first)
-    assert re.search(r"A: 2 tasks, \d+ s\.$", second)
 
 
 PATIENCE = 60

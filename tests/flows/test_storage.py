@@ -135,17 +135,3 @@ def test_tables_that_are_not_there(s3, bucket: str, smallest_county, tmp_path, c
     settings = write_settings(tmp_path, tables=str(smallest_county))
     assert main(["check", "topdown", str(settings), "--set", f"input.persons={path}"]) == 2
     assert f"persons.parquet: there is no object {path};" in capsys.readouterr().err
-
-
-def test_without_credentials_the_remedy_is_to_give_some(
-    s3, smallest_county: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
-) -> None:
-    upload(s3, smallest_county)
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.delenv(name)
-    s3fs.S3FileSystem.clear_instance_cache()
-    assert main(["check", "topdown", str(write_settings(tmp_path))]) == 2
-    assert "the store does not let this user in" in capsys.readouterr().err
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", ENVIRONMENT["AWS_ACCESS_KEY_ID"])
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
-    s3fs.S3FileSystem.clear_instance_cache()

@@ -187,25 +187,6 @@ def searched_for(
     return tune._Search(RunDirectory(folder), settings).best_of(variant)
 
 
-def test_shares_of_queries_are_searched_before_the_total(
-    smallest_county: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Only the share of totals matters: it is raised in both rounds, by the step each time."""
-
-    def value(trial: Trial) -> float:
-        return 30 / float(trial.weights.get("total", 1) * trial.total)
-
-    method = {"method": '"queries"'}
-    found = searched_for(tmp_path, smallest_county, monkeypatch, value, **method)
-    assert found is not None and found.trial.weights == {"total": STEP**2}
-    grid = loss_grid(LOWEST, HIGHEST, STEP)
-    assert found.trial.total == next(loss for loss in grid if loss >= Fraction(2, 3))
-    too_much = searched_for(
-        tmp_path, smallest_county, monkeypatch, lambda trial: value(trial) + 20, **method
-    )
-    assert too_much is None
-
-
 def test_every_geolevel_gets_the_least_loss_that_it_needs(
     smallest_county: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -71,19 +71,6 @@ def test_errors_are_of_one_class() -> None:
     assert classes and all(issubclass(one, spineflow.SpineflowError) for one in classes)
 
 
-@pytest.mark.slow
-def test_what_a_product_is_needs_no_prefect() -> None:
-    """Costs and settings are asked for in notebooks, where Prefect takes seconds to load."""
-    code = (
-        "import sys\n"
-        "from spineflow.tasks.products.registry import OF_ONE_INPUT, known\n"
-        "models = {known(name).settings for name in OF_ONE_INPUT}\n"
-        "assert len(models) == len(OF_ONE_INPUT)\n"
-        "assert 'prefect' not in sys.modules\n"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
-
-
 @pytest.mark.parametrize(
     "name",
     [

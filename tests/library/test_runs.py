@@ -121,21 +121,6 @@ def test_budgets_say_how_wide_the_noise_is(town_folder: Path) -> None:
     pd.testing.assert_frame_equal(asked, run.guarantee)
 
 
-def test_a_run_that_has_just_begun_has_no_answers(town_folder: Path, tmp_path: Path) -> None:
-    for name in ("manifest.json", "settings.toml"):
-        shutil.copy(town_folder / "run" / name, tmp_path)
-    run = spineflow.open_run(tmp_path)
-    for ask in (
-        lambda: run.measurements("region"),
-        lambda: run.estimates(),
-        lambda: run.table("AGE_SEX"),
-        lambda: run.microdata(),
-        lambda: run.checks,
-    ):
-        with pytest.raises(spineflow.SpineflowError, match="finish the run first"):
-            ask()
-
-
 def test_a_run_of_several_products_has_parts(town_folder: Path, tmp_path: Path) -> None:
     shutil.copytree(town_folder / "run", tmp_path / "topdown")
     for name in ("manifest.json", "settings.toml"):

@@ -91,11 +91,6 @@ def test_what_the_other_universe_does_not_tell_is_refused(path, value, words) ->
         compiled(changed(*place, value=value))
 
 
-def test_something_must_be_named_that_answers_are_held_to() -> None:
-    with pytest.raises(ValueError, match="needs release, or the universe"):
-        changed("universes", "households", "held_to", 0, value={"query": "tenure"})
-
-
 def test_descriptions_need_a_universe_that_is_held_and_codes_of_every_level() -> None:
     column = {"name": "SIZE", "attribute": "size", "first": 1}
     told = {"universe": "households", "columns": [column], "otherwise": {"SIZE": "0"}}
@@ -115,11 +110,3 @@ def test_descriptions_need_a_universe_that_is_held_and_codes_of_every_level() ->
     free["universes"]["dwellings"]["microdata"] = layout
     with pytest.raises(ValueError, match="held to 'dwellings'"):
         compiled(CensusDeclaration.model_validate(free))
-
-
-def test_members_need_a_table_that_is_counted() -> None:
-    members = {"table": "persons", "key": "id"}
-    census = compiled(changed("members", value={"dwellings": members}))
-    assert census.optional_tables == ("persons",) and "persons" not in census.input_tables
-    with pytest.raises(ValueError, match="members names 'barns'"):
-        compiled(changed("members", value={"barns": members}))

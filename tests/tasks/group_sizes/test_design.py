@@ -16,7 +16,6 @@ from spineflow.tasks.group_sizes.measurement import true_vector
 from spineflow.tasks.noise.draws import UnchargedNoise
 from spineflow.tasks.noise.randomness import SeededRandom
 from spineflow.tasks.products.measurement import with_noise
-from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import load_settings
 
 TEXT = """\
@@ -97,24 +96,6 @@ def test_errors_of_replicates_are_those_designed(tmp_path: Path, mechanism: str)
         low = 0.88 if target.level == "nation" and mechanism != "cumulative_dp" else 0.93
         assert low * target.designed < realised < 1.07 * target.designed
         assert target.designed <= target.wanted
-
-
-def test_levels_of_the_same_regions_have_one_share(tmp_path: Path) -> None:
-    file = write(tmp_path, TEXT.replace("nation]", "world]"))
-    table = pd.read_csv(tmp_path / "regions.csv")
-    table.loc[0, "parent"] = "w"
-    world = pd.DataFrame([("world", "w", None)], columns=table.columns)
-    pd.concat([world, table]).to_csv(tmp_path / "regions.csv", index=False)
-    found, settings = optimize_shares(load(file))
-    assert settings.mechanism.levels["nation"] == 0
-    assert settings.mechanism.levels["world"] == found.shares[0] > 0
-    with pytest.raises(InputRefused, match="'nation' is no level that has a share"):
-        optimize_shares(load(write_again(file, "world]", "nation]")))
-
-
-def write_again(file: Path, old: str, new: str) -> Path:
-    file.write_text(file.read_text().replace(old, new))
-    return file
 
 
 def test_pure_differential_privacy_has_the_closed_form(tmp_path: Path) -> None:

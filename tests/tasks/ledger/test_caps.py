@@ -250,13 +250,3 @@ def test_joined_ledgers_keep_what_both_allow(ledger: Ledger, tmp_path: Path) -> 
     found = summary(joined, is_exact=True)["datasets"]["d"]
     assert found["epsilon"]["exact"] == curve_of(16).epsilon_upper(REPORT_DELTA)
     assert found["epsilon_cap"] == {"epsilon": "9", "delta": "1/100000000000", "planned": True}
-
-
-def test_of_two_caps_the_smaller_figures_hold() -> None:
-    one = EpsilonCap(Fraction(2), Fraction(1, 10), planned=True)
-    other = EpsilonCap(Fraction(3), Fraction(1, 100), planned=True)
-    assert one.smaller(None) == one
-    both = EpsilonCap(Fraction(2), Fraction(1, 100), planned=True)
-    assert one.smaller(other) == other.smaller(one) == both
-    unplanned = EpsilonCap(Fraction(9), Fraction(1))
-    assert one.smaller(unplanned) == EpsilonCap(Fraction(2), Fraction(1, 10))

@@ -9,10 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import spineflow
-import tomli_w
 from pydantic import ValidationError
-from spineflow.flows.cli import main
 from spineflow.flows.form import form_of
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
@@ -216,42 +213,3 @@ def test_shards_of_a_folder_from_elsewhere_do_not_leave_it(tmp_path: Path, name:
     ):
         with pytest.raises(ValueError, match="would lead out of"):
             path()
-
-
-def town_with_universe(name: str) -> dict[str, Any]:
-    """Settings of the town whose universe has another name throughout."""
-    own = towns.settings()
-    own["census"]["universes"] = {name: own["census"]["universes"]["residents"]}
-    own["census"]["tables"][0]["universe"] = name
-    own["budget"] = {name: own["budget"]["residents"]}
-    own["run"] = {"universes": [name]}
-    return own
-
-
-@pytest.mark.slow
-def test_nothing_is_written_for_such_a_name(tmp_path: Path, capsys: Any) -> None:
-    """Threat model: names that lead out of the run directory."""
-    tables = {"residents": towns.residents(), "areas": towns.areas()}
-    spineflow.make_ledger(tmp_path / "ledger.db", 10)
-    there = tmp_path / "deep" / "run"
-    with pytest.raises(spineflow.SpineflowError, match="is no name that files can have"):
-        spineflow.topdown(
-            tables,
-            town_with_universe("../../x"),
-            there,
-            dataset="town",
-            ledger=tmp_path / "ledger.db",
-        )
-    for name, frame in tables.items():
-        frame.to_csv(tmp_path / f"{name}.csv", index=False)
-    own = town_with_universe("../../x") | {
-        "input": {name: f"{name}.csv" for name in tables},
-        "privacy": {"dataset": "town"},
-    }
-    (tmp_path / "town.toml").write_text(tomli_w.dumps(own), encoding="utf-8")
-    before = sorted(tmp_path.rglob("*"))
-    assert main(["run", "topdown", str(tmp_path / "town.toml"), "--run-dir", str(there)]) == 2
-    told = capsys.readouterr().err
-    assert "is no name that files can have" in " ".join(told.split())
-    assert "Traceback" not in told
-    assert sorted(tmp_path.rglob("*")) == before

@@ -164,14 +164,6 @@ def test_settings_that_do_not_fit_are_refused(own: LevelDesign, sentence: str) -
         own.refuse_invalid(refuse_in("settings.toml"))
 
 
-def test_unknown_and_undetermined_levels_are_refused() -> None:
-    with pytest.raises(InputRefused, match="'twon' is no level .*did you mean 'town'"):
-        design_levels(TREE, design(twon={}), Fraction(1), EVEN)
-    starved = {0: Fraction(0), 1: Fraction(0), 2: Fraction(1)}
-    with pytest.raises(InputRefused, match="region has no margin, and the shares"):
-        design_levels(ALONE[1], design(region={}), Fraction(1), starved)
-
-
 def test_the_smallest_budget_gives_the_margins_and_one_of_0_is_refused() -> None:
     margins, found = {0: 49, 2: 98}, list[dict[int, Fraction]]()
 

@@ -43,10 +43,6 @@ def test_an_error_is_that_of_the_row_that_is_asked_for(asked: dict, value: float
     assert Criterion(kind="error", **asked).value_of(FIGURES) == value
 
 
-def test_a_figure_with_a_name_is_asked_for_by_it() -> None:
-    assert Criterion(kind="redistricting").value_of(FIGURES) == 0.75
-
-
 @pytest.mark.parametrize(
     ("asked", "told"),
     [

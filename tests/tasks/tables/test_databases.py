@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,8 +13,6 @@ from spineflow.tasks.tables.readers import Selection, read_batches
 from spineflow.tasks.tables.sources import InputFile
 from spineflow.tasks.topdown.ingest.generate import FEWEST_PERSONS, generate_county
 
-from tests.recorded.content import digests_of_run
-from tests.recorded.runs import Run, county, make
 from tests.services import INITDB, postgres
 
 TABLES = ("persons", "units")
@@ -83,44 +80,3 @@ def postgresql(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]
         user, _, address = place.partition("@")
         monkeypatch.setenv("PGUSER", user)
         yield f"postgresql://{address}"
-
-
-def fill_postgresql(folder: Path, address: str) -> None:
-    with duckdb.connect() as connection:
-        for table in TABLES:
-            file = f"'{folder / table}.parquet'"
-            types = connection.execute(f"DESCRIBE FROM {file}").fetchall()
-            columns = ", ".join(f'"{name}" {kind}' for name, kind, *_ in types)
-            text = folder / f"{table}.csv"
-            connection.execute(f"COPY (FROM {file}) TO '{text}' (HEADER false)")
-            copy = f"\\copy {table} from '{text}' csv"
-            for statement in (f"CREATE TABLE {table} ({columns})", copy):
-                subprocess.run(["psql", "-q", "-d", address, "-c", statement], check=True)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["duckdb", "postgresql"])
-def test_a_run_on_a_database_releases_what_one_on_files_does(
-    kind: str, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
-    def on_files(folder: Path) -> str:
-        return county(folder, preset="pl94_2020_us")
-
-    def on_database(folder: Path) -> str:
-        text = on_files(folder)
-        if kind == "duckdb":
-            address = fill_duckdb(folder)
-        else:
-            address = request.getfixturevalue("postgresql")
-            fill_postgresql(folder, address)
-        for table in TABLES:
-            text = text.replace(f'"{table}.parquet"', f'"{address}#{table}"')
-            (folder / f"{table}.parquet").unlink()
-        return text
-
-    found = []
-    for name, write in (("files", on_files), ("database", on_database)):
-        (tmp_path / name).mkdir()
-        make(Run("topdown", write), tmp_path / name)
-        found.append(digests_of_run(tmp_path / name / "run"))
-    assert found[0] == found[1] and "release/mdf_persons.parquet" in found[0]

@@ -10,8 +10,6 @@ from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.settings import TopdownSettings
 
-from tests.flows.gallery import DECLARATIONS, GALLERY
-
 SETTINGS = """\
 preset = "pl94_2020_us"
 [input]
@@ -68,22 +66,3 @@ def test_settings_that_fit_are_taken(tmp_path: Path) -> None:
     units = load(tmp_path, OF_UNITS)
     assert units.run.universes == ("units",)
     assert set(units.budget_of("units").geolevel_shares) >= {"US", "Block"}
-
-
-def test_attributes_are_chosen_where_a_census_has_some_to_choose(tmp_path: Path) -> None:
-    """Of any declared census, by `further_attributes`; what has none is declared whole."""
-    file = tmp_path / "settings.toml"
-    text = DECLARATIONS[list(GALLERY).index("register")]
-    file.write_text(text, encoding="utf-8")
-    own = ["sex", "age", "born", "work"]
-    chosen = f"workload.persons.attributes={own}"
-    with pytest.raises(InputRefused, match=r"the census has them under census\.universes\.persons"):
-        load_settings(TopdownSettings, file, presets=PRESETS, overrides=[chosen])
-    further = 'attributes = ["sex", "age", "work"]\nfurther_attributes = ["born"]'
-    text = text.replace('attributes = ["sex", "age", "born", "work"]', further)
-    # Tables are of what the census always has.
-    text = text.replace('query = "age_group * born"', 'query = "age_group"')
-    file.write_text(text, encoding="utf-8")
-    settings = load_settings(TopdownSettings, file, presets=PRESETS, overrides=[chosen])
-    schema = settings.schema_of("persons")
-    assert set(schema.attributes) == set(own) and schema.n_cells == 2 * 8 * 3 * 3

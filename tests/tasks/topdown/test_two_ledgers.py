@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -14,7 +12,6 @@ from spineflow.flows.ledger import WrittenCaps, init_ledger, join_ledgers
 from spineflow.tasks.ledger.caps import summary
 from spineflow.tasks.ledger.charging import warnings_of
 from spineflow.tasks.ledger.identity import (
-    DIGESTS_ELSEWHERE,
     forget_ledger,
     list_file,
     listed_ledgers,
@@ -117,15 +114,6 @@ def test_other_people_and_the_same_ledger_are_let_pass(tmp_path: Path) -> None:
     assert list_file().stat().st_mode & 0o777 == 0o600
 
 
-def test_what_was_generated_is_not_asked_for(tmp_path: Path) -> None:
-    for name in ("one", "two"):
-        Folder(tmp_path / name, office(), confidential=False).charged()
-    assert listed_ledgers() == []
-    assert not json.loads(
-        (tmp_path / "two" / "run" / "confidential" / DIGESTS_ELSEWHERE).read_text()
-    )["elsewhere"]
-
-
 def test_a_ledger_made_after_the_input_was_read_is_not_passed_over(tmp_path: Path) -> None:
     """Threat model: the same people under another ledger."""
     run, settings = Folder(tmp_path / "other", office()).read()
@@ -194,15 +182,3 @@ def test_a_list_that_others_can_write_is_refused(tmp_path: Path, machine: Path) 
     machine.parent.chmod(0o770)
     with pytest.raises(BudgetRefused, match="can be written by another user"):
         known.charged()
-
-
-def test_the_smaller_cap_stays(tmp_path: Path) -> None:
-    one, other = tmp_path / "one.db", tmp_path / "other.db"
-    init_ledger(one, WrittenCaps(["5", "a=2", "b=3"], ["c=1/10"]))
-    init_ledger(other, WrittenCaps(["4", "b=1", "d=7"], ["c=1/20"]))
-    found = summary(join_ledgers(one, other))
-    caps = {name: dataset["cap"] for name, dataset in found["datasets"].items()}
-    # What the other capped for every dataset stays the cap of its own.
-    assert caps == {"a": "2", "b": "1", "c": "4", "d": "7"}
-    assert found["datasets"]["c"]["delta_cap"] == str(Fraction(1, 20))
-    assert found["cap"] == "5"

@@ -22,7 +22,6 @@ from spineflow.tasks.trips.ingest.files import plan_of, read_truth
 from spineflow.tasks.trips.measurement import read_cuts
 from spineflow.tasks.trips.plan import estimates_files, measured_file
 from spineflow.tasks.trips.product import TRIPS
-from spineflow.tasks.trips.release.errors import false_cells
 from spineflow.tasks.trips.release.table import released_level
 from spineflow.tasks.trips.tree import NodeCounts
 
@@ -122,35 +121,6 @@ def test_a_selection_measures_children_of_what_it_found(finished: Finished) -> N
     assert n_measured[0] == 3 and n_measured[-1] < 64
     first_pass = [len(pq.read_table(estimates_files(run, k, kind="selection")[0])) for k in (2, 3)]
     assert first_pass[0] <= 9 and first_pass[1] <= 24
-
-
-def test_cells_that_are_expected_to_be_false_are_counted_from_the_measurements(
-    finished: Finished,
-) -> None:
-    run, settings = finished(*MECHANISMS["leaves"])
-    plan = plan_of(run, settings)
-    found = false_cells(run, plan)
-    table = table_of(run)
-    positive = table[table["count"] > 0]
-    assert found.released == len(positive)
-    assert found.sigma == pytest.approx(math.sqrt(float(plan.noise[4])))
-    (shard,) = read_cuts(run, 4).shards
-    measured = pq.read_table(measured_file(run, 4, shard.name))["value"].to_numpy()
-    # Of leaves what was measured is released: cells above 0, by the share of their opposites.
-    width = max(1, round(found.sigma / 4))
-    bins = -(-abs(measured) // width)
-    expected = sum(
-        min(
-            1.0, ((bins == k) & (measured < 0)).sum() / max(1, ((bins == k) & (measured > 0)).sum())
-        )
-        for k in bins[measured > 0]
-    )
-    assert found.expected == pytest.approx(expected)
-    stability = false_cells(
-        *[finished(*MECHANISMS["stability"])[0], plan_of(*finished(*MECHANISMS["stability"]))]
-    )
-    assert (stability.expected, stability.sigma) == (0.0, 0.0)
-    assert stability.released == len(table_of(finished(*MECHANISMS["stability"])[0]))
 
 
 def test_the_truth_of_a_run_is_its_input_at_every_level(finished: Finished) -> None:

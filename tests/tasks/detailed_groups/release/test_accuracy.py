@@ -17,9 +17,7 @@ from spineflow.tasks.detailed_groups.postprocess.groups import MEASURED
 from spineflow.tasks.detailed_groups.postprocess.run import postprocess, stages_of
 from spineflow.tasks.detailed_groups.postprocess.stages import add_marginals, suppress
 from spineflow.tasks.detailed_groups.release.accuracy import (
-    FIGURES,
     level_errors,
-    with_all_tables,
     write_accuracy,
 )
 from spineflow.tasks.detailed_groups.workload.tabulations import SEX_BY_AGE
@@ -97,22 +95,3 @@ def test_errors_of_a_small_level() -> None:
     assert (ages["groups"], ages["shown"], ages["mean_error"]) == (1, 1, -1.0)
     assert ages["mean_absolute_cell_error"] == 1 / 8
     assert pd.isna(rows["T02003"]["mean_error"])
-
-
-def test_means_over_all_tables_weigh_the_groups_that_are_shown() -> None:
-    """Of errors 1 of three groups and 5 of one, the mean is 2; a table without groups has none."""
-    columns = {
-        "region_type": ["TRACT", "TRACT", "TRACT", "STATE"],
-        "level": [1, 1, 1, 2],
-        "table": ["T01001", "T02001", "T02002", "T01001"],
-    }
-    figures = {name: [1.0, 5.0, None, 7.0] for name in FIGURES if name.startswith("mean_")}
-    counts = {name: [3, 1, 0, 0] for name in FIGURES if not name.startswith("mean_")}
-    found = with_all_tables(pd.DataFrame(columns | figures | counts))
-    assert found["table"].tolist() == [*columns["table"], "all", "all"]
-    tract, state = found.iloc[4], found.iloc[5]
-    assert (tract["region_type"], tract["level"]) == ("TRACT", 1)
-    assert (state["region_type"], state["level"]) == ("STATE", 2)
-    for name in figures:
-        assert tract[name] == 2.0 and pd.isna(state[name])
-    assert all(tract[name] == 4 and state[name] == 0 for name in counts)

@@ -35,15 +35,6 @@ def test_every_row_has_no_bias_and_the_variance_where_it_can_be_met(variance):
         assert row[(count + noise < 0) | np.isin(count + noise, [1, 2])].sum() == 0
 
 
-def test_parameters_without_a_table_are_refused():
-    with pytest.raises(ValueError, match="largest noise"):
-        Perturbation(2, 1.0, 3)
-    # A count of 1 that becomes 0 or at least 3 has a variance of at least 2.
-    with pytest.raises(ValueError, match="turns a count of 1 into 0 or more than 2"):
-        Perturbation(4, 1.9, 2).row(1)
-    assert Perturbation(4, 2.1, 2).row(1).sum() == pytest.approx(1)
-
-
 def test_the_example_of_the_handbook():
     rows = np.array([[0, 1, 0], [0, 1, 0], [0, 1, 0], [0.3, 0.4, 0.3]])
     key = np.mod(np.array([0.9, 0.3, 0.6]).sum(), 1)

@@ -49,23 +49,6 @@ def test_all_households_at_risk_are_swapped_across_the_areas_of_that_level():
         assert len(set(LEVELS[0][place[pair]])) == 2
 
 
-def test_a_profile_is_given_up_only_where_nobody_has_it():
-    draws = np.random.default_rng(4)
-    people = _people()
-    households = households_of(people, people.cell, 12)
-    # Number 0 is one of a kind in its second column, and has its size with many.
-    alike = np.column_stack([households.alike[:, 0], np.ones(len(households), dtype=int)])
-    alike[0, 1] = 99
-    own = type(households)(households.area, alike, households.counts)
-    cell = people.cell.copy()
-    cell[people.household == 0] = 12
-    pairs = european_pairs(own, LEVELS, people.household, cell, 0.02, 3, draws)
-    pair = pairs[(pairs == 0).any(axis=1)][0]
-    assert len(set(alike[pair, 0])) == 1
-    others = pairs[~(pairs == 0).any(axis=1)]
-    assert (alike[others[:, 0]] == alike[others[:, 1]]).all()
-
-
 def test_only_places_change_and_what_partners_agree_on_stays_in_every_area():
     people = _people()
     adult = people.cell >= 6

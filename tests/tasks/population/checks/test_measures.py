@@ -180,20 +180,6 @@ def test_what_differs_of_householders_is_named(of_b: Household, part: str) -> No
     assert wrong == {"", part, "all of these at once"}
 
 
-def test_marginals_may_agree_and_their_crossing_not() -> None:
-    people = [
-        person(A, "householder alone", 40, "male"),
-        person(A, "householder alone", 70, "female"),
-    ]
-    homes = [
-        household(A, LONE, sex="female"),
-        household(A, LONE, "65-74", "someone 65 to 74"),
-    ]
-    found = shares(records(people, homes))
-    wrong = {name for (number, name), ratio in found.items() if number == "M5" and not ratio.number}
-    assert wrong == {"", "all of these at once"}
-
-
 @pytest.mark.parametrize(
     ("kind", "sex", "n"),
     [

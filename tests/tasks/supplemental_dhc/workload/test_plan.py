@@ -108,18 +108,6 @@ def test_a_budget_is_the_least_that_has_the_margin(stability: int, margin: int) 
     assert margin_of(stability**2 / (2 * exact)) == pytest.approx(margin)
 
 
-def test_margins_stand_for_budgets_and_replace_those_of_a_preset() -> None:
-    margins = {"PH3": {"State": {"A-G": 20}}, "PH2": {"US": {"*": 500}}}
-    for preset in ({}, {"preset": "supplemental_dhc_2020_us"}):
-        settings = settings_of(mechanism={"margins": margins}, **preset)
-        assert settings.rhos == {
-            ("PH2", "US", "*"): Fraction("0.002619"),
-            ("PH3", "State", "A-G"): Fraction("0.662976"),
-        }
-    less = settings_of(mechanism={"margins": margins, "confidence": "19/20"})
-    assert less.rhos["PH2", "US", "*"] > settings.rhos["PH2", "US", "*"]
-
-
 @pytest.mark.parametrize(
     ("own", "words"),
     [

@@ -163,16 +163,3 @@ def test_the_expectation_is_near_what_is_false(least: int, n_filled: int) -> Non
     expected = expected_false(found, released, SIGMA)
     spread = 4 * np.sqrt(false)
     assert false - spread < expected < 1.1 * false + 0.1 * n_filled + spread
-
-
-def test_all_that_is_released_at_a_count_below_zero_is_false() -> None:
-    found = measured(np.random.default_rng(1), 5_000, 0)
-    released = NodeCounts(found.keys, np.ones(5_000, dtype=np.int64))
-    assert expected_false(found, released, SIGMA) == pytest.approx(5_000, rel=0.05)
-    assert expected_false(found, released.at(slice(0)), SIGMA) == 0
-
-
-def test_cells_far_above_the_noise_are_true() -> None:
-    keys = np.arange(1_000)
-    found = NodeCounts(keys, np.full(1_000, 10 * int(SIGMA)))
-    assert expected_false(found, found, SIGMA) == 0

@@ -5,10 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from spineflow.tasks.pages.document import to_markdown
 from spineflow.tasks.topdown.checks.accuracy.compared import compute_figures
 from spineflow.tasks.topdown.checks.accuracy.errors import read_figures, write_figures
-from spineflow.tasks.topdown.checks.accuracy.report import ComparedRun, accuracy_document
 from spineflow.tasks.topdown.paths import geography_file, invariants_file
 
 LEVELS = {
@@ -197,34 +195,3 @@ def test_figures_are_kept_in_the_confidential_folder(public_run, figures) -> Non
     again = read_figures(run)
     pd.testing.assert_frame_equal(again.errors, figures.errors, check_dtype=False)
     pd.testing.assert_frame_equal(again.criterion, figures.criterion, check_dtype=False)
-
-
-PURE = [
-    f"budget.{universe}.{key}"
-    for universe in ("persons", "units")
-    for key in ("mechanism=discrete_laplace", 'epsilon="4"')
-]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "overrides",
-    [
-        PURE,
-        ["preset=dhc_equal", "geography.school_district_column=SDUNI"],
-        ["run.estimator=block_by_block"],
-        ['run.universes=["units"]'],
-    ],
-    ids=["pure", "dhc", "block by block", "units"],
-)
-def test_every_kind_of_run_has_figures(county, tmp_path, estimated_run, overrides) -> None:
-    run, settings = estimated_run(tmp_path, county, seed=9, overrides=overrides)
-    figures = compute_figures(run, settings)
-    errors = figures.errors
-    assert set(errors["universe"]) == set(settings.run.universes)
-    predicted = errors["predicted_standard_deviation"]
-    assert np.isfinite(predicted).all() and (predicted >= 0).all()
-    of_blocks = errors[(errors["level"] == "block") & (errors["answer"] == "all")]
-    assert (of_blocks["predicted_standard_deviation"] > 0).all()
-    document = accuracy_document([ComparedRun("run", settings, figures)])
-    assert "implied s.d." in to_markdown(document)
