@@ -35,7 +35,7 @@ test: $(TESTED)
 NEWEST_PREFECT := build/newest-prefect
 PREFECT := $(shell sed -n 's/^ *"\(prefect>=[^"]*\)".*/\1/p' pyproject.toml)
 FLOWS_ON_PREFECT := $(addprefix tests/flows/test_,busy_servers.py demo.py deployments.py \
-	endings.py estimators.py events.py two_products.py runners.py own_server.py signals.py servers.py topdown.py \
+	endings.py estimators.py events.py two_products.py runners.py server_fixes.py signals.py servers.py topdown.py \
 	trips_in_process.py)
 
 newest-prefect: $(TESTED)
