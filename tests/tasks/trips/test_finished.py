@@ -184,3 +184,8 @@ def test_measurements_of_other_nodes_are_not_taken(finished: Finished) -> None:
             NodeCounts(children[:2], np.array([1, 2])),
             settings.mechanism,
         )
+
+
+def test_persons_with_too_many_trips_are_refused(finished: Finished) -> None:
+    with pytest.raises(InputRefused, match="no pid may have more than 1 trips"):
+        finished("input.person=pid", "privacy.total=measured")
