@@ -1,6 +1,7 @@
 """A census of natural size from another country: single years of age, education, nationality.
 
     .venv/bin/python -m benchmarks.natural_census [--cells 8880 71040] [--persons N] [--stages]
+        [--set KEY=VALUE]
 
 Persons of a country in municipalities and sections, with the attributes that every office has and
 marginal queries that cross: no query asks for every cell. One command makes the release, with a
@@ -145,6 +146,7 @@ def main() -> None:
     parser.add_argument("--sections", type=int, default=SECTIONS)
     parser.add_argument("--stages", action="store_true", help="have a query coarsen age")
     parser.add_argument("--keep", type=Path, help="keep the censuses and their runs in this folder")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         root = chosen.keep or Path(temporary)
@@ -153,7 +155,7 @@ def main() -> None:
             folder = root / f"{number}-{n_cells}"
             folder.mkdir(parents=True)
             write_census(folder, n_cells, n_persons, n_sections, stages=chosen.stages)
-            run = taken(folder / "settings.toml", (), folder)
+            run = taken(folder / "settings.toml", chosen.set, folder)
             if number:
                 print(
                     f"{n_cells:>8,} cells, {n_persons:,} persons: {run.wall:6.1f} s by the clock, "

@@ -205,8 +205,9 @@ def informed_answers(given: ShardInput, means: np.ndarray) -> dict[str, QueryMea
 def margins_first(
     passes: Passes, measured: Mapping[str, QueryMeasurement], algebra: QueryAlgebra
 ) -> Passes:
-    """The passes at the root, with one before them for the margins of single attributes, other
-    than the longest free one: type, voting age and Hispanic origin, for the redistricting product.
+    """The passes at the root, with one before them for the total and one for the margins of single
+    attributes, other than the longest free one: type, voting age and Hispanic origin, for the
+    redistricting product.
 
     At the root no parent's counts hold the sums down. Each of many empty cells is estimated at zero
     or above, so that their sum is too high and all other counts too low: a bias that no weights
@@ -215,13 +216,16 @@ def margins_first(
     """
     asked = [name for names in passes.least_squares for name in names if name in measured]
     kept = {name: np.flatnonzero(np.array(measured[name].query.shape) > 1) for name in asked}
+    total = tuple(name for name in asked if not kept[name].size)
     coarse = tuple(
         name for name in asked if kept[name].size == 1 and kept[name][0] != algebra.longest
     )
     if not coarse or not any(algebra.longest in kept[name] for name in asked):
         return passes
-    rest = [tuple(name for name in names if name not in coarse) for names in passes.least_squares]
-    return replace(passes, least_squares=(coarse, *(names for names in rest if names)))
+    first = {*total, *coarse}
+    rest = [tuple(name for name in names if name not in first) for names in passes.least_squares]
+    found = (names for names in (total, coarse, *rest) if names)
+    return replace(passes, least_squares=tuple(found))
 
 
 def spine_steps(given: ShardInput) -> tuple[Step, ...]:

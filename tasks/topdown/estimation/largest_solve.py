@@ -12,7 +12,8 @@ takes about
     k (PER_CELL + PER_QUERY q) + c k PER_CHILD + the matrices of its solver,
 
 these being blocks of rows by rows for every child under `dual_newton`, at most BLOCK_ENTRIES in
-all, and cells by cells for every child under the active set. **Time** is of order of magnitude
+all, and cells by cells for every child under the active set, which full information always takes
+where there are no relations, with WEIGHED more of them. **Time** is of order of magnitude
 alone, since iterations depend on the noise. The constants are fitted to synthetic passes of 2,400
 to 710,400 cells and 1 to 40 children.
 
@@ -41,7 +42,7 @@ from ..settings import TopdownSettings
 from ..spine.build import refuse_no_spine
 from ..workload.costs import refuse_wide_noise
 from ..workload.implied_types import possible_cells
-from .dense_matrices import BLOCK_ENTRIES, is_wide
+from .dense_matrices import BLOCK_ENTRIES, MANY, is_wide
 
 PER_CELL, PER_QUERY, PER_CHILD = 20.0, 10.0, 30.0
 """Numbers of eight bytes in memory for a cell, a cell and query, and a cell and child."""
@@ -49,6 +50,8 @@ ROOT_SECONDS, SECONDS = 3e-6, 2e-5
 """For a cell, child and query: of the root, and of families whose cells siblings share."""
 DENSE_SECONDS = 1e-10
 """The same of the active set, for a child and a cell cubed."""
+WEIGHED = 18
+"""Matrices of cells by cells of a pass that `full_information` weighs by inverse covariances."""
 SURE = 0.5
 """Fraction of the stated memory that a solve is certain to take."""
 MOST_MASKED = 2 * 10**7
@@ -136,6 +139,8 @@ def refuse_large_solves(settings: TopdownSettings) -> None:
 def remedy(universe: str, size: SolveSize) -> str:
     """Sentence of advice on reducing a universe's largest solve."""
     below = "" if size.is_known else "interleave passes, have fewer children of one parent, "
+    if size.solver == "active set" and size.cells > MANY:
+        below += "choose the estimator topdown, "
     return (
         f"Give attributes of {universe} fewer levels or leave some out, declare impossible cells "
         f"as structural zeros, {below}or run on a machine with more memory."
@@ -212,14 +217,17 @@ def _largest_pass(
         for names, chain in zip(passes.least_squares, chains, strict=True)
     ]
     asked = [(queries, chain) for queries, chain in asked if queries]
-    relations = settings.compiled_census.universes[universe].relations
+    has_rows = bool(settings.compiled_census.universes[universe].relations)
+    is_last = geolevel == list(settings.budget_of(universe).geolevel_shares)[-1]
+    is_weighed = settings.run.estimator == "full_information" and not has_rows and not is_last
     sizes, so_far = [], list[MarginalQuery]()
     for number, (queries, chain) in enumerate(asked, 1):
         so_far += [*queries, *(marginal_query(schema, name) for name in chain)]
         k = cells if number == len(asked) else min(cells, n_classes(so_far))
         rows = sum(min(query.n_rows, k) for query in queries)
-        solver = _solver(queries, k, bool(relations))
+        solver = "active set" if is_weighed else _solver(queries, k, has_rows)
         n_bytes = _n_bytes(solver, k, children, len(queries), rows)
+        n_bytes += 8 * is_weighed * WEIGHED * k**2
         seconds = (ROOT_SECONDS if is_known else SECONDS) * k * children * len(queries)
         if solver == "active set":
             seconds = DENSE_SECONDS * children * k**3

@@ -29,6 +29,7 @@ from tests.tasks.topdown.drawn import draw_census
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 COUNTRY = (REPOSITORY / "flows" / "demos" / "country.toml").read_text(encoding="utf-8")
+FULL = 'estimator = "full_information"'
 PEOPLE = """
 [census.geography]
 table = "areas"
@@ -135,7 +136,7 @@ def test_tables_without_noise_are_those_of_sql(tmp_path: Path, spine: str, estim
     generate_country(tmp_path / "input")
     text = COUNTRY.replace('dataset = "demo-country"', 'dataset = "c"\ninfinite = true')
     text = text.replace('spine = "conventional"', f'spine = "{spine}"')
-    text += f'[run]\nestimator = "{estimator}"\n'
+    text = text.replace(FULL, f'estimator = "{estimator}"')
     (tmp_path / "settings.toml").write_text(text, encoding="utf-8")
     run, outcomes = run_declared(load(tmp_path / "settings.toml"), tmp_path / "run")
     assert not [outcome for outcome in outcomes if not outcome.passed]
@@ -273,7 +274,8 @@ def test_estimators_refuse_what_they_cannot_hold(
     more, message = ESTIMATORS[case]
     place = "spineflow.tasks.topdown.estimation.full_information.MOST_COVARIANCES"
     monkeypatch.setattr(place, 9)
-    (tmp_path / "settings.toml").write_text(f"{COUNTRY}\n[run]\n{more}\n", encoding="utf-8")
+    text = COUNTRY.replace(f"[run]\n{FULL}\n", "") + f"[run]\n{more}\n"
+    (tmp_path / "settings.toml").write_text(text, encoding="utf-8")
     with pytest.raises(InputRefused) as refused:
         load(tmp_path / "settings.toml")
     assert message in str(refused.value)
@@ -302,7 +304,7 @@ def test_groups_do_not_reach_across_what_has_exact_totals(tmp_path: Path, estima
     text = COUNTRY.replace('geolevel = "region"', 'geolevel = "municipality"')
     text = text.replace('spine = "conventional"', 'spine = "optimized"')
     (tmp_path / "settings.toml").write_text(
-        f'{text}\n[run]\nestimator = "{estimator}"\n', encoding="utf-8"
+        text.replace(FULL, f'estimator = "{estimator}"'), encoding="utf-8"
     )
     settings = load(tmp_path / "settings.toml")
     run, outcomes = run_declared(settings, tmp_path / "run")

@@ -13,6 +13,7 @@ from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import load_settings
+from spineflow.tasks.topdown.checks.replicate import with_estimator
 from spineflow.tasks.topdown.estimation import largest_solve as module
 from spineflow.tasks.topdown.estimation.largest_solve import (
     fewest_cells,
@@ -90,6 +91,20 @@ def test_the_solver_is_the_one_that_a_pass_takes(
     tmp_path: Path, incomes: int, queries: list[str], solver: str
 ) -> None:
     assert largest_solve(settings_of(tmp_path, incomes, queries), "residents").solver == solver
+
+
+def test_full_information_needs_matrices_of_all_cells(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = settings_of(tmp_path, 60, ["age", "detailed"])
+    full = with_estimator(settings, "full_information")
+    root, weighed = (largest_solve(own, "residents") for own in (settings, full))
+    assert (root.solver, weighed.solver) == ("dual newton", "active set")
+    assert weighed.n_bytes > 10 * root.n_bytes
+    monkeypatch.setattr(module, "memory_of_machine", lambda: root.n_bytes)
+    refuse_large_solves(settings)
+    with pytest.raises(InputRefused, match="choose the estimator topdown"):
+        refuse_large_solves(full)
 
 
 def test_of_several_passes_the_last_has_all_cells(tmp_path: Path) -> None:
