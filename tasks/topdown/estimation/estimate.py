@@ -200,9 +200,9 @@ class ShardInput:
             before = siblings.moves
             accompany(siblings, rule, family.parent)
             steps["companions"] = siblings.moves - before
-        size = {"n_children": problem.n_children, "n_cells": problem.cells.size}
+        c, k = siblings.x.shape
         return siblings.x, [
-            SolveRecord(family.parent, stage, "moves", iterations=moves, **size)
+            SolveRecord(family.parent, stage, "moves", n_children=c, n_cells=k, iterations=moves)
             for stage, moves in steps.items()
             if moves
         ]
