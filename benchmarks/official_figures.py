@@ -5,7 +5,9 @@ Run `.venv/bin/python -m benchmarks.official_figures run FILE.csv [--preset NAME
 done are added to the file, and seeds that stand there are passed over. `... table FILE.csv` prints
 the tables of `benchmarks/results/official_figures.md` from what is there. `... frontier` prints
 what the budget implies for block groups, places and county subdivisions as the groups of the spine
-vary, from public facts alone. It reads ../shared/data/ri2010.
+vary, from public facts alone. `... options FILE.csv` adds seeds with each option of believable
+blocks, and prints the table of `benchmarks/results/believable_blocks.md`. It reads
+../shared/data/ri2010.
 
 Of every seed there are sums over entities, from which figures of any number of seeds follow:
 
@@ -68,6 +70,13 @@ BOTH, ONLY_BLOCK_GROUPS = [*AREAS, "block_group"], ["block_group"]
 """Off-spine entities that groups of blocks follow: those of production, these within tabulation
 block groups, and these alone."""
 FANOUT_CUTOFFS = (0, 12, 40, 100)
+OPTIONS = {
+    "none": (),
+    "minors accompanied": ("run.coherent=true", "run.ghosts=allow"),
+    "ghosts avoided": ("run.ghosts=avoid",),
+    "both": ("run.coherent=true",),
+}
+"""Overrides that turn on each option of believable blocks."""
 KEYS = ["preset", "seed", "subject", "level", "size"]
 SUMS = ["entities", "absolute", "squares", "hits"]
 
@@ -167,12 +176,17 @@ def settings_with(preset: str, overrides: Sequence[str]) -> Any:
     return TOPDOWN.load(settings_of(state(), preset=preset, universes=["persons"]), overrides)
 
 
+def named(preset: str, overrides: Sequence[str]) -> str:
+    """Name of a preset with overrides."""
+    return ", ".join([preset, *(f"`{one}`" for one in overrides)])
+
+
 def add_seeds(file: Path, preset: str, seeds: Iterable[int], overrides: Sequence[str]) -> None:
     """Release the state under each seed that the file does not have, and append its sums."""
     from spineflow.tasks.topdown.checks.replicate import study
 
     settings = settings_with(preset, overrides)
-    preset = ", ".join([preset, *(f"`{one}`" for one in overrides)])
+    preset = named(preset, overrides)
     done = set()
     if file.exists():
         known = pd.read_csv(file)
@@ -257,6 +271,29 @@ def _share(rows: pd.DataFrame) -> str:
     return f"{rows['hits'].sum() / n:.1%}" if n else ""
 
 
+def print_options(rows: pd.DataFrame, preset: str) -> None:
+    """The table of the options, as Markdown: mean absolute errors by level, and false blocks."""
+    by_option = {name: rows[rows["preset"] == named(preset, own)] for name, own in OPTIONS.items()}
+    print(f"| mean absolute error | {' | '.join(by_option)} |\n|---|{'--:|' * len(by_option)}")
+    for level in rows.loc[rows["subject"] == "errors", "level"].unique():
+        shown = []
+        for own in by_option.values():
+            part = own[(own["subject"] == "errors") & (own["level"] == level)]
+            mae = part["absolute"] / part["entities"]
+            shown.append(f"{mae.mean():.4f} ± {mae.std():.2g}")
+        print(f"| {level} | {' | '.join(shown)} |")
+    for subject, name in (
+        ("ghosts", "empty blocks with people"),
+        ("vanished", "inhabited blocks without"),
+        ("minors alone", "blocks of minors alone"),
+    ):
+        parts = (
+            own[(own["subject"] == subject) & (own["level"] != "truth")]
+            for own in by_option.values()
+        )
+        print(f"| {name} | {' | '.join(_spread(part['hits']) for part in parts)} |")
+
+
 def _figures(rows: pd.DataFrame) -> str:
     """Entities, mean absolute error with its deviation between seeds, RMSE, share exact."""
     n = rows["entities"].sum()
@@ -275,7 +312,7 @@ def _spread(values: pd.Series) -> str:
 def main() -> None:
     """Add seeds to a file, or print its tables; see the module's docstring."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("action", choices=["run", "table", "frontier"])
+    parser.add_argument("action", choices=["run", "table", "frontier", "options"])
     parser.add_argument("file", type=Path, nargs="?", default=Path("official_figures.csv"))
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--preset", default="pl94_2020_us")
@@ -289,6 +326,11 @@ def main() -> None:
         return
     first, _, last = asked.seeds.partition("-")
     seeds = range(int(first), int(last or first) + 1)
+    if asked.action == "options":
+        for overrides in OPTIONS.values():
+            add_seeds(asked.file, asked.preset, seeds, overrides)
+        print_options(pd.read_csv(asked.file), asked.preset)
+        return
     add_seeds(asked.file, asked.preset, seeds, asked.set)
 
 

@@ -158,6 +158,11 @@ def _refuse_declarations(settings: TopdownSettings, refuse: Refuse) -> None:
                         f"relation {relation.name!r} of {universe} needs the released counts of "
                         f"{side.universe}; add it to run.universes"
                     )
+        if settings.run.ghosts == "avoid" and settings.blocks_only:
+            refuse(
+                "run.ghosts does nothing where every area is estimated by itself; take it out, or "
+                "choose the estimator topdown"
+            )
         if settings.run.coherent and settings.run.estimator != "topdown":
             refuse(
                 "run.coherent carries requirements of areas up to the geounits above them, as the "

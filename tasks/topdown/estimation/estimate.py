@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
@@ -34,6 +35,7 @@ from ..settings import TopdownSettings
 from ..spine.shards import Family, Shard, families_of_shard, shards_of
 from ..workload.budget import Budget
 from .companions import Companions, accompany
+from .empty_areas import avoid_ghosts
 from .exact_weights import ExactWeights
 from .parent import Passes, estimate_children
 from .problem import Measurements, QueryMeasurement, SiblingProblem, SolveRecord
@@ -189,25 +191,27 @@ class ShardInput:
         self, family: Family, problem: SiblingProblem, estimate: np.ndarray, measured: Measurements
     ) -> tuple[np.ndarray, list[SolveRecord]]:
         """An estimate `(c, k)` after moves of records among the children, and a record of them."""
-        records: list[SolveRecord] = []
-        if self.companions is None:
-            return estimate, records
-        rule = self.companions.of_family(family.start, family.stop, problem.cells)
-        if (rule.missing(estimate) > 0).any():
-            siblings = Siblings(problem, estimate, measured)
+        siblings, steps = Siblings(problem, estimate, measured), {}
+        if self.settings.avoids_ghosts and self.shard.geolevel == self.spine.names[-1]:
+            avoid_ghosts(siblings, self._variance_scale)
+            steps["empty areas"] = siblings.moves
+        if self.companions is not None:
+            rule = self.companions.of_family(family.start, family.stop, problem.cells)
+            before = siblings.moves
             accompany(siblings, rule, family.parent)
-            estimate = siblings.x
-            records.append(
-                SolveRecord(
-                    family.parent,
-                    "companions",
-                    "moves",
-                    n_children=problem.n_children,
-                    n_cells=problem.cells.size,
-                    iterations=siblings.moves,
-                )
-            )
-        return estimate, records
+            steps["companions"] = siblings.moves - before
+        c, k = siblings.x.shape
+        return siblings.x, [
+            SolveRecord(family.parent, stage, "moves", n_children=c, n_cells=k, iterations=moves)
+            for stage, moves in steps.items()
+            if moves
+        ]
+
+    @cached_property
+    def _variance_scale(self) -> float:
+        """The factor that makes `precisions` inverses of variances: the discrete Laplace of epsilon
+        has 8 / epsilon^2."""
+        return 1.0 / 8.0 if self.settings.budget_of(self.universe).is_pure else 1.0
 
     def write(self, estimates: sparse.csr_array, records: Sequence[SolveRecord]) -> None:
         """Write the estimates `(n, n_cells)` of the shard, after the records of its solves."""

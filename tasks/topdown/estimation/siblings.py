@@ -34,7 +34,8 @@ class Siblings:
         found = []
         for own in self._measured:
             label = rows_on_support(own.query, self.problem.cells)
-            first = np.unique(label, return_index=True)[1]
+            first = np.zeros(int(label.max(initial=-1)) + 1, dtype=np.int64)
+            first[label] = np.arange(label.size)
             answers = own.answers(self.problem.cells[first])
             found.append((label, answers, own.precision))
         return found
@@ -59,6 +60,21 @@ class Siblings:
         for label, _, weight in self._queries:
             found += 2.0 * weight[:, None] * (label != label[cell])
         return found
+
+    def totals(self, children: np.ndarray, share: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The best linear estimates of some children's numbers of records from their noisy answers,
+        and the variances, `(n,)` each, if a record is in every cell with probability `share`
+        (n, k); infinite variances where nothing was measured.
+        """
+        sums, information = np.zeros((2, children.size))
+        for label, answers, weight in self._queries:
+            rows = sum_rows(share, label, answers.shape[1])
+            sums += weight[children] * (rows * answers[children]).sum(axis=1)
+            information += weight[children] * (rows**2).sum(axis=1)
+        is_known = information > 0
+        variance = np.full(is_known.size, np.inf)
+        variance[is_known] = 1.0 / information[is_known]
+        return np.where(is_known, sums / np.where(is_known, information, 1.0), 0.0), variance
 
     def destinations(self, child: int, cell: int) -> np.ndarray:
         """Mask `(c,)` of the children that a record of a child's cell can move to."""
@@ -103,3 +119,24 @@ class Siblings:
         if cell >= 0:
             self.move(cell, child, target)
         return cell >= 0
+
+    def empty(self, child: int, allowed: np.ndarray) -> None:
+        """Move all records of a child to the `allowed` siblings (c,), each as is cheapest; none if
+        they cannot all move."""
+        before, every = self.x.copy(), np.ones(self.problem.cells.size, dtype=bool)
+        while self.x[child].any():
+            if not self.move_cheapest(child, every, allowed):
+                self.moves -= int(before[child].sum() - self.x[child].sum())
+                self.x = before
+                return
+
+    def fill(self, child: int) -> None:
+        """Move a record into a child, as is cheapest, from a sibling that has several; none if none
+        can move."""
+        gradient, has_several = self.gradient(), self.x.sum(axis=1) > 1
+        source, cell = np.nonzero((self.x > 0) & has_several[:, None])
+        cost = self.weight[source] - gradient[source, cell] + gradient[child, cell]
+        for place in np.argsort(cost, kind="stable").tolist():
+            if self.destinations(source[place], cell[place])[child]:
+                self.move(cell[place], source[place], child)
+                return

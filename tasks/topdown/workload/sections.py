@@ -293,6 +293,10 @@ class RunSettings(RunnerSettings):
     """How noisy measurements become counts. `block_by_block` measures the last geolevel alone."""
     coherent: bool = False
     """Whether universes agree with released ones where the census declares so (`agree`)."""
+    ghosts: Literal["allow", "avoid"] | None = None
+    """`avoid`: finest areas are left empty or filled by what noisy answers and public facts say,
+    rather than by rounding (`tasks.topdown.estimation.empty_areas`). Left out, so in coherent
+    runs."""
 
     @field_validator("universes")
     @classmethod
@@ -456,6 +460,13 @@ class TopdownSections(ProductSettings):
         else:
             census = compiled(self.census)
         return census if self.run.coherent else census.without_agreements
+
+    @property
+    def avoids_ghosts(self) -> bool:
+        """Whether finest areas are emptied and filled by what is known of them; without noise the
+        estimates are the truth."""
+        ghosts = self.run.ghosts or ("avoid" if self.run.coherent else "allow")
+        return ghosts == "avoid" and not self.privacy.infinite
 
     @property
     def has_block_rules(self) -> bool:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from spineflow.tasks.census.census import compiled
 from spineflow.tasks.census.declarations import CensusDeclaration
 from spineflow.tasks.runs.directory import RunDirectory
+from spineflow.tasks.runs.errors import InputRefused
 from spineflow.validation.outcome import Failures
 from spineflow.validation.topdown.declaration import Cells
 from spineflow.validation.topdown.microdata import ReleasedRows, check_company
@@ -67,6 +68,7 @@ rho = "RHO"
 delta = "1e-10"
 queries.other = { total = "1/4", "lives * age" = "1/4", detailed = "1/2" }
 """
+GHOSTS = 'ghosts = "avoid"'
 CHOICES = {
     "GEOLEVEL": "country",
     "AT_MOST": "7",
@@ -115,7 +117,7 @@ def run_of(folder: Path, name: str, **changes: str) -> RunDirectory:
     return run
 
 
-def alone(run: RunDirectory, at_most: int) -> int:
+def n_alone(run: RunDirectory, at_most: int) -> int:
     """Sections with more minors in households than so many for each adult, in the microdata."""
     path = run.unchecked_release / "mdf_persons.parquet"
     rows = pd.read_parquet(path).astype(str)
@@ -133,30 +135,46 @@ def alone(run: RunDirectory, at_most: int) -> int:
     spine=st.sampled_from(["conventional", "optimized"]),
     at_most=st.sampled_from([1, 3, 7]),
     geolevel=st.sampled_from(["country", "district"]),
+    ghosts=st.sampled_from(["allow", "avoid"]),
 )
 def test_nobody_is_alone_in_any_small_census_after_any_noise(
-    tmp_path_factory, seed, most, rho, spine, at_most, geolevel
+    tmp_path_factory, seed, most, rho, spine, at_most, geolevel, ghosts
 ) -> None:
     folder = tmp_path_factory.mktemp("any")
     write_tables(folder, seed, most)
     changes = {"RHO": rho, "SPINE": spine, "AT_MOST": str(at_most), "GEOLEVEL": geolevel}
+    changes["RUN"] = f'coherent = true\nghosts = "{ghosts}"'
     run = run_of(folder, "run", PRIVACY=f"seed = {seed}", **changes)
-    assert alone(run, at_most) == 0
+    assert n_alone(run, at_most) == 0
 
 
 def test_they_are_where_the_run_is_not_coherent(tmp_path) -> None:
     write_tables(tmp_path, 1, 4)
-    assert alone(run_of(tmp_path, "run", RUN="coherent = false"), 7) > 0
+    assert n_alone(run_of(tmp_path, "run", RUN="coherent = false"), 7) > 0
 
 
 def test_nothing_is_charged(tmp_path) -> None:
     write_tables(tmp_path, 1, 3)
-    charged = {}
-    for name, run in (("apart", "coherent = false"), ("coherent", "coherent = true")):
-        privacy = f'ledger = "{name}.db"'
-        run_of(tmp_path, name, RUN=run, PRIVACY=privacy)
-        charged[name] = digest_of_ledger(tmp_path / f"{name}.db")
-    assert charged["apart"] == charged["coherent"]
+    charged = set()
+    for name, run in (("a", "coherent = false"), ("b", "coherent = true"), ("c", GHOSTS)):
+        run_of(tmp_path, name, RUN=run, PRIVACY=f'ledger = "{name}.db"')
+        charged.add(digest_of_ledger(tmp_path / f"{name}.db"))
+    assert len(charged) == 1
+
+
+def test_ghosts_are_avoided_alone_and_not_by_an_estimator_without_siblings(tmp_path) -> None:
+    write_tables(tmp_path, 1, 4)
+    estimates = []
+    for name, run in (("allow", "coherent = false"), ("avoid", GHOSTS)):
+        made = run_of(tmp_path, name, RUN=run)
+        solves = pd.concat(map(pd.read_parquet, (made.root / "solves").rglob("*.parquet")))
+        estimates.append(set(solves["stage"]))
+    assert estimates[1] - estimates[0] == {"empty areas"}
+    alone = text_of(RUN=f'{GHOSTS}\nestimator = "block_by_block"')
+    held = 'invariants = [{ query = "total", geolevel = "country" }]\n'
+    (tmp_path / "alone.toml").write_text(alone.replace(held, ""), encoding="utf-8")
+    with pytest.raises(InputRefused, match="run.ghosts does nothing"):
+        load(tmp_path / "alone.toml")
 
 
 def rows_of(*counts: tuple[int, int, int]) -> ReleasedRows:
