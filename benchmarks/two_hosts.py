@@ -61,6 +61,11 @@ def main() -> None:
         compared(cluster, folder)
 
 
+def entered(what: str, outcome: str) -> None:
+    """Print a row of the table of what happened."""
+    print(f"| {what} | {outcome} |", flush=True)
+
+
 def failed_over(cluster: Cluster, folder: Path) -> None:
     """Run, kill a worker and then the scheduler, and continue the run."""
     run, of_dask = folder / "run", ["--set", "run.runner=dask", "--set"]
@@ -72,7 +77,7 @@ def failed_over(cluster: Cluster, folder: Path) -> None:
     cluster.kill("worker on spineflow2", "while estimates are made")
     wait_for(lambda: any(run.glob("release-unchecked/**/*")), first)
     cluster.kill("scheduler", "while the release is written")
-    print(f"| run | ended with {first.wait()} |", flush=True)
+    entered("run", f"ended with {first.wait()}")
     cluster.start_scheduler()
     for host in HOSTS:
         cluster.start_worker(host)
@@ -89,18 +94,19 @@ def compared(cluster: Cluster, folder: Path) -> None:
     for name in DERIVED:
         shutil.rmtree(run / name, ignore_errors=True)
     again = cluster.spineflow("resume", str(run), "--set", "run.runner=threads")
-    print(f"| run, once more on threads | ended with {again.wait()} |")
+    entered("run, once more on threads", f"ended with {again.wait()}")
     files = [path for path in sorted(on_two_hosts.rglob("*")) if path.is_file()]
     files = [path for path in files if not path.name.startswith(NOT_COMPARED)]
     others = [run / "release" / path.relative_to(on_two_hosts) for path in files]
     same = sum(a.read_bytes() == b.read_bytes() for a, b in zip(files, others, strict=True))
-    print(f"| files of both releases | {same} of {len(files)} have the same bytes |")
+    entered("files of both releases", f"{same} of {len(files)} have the same bytes")
     ledger = cluster.spineflow(
         "ledger", "--json", "--ledger", str(folder / "ledger.db"), output=subprocess.PIPE
     )
     text, _ = ledger.communicate()
-    draws = json.loads(text)
-    print(f"| ledger | {json.dumps(draws)[:400]} |")
+    (dataset,) = json.loads(text)["datasets"].values()
+    draws = [draw["name"] for own in dataset["products"].values() for draw in own["draws"]]
+    entered("ledger", f"{len(draws)} charges: {', '.join(draws)}")
 
 
 class Cluster:
@@ -148,7 +154,7 @@ class Cluster:
         """End a process and what it has started at once, as a lost host does."""
         os.killpg(self._processes[name].pid, signal.SIGKILL)
         self._processes[name].wait()
-        print(f"| {name} | killed {when} |", flush=True)
+        entered(name, f"killed {when}")
 
     def _start(self, name: str, command: list[str], output: int | None = None) -> subprocess.Popen:
         log = self._stack.enter_context((self._folder / f"{name}.txt").open("a"))
