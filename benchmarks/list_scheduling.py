@@ -2,6 +2,7 @@
 
     .venv/bin/python -m benchmarks.list_scheduling RUN_DIR [--workers 1 8] [--computing] [--times N]
 
+prints the time and the longest chain of tasks.
 Every task goes, in the order of waves and then of the record, to the worker that is free first,
 with the gaps between tasks and between waves of the run. With `--computing` tasks take their
 processor seconds alone. Of a run N times as large, a stage of several tasks has N times as many,
@@ -50,6 +51,27 @@ def makespan(tasks: Sequence[Task], workers: int, gaps: Gaps) -> float:
                 waited_for.append(ended[task.name] + gaps.per_wave)
         opened = max(waited_for)
     return max(ended.values())
+
+
+def longest_chain(tasks: Sequence[Task], gaps: Gaps) -> list[Task]:
+    """Tasks of which each waits for the one before, and the last ends last on any number of
+    workers; arguments as of `makespan`."""
+    ended: dict[str, float] = {"": 0.0}
+    before: dict[str, str] = {}
+    opened = ""
+    for _, wave in groupby(tasks, key=lambda task: task.wave):
+        own = list(wave)
+        for task in own:
+            waited = (opened, *(name for name in task.after if name in ended))
+            before[task.name] = max(waited, key=ended.__getitem__)
+            ended[task.name] = ended[before[task.name]] + task.seconds + gaps.per_task
+        opened = max([opened, *(t.name for t in own if not t.aside)], key=ended.__getitem__)
+    chain, by_name = list[Task](), {task.name: task for task in tasks}
+    name = max(ended, key=ended.__getitem__)
+    while name:
+        chain.append(by_name[name])
+        name = before[name]
+    return chain[::-1]
 
 
 def gaps_of(tasks: Sequence[Task], *, computing: bool) -> Gaps:
@@ -110,6 +132,9 @@ def main() -> None:
     for workers in options.workers:
         seconds = makespan(tasks, workers, gaps)
         print(f"{workers:7,}  {seconds:7,.0f}  {alone / seconds:8.1f}")
+    print("longest chain of tasks, seconds")
+    for task in longest_chain(tasks, gaps):
+        print(f"{task.seconds:7,.1f}  {task.name}")
 
 
 if __name__ == "__main__":

@@ -55,7 +55,8 @@ def fitness(release: Path) -> Fitness | None:
 
 
 def _counts_by_level(table: ReleasedTable) -> Iterator[tuple[str, str, pd.DataFrame]]:
-    """Counts with `lower`, `upper` and `of`, their description, by table and level.
+    """Counts with `lower`, `upper` and `of`, their description, by table and level; of tables of a
+    summary level the positive ones.
 
     For tables of a summary level, only the total and the cells of its first table: there are
     hundreds of variables.
@@ -76,18 +77,15 @@ def _counts_by_level(table: ReleasedTable) -> Iterator[tuple[str, str, pd.DataFr
     level = table.path.stem.partition("_")[2].replace("_", " ")
     title = f"{first[0]}{int(first[1:4])}"
     for name, columns in ((f"{title}: total", [first]), (f"{title}: other cells", cells)):
-        yield (
-            name,
-            level,
-            pd.DataFrame(
-                {
-                    "count": published[columns].to_numpy().ravel(),
-                    "lower": bounds[[f"{own}_LOWER" for own in columns]].to_numpy().ravel(),
-                    "upper": bounds[[f"{own}_UPPER" for own in columns]].to_numpy().ravel(),
-                    "of": np.repeat(f"{level} " + published["GEOCODE"].astype(str), len(columns)),
-                }
-            ),
+        count = published[columns].to_numpy().ravel()
+        kept = np.flatnonzero(count > 0)  # Most cells of blocks are empty.
+        lower, upper = (
+            bounds[[f"{own}_{end}" for own in columns]].to_numpy().ravel()[kept]
+            for end in ("LOWER", "UPPER")
         )
+        code = published["GEOCODE"].iloc[kept // max(1, len(columns))].astype(str)
+        described = {"lower": lower, "upper": upper, "of": (f"{level} " + code).to_numpy()}
+        yield name, level, pd.DataFrame({"count": count[kept], **described})
 
 
 def _verdict(counts: pd.DataFrame) -> dict[str, Cell | None]:
