@@ -51,7 +51,7 @@ def state_of_file(path: Path) -> FileState:
     return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
-def while_unchanged(
+def cache_unchanged(
     files: Callable[Arguments, Path | Iterable[Path]], *, at_most: int
 ) -> Callable[[Callable[Arguments, Content]], Callable[Arguments, Content]]:
     """Cache a reader's results for its last `at_most` different arguments, as long as the `files`

@@ -205,7 +205,7 @@ def compare_no_digests(patched: pytest.MonkeyPatch) -> None:
     """Neither with what was charged, nor with what the manifest says of the same files."""
     for module in (steps, charging, damage):
         patched.setattr(module, "refuse_altered", lambda *_: None)
-    patched.setattr(damage, "damaged", lambda *_: [])
+    patched.setattr(damage, "find_damage", lambda *_: [])
     patched.setattr(charges, "_enter_charged_files", lambda *_: None)
 
 
