@@ -244,7 +244,7 @@ def open_in_browser(page: Path) -> None:
 def command_line(program: str) -> str:
     """Command line of another command of the program, given this one's.
 
-    >>> as_typed("/somewhere/venv/bin/spineflow")
+    >>> command_line("/somewhere/venv/bin/spineflow")
     '/somewhere/venv/bin/spineflow'
     """
     if Path(program).name != "spineflow":

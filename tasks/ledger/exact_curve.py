@@ -554,7 +554,7 @@ def known_epsilon(curve: PrivacyCurve | None, delta: Fraction) -> float | None:
 def round_up(value: Fraction) -> float:
     """The double at a fraction, or the next above it.
 
-    >>> rounded_up(Fraction(3, 2)), rounded_up(Fraction(1, 3)) > Fraction(1, 3)
+    >>> round_up(Fraction(3, 2)), round_up(Fraction(1, 3)) > Fraction(1, 3)
     (1.5, True)
     """
     nearest = float(value)

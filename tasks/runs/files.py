@@ -57,7 +57,7 @@ def cache_unchanged(
     """Cache a reader's results for its last `at_most` different arguments, as long as the `files`
     of the arguments are unchanged. The arguments must be hashable.
 
-    >>> @while_unchanged(lambda path: path, at_most=4)
+    >>> @cache_unchanged(lambda path: path, at_most=4)
     ... def read_text(path: Path) -> str:
     ...     return path.read_text(encoding="utf-8")
     """

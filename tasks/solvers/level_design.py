@@ -311,7 +311,7 @@ def design_levels(
 def round_up_budget(value: float) -> Fraction:
     """A budget of six significant digits that is at least the value.
 
-    >>> rounded_up(0.12345678)
+    >>> round_up_budget(0.12345678)
     Fraction(123457, 1000000)
     """
     unit = Fraction(10) ** (math.floor(math.log10(value)) + 1 - DIGITS)

@@ -35,7 +35,7 @@ from .layouts import Field
 def cut_into_runs(sizes: np.ndarray, limit: int) -> list[tuple[int, int]]:
     """Consecutive runs of items whose sizes add to at most `limit`, or of one larger item.
 
-    >>> cut_at(np.array([2, 3, 9, 1]), 5)
+    >>> cut_into_runs(np.array([2, 3, 9, 1]), 5)
     [(0, 2), (2, 3), (3, 4)]
     """
     ends = np.cumsum(sizes)

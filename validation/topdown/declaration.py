@@ -501,7 +501,7 @@ def wrap_in_list(value: Any) -> list[Any]:
 def spell_query(query: str) -> str:
     """A query's name as files spell it, its parts joined by ` * `.
 
-    >>> spelled("sex*age")
+    >>> spell_query("sex*age")
     'sex * age'
     """
     return PRODUCT_SIGN.join(part.strip() for part in query.split("*"))

@@ -212,9 +212,9 @@ class IntervalFile:
     def sentence(self) -> str:
         """The message of a command.
 
-        >>> Written(Path("a.csv"), 1_200, 0).sentence()
+        >>> IntervalFile(Path("a.csv"), 1_200, 0).sentence()
         'a.csv: 1,200 intervals'
-        >>> Written(Path("a.csv"), 48, 48).sentence()[:46]
+        >>> IntervalFile(Path("a.csv"), 48, 48).sentence()[:46]
         'a.csv: 0 intervals; 48 of 48 rows are blank, s'
         """
         words = f"{self.path}: {self.rows - self.undetermined:,} intervals"

@@ -361,7 +361,7 @@ def running_numbers(start: np.ndarray, width: int, geolevel: str) -> np.ndarray:
 def pad_number(number: int, width: int, base: int) -> str:
     """A running number with so many characters, which sort as the numbers do.
 
-    >>> numbered(7, 3, 10), numbered(1296, 3, CHARACTERS)
+    >>> pad_number(7, 3, 10), pad_number(1296, 3, CHARACTERS)
     ('007', '100')
     """
     return np.base_repr(number, base).zfill(width)

@@ -182,7 +182,7 @@ def _label(
 
 def _join_alternatives(words: Sequence[str]) -> str:
     """
-    >>> _either(["0-4"]), _either(["a", "b", "c"])
+    >>> _join_alternatives(["0-4"]), _join_alternatives(["a", "b", "c"])
     ('0-4', 'a, b or c')
     """
     *others, last = words

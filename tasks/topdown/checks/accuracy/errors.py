@@ -87,7 +87,7 @@ def concatenate_columns(tables: Sequence[Columns]) -> Columns:
     """The rows of tables with the same columns as one table; tables may have lists instead of
     arrays.
 
-    >>> joined([{"n": [1, 2]}, {"n": [3]}])
+    >>> concatenate_columns([{"n": [1, 2]}, {"n": [3]}])
     {'n': array([1, 2, 3])}
     """
     return {name: np.concatenate([table[name] for table in tables]) for name in tables[0]}
