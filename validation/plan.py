@@ -31,7 +31,7 @@ def gaussian_variance(sigma_squared: Fraction | float) -> float:
     """Variance of the discrete Gaussian, P(x) ~ exp(-x^2 / (2 sigma^2)) on the integers.
 
     >>> round(gaussian_variance(Fraction(1, 4)), 4)
-    0.2132
+    0.215
     """
     wide = float(sigma_squared)
     if wide > _LARGE:
