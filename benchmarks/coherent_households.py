@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from spineflow.flows.running import prepare, run_stages_here
+from spineflow.flows.running import prepare, run_stages_in_process
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.topdown.ingest.generate import generate_county
 from spineflow.tasks.topdown.ingest.generate_households import synthesize_households
@@ -69,7 +69,7 @@ def run_of(folder: Path, name: str, privacy: str, coherent: bool) -> RunDirector
     file.write_text(SETTINGS.format(privacy=privacy, coherent=str(coherent).lower()))
     settings = TOPDOWN.load(file)
     run = prepare(settings, folder / name)
-    run_stages_here(TOPDOWN, run, settings)
+    run_stages_in_process(TOPDOWN, run, settings)
     return run
 
 

@@ -25,7 +25,7 @@ import numpy as np
 import pyarrow.parquet as pq
 from spineflow.tasks.census.queries import MarginalQuery, marginal_query
 from spineflow.tasks.topdown.estimation import least_squares, rounder
-from spineflow.tasks.topdown.estimation.exchange import exchanged
+from spineflow.tasks.topdown.estimation.exchange import exchange_records
 from spineflow.tasks.topdown.estimation.problem import (
     NO_BOUND,
     Pins,
@@ -36,9 +36,9 @@ from spineflow.tasks.topdown.estimation.problem import (
 )
 from spineflow.tasks.topdown.estimation.rounder import (
     RoundingPass,
-    on_grid,
     round_by_flow,
     round_by_highs,
+    snap_to_grid,
 )
 from spineflow.tasks.topdown.product import TOPDOWN
 
@@ -80,13 +80,13 @@ def small_case(seed: int) -> tuple[SiblingProblem, np.ndarray, list[np.ndarray]]
     target, parent = rng.gamma(0.5, 0.6, (n_children, k)), None
     if n_children > 1:
         parent = np.ceil(target.sum(axis=0)).astype(np.int64)
-        target = on_grid(target * parent / target.sum(axis=0))
+        target = snap_to_grid(target * parent / target.sum(axis=0))
         target[-1] = np.maximum(parent - target[:-1].sum(axis=0), 0.0)
     a, b, c = np.indices(shape).reshape(3, -1)
     margins = [a, b, c, a * shape[1] + b, b * shape[2] + c]
     chosen = rng.permutation(5)[: int(rng.integers(3, 6))]
     problem = siblings(np.arange(k), n_children, parent)
-    return problem, on_grid(target), [margins[number] for number in chosen]
+    return problem, snap_to_grid(target), [margins[number] for number in chosen]
 
 
 def of_small_cases(n_cases: int) -> None:
@@ -99,7 +99,7 @@ def of_small_cases(n_cases: int) -> None:
         held = Pins().with_answers([total], first.x)
         cells = np.arange(target.shape[1])
         flow = round_by_flow(RoundingPass(problem, target, [cells], held)).x
-        after, _ = exchanged(problem, target, flow, [total], labels)
+        after, _ = exchange_records(problem, target, flow, [total], labels)
         exact = round_by_highs(RoundingPass(problem, target, labels, held)).x
         row = [distance(x, target, labels) for x in (flow, after, exact)]
         found.setdefault(target.shape[0], []).append(row)

@@ -26,7 +26,7 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 from spineflow.flows.products import PRODUCT, _with_earlier
-from spineflow.flows.running import prepare, run_stages_here
+from spineflow.flows.running import prepare, run_stages_in_process
 from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.census.schema import Schema
 from spineflow.tasks.population.estimation.blocks import (
@@ -191,7 +191,7 @@ def sources_of(folder: Path, name: str, privacy: str) -> Sources:
     for part, chosen in settings.products.chosen().items():
         if not (run.root / part / "release").exists():
             own = _with_earlier(chosen, run)
-            run_stages_here(product(own.PRODUCT), prepare(own, run.root / part), own)
+            run_stages_in_process(product(own.PRODUCT), prepare(own, run.root / part), own)
     return Sources(*(RunDirectory(run.root / part) for part in settings.population))
 
 

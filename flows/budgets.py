@@ -106,7 +106,12 @@ def write_forecast(settings: ProductSettings, file: Path, replicates: int) -> No
     """
     # Only forecasts need topdown's design, whose solvers are slow to import.
     # 1.3 s
-    from ..tasks.topdown.design.forecast import Forecast, forecast_document, forecasts, simulated
+    from ..tasks.topdown.design.forecast import (
+        Forecast,
+        forecast_document,
+        forecasts,
+        simulate_errors,
+    )
     from ..tasks.topdown.design.problem import TooManyCombinations
     from ..tasks.topdown.ingest.ingest import public_tables
     from ..tasks.topdown.release.spine_section import areas_section
@@ -118,7 +123,7 @@ def write_forecast(settings: ProductSettings, file: Path, replicates: int) -> No
     errors = None
     if replicates:
         with tempfile.TemporaryDirectory() as folder:
-            errors = simulated(settings, replicates, Path(folder))
+            errors = simulate_errors(settings, replicates, Path(folder))
     found: list[Forecast] = []
     refused: dict[str, str] = {}
     tables = public_tables(settings)

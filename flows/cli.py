@@ -37,12 +37,12 @@ from .arguments import (
     SettingsFile,
 )
 from .budgets import show_budget
-from .console import check_input, open_in_browser, print_block, print_ledger, shown_work
+from .console import check_input, open_in_browser, print_block, print_ledger, print_work
 from .existing import existing_run
-from .interruption import answered
+from .interruption import exit_code_of
 from .kernels import announce_and_compile
 from .ledger import WrittenCaps, init_ledger, join_ledgers, move_run, set_written_caps
-from .logs import JSON, LOGGER, as_json_lines, drop_output, logged
+from .logs import JSON, LOGGER, drop_output, log_json_lines, logging_as
 from .registry import MODULES
 from .reports import write_comparison, write_expected_errors, write_report
 
@@ -112,17 +112,17 @@ def _launch(
     command, bound, _ = app.parse_args(tokens, exit_on_error=False, print_error=False)
     _quieten("INFO" if debug else "CRITICAL")
     if command is serve and log == JSON:
-        as_json_lines()
+        log_json_lines()
 
     def call() -> int:
-        return _ended(lambda: command(*bound.args, **bound.kwargs), is_debugged=debug)
+        return _run_command(lambda: command(*bound.args, **bound.kwargs), is_debugged=debug)
 
-    with logged(log):
+    with logging_as(log):
         # Prefect ends serve, and the runs that it has begun.
-        return call() if command is serve else answered(call)
+        return call() if command is serve else exit_code_of(call)
 
 
-def _ended(command: Callable[[], int | None], *, is_debugged: bool) -> int:
+def _run_command(command: Callable[[], int | None], *, is_debugged: bool) -> int:
     """The exit code of a command, whose errors are reported in a sentence."""
     try:
         code = command() or 0
@@ -406,7 +406,7 @@ def intervals(
         print(f"sums over areas: {write_area_sums(found, other, query, areas, level, out)}")
         return
     found, settings = _topdown_run(run_directory, "intervals")
-    with shown_work() as listener:
+    with print_work() as listener:
         written = write_run_intervals(
             found,
             settings,

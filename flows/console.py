@@ -78,7 +78,7 @@ def shown_progress(is_compiling: bool) -> Iterator[None]:
 
 
 @contextmanager
-def shown_work() -> Iterator[Callable[[str, int, int], None]]:
+def print_work() -> Iterator[Callable[[str, int, int], None]]:
     """Yield a `progress.Listener` for a command that runs no flow. It prints lines on the error
     stream, with bars on a terminal.
     """
@@ -226,7 +226,7 @@ def print_closing(run: RunDirectory, settings: ProductSettings, seconds: float) 
         later = " (once 'prefect server start' runs)" if is_embedded() else ""
         print(f"in the UI: {address_of(flow_run)}{later}")
     print(f"time: {seconds:.0f} s from the command to this line")
-    program = as_typed(sys.argv[0])
+    program = command_line(sys.argv[0])
     if settings.is_private and Path(settings.privacy.ledger).exists():
         print(f"next: {program} ledger show --ledger {shlex.quote(settings.privacy.ledger)}")
     elif not settings.is_private:
@@ -241,10 +241,10 @@ def open_in_browser(page: Path) -> None:
         print(f"There is no browser here; open {page} in one.")
 
 
-def as_typed(program: str) -> str:
+def command_line(program: str) -> str:
     """Command line of another command of the program, given this one's.
 
-    >>> as_typed("/somewhere/venv/bin/spineflow")
+    >>> command_line("/somewhere/venv/bin/spineflow")
     '/somewhere/venv/bin/spineflow'
     """
     if Path(program).name != "spineflow":

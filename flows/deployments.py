@@ -59,7 +59,7 @@ class _Form(ParameterSchema):
     model_config = ConfigDict(extra="allow")
 
 
-class KeptDeployment(RunnerDeployment):
+class UpdatedDeployment(RunnerDeployment):
     """A deployment that, registered again, changes only the fields set by the code.
 
     Prefect's own resets schedules, concurrency limits, tags and parameters set at the server to
@@ -101,7 +101,7 @@ class KeptDeployment(RunnerDeployment):
 def serve(names: Sequence[str]) -> None:
     """Register flows, by default all, and run them in children of this process until it ends."""
     _refuse_without_server()
-    with _answering_server():
+    with _require_server():
         registered = _deployments(names)
     serve_deployments(*registered, print_starting_message=True)
 
@@ -113,7 +113,7 @@ def deploy(names: Sequence[str], work_pool: str) -> list[str]:
     environment, and the folders of settings, input, ledger and runs at the same paths.
     """
     _refuse_without_server()
-    with _answering_server():
+    with _require_server():
         _make_pool(work_pool)
         registered = _deployments(names, work_pool)
         for deployment in registered:
@@ -122,7 +122,7 @@ def deploy(names: Sequence[str], work_pool: str) -> list[str]:
 
 
 @contextmanager
-def _answering_server() -> Iterator[None]:
+def _require_server() -> Iterator[None]:
     """In the block, report a server that does not answer, with the setting of its address."""
     try:
         yield
@@ -135,14 +135,14 @@ def _answering_server() -> Iterator[None]:
         ) from None
 
 
-def _deployments(names: Sequence[str], work_pool: str | None = None) -> list[KeptDeployment]:
+def _deployments(names: Sequence[str], work_pool: str | None = None) -> list[UpdatedDeployment]:
     with get_client(sync_client=True) as client:
         return [_deployment(name, _title(client, name), work_pool) for name in names or MODULES]
 
 
-def _deployment(name: str, title: str, work_pool: str | None = None) -> KeptDeployment:
+def _deployment(name: str, title: str, work_pool: str | None = None) -> UpdatedDeployment:
     flow = flow_of(name)
-    made = KeptDeployment.from_flow(
+    made = UpdatedDeployment.from_flow(
         flow,
         title,
         description=flow.description,
@@ -150,7 +150,7 @@ def _deployment(name: str, title: str, work_pool: str | None = None) -> KeptDepl
         work_pool_name=work_pool,
         entrypoint_type=EntrypointType.MODULE_PATH,
     )
-    assert isinstance(made, KeptDeployment)
+    assert isinstance(made, UpdatedDeployment)
     fields = made._parameter_openapi_schema.model_dump(exclude_unset=True)
     made._parameter_openapi_schema = _Form(**fields, **NOT_EMPTY)
     made.entrypoint = entry_point(name)

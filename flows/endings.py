@@ -29,7 +29,7 @@ class Interrupted(SpineflowError):
     """The run was cut short from outside; finished stages stay, and it can be continued."""
 
 
-def explained(error: Exception, run_root: str, runner: RunnerSettings) -> SpineflowError:
+def explain_error(error: Exception, run_root: str, runner: RunnerSettings) -> SpineflowError:
     """The program's own error for any error that ended a run; its own errors are unchanged.
 
     The text and traceback of others are written to the run's confidential folder. `runner` is the

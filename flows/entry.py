@@ -15,14 +15,14 @@ from ..tasks.runs.settings_files import settings_of_run
 from .cancelling import add_tags
 from .events import emit_near_cap
 from .form import SettingsForm, form_of, worded
-from .kernels import compile_beside
+from .kernels import compile_in_background
 from .results import show_notes, show_outcome, show_table
 from .runners import task_runner
 from .running import (
     default_run_directory,
-    entered,
-    in_force,
+    enter_run,
     is_in_force,
+    override_runner,
     prepare,
     publish,
     tags_of,
@@ -40,7 +40,7 @@ FullPath = worded("a full path, such as /data/settings.toml", pattern="^(/.*)?$"
 """A full path, or nothing: a server does not know the working directory of a worker."""
 
 
-def titled(title: str) -> Any:
+def titled_parameter(title: str) -> Any:
     """The title of a parameter in the UI's form, where Prefect has the parameter's name."""
     return Field(json_schema_extra={"title": title})
 
@@ -55,10 +55,10 @@ def flow_of_product(product: Product, stages: Body, description: str) -> Flow[..
     empty = kind()
 
     def run(
-        settings_file: Annotated[FullPath, titled("Settings file")] = "",  # type: ignore[valid-type]
-        run_directory: Annotated[FullPath, titled("Run directory")] = "",  # type: ignore[valid-type]
-        overrides: Annotated[tuple[str, ...], titled("Overrides")] = (),
-        settings: Annotated[kind, titled("Settings")] = empty,  # type: ignore[valid-type]
+        settings_file: Annotated[FullPath, titled_parameter("Settings file")] = "",  # type: ignore[valid-type]
+        run_directory: Annotated[FullPath, titled_parameter("Run directory")] = "",  # type: ignore[valid-type]
+        overrides: Annotated[tuple[str, ...], titled_parameter("Overrides")] = (),
+        settings: Annotated[kind, titled_parameter("Settings")] = empty,  # type: ignore[valid-type]
     ) -> str:
         """Run a settings file on this machine.
 
@@ -108,15 +108,15 @@ def _prepare_and_submit(
     )
     run = prepare(settings, folder)
     add_tags(tags_of(settings))
-    compile_beside(product.name)
-    with server_for_runs(), in_force(run, settings):
+    compile_in_background(product.name)
+    with server_for_runs(), override_runner(run, settings):
         return _submit(product, stages, run.root)
 
 
 def _submit(product: Product, stages: Body, root: Path) -> str:
     """Submit the stages of a prepared run to the task runner that its settings choose, show the
     results, and return the release's folder."""
-    with entered(str(root), product.settings) as (run, settings):
+    with enter_run(str(root), product.settings) as (run, settings):
         # Computed at the first use, before noise is drawn.
         notes = cache(partial(product.words.notes, run, settings))
         warned = warned_of_charge(run, settings, notes)

@@ -32,16 +32,16 @@ NEAR = Fraction(9, 10)
 """The share of a cap from which on a dataset is near it."""
 
 
-def tell_published(run: RunDirectory, settings: ProductSettings) -> None:
+def emit_published(run: RunDirectory, settings: ProductSettings) -> None:
     """Emit that the release of a run exists, and was copied to its place in the settings."""
     place = settings.published_to
     copied = None if place is None else marker_address(place, settings.PRODUCT)
-    _tell(PUBLISHED, run, settings, {"release": str(run.release), "published": copied})
+    _emit_event(PUBLISHED, run, settings, {"release": str(run.release), "published": copied})
 
 
-def tell_failed_check(run: RunDirectory, settings: ProductSettings, error: CheckFailed) -> None:
+def emit_failed_check(run: RunDirectory, settings: ProductSettings, error: CheckFailed) -> None:
     """A check of the result has failed; the release is withheld."""
-    _tell(CHECK_FAILED, run, settings, {"message": str(error)})
+    _emit_event(CHECK_FAILED, run, settings, {"message": str(error)})
 
 
 def emit_near_cap(run: RunDirectory, settings: ProductSettings) -> None:
@@ -52,10 +52,10 @@ def emit_near_cap(run: RunDirectory, settings: ProductSettings) -> None:
     if caps.rho is not None and spent.parameter >= NEAR * caps.rho:
         rest = caps.rho - spent.parameter
         facts = {"rho": str(spent.parameter), "cap": str(caps.rho), "remaining": str(rest)}
-        _tell(NEAR_CAP, run, settings, facts)
+        _emit_event(NEAR_CAP, run, settings, facts)
 
 
-def _tell(
+def _emit_event(
     event: str, run: RunDirectory, settings: ProductSettings, payload: Mapping[str, str | None]
 ) -> None:
     """Send an event of a run; its resource is the dataset, its flow run and tag are related.

@@ -12,8 +12,8 @@ from ..tasks.runs.settings import ProductSettings
 from ..validation.expectations import import_great_expectations
 from . import STARTED, running
 from .console import print_closing, print_summary, shown_progress
-from .endings import explained
-from .kernels import compile_beside, load_kernels
+from .endings import explain_error
+from .kernels import compile_in_background, load_kernels
 from .registry import flow_of
 from .running import is_done, prepare
 from .servers import Server
@@ -27,7 +27,7 @@ def run_and_report(
     if run.read_manifest()["status"] != "complete":
         server.begin()
     if not is_done(asked, run, settings):
-        is_compiling = compile_beside(asked.name)
+        is_compiling = compile_in_background(asked.name)
         # Imported and loaded while the server starts.
         flow_of(asked.name)
         import_great_expectations()
@@ -35,7 +35,7 @@ def run_and_report(
         try:
             server.wait()
         except httpx.HTTPError as error:
-            raise explained(error, str(run.root), settings.run) from None
+            raise explain_error(error, str(run.root), settings.run) from None
         with shown_progress(is_compiling):
             running.run_stages(asked, run, settings)
     print_summary(asked, run, settings)

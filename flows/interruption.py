@@ -22,7 +22,7 @@ EXIT_CODE = 1
 _root: list[str] = []
 
 
-class Ended(KeyboardInterrupt):
+class EndSignal(KeyboardInterrupt):
     """A signal has asked the command to end; it is the signal's word."""
 
 
@@ -42,7 +42,7 @@ def sentence(word: str) -> str:
     return f"{word}{again}."
 
 
-def answered(command: Callable[[], int]) -> int:
+def exit_code_of(command: Callable[[], int]) -> int:
     """The exit code of a command that a signal may end; the main thread receives all signals."""
     if threading.current_thread() is not threading.main_thread():
         return command()
@@ -65,12 +65,12 @@ def _raise(number: int, _frame: FrameType | None) -> None:
     """Raise the first signal; the next has the system's own effect."""
     for each in WORDS:
         signal.signal(each, signal.SIG_DFL)
-    raise Ended(WORDS[signal.Signals(number)])
+    raise EndSignal(WORDS[signal.Signals(number)])
 
 
 def _word_of(error: BaseException) -> str | None:
     """The word of the signal behind an exception; None for another exception."""
-    if isinstance(error, Ended):
+    if isinstance(error, EndSignal):
         return str(error)
     if isinstance(error, KeyboardInterrupt):
         return WORDS[signal.SIGINT]

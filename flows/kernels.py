@@ -47,7 +47,7 @@ def compile_kernels(processes: int | None = None, *, seldom: bool = True) -> Non
             done.result()
 
 
-def compile_beside(product: str, *, seldom: bool = False) -> bool:
+def compile_in_background(product: str, *, seldom: bool = False) -> bool:
     """Compile the kernels that a product needs in a separate process while its input is read.
 
     Kernels that runs use only `seldom` are compiled at their first use, unless requested.

@@ -115,7 +115,7 @@ def _refuse_incomplete(run: RunDirectory, published: Mapping[str, str]) -> None:
 
     The run could not continue there, and would be refused in its old folder from now on.
     """
-    lacking = [name for name, digest in published.items() if not _holds(run, name, digest)]
+    lacking = [name for name, digest in published.items() if not _has_digest(run, name, digest)]
     if lacking:
         raise BudgetRefused(
             f"{run.root} lacks {len(lacking)} of the {len(published)} files of measurements that "
@@ -124,7 +124,7 @@ def _refuse_incomplete(run: RunDirectory, published: Mapping[str, str]) -> None:
         )
 
 
-def _holds(run: RunDirectory, name: str, digest: str) -> bool:
+def _has_digest(run: RunDirectory, name: str, digest: str) -> bool:
     path = below(run.root, *name.split("/"))
     return name_recorded(path, digest, run.unrecorded(path)) and digest_of(path) == digest
 

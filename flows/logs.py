@@ -65,7 +65,7 @@ def drop_output(stream: TextIO) -> None:
 
 
 @contextmanager
-def logged(form: str) -> Iterator[None]:
+def logging_as(form: str) -> Iterator[None]:
     """In the block, log on standard error in a form, TEXT or JSON."""
     handler = StandardError()
     handler.setFormatter(
@@ -87,7 +87,7 @@ def logged(form: str) -> Iterator[None]:
         LOGGER.setLevel(before[2])
 
 
-def as_json_lines() -> None:
+def log_json_lines() -> None:
     """Have Prefect's logs on the console be lines of JSON, in this process and its children.
 
     Before Prefect is imported.

@@ -146,7 +146,9 @@ class ProductsSettings(ProductSettings):
         if not isinstance(products, Mapping):
             return own
         expanded = {
-            name: with_preset(model, merged_tables(_shared_by(name, model, own), products[name]))
+            name: with_preset(
+                model, merged_tables(_product_tables(name, model, own), products[name])
+            )
             if (model := MODELS.get(name)) is not None and isinstance(products[name], Mapping)
             else products[name]
             for name in products
@@ -199,7 +201,7 @@ class ProductsSettings(ProductSettings):
                 readers = [
                     name
                     for name in chosen
-                    if key in _shared_with(MODELS[name], own).get(section, {})
+                    if key in _tables_without_own_keys(MODELS[name], own).get(section, {})
                     and key not in table_of(tables[name], section)
                 ]
                 copies = (section, key) == PUBLICATION and self.published_to is not None
@@ -210,17 +212,17 @@ class ProductsSettings(ProductSettings):
                     )
         for name, settings in chosen.items():
             where = f"products.{name}"
-            whole = merged_tables(_shared_with(MODELS[name], own), tables[name])
+            whole = merged_tables(_tables_without_own_keys(MODELS[name], own), tables[name])
             settings.refuse_ineffective(whole, refuse_within(where, refuse))
 
 
-def _shared_by(
+def _product_tables(
     name: str, model: type[ProductSettings], own: Mapping[str, Any]
 ) -> dict[str, dict[str, Any]]:
     """The shared tables beneath a product's own. A product not named as its flow is published in
     a folder of its own, because listings have the names of flows.
     """
-    shared = _shared_with(model, own)
+    shared = _tables_without_own_keys(model, own)
     section, key = PUBLICATION
     place = shared.get(section, {}).get(key)
     if name != model.PRODUCT and isinstance(place, str):
@@ -228,7 +230,9 @@ def _shared_by(
     return shared
 
 
-def _shared_with(model: type[ProductSettings], own: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+def _tables_without_own_keys(
+    model: type[ProductSettings], own: Mapping[str, Any]
+) -> dict[str, dict[str, Any]]:
     """The shared tables, less the keys that a product's own tables do not have."""
     shared = {}
     for name in SHARED:

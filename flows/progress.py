@@ -50,7 +50,7 @@ def begin_run(root: str, flow_run_id: str) -> None:
     """Record the flow run that works on a run directory, and its address for the listeners."""
     _run_ids[root] = flow_run_id
     if not is_embedded():
-        _tell(f"watch it at {address_of(flow_run_id)}", 0, 0)
+        _report_progress(f"watch it at {address_of(flow_run_id)}", 0, 0)
 
 
 def run_id(root: str) -> str | None:
@@ -149,7 +149,7 @@ def _log(stage: str, planned: int, seconds: float) -> None:
     get_run_logger().info(sentence_of(stage, planned, seconds))
 
 
-def _tell(stage: str, done: int, planned: int) -> None:
+def _report_progress(stage: str, done: int, planned: int) -> None:
     for listener in _listeners:
         listener(stage, done, planned)
 
@@ -168,7 +168,7 @@ class StageProgress:
         if has_failed or self._told.get(stage) == (done, planned):
             return
         self._told[stage] = (done, planned)
-        _tell(stage, done, planned)
+        _report_progress(stage, done, planned)
         if done == planned:
             _log(stage, planned, seconds)
 

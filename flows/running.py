@@ -38,15 +38,15 @@ from ..tasks.runs.settings import (
     RunnerSettings,
     have_same_draws,
     have_same_release,
-    run_by,
+    with_runner,
 )
 from ..tasks.runs.settings_files import dump_settings, frozen_settings, settings_of_run
 from .cancelling import NO_ANSWER, RunCancelled, mark_ended, was_cancelled, watched
-from .endings import Interrupted, explained
-from .events import tell_failed_check, tell_published
+from .endings import Interrupted, explain_error
+from .events import emit_failed_check, emit_published
 from .existing import parts_of
 from .interruption import set_resume_hint
-from .kernels import compile_beside
+from .kernels import compile_in_background
 from .logs import LOGGER
 from .progress import begin_run, end_picture, run_id
 from .registry import DECIDED_ON_THE_WAY, flow_of, stages_of
@@ -78,9 +78,9 @@ def default_run_directory(settings: ProductSettings, settings_file: str | Path) 
         digest = settings_digest(dump_settings(own))
         return f"{settings.privacy.dataset}-{settings.PRODUCT}-{digest[:8]}"
 
-    place = runs / named(run_by(settings, RunnerSettings(runner="threads")))
+    place = runs / named(with_runner(settings, RunnerSettings(runner="threads")))
     for earlier in (runs / named(settings), Path("runs").resolve() / named(settings)):
-        if not place.exists() and _holds_run_of(RunDirectory(earlier), settings):
+        if not place.exists() and _has_run_of(RunDirectory(earlier), settings):
             return earlier
     return place
 
@@ -96,13 +96,13 @@ def prepare(settings: ProductSettings, run_directory: str | Path) -> RunDirector
     refuse_taken_place(run, settings)
     with run.locked():
         text = dump_settings(settings)
-        if _holds_run_of(run, settings):
+        if _has_run_of(run, settings):
             # A later version may write the same settings in other words.
             text = run.settings.read_text(encoding="utf-8")
         try:
             start_run(run, product=settings.PRODUCT, settings_text=text, stamp=settings.stamp)
         except OSError as error:
-            raise explained(error, str(run.root), settings.run) from None
+            raise explain_error(error, str(run.root), settings.run) from None
         _mend(run)
         _change_release(run, settings)
     return run
@@ -144,7 +144,7 @@ def _refuse_dead_scheduler(runner: RunnerSettings) -> None:
         )
 
 
-def _holds_run_of(run: RunDirectory, settings: ProductSettings) -> bool:
+def _has_run_of(run: RunDirectory, settings: ProductSettings) -> bool:
     """Whether a run of these settings, on any runner, has been started in a directory."""
     if not run.manifest.exists() or run.read_manifest()["product"] != settings.PRODUCT:
         return False
@@ -205,8 +205,8 @@ def run_stages(product: Product, run: RunDirectory, settings: ProductSettings) -
     The runner may differ from the frozen one. The flow run is tagged with the dataset, the
     product and the runner. Returns the release's folder.
     """
-    compile_beside(product.name)
-    with in_force(run, settings), tags(*tags_of(settings)):
+    compile_in_background(product.name)
+    with override_runner(run, settings), tags(*tags_of(settings)):
         try:
             with server_for_runs() as server:
                 server.wait()
@@ -215,7 +215,7 @@ def run_stages(product: Product, run: RunDirectory, settings: ProductSettings) -
             mark_ended(run_id(str(run.root)), Cancelled())
             raise
         except Exception as error:
-            raise explained(error, str(run.root), settings.run) from None
+            raise explain_error(error, str(run.root), settings.run) from None
 
 
 def tags_of(settings: ProductSettings) -> tuple[str, ...]:
@@ -224,7 +224,7 @@ def tags_of(settings: ProductSettings) -> tuple[str, ...]:
 
 
 @contextmanager
-def in_force(run: RunDirectory, settings: ProductSettings) -> Iterator[None]:
+def override_runner(run: RunDirectory, settings: ProductSettings) -> Iterator[None]:
     """In the block, a prepared run has these settings, regardless of its frozen runner."""
     before = _IN_FORCE.set((run.root, settings))
     try:
@@ -239,19 +239,19 @@ def is_in_force(root: Path) -> bool:
 
 
 @contextmanager
-def entered(run_directory: str, model: type[Settings]) -> Iterator[tuple[RunDirectory, Settings]]:
-    """Lock a prepared run while a flow runs its stages; raises as `held`."""
-    with held(run_directory, model) as (run, settings):
+def enter_run(run_directory: str, model: type[Settings]) -> Iterator[tuple[RunDirectory, Settings]]:
+    """Lock a prepared run while a flow runs its stages; raises as `lock_run`."""
+    with lock_run(run_directory, model) as (run, settings):
         begin_run(run_directory, flow_run.id)
         was_released = run.release.exists()
         try:
             # Tasks have the tags of their stage alone.
-            with TagsContext(current_tags=set()), watched(flow_run.id), _picture_ended():
+            with TagsContext(current_tags=set()), watched(flow_run.id), _finish_progress_page():
                 yield run, settings
             if not was_released:
-                tell_published(run, settings)
+                emit_published(run, settings)
         except CheckFailed as error:
-            tell_failed_check(run, settings, error)
+            emit_failed_check(run, settings, error)
             raise
         except InputRefused:
             # The refusal is valid whether or not the server can show more of it.
@@ -261,7 +261,7 @@ def entered(run_directory: str, model: type[Settings]) -> Iterator[tuple[RunDire
 
 
 @contextmanager
-def _picture_ended() -> Iterator[None]:
+def _finish_progress_page() -> Iterator[None]:
     """After the block, the page of the flow run shows the progress of the stages."""
     try:
         yield
@@ -270,15 +270,15 @@ def _picture_ended() -> Iterator[None]:
             end_picture()
 
 
-def run_stages_here(product: Product, run: RunDirectory, settings: ProductSettings) -> str:
+def run_stages_in_process(product: Product, run: RunDirectory, settings: ProductSettings) -> str:
     """Run a prepared run's stages in this process, one after the other, without a Prefect server.
 
-    Returns the release's folder. Raises as `held`, and ValueError for a product whose steps are
+    Returns the release's folder. Raises as `lock_run`, and ValueError for a product whose steps are
     decided on the way.
     """
     if product.name in DECIDED_ON_THE_WAY:
         raise ValueError(f"{product.name} needs a flow run of its own")
-    with held(str(run.root), type(settings)) as (opened, own):
+    with lock_run(str(run.root), type(settings)) as (opened, own):
         call_stages(opened, own, ended=warned_of_charge(opened, own))
         if own.published_to is not None:
             call_stages(opened, own, publish)
@@ -337,7 +337,7 @@ def warned_of_charge(
 
 
 @contextmanager
-def held(run_directory: str, model: type[Settings]) -> Iterator[tuple[RunDirectory, Settings]]:
+def lock_run(run_directory: str, model: type[Settings]) -> Iterator[tuple[RunDirectory, Settings]]:
     """Lock a prepared run while its stages run; its manifest records how they ended.
 
     Raises InputRefused if the frozen settings were edited, SpineflowError if the run is in use,
@@ -358,7 +358,7 @@ def held(run_directory: str, model: type[Settings]) -> Iterator[tuple[RunDirecto
         try:
             yield run, settings
         except Exception as error:
-            public = explained(error, run_directory, settings.run)
+            public = explain_error(error, run_directory, settings.run)
             if isinstance(public, RunCancelled):
                 again = f"continue it with 'spineflow resume {run_directory}'"
                 public = RunCancelled(f"The run was cancelled; {again}.")

@@ -79,7 +79,7 @@ class Units:
 def encode_code(code: str) -> str:
     """A code encoded for a path.
 
-    >>> encoded("Nord/2.b")
+    >>> encode_code("Nord/2.b")
     'Nord%2F2%2Eb'
     """
     return quote(code, safe="").replace(".", "%2E")

@@ -104,7 +104,7 @@ def _number_distinct(sorted_codes: np.ndarray) -> np.ndarray:
 def group_equally(first: np.ndarray, second: np.ndarray) -> bool:
     """Whether two numberings (n,) group the rows equally, and omit none.
 
-    >>> are_same_units(np.array([0, 0, 1]), np.array([5, 5, 2]))
+    >>> bool(group_equally(np.array([0, 0, 1]), np.array([5, 5, 2])))
     True
     """
     if (first < 0).any():

@@ -165,7 +165,7 @@ def _run(
     ledger: str | Path | None,
     privacy: Mapping[str, Any],
 ) -> Run:
-    from spineflow.flows.running import is_done, prepare, run_stages_here  # 1.3 s
+    from spineflow.flows.running import is_done, prepare, run_stages_in_process  # 1.3 s
 
     arrow = {key: _to_arrow(key, frame) for key, frame in tables.items()}
     run = RunDirectory(Path(run_dir).resolve())
@@ -185,7 +185,7 @@ def _run(
             _write_input_table(run, files[key], table)
     if not is_done(asked, run, loaded):
         try:
-            run_stages_here(asked, run, loaded)
+            run_stages_in_process(asked, run, loaded)
         except InputRefused as error:
             key, _, told = str(error).partition(".parquet: ")
             if type(error) is not InputRefused or key not in arrow:

@@ -88,9 +88,9 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         return
     chosen = session.items
     if any(item.get_closest_marker("slow") or "topdown" in item.path.parts for item in chosen):
-        from spineflow.flows.kernels import compile_beside
+        from spineflow.flows.kernels import compile_in_background
 
-        compile_beside("topdown", seldom=True)
+        compile_in_background("topdown", seldom=True)
 
 
 def pytest_report_header(config: pytest.Config) -> str:

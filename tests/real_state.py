@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
-from spineflow.flows.running import prepare, run_stages, run_stages_here
+from spineflow.flows.running import prepare, run_stages, run_stages_in_process
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.topdown.product import TOPDOWN as PRODUCT
 
@@ -59,5 +59,5 @@ def run_state(
     )
     settings = PRODUCT.load(settings_file, overrides)
     run = prepare(settings, folder / "run")
-    (run_stages if in_flow else run_stages_here)(PRODUCT, run, settings)
+    (run_stages if in_flow else run_stages_in_process)(PRODUCT, run, settings)
     return run

@@ -138,11 +138,13 @@ def _sentence(config: ExpectationConfiguration) -> str:
 
     The text comes from the rule alone; it contains no data.
     """
-    return _worded(config.type, json.dumps({k: _shortened(v) for k, v in config.kwargs.items()}))
+    return _word_expectation(
+        config.type, json.dumps({k: _shorten_set(v) for k, v in config.kwargs.items()})
+    )
 
 
 @cache
-def _worded(kind: str, kwargs: str) -> str:
+def _word_expectation(kind: str, kwargs: str) -> str:
     """The words of Great Expectations for a type of expectation and its arguments, in JSON."""
     from great_expectations.expectations.expectation_configuration import ExpectationConfiguration
     from great_expectations.render.renderer.inline_renderer import InlineRenderer
@@ -153,7 +155,7 @@ def _worded(kind: str, kwargs: str) -> str:
     return Template(rendered.template or "").safe_substitute(values)
 
 
-def _shortened(value: object) -> object:
+def _shorten_set(value: object) -> object:
     """A long set by its first four values and its last one: each that is worded takes time."""
     if isinstance(value, list) and len(value) > 5:
         return [*value[:4], "…", value[-1]]

@@ -31,7 +31,7 @@ def gaussian_variance(sigma_squared: Fraction | float) -> float:
     """Variance of the discrete Gaussian, P(x) ~ exp(-x^2 / (2 sigma^2)) on the integers.
 
     >>> round(gaussian_variance(Fraction(1, 4)), 4)
-    0.2132
+    0.215
     """
     wide = float(sigma_squared)
     if wide > _LARGE:
@@ -112,7 +112,7 @@ class Plan:
     are_disjoint: bool = False
 
 
-def measured(
+def make_measure(
     universe: str,
     level: str,
     query: str,
@@ -147,7 +147,7 @@ def variance_of(mechanism: str, parameter: Fraction) -> float:
     return gaussian_variance(parameter) if mechanism == GAUSSIAN else laplace_variance(parameter)
 
 
-def guaranteed(
+def make_guarantee(
     universe: str,
     change: str,
     loss: Fraction,
@@ -193,7 +193,7 @@ def check_plan(root: Path, wanted: Plan, settings: Mapping[str, Any], failures: 
     """
     content = read_content(root)
     found = _plan_of(content)
-    why_not = why_not_private(settings)
+    why_not = not_private_reason(settings)
     if content["version"] != VERSION or content["statement"]["why_not"] != why_not:
         failures.add("the plan is of another version, or says otherwise whether it is private")
     for name in ("product", "dataset", "exact", "inputs", "counts", "are_disjoint"):
@@ -268,7 +268,7 @@ def read_content(root: Path) -> dict[str, Any]:
     return read_json(root, PLAN)
 
 
-def why_not_private(settings: Mapping[str, Any]) -> str | None:
+def not_private_reason(settings: Mapping[str, Any]) -> str | None:
     """Reason why a run with these settings protects no one, None if it does protect."""
     if settings["privacy"].get("infinite", False):
         return "noise was switched off"

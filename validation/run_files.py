@@ -65,7 +65,7 @@ def positions(values: pa.Array | pa.ChunkedArray, known: pa.StringArray) -> np.n
     """Position of each text in `known`, -1 where it is not there, as int64."""
     if isinstance(values, pa.DictionaryArray):
         return positions(values.dictionary, known)[values.indices.to_numpy()]
-    found = pc.index_in(as_text(values), value_set=known)
+    found = pc.index_in(to_text(values), value_set=known)
     return pc.fill_null(found, -1).to_numpy(zero_copy_only=False).astype(np.int64)
 
 
@@ -100,34 +100,36 @@ def read_whole(root: Path, place: Path) -> pa.Table:
         raise UnusableRunFile(f"{place.as_posix()} cannot be read") from None
 
 
-def as_text(values: pa.Array | pa.ChunkedArray) -> pa.StringArray:
+def to_text(values: pa.Array | pa.ChunkedArray) -> pa.StringArray:
     """The values as one array of plain strings, for any string type of the file."""
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()
     return values.cast(pa.string())
 
 
-def encoded(column: pa.Array) -> pa.DictionaryArray:
+def encode_texts(column: pa.Array) -> pa.DictionaryArray:
     """A column of texts as numbers of its distinct texts."""
     coded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
     return coded.cast(pa.dictionary(pa.int32(), pa.string()))
 
 
-def numbered(column: pa.Array) -> tuple[list[str], np.ndarray]:
+def number_texts(column: pa.Array) -> tuple[list[str], np.ndarray]:
     """The distinct texts of a column, and the number of each row's."""
-    coded = encoded(column)
+    coded = encode_texts(column)
     return coded.dictionary.to_pylist(), coded.indices.to_numpy()
 
 
 def read_table(path: Path, columns: Sequence[str], as_dictionary: Sequence[str] = ()) -> pa.Table:
-    """Columns of a Parquet file; raises UnusableRunFile as `opened` does."""
-    with opened(path, columns, as_dictionary) as file:
+    """Columns of a Parquet file; raises UnusableRunFile as `open_parquet` does."""
+    with open_parquet(path, columns, as_dictionary) as file:
         return file.read(columns=list(columns))
 
 
-def opened(path: Path, columns: Sequence[str], as_dictionary: Sequence[str] = ()) -> pq.ParquetFile:
+def open_parquet(
+    path: Path, columns: Sequence[str], as_dictionary: Sequence[str] = ()
+) -> pq.ParquetFile:
     """Open a Parquet file that has these columns; raise UnusableRunFile for another file."""
-    name_of_file = shown(path)
+    name_of_file = relative_path(path)
     try:
         file = pq.ParquetFile(path, read_dictionary=list(as_dictionary))
     except FileNotFoundError:
@@ -262,6 +264,6 @@ def opened_text(
             yield lines
 
 
-def shown(path: Path) -> str:
+def relative_path(path: Path) -> str:
     """The path as an outcome names it: without the folders above the run directory's parts."""
     return "/".join(path.parts[-3:])

@@ -282,7 +282,7 @@ class Graph:
         # The person's number bounds the records that the person's rows represent.
         of_one = _records_of_one(self.universes[name]) if contribution is None else times
         first = of_one if own else 0
-        direct = _sum((first, _times(times, _changed(others, None))))
+        direct = _sum((first, _times(times, _changed_records(others, None))))
         computed = self.universes[name].computed_from.get(table)
         made = _times(times, self._made(name, table))
         return direct, made, computed is None or computed.is_charged
@@ -331,7 +331,7 @@ class Graph:
         is_own = edge.universe == name
         own = [edge.rows for way in ways if way.kind == OWN and is_own]
         others = [way for way in ways if not (way.kind == OWN and is_own)]
-        number = _times(edge.rows, _changed(others, edge.columns))
+        number = _times(edge.rows, _changed_records(others, edge.columns))
         return _sum((*own, number, -self._counted_twice(name, edge)))
 
     def _counted_twice(self, name: str, edge: Edge) -> int:
@@ -406,13 +406,13 @@ def graph_of(declared: CensusDeclaration, columns: Mapping[str, Iterable[str]]) 
     """
     universes, contributions = declared.universes, declared.contributions
     ways = {
-        name: tuple(_ways(universe, tuple(columns[name]), contributions))
+        name: tuple(_find_paths(universe, tuple(columns[name]), contributions))
         for name, universe in universes.items()
     }
     edges = [
         edge
         for name, universe in universes.items()
-        for edge in _computed(name, universe, ways[name], declared.geography.table)
+        for edge in _computed_edges(name, universe, ways[name], declared.geography.table)
     ]
     edges += [
         Edge(members.table, table, frozenset(UNIT_COLUMNS), 2, key=members.key)
@@ -483,7 +483,7 @@ def steps_of(universe: UniverseDeclaration) -> tuple[Step, ...]:
     return (through,) if isinstance(through, Step) else through
 
 
-def _ways(
+def _find_paths(
     universe: UniverseDeclaration,
     asked: tuple[str, ...],
     contributions: Mapping[str, ContributionDeclaration],
@@ -522,13 +522,13 @@ def _ways(
         )
 
 
-def _computed(
+def _computed_edges(
     name: str, universe: UniverseDeclaration, ways: Collection[InfluencePath], areas: str
 ) -> Iterator[Edge]:
     """Edges declared by a universe for columns that were computed before."""
     for source, computed in universe.computed_from.items():
         named = computed.columns
-        read = [(way, frozenset(_told(universe, way))) for way in ways]
+        read = [(way, frozenset(_value_columns(universe, way))) for way in ways]
         known = {f"{way.name}.{c}" if way.name else c for way, own in read for c in own}
         if idle := [column for column in named or () if column not in known]:
             raise ValueError(
@@ -546,7 +546,7 @@ def _computed(
                 yield Edge(source, way.table, columns, computed.records, name)
 
 
-def _told(universe: UniverseDeclaration, way: InfluencePath) -> Iterator[str]:
+def _value_columns(universe: UniverseDeclaration, way: InfluencePath) -> Iterator[str]:
     """Columns of a way that provide values of records: all but the references."""
     yield from (*way.columns, *way.conditions)
     if way.kind == OWN and universe.count is not None:
@@ -572,7 +572,7 @@ def _records_of_a_row(
     return min(bounds, default=None)
 
 
-def _changed(ways: Iterable[InfluencePath], columns: Collection[str] | None) -> int | None:
+def _changed_records(ways: Iterable[InfluencePath], columns: Collection[str] | None) -> int | None:
     """Records that a row changes by all of some ways into a table.
 
     Occupants that refer by the same columns are found by one row, under any names.

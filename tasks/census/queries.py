@@ -16,7 +16,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 from scipy import sparse
 
-from ..runs.names import did_you_mean, spelt_as
+from ..runs.names import did_you_mean, match_spelling
 from .attribute_declarations import Where
 from .schema import Schema
 
@@ -40,7 +40,7 @@ def spelt_like(name: str, names: Iterable[str]) -> str:
     >>> spelt_like("sex*age", ["total", "age * sex"])
     'age * sex'
     """
-    return spelt_as(normalize_query_name(name), names)
+    return match_spelling(normalize_query_name(name), names)
 
 
 def in_schema_order(schema: Schema, name: str) -> str:

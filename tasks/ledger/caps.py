@@ -37,7 +37,7 @@ from fractions import Fraction
 from ..runs.errors import BudgetRefused, InputRefused
 from .accounting import Guarantee, epsilon_simple, epsilon_tight, rho_from_epsilon_tight
 from .plan import REPORT_DELTA
-from .spending import Spending, SpentDraw, parsed, spending_of
+from .spending import Spending, SpentDraw, parse_fraction, spending_of
 from .store import Damaged, Ledger, reading, writing
 
 MOST_DELTA = Fraction(1)
@@ -78,7 +78,7 @@ class EpsilonCap:
         """Whether draws are within the cap, given the dataset's cap of delta."""
         if self.planned or spending.is_planned:
             return spending.is_within(self.epsilon, self.delta)
-        kept = _kept_delta(spending, delta_cap)
+        kept = _reserved_delta(spending, delta_cap)
         largest = self.largest_rho(kept)
         return spending.total.delta <= kept and spending.total.parameter <= largest
 
@@ -102,7 +102,9 @@ class Caps:
     def smaller(self, other: Caps) -> Caps:
         """Caps that are kept only where both are."""
         epsilon = other.epsilon if self.epsilon is None else self.epsilon.smaller(other.epsilon)
-        return Caps(_least(self.rho, other.rho), _least(self.delta, other.delta), epsilon)
+        return Caps(
+            _smaller_cap(self.rho, other.rho), _smaller_cap(self.delta, other.delta), epsilon
+        )
 
 
 def caps_of(connection: sqlite3.Connection, dataset: str | None) -> Caps:
@@ -115,8 +117,8 @@ def caps_of(connection: sqlite3.Connection, dataset: str | None) -> Caps:
         [dataset],
     ).fetchone()
     return Caps(
-        None if rho is None else parsed(rho, "a cap"),
-        None if delta is None else parsed(delta, "a cap"),
+        None if rho is None else parse_fraction(rho, "a cap"),
+        None if delta is None else parse_fraction(delta, "a cap"),
         None if epsilon is None else epsilon_cap(epsilon),
     )
 
@@ -131,7 +133,9 @@ def epsilon_cap(text: str) -> EpsilonCap:
     """Parse a cap of epsilon from the ledger; raises Damaged if the text is not one."""
     cap, _, word = str(text).partition(" ")
     epsilon, _, delta = cap.partition("@")
-    found = EpsilonCap(parsed(epsilon, "a cap"), parsed(delta, "a cap"), word == PLANNED)
+    found = EpsilonCap(
+        parse_fraction(epsilon, "a cap"), parse_fraction(delta, "a cap"), word == PLANNED
+    )
     if found.epsilon <= 0 or not 0 < found.delta < 1 or word not in ("", PLANNED):
         raise Damaged("a cap of epsilon")
     return found
@@ -207,16 +211,16 @@ def check_caps(connection: sqlite3.Connection, dataset: str, asked: Sequence[Spe
             "together, which guarantees nothing; lower the delta of this run"
         )
     if caps.epsilon is not None and not caps.epsilon.is_kept(after, caps.delta):
-        raise BudgetRefused(_passed(dataset, caps.epsilon, caps.delta, before, after))
+        raise BudgetRefused(_cap_message(dataset, caps.epsilon, caps.delta, before, after))
 
 
-def _passed(
+def _cap_message(
     dataset: str, cap: EpsilonCap, delta_cap: Fraction | None, before: Spending, after: Spending
 ) -> str:
     """Message for a passed cap of epsilon: the cap, its remainder, and the remedy."""
     spent = before.total
     is_by_curve = cap.planned or after.is_planned
-    kept = after.total.delta if is_by_curve else _kept_delta(after, delta_cap)
+    kept = after.total.delta if is_by_curve else _reserved_delta(after, delta_cap)
     remedy = "or raise the cap with `spineflow ledger set-cap`"
     if after.total.delta > kept:
         return (
@@ -241,7 +245,7 @@ def _passed(
     )
 
 
-def _kept_delta(spending: Spending, delta_cap: Fraction | None) -> Fraction:
+def _reserved_delta(spending: Spending, delta_cap: Fraction | None) -> Fraction:
     """The delta reserved for the mechanisms' own, fixed before the first result."""
     if delta_cap is not None:
         return delta_cap
@@ -261,7 +265,7 @@ def _refuse_no_fractions(caps: Caps) -> None:
             )
 
 
-def _least(one: Fraction | None, other: Fraction | None) -> Fraction | None:
+def _smaller_cap(one: Fraction | None, other: Fraction | None) -> Fraction | None:
     """The smaller of two caps; None is no cap."""
     caps = [cap for cap in (one, other) if cap is not None]
     return min(caps) if caps else None
@@ -310,8 +314,8 @@ def summary(ledger: Ledger, *, is_exact: bool = False, only: str | None = None) 
         total = spending.total
         datasets[name] = {
             **_caps(caps),
-            "remaining": _rest(caps.rho, total.parameter),
-            "remaining_delta": _rest(caps.delta, total.delta),
+            "remaining": _remaining_cap(caps.rho, total.parameter),
+            "remaining_delta": _remaining_cap(caps.delta, total.delta),
             "rho": str(total.parameter),
             "stated_rho": str(spending.stated_rho),
             "delta": str(total.delta),
@@ -330,8 +334,8 @@ def _caps(caps: Caps) -> dict:
             "planned": caps.epsilon.planned,
         }
     return {
-        "cap": _rest(caps.rho, _NOTHING),
-        "delta_cap": _rest(caps.delta, _NOTHING),
+        "cap": _remaining_cap(caps.rho, _NOTHING),
+        "delta_cap": _remaining_cap(caps.delta, _NOTHING),
         "epsilon_cap": epsilon,
     }
 
@@ -359,5 +363,5 @@ def _product(draws: Sequence[dict]) -> dict:
     return {"rho": str(rho), "delta": str(delta), "draws": draws}
 
 
-def _rest(cap: Fraction | None, spent: Fraction) -> str | None:
+def _remaining_cap(cap: Fraction | None, spent: Fraction) -> str | None:
     return None if cap is None else str(cap - spent)

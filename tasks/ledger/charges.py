@@ -112,10 +112,10 @@ def _has_results(connection: sqlite3.Connection, dataset: str) -> bool:
 def is_charged(ledger: Ledger, run_id: str) -> bool:
     """Whether the ledger holds a draw of this run."""
     with reading(ledger) as connection:
-        return holds_draws(connection, run_id)
+        return has_draws(connection, run_id)
 
 
-def holds_draws(connection: sqlite3.Connection, run_id: str) -> bool:
+def has_draws(connection: sqlite3.Connection, run_id: str) -> bool:
     """Whether there is a draw of this run."""
     return value_of(connection, "SELECT 1 FROM draws WHERE run_id = ? LIMIT 1", run_id) is not None
 
@@ -190,7 +190,7 @@ def _check_same_files(
         )
     for name, digest in sorted(truth.items()):
         if charged_truth.get(name) != digest:
-            raise BudgetRefused(other_people(run_id, name))
+            raise BudgetRefused(changed_people_message(run_id, name))
 
 
 def _enter_inputs(
@@ -232,7 +232,7 @@ def datasets_of(connection: sqlite3.Connection, inputs: Iterable[InputDigest]) -
     return found
 
 
-def other_people(run_id: str, name: str) -> str:
+def changed_people_message(run_id: str, name: str) -> str:
     """Message: a confidential file that is measured is not the one the run was charged for."""
     return (
         f"{name} is not the file that run {run_id} was charged for; put that file back, or start a "

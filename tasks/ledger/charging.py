@@ -30,17 +30,17 @@ from ..runs.settings import ProductSettings
 from ..runs.stamps import stamp, write_parquet_once
 from ..runs.writing import Recording, name_recorded
 from .caps import caps_of
-from .charges import charge, is_charged, other_people
+from .charges import changed_people_message, charge, is_charged
 from .claims import (
     ChargedNoise,
     charged_files,
     claim,
     record_publication,
     redrawn,
-    replaced,
+    replaced_message,
     verify_published,
 )
-from .identity import list_held, list_ledger, refuse_known_elsewhere, unasked_ledgers
+from .identity import list_ledger, lock_list, refuse_known_elsewhere, unasked_ledgers
 from .plan import UniversePlan
 from .recognition import InputDigest, file_digest
 from .store import Ledger, ledger_at, open_ledger, reading, value_of
@@ -105,7 +105,7 @@ def charge_draws(
     ledger = open_ledger(Path(settings.privacy.ledger), must_exist=was_charged)
     if not was_charged and settings.input.confidential:
         list_ledger(ledger.path)
-    with list_held():
+    with lock_list():
         further: list[InputDigest] = []
         if not is_charged(ledger, manifest["run_id"]):
             further = refuse_known_elsewhere(run, settings, ledger, inputs)
@@ -124,7 +124,7 @@ def charge_draws(
             further_inputs=further,
         )
     write_charged(run, charged)
-    _hold_against_ledger(run, settings, files)
+    _compare_with_ledger(run, settings, files)
 
 
 def truth_digests(run: RunDirectory, ledger: Ledger, files: Iterable[Path]) -> dict[str, str]:
@@ -151,7 +151,7 @@ def is_settled(run: RunDirectory, settings: ProductSettings, files: Sequence[Pat
         return False
     refuse_unlike_ledger(run, settings)
     if settings.is_private:
-        _hold_against_ledger(run, settings, files)
+        _compare_with_ledger(run, settings, files)
     return True
 
 
@@ -170,7 +170,7 @@ def refuse_unlike_ledger(run: RunDirectory, settings: ProductSettings) -> None:
     refuse_altered(run, charged)
 
 
-def _hold_against_ledger(
+def _compare_with_ledger(
     run: RunDirectory, settings: ProductSettings, files: Iterable[Path]
 ) -> None:
     """Compare the files of noisy measurements with the ledger; name recorded ones without a name.
@@ -270,11 +270,11 @@ def single_draw(
         if not name_recorded(path, claimed.published, run.unrecorded(path)):
             raise BudgetRefused(redrawn(run_id, name))
         if sha256_of_file(path) != claimed.published:
-            raise BudgetRefused(replaced(run_id, name))
+            raise BudgetRefused(replaced_message(run_id, name))
     else:
         for measured, digest in truth_digests(run, ledger, truth).items():
             if claimed.truth.get(measured) != digest:
-                raise BudgetRefused(other_people(run_id, measured))
+                raise BudgetRefused(changed_people_message(run_id, measured))
     noise = ChargedNoise(claimed)
 
     def record(file: Path) -> None:

@@ -33,7 +33,7 @@ import numpy as np
 from ..noise.draws import Noise
 from ..noise.randomness import SystemRandom
 from ..runs.errors import BudgetRefused
-from .charges import conditions_of, holds_draws, terms_of
+from .charges import conditions_of, has_draws, terms_of
 from .store import Ledger, reading, value_of, writing
 
 
@@ -111,7 +111,7 @@ def claim(
         _check_directory(connection, run_id, identity)
         for other, digest in (reads or {}).items():
             if _published_digest(connection, run_id, other) != digest:
-                raise BudgetRefused(replaced(run_id, other))
+                raise BudgetRefused(replaced_message(run_id, other))
         published = _published_digest(connection, run_id, name)
         if published is None:
             connection.execute(
@@ -177,12 +177,12 @@ def verify_published(
     """
     names = set(names)
     with reading(ledger) as connection:
-        if not holds_draws(connection, run_id):
-            raise BudgetRefused(uncharged(ledger, run_id))
-        known = _published(connection, run_id)
+        if not has_draws(connection, run_id):
+            raise BudgetRefused(uncharged_message(ledger, run_id))
+        known = _published_digests(connection, run_id)
         for name, digest in sorted(found.items()):
             if known.get(name, digest) != digest:
-                raise BudgetRefused(replaced(run_id, name))
+                raise BudgetRefused(replaced_message(run_id, name))
         gone = sorted(known.keys() - names)
         if gone:
             raise BudgetRefused(
@@ -206,7 +206,7 @@ def move(ledger: Ledger, run_id: str, identity: str, folder: str | None = None) 
     Raises BudgetRefused for an unknown run.
     """
     with writing(ledger) as connection:
-        if not holds_draws(connection, run_id):
+        if not has_draws(connection, run_id):
             raise BudgetRefused(
                 f"the ledger {ledger.path} holds no charge of run {run_id}; there is nothing to "
                 "move, so resume the run"
@@ -222,10 +222,10 @@ def move(ledger: Ledger, run_id: str, identity: str, folder: str | None = None) 
 def published_files(ledger: Ledger, run_id: str) -> dict[str, str]:
     """Digests of all files that a run has published, by name."""
     with reading(ledger) as connection:
-        return _published(connection, run_id)
+        return _published_digests(connection, run_id)
 
 
-def uncharged(ledger: Ledger, run_id: str) -> str:
+def uncharged_message(ledger: Ledger, run_id: str) -> str:
     """Message: a run's measurements are without a charge in the ledger."""
     return (
         f"the ledger {ledger.path} does not hold the charges of run {run_id}; restore the ledger "
@@ -241,7 +241,7 @@ def redrawn(run_id: str, name: str) -> str:
     )
 
 
-def replaced(run_id: str, name: str) -> str:
+def replaced_message(run_id: str, name: str) -> str:
     """Message: a file differs from the published one."""
     return (
         f"{name} is not the measurement that run {run_id} has published; restore that file, or "
@@ -249,7 +249,7 @@ def replaced(run_id: str, name: str) -> str:
     )
 
 
-def _published(connection: sqlite3.Connection, run_id: str) -> dict[str, str]:
+def _published_digests(connection: sqlite3.Connection, run_id: str) -> dict[str, str]:
     rows = connection.execute("SELECT name, digest FROM published WHERE run_id = ?", [run_id])
     return dict(rows.fetchall())
 

@@ -234,7 +234,7 @@ Counts = Mapping[ChangedCount, int]
 """Number of counts of each kind that one record's change moves."""
 
 
-class NotWorkedOut(ValueError):
+class CurveTooExpensive(ValueError):
     """The curve exists, but computing it, or so far out, is too expensive."""
 
 
@@ -268,7 +268,7 @@ class PrivacyCurve:
             raise ValueError("every choice has an alternative or more")
         numbers = (math.comb(len(one) + n - 1, n) for one, n in self._alternatives.items())
         if math.prod(numbers) > MOST_COMBINATIONS:
-            raise NotWorkedOut(f"there are more than {MOST_COMBINATIONS} combinations")
+            raise CurveTooExpensive(f"there are more than {MOST_COMBINATIONS} combinations")
 
     def __eq__(self, other: object) -> bool:
         """Whether all bounds are the same to the last bit: they follow from the combinations."""
@@ -283,9 +283,9 @@ class PrivacyCurve:
         on the order of the choices.
         """
         choices = (
-            tuple(sorted(set(map(_items, choice)), key=_in_order)) for choice in self.choices
+            tuple(sorted(set(map(_items, choice)), key=_sort_key)) for choice in self.choices
         )
-        return Counter(sorted(filter(any, choices), key=lambda one: [*map(_in_order, one)]))
+        return Counter(sorted(filter(any, choices), key=lambda one: [*map(_sort_key, one)]))
 
     @cached_property
     def _combinations(self) -> tuple[tuple[Items, ...], ...]:
@@ -313,7 +313,7 @@ class PrivacyCurve:
             if any(count.noise.power == 2 for count, _ in counts):
                 return math.inf
             largest = max(largest, sum((c.noise.c * c.shift * n for c, n in counts), NOTHING))
-        return rounded_up(largest)
+        return round_up(largest)
 
     def delta_upper(self, epsilon: float, error: float = 0.0) -> float:
         """A delta with which (epsilon, delta)-DP holds, hardly above the smallest.
@@ -341,14 +341,14 @@ class PrivacyCurve:
         Raises ValueError unless 0 < delta < 1.
         """
         # The double next to the fraction may lie above it; the one before that does not.
-        return _upper_epsilon(self, math.nextafter(_checked(delta), 0.0))
+        return _upper_epsilon(self, math.nextafter(_check_delta(delta), 0.0))
 
     def epsilon_lower(self, delta: Fraction | float) -> float:
         """An epsilon, or 0, that no smaller one can replace: below it (epsilon, delta)-DP fails.
 
         It is the epsilon of one nearly worst combination. Raises ValueError unless 0 < delta < 1.
         """
-        return self._epsilon(math.nextafter(_checked(delta), 1.0), is_upper=False)[0]
+        return self._epsilon(math.nextafter(_check_delta(delta), 1.0), is_upper=False)[0]
 
     def _epsilon(self, delta: float, *, is_upper: bool) -> tuple[float, float]:
         """Neighbouring numbers: at the first the bound is above delta, at the second it is not.
@@ -370,7 +370,7 @@ class PrivacyCurve:
                 break
             guess = found[0]
         if math.isinf(best[1]):
-            raise NotWorkedOut(f"a delta of {delta} is too small to be worked out")
+            raise CurveTooExpensive(f"a delta of {delta} is too small to be worked out")
         return best
 
     def _not_far_above(self, guess: float, delta: float, is_upper: bool) -> float:
@@ -446,7 +446,7 @@ class PrivacyCurve:
                 if low == 0:
                     return low, low
                 low, high, stride = max(0.0, low - stride), low, 2 * stride
-        return _halved(lambda epsilon: bound(epsilon) > delta, low, high)
+        return _bisect(lambda epsilon: bound(epsilon) > delta, low, high)
 
     def _sought_on(self, epsilon: float, is_upper: bool) -> Grid:
         """The grid for searching an epsilon near this one.
@@ -494,7 +494,7 @@ def _upper_epsilon(curve: PrivacyCurve, delta: float) -> float:
     return min(curve._epsilon(delta, is_upper=True)[1], curve.largest_loss)
 
 
-def _halved(is_above: Callable[[float], bool], low: float, high: float) -> tuple[float, float]:
+def _bisect(is_above: Callable[[float], bool], low: float, high: float) -> tuple[float, float]:
     """The ends of an interval after `HALVINGS` bisections of a condition that holds up to some
     number: it holds at the first end and fails at the second.
     """
@@ -515,7 +515,7 @@ def _limit(mu: float, delta: float) -> float:
         return math.exp(first) - math.exp(epsilon + second) > delta
 
     most = mu * (mu / 2 + math.sqrt(-2 * math.log(max(delta, CUT))))
-    return _halved(is_above, 0.0, most)[1]
+    return _bisect(is_above, 0.0, most)[1]
 
 
 def _log_normal(x: float) -> float:
@@ -536,7 +536,7 @@ def known_curve(changed: Counts, choices: Sequence[Sequence[Counts]] = ()) -> Pr
         return None
     try:
         return PrivacyCurve(changed, choices)
-    except NotWorkedOut:
+    except CurveTooExpensive:
         return None
 
 
@@ -547,14 +547,14 @@ def known_epsilon(curve: PrivacyCurve | None, delta: Fraction) -> float | None:
     """
     try:
         return None if curve is None else curve.epsilon_upper(delta)
-    except NotWorkedOut:
+    except CurveTooExpensive:
         return None
 
 
-def rounded_up(value: Fraction) -> float:
+def round_up(value: Fraction) -> float:
     """The double at a fraction, or the next above it.
 
-    >>> rounded_up(Fraction(3, 2)), rounded_up(Fraction(1, 3)) > Fraction(1, 3)
+    >>> round_up(Fraction(3, 2)), round_up(Fraction(1, 3)) > Fraction(1, 3)
     (1.5, True)
     """
     nearest = float(value)
@@ -563,15 +563,15 @@ def rounded_up(value: Fraction) -> float:
 
 def _items(counts: Counts) -> Items:
     """Items of `counts`, sorted."""
-    return tuple(sorted(counts.items(), key=lambda item: _in_order((item,))))
+    return tuple(sorted(counts.items(), key=lambda item: _sort_key((item,))))
 
 
-def _in_order(items: Items) -> list[tuple[int, Fraction, int, int]]:
+def _sort_key(items: Items) -> list[tuple[int, Fraction, int, int]]:
     """Sort key of items."""
     return [(kind.noise.power, kind.noise.c, kind.shift, number) for kind, number in items]
 
 
-def _checked(delta: Fraction | float) -> float:
+def _check_delta(delta: Fraction | float) -> float:
     if not 0 < delta < 1:
         raise ValueError(f"a delta of {delta} is not between 0 and 1")
     return float(delta)

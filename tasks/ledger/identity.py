@@ -76,7 +76,7 @@ def listed_ledgers() -> list[Path]:
 
 def list_ledger(path: Path, *, is_listed: bool = True) -> None:
     """Enter a ledger in the list, unless the list has it, or take it off."""
-    with list_held():
+    with lock_list():
         file, listed = list_file(), listed_ledgers()
         if file is None or (path in listed) == is_listed:
             return
@@ -92,7 +92,7 @@ def forget_ledger(path: Path) -> None:
 
 
 @contextmanager
-def list_held() -> Iterator[None]:
+def lock_list() -> Iterator[None]:
     """Lock the list, if one is kept.
 
     Raises BudgetRefused where its folder cannot be made or written.
@@ -152,7 +152,7 @@ def store_identity(
     if settings.is_private:
         ledger = open_ledger(Path(settings.privacy.ledger))
         keys = ledger.keys()
-        for _, other in _others(ledger, settings):
+        for _, other in _other_ledgers(ledger, settings):
             keys |= other.keys() if other is not None else {}
         found = {name: dict(digests_under(key)) for name, key in keys.items()}
         own = read_key(ledger.key_path).fingerprint
@@ -259,7 +259,7 @@ def refuse_known_elsewhere(
     file, fingerprint = run.confidential / DIGESTS_ELSEWHERE, read_key(ledger.key_path).fingerprint
     stored = read_values(file, _Elsewhere) if file.exists() else _Elsewhere(fingerprint, {})
     digests = {stored.key: own, **stored.elsewhere}
-    for path, other in _others(ledger, settings):
+    for path, other in _other_ledgers(ledger, settings):
         if other is None:
             continue  # `unasked_ledgers` reports it.
         if has_joined(other, fingerprint):
@@ -269,7 +269,7 @@ def refuse_known_elsewhere(
             )
         with reading(other) as connection:
             is_empty = value_of(connection, "SELECT 1 FROM inputs LIMIT 1") is None
-            asked = [] if is_empty else _under_keys_of(other, digests)
+            asked = [] if is_empty else _digests_by_ledger_keys(other, digests)
             known = sorted(datasets_of(connection, asked))
         if known:
             raise BudgetRefused(
@@ -278,7 +278,7 @@ def refuse_known_elsewhere(
                 f"ledger to that one, or join it with 'spineflow ledger join {path} --ledger "
                 f"{ledger.path}'"
             )
-    return _under_keys_of(ledger, digests)
+    return _digests_by_ledger_keys(ledger, digests)
 
 
 def unasked_ledgers(settings: ProductSettings) -> list[str]:
@@ -287,12 +287,12 @@ def unasked_ledgers(settings: ProductSettings) -> list[str]:
         f"the ledger {path} of this machine's list is missing or cannot be used, so that people "
         "whom it knows are not recognised; restore it, or take it off the list with 'spineflow "
         f"ledger forget {path}'"
-        for path, other in _others(ledger_at(Path(settings.privacy.ledger)), settings)
+        for path, other in _other_ledgers(ledger_at(Path(settings.privacy.ledger)), settings)
         if other is None
     ]
 
 
-def _under_keys_of(ledger: Ledger, digests: Mapping[str, Digests]) -> list[InputDigest]:
+def _digests_by_ledger_keys(ledger: Ledger, digests: Mapping[str, Digests]) -> list[InputDigest]:
     """The digests under the keys of a ledger; raises BudgetRefused if any key lacks digests."""
     keys = ledger.keys()
     if keys.keys() - digests.keys():
@@ -304,7 +304,9 @@ def _under_keys_of(ledger: Ledger, digests: Mapping[str, Digests]) -> list[Input
     return [digest for fingerprint in keys for digest in digests[fingerprint].values()]
 
 
-def _others(ledger: Ledger, settings: ProductSettings) -> Iterator[tuple[Path, Ledger | None]]:
+def _other_ledgers(
+    ledger: Ledger, settings: ProductSettings
+) -> Iterator[tuple[Path, Ledger | None]]:
     """The other ledgers in the list, None for those that cannot be used."""
     if not settings.is_private or not settings.input.confidential:
         return

@@ -25,11 +25,11 @@ from .caps import caps_of, enter_caps
 from .store import (
     Ledger,
     add_keys,
-    connected,
+    connect,
     has_joined,
     insert,
     is_joined,
-    joined_to,
+    joining_ledger,
     ledger_at,
     open_ledger,
     read_key,
@@ -67,7 +67,7 @@ def join(path: Path, other_path: Path) -> Ledger:
         raise InputRefused(f"{other.path} is the ledger that it would be joined to; name another.")
     is_begun = is_joined(other)
     if is_begun:
-        target, fingerprint = joined_to(other)
+        target, fingerprint = joining_ledger(other)
         if target.path != ledger.path:
             raise InputRefused(
                 f"{other.path} was joined, or was being joined, to {target.path}; give that ledger "
@@ -83,7 +83,7 @@ def join(path: Path, other_path: Path) -> Ledger:
             _refuse_copies(ledger, other, connection)
             retire(other, ledger)
         add_keys(ledger.key_path, [key.key, *key.joined])
-        with connected(other) as others:
+        with connect(other) as others:
             _move(others, connection)
             moved = [(run_id, key.fingerprint) for run_id in _values(others, "draws", "run_id")]
         connection.executemany("INSERT OR IGNORE INTO joined_runs VALUES (?, ?)", moved)

@@ -429,7 +429,7 @@ class Grid:
         if self.stride:
             place = kind.positions * float(kind.count.stride / self.stride)
         elif self.is_upper:
-            place, log_masses = _dominating(kind.losses, log_masses, self.step)
+            place, log_masses = _dominating_pair(kind.losses, log_masses, self.step)
         else:
             place = np.rint(kind.losses / self.step)
         exponents = self.tilt * self.step * place + log_masses
@@ -485,7 +485,7 @@ def grid_about(
     return Grid(tilt, low, step, points, None, outside, is_upper, own, combinations[worst])
 
 
-def _dominating(
+def _dominating_pair(
     losses: np.ndarray, log_masses: np.ndarray, step: float
 ) -> tuple[np.ndarray, np.ndarray]:
     """Grid points and the logarithms of their masses, `(2 n,)`: a pair that dominates the losses'.
@@ -574,7 +574,7 @@ def _ends(kinds: _Kinds, tilt: float, outside: float) -> tuple[float, float]:
     strides = [4.0**power / deviation for power in np.arange(-1.0, 3.25, 0.25)]
     # Begin with a normal law's, where t is the bound in standard deviations.
     start = int(np.searchsorted(strides, math.sqrt(-2 * math.log(outside)) / deviation))
-    high, low = (_least([sign * t for t in strides], reach, start) for sign in (1, -1))
+    high, low = (_descend([sign * t for t in strides], reach, start) for sign in (1, -1))
     largest = widest(np.maximum.reduceat(kinds.losses, kinds.starts))
     smallest = -widest(-np.minimum.reduceat(kinds.losses, kinds.starts))
     # Leave some room even around a single loss, so that the step is positive.
@@ -582,7 +582,7 @@ def _ends(kinds: _Kinds, tilt: float, outside: float) -> tuple[float, float]:
     return max(-low, smallest) - room, min(high, largest) + room
 
 
-def _least(points: Sequence[float], value: Callable[[float], float], start: int) -> float:
+def _descend(points: Sequence[float], value: Callable[[float], float], start: int) -> float:
     """The least value at some points, from one of them downhill: it falls, and then it grows, as
     (g(t) + C) / t does over t > 0, g being convex: it is below a level where g is below a line.
     """

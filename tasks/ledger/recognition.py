@@ -49,8 +49,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy import sparse
 
-from ..runs.files import while_unchanged
-from ..tables.columns import cut_at, without_point
+from ..runs.files import cache_unchanged
+from ..tables.columns import cut_into_runs, without_point
 
 DIGITS_BELOW_COUNTY = 11
 _BLOCKS = "block_geocode"
@@ -188,7 +188,7 @@ def unnamed_digest(kind: str, columns: Sequence[np.ndarray], count: np.ndarray, 
     return input_digest(kind, rows | {"count": count}, key).whole
 
 
-@while_unchanged(lambda path, key: path, at_most=64)
+@cache_unchanged(lambda path, key: path, at_most=64)
 def file_digest(path: Path, key: bytes) -> str:
     """Keyed digest of a file's bytes."""
     with path.open("rb") as file:
@@ -244,7 +244,7 @@ def people_digests(
     `levels` are the geolevels above the areas from the root on, each the number `(n_areas,)` of
     every area's geounit; each geounit is within one geounit of the level above.
     """
-    hashing, strong, weak, n_digests = _Hashing(key), set[str](), set[str](), 0
+    hashing, strong, weak, n_digests = _KeyedHashes(key), set[str](), set[str](), 0
     numbers = _numbers_of_levels(levels, columns[0].counts.shape[0] if columns else 0)
     # Column by column: each holds its counts at every geolevel until its lists are made.
     for column in columns:
@@ -263,7 +263,7 @@ def people_digests(
     return PeopleDigests(tuple(sorted(strong)), tuple(sorted(weak)), filling)
 
 
-class _Hashing:
+class _KeyedHashes:
     """The keyed hashes: of texts and bytes by BLAKE2b, of hashes and counts by mixing."""
 
     def __init__(self, key: bytes) -> None:
@@ -279,19 +279,19 @@ class _Hashing:
 
     def of_sums(self, sums: _Lanes) -> _Lanes:
         """Hashes of sums of hashes; their sums in turn identify the multiset of sums."""
-        return _mixed(sums ^ self._constants[0], self._constants[1])
+        return _finalise(sums ^ self._constants[0], self._constants[1])
 
     def of_counts(self, counts: np.ndarray) -> _Lanes:
         """Hashes of counts."""
         lanes = counts.astype(np.uint64)[:, None] * (self._constants[2] | np.uint64(1))
-        return _mixed(lanes, self._constants[3])
+        return _finalise(lanes, self._constants[3])
 
     def digest(self, kind: bytes, data: bytes) -> str:
         """A digest for use outside this module: one-way, and a function of kind and data alone."""
         return blake2b(kind + b"|" + data, key=self._key, digest_size=_DIGEST_BYTES).hexdigest()
 
 
-def _mixed(lanes: _Lanes, constants: np.ndarray) -> _Lanes:
+def _finalise(lanes: _Lanes, constants: np.ndarray) -> _Lanes:
     """The finalizer of MurmurHash3, between additions of keyed constants."""
     lanes = lanes + constants
     for factor in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53):
@@ -341,7 +341,7 @@ def _parents(upper: np.ndarray, lower: np.ndarray) -> np.ndarray:
 
 
 def _geolevels(
-    column: RecordColumn, numbers: Sequence[np.ndarray], hashing: _Hashing
+    column: RecordColumn, numbers: Sequence[np.ndarray], hashing: _KeyedHashes
 ) -> list[_Geolevel]:
     """The geolevels from the root on; the counts of the areas are not held all at once."""
     hashes = hashing.of_values(column.values)
@@ -349,17 +349,17 @@ def _geolevels(
         return []
     lower, parts = numbers[max(0, len(numbers) - 2)], []
     counts = sparse.csr_array((_length(lower), len(hashes)), dtype=np.int64)
-    for first, last in cut_at(np.diff(column.counts.indptr), _ENTRIES_AT_ONCE):
+    for first, last in cut_into_runs(np.diff(column.counts.indptr), _ENTRIES_AT_ONCE):
         part = column.counts[first:last].astype(np.int64, copy=False)
         part.sum_duplicates()
         part.eliminate_zeros()
         parts.append((*_contents(part, hashes), part))
-        counts = counts + _regrouped(part, lower[first:last], counts.shape[0])
+        counts = counts + _regroup_rows(part, lower[first:last], counts.shape[0])
     sums, bits, by_area = zip(*parts, strict=True)
     kept = by_area[0] if len(parts) == 1 else None
     found = [_Geolevel(numbers[-1], np.concatenate(sums), np.concatenate(bits), kept)]
     for number in reversed(numbers[:-1]):
-        counts = _regrouped(counts, _parents(number, lower), _length(number))
+        counts = _regroup_rows(counts, _parents(number, lower), _length(number))
         found.insert(0, _Geolevel(number, *_contents(counts, hashes), counts))
         lower = number
     return found
@@ -374,7 +374,7 @@ def _contents(counts: sparse.csr_array, hashes: _Lanes) -> tuple[_Lanes, np.ndar
     return words @ hashes, bits @ np.ones(counts.shape[1])
 
 
-def _regrouped(counts: sparse.csr_array, group: np.ndarray, n_groups: int) -> sparse.csr_array:
+def _regroup_rows(counts: sparse.csr_array, group: np.ndarray, n_groups: int) -> sparse.csr_array:
     """Rows added up by group `(n_rows,)`."""
     n_rows = len(group)
     entries = np.ones(n_rows, counts.dtype), (group, np.arange(n_rows))
@@ -387,7 +387,7 @@ _List = tuple[bytes, _Lanes, np.ndarray, int]
 """Sums `(n, 2)` of a kind, their information `(n,)` in bits, and how many digests it has."""
 
 
-def _lists(levels: Sequence[_Geolevel], hashing: _Hashing) -> Iterator[_List]:
+def _lists(levels: Sequence[_Geolevel], hashing: _KeyedHashes) -> Iterator[_List]:
     """All lists of digests of a column."""
     for depth, upper in enumerate(levels):
         yield b"records", upper.sums, upper.bits, min(MOST, len(upper.bits))
@@ -396,7 +396,7 @@ def _lists(levels: Sequence[_Geolevel], hashing: _Hashing) -> Iterator[_List]:
     yield _list_of_values(levels, hashing)
 
 
-def _list_of_areas(upper: _Geolevel, lower: _Geolevel, hashing: _Hashing) -> _List:
+def _list_of_areas(upper: _Geolevel, lower: _Geolevel, hashing: _KeyedHashes) -> _List:
     """Multisets of the contents of a lower level's geounits, by geounit of an upper level."""
     rows, n_units = np.flatnonzero(lower.bits > 0), len(upper.bits)  # Geounits with records.
     parents = _parents(upper.number, lower.number)[rows]
@@ -412,7 +412,7 @@ def _list_of_areas(upper: _Geolevel, lower: _Geolevel, hashing: _Hashing) -> _Li
     return b"areas", sums, np.where(n_below > 1, bits, 0), min(MOST, n_units)
 
 
-def _list_of_values(levels: Sequence[_Geolevel], hashing: _Hashing) -> _List:
+def _list_of_values(levels: Sequence[_Geolevel], hashing: _KeyedHashes) -> _List:
     """The multisets of how many records have a value in the geounits of a lower level."""
     found = [(np.zeros((0, 2), np.uint64), np.zeros(0))]
     for depth, lower in enumerate(levels):

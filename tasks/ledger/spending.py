@@ -50,7 +50,7 @@ from .accounting import (
     epsilon_tight,
     rho_from_epsilon_tight,
 )
-from .exact_curve import Counts, NotWorkedOut, PrivacyCurve
+from .exact_curve import Counts, CurveTooExpensive, PrivacyCurve
 from .loss_laws import ChangedCount
 from .store import Damaged
 
@@ -102,7 +102,7 @@ def _kind(power: int, c: str, shift: int) -> ChangedCount:
     return ChangedCount(noise, shift)
 
 
-def composed(curves: Iterable[PrivacyCurve]) -> PrivacyCurve:
+def compose_curves(curves: Iterable[PrivacyCurve]) -> PrivacyCurve:
     """The composed curve of several draws, whose worst choices are independent.
 
     Raises ValueError where there are more combinations of choices than are compared.
@@ -211,12 +211,12 @@ class Spending:
         curves = {place: draw.known for place, draw in enumerate(self.draws)}
         known = {place: curve for place, curve in curves.items() if curve is not None}
         try:
-            together, places = composed(known.values()), set(known)
-        except NotWorkedOut:
-            together, places = composed([]), set()
+            together, places = compose_curves(known.values()), set(known)
+        except CurveTooExpensive:
+            together, places = compose_curves([]), set()
             for place, curve in sorted(known.items(), key=_choices_and_rho):
-                with suppress(NotWorkedOut):
-                    together = composed([together, curve])
+                with suppress(CurveTooExpensive):
+                    together = compose_curves([together, curve])
                     places.add(place)
         return together if together.rho else None, frozenset(places)
 
@@ -279,10 +279,10 @@ def spending_of(connection: sqlite3.Connection, dataset: str) -> Spending:
         "ON curves.run_id = draws.run_id AND curves.draw = draws.name WHERE dataset = ?",
         [dataset],
     )
-    return Spending([_spent(row) for row in rows])
+    return Spending([_parse_draw(row) for row in rows])
 
 
-def _spent(row: sqlite3.Row) -> SpentDraw:
+def _parse_draw(row: sqlite3.Row) -> SpentDraw:
     guarantee = guarantee_of(row)
     try:
         curve = None if row["curve"] is None else read_curve(row["curve"])
@@ -296,15 +296,15 @@ def guarantee_of(row: Mapping[str, Any] | sqlite3.Row) -> Guarantee:
     """The native guarantee of a row; raises Damaged if the row contradicts itself."""
     name = f"draw {row['name']!r} of run {row['run_id']}"
     numbers = ("parameter", "delta", "bounded_factor")
-    parameter, delta, factor = (parsed(row[column], name) for column in numbers)
-    stated = None if row["stated_factor"] is None else parsed(row["stated_factor"], name)
+    parameter, delta, factor = (parse_fraction(row[column], name) for column in numbers)
+    stated = None if row["stated_factor"] is None else parse_fraction(row["stated_factor"], name)
     guarantee = Guarantee(row["definition"], parameter, row["neighbors"], delta, factor, stated)
-    if guarantee.bounded_rho != parsed(row["bounded_rho"], name):
+    if guarantee.bounded_rho != parse_fraction(row["bounded_rho"], name):
         raise Damaged(f"bounded rho of {name}")
     return guarantee
 
 
-def parsed(text: str, what: str) -> Fraction:
+def parse_fraction(text: str, what: str) -> Fraction:
     """Parse a fraction from the ledger; raises Damaged if the text is not one."""
     try:
         return Fraction(text)

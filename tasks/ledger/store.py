@@ -189,7 +189,7 @@ def ledger_at(path: Path) -> Ledger:
     ledger = Ledger(Path(path).absolute())
     seen = {ledger.path}
     while is_joined(ledger):
-        target, fingerprint = joined_to(ledger)
+        target, fingerprint = joining_ledger(ledger)
         if not target.path.exists():
             raise BudgetRefused(
                 f"the ledger {ledger.path} was joined to {target.path}, which is missing; restore "
@@ -231,9 +231,9 @@ def is_joined(ledger: Ledger) -> bool:
         return False
 
 
-def joined_to(ledger: Ledger) -> tuple[Ledger, str]:
+def joining_ledger(ledger: Ledger) -> tuple[Ledger, str]:
     """The ledger that this one was joined to, and the fingerprint of this one's key."""
-    with connected(ledger) as connection:
+    with connect(ledger) as connection:
         rows = connection.execute("SELECT path, key_fingerprint FROM joined_to").fetchall()
         if len(rows) != 1:
             raise Damaged("it does not name the ledger that it was joined to")
@@ -249,7 +249,7 @@ def has_joined(ledger: Ledger, fingerprint: str) -> bool:
 
 def retire(ledger: Ledger, target: Ledger) -> None:
     """Mark a ledger as joined to another and closed to charges."""
-    with connected(ledger) as connection:
+    with connect(ledger) as connection:
         connection.execute("BEGIN IMMEDIATE")
         found = _agree(ledger, connection)
         fingerprint = read_key(ledger.key_path).fingerprint
@@ -277,7 +277,7 @@ def open_ledger(path: Path, *, must_exist: bool = False) -> Ledger:
             # A key without the mark belongs to a ledger whose creation was interrupted.
             is_used = ledger.key_path.exists() and read_key(ledger.key_path).is_used
             if not (must_exist or is_used or ledger.path.exists()):
-                _refuse_what_others_can_write(ledger)
+                _refuse_writable_by_others(ledger)
                 _create(ledger)
     except OSError as error:
         raise BudgetRefused(
@@ -291,7 +291,7 @@ def open_ledger(path: Path, *, must_exist: bool = False) -> Ledger:
             else f"the ledger {ledger.path} is missing; make it with 'spineflow ledger init "
             f"--ledger {ledger.path}', or restore it if it was used before"
         )
-    with connected(ledger) as connection:
+    with connect(ledger) as connection:
         if connection.execute("PRAGMA quick_check").fetchone()[0] != "ok":
             raise Damaged("the file fails its integrity check")
         layout = _layout(connection)
@@ -330,7 +330,7 @@ def writing(ledger: Ledger) -> Iterator[sqlite3.Connection]:
     leaves no trace. SQLite's errors about the file become BudgetRefused; errors of the block pass
     unchanged.
     """
-    with connected(ledger) as connection:
+    with connect(ledger) as connection:
         connection.execute("BEGIN IMMEDIATE")
         before = connection.total_changes
         found = _agree(ledger, connection)
@@ -355,7 +355,7 @@ def _next_state(connection: sqlite3.Connection, found: Mark) -> None:
 @contextmanager
 def reading(ledger: Ledger) -> Iterator[sqlite3.Connection]:
     """A transaction that changes nothing; raises as `writing`."""
-    with connected(ledger) as connection:
+    with connect(ledger) as connection:
         connection.execute("BEGIN")
         if _layout(connection) < LAYOUT:
             connection.execute("ROLLBACK")
@@ -368,11 +368,11 @@ def reading(ledger: Ledger) -> Iterator[sqlite3.Connection]:
 
 
 @contextmanager
-def connected(ledger: Ledger) -> Iterator[sqlite3.Connection]:
+def connect(ledger: Ledger) -> Iterator[sqlite3.Connection]:
     """A connection to a ledger's file; SQLite's errors become BudgetRefused with a remedy."""
     connection = None
     try:
-        _refuse_what_others_can_write(ledger)
+        _refuse_writable_by_others(ledger)
         connection = sqlite3.connect(
             f"{ledger.path.as_uri()}?mode=rw", uri=True, timeout=BUSY_SECONDS, isolation_level=None
         )
@@ -405,7 +405,7 @@ def _remedy(error: sqlite3.Error) -> str | None:
     return _RESTORE
 
 
-def _refuse_what_others_can_write(ledger: Ledger) -> None:
+def _refuse_writable_by_others(ledger: Ledger) -> None:
     """Raise BudgetRefused for a ledger that another user can write, or put another in place of."""
     folder = ledger.path.parent
     # A sticky bit is no help: any user who can write there can add a journal for the ledger.
@@ -421,7 +421,7 @@ def _agree(ledger: Ledger, connection: sqlite3.Connection) -> Mark:
     the ledger's state. The connection has the write lock.
     """
     key = read_key(ledger.key_path)
-    _bring_up(connection)
+    _migrate(connection)
     found = _compare(ledger, connection, key)
     if found != key.mark:
         write_mark(ledger.key_path, found)
@@ -478,7 +478,7 @@ def _schema(connection: sqlite3.Connection) -> set[tuple[object, ...]]:
     return {tuple(row) for query in (made, columns) for row in connection.execute(query)}
 
 
-def _bring_up(connection: sqlite3.Connection) -> None:
+def _migrate(connection: sqlite3.Connection) -> None:
     """Apply later layouts inside a transaction; counts as a change of state."""
     layout = _layout(connection)
     if layout < LAYOUT:

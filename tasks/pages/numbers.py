@@ -14,7 +14,7 @@ def format_epsilon(value: float | str) -> str:
 
     The word for an infinite one is kept.
 
-    >>> shown_epsilon(17.1405), shown_epsilon(0.0123401), shown_epsilon("inf")
+    >>> format_epsilon(17.1405), format_epsilon(0.0123401), format_epsilon("inf")
     ('17.14', '0.0123', 'inf')
     """
     if isinstance(value, str):
@@ -27,7 +27,7 @@ def format_upper_bound(value: Fraction | float | str) -> str:
 
     The shown number is thus a bound, too. The word for an infinite one is kept.
 
-    >>> shown_bound(16.4601), shown_bound(0.0123401), shown_bound("inf")
+    >>> format_upper_bound(16.4601), format_upper_bound(0.0123401), format_upper_bound("inf")
     ('16.47', '0.0124', 'inf')
     """
     if isinstance(value, str):
@@ -41,7 +41,7 @@ def format_upper_bound(value: Fraction | float | str) -> str:
 def format_delta(value: Fraction | str | None) -> str:
     """A delta rounded up to three significant digits, in the style of 1e-10; 0 for none.
 
-    >>> shown_delta("1/10000000000"), shown_delta(Fraction(9, 10)), shown_delta(None)
+    >>> format_delta("1/10000000000"), format_delta(Fraction(9, 10)), format_delta(None)
     ('1e-10', '0.9', '0')
     """
     exact = Fraction(value or 0)
@@ -58,7 +58,7 @@ def format_delta(value: Fraction | str | None) -> str:
 def format_rho(value: Fraction | str) -> str:
     """A rho, exactly as a fraction, and about how much that is; the word for an infinite one.
 
-    >>> shown_rho("293764/114921"), shown_rho(Fraction(2)), shown_rho("inf")
+    >>> format_rho("293764/114921"), format_rho(Fraction(2)), format_rho("inf")
     ('293764/114921 (about 2.556)', '2', 'inf')
     """
     if value == "inf":

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from ...validation.outcome import CHECKS_FILE, Outcome, write_outcomes
 from ..runs.charged_files import know_renamed
 from ..runs.directory import RunDirectory
-from ..runs.errors import CheckFailed, SpineflowError, lost
+from ..runs.errors import CheckFailed, SpineflowError, failure_sentence
 from ..runs.files import NOT_PRIVATE, read_record, write_record
 from ..runs.handles import Made, created, reused
 from ..runs.settings import ProductSettings
@@ -55,7 +55,7 @@ def compare_release(
     except Exception as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise
-        sentence = lost(error, "The comparison with the truth", str(run.root))
+        sentence = failure_sentence(error, "The comparison with the truth", str(run.root))
         content: dict[str, object] = {} if settings.is_private else {"stamp": NOT_PRIVATE}
         content |= {"warnings": [f"{sentence} The release does not depend on it."]}
         write_record(path, content)

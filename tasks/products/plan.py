@@ -23,7 +23,7 @@ from ..noise.margins import COVERAGE, loss_for_margin
 from ..pages.numbers import format_rho
 from ..runs.charged_files import digests_by_name
 from ..runs.directory import RunDirectory
-from ..runs.errors import BudgetRefused, InputRefused, refused
+from ..runs.errors import BudgetRefused, InputRefused, refuse_errors
 from ..runs.files import read_record, write_record
 from ..runs.names import did_you_mean
 from ..runs.settings import ProductSettings
@@ -356,7 +356,7 @@ def needed_loss(
     """
     if measure.noise is None or universe.loss is None:
         raise InputRefused(f"--target {target}: without noise every margin is 0.")
-    with refused(f"--target {target}: "):
+    with refuse_errors(f"--target {target}: "):
         total = loss_for_margin(measure.noise, universe.loss, margin, coverage=coverage)
     own = (
         ""

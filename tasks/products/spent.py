@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..ledger.caps import summary
-from ..ledger.claims import uncharged
+from ..ledger.claims import uncharged_message
 from ..ledger.store import open_ledger
 from ..pages.document import Table
 from ..pages.numbers import format_delta, format_epsilon, format_rho, format_upper_bound
@@ -32,7 +32,7 @@ def dataset_spending(
     spent = summary(ledger, is_exact=True, only=name)["datasets"].get(name, {"products": {}})
     for run_id, statement in own.items():
         if not _covers_statement(spent, run_id, statement):
-            raise BudgetRefused(uncharged(ledger, run_id))
+            raise BudgetRefused(uncharged_message(ledger, run_id))
     found: Mapping[str, Any] = spent
     return found
 

@@ -91,7 +91,7 @@ def summarise_statement(statement: Statement) -> str:
 
     >>> from spineflow.tasks.ledger.accounting import ZCDP
     >>> loss = UniversePlan("persons", "discrete_gaussian", Guarantee(ZCDP, Fraction(1, 2)))
-    >>> in_one_sentence(Statement(None, (), (), (loss,)))[:66]
+    >>> summarise_statement(Statement(None, (), (), (loss,)))[:66]
     'Guarantee: changing one record of persons changes the probability '
     """
     if statement.why_not is not None:

@@ -65,7 +65,7 @@ def record_files(run: RunDirectory) -> None:
     is done: it may have been altered since, and is compared with the ledger after the first stages.
     """
     manifest = run.read_manifest()
-    names = sorted(set(_files(run)) - _handed_on(manifest).keys())
+    names = sorted(set(_files(run)) - _artifact_digests(manifest).keys())
     is_charged = manifest["privacy"] != NOT_PRIVATE and manifest["product"] != OF_OTHERS
     if is_charged and not run.release.exists():
         names = [name for name in names if not _is_noise(Damage(name, is_missing=False))]
@@ -96,22 +96,22 @@ def mend(run: RunDirectory) -> list[str]:
     run.refuse_altered_manifest()
     run.refuse_edited_settings()
     manifest = run.read_manifest()
-    recorded = manifest.get("beside", {}) | _handed_on(manifest)
+    recorded = manifest.get("beside", {}) | _artifact_digests(manifest)
     sentences = []
     if recorded.get(CHARGED) not in (None, *digests_if_there([run.root / CHARGED])):
         # The ledger has the same.
         (run.root / CHARGED).unlink(missing_ok=True)
         sentences.append(f"{Damage(CHARGED, is_missing=False)}, and is removed")
     refuse_altered(run)
-    found = [damage for damage in damaged(run, recorded) if not _is_left_to_ledger(run, damage)]
-    aside = [damage for damage in found if _decides_nothing(damage)]
+    found = [damage for damage in find_damage(run, recorded) if not _is_left_to_ledger(run, damage)]
+    aside = [damage for damage in found if _is_for_people_alone(damage)]
     sentences += [f"{damage}; put it back if anybody is to read it" for damage in aside]
     again = [damage for damage in found if damage not in aside]
     for damage in again:
         if not _can_be_made_again(run, damage):
             _refuse(run, damage, manifest)
     for damage in again:
-        _remove_for(run, damage, is_handed_on=damage.name in _handed_on(manifest))
+        _remove_damaged(run, damage, is_handed_on=damage.name in _artifact_digests(manifest))
         sentences.append(f"{damage}, and is made again")
     return sentences
 
@@ -121,7 +121,7 @@ def is_needed(name: str) -> bool:
     return not name.startswith("validation/") and name != CHARGED
 
 
-def damaged(run: RunDirectory, recorded: Mapping[str, str]) -> list[Damage]:
+def find_damage(run: RunDirectory, recorded: Mapping[str, str]) -> list[Damage]:
     """The missing or changed files, among all with a digest in the run."""
     other = UNCHECKED if run.release.exists() else RELEASE
     names = [name for name in recorded if not name.startswith(f"{other}/") and name != CHARGED]
@@ -133,7 +133,7 @@ def damaged(run: RunDirectory, recorded: Mapping[str, str]) -> list[Damage]:
     ]
 
 
-def _handed_on(manifest: Mapping[str, Any]) -> dict[str, str]:
+def _artifact_digests(manifest: Mapping[str, Any]) -> dict[str, str]:
     """Digests of the artifacts that the steps of finished stages returned, by name."""
     return {
         name: digest
@@ -163,7 +163,7 @@ def _is_left_to_ledger(run: RunDirectory, damage: Damage) -> bool:
     return is_private and damage.is_missing and _is_noise(damage)
 
 
-def _decides_nothing(damage: Damage) -> bool:
+def _is_for_people_alone(damage: Damage) -> bool:
     """Whether a file is for people alone, and cannot be made again."""
     return damage.within[0] == "validation" and damage.name != CHECKS
 
@@ -189,7 +189,7 @@ def _can_be_made_again(run: RunDirectory, damage: Damage) -> bool:
     return first in DERIVED or damage.name == CHECKS or is_beside
 
 
-def _remove_for(run: RunDirectory, damage: Damage, *, is_handed_on: bool) -> None:
+def _remove_damaged(run: RunDirectory, damage: Damage, *, is_handed_on: bool) -> None:
     """Remove a damaged file, and the file by which its step would count as done."""
     path, (first, *rest) = run.root / damage.name, damage.within
     path.unlink(missing_ok=True)

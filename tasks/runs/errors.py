@@ -36,7 +36,7 @@ class InputRefused(SpineflowError):
 
 
 @contextmanager
-def refused(
+def refuse_errors(
     before: str = "", after: str = ".", *, of: type[Exception] = ValueError
 ) -> Iterator[None]:
     """Raise InputRefused for an error inside, with its text between these two."""
@@ -76,11 +76,11 @@ class MemoryFailed(SpineflowError):
     """A piece of work ran out of memory."""
 
 
-class WorkLost(SpineflowError):
+class UnforeseenError(SpineflowError):
     """An unforeseen error; its detail is in the run's confidential folder."""
 
 
-def confined(run_root: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+def confine_errors(run_root: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Decorator that lets only public errors out of a function working on the run at `run_root`."""
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
@@ -99,7 +99,7 @@ def confined(run_root: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
                 what = " ".join(map(str, [function.__name__, *args[1:]]))
                 public = MemoryFailed(f"Memory ran out in {what}; {more_memory(run_root)}.")
             except Exception as error:
-                public = WorkLost(lost(error, function.__name__, run_root))
+                public = UnforeseenError(failure_sentence(error, function.__name__, run_root))
             raise public from None
 
         return wrapper
@@ -128,7 +128,7 @@ def more_memory(run_root: str) -> str:
     return f"give the run more, or fewer tasks at once (--set run.workers=N) with {again}"
 
 
-def lost(error: Exception, what: str, run_root: str) -> str:
+def failure_sentence(error: Exception, what: str, run_root: str) -> str:
     """A public sentence on a failed step; the error's traceback is kept confidential."""
     kept = keep_traceback(error, run_root)
     detail = f"; the detail is in {kept}" if kept else ""

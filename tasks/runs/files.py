@@ -51,13 +51,13 @@ def state_of_file(path: Path) -> FileState:
     return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
-def while_unchanged(
+def cache_unchanged(
     files: Callable[Arguments, Path | Iterable[Path]], *, at_most: int
 ) -> Callable[[Callable[Arguments, Content]], Callable[Arguments, Content]]:
     """Cache a reader's results for its last `at_most` different arguments, as long as the `files`
     of the arguments are unchanged. The arguments must be hashable.
 
-    >>> @while_unchanged(lambda path: path, at_most=4)
+    >>> @cache_unchanged(lambda path: path, at_most=4)
     ... def read_text(path: Path) -> str:
     ...     return path.read_text(encoding="utf-8")
     """

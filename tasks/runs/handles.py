@@ -71,7 +71,7 @@ _metered: set[_Block] = set()
 
 
 @contextmanager
-def metered() -> Iterator[Callable[[], Work]]:
+def meter_work() -> Iterator[Callable[[], Work]]:
     """Yield a function that returns the work of this thread's block so far."""
     with _lock:
         thread = threading.get_ident()
@@ -80,12 +80,17 @@ def metered() -> Iterator[Callable[[], Work]]:
             other.is_alone = False
         block = _Block(thread, not others)
         _metered.add(block)
-    started, of_thread, of_process, moved = time.time(), time.thread_time(), _cpu(), _moved()
+    started, of_thread, of_process, moved = (
+        time.time(),
+        time.thread_time(),
+        _cpu(),
+        _transferred_bytes(),
+    )
 
     def work() -> Work:
         alone = block.is_alone
         cpu = _cpu() - of_process if alone else time.thread_time() - of_thread
-        now = _moved() if alone else None
+        now = _transferred_bytes() if alone else None
         read, written = (
             (None, None) if now is None or moved is None else (now[0] - moved[0], now[1] - moved[1])
         )
@@ -105,7 +110,7 @@ def _cpu() -> float:
     return sum(usage.ru_utime + usage.ru_stime for usage in used)
 
 
-def _moved() -> tuple[int, int] | None:
+def _transferred_bytes() -> tuple[int, int] | None:
     """Bytes that this process has read and written; None where the system does not report them."""
     try:
         lines = IO.read_text(encoding="ascii").splitlines()

@@ -45,8 +45,8 @@ def checked_file_name(name: str) -> str:
     """A name of a file or a folder; raises ValueError with the characters that it may have."""
     if not is_file_name(name):
         raise ValueError(
-            f"is no name that files can have ({shown(name)}): write letters, digits, '_' and '-', "
-            f"with single spaces and dots inside, at most {MOST_BYTES} bytes"
+            f"is no name that files can have ({printable_name(name)}): write letters, digits, "
+            f"'_' and '-', with single spaces and dots inside, at most {MOST_BYTES} bytes"
         )
     return name
 
@@ -55,13 +55,13 @@ def checked_label(name: str) -> str:
     """A name for display; raises ValueError for characters that no page or message could show."""
     if not name or name != name.strip() or not name.isprintable() or len(name) > MOST_CHARACTERS:
         raise ValueError(
-            f"is no name that pages can show ({shown(name)}): write at most {MOST_CHARACTERS} "
-            "printable characters, without spaces at its ends"
+            f"is no name that pages can show ({printable_name(name)}): write at most "
+            f"{MOST_CHARACTERS} printable characters, without spaces at its ends"
         )
     return name
 
 
-def shown(name: str) -> str:
+def printable_name(name: str) -> str:
     """A name as shown in a message: letters of any script, and escapes for the rest."""
     return repr(name[:40]) + (" and so on" if len(name) > 40 else "")
 
@@ -82,7 +82,7 @@ def factors_of(name: str) -> tuple[str, ...]:
     return tuple(sorted(part.strip() for part in name.split("*")))
 
 
-def spelt_as(name: str, names: Iterable[str]) -> str:
+def match_spelling(name: str, names: Iterable[str]) -> str:
     """The first of some names with the same factors; the name itself if there is none."""
     if "*" not in name:
         return name
@@ -98,7 +98,7 @@ def below(folder: Path, *names: str) -> Path:
     """
     for name in names:
         if name in ("", ".", "..") or "/" in name or "\0" in name:
-            raise ValueError(f"{shown(name)} would lead out of {folder.name}")
+            raise ValueError(f"{printable_name(name)} would lead out of {folder.name}")
     return folder.joinpath(*names)
 
 

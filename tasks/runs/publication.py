@@ -147,8 +147,8 @@ def refuse_taken_place(run: RunDirectory, settings: ProductSettings) -> None:
             "writable, or choose another place."
         ) from None
     run_id = run.read_manifest()["run_id"] if run.manifest.exists() else None
-    if _described(standing)["run_id"] != run_id:
-        raise InputRefused(_taken(standing, settings.PRODUCT, place))
+    if _describe_listing(standing)["run_id"] != run_id:
+        raise InputRefused(_taken_message(standing, settings.PRODUCT, place))
 
 
 def copy_release(run: RunDirectory, place: str) -> bool:
@@ -175,8 +175,8 @@ def copy_release(run: RunDirectory, place: str) -> bool:
         ) from None
     except StoreRefused as error:
         raise PublicationRefused(f"{place}: {error.rule}; {error.remedy} and {again}.") from None
-    if _described(standing)["folder"] != listing["folder"]:
-        raise PublicationRefused(_taken(standing, listing["product"], place))
+    if _describe_listing(standing)["folder"] != listing["folder"]:
+        raise PublicationRefused(_taken_message(standing, listing["product"], place))
     return is_new
 
 
@@ -217,7 +217,7 @@ def _marker_name(product: str) -> str:
     return f"{product}.json"
 
 
-def _described(standing: bytes) -> dict[str, Any]:
+def _describe_listing(standing: bytes) -> dict[str, Any]:
     """The listing found at a place; a placeholder if it cannot be read."""
     try:
         listing = json.loads(standing)
@@ -226,10 +226,10 @@ def _described(standing: bytes) -> dict[str, Any]:
         return {"run_id": "that cannot be read", "folder": ""}
 
 
-def _taken(standing: bytes, product: str, place: str) -> str:
+def _taken_message(standing: bytes, product: str, place: str) -> str:
     """Message: a place has another release."""
     return (
         f"{marker_address(place, product)} is the release of run "
-        f"{_described(standing)['run_id']}, and releases are not replaced; move it away, or start "
-        "a new run with another release.publish_to."
+        f"{_describe_listing(standing)['run_id']}, and releases are not replaced; move it away, or "
+        "start a new run with another release.publish_to."
     )

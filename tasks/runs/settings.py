@@ -16,7 +16,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from .errors import InputRefused
 from .files import NOT_PRIVATE
-from .names import spelt_as
+from .names import match_spelling
 from .stores import carries_secrets, is_url
 
 
@@ -74,11 +74,11 @@ Refuse = Callable[[str], NoReturn]
 """Raises InputRefused with a sentence that begins with the settings file's name."""
 
 
-def _tupled(value: Any) -> Any:
+def _to_tuples(value: Any) -> Any:
     """A value with tuples in place of the lists in it."""
     if isinstance(value, Mapping):
-        return {key: _tupled(item) for key, item in value.items()}
-    return tuple(map(_tupled, value)) if isinstance(value, list | tuple) else value
+        return {key: _to_tuples(item) for key, item in value.items()}
+    return tuple(map(_to_tuples, value)) if isinstance(value, list | tuple) else value
 
 
 class KnownKeys(frozenset[str]):
@@ -98,13 +98,14 @@ class ExactTypes(BaseModel):
     @classmethod
     def _lists_are_tuples(cls, tree: Any) -> Any:
         if not isinstance(tree, Mapping) or cls.model_config["extra"] == "allow":
-            return _tupled(tree)
+            return _to_tuples(tree)
         known = {field.alias or name for name, field in cls.model_fields.items()}
         takes = known | (
             set(cls.model_fields) if cls.model_config.get("populate_by_name") else set()
         )
         return {
-            key: _tupled(value) if key in takes else KnownKeys(known) for key, value in tree.items()
+            key: _to_tuples(value) if key in takes else KnownKeys(known)
+            for key, value in tree.items()
         }
 
 
@@ -430,12 +431,12 @@ def without_section(model: type[AnySection], settings: AnySection) -> AnySection
     return model.model_construct(**{name: getattr(settings, name) for name in model.model_fields})
 
 
-def run_by(settings: AnySection, runner: RunnerSettings) -> AnySection:
+def with_runner(settings: AnySection, runner: RunnerSettings) -> AnySection:
     """Settings with another runner in every section that names one; their release is the same."""
     if isinstance(settings, RunnerSettings):
         chosen = {name: getattr(runner, name) for name in RunnerSettings.model_fields}
         return settings.model_copy(update=chosen)
-    return settings.with_sections(lambda section: run_by(section, runner))
+    return settings.with_sections(lambda section: with_runner(section, runner))
 
 
 def have_same_draws(one: ProductSettings, other: ProductSettings) -> bool:
@@ -446,7 +447,7 @@ def have_same_draws(one: ProductSettings, other: ProductSettings) -> bool:
 def have_same_release(one: ProductSettings, other: ProductSettings) -> bool:
     """Whether two settings differ in their runners alone, if at all."""
     # Comparing the settings themselves would include derived arrays.
-    first, second = (run_by(own, RunnerSettings()).model_dump() for own in (one, other))
+    first, second = (with_runner(own, RunnerSettings()).model_dump() for own in (one, other))
     return type(one) is type(other) and first == second
 
 
@@ -457,7 +458,7 @@ def merged_tables(base: Mapping[str, Any], top: Mapping[str, Any]) -> dict[str, 
     """
     merged = dict(base)
     for given, value in top.items():
-        key = spelt_as(given, merged)
+        key = match_spelling(given, merged)
         below = merged.get(key)
         if isinstance(value, Mapping) and isinstance(below, Mapping):
             value = merged_tables(below, value)

@@ -20,7 +20,7 @@ from pydantic import ValidationError
 from .directory import RELEASE_CHANGED, RunDirectory
 from .errors import InputRefused
 from .files import NOT_PRIVATE
-from .names import did_you_mean, spelt_as
+from .names import did_you_mean, match_spelling
 from .settings import (
     RUNNER_KEYS,
     AnySection,
@@ -30,9 +30,9 @@ from .settings import (
     WrittenNumber,
     merged_tables,
     refuse_in,
-    run_by,
+    with_runner,
 )
-from .settings_problems import Location, dotted, line_of, sentences
+from .settings_problems import Location, dotted_path, line_of, sentences
 from .stores import is_url
 
 NO_FILE = "the form"
@@ -68,7 +68,7 @@ def load_settings(
     if isinstance(source, str | Path):
         # Names agree however their letters were composed.
         path, text = Path(source), normalize("NFC", _read(Path(source)))
-        merged = _parsed(text, path)
+        merged = _parse_toml(text, path)
     else:
         path = Path(NO_FILE if source is None else TABLES)
         merged = _own_copy(source or {})
@@ -93,7 +93,7 @@ def load_settings(
     completed = model.completed(merged, path.resolve().parent)
     whole = model.expanded(completed, with_preset)
     place = _place_in(text, overrides)
-    settings = _validated(model, whole, path, place)
+    settings = _validate_settings(model, whole, path, place)
     settings.refuse_ineffective(merged, _refuse_at(path.name, place))
     return settings
 
@@ -132,8 +132,8 @@ def settings_of_finished(
 
 @lru_cache(maxsize=32)
 def _frozen(model: type[Settings], text: str, path: Path) -> Settings:
-    tree = _parsed(text, path)
-    return _validated(model.chosen_by(tree), tree, path, _place_in("", ()))
+    tree = _parse_toml(text, path)
+    return _validate_settings(model.chosen_by(tree), tree, path, _place_in("", ()))
 
 
 def settings_of_run(model: type[Settings], run: RunDirectory) -> Settings:
@@ -168,7 +168,7 @@ def with_resume_overrides(settings: Settings, overrides: Sequence[str]) -> Setti
         _apply_override(tree, override)
     if "run" in tree:
         own = {name: getattr(settings.run, name) for name in RunnerSettings.model_fields}
-        settings = run_by(settings, _overridden(RunnerSettings, "run", own | tree["run"]))
+        settings = with_runner(settings, _overridden(RunnerSettings, "run", own | tree["run"]))
     if "release" in tree:
         given = settings.release.model_dump() | tree["release"]
         release = _overridden(type(settings.release), "release", given).with_absolute_paths(
@@ -206,7 +206,7 @@ def _own_copy(value: Any) -> Any:
 
 def settings_tree(path: Path) -> dict[str, Any]:
     """The tables of a TOML file; raises InputRefused for one that cannot be read."""
-    return _parsed(_read(path), path)
+    return _parse_toml(_read(path), path)
 
 
 def _read(path: Path) -> str:
@@ -220,7 +220,7 @@ def _read(path: Path) -> str:
         raise InputRefused(f"{path.name} is not UTF-8 text; save it as UTF-8.") from None
 
 
-def _parsed(text: str, path: Path) -> dict[str, Any]:
+def _parse_toml(text: str, path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -259,7 +259,7 @@ def _apply_override(tree: dict[str, Any], override: str) -> None:
         tree = tree.setdefault(section, {})
         if not isinstance(tree, dict):
             raise InputRefused(f"--set {override}: {section} is not a section.")
-    tree[spelt_as(last, tree)] = value
+    tree[match_spelling(last, tree)] = value
 
 
 def _parts_of(key: str) -> list[str]:
@@ -274,12 +274,12 @@ def _parts_of(key: str) -> list[str]:
 
 def _place_in(text: str, overrides: Sequence[str]) -> Callable[[Location, bool], str]:
     """Function from a location of settings to its place: an override, or a line of the file."""
-    keys = [dotted(tuple(_parts_of(override.partition("=")[0]))) for override in overrides]
+    keys = [dotted_path(tuple(_parts_of(override.partition("=")[0]))) for override in overrides]
 
     def place(location: Location, is_missing: bool) -> str:
         there = location[:-1] if is_missing else location
         for key in keys:
-            if not is_missing and f"{dotted(there)}.".startswith(f"{key}."):
+            if not is_missing and f"{dotted_path(there)}.".startswith(f"{key}."):
                 return f"--set {key}"
         while there:
             line = line_of(text, there)
@@ -292,7 +292,7 @@ def _place_in(text: str, overrides: Sequence[str]) -> Callable[[Location, bool],
     return place
 
 
-def _validated(
+def _validate_settings(
     model: type[Settings],
     tree: Mapping[str, Any],
     path: Path,

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from .names import did_you_mean, shown
+from .names import did_you_mean, printable_name
 
 MOST_SHOWN = 5
 """Largest number of problems in one message."""
@@ -86,15 +86,15 @@ class Problem:
     @property
     def key(self) -> str:
         """The dotted key."""
-        return dotted(self.location)
+        return dotted_path(self.location)
 
 
-def dotted(location: Location) -> str:
+def dotted_path(location: Location) -> str:
     """Keys and positions as people write them, such as `census.tables.0.name`; other keys than bare
     ones are quoted.
     """
     return ".".join(
-        str(part) if isinstance(part, int) or _BARE.fullmatch(part) else shown(part)
+        str(part) if isinstance(part, int) or _BARE.fullmatch(part) else printable_name(part)
         for part in location
     )
 
@@ -148,7 +148,7 @@ def _problems(
         known = frozenset[str]().union(*(one.known for one in kept if one.known is not None))
         if known:
             near = did_you_mean(str(location[-1]), sorted(known))
-            meant |= {dotted((*location[:-1], name)) for name in known if repr(name) in near}
+            meant |= {dotted_path((*location[:-1], name)) for name in known if repr(name) in near}
             text = f"{kept[0].text}{near}; known here: {', '.join(sorted(known))}"
             unknown.append(replace(kept[0], text=text))
         elif worded := [one for one in kept if one.text]:

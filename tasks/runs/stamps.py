@@ -57,7 +57,7 @@ def stamp_at(path: Path) -> dict[str, str]:
 def marked_not_private(schema: pa.Schema, metadata: dict[str, str]) -> pa.Schema:
     """A schema with additional metadata.
 
-    >>> stamped(pa.schema([]), stamp(is_private=False)).metadata
+    >>> marked_not_private(pa.schema([]), stamp(is_private=False)).metadata
     {b'spineflow': b'NOT PRIVATE'}
     """
     return schema.with_metadata({**(schema.metadata or {}), **metadata}) if metadata else schema

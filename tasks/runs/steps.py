@@ -23,8 +23,16 @@ from prefect.states import Completed
 
 from .charged_files import digest_of, refuse_altered
 from .directory import RunDirectory
-from .errors import SpineflowError, StorageFailed, confined
-from .handles import Artifact, Made, confined_work, metered, reads_public_files, reused, stopwatch
+from .errors import SpineflowError, StorageFailed, confine_errors
+from .handles import (
+    Artifact,
+    Made,
+    confined_work,
+    meter_work,
+    reads_public_files,
+    reused,
+    stopwatch,
+)
 from .settings import ProductSettings
 from .settings_files import settings_of_run
 from .stores import StoreSilent
@@ -45,7 +53,7 @@ class ErrorsInSentences(logging.Filter):
         public = error if isinstance(error, SpineflowError) else quoted
         if public is None:
             return True
-        again = "" if quoted is None or error is not None else _when_again(record)
+        again = "" if quoted is None or error is not None else _retry_announcement(record)
         record.msg, record.args = f"{str(public).rstrip('.')}.{again}", ()
         record.exc_info = record.exc_text = None
         return True
@@ -59,7 +67,7 @@ def shorten_errors() -> None:
             logger.addFilter(ErrorsInSentences())
 
 
-def _when_again(record: logging.LogRecord) -> str:
+def _retry_announcement(record: logging.LogRecord) -> str:
     """Prefect's announcement of the next attempt in a record of a failed one; else ""."""
     _, found, rest = record.getMessage().rpartition(" - Retry ")
     return f" Retry {rest}." if found else ""
@@ -145,7 +153,7 @@ def step(
 
         @functools.wraps(function)
         def perform(run_root: str, *keys: Any) -> Artifact:
-            with metered() as work, stopwatch() as seconds:
+            with meter_work() as work, stopwatch() as seconds:
                 arguments = (*load_run(run_root, model), *keys)
                 path = None if made_at is None else made_at(*arguments)
                 is_made = path is not None and path.exists()
@@ -155,7 +163,7 @@ def step(
 
         @functools.wraps(function)
         def run_step(run_root: str, *keys: Any) -> Artifact | State:
-            artifact = confined(run_root)(perform)(run_root, *keys)
+            artifact = confine_errors(run_root)(perform)(run_root, *keys)
             if artifact.reused:
                 return Completed(name="Reused", message="made by an earlier attempt", data=artifact)
             return artifact

@@ -280,11 +280,11 @@ def design_levels(
     weights = {places[name]: float(target.weight) for name, target in design.targets.items()}
     is_sum = design.objective == "weighted_sum"
     found, gap = _best_shares(errors, weights if is_sum else None, wanted, floors)
-    needed_now = None if is_sum else _needed(errors, wanted, shares)
+    needed_now = None if is_sum else _required_budget(errors, wanted, shares)
     after = total
     if design.objective == "smallest_budget":
-        needed = _needed(errors, wanted, found)
-        after = rounded_up(needed)
+        needed = _required_budget(errors, wanted, found)
+        after = round_up_budget(needed)
         gap = (1 + gap) * float(after) / needed - 1
     then = errors.variances(found, float(after))
     return DesignedLevels(
@@ -308,17 +308,17 @@ def design_levels(
     )
 
 
-def rounded_up(value: float) -> Fraction:
+def round_up_budget(value: float) -> Fraction:
     """A budget of six significant digits that is at least the value.
 
-    >>> rounded_up(0.12345678)
+    >>> round_up_budget(0.12345678)
     Fraction(123457, 1000000)
     """
     unit = Fraction(10) ** (math.floor(math.log10(value)) + 1 - DIGITS)
     return -(-Fraction(value) // unit) * unit
 
 
-def _needed(
+def _required_budget(
     errors: LevelErrors, wanted: Mapping[int, float], shares: Mapping[int, Fraction]
 ) -> float:
     """The budget of these shares at which levels have the wanted variances."""

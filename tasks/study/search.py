@@ -22,7 +22,7 @@ SIGNIFICANT_DIGITS = 4
 def round_loss(loss: Fraction) -> Fraction:
     """A loss to four significant digits, so that the settings that are found can be read.
 
-    >>> rounded(Fraction(1, 3))
+    >>> round_loss(Fraction(1, 3))
     Fraction(3333, 10000)
     """
     return Fraction(f"{float(loss):.{SIGNIFICANT_DIGITS}g}")
@@ -43,7 +43,7 @@ def loss_grid(lowest: Fraction, highest: Fraction, step: Fraction) -> tuple[Frac
 def bound_grid(grid: Sequence[Fraction], most: Fraction | None) -> tuple[Fraction, ...]:
     """The points of a grid below the most that may be, and this one last; None is no limit.
 
-    >>> [str(loss) for loss in within((Fraction(1), Fraction(2), Fraction(4)), Fraction(3))]
+    >>> [str(loss) for loss in bound_grid((Fraction(1), Fraction(2), Fraction(4)), Fraction(3))]
     ['1', '2', '3']
     """
     if most is None or grid[-1] <= most:
@@ -54,7 +54,7 @@ def bound_grid(grid: Sequence[Fraction], most: Fraction | None) -> tuple[Fractio
 def scale_losses(losses: Losses, total: Fraction) -> dict[str, Fraction]:
     """Losses in the same proportions that add up to a total.
 
-    >>> {name: str(loss) for name, loss in scaled({"a": Fraction(1)}, Fraction(2)).items()}
+    >>> {name: str(loss) for name, loss in scale_losses({"a": Fraction(1)}, Fraction(2)).items()}
     {'a': '2'}
     """
     whole = sum(losses.values(), Fraction(0))

@@ -182,7 +182,7 @@ def count_posterior(noisy: int, sigma_squared: float) -> Posterior:
 
     >>> posterior = count_posterior(-3, 4.0)
     >>> posterior.first, round(posterior.mean, 3)
-    (0, 0.625)
+    (0, 0.516)
     """
     mode = max(noisy, 0)
     reach = int(np.ceil(REACH * np.sqrt(sigma_squared))) + 1

@@ -32,10 +32,10 @@ from ...validation.rules import Value
 from .layouts import Field
 
 
-def cut_at(sizes: np.ndarray, limit: int) -> list[tuple[int, int]]:
+def cut_into_runs(sizes: np.ndarray, limit: int) -> list[tuple[int, int]]:
     """Consecutive runs of items whose sizes add to at most `limit`, or of one larger item.
 
-    >>> cut_at(np.array([2, 3, 9, 1]), 5)
+    >>> cut_into_runs(np.array([2, 3, 9, 1]), 5)
     [(0, 2), (2, 3), (3, 4)]
     """
     ends = np.cumsum(sizes)
@@ -374,7 +374,7 @@ class KeyIndex:
             codes = hashes.array()
 
         ascending, order = sorted_with_rows(codes, folder)
-        alike = np.sort(order[_like_a_neighbour(ascending)])
+        alike = np.sort(order[_repeated_positions(ascending)])
         alike = alike[~self.is_blank[alike]]
         labels = pd.Index(codes[alike] if self._texts is None else self._texts.take(alike))
         self.is_repeated: np.ndarray = zeros(n_keys, bool, folder)
@@ -503,7 +503,7 @@ def _plain(keys: pa.Array) -> pa.Array:
     return trimmed_texts(keys)
 
 
-def _like_a_neighbour(ascending: np.ndarray) -> np.ndarray:
+def _repeated_positions(ascending: np.ndarray) -> np.ndarray:
     """Positions of the values, in ascending order, that occur more than once."""
     found = [np.empty(0, dtype=np.int64)]
     for start in range(0, len(ascending), _ROWS_AT_ONCE):

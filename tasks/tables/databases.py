@@ -49,7 +49,7 @@ class DatabaseTable:
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """The rows of some columns, in the database's order."""
-        yield from self.ask(f"SELECT {', '.join(map(_quoted, columns))} FROM {self.source}")
+        yield from self.ask(f"SELECT {', '.join(map(_quote_name, columns))} FROM {self.source}")
 
 
 @contextmanager
@@ -64,15 +64,15 @@ def open_table(file: InputFile) -> Iterator[DatabaseTable]:
         rule = "the address of a database names no table"
         raise file.unreadable(rule, "add one after '#', as in postgresql://host/database#persons")
     is_query = _QUERY.match(asked) is not None
-    names = [_quoted(name) for name in asked.split(".")]
+    names = [_quote_name(name) for name in asked.split(".")]
     source = f"({asked.rstrip('; ')}) AS asked" if is_query else ".".join(names)
     protocol = address.partition("://")[0]
-    with ExitStack() as opened, _refusing(file, protocol):
+    with ExitStack() as opened, _refuse_driver_errors(file, protocol):
         connect = _postgresql if protocol == "postgresql" else _duckdb
         yield DatabaseTable(connect(address, opened), source)
 
 
-def _quoted(name: str) -> str:
+def _quote_name(name: str) -> str:
     """A name as SQL spells it, capitals and all."""
     return '"{}"'.format(name.replace('"', '""'))
 
@@ -102,7 +102,7 @@ def _duckdb(address: str, opened: ExitStack) -> Callable[[str], pa.RecordBatchRe
 
 
 @contextmanager
-def _refusing(file: InputFile, protocol: str) -> Iterator[None]:
+def _refuse_driver_errors(file: InputFile, protocol: str) -> Iterator[None]:
     """Turn a driver's errors into refusals; their text may quote values, and the address."""
     try:
         yield

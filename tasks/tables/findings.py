@@ -84,7 +84,7 @@ def refusal(findings: Sequence[Finding], *, with_counts: bool = False) -> InputR
 
 
 @contextmanager
-def unreadable_refused(*, with_counts: bool = False) -> Iterator[None]:
+def refuse_unreadable(*, with_counts: bool = False) -> Iterator[None]:
     """Raise InputRefused for a file that cannot be read within."""
     try:
         yield

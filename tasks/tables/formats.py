@@ -148,7 +148,7 @@ def checked_encoding(name: str) -> str:
     return name
 
 
-def cleaned(
+def clean_columns(
     text_format: TextFormat, batch: Mapping[str, pa.Array], separator: str | None = None
 ) -> dict[str, pa.Array]:
     """Columns with blanks for missing values, points for decimal commas, and texts in Unicode's
@@ -156,10 +156,10 @@ def cleaned(
     if any does.
     """
     decimal = text_format.decimal_beside(separator)
-    return {name: _cleaned(text_format, name, array, decimal) for name, array in batch.items()}
+    return {name: _clean_column(text_format, name, array, decimal) for name, array in batch.items()}
 
 
-def _cleaned(text_format: TextFormat, name: str, array: pa.Array, decimal: str) -> pa.Array:
+def _clean_column(text_format: TextFormat, name: str, array: pa.Array, decimal: str) -> pa.Array:
     is_number = decimal == "," and name in text_format.numbers
     digits = text_format.digits.get(name, 0)
     if pa.types.is_dictionary(array.type):
@@ -190,7 +190,7 @@ def _cleaned_codes(
         text_format.value(canonical_text(value, Field("", "text")), is_number, digits)
         for value in array.dictionary.to_pylist()
     ]
-    return _recoded(array, values)
+    return _recode_texts(array, values)
 
 
 def _is_plain(values: pa.Array) -> bool:
@@ -199,7 +199,7 @@ def _is_plain(values: pa.Array) -> bool:
     return not is_text or pc.all(pc.string_is_ascii(values)).as_py() in (True, None)
 
 
-def _recoded(array: pa.DictionaryArray, values: list[str | None]) -> pa.DictionaryArray:
+def _recode_texts(array: pa.DictionaryArray, values: list[str | None]) -> pa.DictionaryArray:
     """A column with other texts for its distinct values; null for None."""
     texts = [normalize("NFC", value) for value in values if value is not None]
     position = {text: at for at, text in enumerate(dict.fromkeys(texts))}

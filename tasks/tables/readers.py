@@ -30,9 +30,9 @@ from ..runs.stores import is_url
 from .columns import CodedColumn
 from .databases import is_database, open_table
 from .findings import UnreadableInput
-from .formats import SEPARATORS, cleaned
+from .formats import SEPARATORS, clean_columns
 from .layouts import Field, Kind, TableLayout
-from .sources import PARQUET_MAGIC, ByteStream, InputFile, TextStream, gunzipped, open_binary
+from .sources import PARQUET_MAGIC, ByteStream, InputFile, TextStream, gunzip, open_binary
 
 Batch = Mapping[str, pa.Array]
 """Columns of some consecutive rows, by name."""
@@ -149,7 +149,7 @@ def _with_folders(file: InputFile, selection: Selection) -> Iterator[Batch]:
         n = len(next(iter(batch.values())))
         values = {name: pa.repeat(pa.scalar(v, pa.string()), n) for name, v in constant.items()}
         if file.format is not None:
-            values = cleaned(file.format, values)
+            values = clean_columns(file.format, values)
         yield {**batch, **values}
 
 
@@ -163,7 +163,7 @@ def _batches_of(file: InputFile, selection: Selection) -> Iterator[Batch]:
         stream.seek(0)
         if not head:
             raise file.unreadable("the file is empty", "give a file that holds the table")
-        unpacked = gunzipped(file, stream, max(map(len, _FOREIGN)))
+        unpacked = gunzip(file, stream, max(map(len, _FOREIGN)))
         start = unpacked or stream.read(max(map(len, _FOREIGN)))
         stream.seek(0)
         for magic, kind in _FOREIGN.items():
@@ -176,7 +176,7 @@ def _batches_of(file: InputFile, selection: Selection) -> Iterator[Batch]:
             batches = _read_parquet(file, source, selection)
         elif unpacked.startswith(PARQUET_MAGIC):
             # Parquet is read from its end, so that it cannot be unpacked on the way.
-            batches = _read_parquet(file, io.BytesIO(gunzipped(file, stream)), selection)
+            batches = _read_parquet(file, io.BytesIO(gunzip(file, stream)), selection)
         elif file.path.lower().endswith(".parquet"):
             raise _damaged_parquet(file)
         else:
@@ -204,7 +204,7 @@ def _read_parquet(
         ) as parquet:
             wanted = list(stored.values())
             for batch in parquet.iter_batches(batch_size=_BATCH_ROWS, columns=wanted):
-                yield _typed(file, stored, batch)
+                yield _type_columns(file, stored, batch)
     except (pa.ArrowException, OSError):
         raise _damaged_parquet(file) from None
 
@@ -213,7 +213,7 @@ def _read_database(file: InputFile, selection: Selection) -> Iterator[Batch]:
     with open_table(file) as table:
         stored = _stored_columns(file, table.schema(), selection)
         for batch in table.batches(list(stored.values())):
-            yield _typed(file, stored, batch)
+            yield _type_columns(file, stored, batch)
 
 
 def _stored_columns(file: InputFile, schema: pa.Schema, selection: Selection) -> dict[str, str]:
@@ -234,23 +234,23 @@ def _stored_columns(file: InputFile, schema: pa.Schema, selection: Selection) ->
     return {name: schema.names[names.index(name)] for name in columns}
 
 
-def _typed(file: InputFile, stored: Mapping[str, str], batch: pa.RecordBatch) -> Batch:
+def _type_columns(file: InputFile, stored: Mapping[str, str], batch: pa.RecordBatch) -> Batch:
     """The columns of a batch as integers, floats or texts."""
-    found = {name: _as_texts(file, name, batch.column(own)) for name, own in stored.items()}
+    found = {name: _to_texts(file, name, batch.column(own)) for name, own in stored.items()}
     for name, column in found.items():
         _check_utf8(file, name, column)
     if file.format is None:
-        return {name: _as_integers(file, name, column) for name, column in found.items()}
-    return cleaned(file.format, found)
+        return {name: _to_integers(file, name, column) for name, column in found.items()}
+    return clean_columns(file.format, found)
 
 
-def _as_texts(file: InputFile, name: str, column: pa.Array) -> pa.Array:
+def _to_texts(file: InputFile, name: str, column: pa.Array) -> pa.Array:
     """Days as texts such as 2021-03-21, truth values as true and false, bytes as UTF-8, small
     decimals as large ones; any other column as it is.
     """
     kind = column.type
     if pa.types.is_dictionary(kind):
-        values = _as_texts(file, name, column.dictionary)
+        values = _to_texts(file, name, column.dictionary)
         return pa.DictionaryArray.from_arrays(column.indices, values)
     if pa.types.is_timestamp(kind):
         # Days are in the zone that the column names.
@@ -304,7 +304,7 @@ def _is_binary(kind: pa.DataType) -> bool:
     )
 
 
-def _as_integers(file: InputFile, name: str, column: pa.Array) -> pa.Array:
+def _to_integers(file: InputFile, name: str, column: pa.Array) -> pa.Array:
     """Decimals, as databases write numbers, converted to integers."""
     if not pa.types.is_decimal(column.type):
         return column
@@ -412,7 +412,7 @@ def _read_delimited(file: InputFile, text: TextStream, selection: Selection) -> 
         for batch in reader:
             n_rows += batch.num_rows
             found = {name: batch.column(name) for name in columns}
-            yield found if file.format is None else cleaned(file.format, found, delimiter)
+            yield found if file.format is None else clean_columns(file.format, found, delimiter)
     except pa.ArrowException:
         rule = "the rows are not delimited text under the header"
         raise file.unreadable(rule, "write the file again as plain delimited text") from None
@@ -464,7 +464,7 @@ def _read_fixed_width(file: InputFile, text: TextStream, selection: Selection) -
         if cut and not n_wrong:
             lines = characters.reshape(-1, line_length + len(line_end))
             found = {name: _slice(lines, layout, name) for name in columns}
-            yield found if text_format is None else cleaned(text_format, found)
+            yield found if text_format is None else clean_columns(text_format, found)
     if n_wrong:
         raise file.unreadable(*wrong_length, count=n_wrong)
 
@@ -502,7 +502,7 @@ def format_of(file: InputFile) -> str:
         with open_binary(file) as stream:
             start = stream.read(len(PARQUET_MAGIC))
             stream.seek(0)
-            magic = gunzipped(file, stream, len(PARQUET_MAGIC)) or start
+            magic = gunzip(file, stream, len(PARQUET_MAGIC)) or start
             if magic == PARQUET_MAGIC:
                 return "Parquet"
             text = TextStream(file, stream)

@@ -27,7 +27,7 @@ from urllib.parse import unquote
 import numpy as np
 
 from ..runs.stores import StoreFile, StoreRefused, is_url
-from .findings import Finding, UnreadableInput, unreadable_refused
+from .findings import Finding, UnreadableInput, refuse_unreadable
 from .formats import UTF_8, TextFormat
 from .layouts import LAYOUTS, TableLayout
 
@@ -104,7 +104,7 @@ def _without_endings(file: Path) -> Path:
     return file.with_name(name)
 
 
-def unpacked(stream: ByteStream) -> ByteStream | gzip.GzipFile:
+def unpack_stream(stream: ByteStream) -> ByteStream | gzip.GzipFile:
     """A stream from its first byte, unpacked if it is gzipped."""
     stream.seek(0)
     is_packed = stream.read(len(GZIP_MAGIC)) == GZIP_MAGIC
@@ -229,7 +229,7 @@ def open_binary(file: InputFile) -> ByteStream:
         raise file.unreadable("the path cannot be opened", remedy) from None
 
 
-def gunzipped(file: InputFile, stream: ByteStream, size: int = -1) -> bytes:
+def gunzip(file: InputFile, stream: ByteStream, size: int = -1) -> bytes:
     """The first `size` bytes of a gzipped file, unpacked (all if negative); empty if not gzipped.
 
     The stream is left at its first byte.
@@ -246,7 +246,7 @@ def gunzipped(file: InputFile, stream: ByteStream, size: int = -1) -> bytes:
 
 def read_public_text(file: InputFile) -> str:
     """A public file's text, decompressed and decoded; raises InputRefused if it cannot be read."""
-    with unreadable_refused(with_counts=True), open_binary(file) as stream:
+    with refuse_unreadable(with_counts=True), open_binary(file) as stream:
         text = TextStream(file, stream)
         return b"".join(iter(text.read, b"")).decode("utf-8")
 
@@ -282,7 +282,7 @@ class TextStream:
 
     def __init__(self, file: InputFile, stream: ByteStream) -> None:
         self._file = file
-        self._raw = unpacked(stream)
+        self._raw = unpack_stream(stream)
         start = _read(file, self._raw, len(_UTF8_BOM))
         declared = file.format.encoding if file.format else None
         self.encoding = encoding_of(start, declared)

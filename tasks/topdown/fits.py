@@ -34,7 +34,7 @@ from .estimation.largest_solve import (
 )
 from .ingest.earlier import held_answers
 from .ingest.ingest import refuse_large_deltas
-from .intervals.sizes import PosteriorSize, whether_intervals, why_no_margins
+from .intervals.sizes import PosteriorSize, intervals_sentence, margins_refusal
 from .measurement.charge import deciding_files, plan_of_run, public_plan, universe_plan_of
 from .measurement.public_answers import checked_spines, spending_on_exact_answers
 from .published.read import check_measurements, refuse_missing_folder
@@ -151,9 +151,9 @@ def _no_margins(settings: TopdownSettings, universe: str, spine: Spine) -> Itera
     algebra = measured_algebra(settings, universe)
     types = np.ones((spine.n_blocks, int(algebra.cell_type.max()) + 1), dtype=bool)
     size = PosteriorSize.of(algebra, types)
-    why = why_no_margins(universe, size)
+    why = margins_refusal(universe, size)
     if why is not None:
-        yield Caution(f"{why}. The release is made without them; {whether_intervals(size)}")
+        yield Caution(f"{why}. The release is made without them; {intervals_sentence(size)}")
 
 
 def fits_measurements(settings: TopdownSettings, _accepted: None) -> Iterator[Block]:

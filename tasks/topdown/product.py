@@ -25,7 +25,7 @@ from .measurement.charge import measurement_files
 from .published.layout import EstimateSettings
 from .release.certificate import facts_of, facts_of_run
 from .settings import TopdownSettings
-from .shown import document, rewritten, shown, summary, summary_of_estimate
+from .shown import document, list_ui_tables, rewritten, summary, summary_of_estimate
 from .workload.privacy_curve import scope_of_figures
 
 
@@ -52,7 +52,7 @@ TOPDOWN: Product = Product(
         report=document,
         restore=rewritten,
         summary=summary,
-        shown=shown,
+        shown=list_ui_tables,
     ),
     Accuracy(read_errors, in_brief=errors_of_totals, compare=write_comparison),
     measurement_files,
@@ -70,7 +70,7 @@ ESTIMATE: Product = Product(
         report=document,
         restore=rewritten,
         summary=summary_of_estimate,
-        shown=shown,
+        shown=list_ui_tables,
     ),
     Accuracy(read_errors),
 )

@@ -17,7 +17,7 @@ from ..census.invariants import read_geography
 from ..census.partitions import People, read_people
 from ..census.schema import Schema
 from ..runs.directory import RunDirectory
-from .checks.replicate import estimate, lay_out, linked, measure, with_estimator, with_seed
+from .checks.replicate import estimate, lay_out, link_run, measure, with_estimator, with_seed
 from .ingest.ingest import completed, reading_of
 from .measurement.public_answers import area_counts
 from .paths import geography_file, held_file, invariants_file, state_totals_file
@@ -90,7 +90,7 @@ class TopdownCensus:
         histogram.sum_duplicates()
         public = geography_file, invariants_file, held_file, state_totals_file
         names = [path.relative_to(dataset) for of in public if (path := of(source)).exists()]
-        run = linked(source, folder, *(name.as_posix() for name in names))
+        run = link_run(source, folder, *(name.as_posix() for name in names))
         write_histogram(run.histogram(universe), histogram, geocodes)
 
     def release(

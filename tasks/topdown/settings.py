@@ -16,10 +16,10 @@ from ..census.influence import Norms
 from ..census.queries import marginal_query, queries_are_nested
 from ..census.schema import Schema
 from ..noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
-from ..runs.names import did_you_mean, spelt_as
+from ..runs.names import did_you_mean, match_spelling
 from ..runs.settings import Refuse, refuse_shares, refusing, table_of
 from ..runs.stores import is_url
-from .workload.exact_loss import exact_rho, kept_rho
+from .workload.exact_loss import exact_rho, rho_under_guarantee
 from .workload.idle import refuse_idle_settings
 from .workload.sections import (
     MEASURED_TABLES,
@@ -77,14 +77,16 @@ class TopdownSettings(TopdownSections):
         """Settings that split a universe's budget in another way, under the guarantee of these.
 
         Where epsilon under exact accounting limits rho, the new split determines it (see
-        `exact_loss.kept_rho`). Settings without such a guarantee, and unresolved ones, leave the
-        changed ones as they are.
+        `exact_loss.rho_under_guarantee`). Settings without such a guarantee, and unresolved ones,
+        leave the changed ones as they are.
         """
         section, before = self.budget[universe], self.budget_of(universe)
         after = changed.budget_of(universe)
         if section.guarantee is None or section.rho is None or before == after or before.infinite:
             return changed
-        return changed.with_budget(universe, rho=kept_rho(before, after, *section.guarantee))
+        return changed.with_budget(
+            universe, rho=rho_under_guarantee(before, after, *section.guarantee)
+        )
 
     def refuse_invalid(self, refuse: Refuse) -> None:
         """Refuse tables, budgets and passes that do not fit the census."""
@@ -280,9 +282,11 @@ def _refuse_queries(
     shares = settings.budget[universe].queries.get(geolevel)
     if shares is None:
         refuse(f"{key} is missing; every geolevel with a share needs query shares")
-    twice = [name for name in shares if spelt_as(name, shares) != name]
+    twice = [name for name in shares if match_spelling(name, shares) != name]
     if twice:
-        refuse(f"{key} names one query twice, as {spelt_as(twice[0], shares)!r} and {twice[0]!r}")
+        refuse(
+            f"{key} names one query twice, as {match_spelling(twice[0], shares)!r} and {twice[0]!r}"
+        )
     refuse_shares(shares, key, refuse)
     spelt = settings.passes_of(universe, geolevel)
     with refusing(key, refuse):

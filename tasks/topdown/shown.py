@@ -23,7 +23,7 @@ from .spine.files import spine_of
 from .workload.costs import cost_of
 
 
-def _rows_released(run: RunDirectory, settings: TopdownSettings) -> dict[str, int]:
+def _released_rows(run: RunDirectory, settings: TopdownSettings) -> dict[str, int]:
     return {
         universe: parquet.read_metadata(run.release / f"mdf_{universe}.parquet").num_rows
         for universe in settings.run.universes
@@ -32,7 +32,7 @@ def _rows_released(run: RunDirectory, settings: TopdownSettings) -> dict[str, in
 
 def summary(run: RunDirectory, settings: TopdownSettings) -> Iterator[Block]:
     """Content of the release, and pages with its errors."""
-    rows = _rows_released(run, settings)
+    rows = _released_rows(run, settings)
     yield f"Released: {' and '.join(f'{n:,} rows of {name}' for name, n in rows.items())}."
     for why in universes_without_margins(run, settings).values():
         yield Caution(f"{why}.")
@@ -43,11 +43,11 @@ def summary(run: RunDirectory, settings: TopdownSettings) -> Iterator[Block]:
 
 def summary_of_estimate(run: RunDirectory, settings: TopdownSettings) -> Iterator[Block]:
     """Content of a release from measurements alone."""
-    for universe, rows in _rows_released(run, settings).items():
+    for universe, rows in _released_rows(run, settings).items():
         yield f"{universe}: {rows:,} rows; from measurements alone, nothing was spent"
 
 
-def shown(
+def list_ui_tables(
     run: RunDirectory, settings: TopdownSettings, stages: Collection[str]
 ) -> Iterator[UiTable]:
     """Budgets, geounits, solves and errors, as far as known."""

@@ -130,7 +130,7 @@ class TopdownTrials(SearchedProduct):
 
         def weighted(shares: Mapping[str, Fraction]) -> dict[str, Fraction]:
             of_name = {name: weights.get(spelt_like(name, weights), 1) for name in shares}
-            return rescaled({name: shares[name] * of_name[name] for name in shares})
+            return rescale_weights({name: shares[name] * of_name[name] for name in shares})
 
         return _with_queries(settings, universe, weighted)
 
@@ -259,10 +259,10 @@ def strategy_shares(schema: Schema, queries: Iterable[str], strategy: str) -> di
     """
     power = STRATEGIES[strategy]
     weights = {name: Fraction(marginal_query(schema, name).n_rows) ** power for name in queries}
-    return rescaled(weights)
+    return rescale_weights(weights)
 
 
-def rescaled(weights: Mapping[str, Fraction]) -> dict[str, Fraction]:
+def rescale_weights(weights: Mapping[str, Fraction]) -> dict[str, Fraction]:
     """Positive weights as shares that add to exactly 1."""
     whole = sum(weights.values(), Fraction(0))
     return {name: weight / whole for name, weight in weights.items()}

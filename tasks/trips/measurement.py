@@ -35,7 +35,7 @@ from ..runs.errors import SpineflowError
 from ..runs.files import read_values
 from ..runs.stamps import write_parquet
 from ..runs.writing import Recording, write_once
-from ..tables.columns import cut_at
+from ..tables.columns import cut_into_runs
 from .ingest.files import plan_of, read_truth
 from .mechanisms import GAUSSIAN_LEAVES
 from .plan import (
@@ -198,7 +198,7 @@ def cut_level(run: RunDirectory, settings: TripsSettings, level: int) -> None:
     else:
         parents = parents_of(run, plan, level)
         sizes = plan.tree.n_children(level - 1, parents.keys)
-        cuts = Cuts(_shard_names(cut_at(sizes, NODES_PER_SHARD)), _digest(parents))
+        cuts = Cuts(_shard_names(cut_into_runs(sizes, NODES_PER_SHARD)), _digest(parents))
     with single_draw(run, settings, path, UNIVERSE) as drawing:
         write_cuts(run, level, cuts, drawing.recording)
 
@@ -302,7 +302,7 @@ def _leaf_groups(truth: TrueTree, shard: NodeShard) -> Iterator[tuple[np.ndarray
 def _child_groups(
     truth: TrueTree, level: int, parents: np.ndarray
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    for start, stop in cut_at(truth.tree.n_children(level - 1, parents), NODES_PER_GROUP):
+    for start, stop in cut_into_runs(truth.tree.n_children(level - 1, parents), NODES_PER_GROUP):
         keys, _ = truth.tree.children(level - 1, parents[start:stop])
         yield keys, truth.levels[level].counts_of(keys)
 

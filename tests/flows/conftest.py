@@ -11,8 +11,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from spineflow.flows.cli import main
-from spineflow.flows.logs import TEXT, logged
-from spineflow.flows.running import prepare, run_stages_here
+from spineflow.flows.logs import TEXT, logging_as
+from spineflow.flows.running import prepare, run_stages_in_process
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.settings_files import frozen_settings
 from spineflow.tasks.topdown.ingest.generate import FEWEST_PERSONS, generate_county
@@ -74,7 +74,7 @@ def new_spineflow(started: list[Command], real_server: PrefectServer) -> type[Co
 @pytest.fixture(autouse=True)
 def log_of_a_command() -> Iterator[None]:
     """Functions log on standard error, as they do in a command."""
-    with logged(TEXT):
+    with logging_as(TEXT):
         yield
 
 
@@ -186,7 +186,7 @@ def redistricting_without_noise(made_once) -> RunDirectory:
         file.write_text(REDISTRICTING, encoding="utf-8")
         settings = TOPDOWN.load(file)
         with here.judged_once(), here.uncompared():
-            run_stages_here(TOPDOWN, prepare(settings, folder / "pl94_2020_us"), settings)
+            run_stages_in_process(TOPDOWN, prepare(settings, folder / "pl94_2020_us"), settings)
 
     return RunDirectory(made_once("redistricting-without-noise", make) / "pl94_2020_us")
 
@@ -212,7 +212,7 @@ def held_without_noise(
         settings = TOPDOWN.load(file)
         run = prepare(settings, folder / "run")
         with here.judged_once():
-            run_stages_here(TOPDOWN, run, settings)
+            run_stages_in_process(TOPDOWN, run, settings)
         return redistricting_without_noise, run, settings
 
     return made

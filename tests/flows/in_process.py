@@ -124,7 +124,7 @@ def stages_in_process(*, judged_twice: bool = True) -> Iterator[None]:
         nullcontext() if judged_twice else judged_once(),
     ):
         start_no_server(patched)
-        patched.setattr(running, "run_stages", running.run_stages_here)
+        patched.setattr(running, "run_stages", running.run_stages_in_process)
         yield
 
 
@@ -150,7 +150,7 @@ def run_flow_here(product: Product, run: RunDirectory, settings: ProductSettings
     # Of a flow that calls another, only Prefect would know.
     outer = FlowRunContext.__var__.set(None)
     try:
-        with running.in_force(run, settings):
+        with running.override_runner(run, settings):
             return flow_of(product.name).fn(run_directory=str(run.root))
     finally:
         FlowRunContext.__var__.reset(outer)

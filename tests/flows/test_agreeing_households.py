@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from spineflow.flows.running import prepare, run_stages_here
+from spineflow.flows.running import prepare, run_stages_in_process
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.topdown.intervals.run_posterior import RunLevels
 from spineflow.tasks.topdown.product import TOPDOWN
@@ -150,7 +150,7 @@ def run_of(folder: Path, name: str, census: str, **changes: str) -> RunDirectory
     asked = settings_of(folder, name, census, **changes)
     run = prepare(asked, folder / name)
     with judged_once(), uncompared():
-        run_stages_here(TOPDOWN, run, asked)
+        run_stages_in_process(TOPDOWN, run, asked)
     return run
 
 

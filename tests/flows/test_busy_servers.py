@@ -12,7 +12,7 @@ import httpx
 import pytest
 from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 from spineflow.flows.cli import main
-from spineflow.flows.endings import explained
+from spineflow.flows.endings import explain_error
 from spineflow.flows.servers import OWN_SERVER
 from spineflow.tasks.runs.settings import RunnerSettings
 
@@ -80,5 +80,5 @@ def test_a_busy_server_of_a_command_is_not_called_the_office_s(
     answer = httpx.Response(503, request=httpx.Request("POST", "http://127.0.0.1:1/api"))
     error = httpx.HTTPStatusError("busy", request=answer.request, response=answer)
     with temporary_settings({PREFECT_API_URL: "http://127.0.0.1:1/api"}):
-        public = explained(error, str(tmp_path), RunnerSettings())
+        public = explain_error(error, str(tmp_path), RunnerSettings())
     assert str(public).startswith("Prefect's embedded server was too busy to answer (503)")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from spineflow.flows.running import prepare, run_stages_here
+from spineflow.flows.running import prepare, run_stages_in_process
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import frozen_settings
@@ -54,7 +54,7 @@ def finished(tmp_path_factory) -> dict[str, RunDirectory]:
         settings = TOPDOWN.load(folder / "settings.toml")
         runs[name] = prepare(settings, folder / name)
         with judged_once(), uncompared():
-            run_stages_here(TOPDOWN, runs[name], settings)
+            run_stages_in_process(TOPDOWN, runs[name], settings)
     return runs
 
 

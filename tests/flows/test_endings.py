@@ -11,8 +11,8 @@ import httpx
 import pytest
 from prefect.settings import PREFECT_API_URL, PREFECT_HOME, temporary_settings
 from spineflow.flows import progress
-from spineflow.flows.console import as_typed, shown_progress
-from spineflow.flows.endings import Interrupted, explained
+from spineflow.flows.console import command_line, shown_progress
+from spineflow.flows.endings import Interrupted, explain_error
 from spineflow.flows.kernels import ANNOUNCEMENT
 from spineflow.tasks.runs.errors import SpineflowError, StorageFailed
 from spineflow.tasks.runs.settings import RunnerSettings
@@ -42,7 +42,7 @@ def test_other_errors_become_one_sentence(
     error: Exception, kind: type, words: str, tmp_path: Path
 ) -> None:
     with temporary_settings({PREFECT_API_URL: None}):
-        public = explained(error, str(tmp_path), THREADS)
+        public = explain_error(error, str(tmp_path), THREADS)
     assert type(public) is kind
     assert isinstance(public, SpineflowError)
     assert words in str(public)
@@ -58,7 +58,7 @@ def test_a_home_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.write_text("no folder")
     with temporary_settings({PREFECT_API_URL: None, PREFECT_HOME: home}):
-        public = explained(httpx.ConnectError(SECRET), str(tmp_path), THREADS)
+        public = explain_error(httpx.ConnectError(SECRET), str(tmp_path), THREADS)
     assert f"cannot write to its home {home} (Not a directory)" in str(public)
     assert "set PREFECT_HOME to another folder; then, continue with" in str(public)
 
@@ -70,10 +70,10 @@ def test_the_next_command_is_written_as_it_must_be_typed(
     program.parent.mkdir()
     program.touch(mode=0o755)
     monkeypatch.setenv("PATH", "/nowhere")
-    assert as_typed(str(program)) == f"'{program}'"
+    assert command_line(str(program)) == f"'{program}'"
     monkeypatch.setenv("PATH", str(program.parent))
-    assert as_typed(str(program)) == "spineflow"
-    assert as_typed("/somewhere/pytest") == "spineflow"
+    assert command_line(str(program)) == "spineflow"
+    assert command_line("/somewhere/pytest") == "spineflow"
 
 
 @pytest.fixture
@@ -97,7 +97,7 @@ def test_a_terminal_has_a_bar_for_every_stage(
     is_compiling: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with shown_progress(is_compiling):
-        told(progress._tell)
+        told(progress._report_progress)
     assert not progress._listeners
     shown = capsys.readouterr()
     assert (f"{ANNOUNCEMENT}: meanwhile" in shown.err) == is_compiling

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from spineflow.flows.running import prepare, run_stages, run_stages_here
+from spineflow.flows.running import prepare, run_stages, run_stages_in_process
 from spineflow.tasks.ledger.caps import summary
 from spineflow.tasks.ledger.store import open_ledger
 from spineflow.tasks.products.presets import PRESETS
@@ -38,7 +38,7 @@ def run_county(folder: Path, county: Path, name: str, *overrides: str) -> RunDir
     settings = county_settings(folder, county, *overrides)
     run = prepare(settings, folder / name)
     with judged_once(), uncompared():
-        run_stages_here(PRODUCT, run, settings)
+        run_stages_in_process(PRODUCT, run, settings)
     return run
 
 

@@ -60,8 +60,8 @@ def test_a_dataset_near_its_cap_is_told_of(done: Path, sent, share: str, is_told
 
 def test_releases_and_failed_checks_are_told_of(done: Path, sent) -> None:
     run, _, settings = existing_run(done / "run")
-    events.tell_published(run, settings)
-    events.tell_failed_check(run, settings, CheckFailed("a check failed"))
+    events.emit_published(run, settings)
+    events.emit_failed_check(run, settings, CheckFailed("a check failed"))
     assert [event["event"] for event in sent] == [
         "spineflow.release.published",
         "spineflow.check.failed",
@@ -82,16 +82,16 @@ def test_a_flow_tells_how_its_run_ended(
     def held(*_: object) -> Iterator[object]:
         yield SimpleNamespace(release=done / "none", read_manifest=run.read_manifest), settings
 
-    monkeypatch.setattr(running, "held", held)
+    monkeypatch.setattr(running, "lock_run", held)
     monkeypatch.setattr(running, "begin_run", lambda *_: None)
     monkeypatch.setattr(running, "watched", lambda *_: nullcontext())
     monkeypatch.setattr(running, "end_picture", lambda: None)
     if is_sound:
-        with running.entered(str(run.root), type(settings)):
+        with running.enter_run(str(run.root), type(settings)):
             assert not sent, "the release does not stand yet"
         expected = events.PUBLISHED
     else:
-        with pytest.raises(CheckFailed), running.entered(str(run.root), type(settings)):
+        with pytest.raises(CheckFailed), running.enter_run(str(run.root), type(settings)):
             raise CheckFailed("a check failed")
         expected = events.CHECK_FAILED
     assert [event["event"] for event in sent] == [expected]
@@ -101,4 +101,4 @@ def test_a_server_of_the_command_alone_is_told_nothing(done: Path, monkeypatch) 
     monkeypatch.setattr(events, "is_embedded", lambda: True)
     monkeypatch.setattr(events, "emit_event", lambda **event: pytest.fail("sent"))
     run, _, settings = existing_run(done / "run")
-    events.tell_published(run, settings)
+    events.emit_published(run, settings)

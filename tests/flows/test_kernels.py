@@ -78,14 +78,14 @@ def test_estimates_wait_for_the_process_that_compiles(
     command = f"{waits}time.sleep(0.3)\npathlib.Path({str(done)!r}).touch()"
     monkeypatch.setattr(kernels, "COMMAND", command)
     wait_until_compiled()
-    assert not kernels.compile_beside("trips"), "which estimates without them"
-    assert kernels.compile_beside("topdown")
-    assert not kernels.compile_beside("topdown"), "another run waits for the same process"
+    assert not kernels.compile_in_background("trips"), "which estimates without them"
+    assert kernels.compile_in_background("topdown")
+    assert not kernels.compile_in_background("topdown"), "another run waits for the same process"
     go.touch()
     wait_until_compiled()
     assert done.exists()
-    assert kernels.compile_beside("topdown"), "that process was killed, say"
+    assert kernels.compile_in_background("topdown"), "that process was killed, say"
     wait_until_compiled()
     for kept in new_installation:
         kept.touch()
-    assert not kernels.compile_beside("topdown")
+    assert not kernels.compile_in_background("topdown")

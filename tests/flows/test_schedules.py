@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 from spineflow.flows.cli import main
 from spineflow.flows.running import call_stages
-from spineflow.tasks.ledger import charges, charging, claims, store
+from spineflow.tasks.ledger import charging, claims, store
 from spineflow.tasks.ledger.claims import Claim
 from spineflow.tasks.ledger.store import Ledger, LedgerKey, Mark
 from spineflow.tasks.products.registry import OF_ONE_INPUT, product
@@ -205,8 +205,7 @@ def compare_no_digests(patched: pytest.MonkeyPatch) -> None:
     """Neither with what was charged, nor with what the manifest says of the same files."""
     for module in (steps, charging, damage):
         patched.setattr(module, "refuse_altered", lambda *_: None)
-    patched.setattr(damage, "damaged", lambda *_: [])
-    patched.setattr(charges, "_enter_charged_files", lambda *_: None)
+    patched.setattr(damage, "find_damage", lambda *_: [])
 
 
 def draw_again(patched: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from spineflow.flows.cli import main
 from spineflow.flows.console import _line_by_line
-from spineflow.flows.logs import JSON, TEXT, logged
+from spineflow.flows.logs import JSON, TEXT, logging_as
 from spineflow.tasks.ledger.caps import Caps, set_caps
 from spineflow.tasks.ledger.store import open_ledger
 
@@ -154,7 +154,7 @@ def test_a_run_goes_on_when_nobody_reads_what_it_says(
     with open(writing, "w") as unread:
         monkeypatch.setattr(sys, "stderr", unread)
         for form in (TEXT, JSON):
-            with logged(form):
+            with logging_as(form):
                 listener = _line_by_line()
                 listener("The input was read", 1, 1)
                 listener("The release stands", 1, 1)

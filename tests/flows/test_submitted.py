@@ -16,10 +16,10 @@ from prefect import Task
 from prefect.futures import PrefectConcurrentFuture
 from prefect.task_runners import TaskRunner
 from spineflow.flows import entry
-from spineflow.flows.endings import explained
+from spineflow.flows.endings import explain_error
 from spineflow.flows.progress import end_picture, listening, run_id
 from spineflow.flows.registry import flow_of
-from spineflow.flows.running import prepare, run_stages_here
+from spineflow.flows.running import prepare, run_stages_in_process
 from spineflow.flows.stages import Stages
 from spineflow.flows.stages import stage as open_stage
 from spineflow.tasks.group_sizes import steps as measuring
@@ -78,7 +78,7 @@ def test_a_flow_makes_what_the_steps_make_as_functions(
 ) -> None:
     run, _ = done
     again = prepare(settings, tmp_path / "run")
-    run_stages_here(groups, again, settings)
+    run_stages_in_process(groups, again, settings)
     stages, others = (one.read_manifest()["stages"] for one in (run, again))
     assert list(stages) == list(others)
     for name, stage in stages.items():
@@ -201,7 +201,7 @@ def test_of_a_lost_worker_the_stages_that_were_under_way_are_named(
     with pytest.raises(BrokenProcessPool) as error:
         pieces_in(run, settings, Losing())
     end_picture()
-    told = str(explained(error.value, str(tmp_path), RunnerSettings()))
+    told = str(explain_error(error.value, str(tmp_path), RunnerSettings()))
     assert "ended in the middle of the stage 'pieces', most likely" in told
     assert "for want of memory; give the run more, or fewer tasks at once" in told
 

@@ -14,12 +14,12 @@ import pyarrow.compute as pc
 from ..outcome import Failures
 from ..run_files import (
     UnusableRunFile,
-    encoded,
-    opened,
+    encode_texts,
+    open_parquet,
     parse_fraction,
     positions,
     read_table,
-    shown,
+    relative_path,
 )
 from .tables import PERSONS
 from .universe import Level, Promise
@@ -171,7 +171,7 @@ def _batches(root: Path, folder: str, level: Level, columns: list[str]) -> Itera
     Raises UnusableRunFile for a file that lacks a column or a value of one.
     """
     for path in sorted(_folder(root, folder, level).glob("*.parquet")):
-        with opened(path, columns, [name for name in _CODED if name in columns]) as file:
+        with open_parquet(path, columns, [name for name in _CODED if name in columns]) as file:
             is_large = file.metadata.num_rows > ROWS_PER_BATCH
             for batch in file.iter_batches(
                 batch_size=ROWS_PER_BATCH, columns=columns, use_threads=is_large
@@ -192,7 +192,7 @@ def _check_folders(root: Path, promise: Promise, completeness: Failures) -> None
         known = {_folder(root, folder, level) for level in promise.levels}
         for path in (root / MEASUREMENTS / folder).rglob("*.parquet"):
             if path.parent not in known:
-                completeness.add(f"{shown(path)} is of a level that is not to be measured")
+                completeness.add(f"{relative_path(path)} is of a level that is not to be measured")
 
 
 def _group_numbers(batch: pa.RecordBatch, level: Level, completeness: Failures) -> np.ndarray:
@@ -218,7 +218,7 @@ def _check_noise(
     batch: pa.RecordBatch, rows: np.ndarray, level: Level, loss: Fraction | None, failures: Failures
 ) -> None:
     """The rows of a mask spent this loss, with noise of its variance."""
-    plb = encoded(batch.column("plb"))
+    plb = encode_texts(batch.column("plb"))
     texts, codes = plb.dictionary.to_pylist(), plb.indices.to_numpy()
     is_due = [
         text == INFINITE if loss is None else text != INFINITE and parse_fraction(text) == loss

@@ -17,7 +17,16 @@ from pathlib import Path
 import numpy as np
 
 from ..outcome import Failures
-from ..plan import GAUSSIAN, LAPLACE, Guarantee, Measure, Plan, check_plan, guaranteed, measured
+from ..plan import (
+    GAUSSIAN,
+    LAPLACE,
+    Guarantee,
+    Measure,
+    Plan,
+    check_plan,
+    make_guarantee,
+    make_measure,
+)
 from ..run_files import read_settings
 from .measured import TOTALS, tables_by_totals
 from .tables import PERSONS
@@ -74,7 +83,7 @@ def check_plan_of(root: Path, promised: Sequence[Promise], failures: Failures) -
         settings["privacy"]["dataset"],
         tuple(measures),
         () if infinite else tuple(_guarantee(own.tabulation.universe, [own]) for own in promised),
-        () if infinite else _stated(promised),
+        () if infinite else _stated_guarantees(promised),
         exact,
         frozenset(inputs),
         tuple(
@@ -100,7 +109,7 @@ def _measures(promise: Promise, level: Level, n_answers: int | None) -> Iterator
         parts = {f"{where}/{level.level}/{stage}": own for stage, own in shares.items()}
     for part, share in parts.items():
         of_level, _, query = part.rpartition("/")
-        yield measured(
+        yield make_measure(
             promise.tabulation.universe,
             of_level,
             query,
@@ -114,7 +123,7 @@ def _measures(promise: Promise, level: Level, n_answers: int | None) -> Iterator
         )
 
 
-def _stated(promised: Sequence[Promise]) -> tuple[Guarantee, ...]:
+def _stated_guarantees(promised: Sequence[Promise]) -> tuple[Guarantee, ...]:
     """The guarantees that the statement names: of passes, or of tabulations whose epsilons add."""
     first = promised[0]
     if len(promised) > 1 and first.is_pure:
@@ -128,7 +137,7 @@ def _guarantee(
     """The guarantee for some tabulations in some passes, by default all."""
     first = promised[0]
     is_of_one = first.tabulation is PERSONS
-    return guaranteed(
+    return make_guarantee(
         universe,
         "unbounded" if is_of_one else "unbounded_one_of_several",
         _total(promised, passes),

@@ -21,9 +21,16 @@ import numpy as np
 import pyarrow as pa
 
 from ..outcome import Failures
-from ..run_files import UnusableRunFile, check_stamp, head_of_text, numbered, opened, opened_text
+from ..run_files import (
+    UnusableRunFile,
+    check_stamp,
+    head_of_text,
+    number_texts,
+    open_parquet,
+    opened_text,
+)
 from .measured import ROWS_PER_BATCH, GroupCounts
-from .tables import PERSONS, TOTAL, Tabulation, looked_up, row_codes
+from .tables import PERSONS, TOTAL, Tabulation, look_up_texts, row_codes
 from .universe import CountNoise, Promise
 
 _ROUNDING = 1e-9
@@ -142,7 +149,7 @@ def check_tidy(
         is_known = np.zeros(batch.num_rows, dtype=bool)
         for own, (promise, counts) in zip(rows, promised, strict=True):
             of_tables = {table: i for i, table in enumerate(promise.tabulation.tables)}
-            table = looked_up(batch["table"], of_tables)
+            table = look_up_texts(batch["table"], of_tables)
             is_known |= table >= 0
             here = pa.array(np.flatnonzero(table >= 0))
             part = batch.take(here)
@@ -239,7 +246,7 @@ def _check_margins(
     source, n_cells = counts.source[group[rows]], (stop - start)[rows]
     variance, *margins = (batch[name].to_numpy()[rows] for name in _NUMBERS[1:])
     measured_at = "measured_at" if "measured_at" in batch.schema.names else "region_type"
-    names, place = numbered(batch[measured_at])
+    names, place = number_texts(batch[measured_at])
     place_of, place = {name: number for number, name in enumerate(names)}, place[rows]
     first = np.array([level.first for level in promise.levels])
     of_level = np.searchsorted(first, source, side="right") - 1
@@ -300,7 +307,7 @@ def _tidy_batches(path: Path, promise: Promise, failures: Failures) -> Iterator[
         needed += ["sex", "measured_at", "age_start", "age_end"]
     else:
         needed.append("category_code")
-    with opened(path, needed, coded) as file:
+    with open_parquet(path, needed, coded) as file:
         check_stamp(path, is_private=promise.is_private, failures=failures)
         present = [*needed, *(name for name in _MARGINS if name in file.schema_arrow.names)]
         yield from file.iter_batches(batch_size=ROWS_PER_BATCH, columns=present)

@@ -143,7 +143,7 @@ def row_codes(batch: pa.RecordBatch, tabulation: Tabulation) -> np.ndarray:
     columns = {name.lower(): batch.column(name) for name in batch.schema.names}
     data_cell = f"{tabulation.key[2:]}_data_cell"
     if "sex" in columns:
-        sex = looked_up(columns["sex"], _SEXES)
+        sex = look_up_texts(columns["sex"], _SEXES)
         ages = [
             _place_of_age(columns[name if name in columns else name.replace("_", "")])
             for name in ("age_start", "age_end")
@@ -155,18 +155,20 @@ def row_codes(batch: pa.RecordBatch, tabulation: Tabulation) -> np.ndarray:
         code = columns["category_code"].to_numpy().astype(np.int64)
         return np.where((code >= 0) & (code < tabulation.bounds.shape[1]), code, -1)
     if data_cell in columns:
-        return looked_up(columns[data_cell], {str(n): n for n in range(tabulation.bounds.shape[1])})
+        return look_up_texts(
+            columns[data_cell], {str(n): n for n in range(tabulation.bounds.shape[1])}
+        )
     return np.full(batch.num_rows, TOTAL, dtype=np.int64)
 
 
-def looked_up(column: pa.Array, known: Mapping[str, int]) -> np.ndarray:
+def look_up_texts(column: pa.Array, known: Mapping[str, int]) -> np.ndarray:
     """The number of each text of a column, -1 for none."""
     return np.array([*known.values(), -1])[positions(column, pa.array(list(known), pa.string()))]
 
 
 def _place_of_age(column: pa.Array) -> np.ndarray:
     if not pa.types.is_integer(column.type):
-        return looked_up(column, _AGES)
+        return look_up_texts(column, _AGES)
     age = column.fill_null(-1).to_numpy().astype(np.int64) + 1
     # A null alone is all ages.
     is_wrong = (age > OLDEST_AGE + 1) | ((age <= 0) & column.is_valid().to_numpy(False))

@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ..plan import GAUSSIAN, LAPLACE, variance_of, why_not_private
-from ..run_files import UnusableRunFile, encoded, positions, read_settings, read_whole
+from ..plan import GAUSSIAN, LAPLACE, not_private_reason, variance_of
+from ..run_files import UnusableRunFile, encode_texts, positions, read_settings, read_whole
 from .tables import PERSONS, TENURES, TYPES, Tabulation
 
 REGION_TYPES = (
@@ -207,7 +207,7 @@ class Promise:
     ) -> np.ndarray:
         """The number of each row's group, -1 for groups outside the run."""
         found = np.full(len(region_id), -1, dtype=np.int64)
-        kind = encoded(region_type)
+        kind = encode_texts(region_type)
         names, kind_code = kind.dictionary.to_pylist(), kind.indices.to_numpy()
         for level in self.levels:
             if level.region_type in names:
@@ -255,7 +255,7 @@ def promises(root: Path) -> tuple[Promise, ...]:
                 tuple(name for name in ("us", "pr") if config[f"run_{name}"]),
                 config["privacy_defn"] == "puredp",
                 config["allow_negative_counts"],
-                why_not_private(settings) is None,
+                not_private_reason(settings) is None,
                 Fraction(chance),
                 tuple(own["summary_levels"]) if is_coterminous else None,
                 sets,

@@ -34,8 +34,8 @@ from ..plan import (
     check_measured,
     check_plan,
     check_sums,
-    guaranteed,
-    measured,
+    make_guarantee,
+    make_measure,
 )
 from ..run_files import UnusableRunFile, read_json, read_settings, read_whole
 
@@ -113,7 +113,7 @@ def check_privacy(root: Path, failures: Failures) -> None:
     kind = LAPLACE if rho is None else GAUSSIAN
     losses = [Fraction(own) for own in (rho, epsilon) if own is not None]
     guarantees = tuple(
-        guaranteed(UNIVERSE, privacy["neighbors"], loss, is_pure=rho is None, mechanism=kind)
+        make_guarantee(UNIVERSE, privacy["neighbors"], loss, is_pure=rho is None, mechanism=kind)
         for loss in losses
     )
     loss = losses[0] if losses else None
@@ -171,7 +171,7 @@ def _measures(
         raise UnusableRunFile(f"the mechanism {due.mechanism} is unknown")
     vector, power = _VECTORS[due.mechanism], 2 if kind == GAUSSIAN else 1
     return [
-        measured(
+        make_measure(
             UNIVERSE,
             name,
             vector,
@@ -179,7 +179,7 @@ def _measures(
             answers=n_regions[name] * (due.largest_size - due.smallest_size + 1),
             share=share,
             loss=None if loss is None else loss * share,
-            moved=_moved(settings, vector, n_regions[name], power),
+            moved=_largest_change(settings, vector, n_regions[name], power),
             mechanism=kind,
             part=name,
         )
@@ -188,7 +188,7 @@ def _measures(
     ]
 
 
-def _moved(settings: Mapping[str, Any], vector: str, n_regions: int, power: int) -> int:
+def _largest_change(settings: Mapping[str, Any], vector: str, n_regions: int, power: int) -> int:
     """Largest sum of powers of one person's changes in the entries of a level's vector.
 
     For group sizes, a person who moves changes most in L1 where the four entries are different, and

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ..outcome import Failures, Outcome
-from ..plan import why_not_private
+from ..plan import not_private_reason
 from ..run_files import UnusableRunFile, check_text, read_settings, read_whole, unusable_files_fail
 from .privacy_loss import (
     HIERARCHY,
@@ -68,7 +68,7 @@ def run_checks(root: Path, release: Path) -> tuple[Outcome, ...]:
     is_relaxed, found = False, None
     with unusable_files_fail(consistency, validity, faithfulness):
         is_relaxed = expectation(root).mechanism in RELAXED
-        is_private = why_not_private(read_settings(root)) is None
+        is_private = not_private_reason(read_settings(root)) is None
         levels = released_counts(root, release)
         for name in ("group_sizes", "group_totals"):
             check_text(release, name, is_private=is_private, failures=validity)

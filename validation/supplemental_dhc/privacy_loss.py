@@ -23,8 +23,8 @@ from ..plan import (
     check_measured,
     check_plan,
     check_sums,
-    guaranteed,
-    measured,
+    make_guarantee,
+    make_measure,
     read_plan,
 )
 from ..run_files import read_settings, read_whole
@@ -83,7 +83,7 @@ def check_privacy(root: Path, failures: Failures) -> None:
     for (measure, level, key), rho in rhos.items():
         n_areas = len(regions[level])
         change = 2 if measure in OF_UNITS else 2 * taus[measure] + 2
-        own = measured(
+        own = make_measure(
             UNIVERSE,
             level,
             f"{measure} {key}",
@@ -94,7 +94,7 @@ def check_privacy(root: Path, failures: Failures) -> None:
             moved=change**2,
         )
         measures.append(own)
-    guarantees = (guaranteed(UNIVERSE, "unbounded", Fraction(total)),)
+    guarantees = (make_guarantee(UNIVERSE, "unbounded", Fraction(total)),)
     wanted = Plan(
         "supplemental-dhc",
         settings["privacy"]["dataset"],

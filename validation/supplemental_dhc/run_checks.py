@@ -17,7 +17,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 
 from ..outcome import Failures, Outcome
-from ..plan import read_plan, why_not_private
+from ..plan import not_private_reason, read_plan
 from ..run_files import UnusableRunFile, check_text, read_settings, unusable_files_fail
 from .privacy_loss import (
     CODES,
@@ -101,8 +101,8 @@ def run_checks(root: Path, release: Path) -> tuple[Outcome, ...]:
         check_privacy(root, privacy)
         check_measurements(root, privacy)
     with unusable_files_fail(layout, faithful, possible):
-        settings, rows = read_settings(root), released(release)
-        is_private = why_not_private(settings) is None
+        settings, rows = read_settings(root), read_released(release)
+        is_private = not_private_reason(settings) is None
         check_text(release, "supplemental_dhc", is_private=is_private, failures=layout)
         check_rows(root, rows, layout)
         if not layout.count:
@@ -111,7 +111,7 @@ def run_checks(root: Path, release: Path) -> tuple[Outcome, ...]:
     return tuple(failures[name].outcome(name, UNIVERSE, CHECKS[name]) for name in CHECKS)
 
 
-def released(release: Path) -> pd.DataFrame:
+def read_released(release: Path) -> pd.DataFrame:
     """The released rows; raises UnusableRunFile for another layout."""
     table = pq.read_table(release / "supplemental_dhc.parquet")
     if tuple(table.schema.names) != COLUMNS:

@@ -120,7 +120,7 @@ class _Conditions:
     def zeros(self) -> Iterator[Condition]:
         for name, mask in self.declaration.zeros(self.universe).items():
             column = sparse.csr_array(mask[:, None].astype(np.int64))
-            yield Condition(f"{name}_con", ZEROS, "=", column, lambda at: _nothing(at.size, 1))
+            yield Condition(f"{name}_con", ZEROS, "=", column, lambda at: _empty_sums(at.size, 1))
 
     def invariants(self) -> Iterator[Condition]:
         last = self.declaration.geolevels[-1]
@@ -210,7 +210,7 @@ class _Conditions:
         }
 
         def limits(areas: np.ndarray) -> sparse.csr_array:
-            sums = _nothing(areas.size, next(iter(found.values())).shape[1] if found else 1)
+            sums = _empty_sums(areas.size, next(iter(found.values())).shape[1] if found else 1)
             for name, matrix in found.items():
                 sums = sums + sign * (self.counts_of(name, areas) @ matrix)
             return sparse.csr_array(sums)
@@ -308,7 +308,7 @@ def _largest(
     return lambda at: first(at).maximum(sparse.csr_array(by_row(at).sum(axis=1)[:, None]))
 
 
-def _nothing(n: int, n_rows: int) -> sparse.csr_array:
+def _empty_sums(n: int, n_rows: int) -> sparse.csr_array:
     return sparse.csr_array((n, n_rows), dtype=np.int64)
 
 
@@ -381,7 +381,7 @@ class HeldLevels:
         first = 1 if part.depth else 0
         place = [part.geounit_of_area(self._spine, i) for i in range(first, len(part.levels))]
         levels = part.levels[first:]
-        due = [[_nothing(x.n, c.counted.shape[1]) for c, _ in self._conditions] for x in levels]
+        due = [[_empty_sums(x.n, c.counted.shape[1]) for c, _ in self._conditions] for x in levels]
         for start in range(0, part.areas.size, AREAS_AT_ONCE):
             here = slice(start, start + AREAS_AT_ONCE)
             for number, (condition, _) in enumerate(self._conditions):
@@ -408,7 +408,7 @@ class HeldLevels:
             answers = counts @ condition.counted
             failures[condition.check].add_each(
                 condition.breaks(answers, limits) & is_whole,
-                _at(level.geocode, f"of {level.name} breaks {condition.name}"),
+                _name_geounit(level.geocode, f"of {level.name} breaks {condition.name}"),
             )
             codes, values = level.geocode.filter(pa.array(is_whole)), limits[is_whole]
             here = np.unique(unit[unit >= 0])
@@ -419,7 +419,7 @@ class HeldLevels:
                 paths_here = condition.units.path.take(pa.array(here))
                 failures[condition.check].add_each(
                     condition.breaks(sums, exact),
-                    _at(paths_here, f"breaks {condition.name}"),
+                    _name_geounit(paths_here, f"breaks {condition.name}"),
                 )
                 if not level.is_part:
                     codes = pa.concat_arrays([codes, paths_here])
@@ -505,10 +505,10 @@ def _check_files(
     for one in dues:
         failures.add_each(
             one.times != 1,
-            _at(one.codes, f"of {level.name} does not have constraint {one.name} once"),
+            _name_geounit(one.codes, f"of {level.name} does not have constraint {one.name} once"),
         )
 
 
-def _at(codes: pa.Array, text: str) -> Callable[[int], str]:
+def _name_geounit(codes: pa.Array, text: str) -> Callable[[int], str]:
     """Words on one of the geounits with these codes."""
     return lambda i: f"{codes[i]} {text}"

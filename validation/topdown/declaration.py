@@ -25,8 +25,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from scipy import sparse
 
-from ..plan import why_not_private
-from ..run_files import UnusableRunFile, as_text, positions, read_settings, read_table
+from ..plan import not_private_reason
+from ..run_files import UnusableRunFile, positions, read_settings, read_table, to_text
 from .spine import RunSpine
 
 TOTAL, DETAILED = "total", "detailed"
@@ -52,7 +52,7 @@ class Grouping:
 
     def chosen(self, conditions: Any) -> np.ndarray:
         """Mask of the attribute's levels that conditions on the groups allow."""
-        wanted = {i for one in listed(conditions) for i in positions_of(one, self.labels)}
+        wanted = {i for one in wrap_in_list(conditions) for i in positions_of(one, self.labels)}
         return np.isin(self.groups, sorted(wanted))
 
 
@@ -119,7 +119,7 @@ class Cells:
         """
         names = [] if query == TOTAL else list(self.labels)
         if query not in (TOTAL, DETAILED):
-            names = spelled(query).split(PRODUCT_SIGN)
+            names = spell_query(query).split(PRODUCT_SIGN)
         found = {(one := self.grouping(name)).attribute: (name, one) for name in names}
         if len(found) < len(names):
             raise ValueError(f"the query {query!r} names an attribute twice")
@@ -224,7 +224,7 @@ class Declaration:
     def is_private(self) -> bool:
         """Whether files must be without the stamp of a run that is not."""
         is_stamped = self.settings.get("measured", {}).get("not_private", False)
-        return not is_stamped and why_not_private(self.settings) is None
+        return not is_stamped and not_private_reason(self.settings) is None
 
     @property
     def has_digits(self) -> bool:
@@ -298,7 +298,7 @@ class Declaration:
         is_pure = own.get("mechanism") == "discrete_laplace"
         levels = tuple(own["geolevels"])
         queries = {
-            level: {spelled(query): Fraction(share) for query, share in shares.items()}
+            level: {spell_query(query): Fraction(share) for query, share in shares.items()}
             for level, shares in own["queries"].items()
             if level in levels[-1 if self.areas_alone else 0 :]
         }
@@ -329,7 +329,7 @@ class PublicAreas:
 
     def _rows(self, place: Path) -> np.ndarray:
         """The row of a file that each area has; raises UnusableRunFile for an area without."""
-        known = as_text(read_table(self._root / place, ["block_geocode"])["block_geocode"])
+        known = to_text(read_table(self._root / place, ["block_geocode"])["block_geocode"])
         found = positions(self._spine.area_geocode, known)
         if (found < 0).any():
             raise UnusableRunFile(f"{place.name} does not have all areas of the spine")
@@ -456,7 +456,7 @@ def groups_of(labels: Sequence[str], levels: Mapping[str, Any]) -> tuple[int, ..
     rest = next((group for group, members in enumerate(levels.values()) if not members), -1)
     found = [(0.0, rest)] * len(labels)
     for group, members in enumerate(levels.values()):
-        for member in listed(members):
+        for member in wrap_in_list(members):
             is_pattern = isinstance(member, str) and "*" in member and member not in labels
             weight = len(member) if is_pattern else math.inf
             for at in positions_of(member, labels):
@@ -493,15 +493,15 @@ def _place(label: str, labels: Sequence[str]) -> int:
     return list(labels).index(label) if label in labels else -1
 
 
-def listed(value: Any) -> list[Any]:
+def wrap_in_list(value: Any) -> list[Any]:
     """Wrap a single value in a list."""
     return list(value) if isinstance(value, list | tuple) else [value]
 
 
-def spelled(query: str) -> str:
+def spell_query(query: str) -> str:
     """A query's name as files spell it, its parts joined by ` * `.
 
-    >>> spelled("sex*age")
+    >>> spell_query("sex*age")
     'sex * age'
     """
     return PRODUCT_SIGN.join(part.strip() for part in query.split("*"))

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from scipy import sparse
 
 from ..outcome import Failures
-from ..run_files import ROWS_PER_BATCH, UnusableRunFile, opened, shown
+from ..run_files import ROWS_PER_BATCH, UnusableRunFile, open_parquet, relative_path
 from .spine import SpineLevel
 
 
@@ -37,7 +37,7 @@ def read_batches(
     """
     among = level if level is not None and level.is_part else None
     for path in sorted(folder.glob("*.parquet")):
-        with opened(path, columns, as_dictionary) as file:
+        with open_parquet(path, columns, as_dictionary) as file:
             row_groups = list(range(file.num_row_groups))
             if among is not None:
                 row_groups = row_groups_with(file, "geocode", among.has_between)
@@ -51,7 +51,7 @@ def read_batches(
             ):
                 for name in columns:
                     if batch.column(name).null_count:
-                        raise UnusableRunFile(f"a {name} in {shown(path)} is missing")
+                        raise UnusableRunFile(f"a {name} in {relative_path(path)} is missing")
                 if among is not None:
                     is_here = among.positions(batch.column("geocode")) >= 0
                     batch = batch if is_here.all() else batch.filter(pa.array(is_here))
@@ -167,7 +167,7 @@ def read_estimates(
         keys.append(geounit[valid] * n_cells + cell[valid])
         counts.append(count[valid])
     all_keys = np.concatenate(keys)
-    key, count = added_up(all_keys, np.concatenate(counts))
+    key, count = sum_counts(all_keys, np.concatenate(counts))
     if key.size < all_keys.size:
         failures.add(
             f"the estimates of {level.name} hold a cell of a geounit twice",
@@ -186,7 +186,7 @@ def check_children_add_to_parents(
     """In every cell, the estimates of a parent's children add to the parent's own."""
     n_cells = parent_estimates.n_cells
     child_key = children.parent[child_estimates.geounit] * n_cells + child_estimates.cell
-    key, difference = added_up(
+    key, difference = sum_counts(
         np.concatenate([child_key, parent_estimates.key]),
         np.concatenate([child_estimates.count, -parent_estimates.count]),
     )
@@ -199,7 +199,7 @@ def check_children_add_to_parents(
     )
 
 
-def added_up(keys: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def sum_counts(keys: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The distinct keys, ascending, and the sum of each one's counts; fast for keys that ascend."""
     if not keys.size:
         return keys, counts

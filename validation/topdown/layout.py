@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..outcome import Failures
-from ..run_files import UnusableRunFile, numbered
+from ..run_files import UnusableRunFile, number_texts
 from .declaration import TOTAL, Cells, Declaration, PublicAreas
 from .spine import RunSpine, SpineLevel
 
@@ -224,7 +224,7 @@ class Rows:
             if column.is_number:
                 numbers[column.name] = pc.cast(values, pa.int64()).to_numpy()
             else:
-                texts[column.name] = numbered(values)
+                texts[column.name] = number_texts(values)
         count = np.ones(batch.num_rows, dtype=np.int64)
         if layout.count is not None:
             count = pc.cast(batch.column(layout.count), pa.int64()).to_numpy()

@@ -15,7 +15,7 @@ import pyarrow.csv
 
 from ..outcome import Failures
 from ..run_files import BLOCK_OF_TEXT, UnusableRunFile
-from .table_rows import TableRows, gathered, pairs_of_rows
+from .table_rows import TableRows, gather_batches, pairs_of_rows
 from .tables import LevelTables
 
 _N_VARIABLES = {"P001": 71, "P002": 73, "P003": 71, "P004": 73, "P005": 10, "H001": 3}
@@ -66,7 +66,9 @@ def check_legacy(tables: LevelTables, states: Sequence[str], failures: Failures)
         ]
         for state in sorted(set(states) & set(files)):
             of_state = {
-                part: gathered(chain.from_iterable([one.of_state(state, names) for one in levels]))
+                part: gather_batches(
+                    chain.from_iterable([one.of_state(state, names) for one in levels])
+                )
                 for part, names in columns.items()
             }
             _check_state(files[state], of_state, failures)
@@ -80,7 +82,7 @@ def _check_state(
     """Compare the files of a state with its rows of the tables, level by level."""
     wanted = [_HEADER_POSITIONS[name] for name in ("GEOID", *_TOTALS, "LOGRECNO")]
     header = _read_legacy(files[_HEADER], _N_HEADER_FIELDS, wanted)
-    found = _compared(header, tables[_HEADER])
+    found = _compare_columns(header, tables[_HEADER])
     name = files[_HEADER].name
     if found is None or 0 in found.differing:
         failures.add(f"{name} does not have the entities of the tables in order")
@@ -92,7 +94,9 @@ def _check_state(
         names = _segment_variables(segment)
         n_fields = _N_SEGMENT_FIELDS + len(names)
         positions = [*range(_N_SEGMENT_FIELDS, n_fields), _N_SEGMENT_FIELDS - 1]
-        records = _compared(_read_legacy(files[segment], n_fields, positions), tables[segment])
+        records = _compare_columns(
+            _read_legacy(files[segment], n_fields, positions), tables[segment]
+        )
         if records is None or not records.is_numbered:
             failures.add(f"{files[segment].name} does not have the records of the header")
             continue
@@ -100,7 +104,7 @@ def _check_state(
 
 
 def _add_differing(
-    found: _Compared, names: Sequence[str], first: int, file: str, failures: Failures
+    found: _ColumnDifferences, names: Sequence[str], first: int, file: str, failures: Failures
 ) -> None:
     for column, name in enumerate(names, first):
         if column in found.differing:
@@ -108,16 +112,16 @@ def _add_differing(
 
 
 @dataclass(frozen=True)
-class _Compared:
+class _ColumnDifferences:
     """Columns that differ somewhere, and whether the last one counts the records from 1."""
 
     differing: frozenset[int]
     is_numbered: bool
 
 
-def _compared(
+def _compare_columns(
     records: Iterator[pa.RecordBatch], rows: Iterator[pa.RecordBatch]
-) -> _Compared | None:
+) -> _ColumnDifferences | None:
     """Compare texts with rows, column by column; None where they are not as many."""
     differing: set[int] = set()
     is_numbered, n_seen = True, 0
@@ -131,7 +135,7 @@ def _compared(
         due = pa.array(np.arange(n_seen + 1, n_seen + texts.num_rows + 1)).cast(pa.string())
         is_numbered &= texts.column(texts.num_columns - 1).equals(due)
         n_seen += texts.num_rows
-    return _Compared(frozenset(differing), is_numbered)
+    return _ColumnDifferences(frozenset(differing), is_numbered)
 
 
 def _segment_variables(segment: str) -> list[str]:

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from ..outcome import Failures
 from ..plan import gaussian_variance, laplace_variance
-from ..run_files import UnusableRunFile, numbered, parse_fraction
+from ..run_files import UnusableRunFile, number_texts, parse_fraction
 from .declaration import Budget, Cells
 from .estimates import LevelEstimates, lengths_of_lists, read_batches
 from .spine import SpineLevel
@@ -76,7 +76,7 @@ def check_measurements(
         rows_per_batch=ROWS_PER_BATCH,
     ):
         geounit = level.positions(batch.column("geocode"))
-        asked, code = numbered(batch.column("query_name"))
+        asked, code = number_texts(batch.column("query_name"))
         place = [names.index(name) if name in names else -1 for name in asked]
         query = np.array(place, dtype=np.int64)[code]
         where = f"a measurement at {level.name}"
@@ -84,7 +84,7 @@ def check_measurements(
         failures[MEASURED].add_each(query < 0, f"{where} is of a query that is not expected")
         known = (geounit >= 0) & (query >= 0)
         np.add.at(times, (geounit[known], query[known]), 1)
-        losses, loss = numbered(batch.column("plb"))
+        losses, loss = number_texts(batch.column("plb"))
         for text in losses:
             if text not in variances:
                 variances[text] = variance_of_loss(text, is_pure=budget.is_pure)
@@ -192,12 +192,12 @@ def check_demanded(
             own = np.asarray(pc.equal(name, query)) & (geounit >= 0)
             part, here = batch.filter(pa.array(own)), geounit[own]
             failures.add_each(
-                _other_rows(part, parent[here], demanded, n_rows),
+                _has_other_rows(part, parent[here], demanded, n_rows),
                 f"a geounit of {level.name} was measured in other rows than its parent demands",
             )
 
 
-def _other_rows(
+def _has_other_rows(
     part: pa.RecordBatch, parent: np.ndarray, demanded: np.ndarray, n_rows: int
 ) -> np.ndarray:
     """Whether measurements (n,) of one query have other rows than the keys `demanded` of their

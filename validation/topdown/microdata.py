@@ -24,12 +24,12 @@ from ..run_files import (
     UnusableRunFile,
     check_stamp,
     head_of_text,
-    numbered,
-    opened,
+    number_texts,
+    open_parquet,
     opened_text,
 )
 from .declaration import Cells
-from .estimates import LevelEstimates, added_up
+from .estimates import LevelEstimates, sum_counts
 from .layout import SEPARATOR, Description, Layout, Rows
 from .sections import end_of_header, first_line, first_row, rows_between, text_of
 from .spine import BLOCKS_PER_PART, RunSpine, SpineLevel
@@ -90,7 +90,7 @@ class Sections:
         columns = [layout.columns[i].name for i in place]
         text = stem.with_suffix(".csv")
         start = end_of_header(text)
-        with opened(stem.with_suffix(".parquet"), columns) as file, text_of(text) as lines:
+        with open_parquet(stem.with_suffix(".parquet"), columns) as file, text_of(text) as lines:
 
             def first_of(area: int) -> tuple[int, int]:
                 def is_before(codes: Sequence[str]) -> bool:
@@ -220,7 +220,7 @@ def _rows_in_parts(
     """The rows of a share of the areas, of so many at a time; rows out of their order are failures.
     A text that may have quotes is not cut, and the first share is all areas.
     """
-    layout, cells, described = files.layout, files.cells, _Described(files.layout)
+    layout, cells, described = files.layout, files.cells, _DescribingCodes(files.layout)
     number, n_shares = share
     if layout.has_quotes:
         number, n_shares = min(number, 1), 1
@@ -273,7 +273,7 @@ def _rows_in_parts(
         part = part_at(part.number + 1)
 
 
-class _Described:
+class _DescribingCodes:
     """The codes of columns that describe rows, joined, numbered as they come."""
 
     def __init__(self, layout: Layout) -> None:
@@ -290,7 +290,7 @@ class _Described:
         if not self._columns:
             return np.zeros(batch.num_rows, dtype=np.int64)
         parts = [batch.column(name).cast(pa.string()) for name in self._columns]
-        distinct, number = numbered(pc.binary_join_element_wise(*parts, SEPARATOR))
+        distinct, number = number_texts(pc.binary_join_element_wise(*parts, SEPARATOR))
         found = [self._known.setdefault(text, len(self._known)) for text in distinct]
         return np.array(found, dtype=np.int64)[number]
 
@@ -302,7 +302,9 @@ class _Described:
 class _Part:
     """Rows read so far of a part of the areas."""
 
-    def __init__(self, number: int, areas: slice, n_cells: int, described: _Described) -> None:
+    def __init__(
+        self, number: int, areas: slice, n_cells: int, described: _DescribingCodes
+    ) -> None:
         self.number, self.areas = number, areas
         self._n_cells, self._described = n_cells, described
         self.further = [np.zeros(0, np.int64)]
@@ -310,7 +312,7 @@ class _Part:
 
     def add(self, key: np.ndarray, text: np.ndarray, count: np.ndarray) -> None:
         """Take in rows."""
-        keys, sums = added_up(key * self._described.n + text, count)
+        keys, sums = sum_counts(key * self._described.n + text, count)
         self._key.append(keys // self._described.n)
         self._text.append(keys % self._described.n)
         self._count.append(sums)
@@ -319,7 +321,7 @@ class _Part:
         """All that have been taken in."""
         areas, described = self.areas, self._described
         text = np.concatenate(self._text)
-        key, count = added_up(
+        key, count = sum_counts(
             np.concatenate(self._key) * described.n + text, np.concatenate(self._count)
         )
         return ReleasedRows(
@@ -336,7 +338,7 @@ def _compare(
     rows: ReleasedRows, estimates: LevelEstimates, level: SpineLevel, failures: Failures
 ) -> None:
     """The rows of each area and cell are as many as its estimate."""
-    key, difference = added_up(
+    key, difference = sum_counts(
         np.concatenate([rows.key, estimates.key]), np.concatenate([rows.count, -estimates.count])
     )
     key, difference = key[difference != 0], difference[difference != 0]
@@ -384,10 +386,10 @@ def agreeing_batches(
         batches = file.iter_batches(batch_size=ROWS_PER_BATCH)
         if sections is not None:
             batches = rows_between(file, sections.rows)
-        yield from _compared(batches, lines, stem.name, failures)
+        yield from _compare_batches(batches, lines, stem.name, failures)
 
 
-def _compared(
+def _compare_batches(
     left: Iterator[pa.RecordBatch],
     right: Iterator[pa.RecordBatch],
     name: str,

@@ -25,12 +25,12 @@ from ..plan import (
     Measure,
     Plan,
     check_plan,
-    guaranteed,
-    measured,
+    make_guarantee,
+    make_measure,
     read_plan,
 )
 from ..run_files import parse_fraction, read_table
-from .declaration import TOTAL, Cells, Declaration, listed
+from .declaration import TOTAL, Cells, Declaration, wrap_in_list
 
 ACCOUNTING = "privacy_accounting"
 
@@ -90,7 +90,7 @@ def _measures(declaration: Declaration) -> Iterator[Measure]:
                 for row in counts:
                     share = parse_fraction(row["values"]) * query_share
                     if share:
-                        yield measured(
+                        yield make_measure(
                             universe,
                             level,
                             query,
@@ -130,7 +130,7 @@ def _guarantees(declaration: Declaration, plan: Plan, failures: Failures) -> Ite
         budget, own = declaration.budget(universe), planned.get(universe)
         if budget.total is None or own is None:
             continue
-        found = guaranteed(
+        found = make_guarantee(
             universe,
             own.change,
             budget.total,
@@ -160,7 +160,7 @@ def least_factors(
     if own["table"] in persons:
         most = persons[own["table"]]["records_per_person"]
     numbers = [(most, False, True)]
-    occupants, steps = own.get("occupants", {}).values(), listed(own.get("through") or [])
+    occupants, steps = own.get("occupants", {}).values(), wrap_in_list(own.get("through") or [])
     numbers += [
         (2 * one.get("records_per_key", 1), False, True)
         for one in occupants

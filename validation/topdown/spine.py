@@ -22,11 +22,11 @@ import pyarrow.compute as pc
 from ..outcome import Failures
 from ..run_files import (
     UnusableRunFile,
-    as_text,
-    opened,
+    open_parquet,
     parse_fraction,
     positions,
     read_table,
+    to_text,
 )
 
 STATE = "State"
@@ -85,7 +85,7 @@ class SpineLevel:
 
         Geocodes that are near each other are looked up among few.
         """
-        values = as_text(geocode)
+        values = to_text(geocode)
         if not len(values) or values.null_count == len(values):
             return np.full(len(values), -1, dtype=np.int64)
         first, stop = self._between(*pc.min_max(values).as_py().values())
@@ -179,7 +179,7 @@ def read_spine(root: Path, universe: str, geolevels: Sequence[str]) -> RunSpine:
 
     # One column at a time: the blocks' ancestors are the bulk of a spine's files.
     file = folder / "blocks.parquet"
-    geocode = as_text(read_table(file, ["block_geocode"])["block_geocode"])
+    geocode = to_text(read_table(file, ["block_geocode"])["block_geocode"])
     if pc.count_distinct(geocode, mode="all").as_py() != len(geocode):
         raise UnusableRunFile(f"spine/{universe}/blocks.parquet lists a block twice")
     order = pc.sort_indices(geocode)
@@ -194,13 +194,13 @@ def read_spine(root: Path, universe: str, geolevels: Sequence[str]) -> RunSpine:
 
 
 def count_blocks(root: Path, universe: str) -> int:
-    """Number of blocks of a spine; raises UnusableRunFile as `opened` does."""
-    with opened(root / "spine" / universe / "blocks.parquet", ["block_geocode"]) as file:
+    """Number of blocks of a spine; raises UnusableRunFile as `open_parquet` does."""
+    with open_parquet(root / "spine" / universe / "blocks.parquet", ["block_geocode"]) as file:
         return file.metadata.num_rows
 
 
 def _spine_level(name: str, rows: pa.Table, above: SpineLevel | None) -> SpineLevel:
-    geocode = as_text(rows["geocode"])
+    geocode = to_text(rows["geocode"])
     if geocode.null_count or len(pc.unique(geocode)) != len(geocode):
         raise UnusableRunFile(f"a geocode at geolevel {name} is missing or appears twice")
     parent = np.full(len(geocode), -1, dtype=np.int64)
@@ -209,7 +209,7 @@ def _spine_level(name: str, rows: pa.Table, above: SpineLevel | None) -> SpineLe
         if (parent < 0).any():
             orphan = geocode[int(np.argmax(parent < 0))]
             raise UnusableRunFile(f"{name} {orphan} has an unknown parent")
-    share = as_text(rows["plb_share"]).dictionary_encode()
+    share = to_text(rows["plb_share"]).dictionary_encode()
     if share.null_count or rows["bypassed"].null_count or rows["n_blocks"].null_count:
         raise UnusableRunFile(f"a geounit at geolevel {name} lacks a share, flag or block count")
     return SpineLevel(
@@ -254,7 +254,7 @@ def check_spine(spine: RunSpine, failures: Failures, *, with_digits: bool = True
             f"a block has a {level.name} whose parent is not its own",
         )
         if i > 1:
-            starts = _starts_with(level.geocode, spine.levels[i - 1].geocode.take(level.parent))
+            starts = _have_prefix(level.geocode, spine.levels[i - 1].geocode.take(level.parent))
             failures.add_each(
                 ~starts, f"a geounit at {level.name} does not start with its parent's geocode"
             )
@@ -273,7 +273,7 @@ def check_spine(spine: RunSpine, failures: Failures, *, with_digits: bool = True
                 )
 
 
-def _starts_with(geocode: pa.StringArray, start: pa.StringArray) -> np.ndarray:
+def _have_prefix(geocode: pa.StringArray, start: pa.StringArray) -> np.ndarray:
     length = pc.utf8_length(start).to_numpy(zero_copy_only=False)
     found = np.zeros(len(geocode), dtype=bool)
     for digits in np.unique(length):

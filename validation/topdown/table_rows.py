@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ..run_files import UnusableRunFile, encoded, opened
+from ..run_files import UnusableRunFile, encode_texts, open_parquet
 
 STATE = "STATE"
 ROWS_PER_BATCH = 1 << 13
@@ -32,7 +32,7 @@ class TableRows:
     """
 
     def __init__(self, path: Path, columns: Sequence[str] = ()) -> None:
-        self._file = opened(path, [STATE, *columns], [STATE])
+        self._file = open_parquet(path, [STATE, *columns], [STATE])
         fields = self._file.schema_arrow.remove_metadata()
         self.schema = pa.schema([fields.field(name) for name in columns])
         metadata = self._file.metadata
@@ -41,7 +41,7 @@ class TableRows:
         self.ranges: dict[str, range] = {}
         n_rows = 0
         for batch in self._batches(0, [STATE]):
-            column = encoded(batch.column(STATE)).to_pandas()
+            column = encode_texts(batch.column(STATE)).to_pandas()
             starts = column.ne(column.shift()).to_numpy().nonzero()[0].tolist()
             for start, stop in zip(starts, [*starts[1:], len(column)], strict=True):
                 state, first = column.iloc[start], n_rows + start
@@ -88,7 +88,7 @@ class TableRows:
                 return
 
 
-def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def gather_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Rows in batches of some thousand or more, combined from smaller ones."""
     waiting: list[pa.RecordBatch] = []
     for batch in batches:

@@ -26,17 +26,17 @@ from ..outcome import Failures
 from ..run_files import (
     BLOCK_OF_TEXT,
     UnusableRunFile,
-    as_text,
     check_stamp,
     is_stamped,
     positions,
+    to_text,
     unusable_files_fail,
 )
 from .declaration import GEOGRAPHY, TOTAL, Cells, Declaration, incidence, paths
 from .estimates import read_estimates
 from .microdata import agreeing_batches
 from .spine import SpineLevel
-from .table_rows import TableRows, gathered, have_same_rows, pairs_of_rows, wide_batches
+from .table_rows import TableRows, gather_batches, have_same_rows, pairs_of_rows, wide_batches
 
 COUNT = "tables_count_the_microdata"
 REPEAT = "pl94171_repeats_the_tables"
@@ -56,7 +56,7 @@ def area_counts(
     found = pq.read_table(
         file, columns=["block_geocode", last], filters=pc.field("block_geocode").isin(geocode)
     )
-    leaves, none = as_text(found[last]), np.zeros(found.num_rows, dtype=np.int64)
+    leaves, none = to_text(found[last]), np.zeros(found.num_rows, dtype=np.int64)
     level = SpineLevel(last, leaves, none, (), none, none > 0, none, is_part=True)
     own = read_estimates(declaration.root, universe, level, cells.n, Failures())
     area = positions(found["block_geocode"], geocode)[own.geounit]
@@ -156,7 +156,7 @@ class LevelTables:
     def block_geocode(self) -> pa.StringArray:
         """Geocodes of all blocks of the geography."""
         file = self.declaration.root / GEOGRAPHY
-        return as_text(pq.read_table(file, columns=["block_geocode"])["block_geocode"])
+        return to_text(pq.read_table(file, columns=["block_geocode"])["block_geocode"])
 
     @cached_property
     def _has_groups(self) -> bool:
@@ -217,10 +217,10 @@ def check_files(tables: LevelTables, failures: Failures) -> None:
         with TableRows(tables.file(stem)) as rows:
             shown = list(rows.ranges)
         if shown != [state for state in tables.states if state in shown]:
-            failures.add(_other_entities(tables, stem))
+            failures.add(_entity_message(tables, stem))
 
 
-def _other_entities(tables: LevelTables, stem: str) -> str:
+def _entity_message(tables: LevelTables, stem: str) -> str:
     what = "blocks" if stem == tables.finest else "entities"
     return f"{stem}.parquet does not have the {what} of the geography"
 
@@ -287,7 +287,7 @@ def _check_state(
         into = incidence(entity, entities.size).T
         sums = [(sparse.csr_array(into @ counts), matrix) for counts, matrix in counted]
         n_seen = 0
-        for batch in gathered(rows[stem].of_state(state)):
+        for batch in gather_batches(rows[stem].of_state(state)):
             here = slice(n_seen, n_seen + batch.num_rows)
             n_seen += batch.num_rows
             codes, number = entities[here].tolist(), stem[:3]
@@ -306,7 +306,7 @@ def _check_state(
                     len(wrong),
                 )
         if n_seen != entities.size:
-            failures.add(_other_entities(tables, stem))
+            failures.add(_entity_message(tables, stem))
 
 
 def named_tables(declaration: Declaration) -> list[Mapping[str, Any]]:

@@ -28,8 +28,8 @@ from ..plan import (
     Plan,
     check_plan,
     check_sums,
-    guaranteed,
-    measured,
+    make_guarantee,
+    make_measure,
     read_plan,
 )
 from ..run_files import read_json, read_settings
@@ -103,7 +103,7 @@ def check_privacy(root: Path, failures: Failures) -> None:
     kind = LAPLACE if is_histogram else GAUSSIAN
     guarantees = []
     if loss is not None:
-        own = guaranteed(
+        own = make_guarantee(
             UNIVERSE,
             privacy["neighbors"],
             loss,
@@ -146,7 +146,7 @@ def _measures(
     found, privacy, is_histogram = [], settings["privacy"], due.threshold is not None
     most = None if loss is None else _most_trips(privacy)
     for level, share in _shares(root, settings, due.levels).items():
-        own = measured(
+        own = make_measure(
             UNIVERSE,
             tree.level_name(level),
             "positive counts" if is_histogram else "counts",

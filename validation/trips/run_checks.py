@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from ..outcome import Failures, Outcome
-from ..plan import why_not_private
+from ..plan import not_private_reason
 from ..run_files import UnusableRunFile, check_text, read_settings, unusable_files_fail
 from .privacy_loss import LEAVES, UNIVERSE, Promise, check_losses, check_privacy, expectation, n_all
 from .run_files import TripsTree, level_paths, nodes_of, read_level, read_tree
@@ -42,7 +42,7 @@ def run_checks(root: Path, release: Path) -> tuple[Outcome, ...]:
         settings = read_settings(root)
         if settings["mechanism"]["name"] in LEAVES:
             names = dict(ALWAYS)
-        tree, is_private = read_tree(root), why_not_private(settings) is None
+        tree, is_private = read_tree(root), not_private_reason(settings) is None
         with unusable_files_fail(failures["privacy_accounting"]):
             check_privacy(root, failures["privacy_accounting"])
         with unusable_files_fail(failures["measured_loss_is_the_budget"]):

@@ -15,7 +15,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ..run_files import UnusableRunFile, encoded
+from ..run_files import UnusableRunFile, encode_texts
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,7 +138,7 @@ def nodes_of(tree: TripsTree, level: int, table: pa.Table, name: str) -> np.ndar
         if not depth:
             parts.append(np.zeros(table.num_rows, dtype=np.int64))
             continue
-        column = encoded(table[dimension].combine_chunks())
+        column = encode_texts(table[dimension].combine_chunks())
         numbers = areas[depth].codes.get_indexer(column.dictionary.to_pylist())
         part = numbers[column.indices.to_numpy()]
         if (part < 0).any():

@@ -23,7 +23,7 @@ from ...ledger.identity import store_identity, whole_digests
 from ...ledger.recognition import InputDigest, input_digest, people_digests
 from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused
-from ...runs.files import while_unchanged
+from ...runs.files import cache_unchanged
 from ...runs.settings_files import settings_of_finished
 from ...runs.stamps import write_frame, write_parquet
 from ...tables.findings import InputCheck, accepted_input
@@ -90,7 +90,7 @@ def run_parameters(run: RunDirectory, settings: Settings) -> Parameters:
     return parameters_of(settings, str(parameters_folder(run)))
 
 
-@while_unchanged(lambda run: parameters_folder(run) / MAPPING_FILE, at_most=2)
+@cache_unchanged(lambda run: parameters_folder(run) / MAPPING_FILE, at_most=2)
 def run_specification(run: RunDirectory) -> Specification:
     """The specification of a run that has ingested its input."""
     return read_specification(str(parameters_folder(run)))
@@ -102,7 +102,7 @@ def run_universe(run: RunDirectory, region_type: str, level: int) -> IterationUn
     return iteration_universe(run_specification(run), granularity, level)
 
 
-@while_unchanged(lambda run, region_type: geography_file(run), at_most=len(REGION_TYPES))
+@cache_unchanged(lambda run, region_type: geography_file(run), at_most=len(REGION_TYPES))
 def run_regions(run: RunDirectory, region_type: str) -> RegionDomain:
     """The regions of a type; not to be modified."""
     return region_domain(region_type, _areas(run))
@@ -235,7 +235,7 @@ def input_digests(result: AcceptedGroups, key: bytes) -> dict[str, InputDigest]:
     return {"persons": digest.recognised_by(people)}
 
 
-@while_unchanged(geography_file, at_most=2)
+@cache_unchanged(geography_file, at_most=2)
 def _areas(run: RunDirectory) -> pd.DataFrame:
     return areas_of(read_geography(geography_file(run)))[1]
 
@@ -304,7 +304,7 @@ def write_totals(run: RunDirectory, totals: pd.DataFrame) -> None:
     write_parquet(group_totals_file(run), table)
 
 
-@while_unchanged(group_totals_file, at_most=2)
+@cache_unchanged(group_totals_file, at_most=2)
 def run_totals(run: RunDirectory) -> pd.DataFrame:
     """The totals kept with a run."""
     return pq.read_table(group_totals_file(run)).to_pandas()

@@ -13,7 +13,7 @@ from ...ledger.plan import Measure, UniversePlan
 from ...noise.quantiles import margin, margin_of_sum
 from ...products.budget import Cost
 from ...products.privacy_curves import Curves
-from ...runs.errors import InputRefused, refused
+from ...runs.errors import InputRefused, refuse_errors
 from ..ingest.ingest import Settings, parameters_of
 from ..postprocess.stages import threshold_of
 from ..settings import DetailedGroupsSettings, DetailedHouseholdsSettings, ExplorerSettings
@@ -119,7 +119,7 @@ def level_figures(
 
 def refused_budget(what: str, level: LevelBudget) -> AbstractContextManager[None]:
     """Refuse the budget of the measurement `what` if figures of its noise cannot be computed."""
-    return refused(
+    return refuse_errors(
         f"The budget of {what}, is {level.budget}: ", "; give it more, or 0 to leave it out."
     )
 
@@ -249,7 +249,7 @@ def needed_budgets(
     found: dict[str, str | None] = {}
     decimals, chance = explorer.decimals, parameters.zero_suppression_chance
     coverage = parameters.wanted.coverage
-    with refused("[explorer] cannot be met: ", "; ask for something else."):
+    with refuse_errors("[explorer] cannot be met: ", "; ask for something else."):
         if explorer.margin is not None:
             due = budget_for_margin(level, explorer.margin, coverage=coverage, decimals=decimals)
             found["margin"] = str(due)

@@ -265,7 +265,7 @@ def refuse_missed_margins(parameters: MechanismParameters, specification: Specif
 def format_percent(probability: Fraction) -> str:
     """A probability as a percentage.
 
-    >>> shown_percent(Fraction(95, 100))
+    >>> format_percent(Fraction(95, 100))
     '95'
     """
     return f"{float(100 * probability):.6g}"

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from ...noise.margins import COVERAGE
-from ...runs.errors import InputRefused, refused
+from ...runs.errors import InputRefused, refuse_errors
 from ...runs.files import sha256_of_file, write_text
 from ...tables.sources import InputFile, is_url, read_public_text
 from .regions import PR, PUERTO_RICO, REGION_TYPES, US, region_types
@@ -331,7 +331,7 @@ def read_specification(directory: str) -> Specification:
     """The specification in a folder; raises InputRefused with a sentence about the first fault."""
     _refuse_missing(directory)
     texts = {name: _read(directory, name) for name in SPECIFICATION_FILES}
-    with refused(of=SpecificationError):
+    with refuse_errors(of=SpecificationError):
         return parse_specification(texts)
 
 
@@ -352,7 +352,7 @@ def read_parameters(
     sources = [CONFIG_FILE] if _has_config(directory) else []
     if overrides or not sources:
         sources.append(SETTINGS_SECTION)
-    with refused(of=SpecificationError):
+    with refuse_errors(of=SpecificationError):
         config = DEFAULTS
         if _has_config(directory):
             config = read_config(_read(directory, CONFIG_FILE))

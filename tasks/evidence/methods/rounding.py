@@ -191,7 +191,7 @@ def look_up_noise(counts: np.ndarray, keys: np.ndarray, table: np.ndarray) -> np
     whose cumulated probability is above the key, as a number from -D to D.
 
     >>> rows = np.array([[0, 1, 0], [0, 1, 0], [0, 1, 0], [0.3, 0.4, 0.3]])
-    >>> looked_up(np.array([3]), np.array([0.8]), rows)
+    >>> look_up_noise(np.array([3]), np.array([0.8]), rows)
     array([1])
     """
     row = np.minimum(counts, len(table) - 1).astype(np.int64)

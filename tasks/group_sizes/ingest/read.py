@@ -30,7 +30,7 @@ from ...ledger.recognition import (
 )
 from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused
-from ...runs.files import read_values, while_unchanged, write_values
+from ...runs.files import cache_unchanged, read_values, write_values
 from ...runs.stamps import write_parquet
 from ...tables.findings import (
     InputCheck,
@@ -38,7 +38,7 @@ from ...tables.findings import (
     UnreadableInput,
     accepted_input,
     refusal,
-    unreadable_refused,
+    refuse_unreadable,
 )
 from ...tables.sources import input_files
 from ..plan import (
@@ -160,7 +160,7 @@ def public_hierarchy(settings: GroupSizesSettings) -> RegionHierarchy:
     paths = settings.input.paths()
     table = "geography" if settings.input.kind == "census" else "regions"
     name = settings.input.file_names()[table]
-    with unreadable_refused():
+    with refuse_unreadable():
         if table == "geography":
             blocks = load_geography(input_files(table, paths[table]), EvidenceTally())
             return hierarchy_of_geography(blocks.frame, settings.geography.levels, name)[0]
@@ -298,7 +298,7 @@ def _check_declared_numbers(
         return
     name = tally.files["numbers"] = PurePosixPath(path).name
     depth = hierarchy.names.index(level)
-    with unreadable_refused():
+    with refuse_unreadable():
         numbers = read_numbers(path, name, hierarchy.levels[depth].codes, tally)
     read.append(readable("numbers", True))
     if numbers is not None:
@@ -336,7 +336,7 @@ def _check_census(settings: GroupSizesSettings, scratch: Path | None) -> InputCh
     return InputCheck(outcomes, findings, accepted, check.files)
 
 
-@while_unchanged(regions_file, at_most=1)
+@cache_unchanged(regions_file, at_most=1)
 def read_regions(run: RunDirectory) -> RegionHierarchy:
     """The hierarchy of a run, which is not to be changed."""
     rows = pq.read_table(regions_file(run)).to_pandas()

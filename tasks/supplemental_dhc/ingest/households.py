@@ -134,7 +134,8 @@ def _mix_bits(values: np.ndarray) -> np.ndarray:
 def truncate_members(unit: np.ndarray, order: np.ndarray, tau: int) -> np.ndarray:
     """The persons that stay if of every unit only the first tau in order do, `(n_persons,)` bool.
 
-    >>> truncated(np.array([0, 0, 0, 1]), np.array([5, 3, 4, 9], dtype=np.uint64), 2).tolist()
+    >>> order = np.array([5, 3, 4, 9], dtype=np.uint64)
+    >>> truncate_members(np.array([0, 0, 0, 1]), order, 2).tolist()
     [False, True, True, True]
     """
     by_unit = np.lexsort((order, unit))

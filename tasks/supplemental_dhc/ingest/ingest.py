@@ -35,7 +35,7 @@ from ...tables.findings import (
     RuleTally,
     UnreadableInput,
     accepted_input,
-    unreadable_refused,
+    refuse_unreadable,
 )
 from ...tables.sources import input_files
 from ..measures import N_COLUMNS
@@ -224,6 +224,6 @@ def public_areas(settings: SupplementalDhcSettings) -> Areas:
     """The areas alone, from the geography table; raises InputRefused."""
     path = settings.input.geography
     name = path.rpartition("/")[2]
-    with unreadable_refused():
+    with refuse_unreadable():
         blocks = load_geography(input_files("geography", path, name), EvidenceTally())
     return areas_of(blocks.frame, settings.geography.levels, name)[0]

@@ -25,7 +25,7 @@ from ..settings import TopdownSettings
 from ..spine.files import spine_of
 from .accuracy.compared import compute_figures
 from .accuracy.errors import ALL_ANSWERS
-from .replicate import estimate, linked, measure, with_seed
+from .replicate import estimate, link_run, measure, with_seed
 
 SIMULATED = (
     "pairs",
@@ -50,7 +50,7 @@ def expected_errors(
     if settings.privacy.infinite:
         raise InputRefused(f"{run.root}: errors can be expected of releases with noise.")
     settings = settings.with_section("input", confidential=False)
-    layout = _of_release(run, settings, folder / "release")
+    layout = _lay_out_release(run, settings, folder / "release")
     frames = []
     for seed in range(1, replicates + 1):
         seeded = with_seed(settings, seed)
@@ -72,7 +72,7 @@ def mean_figures(frames: Sequence[pd.DataFrame], keys: Sequence[str]) -> pd.Data
     return means
 
 
-def write_expected(
+def write_expected_page(
     run: RunDirectory, settings: TopdownSettings, replicates: int, folder: Path
 ) -> Path:
     """Write the page of `expected_errors` next to the public report; returns its path."""
@@ -103,13 +103,13 @@ def figure_tables(errors: pd.DataFrame, keys: Sequence[str]) -> tuple[Details, .
     )
 
 
-def _of_release(run: RunDirectory, settings: TopdownSettings, folder: Path) -> RunDirectory:
+def _lay_out_release(run: RunDirectory, settings: TopdownSettings, folder: Path) -> RunDirectory:
     """A laid out run whose truth is the release of another."""
-    layout = linked(run, folder, "spine")
+    layout = link_run(run, folder, "spine")
     for universe in settings.run.universes:
         spine = spine_of(run, universe)
         for geolevel in spine.names:
-            linked(run, folder, f"measurements/{universe}/{geolevel}/constraints")
+            link_run(run, folder, f"measurements/{universe}/{geolevel}/constraints")
         n_cells = settings.schema_of(universe).n_cells
         counts = released_counts(run, universe, spine.geolevels[-1], n_cells)
         write_histogram(layout.histogram(universe), counts, spine.block_geocode)

@@ -100,28 +100,28 @@ def lay_out(dataset: RunDirectory, settings: TopdownSettings, folder: Path) -> R
     drops_totals = settings.blocks_only and settings.compiled_census.area_rules.totals_need_topdown
     public += [] if drops_totals else [state_totals_file(dataset)]
     names = [path.relative_to(dataset.root).as_posix() for path in public]
-    run = linked(dataset, folder, "confidential", *names)
+    run = link_run(dataset, folder, "confidential", *names)
     if drops_totals:
         write_state_totals(state_totals_file(run), {})
     for universe in settings.run.universes:
         write_universe_spine(run, settings, universe)
-        if not _follows_others(settings, universe):
+        if not _is_constrained_by_releases(settings, universe):
             constrain_universe(run, settings, universe)
     return run
 
 
-def _follows_others(settings: TopdownSettings, universe: str) -> bool:
+def _is_constrained_by_releases(settings: TopdownSettings, universe: str) -> bool:
     """Whether a universe is constrained by releases of others, which differ between replicates."""
     return bool(settings.compiled_census.universes[universe].needs)
 
 
 def measure(layout: RunDirectory, settings: TopdownSettings, folder: Path) -> RunDirectory:
     """Draw the noise of the replicate that `privacy.seed` of the settings names."""
-    run = linked(layout, folder, "confidential", "spine")
+    run = link_run(layout, folder, "confidential", "spine")
     for universe in settings.run.universes:
         for geolevel in spine_of(run, universe).names:
-            if not _follows_others(settings, universe):
-                linked(layout, folder, f"measurements/{universe}/{geolevel}/constraints")
+            if not _is_constrained_by_releases(settings, universe):
+                link_run(layout, folder, f"measurements/{universe}/{geolevel}/constraints")
         for shard in shards_of(run, universe):
             measure_once(run, settings, universe, shard)
     return run
@@ -129,7 +129,7 @@ def measure(layout: RunDirectory, settings: TopdownSettings, folder: Path) -> Ru
 
 def estimate(measured: RunDirectory, settings: TopdownSettings, folder: Path) -> RunDirectory:
     """Estimate every universe of a measured replicate by `run.estimator` of the settings."""
-    run = linked(measured, folder, "confidential", "spine")
+    run = link_run(measured, folder, "confidential", "spine")
     estimator = estimator_of(settings)
     steps: dict[str, Callable[[ShardInput], object]] = {ESTIMATE: estimator.estimate}
     if estimator.combine is not None:
@@ -137,12 +137,12 @@ def estimate(measured: RunDirectory, settings: TopdownSettings, folder: Path) ->
     for universe in chain(*universe_waves(settings)):
         spine = spine_of(run, universe)
         shards = shards_by_geolevel(run, universe)
-        if _follows_others(settings, universe):
+        if _is_constrained_by_releases(settings, universe):
             for geolevel in spine.names:
-                linked(measured, folder, f"measurements/{universe}/{geolevel}/dpqueries")
+                link_run(measured, folder, f"measurements/{universe}/{geolevel}/dpqueries")
             constrain_universe(run, settings, universe)
         else:
-            linked(measured, folder, f"measurements/{universe}")
+            link_run(measured, folder, f"measurements/{universe}")
         for stage, geolevel in estimation_order(settings, spine.names):
             for shard in shards[geolevel]:
                 steps[stage](ShardInput.read(run, settings, universe, spine, shard))
@@ -185,7 +185,7 @@ def study(
             shutil.rmtree(run.root)
 
 
-def linked(source: RunDirectory, folder: Path, *names: str) -> RunDirectory:
+def link_run(source: RunDirectory, folder: Path, *names: str) -> RunDirectory:
     """The run directory `folder`, made if need be, with links to these entries of another."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in names:

@@ -50,7 +50,7 @@ class ShareLimit:
     at_most: Fraction
 
 
-def as_fractions(
+def to_fractions(
     p: np.ndarray, denominator: int, limits: Sequence[ShareLimit] = ()
 ) -> list[list[Fraction]]:
     """The allocation in whole parts of `denominator`, of sum exactly 1: every number rounded down
@@ -71,12 +71,12 @@ def as_fractions(
         for limit in limits
     ]
     if any(not low <= whole[chosen].sum() <= high for chosen, low, high in ranges):
-        whole = _nearest_whole(parts, denominator, ranges)
+        whole = _round_to_sums(parts, denominator, ranges)
     rows = whole.reshape(np.shape(p)).tolist()
     return [[Fraction(number, denominator) for number in row] for row in rows]
 
 
-def _nearest_whole(
+def _round_to_sums(
     parts: np.ndarray, total: int, ranges: Sequence[tuple[np.ndarray, int, int]]
 ) -> np.ndarray:
     """Whole numbers of a given sum, within ranges of sums of some of them, whose distances to
@@ -172,7 +172,7 @@ class GeounitClasses:
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
+class RequestedAreas:
     """Areas, and the requested sums over core cells in each, (z, n)."""
 
     areas: ClassedAreas
@@ -207,7 +207,7 @@ class MeasuredSpine:
         return cls(kinds, ClassedSpine.build(spine, of_level, cells, known=known))
 
     def summed_variances(
-        self, grams: np.ndarray, precision: np.ndarray, asked: Sequence[Asked]
+        self, grams: np.ndarray, precision: np.ndarray, asked: Sequence[RequestedAreas]
     ) -> tuple[np.ndarray, np.ndarray]:
         """Variances by component, summed over rows of `core` and over areas, and their derivatives.
 

@@ -93,7 +93,7 @@ def write_designs(run: RunDirectory, settings: ComparisonSettings) -> None:
     write_text(trials_file(run), json.dumps(trials, indent=2))
 
 
-def compared(replicates: pd.DataFrame) -> pd.DataFrame:
+def compare_allocations(replicates: pd.DataFrame) -> pd.DataFrame:
     """Means over seeds, and their differences from the settings' own allocation.
 
     One row for each of `KEYS`, `CHOICE` and statistic: mean, standard_error; difference,
@@ -128,7 +128,7 @@ def release(run: RunDirectory, settings: ComparisonSettings) -> None:
         for allocation, trials in trials_of(run).items()
         for estimator, trial in trials.items()
     ]
-    tidy = compared(pd.concat(errors))
+    tidy = compare_allocations(pd.concat(errors))
     write_text(run.unchecked_release / TIDY, tidy.to_csv(index=False))
     text = designs_file(run).with_name(SETTINGS).read_text(encoding="utf-8")
     write_text(run.unchecked_release / SETTINGS, text)
@@ -146,8 +146,8 @@ def write_report(run: RunDirectory, settings: ComparisonSettings) -> Path:
         f"Budgets compared on {settings.privacy.dataset}",
         (
             f"The settings' own split of the budget, the designed one and an even one, at the same "
-            f"{_held(settings)}, over {n} releases of each by every estimator. Proven of the "
-            f"design: {certain}.",
+            f"{_equal_quantity(settings)}, over {n} releases of each by every estimator. Proven "
+            f"of the design: {certain}.",
             "Errors are of the areas that every spine shares, with standard errors over the "
             "releases. Differences are from the settings' own split, seed by seed; one of more "
             "than two standard errors is hardly chance.",
@@ -173,7 +173,7 @@ def write_report(run: RunDirectory, settings: ComparisonSettings) -> Path:
     return write_page(run.report, document)
 
 
-def _held(settings: ComparisonSettings) -> str:
+def _equal_quantity(settings: ComparisonSettings) -> str:
     """The quantity that is equal for all allocations."""
     held = [settings.budget[name].guarantee is not None for name in settings.run.universes]
     return "exact epsilon" if all(held) else "rho or exact epsilon" if any(held) else "rho"
@@ -227,15 +227,16 @@ def _rows(part: pd.DataFrame) -> list[tuple[str, ...]]:
     for (level, estimator), own in part.groupby(["level", "estimator"], sort=False):
         by_name = own.set_index("allocation")
         means = (
-            _shown(by_name["mean"][name], by_name["standard_error"][name]) for name in ALLOCATIONS
+            _format_value(by_name["mean"][name], by_name["standard_error"][name])
+            for name in ALLOCATIONS
         )
         differences = (
-            _shown(by_name["difference"][name], by_name["difference_standard_error"][name])
+            _format_value(by_name["difference"][name], by_name["difference_standard_error"][name])
             for name in ALLOCATIONS[1:]
         )
         found.append((str(level), str(estimator), *means, *differences))
     return found
 
 
-def _shown(mean: float, error: float) -> str:
+def _format_value(mean: float, error: float) -> str:
     return NONE if mean != mean else f"{mean:,.4g} ± {error:.2g}"

@@ -22,10 +22,10 @@ from ..ingest.ingest import public_tables
 from ..settings import TopdownSettings
 from ..spine.build import PublicTables
 from ..workload.budget import Budget
-from ..workload.exact_loss import exact_epsilon, kept_rho
-from .allocation import PRIOR, LimitsContradict, allocation_of, as_fractions, shares_of
+from ..workload.exact_loss import exact_epsilon, rho_under_guarantee
+from .allocation import PRIOR, LimitsContradict, allocation_of, shares_of, to_fractions
 from .problem import PARTS, UniverseProblem
-from .program import certified, optimum
+from .program import certify_allocation, optimum
 from .settings import DesignSettings, UniverseDesign
 
 EXACT = 1e-9
@@ -184,7 +184,7 @@ def design_universe(settings: DesignSettings, universe: str, tables: PublicTable
     try:
         best = optimum(program, old, float(design.tolerance))
         whole = _with_every_geolevel(best.allocation)
-        fractions = as_fractions(whole, PARTS, problem.limits)
+        fractions = to_fractions(whole, PARTS, problem.limits)
     except LimitsContradict:
         raise InputRefused(
             f"design.{universe}.limits: no allocation is within all of them; widen some."
@@ -192,14 +192,14 @@ def design_universe(settings: DesignSettings, universe: str, tables: PublicTable
     of_geolevel, of_query = shares_of(fractions, problem.geolevels, problem.queries)
     # Certify the fractions as written in the settings rather than the floats of the search.
     shares = allocation_of(of_geolevel, of_query, problem.queries)
-    found = certified(program, shares, best.cuts, float(design.tolerance))
+    found = certify_allocation(program, shares, best.cuts, float(design.tolerance))
     then, _ = problem.variances(program.kinds.precision(shares))
     split = replace(before, geolevel_shares=of_geolevel, query_shares=of_query)
     allowed = settings.budget[universe].guarantee
     if design.objective == "smallest_rho":
         total = Fraction(math.ceil(float(found.values.max()) * PARTS), PARTS)
     elif allowed is not None:
-        total = kept_rho(before, split, *allowed)
+        total = rho_under_guarantee(before, split, *allowed)
     else:
         total = before.total
     margins = (
@@ -222,11 +222,11 @@ def design_universe(settings: DesignSettings, universe: str, tables: PublicTable
         tuple(margins),
         1.0 - found.bound / float(found.values.max()),
         float(before.total) * float((then / now).max()),
-        None if allowed is None else _guaranteed(replace(split, total=total), *allowed),
+        None if allowed is None else _exact_guarantee(replace(split, total=total), *allowed),
     )
 
 
-def _guaranteed(budget: Budget, epsilon: Fraction, delta: Fraction) -> ExactGuarantee:
+def _exact_guarantee(budget: Budget, epsilon: Fraction, delta: Fraction) -> ExactGuarantee:
     """The exact guarantee of a designed budget; raises InputRefused where it is not met."""
     exact = exact_epsilon(budget, delta)
     if exact is None or Fraction(exact) > epsilon:

@@ -77,7 +77,7 @@ def forecasts(settings: TopdownSettings, universe: str, tables: PublicTables) ->
     ]
 
 
-def simulated(settings: TopdownSettings, replicates: int, folder: Path) -> pd.DataFrame:
+def simulate_errors(settings: TopdownSettings, replicates: int, folder: Path) -> pd.DataFrame:
     """Errors of the whole release by every estimator that supports the declarations, on input that
     is not confidential, with the columns `estimator`, `KEYS` and `SIMULATED` of
     `tasks.topdown.checks.expected`, averaged over replicates in `folder`.
@@ -157,7 +157,7 @@ def _margins(settings: TopdownSettings, universe: str, rows: Sequence[Forecast])
         table = Table(
             ("level", "areas", *(f"margin, {words}" for words in names_of.values())),
             tuple(
-                (row.level, row.n_areas, *(_shown(row.margins[name]) for name in names_of))
+                (row.level, row.n_areas, *(_format_value(row.margins[name]) for name in names_of))
                 for row in rows
                 if row.query == query
             ),
@@ -166,7 +166,7 @@ def _margins(settings: TopdownSettings, universe: str, rows: Sequence[Forecast])
     return Section(f"Margins of {universe}", tuple(blocks))
 
 
-def _shown(margin: float | None) -> str | float:
+def _format_value(margin: float | None) -> str | float:
     if margin is None:
         return "not determined"
     return "exact" if margin == 0 else margin
@@ -192,7 +192,9 @@ def _released_totals(
                 row.level,
                 row.n_areas,
                 *(float(simulated_errors[name, row.level]) for name in estimators),
-                _shown(None if (margin := row.margins[FULL]) is None else margin / NORMAL_95),
+                _format_value(
+                    None if (margin := row.margins[FULL]) is None else margin / NORMAL_95
+                ),
             )
             for row in rows
             if row.query == TOTAL and (estimators[0], row.level) in simulated_errors.index

@@ -34,7 +34,7 @@ from ..settings import TopdownSettings
 from ..spine.build import PublicTables, spines_of
 from ..workload.budget import Budget
 from ..workload.implied_types import structural_zeros
-from .allocation import Asked, MeasuredSpine, ShareLimit, allocation_of
+from .allocation import MeasuredSpine, RequestedAreas, ShareLimit, allocation_of
 from .program import Program
 from .settings import Target, UniverseDesign
 
@@ -114,9 +114,9 @@ class PublicFacts:
         The geounits of the spine are levels too, also where they have another name there. Raises
         InputRefused, naming `where`, for an unknown level.
         """
-        known = {_spelt(x.name): x.entity for x in self.levels}
-        own = {_spelt(own_level(name)): name for name in self.spine.names}
-        name = _spelt(level)
+        known = {_normalise_level(x.name): x.entity for x in self.levels}
+        own = {_normalise_level(own_level(name)): name for name in self.spine.names}
+        name = _normalise_level(level)
         if name in known:
             return known[name]
         if name in own:
@@ -136,11 +136,11 @@ class PublicFacts:
         """
         census, schema = self.settings.compiled_census, self.settings.schema_of(self.universe)
         names = census.geolevels
-        spelt = [_spelt(name) for name in names]
+        spelt = [_normalise_level(name) for name in names]
         # Estimates for every area by itself meet no constraint above the areas.
         least = len(names) - 1
-        if level is not None and _spelt(level) in spelt and not self.settings.blocks_only:
-            least = spelt.index(_spelt(level))
+        if level is not None and _normalise_level(level) in spelt and not self.settings.blocks_only:
+            least = spelt.index(_normalise_level(level))
         return any(
             marginal_query(schema, invariant.query).refines(marginal_query(schema, query))
             for invariant in census.universes[self.universe].invariants
@@ -148,7 +148,7 @@ class PublicFacts:
         )
 
 
-def _spelt(level: str) -> str:
+def _normalise_level(level: str) -> str:
     """A level as names are compared: capitals and underscores do not matter."""
     return level.lower().replace("_", " ")
 
@@ -170,7 +170,7 @@ class UniverseProblem:
     queries: tuple[str, ...]
     measured: MeasuredSpine
     grams: np.ndarray
-    asked: tuple[Asked, ...]
+    asked: tuple[RequestedAreas, ...]
     weights: np.ndarray
     n_areas: tuple[int, ...]
 
@@ -205,7 +205,7 @@ class UniverseProblem:
         )
         blocks = KnownBlocks.of(tables[0], settings.compiled_census.code_column)
         partitions: dict[tuple[object, ...], np.ndarray] = {}
-        asked: dict[tuple[object, ...], Asked] = {}
+        asked: dict[tuple[object, ...], RequestedAreas] = {}
         weights: list[tuple[tuple[object, ...], np.ndarray]] = []
         n_areas = []
         for (name, target), query in zip(design.targets.items(), asked_queries, strict=True):
@@ -216,7 +216,7 @@ class UniverseProblem:
             answers = ProductAnswers.of_query(algebra, query)
             key: tuple[object, ...] = (*place, answers.core.tobytes())
             if key not in asked:
-                asked[key] = Asked(measured.classed.areas(partitions[place]), answers.core)
+                asked[key] = RequestedAreas(measured.classed.areas(partitions[place]), answers.core)
             n_areas.append(asked[key].areas.n_areas)
             noisy = 0 if facts.is_exact(target.query, target.level) else 1
             per_answer = noisy / (query.n_rows * n_areas[-1])
@@ -331,12 +331,12 @@ def _algebra(facts: PublicFacts, queries: Sequence[MarginalQuery], section: str)
             return algebra
     raise TooManyCombinations(
         f"{section}.{facts.universe} distinguishes {len(algebra.cell_type):,} combinations of "
-        f"levels of {_told_apart(algebra, queries)}, and {MOST_CORE_CELLS} are the most; ask for "
-        "these attributes as a whole, or declare fewer levels of them"
+        f"levels of {_distinguished_attributes(algebra, queries)}, and {MOST_CORE_CELLS} are the "
+        "most; ask for these attributes as a whole, or declare fewer levels of them"
     )
 
 
-def _told_apart(algebra: QueryAlgebra, queries: Sequence[MarginalQuery]) -> str:
+def _distinguished_attributes(algebra: QueryAlgebra, queries: Sequence[MarginalQuery]) -> str:
     """The attributes whose levels some query keeps only in part, and their coarsenings there."""
     found = []
     for axis in algebra.core:

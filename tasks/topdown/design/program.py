@@ -309,7 +309,7 @@ class Optimum:
         return float(self.values.max() / self.bound - 1)
 
 
-def certified(
+def certify_allocation(
     program: Program, p: np.ndarray, cuts: Sequence[Cut] = (), tolerance: float = np.inf
 ) -> Optimum:
     """An allocation with a bound from its own derivatives and from other points' derivatives; the
@@ -330,14 +330,14 @@ def optimum(program: Program, start: np.ndarray, tolerance: float) -> Optimum:
     """
     search = _Search(program, tolerance)
     search.centred(search.multiplied(np.maximum(start, FIRST_SHARE)))
-    found = certified(program, search.point, search.best_cuts, tolerance)
+    found = certify_allocation(program, search.point, search.best_cuts, tolerance)
     for _ in range(MOST_PROBES):
         if found.gap <= tolerance or not len(found.elsewhere):
             break
         # Cuts halfway between the region left by the cuts and the known point inform most.
         middle = 0.5 * (found.elsewhere + program.kinds.precision(found.allocation))
         cuts = (*found.cuts[:-1], Cut(*program.criteria(middle)))
-        found = certified(program, search.point, cuts, tolerance)
+        found = certify_allocation(program, search.point, cuts, tolerance)
     return found
 
 

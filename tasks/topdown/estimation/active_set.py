@@ -29,7 +29,7 @@ import numpy as np
 from numba import njit
 
 from ...solvers.highs import SolveStatus
-from .dense_matrices import factorised, solve_factorised
+from .dense_matrices import factorise, solve_factorised
 from .elimination import (
     add_child,
     add_of_rows,
@@ -330,7 +330,7 @@ def _iterate(
         for sweep in range(2):
             if sweep == 1 and n_shared > 0:
                 if is_new:
-                    factor = factorised(factor)
+                    factor = factorise(factor)
                 solved = solve_factorised(factor, right)
                 for r in range(n_shared):
                     y[r] = solved[r]

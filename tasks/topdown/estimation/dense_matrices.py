@@ -78,7 +78,7 @@ def definite_inverse(matrix: np.ndarray) -> np.ndarray:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def factorised(matrix: np.ndarray) -> np.ndarray:
+def factorise(matrix: np.ndarray) -> np.ndarray:
     """Lower Cholesky factor; all NaN where the matrix is not definite."""
     is_finite = True
     for r in range(matrix.shape[0]):

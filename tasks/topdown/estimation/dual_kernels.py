@@ -109,7 +109,7 @@ def add_to_rows(rows: Rows, x: np.ndarray, out: np.ndarray) -> None:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def cells_at(
+def write_cells(
     rows: Rows,
     dense: np.ndarray,
     centre: np.ndarray,
@@ -275,7 +275,7 @@ def inverses_of(rows: Rows, movable: Movable, diagonal: np.ndarray) -> Inverses:
     """The preconditioner of R H R' + diagonal; without blocks where these would be too large."""
     place = rows.place
     r, c = place.shape
-    number, sizes = _numbered(rows, movable)
+    number, sizes = _number_rows(rows, movable)
     width = sizes.max() if c else 0
     if c * width * width > BLOCK_ENTRIES:
         width = 0
@@ -310,7 +310,7 @@ def inverses_of(rows: Rows, movable: Movable, diagonal: np.ndarray) -> Inverses:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _numbered(rows: Rows, movable: Movable) -> tuple[np.ndarray, np.ndarray]:
+def _number_rows(rows: Rows, movable: Movable) -> tuple[np.ndarray, np.ndarray]:
     """The number (r, c) in its child's block of each row that counts a cell that can move, -1 of
     others; and how many each child has (c,)."""
     start, row, starts, child = rows.start, rows.row, movable.starts, movable.child
@@ -442,7 +442,7 @@ def _times_all(
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _preconditioned(inverses: Inverses, right: np.ndarray, out: np.ndarray) -> None:
+def _precondition(inverses: Inverses, right: np.ndarray, out: np.ndarray) -> None:
     """Write the preconditioner of `Inverses` times `right` (n,) to `out`."""
     blocks, places, common = inverses.blocks, inverses.places, inverses.common
     for p in range(right.size):
@@ -489,7 +489,7 @@ def conjugate_gradients(
     is_dense = DENSE * movable.child.size >= movable.ease.size
     y, remainder = np.zeros(n), right.copy()
     direction, moved, better = np.empty(n), np.empty(n), np.empty(n)
-    _preconditioned(inverses, remainder, better)
+    _precondition(inverses, remainder, better)
     direction[:] = better
     product = np.dot(remainder, better)
     limit = forcing * largest_of(right)
@@ -507,7 +507,7 @@ def conjugate_gradients(
             remainder[p] -= length * moved[p]
         if _is_within(remainder, limit):
             return y, number
-        _preconditioned(inverses, remainder, better)
+        _precondition(inverses, remainder, better)
         new = np.dot(remainder, better)
         turn = new / product
         for p in range(n):

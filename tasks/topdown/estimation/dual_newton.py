@@ -55,7 +55,6 @@ from .dual_kernels import (
     Rows,
     add_of_rows,
     add_to_rows,
-    cells_at,
     conjugate_gradients,
     gather,
     inverses_of,
@@ -63,6 +62,7 @@ from .dual_kernels import (
     movable_cells,
     pairwise_sum,
     spread,
+    write_cells,
 )
 from .elimination import n_own_pins
 from .problem import (
@@ -331,7 +331,7 @@ def _set_cells(one: _Round, y: np.ndarray, at: _Point) -> float:
     """The dual function at `y` (n,), whose cells and slacks are written to `at`."""
     rows, slack = one.rows, at.slack
     spread(rows, y, at.of_children)
-    value = cells_at(rows, at.of_children, one.centre, one.ease, one.allowed, one.parent, at.x)
+    value = write_cells(rows, at.of_children, one.centre, one.ease, one.allowed, one.parent, at.x)
     terms = np.empty(slack.size)
     for b in range(slack.size):
         p, centre = rows.bounded[b], one.slack_centre[b]
@@ -402,19 +402,19 @@ def dual_problem(
     for label in constraints.pin_rows:
         first, stop = int(label.min()), int(label.max()) + 1
         targets = constraints.targets[:, first:stop]
-        stacked.hold(_counted(label - first), constraints.group_of_child, targets, targets)
+        stacked.hold(_counted_entries(label - first), constraints.group_of_child, targets, targets)
     lower, upper = constraints.lower, constraints.upper
     most = np.full(lower.shape[1], NO_BOUND)
     if problem.parent_counts is not None:
         most = np.bincount(problem.type_of_cell, problem.parent_counts, lower.shape[1])
     stacked.hold(
-        _counted(problem.type_of_cell),
+        _counted_entries(problem.type_of_cell),
         np.arange(c),
         np.where(lower > 0.0, lower, -np.inf),
         np.where(upper >= most, np.inf, upper),
     )
     for rows in problem.rows:
-        _hold_linear_rows(stacked, rows)
+        _add_linear_rows(stacked, rows)
     margins = [(row, answers) for row, answers, _ in asked]
     totals = _totals(constraints, margins)
     fill = proportional_fill(problem.parent_counts, totals, allowed, margins)
@@ -435,7 +435,7 @@ def _totals(
     return np.asarray(min((answers for _, answers in margins), key=np.size).sum(axis=1))
 
 
-def _counted(label: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _counted_entries(label: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Entries of the rows that count each cell once, by the row of every cell (k,); -1 for no
     row.
     """
@@ -458,7 +458,7 @@ class StackedRows:
         is_in = np.broadcast_to(precision[:, None] > 0.0, answers.shape)
         give = 1.0 / np.where(precision > 0.0, precision, 1.0)[:, None]
         multipliers = (answers, give, -np.inf, np.inf)
-        self._add(_counted(label), np.arange(self.n_children), is_in, multipliers)
+        self._add(_counted_entries(label), np.arange(self.n_children), is_in, multipliers)
 
     def hold(
         self,
@@ -523,7 +523,7 @@ class StackedRows:
         )
 
 
-def _hold_linear_rows(stacked: StackedRows, rows: LinearRows) -> None:
+def _add_linear_rows(stacked: StackedRows, rows: LinearRows) -> None:
     """Hold weighted rows, each scaled so that its largest weight, if any, is one."""
     matrix = rows.matrix.tocoo()
     largest = abs(rows.matrix).max(axis=1).toarray().ravel()

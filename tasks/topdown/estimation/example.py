@@ -12,7 +12,7 @@ import numpy as np
 from ...census.cef_2020 import cef_schema
 from ...census.queries import marginal_query
 from . import active_set, admm, area_kernels, dual_newton
-from .exchange import exchanged
+from .exchange import exchange_records
 from .least_squares import PassProblem
 from .problem import NO_BOUND, Pins, QueryMeasurement, SiblingProblem, rows_on_support
 from .quadratic import Constraints, Quadratic
@@ -55,7 +55,7 @@ def exchanges() -> None:
     """The exchange after the rounder."""
     problem, _ = _siblings()
     x = np.array([[2, 1], [1, 2]], dtype=np.int64)
-    exchanged(problem, np.full(SHAPE, 1.5), x, _labels()[:1], _labels())
+    exchange_records(problem, np.full(SHAPE, 1.5), x, _labels()[:1], _labels())
 
 
 def areas() -> None:

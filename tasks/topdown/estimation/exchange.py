@@ -41,7 +41,7 @@ LOOKS = 700
 """Most looks at a cell in a search, for each cell of a child."""
 
 
-def exchanged(
+def exchange_records(
     problem: SiblingProblem,
     target: np.ndarray,
     x: np.ndarray,
@@ -82,7 +82,7 @@ class _State(NamedTuple):
 
 
 class _Search:
-    """The search with its constants; see `exchanged`."""
+    """The search with its constants; see `exchange_records`."""
 
     def __init__(
         self,
@@ -125,7 +125,7 @@ class _Search:
             problem.upper.astype(np.int64),
         )
         has_parent = problem.parent_counts is not None
-        moves = _exchange(state, *_by_class(self.classes), has_parent, LOOKS * ones.size)
+        moves = _exchange(state, *_sort_by_class(self.classes), has_parent, LOOKS * ones.size)
         return base.astype(np.int64) + ones, moves
 
     def spread(self, x: np.ndarray) -> np.ndarray:
@@ -134,12 +134,14 @@ class _Search:
         fraction = np.rint((self.target - base) * UNIT).astype(np.int64)
         ones = (x - base).astype(np.int8)
         _spread(
-            ones, fraction, *_by_class(joint_classes([self.classes, self.problem.type_of_cell]))
+            ones,
+            fraction,
+            *_sort_by_class(joint_classes([self.classes, self.problem.type_of_cell])),
         )
         return base.astype(np.int64) + ones
 
 
-def _by_class(classes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _sort_by_class(classes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Cells in the order of their classes, and where each class begins."""
     order = np.argsort(classes, kind="stable")
     return order, np.searchsorted(classes[order], np.arange(int(classes.max(initial=-1)) + 2))
@@ -246,7 +248,7 @@ def _exchange_pair(state: _State, a: int, b: int, cells: np.ndarray, limit: int)
                 if state.asked[taking[other], q] == state.asked[given, q]:
                     total += relief[q]
             is_better = total < least or (total == least and 0 <= other < best)
-            if is_better and _fits(state, a, b, given, taking[other]):
+            if is_better and _is_feasible_exchange(state, a, b, given, taking[other]):
                 least, best = total, other
         if best < 0:
             _move(state, a, b, given, 1)
@@ -310,7 +312,7 @@ def _move(state: _State, a: int, b: int, j: int, sign: int) -> int:
 
 
 @njit(cache=True, nogil=True)
-def _fits(state: _State, a: int, b: int, given: int, taken: int) -> bool:
+def _is_feasible_exchange(state: _State, a: int, b: int, given: int, taken: int) -> bool:
     """Whether types keep their bounds if the one of cell `taken` moves to a, after b has got the
     one of cell `given`.
     """

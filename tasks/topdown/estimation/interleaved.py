@@ -41,7 +41,14 @@ from .problem import (
     is_refined,
     rows_on_support,
 )
-from .rounder import RounderResult, RoundingPass, on_grid, or_anywhere, round_anywhere, round_pass
+from .rounder import (
+    RounderResult,
+    RoundingPass,
+    retry_anywhere,
+    round_anywhere,
+    round_pass,
+    snap_to_grid,
+)
 
 TOGETHER = 100
 """Classes of small parts that are solved together, since a solve takes longer to begin than one of
@@ -64,7 +71,7 @@ def solve_interleaved(
     whole = problem.cells.size
     type_is_possible = np.any(problem.upper > 0, axis=0)
     possible = np.flatnonzero(type_is_possible[problem.type_of_cell])
-    problem = _of_used_types(problem.on_cells(possible))
+    problem = _restrict_to_used_types(problem.on_cells(possible))
     passes = [
         ([measurements[name] for name in names if name in measurements], chain)
         for names, chain in zip(least_squares, rounder, strict=True)
@@ -104,7 +111,7 @@ def solve_interleaved(
     return _spread(counts, possible, whole), tuple(records)
 
 
-def _of_used_types(problem: SiblingProblem) -> SiblingProblem:
+def _restrict_to_used_types(problem: SiblingProblem) -> SiblingProblem:
     """The problem with the types of its cells alone, numbered anew."""
     used, label = np.unique(problem.type_of_cell, return_inverse=True)
     return replace(
@@ -160,8 +167,8 @@ class _Pass:
         target, record = one.solve_exactly()
         if target is None:
             return record, RounderResult(record.status, None)
-        rounding = RoundingPass(self.problem, on_grid(target), self.chain, self.pins)
-        return record, or_anywhere(round_pass(rounding), self.problem, rounding.target)
+        rounding = RoundingPass(self.problem, snap_to_grid(target), self.chain, self.pins)
+        return record, retry_anywhere(round_pass(rounding), self.problem, rounding.target)
 
     def parts(self) -> list[np.ndarray]:
         """Positions of classes that no query and no sum joins with others; small parts together."""

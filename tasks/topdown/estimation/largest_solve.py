@@ -36,7 +36,7 @@ from ...census.queries import MarginalQuery, marginal_query
 from ...census.schema import Schema
 from ...pages.document import Block
 from ...products.product import Caution
-from ...runs.errors import InputRefused, refused
+from ...runs.errors import InputRefused, refuse_errors
 from ...tables.geometry import refuse_unfit_geometry
 from ..settings import TopdownSettings
 from ..spine.build import refuse_no_spine
@@ -281,7 +281,7 @@ def refuse_settings(settings: TopdownSettings) -> None:
 
         estimator_of(settings).refuse(settings)
     for universe in settings.run.universes:
-        with refused(f"budget.{universe}."):
+        with refuse_errors(f"budget.{universe}."):
             refuse_wide_noise(settings.budget_of(universe))
     refuse_large_solves(settings)
     refuse_unfit_geometry(settings.input.geometry)

@@ -46,7 +46,7 @@ from .problem import (
     rows_on_support,
     sum_rows,
 )
-from .quadratic import Constraints, Quadratic, factored, squared_distance
+from .quadratic import Constraints, Quadratic, factor, squared_distance
 
 TOLERANCE = 1e-6
 """Largest distance, in records, between an estimate and the constraints it must meet."""
@@ -360,7 +360,7 @@ class PassProblem:
             self.weights,
             self.profile,
             self.scale,
-            *factored(self.labels, self.starts, self.weights),
+            *factor(self.labels, self.starts, self.weights),
             self.covariance,
         )
 

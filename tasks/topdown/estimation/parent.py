@@ -135,7 +135,7 @@ def estimate_children(
         return counts, tuple(replace(record, parent=parent, n_children=c) for record in found)
 
     x, is_wide, records = _least_squares(parent, problem, measurements, passes, weights)
-    asked = [measurements[name].query for name in _measured(passes, measurements)]
+    asked = [measurements[name].query for name in _measured_queries(passes, measurements)]
     rounded = rounder.solve_passes(problem, x, passes.rounder, asked if is_wide else ())
     if rounded.x is None:
         raise _infeasible(parent, _conflict(problem))
@@ -158,7 +158,7 @@ def _least_squares(
     attempts = [passes.least_squares]
     measured = [[n for n in names if n in measurements] for names in passes.least_squares]
     if sum(map(bool, measured)) > 1:
-        attempts.append((_measured(passes, measurements),))
+        attempts.append((_measured_queries(passes, measurements),))
     for attempt, least_squares_passes in enumerate(attempts):
         result = least_squares.solve_passes(problem, measurements, least_squares_passes, weights)
         records += [
@@ -170,7 +170,7 @@ def _least_squares(
     raise _infeasible(parent, _conflict(problem))
 
 
-def _measured(passes: Passes, measurements: Measurements) -> tuple[str, ...]:
+def _measured_queries(passes: Passes, measurements: Measurements) -> tuple[str, ...]:
     """The measured queries of all passes of the least squares."""
     return tuple(name for names in passes.least_squares for name in names if name in measurements)
 
@@ -225,7 +225,7 @@ def infeasible_constraint(problem: SiblingProblem) -> str | None:
         if outside.any():
             return (
                 f"the bounds of type {int(np.argmax(outside))} summed over geounits "
-                f"{_named(problem.geocodes)}"
+                f"{_name_geounits(problem.geocodes)}"
             )
     if problem.grouped_totals is not None:
         group, totals = problem.grouped_totals
@@ -239,8 +239,8 @@ def infeasible_constraint(problem: SiblingProblem) -> str | None:
         if problem.parent_counts is not None:
             if int(totals.sum()) != int(problem.parent_counts.sum()):
                 return (
-                    f"the invariant totals of geounits {_named(problem.geocodes)}, which do not "
-                    "add up to the parent's"
+                    f"the invariant totals of geounits {_name_geounits(problem.geocodes)}, which "
+                    "do not add up to the parent's"
                 )
     return None
 
@@ -297,7 +297,7 @@ def conflicting_constraint(problem: SiblingProblem) -> str | None:
     return f"the invariant total that includes geounit {problem.geocodes[child]}"
 
 
-def _named(geocodes: Sequence[str] | np.ndarray) -> str:
+def _name_geounits(geocodes: Sequence[str] | np.ndarray) -> str:
     """The geounits' geocodes, only the first and last of many."""
     if len(geocodes) <= 3:
         return ", ".join(geocodes)

@@ -80,7 +80,7 @@ PROXIMAL_WEIGHT = 1e-2
 
 
 @njit(cache=True, nogil=True)
-def factored(
+def factor(
     labels: np.ndarray, columns: np.ndarray, weights: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """(diagonal, proximal, coarse, coarse_rows) of `Quadratic`; `columns` are its starts."""

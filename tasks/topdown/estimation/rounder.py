@@ -30,7 +30,7 @@ import numpy as np
 from ...census.queries import MarginalQuery
 from ...solvers.highs import LinearProgram, SolveStatus
 from . import network_flow
-from .exchange import exchanged
+from .exchange import exchange_records
 from .network_flow import UNIT
 from .problem import (
     NO_BOUND,
@@ -116,7 +116,7 @@ def solve_passes(
     If a pass has no 0/1 solution, `round_anywhere` is the last resort: it drops
     the agreement with earlier passes and the 0/1 box, never a constraint of the problem.
     """
-    target = on_grid(target)
+    target = snap_to_grid(target)
     result = None
     if asked and len(passes) > 1:
         result = _solved_passes(problem, target, passes, early=_round_classes)
@@ -124,10 +124,10 @@ def solve_passes(
         result = _solved_passes(problem, target, passes)
     if result.x is not None and asked:
         return _with_exchange(result, problem, target, passes, asked)
-    return or_anywhere(result, problem, target)
+    return retry_anywhere(result, problem, target)
 
 
-def or_anywhere(
+def retry_anywhere(
     result: RounderResult, problem: SiblingProblem, target: np.ndarray
 ) -> RounderResult:
     """A result, or `round_anywhere`'s if it failed, with the iterations of both."""
@@ -179,7 +179,7 @@ def _round_classes(rounding: RoundingPass) -> RounderResult:
     """
     labels, held = rounding.labels, rounding.held
     coarse, classes, first = rounding.problem.coarsened([*labels, *held.labels])
-    target = on_grid(sum_rows(rounding.target, classes))
+    target = snap_to_grid(sum_rows(rounding.target, classes))
     result = round_pass(
         RoundingPass(coarse, target, [label[first] for label in labels], held.at(first))
     )
@@ -210,12 +210,12 @@ def _with_exchange(
     open_labels = [label for label in labels if not any(is_refined(label, other) for other in kept)]
     if not open_labels:
         return result
-    x, moves = exchanged(problem, target, result.x, kept, open_labels)
+    x, moves = exchange_records(problem, target, result.x, kept, open_labels)
     solver = f"{result.solver}, exchange"
     return replace(result, x=x, iterations=result.iterations + moves, solver=solver)
 
 
-def on_grid(target: np.ndarray) -> np.ndarray:
+def snap_to_grid(target: np.ndarray) -> np.ndarray:
     """`target` with near-integers snapped and fractional parts in units of 1 / UNIT."""
     whole = np.rint(target)
     return np.where(np.abs(target - whole) <= SNAP, whole, np.rint(target * UNIT) / UNIT)
@@ -223,7 +223,7 @@ def on_grid(target: np.ndarray) -> np.ndarray:
 
 def round_by_flow(rounding: RoundingPass) -> RounderResult | None:
     """Solve a pass as a network flow; None if it is not one."""
-    network = as_network(rounding)
+    network = to_network(rounding)
     if network is None:
         return None
     status, y, objective, paths = network_flow.solve(network)
@@ -233,7 +233,7 @@ def round_by_flow(rounding: RoundingPass) -> RounderResult | None:
     return RounderResult(SolveStatus.OPTIMAL, x, objective / UNIT, paths)
 
 
-def as_network(rounding: RoundingPass) -> network_flow.Network | None:
+def to_network(rounding: RoundingPass) -> network_flow.Network | None:
     """A pass as a network, or None if it has no such form.
 
     It is one where there are no linear rows, where queries, kept answers and types are nested, and
@@ -354,10 +354,10 @@ def round_by_highs(rounding: RoundingPass) -> RounderResult:
         program.add_rows(row, np.arange(n_free), 1.0, fixed)
     if not add_constraints(program, problem, column, base):
         return RounderResult(SolveStatus.INFEASIBLE, None, solver="highs")
-    return _solved(program, cost, 0.0, upper, base, free)
+    return _solve_integral(program, cost, 0.0, upper, base, free)
 
 
-def _solved(
+def _solve_integral(
     program: LinearProgram,
     cost: np.ndarray,
     lower: np.ndarray | float,
@@ -406,5 +406,5 @@ def round_anywhere(problem: SiblingProblem, target: np.ndarray) -> RounderResult
     cost = np.concatenate([np.zeros(n), (1.0 - 2.0 * fraction).ravel(), np.ones(2 * n)])
     lower = np.concatenate([-base.ravel(), np.zeros(3 * n)])
     upper = np.concatenate([np.full(n, np.inf), np.ones(n), np.full(n, np.inf), base.ravel()])
-    solved = _solved(program, cost, lower, upper, base, np.ones((c, k), dtype=bool))
+    solved = _solve_integral(program, cost, lower, upper, base, np.ones((c, k), dtype=bool))
     return replace(solved, relaxed=True)

@@ -80,7 +80,7 @@ class ShardConstraints:
         """From a constraints file; `units` has, by invariant, how its units relate to the shard's
         geounits, and their paths. Exact types replace the types of a single query.
         """
-        reading = _Reading(path, schema, universe, geocode, exact)
+        reading = _ConstraintReader(path, schema, universe, geocode, exact)
         for held in sorted(universe.held, key=lambda one: not reading.is_of_types(one)):
             reading.add_held(held)
         reading.add_bounds()
@@ -165,7 +165,7 @@ def sums_of_level(held: Sequence[ShardConstraints]) -> tuple[np.ndarray, np.ndar
     return np.concatenate(units), np.concatenate(totals)
 
 
-class _Reading:
+class _ConstraintReader:
     """The constraints of a file, sorted into bounds, totals and rows."""
 
     def __init__(
@@ -338,7 +338,7 @@ class _Reading:
     ) -> None:
         """Exact totals; of units in parts, the first invariant's are totals of groups."""
         if own is not None:
-            is_new = (self.total < 0) & _holds(own)
+            is_new = (self.total < 0) & _constrained_mask(own)
             self.total = np.where(is_new, own.values[:, 0], self.total)
         if of_parts.size and not self.group_total.size:
             self.group, self.group_total = place, of_parts[:, 0]
@@ -351,10 +351,10 @@ class _Reading:
         """Exact answers of several rows: of the types' query as bounds, of others as rows."""
         name, query = invariant.name, invariant.query
         if own is not None and self.has_own_types and invariant.query == self.typed:
-            held = _holds(own)[:, None]
+            held = _constrained_mask(own)[:, None]
             self._limit(np.where(held, own.values, 0), np.where(held, own.values, NO_BOUND))
         elif own is not None:
-            whole = np.where(_holds(own), self.every, -1)
+            whole = np.where(_constrained_mask(own), self.every, -1)
             self._add_rows(name, query, None, whole, own.values, own.values)
         if of_parts.size:
             self._add_rows(name, query, None, place, of_parts, of_parts)
@@ -369,7 +369,7 @@ class _Reading:
             self.rows.append(LinearRows(relation.name, matrix, self.every, low, high))
 
 
-def _holds(constraint: Constraint) -> np.ndarray:
+def _constrained_mask(constraint: Constraint) -> np.ndarray:
     """Mask `(n,)` of the requested geounits with the constraint."""
     if constraint.holds is None:
         return np.ones(len(constraint.values), dtype=bool)

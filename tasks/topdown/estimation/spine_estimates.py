@@ -102,7 +102,7 @@ def with_measurements(
     n = a.shape[-1]
     is_unknown = (prior.diffuse == np.eye(n)).all(axis=(2, 3)) & ~prior.variance.any(axis=(2, 3))
     if is_unknown.all():
-        return _of_measurements(a, b, components)
+        return _estimate_from_measurements(a, b, components)
     # Without measurements no part of D is seen.
     is_diffuse = prior.diffuse.any(axis=(2, 3)) & a.any(axis=(2, 3)) & ~is_unknown
     if is_diffuse.any():
@@ -142,7 +142,9 @@ def _with_seen(
     return known, a, b
 
 
-def _of_measurements(a: np.ndarray, b: np.ndarray, components: Components) -> LinearEstimates:
+def _estimate_from_measurements(
+    a: np.ndarray, b: np.ndarray, components: Components
+) -> LinearEstimates:
     """Estimates of geounits from measurements alone; equally measured geounits share one
     inverse.
     """

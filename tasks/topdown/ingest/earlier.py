@@ -30,7 +30,7 @@ from ...census.microdata import MicrodataFile, count_labelled_microdata, count_m
 from ...census.queries import counted_rows, marginal_query
 from ...census.schema import Schema
 from ...runs.directory import RunDirectory
-from ...runs.errors import InputRefused, refused
+from ...runs.errors import InputRefused, refuse_errors
 from ...runs.files import sha256_of_file
 from ...runs.settings_files import settings_of_finished
 from ...runs.stamps import write_parquet
@@ -174,7 +174,7 @@ def _census_of_layout(held: Held, where: str) -> Census:
             f"{where} is no directory of a finished run; name one, or give held_to the layout that "
             "the file of microdata has."
         )
-    with refused(f"{where}: the layout "):
+    with refuse_errors(f"{where}: the layout "):
         census = preset_census(held.layout)
     if held.universe not in census.universes:
         raise InputRefused(f"{where}: the layout {held.layout} has no universe {held.universe}.")
@@ -215,9 +215,9 @@ def _answers(
 ) -> sparse.csr_array:
     """The earlier counts `(n_areas, other_schema.n_cells)` added to the rows of the held query."""
     where = f"input.{held.release}, as held_to {held.name!r} needs it"
-    with refused(f"{where}: ", " of the earlier release."):
+    with refuse_errors(f"{where}: ", " of the earlier release."):
         other_schema.cells_where(held.of)
-    with refused(f"{where}: the earlier release "):
+    with refuse_errors(f"{where}: the earlier release "):
         matrix = counted_rows(schema, other_schema, held.query, held.where, held.of)
     return sparse.csr_array(counts @ matrix)
 

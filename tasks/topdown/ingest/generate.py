@@ -234,7 +234,7 @@ def _person_columns(
     is_hispanic = _shared_in_household(
         rng, unit, number, rng.random(len(unit)) < np.where(races == 5, 0.75, 0.13), 0.95
     )
-    origins = _skewed(rng, np.array(_TABLES["origin_codes"]), len(unit))
+    origins = _draw_skewed(rng, np.array(_TABLES["origin_codes"]), len(unit))
     origin = np.where(is_hispanic, origins, _NOT_HISPANIC_CODE)
     columns = {
         "RTYPE": np.where(type_of_unit[unit] == 0, "3", "5"),
@@ -320,7 +320,7 @@ def _shared_in_household(
     return np.where(rng.random(len(unit)) < chance, drawn[first], drawn)
 
 
-def _skewed(rng: np.random.Generator, codes: np.ndarray, size: int) -> np.ndarray:
+def _draw_skewed(rng: np.random.Generator, codes: np.ndarray, size: int) -> np.ndarray:
     """Draws from `codes`, each less frequent than the one before."""
     weight = 0.5 ** np.arange(len(codes))
     return rng.choice(codes, size=size, p=weight / weight.sum())
@@ -339,7 +339,7 @@ def _race_codes(rng: np.random.Generator, races: np.ndarray) -> dict[str, np.nda
     has_second_code = rng.random(n) < 0.25
     for race in range(n_races):
         members = np.flatnonzero(has_race[races, race])
-        first = _skewed(rng, np.arange(n_each), len(members))
+        first = _draw_skewed(rng, np.arange(n_each), len(members))
         codes[members, n_codes[members]] = codes_of_race[race, first]
         n_codes[members] += 1
         # One race more cannot overflow: six races and a second code for one of them are seven.

@@ -298,8 +298,8 @@ def synthesize_households(
         "QAGE": age,
         "RELSHIP": relationship,
     }
-    pq.write_table(_with(persons, person_values), files.persons, compression="zstd")
-    pq.write_table(_with(units, columns), files.units, compression="zstd")
+    pq.write_table(_replace_columns(persons, person_values), files.persons, compression="zstd")
+    pq.write_table(_replace_columns(units, columns), files.units, compression="zstd")
     shutil.copyfile(source / "grfc.txt", files.geography)
     return files
 
@@ -337,7 +337,7 @@ def _numbers(column: pa.ChunkedArray) -> np.ndarray:
     return np.array(numbers, dtype=np.int64)[encoded.indices.to_numpy(zero_copy_only=False)]
 
 
-def _with(table: pa.Table, columns: dict[str, np.ndarray]) -> pa.Table:
+def _replace_columns(table: pa.Table, columns: dict[str, np.ndarray]) -> pa.Table:
     """A table with some columns of numbers replaced, in the type that they had, or appended."""
     for name, values in columns.items():
         if name not in table.column_names:

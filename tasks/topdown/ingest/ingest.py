@@ -82,7 +82,9 @@ def reading_of(
     return _READINGS[settings.compiled_census.layout](settings, ahead, codes)
 
 
-def _of_cef(settings: TopdownSettings, ahead: Ahead | None, _codes: CodeTally | None) -> CefTables:
+def _cef_tables(
+    settings: TopdownSettings, ahead: Ahead | None, _codes: CodeTally | None
+) -> CefTables:
     tables, universes = settings.input.paths(), settings.run.universes
     paths = {name: tables[name] for name in ("geography", "units", "persons")}
     person_schema, unit_schema = (
@@ -92,7 +94,7 @@ def _of_cef(settings: TopdownSettings, ahead: Ahead | None, _codes: CodeTally | 
     return CefTables(files, person_schema, unit_schema, ahead)
 
 
-def _of_declared(
+def _declared_tables(
     settings: TopdownSettings, ahead: Ahead | None, codes: CodeTally | None
 ) -> DeclaredTables:
     schemas = {name: settings.schema_of(name) for name in settings.run.universes}
@@ -138,8 +140,8 @@ def _completed(table: str) -> str:
 Reader = Callable[[TopdownSettings, Ahead | None, CodeTally | None], CefTables | DeclaredTables]
 
 _READINGS: Mapping[str, Reader] = {
-    "cef": _of_cef,
-    "declared": _of_declared,
+    "cef": _cef_tables,
+    "declared": _declared_tables,
 }
 """By layout of a census, the tables of a run."""
 

@@ -121,8 +121,8 @@ class ProductAnswers:
         """The answers of both, one after the other."""
         cores = first.core, first.core_of_answer, second.core, second.core_of_answer
         frees = first.free, first.free_of_answer, second.free, second.free_of_answer
-        core, core_of_answer = _together(*cores)
-        found = [_together(*own) for own in zip(*frees, strict=True)]
+        core, core_of_answer = _distinct_rows(*cores)
+        found = [_distinct_rows(*own) for own in zip(*frees, strict=True)]
         shape = len(found), len(core_of_answer)
         free_of_answer = np.array([own for _, own in found], dtype=np.int64).reshape(shape)
         return cls(
@@ -288,7 +288,7 @@ def _runs(n_rows: int, size: int) -> Iterator[slice]:
         yield slice(start, start + n_together)
 
 
-def _together(
+def _distinct_rows(
     first: np.ndarray, of_first: np.ndarray, second: np.ndarray, of_second: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """The distinct rows of both, and the row numbers of each among them."""
@@ -323,7 +323,7 @@ UP = "estimates up the spine"
 DOWN = "estimates down the spine"
 
 
-def nobody(what: str, done: int, planned: int) -> None:
+def ignore_progress(what: str, done: int, planned: int) -> None:
     """Ignore progress."""
 
 
@@ -343,11 +343,11 @@ class SpinePosterior:
     root: GroupedEstimates
     steps: tuple[Step, ...]
     depth_of_step: tuple[int, ...]
-    listener: Listener = nobody
+    listener: Listener = ignore_progress
 
     @classmethod
     def up(
-        cls, algebra: QueryAlgebra, levels: list[LevelInput], listener: Listener = nobody
+        cls, algebra: QueryAlgebra, levels: list[LevelInput], listener: Listener = ignore_progress
     ) -> SpinePosterior:
         """The posterior from the geolevels' measurements, root first."""
         planned = sum(len(level.parent) for level in levels)

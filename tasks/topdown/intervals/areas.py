@@ -33,7 +33,7 @@ from scipy import sparse
 
 from ....geography.levels import Spine
 from ...runs.errors import InputRefused
-from ...tables.columns import cut_at
+from ...tables.columns import cut_into_runs
 from ...tables.formats import SEPARATORS, UTF_8, TextFormat
 from ...tables.sources import encoding_of
 from ..estimation.area_kernels import add, add_change, add_parts, add_regression
@@ -127,15 +127,15 @@ def area_covariances(
     variance, diffuse = np.zeros(shape), np.zeros(shape)
     size = len(answers.places) * z * n_cells
     costs = np.bincount(areas.area, minlength=areas.n_areas) * size
-    for first, last in cut_at(costs, MOST_NUMBERS):
+    for first, last in cut_into_runs(costs, MOST_NUMBERS):
         start, stop = np.searchsorted(areas.area, [first, last])
         inside, area = areas.inside[start:stop], areas.area[start:stop]
         regression = (inside[:, :, None, None] * answers.core).reshape(-1, 1, z, n_cells)
         nothing = np.zeros((len(area), *shape[1:]))
         parts = _Parts(areas.block[start:stop], area, regression, nothing, nothing)
         for step in reversed(posterior.steps):
-            parts = _up(step, answers.places, parts, areas.n_areas)
-        at_root = _through(answers.places, parts, posterior.root)
+            parts = _sum_into_wholes(step, answers.places, parts, areas.n_areas)
+        at_root = _root_covariances(answers.places, parts, posterior.root)
         add(variance, parts.area, parts.variance + at_root[0])
         add(diffuse, parts.area, parts.diffuse + at_root[1])
     return AnswerCovariances(answers, variance, diffuse)
@@ -155,7 +155,7 @@ def area_estimates(
     return answers.estimates(found)
 
 
-def _up(step: Step, places: list[int], parts: _Parts, n_areas: int) -> _Parts:
+def _sum_into_wholes(step: Step, places: list[int], parts: _Parts, n_areas: int) -> _Parts:
     """Parts of the areas in the wholes of a step, from those in its parts."""
     pairs, place = np.unique(step.whole[parts.unit] * n_areas + parts.area, return_inverse=True)
     place, components = place.reshape(-1), np.array(places)
@@ -183,7 +183,7 @@ def _up(step: Step, places: list[int], parts: _Parts, n_areas: int) -> _Parts:
     return _Parts(unit, area, regression, own, own_diffuse)
 
 
-def _through(
+def _root_covariances(
     places: list[int], parts: _Parts, root: GroupedEstimates
 ) -> tuple[np.ndarray, np.ndarray]:
     """R C R' and R D R' at the root."""

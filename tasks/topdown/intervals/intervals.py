@@ -167,7 +167,7 @@ def _largest_variances(level: float) -> np.ndarray:
     return variances[: np.searchsorted(variances, WIDE_VARIANCE) + 1]
 
 
-class Compared(NamedTuple):
+class ComparedAnswers(NamedTuple):
     """Functions of two answers each, arrays of one shape: estimates, standard deviations, and the
     ends of intervals; not a number where undetermined."""
 
@@ -184,7 +184,7 @@ def differences(
     covariance: np.ndarray,
     level: float,
     mechanism: str = DISCRETE_GAUSSIAN,
-) -> tuple[Compared, np.ndarray]:
+) -> tuple[ComparedAnswers, np.ndarray]:
     """The first answers less the second, and the probability of a difference as large in size if
     there were none: the two-sided test of its sign, exact for normal errors.
 
@@ -202,7 +202,7 @@ def differences(
     scaled = np.abs(estimate) / np.where(sd > 0, sd, 1.0)
     is_nothing = np.abs(estimate) <= ROUNDING
     p_value = np.where(sd > 0, 2.0 * ndtr(-scaled), is_nothing.astype(np.float64))
-    return Compared(estimate, sd, found.lower, found.upper), p_value
+    return ComparedAnswers(estimate, sd, found.lower, found.upper), p_value
 
 
 def ratios(
@@ -211,7 +211,7 @@ def ratios(
     variances: tuple[np.ndarray, np.ndarray],
     covariance: np.ndarray,
     level: float,
-) -> Compared:
+) -> ComparedAnswers:
     """The first answers over the second; not a number where the second may be zero.
 
     The standard deviation is by the delta method. The interval is Fieller's: the ratios r for which
@@ -230,7 +230,7 @@ def ratios(
     sd = np.sqrt(np.maximum(xx - 2 * value * xy + value**2 * yy, 0.0)) / np.abs(y)
     root = np.sqrt(np.maximum(b * b - a * c, 0.0))
     ends = value, sd, (b - root) / a, (b + root) / a
-    return Compared(*(np.where(is_defined, end, np.nan) for end in ends))
+    return ComparedAnswers(*(np.where(is_defined, end, np.nan) for end in ends))
 
 
 def shares(
@@ -239,7 +239,7 @@ def shares(
     variances: tuple[np.ndarray, np.ndarray],
     covariance: np.ndarray,
     level: float,
-) -> Compared:
+) -> ComparedAnswers:
     """Ratios of parts to their wholes, which lie between 0 and 1: the ends of their intervals too.
 
     The removed part cannot be true, so that the intervals cover as often as `ratios`.
@@ -296,7 +296,7 @@ class PublishedCells:
                 estimate, variance = np.zeros(shape), np.zeros(shape)
                 is_known = np.ones(shape, dtype=bool)
                 for numbers, answers in self._kinds:
-                    of_kind = _of_areas(found, answers, part, are_blocks)
+                    of_kind = _area_estimates(found, answers, part, are_blocks)
                     estimate[:, numbers], variance[:, numbers], is_known[:, numbers] = of_kind
                 bounds = found.bounds_of(found.bounds[-1].summed(part), self.counted)
                 mechanism = found.of_run.mechanism
@@ -318,7 +318,7 @@ class PublishedCells:
         ]
 
 
-def _of_areas(
+def _area_estimates(
     found: RunPosterior, answers: ProductAnswers, areas: BlockAreas, are_blocks: bool
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Estimates, variances and whether they are known, (n_areas, a) each.

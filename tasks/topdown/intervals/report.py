@@ -30,7 +30,7 @@ from ...census.invariants import read_geography
 from ...census.queries import MarginalQuery, in_schema_order, label_parts, marginal_query
 from ...census.schema import Schema
 from ...runs.directory import RunDirectory
-from ...runs.errors import InputRefused, refused
+from ...runs.errors import InputRefused, refuse_errors
 from ...runs.files import replacing
 from ...runs.stamps import parquet_rows, text_rows
 from ...tables.columns import coded_texts
@@ -44,7 +44,7 @@ from .answers import (
     ProductAnswers,
     covariances_of,
     estimates_of,
-    nobody,
+    ignore_progress,
 )
 from .areas import (
     KnownBlocks,
@@ -67,7 +67,7 @@ ROWS_AT_ONCE = 1 << 20
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
+class IntervalRequest:
     """Queries for every geounit or area: the coverage of the intervals, and the query for shares,
     if requested.
 
@@ -123,19 +123,19 @@ _TEXT = pa.dictionary(pa.int32(), pa.string())
 
 
 def intervals_of_geolevels(
-    found: RunPosterior, asked: Asked, geolevels: Sequence[str]
+    found: RunPosterior, asked: IntervalRequest, geolevels: Sequence[str]
 ) -> Iterator[tuple[str, Iterator[pa.Table]]]:
     """Pairs of a geolevel and the parts of its table, root first."""
     last = max(map(found.spine.names.index, geolevels))
     for depth, estimates in found.posterior.down():
         if found.spine.names[depth] in geolevels:
-            yield found.spine.names[depth], _of_geolevel(found, asked, depth, estimates)
+            yield found.spine.names[depth], _geolevel_tables(found, asked, depth, estimates)
         if depth == last:
             return
 
 
-def _of_geolevel(
-    found: RunPosterior, asked: Asked, depth: int, estimates: GroupedEstimates
+def _geolevel_tables(
+    found: RunPosterior, asked: IntervalRequest, depth: int, estimates: GroupedEstimates
 ) -> Iterator[pa.Table]:
     geocode = found.spine.geolevels[depth].geocode
     for query in asked.queries:
@@ -149,7 +149,9 @@ def _of_geolevel(
             yield _table(found, asked, query, geocode[rows], values, covariances, bounds)
 
 
-def area_intervals(found: RunPosterior, asked: Asked, areas: NamedAreas) -> Iterator[pa.Table]:
+def area_intervals(
+    found: RunPosterior, asked: IntervalRequest, areas: NamedAreas
+) -> Iterator[pa.Table]:
     """Parts of the table for areas that are lists of blocks."""
     bounds = found.bounds[-1].summed(areas.blocks)
     blocks = found.blocks
@@ -161,7 +163,11 @@ def area_intervals(found: RunPosterior, asked: Asked, areas: NamedAreas) -> Iter
 
 
 def comparisons(
-    found: RunPosterior, asked: Asked, areas: NamedAreas, first: np.ndarray, second: np.ndarray
+    found: RunPosterior,
+    asked: IntervalRequest,
+    areas: NamedAreas,
+    first: np.ndarray,
+    second: np.ndarray,
 ) -> Iterator[pa.Table]:
     """Parts of the table that compares area with area: `first` and `second` are their numbers."""
     blocks = found.blocks
@@ -196,7 +202,7 @@ def comparisons(
 
 
 @dataclass(frozen=True)
-class Written:
+class IntervalFile:
     """A file of intervals: the number of its rows, and of undetermined rows among them."""
 
     path: Path
@@ -206,9 +212,9 @@ class Written:
     def sentence(self) -> str:
         """The message of a command.
 
-        >>> Written(Path("a.csv"), 1_200, 0).sentence()
+        >>> IntervalFile(Path("a.csv"), 1_200, 0).sentence()
         'a.csv: 1,200 intervals'
-        >>> Written(Path("a.csv"), 48, 48).sentence()[:46]
+        >>> IntervalFile(Path("a.csv"), 48, 48).sentence()[:46]
         'a.csv: 0 intervals; 48 of 48 rows are blank, s'
         """
         words = f"{self.path}: {self.rows - self.undetermined:,} intervals"
@@ -220,7 +226,7 @@ class Written:
         )
 
 
-def write_intervals(path: Path, parts: Iterator[pa.Table], *, is_private: bool) -> Written:
+def write_intervals(path: Path, parts: Iterator[pa.Table], *, is_private: bool) -> IntervalFile:
     """Write the parts of a table as CSV or, by any other name, as Parquet, stamped if not
     private."""
     n_rows = n_blank = 0
@@ -233,10 +239,12 @@ def write_intervals(path: Path, parts: Iterator[pa.Table], *, is_private: bool) 
             writer.write_table(table)
             n_rows += table.num_rows
             n_blank += table[column].null_count
-    return Written(path, n_rows, n_blank)
+    return IntervalFile(path, n_rows, n_blank)
 
 
-def _with_whole(found: RunPosterior, asked: Asked, query: MarginalQuery) -> ProductAnswers:
+def _with_whole(
+    found: RunPosterior, asked: IntervalRequest, query: MarginalQuery
+) -> ProductAnswers:
     """The query's answers, followed by the denominators of shares."""
     answers = ProductAnswers.of_query(found.posterior.algebra, query)
     if asked.share_of is None:
@@ -247,7 +255,7 @@ def _with_whole(found: RunPosterior, asked: Asked, query: MarginalQuery) -> Prod
 
 def _table(
     found: RunPosterior,
-    asked: Asked,
+    asked: IntervalRequest,
     query: MarginalQuery,
     geocode: np.ndarray,
     estimates: np.ndarray,
@@ -307,8 +315,8 @@ def write_run_intervals(
     compare: str | Path | None = None,
     level: float = 0.9,
     out: str | Path | None = None,
-    listener: Listener = nobody,
-) -> Iterator[Written]:
+    listener: Listener = ignore_progress,
+) -> Iterator[IntervalFile]:
     """Write intervals of one universe; yields each file, and reports progress to `listener`.
 
     `entities` is a file of areas, or areas as `listed_areas` takes them. Without `out` the files go
@@ -338,13 +346,13 @@ def write_run_intervals(
     if compare is not None and share_of is not None:
         raise InputRefused("Pairs have no shares; leave --share-of or --compare out.")
     schema = settings.schema_of(universe)
-    asked = Asked(
+    asked = IntervalRequest(
         schema,
         tuple(_query(schema, name) for name in queries),
         level,
         None if share_of is None else _query(schema, share_of),
     )
-    listed = None if entities is None else _listed(run, settings, entities)
+    listed = None if entities is None else _read_listed_areas(run, settings, entities)
     pairs = None if compare is None else read_pairs(Path(compare), settings.written)
     found = RunPosterior.read(run, settings, universe, asked.seen, listener)
     folder = run.root / "intervals"
@@ -365,17 +373,17 @@ def write_run_intervals(
         tables = [(folder / "entities.parquet", area_intervals(found, asked, areas))]
     else:
         names = levels_of_run(run, settings, found.spine) if geolevel is None else [geolevel]
-        tables = _of_levels(run, settings, found, asked, folder / universe, names)
+        tables = _level_files(run, settings, found, asked, folder / universe, names)
     for path, table in tables:
         place = Path(out) if out else path
         yield write_intervals(place, table, is_private=settings.is_private)
 
 
-def _of_levels(
+def _level_files(
     run: RunDirectory,
     settings: TopdownSettings,
     found: RunPosterior,
-    asked: Asked,
+    asked: IntervalRequest,
     folder: Path,
     names: Sequence[str],
 ) -> Iterator[tuple[Path, Iterator[pa.Table]]]:
@@ -393,7 +401,7 @@ def _of_levels(
             yield folder / f"{named[own]}.parquet", table
 
 
-def _listed(
+def _read_listed_areas(
     run: RunDirectory,
     settings: TopdownSettings,
     entities: str | Path | pd.DataFrame | Mapping[str, Any],
@@ -418,5 +426,5 @@ def _listed(
 
 
 def _query(schema: Schema, name: str) -> MarginalQuery:
-    with refused():
+    with refuse_errors():
         return marginal_query(schema, in_schema_order(schema, name))

@@ -36,7 +36,7 @@ from ..settings import TopdownSettings
 from ..spine.files import spine_of
 from ..spine.shards import shards_by_geolevel
 from ..workload.implied_types import structural_zeros
-from .answers import LevelInput, Listener, SpinePosterior, nobody
+from .answers import LevelInput, Listener, SpinePosterior, ignore_progress
 from .areas import BlockAreas
 from .sizes import PosteriorSize, refuse_large_posterior
 
@@ -63,8 +63,8 @@ class LevelBounds:
         of_type = (type_of_cell[:, None] == np.arange(n_types)) & ~forbidden[:, None]
         held = counted @ of_type.astype(np.int64)
         is_whole = (held == of_type.sum(axis=0)) & (held > 0)
-        lower = _summed(self.lower, is_whole)
-        upper = _summed(np.minimum(self.upper, NO_BOUND), held > 0)
+        lower = _sum_columns(self.lower, is_whole)
+        upper = _sum_columns(np.minimum(self.upper, NO_BOUND), held > 0)
         if self.total is not None:
             upper = np.minimum(upper, self.total[:, None])
             is_everyone = held.sum(axis=1) == of_type.sum()
@@ -83,7 +83,7 @@ class LevelBounds:
         return LevelBounds(lower, np.minimum(upper, NO_BOUND), total)
 
 
-def _summed(numbers: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+def _sum_columns(numbers: np.ndarray, chosen: np.ndarray) -> np.ndarray:
     """Sums (n, a) of the columns of whole numbers (n, T) that rows of (a, T) choose: in doubles,
     which hold them as they are and are multiplied ten times as fast."""
     return (numbers.astype(np.float64) @ chosen.T.astype(np.float64)).astype(np.int64)
@@ -192,7 +192,7 @@ class RunPosterior:
         settings: TopdownSettings,
         universe: str,
         asked: Sequence[MarginalQuery] | None = None,
-        listener: Listener = nobody,
+        listener: Listener = ignore_progress,
     ) -> RunPosterior:
         """The posterior from the measurement files of a run; see `RunLevels.read`.
 
@@ -205,7 +205,7 @@ class RunPosterior:
         return cls.of(levels, listener)
 
     @classmethod
-    def of(cls, levels: RunLevels, listener: Listener = nobody) -> RunPosterior:
+    def of(cls, levels: RunLevels, listener: Listener = ignore_progress) -> RunPosterior:
         """The posterior from measurements and declarations."""
         return cls(levels, SpinePosterior.up(levels.algebra, list(levels.levels), listener))
 

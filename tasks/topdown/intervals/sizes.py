@@ -60,7 +60,7 @@ levels) and education (9 levels) for each of 257 areas'
 
     def sentence(self, universe: str) -> str:
         """The size in words, without a capital and a stop."""
-        named = _and([f"{name} ({n:,} levels)" for name, n in self.told_apart.items()])
+        named = _join_words([f"{name} ({n:,} levels)" for name, n in self.told_apart.items()])
         return (
             f"the estimates of {universe} would take {gigabytes(BYTES * self.numbers)}: "
             f"{self.matrices:,} matrices of {self.cells:,} by {self.cells:,} combinations"
@@ -89,7 +89,7 @@ levels) and education (9 levels) for each of 257 areas'
         """The change to make, without a capital and a stop."""
         if self.cells <= FEW_CELLS:
             return "take fewer areas together"
-        names = _and(list(self.told_apart))
+        names = _join_words(list(self.told_apart))
         return (
             f"declare fewer levels of {names}, or leave out the structural zeros, bounds and "
             "queries of coarsenings that separate these levels: attributes that every query "
@@ -97,7 +97,7 @@ levels) and education (9 levels) for each of 257 areas'
         )
 
 
-def why_no_margins(universe: str, size: PosteriorSize, together: int | None = None) -> str | None:
+def margins_refusal(universe: str, size: PosteriorSize, together: int | None = None) -> str | None:
     """Why a universe gets no margins, and the remedy; None where it gets them.
 
     `together` are the numbers of all universes that are in memory at once, by default its own.
@@ -113,7 +113,7 @@ def why_no_margins(universe: str, size: PosteriorSize, together: int | None = No
     )
 
 
-def whether_intervals(size: PosteriorSize) -> str:
+def intervals_sentence(size: PosteriorSize) -> str:
     """Sentence for tables without margins: whether this machine can make intervals after the
     release."""
     memory = gigabytes(size.peak)
@@ -133,6 +133,6 @@ def refuse_large_posterior(universe: str, size: PosteriorSize) -> None:
         )
 
 
-def _and(words: list[str]) -> str:
+def _join_words(words: list[str]) -> str:
     *others, last = words or [""]
     return f"{', '.join(others)} and {last}" if others else last

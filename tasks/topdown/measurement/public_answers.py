@@ -161,7 +161,7 @@ def public_answers(
         units,
         exact,
         released_sums(run, settings, declared, n_areas),
-        read_held(run, settings, universe, n_areas),
+        read_constraining_answers(run, settings, universe, n_areas),
         agreed_answers(run, settings, declared, n_areas, exact),
     )
 
@@ -316,7 +316,7 @@ def read_declared_totals(path: Path) -> dict[str, dict[str, dict[str, list[int]]
     return json.loads(path.read_text(encoding="utf-8"))
 
 
-def read_held(
+def read_constraining_answers(
     run: RunDirectory, settings: TopdownSettings, universe: str, n_areas: int
 ) -> dict[str, sparse.csr_array]:
     """By name, the answers `(n_areas, n_rows)` that constrain a universe, of earlier releases and
@@ -458,7 +458,7 @@ def refuse_unheld_invariants(run: RunDirectory, settings: TopdownSettings) -> No
     for universe in settings.run.universes:
         spine = spine_of(run, universe)
         units = units_of_run(run, settings.compiled_census, spine)
-        resolved_invariants(spine, _held(settings, universe), units)
+        resolved_invariants(spine, _with_held_invariants(settings, universe), units)
 
 
 def checked_spines(
@@ -473,10 +473,14 @@ def checked_spines(
     for universe in settings.run.universes:
         spine = spines_of(settings).spine(universe, (areas, invariants))
         units = units_of_areas(census, spine, areas)
-        yield universe, spine, resolved_invariants(spine, _held(settings, universe), units)
+        yield (
+            universe,
+            spine,
+            resolved_invariants(spine, _with_held_invariants(settings, universe), units),
+        )
 
 
-def _held(settings: TopdownSettings, universe: str) -> Universe:
+def _with_held_invariants(settings: TopdownSettings, universe: str) -> Universe:
     """A universe with the held invariants: only its own where areas are estimated alone."""
     census = settings.compiled_census
     declared, last = census.universes[universe], census.geolevels[-1]

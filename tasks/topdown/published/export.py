@@ -333,13 +333,13 @@ def published_geocodes(spine: Spine) -> dict[str, np.ndarray]:
             if level.name == "County":
                 end = STATE_WIDTH + len(COUNTY) + COUNTY_DIGITS
                 start = own.astype(f"S{end}")
-            number = running(start, RUNNING[level.name], level.name)
+            number = running_numbers(start, RUNNING[level.name], level.name)
             codes[level.name] = np.char.add(start, number)
         above = codes[level.name]
     return codes
 
 
-def running(start: np.ndarray, width: int, geolevel: str) -> np.ndarray:
+def running_numbers(start: np.ndarray, width: int, geolevel: str) -> np.ndarray:
     """(n,) running number of each geounit among adjacent ones whose codes begin alike.
 
     Raises InputRefused where the width has too few numbers.
@@ -354,14 +354,14 @@ def running(start: np.ndarray, width: int, geolevel: str) -> np.ndarray:
             f"layout can number with {width} characters; export a spine that splits it less."
         )
     base = CHARACTERS if len(number) and number.max() >= 10**width else 10
-    texts = [numbered(int(n), width, base) for n in range(number.max(initial=0) + 1)]
+    texts = [pad_number(int(n), width, base) for n in range(number.max(initial=0) + 1)]
     return np.array(texts, dtype="S")[number]
 
 
-def numbered(number: int, width: int, base: int) -> str:
+def pad_number(number: int, width: int, base: int) -> str:
     """A running number with so many characters, which sort as the numbers do.
 
-    >>> numbered(7, 3, 10), numbered(1296, 3, CHARACTERS)
+    >>> pad_number(7, 3, 10), pad_number(1296, 3, CHARACTERS)
     ('007', '100')
     """
     return np.base_repr(number, base).zfill(width)

@@ -38,9 +38,9 @@ from .layout import (
     CodeIndex,
     MeasurementFolder,
     Rows,
-    as_bytes,
     partition_of,
     read_rows,
+    to_bytes,
 )
 
 SAME_VARIANCE = 1e-5
@@ -87,7 +87,7 @@ def read_spine_of(
     budget, schema = settings.budget_of(universe), settings.schema_of(universe)
     levels = read_geounits(folder, universe, list(budget.geolevel_shares))
     blocks = levels[-1]
-    own = as_bytes(pc.utf8_slice_codeunits(pa.array(blocks.geocode), -BLOCK_DIGITS).to_numpy(False))
+    own = to_bytes(pc.utf8_slice_codeunits(pa.array(blocks.geocode), -BLOCK_DIGITS).to_numpy(False))
     blocks.refuse_where(
         CodeIndex.of(block_geocode).find(own) < 0,
         "ends in a block that input.geography does not have; name the geography file that the "
@@ -143,7 +143,7 @@ def read_geounits(
     for name in geolevels:
         level = _codes_of_level(folder, universe, name)
         if levels:
-            level = _nested(levels, level)
+            level = _nest_geolevel(levels, level)
         elif len(level.geocode) > 1:
             level.refuse(
                 1,
@@ -173,14 +173,14 @@ def _codes_of_level(folder: MeasurementFolder, universe: str, geolevel: str) -> 
     names = [folder.name(path) for path in paths]
     if not len(codes):
         raise InputRefused(f"{names[0]} has no geounits; fetch the file again.")
-    keys = as_bytes(codes)
+    keys = to_bytes(codes)
     order = np.argsort(keys, kind="stable")
     first = order[np.r_[True, keys[order][1:] != keys[order][:-1]]]
     parent = np.full(len(first), -1, dtype=np.int64)
     return LevelCodes(geolevel, codes[first], parent, np.concatenate(file)[first], names)
 
 
-def _nested(above: Sequence[LevelCodes], level: LevelCodes) -> LevelCodes:
+def _nest_geolevel(above: Sequence[LevelCodes], level: LevelCodes) -> LevelCodes:
     """The geolevel with its parents, sorted as a spine has it."""
     parents, parent = above[-1], level.parent.copy()
     if len(parents.geocode) == 1 and parents.name == "US":

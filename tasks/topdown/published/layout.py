@@ -294,20 +294,20 @@ class CodeIndex:
     @classmethod
     def of(cls, geocode: np.ndarray) -> CodeIndex:
         """Index of geocodes in any order, texts or bytes; positions refer to `geocode`."""
-        codes = as_bytes(geocode)
+        codes = to_bytes(geocode)
         position = np.argsort(codes, kind="stable")
         return cls(codes[position], position)
 
     def find(self, geocode: np.ndarray) -> np.ndarray:
         """(m,) position of each geocode, -1 where it is unknown."""
-        codes = as_bytes(geocode)
+        codes = to_bytes(geocode)
         if not len(self.ascending):
             return np.full(len(codes), -1)
         place = np.minimum(np.searchsorted(self.ascending, codes), len(self.ascending) - 1)
         return np.where(self.ascending[place] == codes, self.position[place], -1)
 
 
-def as_bytes(geocode: np.ndarray) -> np.ndarray:
+def to_bytes(geocode: np.ndarray) -> np.ndarray:
     """Geocodes as bytes of one width."""
     codes = np.asarray(geocode)
     return codes if codes.dtype.kind == "S" else codes.astype("S")
@@ -421,7 +421,7 @@ def _normal(name: str, table: pa.Table, needed: Sequence[str]) -> pa.Table:
                 continue
             raise InputRefused(f"{name} has rows without {column}; fetch the file again.")
         try:
-            arrays[column] = _converted(column, array)
+            arrays[column] = _convert_column(column, array)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
             raise InputRefused(
                 f"{name}: the column '{column}' is of the type {array.type}, which cannot be read "
@@ -430,7 +430,7 @@ def _normal(name: str, table: pa.Table, needed: Sequence[str]) -> pa.Table:
     return pa.table(arrays)
 
 
-def _converted(column: str, array: pa.ChunkedArray) -> pa.ChunkedArray:
+def _convert_column(column: str, array: pa.ChunkedArray) -> pa.ChunkedArray:
     if column in LISTS:
         return array.cast(pa.list_(pa.int64()))
     if column == "variance":

@@ -37,7 +37,7 @@ from ...census.schema import Schema
 from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused
 from ...runs.stamps import write_frame
-from ...tables.findings import refusal, unreadable_refused
+from ...tables.findings import refusal, refuse_unreadable
 from ...tables.sources import input_files
 from ..measurement.constraints import constraint_name
 from ..paths import geography_file, invariants_file, state_totals_file
@@ -335,7 +335,7 @@ def read_public_geography(settings: TopdownSettings) -> pd.DataFrame:
     """The geography frame, checked against the rules on geography files; raises InputRefused."""
     files = input_files("geography", settings.input.paths()["geography"])
     evidence = EvidenceTally()
-    with unreadable_refused():
+    with refuse_unreadable():
         frame = load_geography(files, evidence).frame
     rules = applicable_rules(evidence.suites)
     if findings := evidence.findings(rules, {"geography": files}):
@@ -357,7 +357,7 @@ def write_measured_spine(run: RunDirectory, settings: TopdownSettings, universe:
     store_spine(run, settings, universe, spine)
 
 
-def write_told_invariants(run: RunDirectory, settings: TopdownSettings) -> None:
+def write_derived_invariants(run: RunDirectory, settings: TopdownSettings) -> None:
     """Write the invariants derived from the constraints, after checking all constraints.
 
     The state totals come last: their file marks completion.

@@ -9,7 +9,7 @@ from ..paths import geography_file, state_totals_file
 from ..settings import TopdownSettings
 from ..spine.shards import shards_of
 from ..spine.steps import spine_once
-from .read import folder_of, write_measured_spine, write_public_geography, write_told_invariants
+from .read import folder_of, write_derived_invariants, write_measured_spine, write_public_geography
 from .values import write_level
 
 
@@ -31,7 +31,7 @@ def read_geounits(run: RunDirectory, settings: TopdownSettings, universe: str) -
 def read_told_invariants(run: RunDirectory, settings: TopdownSettings) -> Made:
     """Derive the invariants from the constraints, and check the constraints of all geounits."""
     path = state_totals_file(run)
-    return once(path, write_told_invariants, run, settings)
+    return once(path, write_derived_invariants, run, settings)
 
 
 @step("read measurements", TopdownSettings, run_name="measurements-{universe}-{geolevel}")

@@ -34,7 +34,7 @@ MOST_VALUES_ASIDE = 1 << 25
 
 
 @dataclass(eq=False)
-class _Aside:
+class _SpilledRows:
     """Rows of one shard that have been read: by query the geounits and their answers.
 
     n_rows : of all queries so far. n_values : answers in memory.
@@ -114,7 +114,7 @@ def shard_answers(
     is_measured = ~level.bypassed
     starts = np.array([shard.start for shard in shards])
     n_measured = np.add.reduceat(is_measured.astype(np.int64), starts)
-    aside = {position: _Aside() for position in range(len(shards))}
+    aside = {position: _SpilledRows() for position in range(len(shards))}
     scratch.mkdir(parents=True, exist_ok=True)
     for position in np.flatnonzero((n_measured == 0) | (not queries)).tolist():
         aside.pop(position)
@@ -182,7 +182,7 @@ def _answers(
 
 
 def _ordered(
-    found: _Aside, shard: Shard, is_measured: np.ndarray, queries: Sequence[MarginalQuery]
+    found: _SpilledRows, shard: Shard, is_measured: np.ndarray, queries: Sequence[MarginalQuery]
 ) -> Mapping[MarginalQuery, np.ndarray]:
     """The answers of a shard's measured geounits in the order of the spine, by query."""
     own = is_measured[shard.start : shard.stop]

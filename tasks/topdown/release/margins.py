@@ -36,7 +36,7 @@ from ..intervals.run_posterior import (
     keep_posterior,
     posterior_of,
 )
-from ..intervals.sizes import why_no_margins
+from ..intervals.sizes import margins_refusal
 from ..measurement.public_answers import released_counts
 from ..paths import spine_folder
 from ..settings import TopdownSettings
@@ -174,18 +174,18 @@ def read_margin_summary(run: RunDirectory, universe: str) -> MarginSummary | Non
     return read_frames(_folder(run, universe), MarginSummary)
 
 
-def write_why_none(run: RunDirectory, universe: str, why: str) -> None:
+def write_refusal(run: RunDirectory, universe: str, why: str) -> None:
     """Store the reason why a universe has no margins, next to where its figures would be."""
-    write_text(_why_none(run, universe), why)
+    write_text(_refusal_file(run, universe), why)
 
 
-def read_why_none(run: RunDirectory, universe: str) -> str | None:
+def read_refusal(run: RunDirectory, universe: str) -> str | None:
     """The stored sentence; None if it does not exist."""
-    path = _why_none(run, universe)
+    path = _refusal_file(run, universe)
     return path.read_text(encoding="utf-8") if path.exists() else None
 
 
-def _why_none(run: RunDirectory, universe: str) -> Path:
+def _refusal_file(run: RunDirectory, universe: str) -> Path:
     return _folder(run, universe) / "none.txt"
 
 
@@ -215,7 +215,7 @@ def margin_files(run: RunDirectory, settings: TopdownSettings) -> list[Path]:
     return [file for subject in subjects for file in tables.margin_files(subject)]
 
 
-def are_written(run: RunDirectory, settings: TopdownSettings) -> bool:
+def has_all_margins(run: RunDirectory, settings: TopdownSettings) -> bool:
     """Whether all margins of the run are written."""
     return all(is_written(run, settings, piece) for piece in _due(run, settings))
 
@@ -223,7 +223,7 @@ def are_written(run: RunDirectory, settings: TopdownSettings) -> bool:
 def universes_without_margins(run: RunDirectory, settings: TopdownSettings) -> dict[str, str]:
     """The universes without the requested margins, with the reasons; empty before the margins are
     made."""
-    found = {universe: read_why_none(run, universe) for universe in settings.run.universes}
+    found = {universe: read_refusal(run, universe) for universe in settings.run.universes}
     return {universe: why for universe, why in found.items() if why is not None}
 
 
@@ -267,7 +267,7 @@ def keep_posteriors(run: RunDirectory, settings: TopdownSettings) -> Path:
     return run.root / "intervals"
 
 
-def are_kept(run: RunDirectory, settings: TopdownSettings) -> bool:
+def has_stored_posteriors(run: RunDirectory, settings: TopdownSettings) -> bool:
     """Whether `keep_posteriors` has stored all needed estimates."""
     none = universes_without_margins(run, settings)
     return all(name in none or has_posterior(run, name) for name in settings.run.universes)
@@ -373,7 +373,7 @@ def _left_out(run: RunDirectory, levels: Mapping[str, RunLevels]) -> bool:
     sizes = {name: part.size for name, part in levels.items()}
     together = sum(size.numbers for size in sizes.values())
     for name, size in sizes.items():
-        why = why_no_margins(name, size, together)
+        why = margins_refusal(name, size, together)
         if why is not None:
-            write_why_none(run, name, why)
-    return any(read_why_none(run, name) is not None for name in levels)
+            write_refusal(run, name, why)
+    return any(read_refusal(run, name) is not None for name in levels)

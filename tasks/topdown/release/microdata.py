@@ -119,8 +119,8 @@ class Rows:
                 times = np.ones_like(entries.data) if self.count else entries.data
                 for entry in _batches(times, rows_per_batch):
                     area, cell = entries.row[entry], entries.col[entry]
-                    columns = {name: _chosen(column, area) for name, column in own.items()}
-                    columns |= {name: _chosen(c, cell) for name, c in self.of_cells.items()}
+                    columns = {name: _select_texts(column, area) for name, column in own.items()}
+                    columns |= {name: _select_texts(c, cell) for name, c in self.of_cells.items()}
                     numbers = np.arange(n_rows, n_rows + len(entry), dtype=np.int64)
                     n_rows += len(entry)
                     counted = entries.data[entry] if self.count else numbers
@@ -385,7 +385,7 @@ def _write(
     return rows.write(stem, of_blocks(), digits, is_private, _CODED, rows_per_batch, **options)
 
 
-def _chosen(column: Texts, rows: np.ndarray) -> pa.DictionaryArray:
+def _select_texts(column: Texts, rows: np.ndarray) -> pa.DictionaryArray:
     """The texts of the blocks or cells of some rows."""
     texts, code = column
     return pa.DictionaryArray.from_arrays(code[rows], texts, safe=False)
@@ -404,7 +404,7 @@ def _batches(count: np.ndarray, rows_per_batch: int) -> Iterator[np.ndarray]:
 
 
 @dataclass(frozen=True, eq=False)
-class Matched:
+class MatchedRecords:
     """Records of two universes: area, cells in both (the later one's -1 for unmatched records), and
     their number, `(n,)` each, by area and cells.
     """
@@ -428,16 +428,16 @@ def description(
     return declared, next(held for held in other.held_beside if held.universe == universe.name)
 
 
-def matched(
+def match_records(
     earlier: sparse.csr_array, later: sparse.csr_array, row: np.ndarray, row_of_later: np.ndarray
-) -> Matched:
+) -> MatchedRecords:
     """Records `(n_areas, n_cells)` of two universes, matched within areas and answers.
 
     row : (n_cells,) of the earlier universe's cells, the answer that counts each, -1 for none.
     row_of_later : (n_cells,) of the later universe's cells. Raises ValueError where an area has
     different numbers of both in an answer.
     """
-    first, second = _ordered(earlier, row), _ordered(later, row_of_later)
+    first, second = _order_counts(earlier, row), _order_counts(later, row_of_later)
     is_matched = first["row"].to_numpy() >= 0
     alone, first = first[~is_matched], first[is_matched]
     keys = ["area", "row"]
@@ -452,10 +452,10 @@ def matched(
     described = np.concatenate([second["cell"].to_numpy()[other], np.full(len(alone), -1)])
     count = np.concatenate([np.diff(end, prepend=0), alone["count"].to_numpy()])
     order = np.lexsort((described, cell, area))
-    return Matched(area[order], cell[order], described[order], count[order])
+    return MatchedRecords(area[order], cell[order], described[order], count[order])
 
 
-def _ordered(counts: sparse.csr_array, row: np.ndarray) -> pd.DataFrame:
+def _order_counts(counts: sparse.csr_array, row: np.ndarray) -> pd.DataFrame:
     """Counts that are not zero, by area, answer and cell."""
     entries = sparse.coo_array(counts)
     frame = pd.DataFrame(
@@ -476,7 +476,7 @@ def _write_described(
     """
     areas = read_geography(geography_file(run))
     schema, later = settings.schema_of(universe.name), settings.schema_of(declared.universe)
-    records = matched(
+    records = match_records(
         area_counts(run, settings, universe.name, len(areas)),
         area_counts(run, settings, declared.universe, len(areas)),
         rows_that_count(later, schema, held.query, held.where, held.of),

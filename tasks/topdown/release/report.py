@@ -33,7 +33,7 @@ from ..spine.files import spine_of
 from ..workload.costs import cost_of
 from .certificate import exact_figures, losses_of
 from .map_section import map_section
-from .margins import CLASSES, MarginSummary, read_margin_summary, read_why_none
+from .margins import CLASSES, MarginSummary, read_margin_summary, read_refusal
 from .spine_section import spine_section
 from .tabulations.run import MARGIN_LEVEL
 
@@ -61,10 +61,10 @@ def report(
         links=links,
         fitness=fitness(run.release),
         budget=list(_budget(settings)),
-        implied=list(_implied(settings)),
+        implied=list(_implied_deviations(settings)),
         errors=None if accuracy is None else list(_errors(accuracy)),
         drawn=map_section(run, settings, truth),
-        released=_released(run, settings),
+        released=_released_table(run, settings),
         figures=exact_figures(run, settings, losses),
         epsilons=epsilons_table(plan.statement.losses, exact),
         parts=parts_table([cost_of(settings, universe) for universe in losses], exact),
@@ -80,7 +80,7 @@ def margins_of(run: RunDirectory, settings: TopdownSettings) -> dict[str, Any]:
     """The tables of every universe's margins, or the reason why requested ones are missing."""
     found = {}
     for universe in settings.run.universes:
-        summary, why = read_margin_summary(run, universe), read_why_none(run, universe)
+        summary, why = read_margin_summary(run, universe), read_refusal(run, universe)
         if summary is not None:
             found[universe] = margin_tables(summary)
         elif why is not None:
@@ -98,7 +98,7 @@ def margin_tables(summary: MarginSummary) -> dict[str, Any]:
     }
 
 
-def _released(run: RunDirectory, settings: TopdownSettings) -> Table:
+def _released_table(run: RunDirectory, settings: TopdownSettings) -> Table:
     """The rows of every universe, and their cost."""
     rows = []
     for universe in settings.run.universes:
@@ -120,7 +120,7 @@ def _accuracy(accuracy: pd.DataFrame) -> Iterator[Table]:
     for universe, errors in accuracy.groupby("universe", sort=False):
         answers = zip(errors["geolevel"], errors["query"], strict=True)
         figures = dict(zip(answers, errors["mean_absolute_error"].tolist(), strict=True))
-        yield _by_geolevel(str(universe), figures)
+        yield _pivot_geolevels(str(universe), figures)
 
 
 def _noise(settings: TopdownSettings) -> Iterator[Table]:
@@ -130,10 +130,10 @@ def _noise(settings: TopdownSettings) -> Iterator[Table]:
             (own.place, own.query): float(f"{own.deviation:.3g}")
             for own in cost_of(settings, universe).plan.measures
         }
-        yield _by_geolevel(universe, figures)
+        yield _pivot_geolevels(universe, figures)
 
 
-def _by_geolevel(universe: str, figures: Mapping[tuple[str, str], float]) -> Table:
+def _pivot_geolevels(universe: str, figures: Mapping[tuple[str, str], float]) -> Table:
     """Queries by geolevels, of figures by geolevel and query; a dash for missing ones."""
     geolevels = list(dict.fromkeys(geolevel for geolevel, _ in figures))
     rows = tuple(
@@ -209,7 +209,7 @@ def _errors(accuracy: pd.DataFrame) -> Iterator[Block]:
         yield bars(f"Error of {universe}", words, {query: figures}, label)
 
 
-def _implied(settings: TopdownSettings) -> Iterator[Block]:
+def _implied_deviations(settings: TopdownSettings) -> Iterator[Block]:
     """Standard deviations of the noise in one query of each universe by geolevel."""
     for universe in settings.run.universes:
         measures = cost_of(settings, universe).plan.measures

@@ -70,9 +70,9 @@ def spine_distances(
         geounits.append(summary.geounits.assign(universe=universe))
         categories = made.categories(universe, tables)
         for name, spine in spines.items():
-            own = [_of_category(settings, spine, category, blocks) for category in categories]
+            own = [_category_entities(settings, spine, category, blocks) for category in categories]
             if listed is not None:
-                own.append(_of_listed(settings, spine, tables[0], listed))
+                own.append(_listed_entities(settings, spine, tables[0], listed))
             frames += [frame.assign(universe=universe, spine=name) for frame in own if len(frame)]
     if not frames:
         raise InputRefused(
@@ -93,7 +93,7 @@ def spine_distances(
     )
 
 
-def _of_category(
+def _category_entities(
     settings: TopdownSettings, spine: Spine, category: Category, blocks: pd.DataFrame
 ) -> pd.DataFrame:
     """The targeted entities of a category, in the order of their codes."""
@@ -110,7 +110,7 @@ def _of_category(
     )
 
 
-def _of_listed(
+def _listed_entities(
     settings: TopdownSettings, spine: Spine, geography: pd.DataFrame, listed: pd.DataFrame
 ) -> pd.DataFrame:
     """The listed areas, by name."""

@@ -14,9 +14,9 @@ from ..settings import TopdownSettings
 from .certificate import keep_loss, loss_file
 from .margins import (
     MarginPiece,
-    are_kept,
-    are_written,
+    has_all_margins,
     has_estimates,
+    has_stored_posteriors,
     is_written,
     keep_posteriors,
     restore_figures,
@@ -64,7 +64,11 @@ def work_out_loss(run: RunDirectory, settings: TopdownSettings, universe: str) -
 def keep_estimates(run: RunDirectory, settings: TopdownSettings) -> Made:
     """Compute the unbiased estimates behind the margins, for `write_margin_piece`."""
     folder = run.root / "intervals"
-    if run.release.exists() or are_kept(run, settings) or are_written(run, settings):
+    if (
+        run.release.exists()
+        or has_stored_posteriors(run, settings)
+        or has_all_margins(run, settings)
+    ):
         return reused(folder)
     return created(keep_posteriors(run, settings))
 
@@ -89,7 +93,7 @@ def write_release_margins(run: RunDirectory, settings: TopdownSettings) -> Made:
     place = run.release if run.release.exists() else run.unchecked_release
     if run.release.exists():
         return (created if restore_figures(run, settings) else reused)(place)
-    if are_written(run, settings) and not has_estimates(run, settings):
+    if has_all_margins(run, settings) and not has_estimates(run, settings):
         return reused(place)
     files = write_margins(run, settings)
     return created(place, {"files": len(files)})

@@ -46,7 +46,7 @@ from ...census.invariants import (
 )
 from ...census.recodes import CodeSet
 from ...runs.directory import RunDirectory
-from ...runs.errors import InputRefused, refused
+from ...runs.errors import InputRefused, refuse_errors
 from ...runs.names import did_you_mean
 from ..paths import geography_file, invariants_file, spine_folder
 from ..settings import TopdownSettings
@@ -78,7 +78,7 @@ def refuse_no_spine(settings: TopdownSettings) -> None:
     """Refuse rules and geolevel shares that make no spine, or none with a level for state
     totals."""
     kind, census = settings.geography.spine, settings.compiled_census
-    with refused("Settings of the spine: ", of=GeographyRefused):
+    with refuse_errors("Settings of the spine: ", of=GeographyRefused):
         for universe in settings.run.universes:
             shares = settings.budget[universe].geolevels
             if settings.has_block_rules:
@@ -165,7 +165,7 @@ class AreaSpines:
     def categories(self, universe: str, tables: PublicTables) -> tuple[Category, ...]:
         """The off-spine entity categories of a universe; raises InputRefused as `spine`."""
         geography, _ = tables
-        with refused(f"Spine of {universe}: ", of=GeographyRefused):
+        with refuse_errors(f"Spine of {universe}: ", of=GeographyRefused):
             return declared_categories(geography, declared_rules(self.settings, geography))
 
     def areas(self, geolevel: str, spine: Spine, run: RunDirectory) -> Units | None:
@@ -180,7 +180,7 @@ class AreaSpines:
         return None if units is None else Units(units.number[spine.block_row], units.path)
 
     def _built(self, universe: str, tables: PublicTables, kind: str) -> Spine:
-        with refused(f"Spine of {universe}: ", of=GeographyRefused):
+        with refuse_errors(f"Spine of {universe}: ", of=GeographyRefused):
             spine = self._of_kind(universe, tables, kind)
         return with_blocks_only(spine) if self.settings.blocks_only else spine
 
@@ -248,7 +248,7 @@ class BlockSpines(AreaSpines):
 
     def rows(self, tables: PublicTables) -> pd.DataFrame:
         """The inhabitable blocks."""
-        return _inhabited(self.settings.run.universes[0], tables)[0]
+        return _inhabitable_blocks(self.settings.run.universes[0], tables)[0]
 
     def spine(self, universe: str, tables: PublicTables) -> Spine:
         """The spine of a universe; see `AreaSpines.spine`."""
@@ -258,8 +258,8 @@ class BlockSpines(AreaSpines):
 
     def categories(self, universe: str, tables: PublicTables) -> tuple[Category, ...]:
         """The off-spine entity categories of a universe; raises InputRefused as `spine`."""
-        blocks, group_quarters = _inhabited(universe, tables)
-        with refused(f"Spine of {universe}: ", of=GeographyRefused):
+        blocks, group_quarters = _inhabitable_blocks(universe, tables)
+        with refuse_errors(f"Spine of {universe}: ", of=GeographyRefused):
             return off_spine_categories(
                 blocks,
                 spine_rules(self.settings.geography, self.census),
@@ -279,7 +279,7 @@ class BlockSpines(AreaSpines):
         return Units(number.astype(np.int64), np.asarray(path, dtype=object))
 
     def _of_kind(self, universe: str, tables: PublicTables, kind: str) -> Spine:
-        blocks, group_quarters = _inhabited(universe, tables)
+        blocks, group_quarters = _inhabitable_blocks(universe, tables)
         shares = self.shares(universe)
         rules = spine_rules(self.settings.geography, self.census)
         return build_spine(
@@ -425,7 +425,9 @@ def with_blocks_only(spine: Spine) -> Spine:
     return replace(spine, geolevels=tuple(geolevels))
 
 
-def _inhabited(universe: str, tables: PublicTables) -> tuple[pd.DataFrame, np.ndarray | None]:
+def _inhabitable_blocks(
+    universe: str, tables: PublicTables
+) -> tuple[pd.DataFrame, np.ndarray | None]:
     """Inhabitable blocks, and for persons their facilities by type."""
     geography, invariants = tables
     used = inhabitable(invariants)

@@ -21,8 +21,8 @@ from ....geography.tables import is_in_order, spine_from_tables, spine_to_tables
 from ....geography.texts import texts_of
 from ...runs.charged_files import digest_of, is_left_out
 from ...runs.directory import RunDirectory
-from ...runs.errors import refused
-from ...runs.files import replacing, while_unchanged
+from ...runs.errors import refuse_errors
+from ...runs.files import cache_unchanged, replacing
 from ...runs.stamps import write_parquet
 from ..paths import spine_folder
 
@@ -66,7 +66,7 @@ def _files_of_spine(folder: Path) -> list[Path]:
     return [folder / name for name in (*([ARRAYS] if has_arrays else []), GEOUNITS, BLOCKS)]
 
 
-@while_unchanged(_files_of_spine, at_most=4)
+@cache_unchanged(_files_of_spine, at_most=4)
 def read_spine(folder: Path) -> Spine:
     """Read the spine stored by `write_spine`.
 
@@ -76,9 +76,9 @@ def read_spine(folder: Path) -> Spine:
     shares add to 1 on every path.
     """
     has_arrays = _files_of_spine(folder)[0].name == ARRAYS
-    if has_arrays and (spine := _mapped(folder)) is not None:
+    if has_arrays and (spine := _map_spine(folder)) is not None:
         return spine
-    with refused(f"spine/{folder.name}: ", of=GeographyRefused):
+    with refuse_errors(f"spine/{folder.name}: ", of=GeographyRefused):
         return spine_from_tables(pq.read_table(folder / GEOUNITS), pq.read_table(folder / BLOCKS))
 
 
@@ -114,7 +114,7 @@ def _write_arrays(spine: Spine, folder: Path) -> None:
             writer.write_batch(pa.record_batch(columns, schema=schema))
 
 
-def _mapped(folder: Path) -> Spine | None:
+def _map_spine(folder: Path) -> Spine | None:
     """The spine of `spine.arrow`; None if it is of other Parquet files."""
     with pa.memory_map(str(folder / ARRAYS)) as source:
         file = pa.ipc.open_file(source)

@@ -21,7 +21,7 @@ from ...answers.estimates import read_estimates
 from ...census.queries import marginal_query
 from ...census.schema import Schema
 from ...runs.directory import RunDirectory
-from ...runs.files import while_unchanged
+from ...runs.files import cache_unchanged
 from ...runs.stamps import write_parquet
 from ..paths import spine_folder
 from ..settings import TopdownSettings
@@ -189,7 +189,7 @@ def write_shards(shards: Sequence[Shard], folder: Path) -> None:
     write_parquet(folder / SHARDS, pa.Table.from_pylist([vars(shard) for shard in shards]))
 
 
-@while_unchanged(lambda folder: folder / SHARDS, at_most=4)
+@cache_unchanged(lambda folder: folder / SHARDS, at_most=4)
 def read_shards(folder: Path) -> tuple[Shard, ...]:
     """The cuts of the spine stored in `folder`, root first."""
     return tuple(Shard(**row) for row in pq.read_table(folder / SHARDS).to_pylist())

@@ -127,13 +127,13 @@ def _part(spine: Spine, states: np.ndarray) -> Subspine:
             is_kept = np.zeros(len(spine.geolevels[depth - 1]), dtype=bool)
             is_kept[above] = True
             positions.append(np.flatnonzero(is_kept[level.parent]))
-        levels.append(_of_level(level, positions[depth], above))
+        levels.append(_cut_level(level, positions[depth], above))
     blocks = positions[-1]
     part = Spine(spine.kind, tuple(levels), spine.block_geocode[blocks], spine.block_row[blocks])
     return Subspine(part, tuple(positions))
 
 
-def _of_level(level: Geolevel, rows: np.ndarray, above: np.ndarray) -> Geolevel:
+def _cut_level(level: Geolevel, rows: np.ndarray, above: np.ndarray) -> Geolevel:
     names = ("geocode", "plb_share_code", "is_aian", "bypassed", "n_blocks")
     taken = {name: getattr(level, name)[rows] for name in names}
     return replace(level, parent=np.searchsorted(above, level.parent[rows]), **taken)

@@ -28,7 +28,7 @@ def declared_statements(settings: TopdownSettings) -> tuple[tuple[str, ExactFact
     """
     census, universes = settings.compiled_census, settings.run.universes
     facts = [
-        (one.key, ExactFact(f"{one.of}: {one.invariant or one.key}", _meaning(one)))
+        (one.key, ExactFact(f"{one.of}: {one.invariant or one.key}", _exactness_clause(one)))
         for one in exact_answers(census, universes, areas_alone=settings.blocks_only)
     ]
     for name in universes:
@@ -40,7 +40,7 @@ def declared_statements(settings: TopdownSettings) -> tuple[tuple[str, ExactFact
             )
             for bound in universe.bounds
         ]
-        said = [(held.name, _held(settings, name, held)) for held in universe.held]
+        said = [(held.name, _constrained_answers(settings, name, held)) for held in universe.held]
         said += [(r.name, _relation(settings, name, r)) for r in universe.declared.relations]
         said += [
             (one.name, _agreement(settings, name, one))
@@ -49,7 +49,7 @@ def declared_statements(settings: TopdownSettings) -> tuple[tuple[str, ExactFact
         ]
         if universe.accompanied is not None:
             one = universe.accompanied
-            said.append((one.name, _accompanied(settings, name, one)))
+            said.append((one.name, _accompanied_records(settings, name, one)))
         for zero in settings.zeros_of(name):
             levels = levels_in_words(settings, name, zero.where)
             said.append((zero.name, f"there are no {name} with {levels}"))
@@ -59,7 +59,7 @@ def declared_statements(settings: TopdownSettings) -> tuple[tuple[str, ExactFact
     return (*facts, (AREAS, ExactFact("areas", meaning)))
 
 
-def _meaning(answers: ExactAnswers) -> str:
+def _exactness_clause(answers: ExactAnswers) -> str:
     """That answers are exact, of whom, where, and why, as a clause."""
     if answers.invariant is not None:
         return (
@@ -113,7 +113,7 @@ def _term(settings: TopdownSettings, name: str, term: Term) -> str:
     return shown if term.times == 1 else f"{term.times} times the {shown}"
 
 
-def _held(settings: TopdownSettings, name: str, held: Held) -> str:
+def _constrained_answers(settings: TopdownSettings, name: str, held: Held) -> str:
     """The answers constrained by an earlier release or another universe, and the cost of it."""
     among = f" with {levels_in_words(settings, name, held.where)}" if held.where else ""
     beside = held.universe if held.release is None else None
@@ -153,7 +153,7 @@ def _agreement(settings: TopdownSettings, name: str, one: AgreeDeclaration) -> s
     )
 
 
-def _accompanied(settings: TopdownSettings, name: str, one: AgreeDeclaration) -> str:
+def _accompanied_records(settings: TopdownSettings, name: str, one: AgreeDeclaration) -> str:
     """Records that are nowhere without others, and the cost of it."""
     own, others = (levels_in_words(settings, name, where) for where in (one.where, one.of))
     return (
@@ -165,10 +165,11 @@ def _accompanied(settings: TopdownSettings, name: str, one: AgreeDeclaration) ->
 
 def levels_in_words(settings: TopdownSettings, universe: str | None, where: Where) -> str:
     """The levels of attributes, by their labels where a universe of this census has them."""
-    return " and ".join(
-        f"{attribute} {_either([_label(settings, universe, attribute, one) for one in levels])}"
+    labels = {
+        attribute: [_label(settings, universe, attribute, one) for one in levels]
         for attribute, levels in where.items()
-    )
+    }
+    return " and ".join(f"{name} {_join_alternatives(found)}" for name, found in labels.items())
 
 
 def _label(
@@ -179,9 +180,9 @@ def _label(
     return settings.schema_of(universe).grouping(attribute).levels[level]
 
 
-def _either(words: Sequence[str]) -> str:
+def _join_alternatives(words: Sequence[str]) -> str:
     """
-    >>> _either(["0-4"]), _either(["a", "b", "c"])
+    >>> _join_alternatives(["0-4"]), _join_alternatives(["a", "b", "c"])
     ('0-4', 'a, b or c')
     """
     *others, last = words

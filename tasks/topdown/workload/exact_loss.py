@@ -32,7 +32,7 @@ from ...ledger.exact_curve import (
     PrivacyCurve,
     known_curve,
     known_epsilon,
-    rounded_up,
+    round_up,
 )
 from ...ledger.loss_laws import ChangedCount
 from ...noise.margins import distribution_of
@@ -106,7 +106,7 @@ def exact_curve(
     """
     if budget.infinite or budget.charge != Norms():
         return None
-    ends = [_moved(budget, path, change) for path in paths or [budget.geolevel_shares]]
+    ends = [_changed_counts(budget, path, change) for path in paths or [budget.geolevel_shares]]
     # Laws are most accurate about the first, and the largest loss is needed.
     ends.sort(key=lambda end: -sum((count.rho * n for count, n in end.items()), Fraction(0)))
     twice = [{count: 2 * n for count, n in end.items()} for end in ends]
@@ -155,7 +155,7 @@ def exact_epsilon(
     found = known_epsilon(exact_curve(budget, paths, change), delta)
     if found is None and budget.is_pure and not budget.infinite and budget.charge == Norms():
         shares = (share_of(budget, path, change) for path in paths or [budget.geolevel_shares])
-        return rounded_up(budget.total * max(shares))
+        return round_up(budget.total * max(shares))
     return found
 
 
@@ -216,7 +216,9 @@ def exact_rho(budget: Budget, epsilon: Fraction, delta: Fraction) -> Fraction:
     return steps * unit
 
 
-def kept_rho(before: Budget, after: Budget, epsilon: Fraction, delta: Fraction) -> Fraction:
+def rho_under_guarantee(
+    before: Budget, after: Budget, epsilon: Fraction, delta: Fraction
+) -> Fraction:
     """The rho of a budget that is split in another way, under the guarantee of the one before.
 
     Where the rho before was the largest that the guarantee allows, so is the one after; a smaller,
@@ -248,7 +250,7 @@ def share_of(budget: Budget, path: Path, change: Change) -> Fraction:
     return sum((share * query_share for share, query_share in shares), Fraction(0))
 
 
-def _moved(budget: Budget, path: Path, change: Change) -> Counts:
+def _changed_counts(budget: Budget, path: Path, change: Change) -> Counts:
     """The counts that a record moves along one path: one of every query that may change."""
     noises = (budget.noise(*shares) for shares in measured(budget, path, change))
     return Counter(ChangedCount(distribution_of(noise)) for noise in noises)

@@ -133,7 +133,7 @@ def implied_answers(
     for area in np.unique(entries.row[entry[~alone]]).tolist():
         here = entries.row[entry] == area
         own = here & np.isin(fine_of[kind], fine_of[kind[here & ~alone]])
-        shared = _shared(entry[own], entries.data, fine_of[kind[own]], lower[area])
+        shared = _shared_types(entry[own], entries.data, fine_of[kind[own]], lower[area])
         open_ones = ~alone[own]
         of_area.append(np.full(int(open_ones.sum()), area))
         of_type.append(kind[own][open_ones])
@@ -153,7 +153,7 @@ def implied_answers(
     return found
 
 
-def _shared(
+def _shared_types(
     entry: np.ndarray, count: np.ndarray, fine: np.ndarray, lower: np.ndarray
 ) -> np.ndarray:
     """Records of every pair of a held row and a fine type of one area, which add to the held rows:

@@ -9,8 +9,8 @@ from dataclasses import replace
 
 from ...census.influence import Reach
 from ...ledger.accounting import compose
-from ...ledger.exact_curve import NotWorkedOut, PrivacyCurve
-from ...ledger.spending import composed
+from ...ledger.exact_curve import CurveTooExpensive, PrivacyCurve
+from ...ledger.spending import compose_curves
 from ...pages.document import Figure
 from ...products.privacy_curves import CurvePoints, Curves, delta_chart
 from ..settings import TopdownSettings
@@ -105,8 +105,8 @@ def _composed(curves: Sequence[PrivacyCurve | None]) -> PrivacyCurve | None:
     if len(known) < len(curves):
         return None
     try:
-        return composed(known)
-    except NotWorkedOut:
+        return compose_curves(known)
+    except CurveTooExpensive:
         return None
 
 

@@ -33,7 +33,7 @@ from numba import njit
 
 from ...runs.errors import SolveFailed
 from ...solvers.highs import LinearProgram, SolveStatus
-from ...tables.columns import cut_at
+from ...tables.columns import cut_into_runs
 
 
 def chebyshev_projection(
@@ -191,7 +191,7 @@ def chebyshev_by_highs(values: np.ndarray, offsets: np.ndarray, totals: np.ndarr
     values, offsets = np.asarray(values, dtype=np.int64), np.asarray(offsets, dtype=np.int64)
     totals = np.asarray(totals, dtype=np.int64)
     result = np.zeros_like(values)
-    for start, stop in cut_at(np.diff(offsets), CHILDREN_PER_SOLVE):
+    for start, stop in cut_into_runs(np.diff(offsets), CHILDREN_PER_SOLVE):
         part = slice(offsets[start], offsets[stop])
         own = offsets[start : stop + 1] - offsets[start]
         result[part] = _solve_parents(values[part], own, totals[start:stop])

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from ....geography.hierarchy import AreaLevel
 from ...runs.directory import RunDirectory
-from ...runs.files import read_record, read_values, while_unchanged, write_record, write_values
+from ...runs.files import cache_unchanged, read_record, read_values, write_record, write_values
 from ...runs.stamps import write_parquet
 from ..plan import Plan, TreelessPlan, areas_file, leaves_file, make_plan, plan_file, tree_file
 from ..settings import TripsSettings
@@ -79,7 +79,7 @@ def write_tree(run: RunDirectory, run_tree: RunTree) -> None:
     write_record(tree_file(run), facts)
 
 
-@while_unchanged(tree_file, at_most=2)
+@cache_unchanged(tree_file, at_most=2)
 def read_tree(run: RunDirectory) -> RunTree:
     """The tree that ingest wrote."""
     facts = read_record(tree_file(run))
@@ -109,7 +109,7 @@ def write_leaves(run: RunDirectory, leaves: NodeCounts) -> None:
     write_parquet(leaves_file(run), pa.table({"key": leaves.keys, COUNT: leaves.counts}))
 
 
-@while_unchanged(leaves_file, at_most=1)
+@cache_unchanged(leaves_file, at_most=1)
 def read_truth(run: RunDirectory) -> TrueTree:
     """The confidential tree."""
     table = pq.read_table(leaves_file(run))

@@ -29,7 +29,7 @@ from ...tables.findings import (
     UnreadableInput,
     accepted_input,
     refusal,
-    unreadable_refused,
+    refuse_unreadable,
 )
 from ...tables.readers import areas_file
 from ..plan import UNIVERSE, Plan, make_plan
@@ -86,7 +86,7 @@ def public_shape(settings: TripsSettings) -> Shape:
     """The shape of a run from its areas alone; raises InputRefused if they break a rule."""
     evidence = RuleTally(settings.input.file_names())
     with_counts = not settings.input.confidential
-    with unreadable_refused(with_counts=with_counts):
+    with refuse_unreadable(with_counts=with_counts):
         shape = _read_shape(settings, evidence)
     if shape is None:
         raise refusal(evidence.findings(), with_counts=with_counts)

@@ -15,7 +15,7 @@ from spineflow.tasks.ledger.spending import (
     PART,
     Spending,
     SpentDraw,
-    composed,
+    compose_curves,
     curve_text,
     read_curve,
 )
@@ -141,7 +141,7 @@ def test_more_choices_than_are_compared_leave_rho() -> None:
     assert spending.epsilon(DELTA) == epsilon_tight(2 * wide.rho, DELTA)
     assert spending.unknown == wide.rho
     with pytest.raises(ValueError, match="combinations"):
-        composed([wide, wide])
+        compose_curves([wide, wide])
 
 
 def test_where_not_all_choices_are_compared_the_largest_draws_have_their_curve() -> None:
@@ -152,7 +152,7 @@ def test_where_not_all_choices_are_compared_the_largest_draws_have_their_curve()
     spending = Spending([known(small), known(PLAIN), known(large)])
     assert spending.curve.rho == large.rho + PLAIN.rho and spending.unknown == small.rho
     part = DELTA * PART
-    expected = composed([PLAIN, large]).epsilon_upper(DELTA - part)
+    expected = compose_curves([PLAIN, large]).epsilon_upper(DELTA - part)
     expected += epsilon_tight(small.rho, part)
     assert spending.epsilon(DELTA) == pytest.approx(expected, rel=1e-9)
     assert expected < epsilon_tight(spending.total.parameter, DELTA)

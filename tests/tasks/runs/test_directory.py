@@ -29,7 +29,7 @@ from spineflow.tasks.runs.directory import (
     start_run,
 )
 from spineflow.tasks.runs.errors import InputRefused, SpineflowError
-from spineflow.tasks.runs.files import STAMP_FILE, read_record, sha256_of_file, while_unchanged
+from spineflow.tasks.runs.files import STAMP_FILE, cache_unchanged, read_record, sha256_of_file
 from spineflow.tasks.runs.handles import Artifact
 
 HOLDER = """
@@ -169,7 +169,7 @@ def test_the_stamp_of_a_run_that_is_not_private_is_put_back(
 def test_a_file_is_read_again_once_it_was_changed_whatever_its_time_says(tmp_path: Path) -> None:
     reads: list[str] = []
 
-    @while_unchanged(lambda folder, name: folder / name, at_most=2)
+    @cache_unchanged(lambda folder, name: folder / name, at_most=2)
     def read(folder: Path, name: str) -> str:
         reads.append(name)
         return (folder / name).read_text()

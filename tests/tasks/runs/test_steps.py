@@ -8,7 +8,7 @@ import pytest
 from prefect.client.schemas.objects import TaskRun
 from prefect.states import Failed, State
 from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.runs.errors import InputRefused, MemoryFailed, StorageFailed, WorkLost
+from spineflow.tasks.runs.errors import InputRefused, MemoryFailed, StorageFailed, UnforeseenError
 from spineflow.tasks.runs.handles import Artifact, Made, created, reused
 from spineflow.tasks.runs.settings_files import dump_settings
 from spineflow.tasks.runs.steps import artifact_of, step
@@ -93,7 +93,7 @@ def test_noise_is_never_retried(task, retries: int) -> None:
         (StoreSilent("s3: the store does not answer."), 6),
         (StorageFailed("No space left on device at x."), 2),
         (InputRefused("No."), 0),
-        (WorkLost("lost."), 0),
+        (UnforeseenError("lost."), 0),
     ],
 )
 def test_stores_are_tried_again_for_minutes(error: Exception, attempts: int) -> None:
@@ -110,7 +110,7 @@ def test_stores_are_tried_again_for_minutes(error: Exception, attempts: int) -> 
 def test_only_public_errors_leave_a_step(root: Path) -> None:
     with pytest.raises(InputRefused, match=r"^No\.$"):
         refuse.fn(str(root))
-    with pytest.raises(WorkLost, match="^fail failed with ValueError") as lost:
+    with pytest.raises(UnforeseenError, match="^fail failed with ValueError") as lost:
         fail.fn(str(root), "canary")
     assert "canary" not in str(lost.value)
     with pytest.raises(StorageFailed, match="No space left"):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.runs.handles import confined_work, metered, reads_public_files
+from spineflow.tasks.runs.handles import confined_work, meter_work, reads_public_files
 from spineflow.tasks.runs.steps import ErrorsInSentences
 from spineflow.tasks.runs.work import Began, Task, append, read
 
@@ -46,7 +46,7 @@ def test_records_are_read_as_they_were_written(tmp_path: Path) -> None:
 
 def test_confidential_files_are_not_measured_out() -> None:
     """The bytes of a histogram tell how many of its cells are not empty."""
-    with metered() as work:
+    with meter_work() as work:
         told = asdict(confined_work(work()))
     assert told["read"] is None and told["written"] is None
     for module in (

@@ -16,7 +16,7 @@ from spineflow.tasks.solvers.level_design import (
     LevelErrors,
     LevelTarget,
     design_levels,
-    rounded_up,
+    round_up_budget,
     scaled_above,
 )
 from spineflow.tasks.solvers.level_split import NORMAL_95, RegularTree
@@ -128,7 +128,7 @@ def test_margins_left_out_are_those_of_now_and_become_smaller_by_one_factor() ->
 @settings(max_examples=100, deadline=None)
 @given(st.floats(1e-9, 1e9))
 def test_budgets_are_rounded_up_to_six_digits(value: float) -> None:
-    found = rounded_up(value)
+    found = round_up_budget(value)
     assert Fraction(value) <= found <= Fraction(value) * (1 + Fraction(1, 10**5))
 
 

@@ -20,7 +20,7 @@ from spineflow.tasks.group_sizes.plan import (
     squared_sensitivity,
 )
 from spineflow.tasks.products.registry import product
-from spineflow.validation.group_sizes.privacy_loss import _moved
+from spineflow.validation.group_sizes.privacy_loss import _largest_change
 from spineflow.validation.group_sizes.run_checks import CHECKS, run_checks
 from spineflow.validation.plan import sha256
 
@@ -320,4 +320,4 @@ def test_sensitivities_are_recomputed_alike(vector: str, is_bounded: bool) -> No
         }
         for power, own in ((1, sensitivity), (2, squared_sensitivity)):
             expected = own(vector, n_regions, bounded=is_bounded, quantity=quantity)
-            assert _moved(settings, vector, n_regions, power) == expected
+            assert _largest_change(settings, vector, n_regions, power) == expected

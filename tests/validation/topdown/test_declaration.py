@@ -20,7 +20,7 @@ from spineflow.validation.topdown.declaration import (
     groups_of,
     labels_of,
     positions_of,
-    spelled,
+    spell_query,
 )
 
 NAMES = ("a", "b", "c", "d")
@@ -83,7 +83,7 @@ def test_rows_are_those_that_are_measured(query: str) -> None:
     assert own.n == schema.n_cells
     assert own.n_rows(query) == marginal_query(schema, query).n_rows
     assert np.array_equal(own.rows(query), marginal_query(schema, query).row_of_cell)
-    assert spelled(query) == marginal_query(schema, query).name
+    assert spell_query(query) == marginal_query(schema, query).name
 
 
 @pytest.mark.parametrize("query", ["weather", "a * a_groups", "a*a", ""])

@@ -11,7 +11,7 @@ from spineflow.validation.run_files import UnusableRunFile
 from spineflow.validation.topdown import table_rows
 from spineflow.validation.topdown.table_rows import (
     TableRows,
-    gathered,
+    gather_batches,
     have_same_rows,
 )
 
@@ -49,8 +49,8 @@ def test_states_that_do_not_stand_together_are_refused(tmp_path):
 def test_batches_are_gathered_and_compared_wherever_they_are_cut():
     table = pa.table({"number": range(20_000)})
     small = table.to_batches(max_chunksize=7)
-    assert pa.Table.from_batches(gathered(small)) == table
-    assert len(list(gathered(small))) < 4
+    assert pa.Table.from_batches(gather_batches(small)) == table
+    assert len(list(gather_batches(small))) < 4
     assert have_same_rows(iter(small), iter(table.to_batches(max_chunksize=11)))
     shorter = table.slice(0, 19_999).to_batches(max_chunksize=11)
     assert not have_same_rows(iter(small), iter(shorter))

@@ -49,9 +49,9 @@ from .errors import (
     FOLDER,
     AccuracyFigures,
     Columns,
+    concatenate_columns,
     criterion_of,
     error_rows,
-    joined,
     largest_groups,
     tally,
 )
@@ -100,7 +100,7 @@ def records_by_block(run: RunDirectory, settings: TopdownSettings) -> dict[str, 
     return found
 
 
-def quantities_asked(settings: TopdownSettings, universe: str) -> tuple[Quantity, ...]:
+def compared_quantities(settings: TopdownSettings, universe: str) -> tuple[Quantity, ...]:
     """The quantities by which the accuracy of a universe's release is measured."""
     queries, census = settings.budget_of(universe).queries, settings.compiled_census
     return quantities_of(settings.schema_of(universe), census, queries)
@@ -163,7 +163,7 @@ class Piece:
             for name, query in queries.items():
                 rows.append((shard.geolevel, name, *_sums(difference, query)))
         frame = pd.DataFrame(rows, columns=[*QUERY, "absolute", "signed", "largest"])
-        return _added(frame).to_dict("list")
+        return _add_figures(frame).to_dict("list")
 
     @property
     def _state(self) -> str:
@@ -193,13 +193,13 @@ def compute_figures(run: RunDirectory, settings: TopdownSettings) -> AccuracyFig
             found = piece.kept
             parts.append(piece.subspine() if found is None else found["subspine"])
         own = own_geolevels(spine_of(run, universe))
-        for quantity in quantities_asked(settings, universe):
+        for quantity in compared_quantities(settings, universe):
             answers = [answer.label for answer in quantity.answers]
-            for at, tallied in _by_level(parts, "errors", quantity.name, own):
+            for at, tallied in _group_by_level(parts, "errors", quantity.name, own):
                 head = {"universe": universe, "quantity": quantity.name} | at
                 errors += error_rows(tallied, head, answers)
         for population in parts[0]["groups"]:
-            for at, largest in _by_level(parts, "groups", population, own):
+            for at, largest in _group_by_level(parts, "groups", population, own):
                 criterion.append({"population": population} | at | criterion_of(largest))
     return AccuracyFigures(pd.DataFrame(errors), pd.DataFrame(criterion))
 
@@ -215,7 +215,7 @@ def query_errors(run: RunDirectory, settings: TopdownSettings) -> pd.DataFrame:
     for universe in settings.run.universes:
         pieces = pieces_of(run, settings, universe)
         found = [piece.sums() if (own := piece.kept) is None else own["sums"] for piece in pieces]
-        sums = _added(pd.concat(map(pd.DataFrame, found))).set_index(QUERY)
+        sums = _add_figures(pd.concat(map(pd.DataFrame, found))).set_index(QUERY)
         spine, schema = spine_of(run, universe), settings.schema_of(universe)
         levels = {
             name: areas_of_level(run, settings, spine, name)
@@ -270,7 +270,7 @@ def _sums(errors: sparse.csr_array, query: MarginalQuery) -> tuple[int, int, int
     return int(absolute.sum()), int(error.sum()), int(absolute.max(initial=0))
 
 
-def _added(sums: pd.DataFrame) -> pd.DataFrame:
+def _add_figures(sums: pd.DataFrame) -> pd.DataFrame:
     kinds = {"absolute": "sum", "signed": "sum", "largest": "max"}
     return sums.groupby(QUERY, sort=False).agg(kinds).reset_index()
 
@@ -312,7 +312,7 @@ def _files_of_spine(run: RunDirectory, universe: str) -> list[Path]:
     return [path for path in files if path.exists()]  # Replicates have no settings of their own.
 
 
-def _by_level(
+def _group_by_level(
     parts: Sequence[Compared], kind: str, subject: str, own: Sequence[str]
 ) -> Iterator[tuple[dict[str, Any], Columns]]:
     """The levels that have entities, with the errors or largest groups of a subject there.
@@ -340,7 +340,7 @@ def _by_level(
             if source in part[kind][subject]:
                 found.append(part[kind][subject][source])
         if found:
-            yield {"level": name, "on_spine": on_spine}, joined(found)
+            yield {"level": name, "on_spine": on_spine}, concatenate_columns(found)
 
 
 @dataclass(frozen=True, eq=False)
@@ -397,7 +397,7 @@ def totals_of_universe(settings: TopdownSettings, whole: PredictedUniverse) -> T
     subspine."""
     if not settings.compiled_census.summary_levels or n_subspines(whole.spine) == 1:
         return {}
-    quantities = quantities_asked(settings, whole.universe)
+    quantities = compared_quantities(settings, whole.universe)
     asked = [answer for quantity in quantities for answer in quantity.answers]
     return totals_of(whole.prediction, whole.prediction.components(asked))
 
@@ -433,7 +433,7 @@ def _errors_of_subspine(
     records = np.asarray(counts[0].sum(axis=1)).reshape(-1, 1)
     errors: dict[str, dict[str, Columns]] = {}
     groups: dict[str, dict[str, Columns]] = {}
-    for quantity in quantities_asked(settings, universe):
+    for quantity in compared_quantities(settings, universe):
         matrix = answer_matrix(quantity.answers, schema)
         truth, released = ((own @ matrix).toarray() for own in counts)
         may_be = possible @ ((of_types @ matrix).toarray() > 0) > 0

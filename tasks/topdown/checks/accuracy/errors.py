@@ -83,11 +83,11 @@ def read_figures(run: RunDirectory) -> AccuracyFigures | None:
     return read_frames(folder, AccuracyFigures) if has_frames(folder, AccuracyFigures) else None
 
 
-def joined(tables: Sequence[Columns]) -> Columns:
+def concatenate_columns(tables: Sequence[Columns]) -> Columns:
     """The rows of tables with the same columns as one table; tables may have lists instead of
     arrays.
 
-    >>> joined([{"n": [1, 2]}, {"n": [3]}])
+    >>> concatenate_columns([{"n": [1, 2]}, {"n": [3]}])
     {'n': array([1, 2, 3])}
     """
     return {name: np.concatenate([table[name] for table in tables]) for name in tables[0]}
@@ -138,7 +138,7 @@ def tally(
             dict(zip(KEYS, columns, strict=True))
             | {name: np.bincount(where, own, len(keys)) for name, own in sums.items()}
         )
-    return joined(found)
+    return concatenate_columns(found)
 
 
 def error_rows(
@@ -174,8 +174,8 @@ def figures_of(tallied: Columns) -> dict[str, float]:
     false_zeros : share of the true counts above 0 that are released as 0.
     false_positives : share of the true counts of 0 that are released as more.
     """
-    errors, counts = _counted(tallied["error"], tallied["pairs"])
-    absolute, of_absolute = _counted(np.abs(errors), counts)
+    errors, counts = _count_values(tallied["error"], tallied["pairs"])
+    absolute, of_absolute = _count_values(np.abs(errors), counts)
     sums = {name: float(own.sum()) for name, own in tallied.items() if name not in KEYS}
     n, n_with_any = int(counts.sum()), int(sums["with_any"])
     squares = float((counts * errors.astype(np.float64) ** 2).sum())
@@ -247,7 +247,7 @@ def _share(total: float, n: int) -> float:
     return float(total / n) if n else np.nan
 
 
-def _counted(values: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _count_values(values: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The distinct values, ascending, and their total counts."""
     distinct, where = np.unique(values, return_inverse=True)
     return distinct, np.bincount(where, counts, minlength=len(distinct)).astype(np.int64)

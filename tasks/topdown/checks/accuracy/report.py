@@ -75,7 +75,7 @@ def accuracy_document(runs: Sequence[ComparedRun]) -> Document:
     confidential = [CONFIDENTIAL] * any(run.settings.input.confidential for run in runs)
     stamps = dict.fromkeys([*confidential, *filter(None, (run.settings.stamp for run in runs))])
     title = f"Accuracy of {runs[0].label}" if len(runs) == 1 else "Accuracy of runs side by side"
-    errors = _shown([run.figures.errors.assign(run=run.label) for run in runs])
+    errors = _format_rows([run.figures.errors.assign(run=run.label) for run in runs])
     of_quantity: dict[tuple[str, str], pd.DataFrame] = {
         (str(own["universe"].iloc[0]), str(own["quantity"].iloc[0])): own
         for _, own in errors.groupby(["universe", "quantity"], sort=False)
@@ -97,12 +97,13 @@ def accuracy_document(runs: Sequence[ComparedRun]) -> Document:
             "(mean error), the root mean square error, and the implied standard deviation. "
             f"{areas} that cannot have residents are left out. Entities are on the spine if they "
             "are geounits of it.",
-            *_not_implied(settings, errors),
+            *_reasons_without_deviations(settings, errors),
         ),
         (
             _runs(runs),
             *_criterion(
-                settings, _shown([run.figures.criterion.assign(run=run.label) for run in runs])
+                settings,
+                _format_rows([run.figures.criterion.assign(run=run.label) for run in runs]),
             ),
             *(
                 _quantity(own, _title(*quantity, list(of_quantity)), meanings.get(quantity[1], ""))
@@ -114,7 +115,7 @@ def accuracy_document(runs: Sequence[ComparedRun]) -> Document:
     )
 
 
-def _not_implied(settings: TopdownSettings, errors: pd.DataFrame) -> Iterator[str]:
+def _reasons_without_deviations(settings: TopdownSettings, errors: pd.DataFrame) -> Iterator[str]:
     """Reasons for every universe without implied standard deviations."""
     for universe, implied in errors.groupby("universe", sort=False)[IMPLIED]:
         if implied.isna().all():
@@ -186,7 +187,7 @@ _DECIDING = ("mean |error|", "95%", "criterion", "false zeros, %")
 """The main column of each kind of table."""
 
 
-def _shown(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
+def _format_rows(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
     """The rows of all runs, the first run's first, in percent and words."""
     rows = pd.concat(frames, ignore_index=True)
     if rows.empty:
@@ -401,7 +402,7 @@ def write_comparison(runs: Sequence[tuple[RunDirectory, TopdownSettings]]) -> Pa
     """
     first = runs[0][1].compiled_census
     for run, settings in runs[1:]:
-        if not _are_alike(first, settings.compiled_census):
+        if not _have_same_levels(first, settings.compiled_census):
             raise InputRefused(
                 f"{run.root} is a run of another census than {runs[0][0].root}, whose quantities "
                 "and levels it does not have; compare runs of one census."
@@ -414,7 +415,7 @@ def write_comparison(runs: Sequence[tuple[RunDirectory, TopdownSettings]]) -> Pa
     return _write(compared, runs[0][0], COMPARISON)
 
 
-def _are_alike(first: Census, other: Census) -> bool:
+def _have_same_levels(first: Census, other: Census) -> bool:
     """Whether two censuses have the same geolevels and schemas."""
     if first.geolevels != other.geolevels or first.layout != other.layout:
         return False

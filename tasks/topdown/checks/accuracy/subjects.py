@@ -151,7 +151,7 @@ def quantities_of(
     """
     return tuple(
         Quantity(declared.name, _answers(declared, schema), declared.meaning)
-        for declared in census.quantities or _of_queries(schema, (TOTAL, *queries))
+        for declared in census.quantities or _query_quantities(schema, (TOTAL, *queries))
         if declared.universe == schema.universe and tells(schema, (*declared.where, *declared.by))
     )
 
@@ -177,7 +177,7 @@ def redistricting_groups(schema: Schema, census: Census = CENSUS) -> dict[str, t
     return found
 
 
-def _of_queries(schema: Schema, queries: Sequence[str]) -> Iterator[QuantityDeclaration]:
+def _query_quantities(schema: Schema, queries: Sequence[str]) -> Iterator[QuantityDeclaration]:
     """Quantities of the answers to queries that have few, each named by its kept attributes."""
     for query in (marginal_query(schema, name) for name in dict.fromkeys(queries)):
         if query.n_rows <= MOST_ANSWERS:
@@ -201,21 +201,21 @@ def _answers(declared: QuantityDeclaration, schema: Schema) -> tuple[Answer, ...
     for chosen in product(*axes):
         of_levels = schema.positions({name: (level,) for name, level in chosen})
         label = ", ".join(str(level) for _, level in chosen)
-        answers.append(Answer(label, _both(where, of_levels)))
+        answers.append(Answer(label, _intersect_conditions(where, of_levels)))
     return tuple(answers)
 
 
 def _of_group(group: GroupDeclaration, population: Where, schema: Schema) -> Iterator[Answer]:
-    where = _both(population, schema.positions(group.where))
+    where = _intersect_conditions(population, schema.positions(group.where))
     if group.each is None:
         yield Answer(group.label, where)
         return
     for level in schema.grouping(group.each).levels:
         of_level = schema.positions({group.each: (level,)})
-        yield Answer(level, _both(where, of_level))
+        yield Answer(level, _intersect_conditions(where, of_level))
 
 
-def _both(first: Where, second: Where) -> Where:
+def _intersect_conditions(first: Where, second: Where) -> Where:
     """The levels that two conditions both allow."""
     found = dict(first)
     for attribute, levels in second.items():

@@ -95,7 +95,7 @@ def write_table_margins(
     columns = entity_columns(of_level, geography)
     kinds = {name: column.type for name, column in columns.items()}
     kinds |= dict.fromkeys(_end_columns(variables), pa.int64())
-    batches = _joined(_table_batches(columns, variables, answers))
+    batches = _concatenate_batches(_table_batches(columns, variables, answers))
     stem = directory / TABLES / f"{level.stem}{SUFFIX}"
     return write_rows(stem, pa.schema(kinds), batches, settings.is_private, text_form(columns))
 
@@ -110,10 +110,10 @@ def _table_batches(
         (start, first), *_ = parts
         n = len(first.estimate)
         codes = {name: column.slice(start, n) for name, column in columns.items()}
-        yield codes | _by_variable(variables, [part for _, part in parts])
+        yield codes | _variable_columns(variables, [part for _, part in parts])
 
 
-def _joined(batches: Iterator[dict[str, pa.Array]]) -> Iterator[dict[str, pa.Array]]:
+def _concatenate_batches(batches: Iterator[dict[str, pa.Array]]) -> Iterator[dict[str, pa.Array]]:
     """Batches of columns, `RUNS_WRITTEN` at a time as one."""
     while some := list(islice(batches, RUNS_WRITTEN)):
         if len(some) > 1:
@@ -121,7 +121,9 @@ def _joined(batches: Iterator[dict[str, pa.Array]]) -> Iterator[dict[str, pa.Arr
         yield some[0]
 
 
-def _by_variable(variables: Sequence[str], parts: Sequence[CellAnswers]) -> dict[str, pa.Array]:
+def _variable_columns(
+    variables: Sequence[str], parts: Sequence[CellAnswers]
+) -> dict[str, pa.Array]:
     """The two columns of every variable, from the answers of each universe."""
     columns = []
     for part in parts:
@@ -156,7 +158,7 @@ def write_declared_margins(
             number, code = entities(areas, declared.geolevels, level)
             described = descriptions(areas, declared, level)
             of_level = _areas(np.asarray(number)[found.spine.block_row], len(code))
-            yield from _joined(
+            yield from _concatenate_batches(
                 asked.columns(level, code, np.arange(start, start + len(part.estimate)), described)
                 | _ends(part)
                 for start, part in cells.of_areas(of_level)

@@ -145,7 +145,9 @@ class TableAnswers:
             labels, masks = zip(*table_variables(table, schema), strict=True)
             number = np.arange(len(masks))
             return cls(
-                _ones_at([np.flatnonzero(mask[cells]) for mask in masks], masks[0][cells].size),
+                _selection_matrix(
+                    [np.flatnonzero(mask[cells]) for mask in masks], masks[0][cells].size
+                ),
                 {VARIABLE: (number, [str(1 + i) for i in number]), LABEL: (number, labels)},
                 described,
             )
@@ -198,7 +200,7 @@ class TableAnswers:
         return found
 
 
-def _ones_at(columns: Sequence[np.ndarray], n_columns: int) -> sparse.csr_array:
+def _selection_matrix(columns: Sequence[np.ndarray], n_columns: int) -> sparse.csr_array:
     """The 0/1 matrix whose rows have ones in these columns, ascending."""
     starts = np.cumsum([0, *map(len, columns)])
     ones = np.ones(starts[-1], dtype=np.int64)

@@ -10,7 +10,7 @@ from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.checks.accuracy.compared import compute_figures
-from spineflow.tasks.topdown.checks.expected import expected_errors, write_expected
+from spineflow.tasks.topdown.checks.expected import expected_errors, write_expected_page
 from spineflow.tasks.topdown.checks.replicate import (
     estimate,
     lay_out,
@@ -51,7 +51,7 @@ def test_expected_errors_read_the_release_alone_and_are_as_large_as_its_own(
             ratio = expected["mean_absolute_error"] / row.mean_absolute_error
             assert 0.5 < ratio < 2.0, (row.quantity, ratio)
     assert compared > 3
-    page = write_expected(run, confidential, 1, tmp_path / "again")
+    page = write_expected_page(run, confidential, 1, tmp_path / "again")
     assert "Errors to be expected" in page.read_text(encoding="utf-8")
     assert page.parent == run.report.parent
 

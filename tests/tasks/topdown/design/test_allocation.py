@@ -7,7 +7,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from spineflow.tasks.topdown.design.allocation import LimitsContradict, ShareLimit, as_fractions
+from spineflow.tasks.topdown.design.allocation import LimitsContradict, ShareLimit, to_fractions
 
 
 def limit(chosen: list[list[int]], at_least: str, at_most: str) -> ShareLimit:
@@ -19,9 +19,9 @@ def distance(numbers: tuple[int, ...], parts: np.ndarray) -> float:
 
 
 def test_parts_are_rounded_up_where_most_is_lost() -> None:
-    found = as_fractions(np.array([[0.26, 0.34], [0.4, 0.0]]), 10)
+    found = to_fractions(np.array([[0.26, 0.34], [0.4, 0.0]]), 10)
     assert found == [[Fraction(3, 10), Fraction(3, 10)], [Fraction(4, 10), Fraction(0)]]
-    assert as_fractions(np.array([[5.2, 6.8], [8.0, 0.0]]), 10) == found, "of any sum"
+    assert to_fractions(np.array([[5.2, 6.8], [8.0, 0.0]]), 10) == found, "of any sum"
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_parts_within_limits_are_the_nearest_of_all(limits: list[ShareLimit]) ->
             for own in limits
         )
     ]
-    found = [share * n for row in as_fractions(p, n, limits) for share in row]
+    found = [share * n for row in to_fractions(p, n, limits) for share in row]
     assert tuple(found) in allowed
     least = min(distance(numbers, parts) for numbers in allowed)
     assert distance(tuple(map(int, found)), parts) == pytest.approx(least)
@@ -63,4 +63,4 @@ def test_limits_that_no_whole_parts_meet_are_refused() -> None:
         limit([[1, 1], [0, 1]], "0", "1/10"),
     ):
         with pytest.raises(LimitsContradict):
-            as_fractions(p, 10, [impossible])
+            to_fractions(p, 10, [impossible])

@@ -12,7 +12,7 @@ from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.design.comparison import (
     allocations,
-    compared,
+    compare_allocations,
 )
 from spineflow.tasks.topdown.design.design import design_universe
 from spineflow.tasks.topdown.design.settings import ComparisonSettings
@@ -57,7 +57,7 @@ def test_differences_are_taken_seed_by_seed() -> None:
                 "bias": -error,
             }
             rows.append({**head, "allocation": allocation, "seed": seed, **figures})
-    found = compared(pd.DataFrame(rows)).set_index(["allocation", "statistic"])
+    found = compare_allocations(pd.DataFrame(rows)).set_index(["allocation", "statistic"])
     designed = found.loc["designed", "mean_absolute_error"]
     assert designed["mean"] == pytest.approx(17 / 3)
     assert designed["difference"] == pytest.approx(2 / 3)

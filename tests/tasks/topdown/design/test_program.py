@@ -8,11 +8,11 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from scipy.optimize import minimize
-from spineflow.tasks.topdown.design.allocation import Asked, ShareLimit, as_fractions
+from spineflow.tasks.topdown.design.allocation import RequestedAreas, ShareLimit, to_fractions
 from spineflow.tasks.topdown.design.program import (
     LimitsContradict,
     Program,
-    certified,
+    certify_allocation,
     optimum,
 )
 
@@ -34,7 +34,8 @@ def problem(case: Small, limits: tuple[np.ndarray, np.ndarray] = NO_LIMITS) -> P
     measured, grams = case.measured, case.grams
     core = np.ones((1, len(case.algebra.cell_type)))
     asked = [
-        Asked(measured.classed.areas(case.spine.ancestors(n)), core) for n in ("County", "Block")
+        RequestedAreas(measured.classed.areas(case.spine.ancestors(n)), core)
+        for n in ("County", "Block")
     ]
     scale = np.array([0.3, 1.0]) * case.algebra.n_coordinates
 
@@ -151,7 +152,7 @@ def test_many_limits_that_some_allocation_meets_are_met(seed: int) -> None:
     rows = np.array([limit.chosen.ravel() for limit in limits], dtype=float)
     program = problem(small(1), (rows, np.array([float(limit.at_most) for limit in limits])))
     found = optimum(program, random_allocation(seed), 1e-2)
-    parts = np.array(as_fractions(found.allocation, 10**6, limits))
+    parts = np.array(to_fractions(found.allocation, 10**6, limits))
     assert parts.sum() == 1 and found.gap < 0.02
     assert all(parts[limit.chosen].sum() <= limit.at_most for limit in limits)
 
@@ -172,7 +173,10 @@ def test_no_allocation_is_below_the_bound(seed: int) -> None:
     program = problem(case)
     best = optimum(program, random_allocation(seed), 1e-2)
     assert best.gap < 0.05
-    bounds = [best.bound, *(certified(program, random_allocation(s), ()).bound for s in range(5))]
+    bounds = [
+        best.bound,
+        *(certify_allocation(program, random_allocation(s), ()).bound for s in range(5)),
+    ]
     rng = np.random.default_rng(seed)
     for _ in range(50):
         p = best.allocation * rng.uniform(0.9, 1.1, EVERYWHERE.shape) + 1e-6 * rng.random()
@@ -186,4 +190,4 @@ def test_a_bad_allocation_has_a_large_gap() -> None:
     case = small(2)
     p = np.full(EVERYWHERE.shape, 1e-4)
     p[0] = 1.0
-    assert certified(problem(case), p / p.sum(), ()).gap > 1.0
+    assert certify_allocation(problem(case), p / p.sum(), ()).gap > 1.0

@@ -7,7 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from spineflow.tasks.census.queries import marginal_query
-from spineflow.tasks.topdown.design.allocation import Asked, allocation_of, as_fractions, shares_of
+from spineflow.tasks.topdown.design.allocation import (
+    RequestedAreas,
+    allocation_of,
+    shares_of,
+    to_fractions,
+)
 from spineflow.tasks.topdown.intervals.answers import ProductAnswers
 
 from tests.tasks.topdown.design.small_program import (
@@ -28,7 +33,7 @@ CASES = {
 }
 
 
-def asked_of(case: Small, seed: int) -> tuple[list[Asked], list[np.ndarray]]:
+def asked_of(case: Small, seed: int) -> tuple[list[RequestedAreas], list[np.ndarray]]:
     """Two sums over core cells, of the geounits of each geolevel and of areas off the spine, and
     the areas of the blocks."""
     rng = np.random.default_rng(seed)
@@ -38,7 +43,7 @@ def asked_of(case: Small, seed: int) -> tuple[list[Asked], list[np.ndarray]]:
     areas.append(off_spine)
     core = ProductAnswers.of_query(case.algebra, marginal_query(SCHEMA, "votingage")).core
     classed = case.measured.classed
-    return [Asked(classed.areas(area), core) for area in areas], areas
+    return [RequestedAreas(classed.areas(area), core) for area in areas], areas
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -98,7 +103,7 @@ def test_geounits_of_equal_structure_are_one_class() -> None:
 @given(seed=st.integers(0, 10_000), denominator=st.sampled_from([101, 4096, 100_000]))
 def test_fractions_add_to_one_and_are_near(seed: int, denominator: int) -> None:
     p = random_allocation(seed)
-    fractions = as_fractions(p, denominator)
+    fractions = to_fractions(p, denominator)
     assert sum(sum(row) for row in fractions) == 1
     near = np.array([[float(share) for share in row] for row in fractions])
     assert np.abs(near - p / p.sum()).max() < 1 / denominator

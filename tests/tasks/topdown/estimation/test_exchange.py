@@ -10,7 +10,7 @@ from scipy import sparse
 from spineflow.tasks.census.queries import MarginalQuery
 from spineflow.tasks.solvers.highs import SolveStatus
 from spineflow.tasks.topdown.estimation import least_squares
-from spineflow.tasks.topdown.estimation.exchange import exchanged
+from spineflow.tasks.topdown.estimation.exchange import exchange_records
 from spineflow.tasks.topdown.estimation.parent import Passes, estimate_children
 from spineflow.tasks.topdown.estimation.problem import (
     NO_BOUND,
@@ -22,9 +22,9 @@ from spineflow.tasks.topdown.estimation.problem import (
 )
 from spineflow.tasks.topdown.estimation.rounder import (
     RoundingPass,
-    on_grid,
     round_by_flow,
     round_by_highs,
+    snap_to_grid,
 )
 
 
@@ -50,9 +50,9 @@ def spread_thin(seed, *, n_children, shape, n_types=1):
     parent = None
     if n_children > 1:
         parent = np.ceil(target.sum(axis=0)).astype(np.int64)
-        target = on_grid(target * parent / target.sum(axis=0))
+        target = snap_to_grid(target * parent / target.sum(axis=0))
         target[-1] = np.maximum(parent - target[:-1].sum(axis=0), 0.0)
-    target = on_grid(target)
+    target = snap_to_grid(target)
     type_of_cell = np.sort(rng.integers(0, n_types, k))
     of_type = sum_rows(target, type_of_cell, n_types)
     bounded = rng.random(of_type.shape) < 0.7 if n_types > 1 else np.zeros(of_type.shape, bool)
@@ -113,7 +113,7 @@ def test_between_the_flow_and_the_best_of_every_choice(seed):
     n_children, shape = ((1, (3, 4)), (2, (2, 3)), (3, (2, 2)))[seed % 3]
     problem, target, labels = spread_thin(seed, n_children=n_children, shape=shape)
     flow, held = flow_of(problem, target)
-    x, moves = exchanged(problem, target, flow, [held.labels[0]], labels)
+    x, moves = exchange_records(problem, target, flow, [held.labels[0]], labels)
     assert keeps_everything(problem, target, x, held)
     least = least_of_all(problem, target, labels, held)
     found, before = distance(x, target, labels), distance(flow, target, labels)
@@ -129,7 +129,7 @@ def test_near_the_exact_program(seed):
     problem, target, labels = spread_thin(seed, n_children=n_children, shape=shape)
     labels = labels[: int(rng.integers(3, 6))]
     flow, held = flow_of(problem, target)
-    x, _ = exchanged(problem, target, flow, [held.labels[0]], labels)
+    x, _ = exchange_records(problem, target, flow, [held.labels[0]], labels)
     exact = round_by_highs(RoundingPass(problem, target, labels, held))
     assert exact.status is SolveStatus.OPTIMAL and keeps_everything(problem, target, x, held)
     least = distance(exact.x, target, labels)
@@ -145,12 +145,12 @@ def test_bounds_of_types_and_linear_rows_stay(seed):
     weights = rng.integers(0, 3, (2, target.shape[1])).astype(float)
     children = np.zeros(n_children, dtype=np.int64)
     rows = LinearRows("weighted", sparse.csr_array(weights), children, *np.zeros((2, 1, 2)))
-    plain, moves = exchanged(problem, target, flow, [held.labels[0]], labels)
+    plain, moves = exchange_records(problem, target, flow, [held.labels[0]], labels)
     assert keeps_everything(problem, target, plain, held)
     assert moves > 0 or n_children == 1
     assert distance(plain, target, labels) <= distance(flow, target, labels) + 1e-9
     linear = SiblingProblem(**{**vars(problem), "rows": (rows,)})
-    x, _ = exchanged(linear, target, flow, [held.labels[0]], labels)
+    x, _ = exchange_records(linear, target, flow, [held.labels[0]], labels)
     assert keeps_everything(problem, target, x, held)
     assert np.array_equal(rows.sums(x), rows.sums(flow))
     assert distance(x, target, labels) <= distance(flow, target, labels) + 1e-9
@@ -160,13 +160,13 @@ def test_margins_of_a_thin_root_are_within_two_of_the_exact_ones():
     """2,400 cells with 300 records: the largest fractions miss rows by dozens."""
     rng = np.random.default_rng(1)
     parts = [rng.dirichlet(np.full(size, 2.0)) for size in (40, 10, 6)]
-    target = on_grid(300 * np.einsum("a,b,c->abc", *parts).reshape(1, -1))
+    target = snap_to_grid(300 * np.einsum("a,b,c->abc", *parts).reshape(1, -1))
     k = target.size
     problem = root_of(k)
     index = np.indices((40, 10, 6)).reshape(3, -1)
     labels = [*index, index[1] * 6 + index[2]]
     flow, held = flow_of(problem, target)
-    x, _ = exchanged(problem, target, flow, [held.labels[0]], labels)
+    x, _ = exchange_records(problem, target, flow, [held.labels[0]], labels)
     off = [np.abs(sum_rows(x - target, label)).max() for label in labels]
     assert max(off) < 2.0
     assert max(np.abs(sum_rows(flow - target, label)).max() for label in labels) > 10.0

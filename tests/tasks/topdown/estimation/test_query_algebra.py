@@ -11,7 +11,7 @@ from spineflow.tasks.topdown.estimation.quadratic import (
     PROXIMAL_WEIGHT,
     Quadratic,
     curvature,
-    factored,
+    factor,
     inverse_of_child,
     slope_of,
     squared_distance,
@@ -185,7 +185,7 @@ def made_quadratic(seed: int, k: int, sizes: list[int], c: int = 3) -> Quadratic
     answers = rng.normal(5.0, 3.0, (c, starts[-1]))
     profile = rng.integers(0, 2, c)
     scale = rng.uniform(0.5, 2.0, c)
-    parts = factored(labels, starts, weights)
+    parts = factor(labels, starts, weights)
     return Quadratic(answers, labels, starts, weights, profile, scale, *parts)
 
 

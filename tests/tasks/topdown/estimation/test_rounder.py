@@ -13,9 +13,9 @@ from spineflow.tasks.topdown.estimation import flow_trees, least_squares, networ
 from spineflow.tasks.topdown.estimation.problem import NO_BOUND, Pins, SiblingProblem, sum_rows
 from spineflow.tasks.topdown.estimation.rounder import (
     RoundingPass,
-    on_grid,
     round_by_flow,
     round_by_highs,
+    snap_to_grid,
 )
 
 NOTHING_HELD = Pins()
@@ -54,7 +54,7 @@ def feasible_target(rng, c, k, *, has_parent=True, n_types=2, groups=None):
         groups,
         totals,
     )
-    return problem, on_grid(target)
+    return problem, snap_to_grid(target)
 
 
 def nested_labels(rng, type_of_cell):
@@ -215,7 +215,7 @@ def test_passes_hold_earlier_answers(made):
     assert result.status is SolveStatus.OPTIMAL and result.solver == "flow"
     assert not result.relaxed
     assert result.x.dtype == np.int64 and is_feasible(made.problem, result.x)
-    snapped = on_grid(target)
+    snapped = snap_to_grid(target)
     step = result.x - np.floor(snapped)
     assert set(np.unique(step)) <= {0, 1}
     first = rounder.solve_passes(made.problem, target, passes[:1])

@@ -12,7 +12,7 @@ from spineflow.geography.levels import OF_THE_SPINE
 from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.checks.replicate import study, with_estimator
-from spineflow.tasks.topdown.design.allocation import as_fractions, shares_of
+from spineflow.tasks.topdown.design.allocation import shares_of, to_fractions
 from spineflow.tasks.topdown.ingest.generate import generate_county
 from spineflow.tasks.topdown.settings import TopdownSettings
 
@@ -131,7 +131,7 @@ def with_random_allocation(settings: TopdownSettings, seed: int) -> TopdownSetti
     p[rng.random(p.shape) < 0.6] = 0.0
     for row in p:
         row[rng.integers(len(row))] += 1e-3 * p.sum()
-    shares = shares_of(as_fractions(p / p.sum(), PARTS), geolevels, queries)
+    shares = shares_of(to_fractions(p / p.sum(), PARTS), geolevels, queries)
     update: dict[str, dict[str, object]] = {"geolevels": shares[0], "queries": shares[1]}
     assert sum(shares[0].values()) == Fraction(1)
     changed = settings.budget["persons"].model_copy(update=update)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
-from spineflow.tasks.topdown.release.microdata import matched
+from spineflow.tasks.topdown.release.microdata import match_records
 
 ROW = np.array([0, 0, 1, -1])
 """Answers of four cells of the earlier universe; the last one's records are matched with none."""
@@ -31,7 +31,7 @@ def releases(draw):
 @given(releases())
 def test_records_are_matched_one_by_one_in_the_order_of_their_cells(found) -> None:
     earlier, later = found
-    made = matched(sparse.csr_array(earlier), sparse.csr_array(later), ROW, ROW_OF_LATER)
+    made = match_records(sparse.csr_array(earlier), sparse.csr_array(later), ROW, ROW_OF_LATER)
     pairs = [
         (area, cell, described)
         for area, cell, described, count in zip(
@@ -52,7 +52,7 @@ def test_records_are_matched_one_by_one_in_the_order_of_their_cells(found) -> No
 
 def test_records_that_are_not_as_many_are_refused() -> None:
     with pytest.raises(ValueError, match="not as many"):
-        matched(
+        match_records(
             sparse.csr_array(np.array([[1, 0, 0, 0]])),
             sparse.csr_array(np.array([[0, 0, 0, 0, 0]])),
             ROW,

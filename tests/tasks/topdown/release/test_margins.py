@@ -22,9 +22,9 @@ from spineflow.tasks.topdown.intervals.report import write_run_intervals
 from spineflow.tasks.topdown.intervals.run_posterior import has_posterior
 from spineflow.tasks.topdown.release import margins
 from spineflow.tasks.topdown.release.margins import (
-    are_kept,
-    are_written,
+    has_all_margins,
     has_margins,
+    has_stored_posteriors,
     keep_posteriors,
     pieces_apart,
     write_margins,
@@ -62,9 +62,9 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunDirectory, To
     for universe in settings.run.universes:
         write_universe(run, settings, universe)
     tables_of_run(run, settings).write()
-    assert has_margins(settings) and not are_written(run, settings)
+    assert has_margins(settings) and not has_all_margins(run, settings)
     write_margins(run, settings)
-    assert are_written(run, settings)
+    assert has_all_margins(run, settings)
     return run, settings
 
 
@@ -224,13 +224,13 @@ def test_pieces_write_what_the_whole_does(
     monkeypatch.setattr(margins, "LEAST_APART", 0)
     if is_kept:
         keep_posteriors(run, settings)
-    assert are_kept(run, settings) == is_kept
+    assert has_stored_posteriors(run, settings) == is_kept
     several = pieces_apart(run, settings)
     assert len(several) > len(settings.run.universes)
     for piece in several:
-        assert not are_written(run, settings)
+        assert not has_all_margins(run, settings)
         write_piece(run, settings, piece)
-    assert are_written(run, settings) and written(run) == whole
+    assert has_all_margins(run, settings) and written(run) == whole
     with monkeypatch.context() as patched:
         patched.setattr(margins, "_write", None)
         write_margins(run, settings)

@@ -29,8 +29,8 @@ from spineflow.tasks.topdown.workload.exact_loss import (
     exact_epsilon,
     exact_parts,
     exact_rho,
-    kept_rho,
     paths_of,
+    rho_under_guarantee,
 )
 
 from tests.tasks.ledger.all_outcomes import by_enumeration
@@ -323,9 +323,11 @@ def test_a_new_split_has_the_rho_of_the_same_guarantee_or_a_smaller_one_that_was
     even = replace(BUDGET, geolevel_shares=dict.fromkeys(BUDGET.geolevel_shares, Fraction(1, 3)))
     largest, of_even = exact_rho(BUDGET, *asked), exact_rho(even, *asked)
     assert largest != of_even
-    assert kept_rho(replace(BUDGET, total=largest), even, *asked) == of_even
-    assert kept_rho(replace(BUDGET, total=Fraction(1, 20)), even, *asked) == Fraction(1, 20)
-    assert kept_rho(replace(BUDGET, total=Fraction(9)), even, *asked) == of_even
+    assert rho_under_guarantee(replace(BUDGET, total=largest), even, *asked) == of_even
+    assert rho_under_guarantee(replace(BUDGET, total=Fraction(1, 20)), even, *asked) == Fraction(
+        1, 20
+    )
+    assert rho_under_guarantee(replace(BUDGET, total=Fraction(9)), even, *asked) == of_even
 
 
 def test_no_rho_follows_from_an_epsilon_without_a_curve() -> None:

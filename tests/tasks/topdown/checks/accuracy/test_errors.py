@@ -7,10 +7,10 @@ from spineflow.tasks.topdown.checks.accuracy.errors import (
     ERROR_QUANTILES,
     SIZE_LIMITS,
     Columns,
+    concatenate_columns,
     criterion_of,
     error_rows,
     figures_of,
-    joined,
     largest_groups,
     size_class_names,
     tally,
@@ -94,7 +94,7 @@ def test_figures_of_parts_are_those_of_all_pairs() -> None:
         pairs(truth[a:b], released[a:b], variance[a:b])
         for a, b in zip(ends, ends[1:], strict=False)
     ]
-    found = figures_of(joined(parts))
+    found = figures_of(concatenate_columns(parts))
     assert found == pytest.approx(figures_of(pairs(truth, released, variance)), rel=1e-12)
     for name, values, quantiles in (
         ("absolute", np.abs(error), ABSOLUTE_QUANTILES),
