@@ -120,7 +120,7 @@ def arrays_cef(tables: Tables) -> Found:
     blocks = load_geography(files["geography"], evidence, scratch)
     units = load_units(files["units"], blocks, evidence, scratch)
     counter = PersonCounter(units, len(blocks.frame), PERSONS, scratch)
-    count_files(counter, files["persons"], range(len(files["persons"])), evidence)
+    count_files(counter, files["persons"], evidence)
     counted = counter.counted()
     tally_facilities(evidence, units, counted.references)
     geocode = blocks.frame["block_geocode"].to_numpy(dtype="U16").astype(np.int64)
@@ -128,7 +128,7 @@ def arrays_cef(tables: Tables) -> Found:
     for name, histogram in counted.totals.items():
         row = np.repeat(geocode, np.diff(histogram.indptr))
         counts[name] = row, histogram.indices, histogram.data
-    codes, rows, _ = units.index.parts()
+    codes, rows = units.index._codes, units.index._rows
     population = counted.references[rows]
     counts["units"] = codes[population > 0], population[population > 0]
     suites = evidence.suites
@@ -362,10 +362,9 @@ def acero_cef(tables: Tables) -> Found:
 
 def arrays_rows(tables: Tables) -> Found:
     """What the ingest of a declared census does before rules are judged and files are written."""
-    from spineflow.tasks.census.counting import count_files
+    from spineflow.tasks.census.counting import Unreadable, count_files
     from spineflow.tasks.census.declared_input import DeclaredTables
     from spineflow.tasks.census.evidence import EvidenceTally
-    from spineflow.tasks.census.partitions import Unreadable
     from spineflow.tasks.topdown.product import TOPDOWN
 
     settings = TOPDOWN.load(tables.paths["areas"].with_name("settings.toml"))
@@ -375,7 +374,7 @@ def arrays_rows(tables: Tables) -> Found:
     before = reading.read_before(evidence, tables.scratch)
     assert not isinstance(before, Unreadable), before
     counter, files = reading.counter(before, "people", tables.scratch, evidence)
-    count_files(counter, files, range(len(files)), evidence)
+    count_files(counter, files, evidence)
     areas, counted = before.areas, counter.counted()
     number = _numbers({name: areas.frame[name].to_numpy(dtype=object) for name in CODES})
     raw = dict(zip(("sex", "age"), counted.raw, strict=True))

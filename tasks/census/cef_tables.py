@@ -14,19 +14,16 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from scipy import sparse
 
 from ...validation.census.input_rules import NURSING_FACILITY, applicable_rules
 from ...validation.expectations import readable
 from ..ledger.recognition import InputDigest, RecordColumn, digest_of_parts, people_digests
-from ..runs.stamps import write_frame
 from ..tables.columns import CodedColumn, GrowingColumn, KeyColumn, KeyIndex, is_blank_key, zeros
 from ..tables.findings import Finding, InputCheck, UnreadableInput, refusal
 from ..tables.layouts import BLOCK_KEY, GEOCODE_FIELDS, GEOGRAPHY_LAYOUT
@@ -46,17 +43,19 @@ from .cef_2020 import (
     recode_of,
 )
 from .census import Census
-from .counting import Counted, PlacedBatch, RawColumns, RecordCounter, Weights
+from .counting import (
+    Counted,
+    PlacedBatch,
+    RawColumns,
+    RecordCounter,
+    Unreadable,
+    Weights,
+    check_whole,
+)
 from .evidence import EvidenceTally
 from .histograms import HistogramSum, block_levels, counties_of, numbers_of
 from .invariants import block_invariants, state_totals
 from .joins import ByTable, JoinedTable, Placed, read_joined
-from .partitions import (
-    Unreadable,
-    check_whole,
-    table_facts,
-    table_of,
-)
 from .recodes import UNKNOWN
 from .schema import Schema
 
@@ -404,18 +403,15 @@ def check_inputs(
 
 @dataclass(frozen=True, eq=False)
 class Addresses:
-    """Tables to which persons refer: the units, and the number of blocks with their frame, which is
-    read on demand.
-    """
+    """Tables to which persons refer: the units, and the frame of blocks."""
 
     units: JoinedTable
-    n_blocks: int
-    geography: Callable[[], pd.DataFrame]
+    geography: pd.DataFrame
 
 
 @dataclass(frozen=True, eq=False)
 class CefTables:
-    """The tables of the Census Edited File; see `tasks.census.partitions.CensusReading`.
+    """The tables of the Census Edited File; see `tasks.census.counting.CensusReading`.
 
     `ahead` is called with the result of a check while that is judged.
     """
@@ -432,7 +428,7 @@ class CefTables:
 
     @property
     def records(self) -> Mapping[str, tuple[InputFile, ...]]:
-        """Persons alone are counted in parts."""
+        """Persons alone are counted as records."""
         return {"persons": self.files["persons"]}
 
     def read_before(self, evidence: EvidenceTally, scratch: Path | None) -> Addresses | Unreadable:
@@ -444,27 +440,13 @@ class CefTables:
             units = load_units(self.files[table], blocks, evidence, scratch)
         except UnreadableInput as error:
             return Unreadable(table, error.finding)
-        return Addresses(units, len(blocks.frame), lambda: blocks.frame)
-
-    def keep(self, before: Addresses, folder: Path) -> list[Any]:
-        """Return the units; geography goes to a file in the folder."""
-        write_frame(folder / "geography.parquet", before.geography())
-        return [table_facts(before.units), before.n_blocks]
-
-    def kept(self, folder: Path, facts: Any) -> Addresses:
-        """Restore the result of `keep`."""
-        units, n_blocks = facts
-        return Addresses(
-            table_of(units),
-            n_blocks,
-            lambda: pq.read_table(folder / "geography.parquet").to_pandas(),
-        )
+        return Addresses(units, blocks.frame)
 
     def counter(
         self, before: Addresses, universe: str, scratch: Path | None, evidence: EvidenceTally
     ) -> tuple[PersonCounter, tuple[InputFile, ...]]:
-        """Return the counter of persons, or of a part of them, and their files."""
-        counter = PersonCounter(before.units, before.n_blocks, self.person_schema, scratch)
+        """Return the counter of persons, and their files."""
+        counter = PersonCounter(before.units, len(before.geography), self.person_schema, scratch)
         return counter, self.files[universe]
 
     def unreadable(
@@ -485,7 +467,7 @@ class CefTables:
             raise refusal([before.finding], with_counts=with_counts)
         if findings := evidence.findings(applicable_rules(evidence.suites), self.files):
             raise refusal(findings, with_counts=with_counts)
-        geography, units = before.geography(), before.units
+        geography, units = before.geography, before.units
         kind, _ = unit_counts(geography, units, None, None)
         return geography, block_invariants(geography["block_geocode"], units.area, kind)
 
@@ -511,7 +493,7 @@ class CefTables:
         rules, read = applicable_rules(evidence.suites), [readable(name, True) for name in _TABLES]
 
         def build() -> IngestResult:
-            geography = before.geography()
+            geography = before.geography
             kind, occupied = unit_counts(geography, units, self.unit_schema, scratch)
             histograms: dict[str, sparse.csr_array] = {}
             if self.person_schema:

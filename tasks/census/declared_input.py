@@ -14,25 +14,21 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow.parquet as pq
 from scipy import sparse
 
-from ...geography.declared import declared_units
 from ...validation.expectations import readable
 from ...validation.rules import count_violations
 from ..ledger.recognition import InputDigest, RecordColumn, input_digest, people_digests
-from ..runs.stamps import write_frame
 from ..tables.findings import Finding, InputCheck, UnreadableInput
 from ..tables.sources import InputFile, input_files, refuse_shared
 from .areas import Areas, load_areas, needed_columns, refuse_alike, shaped
 from .attribute_declarations import Where
 from .census import Bound, Census, Universe
-from .counting import Counted, identity_columns, read_columns
+from .counting import Counted, Unreadable, check_whole, identity_columns, read_columns
 from .evidence import EvidenceTally
 from .households import UNIT_COLUMNS
 from .joins import ByTable, read_joined
 from .members import OF_MEMBERS
-from .partitions import Unreadable, check_whole, ways_facts, ways_of
 from .queries import counted_rows, marginal_query
 from .records import (
     AreaLookup,
@@ -128,17 +124,16 @@ class DeclaredInput:
 
 @dataclass(frozen=True, eq=False)
 class ReferredTables:
-    """Tables to which records refer: the areas, and the ways of a universe's records to them, which
-    are read on demand.
-    """
+    """Tables to which records refer: the areas, and the paths of each universe's records to
+    them."""
 
     areas: Areas
-    ways: Callable[[str], AreaLookup]
+    ways: Mapping[str, AreaLookup]
 
 
 @dataclass(frozen=True, eq=False)
 class DeclaredTables:
-    """The tables of a declared census; see `tasks.census.partitions.CensusReading`.
+    """The tables of a declared census; see `tasks.census.counting.CensusReading`.
 
     `ahead` is called with the result of a check while that is judged. Columns that are not
     recognised have no raw columns. `codes` collects the values of columns for the notes of a check;
@@ -223,38 +218,17 @@ class DeclaredTables:
                 tally_contributions(self.files, universe, evidence, scratch)
         except UnreadableInput as error:
             return Unreadable(subject, error.finding)
-        return ReferredTables(areas, ways.__getitem__)
-
-    def keep(self, before: ReferredTables, folder: Path) -> list[Any]:
-        """Return the tables to which records refer; the areas go to a file in the folder."""
-        areas = before.areas
-        write_frame(folder / "areas.parquet", areas.frame)
-        ways = [ways_facts(before.ways(name)) for name in self.records]
-        return [areas.columns, sorted(areas.skipped), ways]
-
-    def kept(self, folder: Path, facts: Any) -> ReferredTables:
-        """Restore the result of `keep`."""
-        frame = pq.read_table(folder / "areas.parquet").to_pandas()
-        columns, skipped, of_ways = facts
-        units = declared_units(frame, self.census.geography.geolevels)
-        areas = Areas(frame, tuple(columns), units, frozenset(skipped))
-        told = dict(zip(self.records, of_ways, strict=True))
-
-        def ways(name: str) -> AreaLookup:
-            universe, recognised = self.census.universes[name], self._on_the_way(name)
-            return ways_of(told[name], universe, areas, recognised)
-
         return ReferredTables(areas, ways)
 
     def counter(
         self, before: ReferredTables, universe: str, scratch: Path | None, evidence: EvidenceTally
     ) -> tuple[UniverseCounter, tuple[InputFile, ...]]:
-        """Return the counter of a universe's records, or of a part of them, and their files."""
+        """Return the counter of a universe's records, and their files."""
         compiled = self.census.universes[universe]
         counter = UniverseCounter(
             compiled,
             self._schema(universe),
-            before.ways(universe),
+            before.ways[universe],
             len(before.areas),
             scratch,
             recognised=self._recognised(universe),
@@ -303,7 +277,7 @@ class DeclaredTables:
         """The raw columns of the tables that a universe's records refer to, and of the rows that
         refer to them, which are read once more: occupants, and members of units.
         """
-        compiled, ways = self.census.universes[universe], before.ways(universe)
+        compiled, ways = self.census.universes[universe], before.ways[universe]
         declared = compiled.declared
         if declared.identity or not self.is_recognised:
             return []
@@ -344,7 +318,7 @@ class DeclaredTables:
         """
         for name, of_universe in counted.items():
             universe = self.census.universes[name]
-            tally_counted(universe, before.ways(name), of_universe, evidence, scratch)
+            tally_counted(universe, before.ways[name], of_universe, evidence, scratch)
         areas = before.areas
         census, schemas = self.census, self.schemas
         read = [readable(census.geography.table, True)]

@@ -70,15 +70,6 @@ class HistogramSum:
         if self._size > max(_FEWEST_HELD, self._sum.nnz // 8):
             self._sum_up()
 
-    def add_part(
-        self, first: int, offsets: np.ndarray, cells: np.ndarray, counts: np.ndarray
-    ) -> None:
-        """Add a part in the form of `joined`."""
-        row = first + np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
-        for start in range(0, len(cells), _FEWEST_HELD):
-            own = slice(start, start + _FEWEST_HELD)
-            self.add(row[own], cells[own], counts[own])
-
     def total(self) -> sparse.csr_array:
         """The sum so far, int64, cells ascending in every row, zeros not stored.
 
@@ -138,46 +129,11 @@ class HistogramSum:
             found[0].append(summed.indices)
             found[1].append(summed.data)
             n_in_row.append(np.diff(summed.indptr))
-        indptr = np.cumsum(np.concatenate(n_in_row))
-        return _put_together(*found, indptr, self._sum.shape)
-
-
-def joined(
-    parts: Sequence[tuple[int, np.ndarray, np.ndarray, np.ndarray]],
-    n_rows: int,
-    n_cells: int,
-    folder: Path | None = None,
-) -> sparse.csr_array:
-    """The sum of parts of a histogram `(n_rows, n_cells)`, as in `HistogramSum.total`.
-
-    A part is its first row, offsets `(n_rows_of_part + 1,)` into its cells and counts, and these.
-    Parts of different rows, as of states, are put one after the other; others are summed up.
-    """
-    parts = sorted((part for part in parts if len(part[2])), key=lambda part: part[0])
-    starts = [first for first, *_ in parts]
-    ends = [first + len(offsets) - 1 for first, offsets, *_ in parts]
-    if any(end > start for end, start in zip(ends, starts[1:], strict=False)):
-        sums = HistogramSum(n_rows, n_cells, folder)
-        for part in parts:
-            sums.add_part(*part)
-        return sums.total()
-    in_row = np.zeros(n_rows + 1, dtype=np.int64)
-    found = GrowingArray(np.int32, folder), GrowingArray(np.int64, folder)
-    for first, offsets, cells, counts in parts:
-        in_row[first + 1 : first + len(offsets)] = np.diff(offsets)
-        found[0].append(cells)
-        found[1].append(counts)
-    return _put_together(*found, np.cumsum(in_row), (n_rows, n_cells))
-
-
-def _put_together(
-    cells: GrowingArray, counts: GrowingArray, indptr: np.ndarray, shape: tuple[int, int]
-) -> sparse.csr_array:
-    """The histogram of all cells and counts, row by row."""
-    indices, data = cells.array(), counts.array()
-    index_type = np.int32 if len(data) < 2**31 else np.int64
-    arrays = (data, indices.astype(index_type, copy=False), indptr.astype(index_type))
-    return sparse.csr_array(arrays, shape=shape)
+        indices, data = found[0].array(), found[1].array()
+        index_type = np.int32 if len(data) < 2**31 else np.int64
+        indptr = np.cumsum(np.concatenate(n_in_row)).astype(index_type)
+        arrays = (data, indices.astype(index_type, copy=False), indptr)
+        return sparse.csr_array(arrays, shape=self._sum.shape)
 
 
 _FEWEST_HELD = 1 << 21

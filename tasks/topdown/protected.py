@@ -11,10 +11,10 @@ import numpy as np
 from scipy import sparse
 
 from ..census.areas import entities
+from ..census.counting import People, read_people
 from ..census.declarations import TableDeclaration
 from ..census.histograms import write_histogram
 from ..census.invariants import read_geography
-from ..census.partitions import People, read_people
 from ..census.schema import Schema
 from ..runs.directory import RunDirectory
 from .checks.replicate import estimate, lay_out, linked, measure, with_estimator, with_seed

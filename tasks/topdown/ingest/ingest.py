@@ -1,22 +1,9 @@
-"""Ingest of a topdown run: from the settings' tables to the run directory's artifacts.
-
-Readers of the tables of a run: as its census declares, in one piece or in parts.
-
-Ingest in parts: tables of records in a folder or a glob are counted by several tasks.
-
-The tasks exchange files in `confidential/ingest/`, in a folder named after the present state of the
-input files and the version of the code: a run that was killed goes on with the existing files, but
-ignores files made from an earlier state. The ingest removes the folder at its end.
-"""
+"""Ingest of a topdown run: from the settings' tables to the run directory's artifacts."""
 
 from __future__ import annotations
 
-import hashlib
-import json
-import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -26,33 +13,18 @@ import pandas as pd
 from ....validation.outcome import Outcome
 from ...census.cef_tables import CefTables, IngestResult, table_files
 from ...census.census import Census
+from ...census.counting import check_whole
 from ...census.declared_input import DeclaredInput, DeclaredTables
 from ...census.histograms import write_histogram
 from ...census.invariants import write_state_totals
 from ...census.members import completed_files, completed_units
-from ...census.partitions import (
-    check_parts,
-    check_whole,
-    count_part,
-    is_kept,
-    keep_before,
-    parts_of,
-)
 from ...census.records import CodeTally
-from ...ledger.identity import Digests, local_files, store_identity
+from ...ledger.identity import Digests, store_identity
 from ...ledger.store import open_ledger
-from ...runs.directory import RunDirectory, code_version
+from ...runs.directory import RunDirectory
 from ...runs.settings import refuse_large_delta
 from ...runs.stamps import write_frame
-from ...tables.findings import (
-    Finding,
-    InputCheck,
-    UnreadableInput,
-    accepted_input,
-    refusal,
-    write_findings,
-)
-from ...tables.sources import names_several_files
+from ...tables.findings import Finding, InputCheck, UnreadableInput, accepted_input
 from ..paths import geography_file, invariants_file, state_totals_file
 from ..settings import TopdownSettings
 from .earlier import held_answers, write_held
@@ -144,85 +116,10 @@ _READINGS: Mapping[str, Reader] = {
 """By layout of a census, the tables of a run."""
 
 
-def record_tables(settings: TopdownSettings) -> Sequence[str]:
-    """The tables whose records are counted, and may be counted in parts."""
-    files = reading_of(settings).records.values()
-    return tuple(dict.fromkeys(own[0].table for own in files))
-
-
 def own_tables(settings: TopdownSettings) -> dict[str, str]:
     """Paths of the tables of a declared census, without the earlier releases that constrain it."""
     releases = settings.compiled_census.earlier_releases
     return {name: path for name, path in settings.input.paths().items() if name not in releases}
-
-
-COUNTING_TASKS = 16
-"""Tasks that count the records of a folder or of a glob, whatever is in it."""
-
-
-def n_counting_tasks(run: RunDirectory, settings: TopdownSettings) -> int:
-    """Number of tasks that count records; 0 where one task reads the input as a whole.
-
-    Only one task reads a single file, a store, or input that has been read before. The server sees
-    the number: neither how many files there are nor their sizes decide it.
-    """
-    if state_totals_file(run).exists():
-        return 0
-    paths = settings.input.paths()
-    in_several = any(names_several_files(paths[table]) for table in record_tables(settings))
-    return COUNTING_TASKS if in_several else 0
-
-
-def read_before_once(run: RunDirectory, settings: TopdownSettings) -> bool:
-    """Read the tables that records refer to, for the parts; False if already done."""
-    folder = _folder(run, settings)
-    if is_kept(folder):
-        return False
-    for other in folder.parent.glob("*"):
-        shutil.rmtree(other, ignore_errors=True)
-    folder.mkdir(parents=True)
-    reading, findings = completed(reading_of(settings), folder)
-    if findings:
-        write_findings(run.confidential / "findings.json", findings)
-        shutil.rmtree(folder, ignore_errors=True)
-        raise refusal(findings, with_counts=not settings.input.confidential)
-    keep_before(folder, reading)
-    return True
-
-
-def count_parts_once(run: RunDirectory, settings: TopdownSettings, task: int) -> bool:
-    """Count the records of every part assigned to a task, one after the other; False if all were
-    counted before.
-    """
-    folder = _folder(run, settings)
-    reading = as_completed(reading_of(settings), folder)
-    own = range(task, len(parts_of(reading)), COUNTING_TASKS)
-    new = [part for part in own if not is_kept(folder, part)]
-    for part in new:
-        count_part(folder, reading, part)
-    return bool(new)
-
-
-@contextmanager
-def check_of_parts(
-    run: RunDirectory, settings: TopdownSettings, ahead: Ahead | None = None
-) -> Iterator[InputCheck[IngestedInput] | None]:
-    """The check of the input from its parts, None unless all exist; the parts are then removed."""
-    parts = run.confidential / "ingest"
-    if not parts.exists():
-        yield None
-        return
-    try:
-        folder = _folder(run, settings)
-        reading = as_completed(reading_of(settings, ahead), folder)
-        yield check_parts(folder, reading, run.confidential)
-    finally:
-        shutil.rmtree(parts, ignore_errors=True)
-
-
-def _folder(run: RunDirectory, settings: TopdownSettings) -> Path:
-    seen = json.dumps([local_files(settings), code_version()], sort_keys=True)
-    return run.confidential / "ingest" / hashlib.sha256(seen.encode()).hexdigest()[:16]
 
 
 def check_with_notes(settings: TopdownSettings) -> InputCheck[IngestedInput]:
@@ -281,8 +178,7 @@ def refuse_large_deltas(settings: TopdownSettings, n_persons: int) -> None:
 def ingest_input(run: RunDirectory, settings: TopdownSettings) -> None:
     """Write the geography, the declared invariants and the confidential histograms of a run.
 
-    Where records were counted in parts, these are put together, else the tables are read. Keyed
-    digests of the people are stored with the histograms, unless the run is not private. The
+    Keyed digests of the people are stored with the histograms, unless the run is not private. The
     state totals come last: their file marks completion. Raises InputRefused for input that breaks a
     rule; its counts are then in `confidential/findings.json`, and for input that is not
     confidential in the message too.
@@ -295,9 +191,7 @@ def ingest_input(run: RunDirectory, settings: TopdownSettings) -> None:
             key = open_ledger(Path(settings.privacy.ledger)).key()
             own[key] = counted.digests(key)
 
-    with check_of_parts(run, settings, recognise) as parts:
-        check = parts or check_input_of(settings, run.confidential, recognise)
-        _write_ingested(run, settings, check, own)
+    _write_ingested(run, settings, check_input_of(settings, run.confidential, recognise), own)
 
 
 def _write_ingested(

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import strategies as st
-from spineflow.tasks.census import counting, joins
+from spineflow.tasks.census import joins
 from spineflow.tasks.census.areas import load_areas
 from spineflow.tasks.census.counting import count_files
 from spineflow.tasks.census.declared_input import DeclaredTables, ReferredTables
@@ -161,13 +161,12 @@ class Census:
         for name, universe in self.census.universes.items():
             read: set[tuple[str, str]] = set()
             with pytest.MonkeyPatch.context() as patch:
-                for module in (joins, counting):
-                    patch.setattr(module, "read_partitions", noting(module.read_partitions, read))
+                patch.setattr(joins, "read_partitions", noting(joins.read_partitions, read))
                 ways = read_ways(files, universe, self.areas, evidence)
                 reading = DeclaredTables(self.census, {name: universe.schema}, files)
-                referred = ReferredTables(self.areas, {name: ways}.__getitem__)
+                referred = ReferredTables(self.areas, {name: ways})
                 counter, own = reading.counter(referred, name, None, evidence)
-                count_files(counter, own, range(len(own)), evidence)
+                count_files(counter, own, evidence)
             known = {(way.table, column) for way in universe.ways for column in way.read}
             assert read <= known, f"{name} reads {read - known} by no way"
             tally_contributions(files, universe, evidence)

@@ -15,10 +15,10 @@ from spineflow.tasks.census import cef_tables, evidence, histograms, invariants
 from spineflow.tasks.census.cef_2020 import PERSONS, UNITS, cef_schema
 from spineflow.tasks.census.cef_tables import check_inputs
 from spineflow.tasks.census.census import Census, compiled
+from spineflow.tasks.census.counting import check_whole
 from spineflow.tasks.census.declarations import CensusDeclaration
 from spineflow.tasks.census.exact_answers import refuse_contradictions
 from spineflow.tasks.census.invariants import inhabitable
-from spineflow.tasks.census.partitions import check_whole
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.tables import columns, readers
 from spineflow.tasks.topdown.ingest.generate import generate_county

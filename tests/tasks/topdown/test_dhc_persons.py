@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 from spineflow.tasks.census.census import preset_census
+from spineflow.tasks.census.counting import check_whole
 from spineflow.tasks.census.declared_input import DeclaredTables
-from spineflow.tasks.census.partitions import check_whole
 from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.topdown.ingest.generate import generate_county

@@ -56,7 +56,7 @@ def same(one, other) -> bool:
 
 @pytest.mark.soak(3)
 def test_units_are_read_alike_with_columns_of_their_own_and_with_those_of_members(
-    county: Path, monkeypatch
+    county: Path,
 ) -> None:
     units = pd.read_parquet(county / "units.parquet")
     due = check_input_of(settings_of(county, "units.parquet", None)).accepted().histograms
@@ -67,17 +67,6 @@ def test_units_are_read_alike_with_columns_of_their_own_and_with_those_of_member
         check_input_of(settings_of(county, lacking, None)).accepted()
     made = check_input_of(settings_of(county, lacking, "persons.parquet")).accepted()
     assert same(made.histograms, due)
-
-    monkeypatch.setattr(ingest, "COUNTING_TASKS", 2)
-    settings = settings_of(county, lacking, "persons.parquet")
-    run = prepare(settings, county / "run")
-    assert ingest.n_counting_tasks(run, settings) == 2 and ingest.read_before_once(run, settings)
-    for number in range(2):
-        ingest.count_parts_once(run, settings, number)
-    with ingest.check_of_parts(run, settings) as check:
-        assert check is not None
-        assert same(check.accepted().histograms, due)
-    assert not (run.confidential / "ingest").exists()
 
 
 def test_columns_that_differ_from_the_members_end_the_run_with_confidential_counts(
@@ -97,7 +86,7 @@ def test_columns_that_differ_from_the_members_end_the_run_with_confidential_coun
     assert "4" not in str(no.value)
     run = prepare(settings, county / "refused")
     with pytest.raises(InputRefused, match="HHT of a housing unit"):
-        ingest.read_before_once(run, settings)
+        ingest.ingest_input(run, settings)
     found = json.loads((run.confidential / "findings.json").read_text())
     assert found[0]["count"] == 4
     assert not list(run.confidential.rglob("*.parquet"))
