@@ -362,15 +362,15 @@ def acero_cef(tables: Tables) -> Found:
 
 def arrays_rows(tables: Tables) -> Found:
     """What the ingest of a declared census does before rules are judged and files are written."""
+    from spineflow.tasks.census.census_input import CensusTables
     from spineflow.tasks.census.counting import Unreadable, count_files
-    from spineflow.tasks.census.declared_input import DeclaredTables
     from spineflow.tasks.census.evidence import EvidenceTally
     from spineflow.tasks.topdown.product import TOPDOWN
 
     settings = TOPDOWN.load(tables.paths["areas"].with_name("settings.toml"))
     evidence, paths = EvidenceTally(), {name: str(path) for name, path in tables.paths.items()}
     schemas = {"people": settings.schema_of("people")}
-    reading = DeclaredTables.of(settings.compiled_census, schemas, paths)
+    reading = CensusTables.of(settings.compiled_census, schemas, paths)
     before = reading.read_before(evidence, tables.scratch)
     assert not isinstance(before, Unreadable), before
     counter, files = reading.counter(before, "people", tables.scratch, evidence)
@@ -534,7 +534,7 @@ WAYS: Mapping[str, Mapping[str, Callable[[Tables], Found]]] = {
 MODULES: Mapping[str, Sequence[str]] = {
     "arrays": [
         "spineflow.tasks.census.cef_tables",
-        "spineflow.tasks.census.declared_input",
+        "spineflow.tasks.census.census_input",
         "spineflow.tasks.topdown.settings",
     ],
     "duckdb": ["duckdb"],

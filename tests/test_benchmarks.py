@@ -48,10 +48,10 @@ def test_a_generated_nation_is_an_input(tmp_path: Path) -> None:
     result = check_inputs(**tables).accepted()
     assert persons == round(331_449_281 / 1600) == result.histograms["persons"].sum()
     assert result.histograms["units"].sum() == round(140_498_736 / 1600)
-    facilities = result.invariants.filter(like="facilities_").to_numpy()
+    facilities = result.public.filter(like="facilities_").to_numpy()
     assert units == result.histograms["units"].sum() + facilities.sum()
     assert blocks == len(result.geography) == round(8_132_968 / 1600)
-    assert len(result.state_totals) == 51
+    assert len(result.totals) == 51
     geocode = result.geography["block_geocode"].str
     sizes = NationalSizes().scaled(1 / 1600)
     assert (geocode[:5].nunique(), geocode[:11].nunique()) == (sizes.counties, sizes.tracts)

@@ -1,18 +1,17 @@
 """The tables of the Census Edited File, and its rules beyond single columns.
 
 The geography table is kept in memory. Units pass through in batches, of which some 20 bytes a unit
-stay, and so do persons, of which only sums stay. `joins` finds a person's unit and block and
-`counting` counts persons, as for every census; this module adds group quarters, vacancy, and the
-rules between tables.
-
-The input of a run: read, checked, and turned into histograms and invariants in one pass.
+stay, and so do persons, of which only sums stay. `census_input` reads and judges tables of every
+census, `joins` finds a person's unit and block, and `counting` counts persons; this module, which
+the preset names, adds group quarters, vacancy, and the rules between tables.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -22,13 +21,14 @@ import pyarrow.compute as pc
 from scipy import sparse
 
 from ...validation.census.input_rules import NURSING_FACILITY, applicable_rules
-from ...validation.expectations import readable
-from ..ledger.recognition import InputDigest, RecordColumn, digest_of_parts, people_digests
+from ...validation.rules import Rule
+from ..ledger.recognition import InputDigest, RecordColumn, digest_of_parts
 from ..tables.columns import CodedColumn, GrowingColumn, KeyColumn, KeyIndex, is_blank_key, zeros
-from ..tables.findings import Finding, InputCheck, UnreadableInput, refusal
+from ..tables.findings import InputCheck, refusal, unreadable_refused
 from ..tables.layouts import BLOCK_KEY, GEOCODE_FIELDS, GEOGRAPHY_LAYOUT
 from ..tables.readers import Batch, Selection, read_partitions
-from ..tables.sources import InputFile, input_files
+from ..tables.sources import InputFile
+from .areas import Areas
 from .cef_2020 import (
     AGE_COLUMN,
     CENSUS,
@@ -43,20 +43,14 @@ from .cef_2020 import (
     recode_of,
 )
 from .census import Census
-from .counting import (
-    Counted,
-    PlacedBatch,
-    RawColumns,
-    RecordCounter,
-    Unreadable,
-    Weights,
-    check_whole,
-)
+from .census_input import CensusInput, CensusTables, ReferredTables, referred_rows
+from .counting import Counted, PlacedBatch, RawColumns, RecordCounter, Weights
 from .evidence import EvidenceTally
 from .histograms import HistogramSum, block_levels, counties_of, numbers_of
 from .invariants import block_invariants, state_totals
-from .joins import ByTable, JoinedTable, Placed, read_joined
+from .joins import ByTable, JoinedTable, Placed, Placing, read_joined
 from .recodes import UNKNOWN
+from .records import AreaLookup
 from .schema import Schema
 
 HOUSING_UNIT = "2"
@@ -247,29 +241,19 @@ def recognised_columns(
     return [*all_units.columns(), *homes.columns()]
 
 
-def tally_empty_facilities(
-    evidence: EvidenceTally, units: JoinedTable, n_persons: np.ndarray
-) -> None:
-    """Record in the evidence whether facilities have persons, from those of every unit
-    (n_units,)."""
-    is_facility = unit_codes(units, slice(None)).is_facility
-    is_empty = is_facility & (n_persons == 0)
-    evidence.add_masks("cross_table", "facility_without_person", is_empty, units.n_rows)
-
-
 class PersonCounter(RecordCounter):
     """Counts persons by unit, and by block and cell of `IDENTITY` and of a schema, if any."""
 
     def __init__(
         self,
-        units: JoinedTable,
+        place: Placing,
         n_blocks: int,
         schema: Schema | None,
         scratch: Path | None,
     ) -> None:
         schemas = {"identity": IDENTITY} | ({"histogram": schema} if schema else {})
         super().__init__(
-            ByTable(UNIT_KEY, units),
+            place,
             schemas,
             lambda attribute: recode_of("persons", attribute),
             n_blocks,
@@ -316,145 +300,44 @@ def _type_of(qgqtyp: str | None) -> int:
 
 
 _UNITS_AT_ONCE = 1 << 20
-_TABLES = ("geography", "units", "persons")
-"""The tables in the order in which they are read."""
-
-
-@dataclass(frozen=True)
-class IngestResult:
-    """The input of a run; rows of all members are in the order of `geography`.
-
-    `histograms` maps a universe to int64 counts, shape `(n_blocks, n_cells)`. Empty blocks without
-    housing units or facilities are included; see `tasks.census.invariants.inhabitable`.
-    """
-
-    geography: pd.DataFrame
-    invariants: pd.DataFrame
-    state_totals: Mapping[str, int]
-    histograms: Mapping[str, sparse.csr_array]
-    identity: sparse.csr_array
-    """Persons per block and cell of `tasks.census.cef_tables.IDENTITY`."""
-    unit_block: np.ndarray
-    """Position of the block of every unit, shape `(n_units,)`."""
-    unit_population: np.ndarray
-    """Persons of every unit, shape `(n_units,)`."""
-    raw: Sequence[RecordColumn]
-    """The raw columns of persons and units that were read, by block."""
-
-    @property
-    def public(self) -> pd.DataFrame:
-        """Public facts about every block."""
-        return self.invariants
-
-    @property
-    def n_records(self) -> int:
-        """The number of persons."""
-        return sum(self.state_totals.values())
-
-    def known_records(self, universe: str) -> int:
-        """The number of a universe's records, from its invariants."""
-        return int(self.histograms[universe].sum())
-
-    def exact(self, *, areas_alone: bool) -> Mapping[str, int]:
-        """Totals that are released exactly; empty where blocks are estimated alone, and where
-        persons are not counted.
-        """
-        return {} if areas_alone or "persons" not in self.histograms else self.state_totals
-
-    def digests(self, key: bytes) -> dict[str, InputDigest]:
-        """Keyed digests by which the ledger recognises these people and housing units again."""
-        geocode = numbers_of(self.geography["block_geocode"])
-        tables = {"persons": (IDENTITY_COLUMNS, self.identity, IDENTITY.shape[1:])}
-        if "units" in self.histograms:
-            names = ("block_geocode", "cell", "units")
-            tables["units"] = (names, self.histograms["units"], ())
-        digests = {
-            kind: digest_of_parts(kind, names, counties_of(geocode, table, shape), table.nnz, key)
-            for kind, (names, table, shape) in tables.items()
-        }
-        people = people_digests(self.raw, block_levels(geocode), key)
-        return digests | {"persons": digests["persons"].recognised_by(people)}
-
-
-def check_inputs(
-    *,
-    persons: str | os.PathLike[str],
-    units: str | os.PathLike[str],
-    geography: str | os.PathLike[str],
-    person_schema: Schema | None = PERSONS,
-    unit_schema: Schema | None = UNITS,
-    names: Mapping[str, str] | None = None,
-    scratch: Path | None = None,
-) -> InputCheck[IngestResult]:
-    """Read the three tables, evaluate every rule and build the result.
-
-    A path is a file, a folder of partitions, a glob, or an fsspec URL. `names` gives the name that
-    messages show for a table in one file, by default its path; `names={"persons":
-    "persons.parquet"}` for example. A universe whose schema is None gets no histogram. The rules
-    are counted by vectorised code and, as a public pass or fail, evaluated by Great Expectations;
-    the input is accepted only if both find nothing. The division of a table's rows into files
-    affects only the file that a finding names. Large arrays go to temporary files in the folder
-    `scratch`, by default the system's; they hold confidential rows.
-    """
-    paths = {"geography": geography, "units": units, "persons": persons}
-    reading = CefTables(table_files(paths, names), person_schema, unit_schema)
-    return check_whole(reading, scratch)
 
 
 @dataclass(frozen=True, eq=False)
-class Addresses:
-    """Tables to which persons refer: the units, and the frame of blocks."""
-
-    units: JoinedTable
-    geography: pd.DataFrame
-
-
-@dataclass(frozen=True, eq=False)
-class CefTables:
-    """The tables of the Census Edited File; see `tasks.census.counting.CensusReading`.
-
-    `ahead` is called with the result of a check while that is judged.
+class CefTables(CensusTables):
+    """The tables of the Census Edited File: geography, units, and persons, who alone are counted
+    record by record, whatever universes run.
     """
 
-    files: Mapping[str, tuple[InputFile, ...]]
-    person_schema: Schema | None
-    unit_schema: Schema | None
-    ahead: Callable[[IngestResult], object] | None = None
-
-    @property
-    def census(self) -> Census:
-        """The census that declares them."""
-        return CENSUS
+    @staticmethod
+    def _written(
+        census: Census, files: Mapping[str, tuple[InputFile, ...]]
+    ) -> dict[str, tuple[InputFile, ...]]:
+        """The files, whose columns have the places and kinds of `tables.layouts`."""
+        return dict(files)
 
     @property
     def records(self) -> Mapping[str, tuple[InputFile, ...]]:
         """Persons alone are counted as records."""
         return {"persons": self.files["persons"]}
 
-    def read_before(self, evidence: EvidenceTally, scratch: Path | None) -> Addresses | Unreadable:
-        """Read geography and units."""
-        table = "geography"
-        try:
-            blocks = load_geography(self.files[table], evidence, scratch)
-            table = "units"
-            units = load_units(self.files[table], blocks, evidence, scratch)
-        except UnreadableInput as error:
-            return Unreadable(table, error.finding)
-        return Addresses(units, blocks.frame)
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """The tables in the order in which they are read."""
+        return ("geography", "units", "persons")
+
+    def read_before(self, evidence: EvidenceTally, scratch: Path | None) -> ReferredTables:
+        """Read geography and units; raises UnreadableInput."""
+        blocks = load_geography(self.files["geography"], evidence, scratch)
+        units = load_units(self.files["units"], blocks, evidence, scratch)
+        way = AreaLookup(ByTable(UNIT_KEY, units), {}, RawColumns((), len(blocks.frame)))
+        return ReferredTables(Areas(blocks.frame, (), {}), {"persons": way})
 
     def counter(
-        self, before: Addresses, universe: str, scratch: Path | None, evidence: EvidenceTally
+        self, before: ReferredTables, universe: str, scratch: Path | None, evidence: EvidenceTally
     ) -> tuple[PersonCounter, tuple[InputFile, ...]]:
         """Return the counter of persons, and their files."""
-        counter = PersonCounter(before.units, len(before.geography), self.person_schema, scratch)
-        return counter, self.files[universe]
-
-    def unreadable(
-        self, subject: str, finding: Finding, before: Sequence[str] = ()
-    ) -> InputCheck[IngestResult]:
-        """The check that ended at a table that cannot be read; the tables before it could be."""
-        read = (readable(name, True) for name in _TABLES[: _TABLES.index(subject)])
-        return InputCheck((*read, readable(subject, False)), (finding,), None)
+        schema, place = self.schemas.get("persons"), before.ways["persons"].place
+        return PersonCounter(place, len(before.areas), schema, scratch), self.files[universe]
 
     def public_tables(self, *, with_counts: bool) -> tuple[pd.DataFrame, pd.DataFrame]:
         """Return the geography frame and the public facts about every block; no person is read.
@@ -462,12 +345,11 @@ class CefTables:
         Raises InputRefused for tables that break a rule, with counts only on request.
         """
         evidence = EvidenceTally()
-        before = self.read_before(evidence, None)
-        if isinstance(before, Unreadable):
-            raise refusal([before.finding], with_counts=with_counts)
+        with unreadable_refused(with_counts=with_counts):
+            before = self.read_before(evidence, None)
         if findings := evidence.findings(applicable_rules(evidence.suites), self.files):
             raise refusal(findings, with_counts=with_counts)
-        geography, units = before.geography, before.units
+        geography, units = before.areas.frame, _units(before)
         kind, _ = unit_counts(geography, units, None, None)
         return geography, block_invariants(geography["block_geocode"], units.area, kind)
 
@@ -479,43 +361,93 @@ class CefTables:
         """
         return self.public_tables(with_counts=with_counts)
 
-    def put_together(
+    def rules(
         self,
-        before: Addresses,
+        before: ReferredTables,
         counted: Mapping[str, Counted],
         evidence: EvidenceTally,
         scratch: Path | None,
-    ) -> InputCheck[IngestResult]:
-        """The check of tables that have been read: every rule is evaluated on the evidence."""
-        units, persons = before.units, counted["persons"]
+    ) -> Sequence[Rule]:
+        """The rules on the three tables, as far as there is evidence for them."""
         evidence.files.add_formats(file for files in self.files.values() for file in files)
-        tally_empty_facilities(evidence, units, persons.references)
-        rules, read = applicable_rules(evidence.suites), [readable(name, True) for name in _TABLES]
+        units, n_persons = _units(before), counted["persons"].references
+        is_empty = unit_codes(units, slice(None)).is_facility & (n_persons == 0)
+        evidence.add_masks("cross_table", "facility_without_person", is_empty, units.n_rows)
+        return applicable_rules(evidence.suites)
 
-        def build() -> IngestResult:
-            geography = before.geography
-            kind, occupied = unit_counts(geography, units, self.unit_schema, scratch)
-            histograms: dict[str, sparse.csr_array] = {}
-            if self.person_schema:
-                histograms["persons"] = persons.totals["histogram"]
-            if occupied is not None:
-                histograms["units"] = occupied
-            geocode, identity = geography["block_geocode"], persons.totals["identity"]
-            return IngestResult(
-                geography=geography,
-                invariants=block_invariants(geocode, units.area, kind),
-                state_totals=state_totals(geocode, identity.sum(axis=1)),
-                histograms=histograms,
-                identity=identity,
-                unit_block=units.area,
-                unit_population=persons.references,
-                raw=[
-                    *persons.raw,
-                    *recognised_columns(units, len(geography), scratch, persons.references),
-                ],
-            )
+    def result(
+        self, before: ReferredTables, counted: Mapping[str, Counted], scratch: Path | None
+    ) -> CensusInput:
+        """The input that has met every rule.
 
-        return evidence.checked(rules, self.files, read, build, self.ahead)
+        Empty blocks without housing units or facilities are included; see `invariants.inhabitable`.
+        Whole persons are recognised by block and cell of `IDENTITY`.
+        """
+        geography, units, persons = before.areas.frame, _units(before), counted["persons"]
+        kind, occupied = unit_counts(geography, units, self.schemas.get("units"), scratch)
+        geocode, identity = geography["block_geocode"], persons.totals["identity"]
+        population = state_totals(geocode, identity.sum(axis=1))
+        n_persons = sum(population.values())
+        digested = {"persons": (IDENTITY_COLUMNS, identity, IDENTITY.shape[1:])}
+        histograms, known = {}, {}
+        if "persons" in self.schemas:
+            histograms["persons"], known["persons"] = persons.totals["histogram"], n_persons
+        if occupied is not None:
+            histograms["units"], known["units"] = occupied, int(occupied.sum())
+            digested["units"] = ("block_geocode", "cell", "units"), occupied, ()
+        raw = recognised_columns(units, len(geography), scratch, persons.references)
+        return CensusInput(
+            before.areas,
+            block_invariants(geocode, units.area, kind),
+            histograms,
+            population if "persons" in self.schemas else {},
+            known,
+            n_persons,
+            {"persons": [*persons.raw, *raw]},
+            {kind: partial(_counts_digest, kind, geocode, *own) for kind, own in digested.items()},
+            lambda: block_levels(numbers_of(geocode)),
+            {},
+            referred_rows(before.ways, counted),
+        )
+
+
+def _units(before: ReferredTables) -> JoinedTable:
+    place = before.ways["persons"].place
+    assert isinstance(place, ByTable)
+    return place.joined
+
+
+def _counts_digest(
+    kind: str,
+    geocode: pd.Series,
+    names: Sequence[str],
+    table: sparse.csr_array,
+    shape: Sequence[int],
+    key: bytes,
+) -> InputDigest:
+    """The digest of counts by block and cell, and those of counties."""
+    counties = counties_of(numbers_of(geocode), table, shape)
+    return digest_of_parts(kind, names, counties, table.nnz, key)
+
+
+def check_inputs(
+    *,
+    persons: str | os.PathLike[str],
+    units: str | os.PathLike[str],
+    geography: str | os.PathLike[str],
+    person_schema: Schema | None = PERSONS,
+    unit_schema: Schema | None = UNITS,
+    names: Mapping[str, str] | None = None,
+    scratch: Path | None = None,
+) -> InputCheck[CensusInput]:
+    """Read the three tables, evaluate every rule and build the result, as `CensusTables.check`.
+
+    A path is a file, a folder of partitions, a glob, or an fsspec URL; `names` gives the name that
+    messages show for a table in one file. A universe whose schema is None gets no histogram.
+    """
+    paths = {"geography": geography, "units": units, "persons": persons}
+    schemas = {s.universe: s for s in (person_schema, unit_schema) if s is not None}
+    return CefTables.of(CENSUS, schemas, paths, names).check(scratch)
 
 
 def unit_counts(
@@ -535,13 +467,3 @@ def unit_counts(
             cells = schema.cells({"occupancy": codes.occupancy[is_housing_unit]})
             summed.add(units.area[rows][is_housing_unit], cells, np.ones(len(cells), np.int8))
     return kind, None if summed is None else summed.total()
-
-
-def table_files(
-    paths: Mapping[str, str | os.PathLike[str]], names: Mapping[str, str] | None
-) -> dict[str, tuple[InputFile, ...]]:
-    """The files of every table; messages call a table of one file by its name of `names`."""
-    return {
-        table: input_files(table, os.fspath(path), (names or {}).get(table, os.fspath(path)))
-        for table, path in paths.items()
-    }

@@ -1,7 +1,6 @@
-"""Records counted by area and cell, batch by batch, and the check of a census that is read so.
+"""Records counted by area and cell, batch by batch.
 
-Tables to which records refer are read first, as a whole. A census adds further evidence with a
-counter of its own.
+A census adds further evidence with a counter of its own.
 
 The raw columns that a run reads, by area: by them the ledger recognises its records.
 
@@ -14,7 +13,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from scipy import sparse
@@ -22,7 +20,6 @@ from scipy import sparse
 from ..ledger.recognition import MOST_VALUES, RecordColumn, raw_value
 from ..tables.columns import CodedColumn, KeyColumn, zeros
 from ..tables.copies import RecordSums
-from ..tables.findings import Finding, InputCheck, UnreadableInput
 from ..tables.readers import Batch
 from ..tables.sources import InputFile
 from .census import Universe
@@ -272,76 +269,6 @@ def count_files(
     evidence.files.add_records(sums)
 
 
-Before = Any
-"""Tables to which records refer, in the form of each reading."""
-Accepted = TypeVar("Accepted", covariant=True)
-
-
-class Unreadable(NamedTuple):
-    """The universe or table that cannot be read, and why."""
-
-    subject: str
-    finding: Finding
-
-
-class CensusReading(Protocol[Accepted]):
-    """The tables of a census; tables to which records refer are read first, as a whole.
-
-    records : by universe, the files of its records.
-    """
-
-    @property
-    def records(self) -> Mapping[str, Sequence[InputFile]]:
-        """By universe that is counted, the files of its records."""
-
-    def read_before(self, evidence: EvidenceTally, scratch: Path | None) -> Before | Unreadable:
-        """Read the tables to which records refer; temporary files go to the folder `scratch`."""
-
-    def counter(
-        self, before: Before, universe: str, scratch: Path | None, evidence: EvidenceTally
-    ) -> tuple[RecordCounter, Sequence[InputFile]]:
-        """Return the counter of a universe's records, and their files."""
-
-    def unreadable(
-        self, subject: str, finding: Finding, before: Sequence[str] = ()
-    ) -> InputCheck[Accepted]:
-        """The check that ended at a universe or table that cannot be read, after the records of
-        universes `before`.
-        """
-
-    def put_together(
-        self,
-        before: Before,
-        counted: Mapping[str, Counted],
-        evidence: EvidenceTally,
-        scratch: Path | None,
-    ) -> InputCheck[Accepted]:
-        """The check of all that was read and counted."""
-
-
-def check_whole(
-    reading: CensusReading[Accepted], scratch: Path | None = None
-) -> InputCheck[Accepted]:
-    """Read the tables of a census, evaluate every rule and count all records.
-
-    Large arrays go to temporary files in the folder `scratch`, by default the system's; they hold
-    confidential rows.
-    """
-    evidence, counted = EvidenceTally(), dict[str, Counted]()
-    before = reading.read_before(evidence, scratch)
-    if isinstance(before, Unreadable):
-        return replace(reading.unreadable(*before), files=evidence.files.formats)
-    for universe in reading.records:
-        counter, files = reading.counter(before, universe, scratch, evidence)
-        try:
-            count_files(counter, files, evidence)
-        except UnreadableInput as error:
-            check = reading.unreadable(universe, error.finding, tuple(counted))
-            return replace(check, files=evidence.files.formats)
-        counted[universe] = counter.counted()
-    return reading.put_together(before, counted, evidence, scratch)
-
-
 @dataclass(frozen=True, eq=False)
 class People:
     """The records of a universe, one for each person.
@@ -379,26 +306,3 @@ class People:
         household = np.full(len(self), -1, dtype=np.int64)
         household[inside] = np.unique(self.household[inside], return_inverse=True)[1]
         return replace(self, household=household)
-
-
-def read_people(reading: CensusReading[Any], universe: str, folder: Path) -> People:
-    """The people of a universe from tables that have passed their checks.
-
-    Those who refer to the same row of the table on the way to their area, such as a housing unit,
-    are in one household. `folder` is for temporary files of confidential rows; it must be empty.
-    """
-    evidence = EvidenceTally()
-    before = reading.read_before(evidence, folder)
-    counter, files = reading.counter(before, universe, folder, evidence)
-    nobody = np.empty(0, dtype=np.int64)
-    parts, wanted = [[nobody] * 3], counter.histogram_of(universe)
-
-    def listed(
-        name: str, area: np.ndarray, cell: np.ndarray, row: np.ndarray, count: np.ndarray
-    ) -> None:
-        if name == wanted:
-            parts.append([np.repeat(part, count.astype(np.int64)) for part in (area, cell, row)])
-
-    counter.listed = listed
-    count_files(counter, files, evidence)
-    return People(*map(np.concatenate, zip(*parts, strict=True)))

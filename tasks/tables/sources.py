@@ -150,7 +150,8 @@ class InputFile:
         line: int | None = None,
     ) -> UnreadableInput:
         """An error that refuses this file."""
-        return UnreadableInput(Finding(self.name, column, rule, remedy, count, line))
+        finding = Finding(self.name, column, rule, remedy, count, line)
+        return UnreadableInput(self.table, finding)
 
 
 def names_several_files(path: str) -> bool:

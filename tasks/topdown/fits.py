@@ -13,8 +13,8 @@ from itertools import chain
 import numpy as np
 
 from ...geography.levels import Spine
-from ..census.cef_tables import IngestResult, load_geography
-from ..census.declared_input import DeclaredInput
+from ..census.cef_tables import load_geography
+from ..census.census_input import CensusInput
 from ..census.evidence import EvidenceTally
 from ..census.invariants import block_invariants
 from ..pages.document import Block
@@ -126,7 +126,7 @@ def refuse_estimate(settings: TopdownSettings) -> None:
 
 
 def check_settings_against_input(
-    settings: TopdownSettings, accepted: IngestResult | DeclaredInput
+    settings: TopdownSettings, accepted: CensusInput
 ) -> Iterator[Block]:
     """Check the settings against the records, and build the spines; raises InputRefused."""
     refuse_large_deltas(settings, accepted.n_records)
@@ -136,7 +136,7 @@ def check_settings_against_input(
         yield from format_notes(unmeasured_attributes(settings, universe))
         yield from format_notes(redundant_spending(settings, universe, spine))
         yield from format_notes(spending_on_exact_answers(settings, universe, spine, held))
-        records = accepted.known_records(universe)
+        records = accepted.known.get(universe)
         yield from size_in_words(universe, largest_solve(settings, universe, spine, records))
         yield from _no_margins(settings, universe, spine)
 

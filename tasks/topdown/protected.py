@@ -11,7 +11,8 @@ import numpy as np
 from scipy import sparse
 
 from ..census.areas import entities
-from ..census.counting import People, read_people
+from ..census.census_input import read_people
+from ..census.counting import People
 from ..census.declarations import TableDeclaration
 from ..census.histograms import write_histogram
 from ..census.invariants import read_geography

@@ -16,7 +16,8 @@ from ....validation.expectations import readable
 from ....validation.group_sizes.input_rules import RULES, census_rule
 from ....validation.outcome import Outcome
 from ...census.cef_2020 import UNITS
-from ...census.cef_tables import IngestResult, check_inputs, load_geography
+from ...census.cef_tables import check_inputs, load_geography
+from ...census.census_input import CensusInput
 from ...census.counting import RawColumns
 from ...census.evidence import EvidenceTally
 from ...census.histograms import block_histogram, read_histogram, write_histogram
@@ -74,7 +75,7 @@ class GroupInput:
 
     hierarchy: RegionHierarchy
     counts: sparse.csr_array
-    census: IngestResult | None = None
+    census: CensusInput | None = None
     smallest_size: int = 0
     raw: Sequence[RecordColumn] = ()
 
@@ -314,17 +315,17 @@ def _check_census(settings: GroupSizesSettings, scratch: Path | None) -> InputCh
     )
     if check.result is None:
         return InputCheck(check.outcomes, check.findings, None, check.files)
-    result = check.result
+    result, units = check.result, check.result.referred["persons"]
     largest = settings.mechanism.largest_size
     tally = RuleTally(names)
     if not settings.mechanism.top_coded:
-        tally.add(census_rule(largest), int((result.unit_population > largest).sum()))
+        tally.add(census_rule(largest), int((units.records > largest).sum()))
     hierarchy, of_block = hierarchy_of_geography(
         result.geography, settings.geography.levels, names["geography"]
     )
     counts = block_histogram(
-        of_block[result.unit_block],
-        np.minimum(result.unit_population, largest),
+        of_block[units.area],
+        np.minimum(units.records, largest),
         n_blocks=hierarchy.n_leaves,
         n_cells=largest + 1,
     )

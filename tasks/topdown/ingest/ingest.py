@@ -11,10 +11,9 @@ from tempfile import TemporaryDirectory
 import pandas as pd
 
 from ....validation.outcome import Outcome
-from ...census.cef_tables import CefTables, IngestResult, table_files
+from ...census.cef_tables import CefTables
 from ...census.census import Census
-from ...census.counting import check_whole
-from ...census.declared_input import DeclaredInput, DeclaredTables
+from ...census.census_input import CensusInput, CensusTables
 from ...census.histograms import write_histogram
 from ...census.invariants import write_state_totals
 from ...census.members import completed_files, completed_units
@@ -29,10 +28,10 @@ from ..paths import geography_file, invariants_file, state_totals_file
 from ..settings import TopdownSettings
 from .earlier import held_answers, write_held
 
-IngestedInput = IngestResult | DeclaredInput
-"""Everything that an ingest needs of its input."""
+READERS: Mapping[str, type[CensusTables]] = {"cef": CefTables, "declared": CensusTables}
+"""By layout of a census, the reader of its tables."""
 
-Ahead = Callable[[IngestedInput], object]
+Ahead = Callable[[CensusInput], object]
 """Called with the result of a check during its judgement; it must not keep any of it."""
 
 
@@ -48,33 +47,17 @@ def run_census(settings: TopdownSettings) -> Census:
 
 def reading_of(
     settings: TopdownSettings, ahead: Ahead | None = None, codes: CodeTally | None = None
-) -> CefTables | DeclaredTables:
+) -> CensusTables:
     """The tables of a run; messages show their file names. `ahead` is called with the result of a
     check during its judgement; `codes` get the values of columns with declared codes."""
-    return _READINGS[settings.compiled_census.layout](settings, ahead, codes)
-
-
-def _of_cef(settings: TopdownSettings, ahead: Ahead | None, _codes: CodeTally | None) -> CefTables:
-    tables, universes = settings.input.paths(), settings.run.universes
-    paths = {name: tables[name] for name in ("geography", "units", "persons")}
-    person_schema, unit_schema = (
-        settings.schema_of(name) if name in universes else None for name in ("persons", "units")
-    )
-    files = table_files(paths, settings.input.file_names())
-    return CefTables(files, person_schema, unit_schema, ahead)
-
-
-def _of_declared(
-    settings: TopdownSettings, ahead: Ahead | None, codes: CodeTally | None
-) -> DeclaredTables:
+    census, paths = run_census(settings), settings.input.paths()
     schemas = {name: settings.schema_of(name) for name in settings.run.universes}
-    tables = DeclaredTables.of(run_census(settings), schemas, own_tables(settings))
+    named = [name for name in (*census.formats, *census.optional_tables) if name in paths]
+    tables = READERS[census.layout].of(census, schemas, {name: paths[name] for name in named})
     return replace(tables, ahead=ahead, codes=codes)
 
 
-def completed(
-    reading: CefTables | DeclaredTables, folder: Path
-) -> tuple[CefTables | DeclaredTables, tuple[Finding, ...]]:
+def completed(reading: CensusTables, folder: Path) -> tuple[CensusTables, tuple[Finding, ...]]:
     """The tables with the columns of units derived from persons, and their contradictions.
 
     Completed tables are written to the confidential `folder`; see `census.members`. Without such
@@ -93,7 +76,7 @@ def completed(
     return as_completed(reading, folder), tuple(findings)
 
 
-def as_completed(reading: CefTables | DeclaredTables, folder: Path) -> CefTables | DeclaredTables:
+def as_completed(reading: CensusTables, folder: Path) -> CensusTables:
     """The tables, replaced by the ones that `completed` has written to a folder."""
     made = {
         table: completed_files(files, folder / _completed(table))
@@ -107,22 +90,7 @@ def _completed(table: str) -> str:
     return f"{table}_with_members.parquet"
 
 
-Reader = Callable[[TopdownSettings, Ahead | None, CodeTally | None], CefTables | DeclaredTables]
-
-_READINGS: Mapping[str, Reader] = {
-    "cef": _of_cef,
-    "declared": _of_declared,
-}
-"""By layout of a census, the tables of a run."""
-
-
-def own_tables(settings: TopdownSettings) -> dict[str, str]:
-    """Paths of the tables of a declared census, without the earlier releases that constrain it."""
-    releases = settings.compiled_census.earlier_releases
-    return {name: path for name, path in settings.input.paths().items() if name not in releases}
-
-
-def check_with_notes(settings: TopdownSettings) -> InputCheck[IngestedInput]:
+def check_with_notes(settings: TopdownSettings) -> InputCheck[CensusInput]:
     """Read and check the tables as `check_input_of`, with notes on codes that look misspelt."""
     return check_input_of(settings, codes=CodeTally())
 
@@ -132,7 +100,7 @@ def check_input_of(
     scratch: Path | None = None,
     ahead: Ahead | None = None,
     codes: CodeTally | None = None,
-) -> InputCheck[IngestedInput]:
+) -> InputCheck[CensusInput]:
     """Read and check the tables that the settings name; messages show their file names.
 
     `scratch` is the folder for temporary files of confidential rows; see `reading_of`.
@@ -145,7 +113,7 @@ def check_input_of(
             files = dict.fromkeys(finding.file for finding in findings)
             outcomes = tuple(Outcome("members_tell_their_units", name, False) for name in files)
             return InputCheck(outcomes, findings, None)
-        return check_whole(reading, scratch)
+        return reading.check(scratch)
 
 
 def public_tables(settings: TopdownSettings) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -185,7 +153,7 @@ def ingest_input(run: RunDirectory, settings: TopdownSettings) -> None:
     """
     own = dict[bytes, Digests]()
 
-    def recognise(counted: IngestedInput) -> None:
+    def recognise(counted: CensusInput) -> None:
         # Input that is refused in the end makes no ledger.
         if settings.is_private and Path(settings.privacy.ledger).exists():
             key = open_ledger(Path(settings.privacy.ledger)).key()
@@ -197,7 +165,7 @@ def ingest_input(run: RunDirectory, settings: TopdownSettings) -> None:
 def _write_ingested(
     run: RunDirectory,
     settings: TopdownSettings,
-    check: InputCheck[IngestedInput],
+    check: InputCheck[CensusInput],
     own: Mapping[bytes, Digests],
 ) -> None:
     """Write the result of a check of the input; `own` are digests of its people by their key."""
@@ -213,11 +181,12 @@ def _write_ingested(
     write_frame(geography_file(run), result.geography)
     write_frame(invariants_file(run), result.public)
     write_held(run, settings, held)
-    totals = result.exact(areas_alone=settings.blocks_only)
-    write_state_totals(state_totals_file(run), totals)
+    # Where areas are estimated alone, totals above them are no constraints.
+    is_dropped = settings.blocks_only and settings.compiled_census.area_rules.totals_need_topdown
+    write_state_totals(state_totals_file(run), {} if is_dropped else result.totals)
 
 
-def _write_histograms(run: RunDirectory, result: IngestedInput) -> None:
+def _write_histograms(run: RunDirectory, result: CensusInput) -> None:
     for universe, histogram in result.histograms.items():
         path = run.histogram(universe)
         path.parent.mkdir(parents=True, exist_ok=True)

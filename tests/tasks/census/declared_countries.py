@@ -17,8 +17,8 @@ import pytest
 from hypothesis import strategies as st
 from spineflow.tasks.census import joins
 from spineflow.tasks.census.areas import load_areas
+from spineflow.tasks.census.census_input import CensusTables, ReferredTables
 from spineflow.tasks.census.counting import count_files
-from spineflow.tasks.census.declared_input import DeclaredTables, ReferredTables
 from spineflow.tasks.census.evidence import EvidenceTally
 from spineflow.tasks.census.members import completed_files, completed_units
 from spineflow.tasks.census.queries import marginal_query
@@ -163,7 +163,7 @@ class Census:
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(joins, "read_partitions", noting(joins.read_partitions, read))
                 ways = read_ways(files, universe, self.areas, evidence)
-                reading = DeclaredTables(self.census, {name: universe.schema}, files)
+                reading = CensusTables(self.census, {name: universe.schema}, files)
                 referred = ReferredTables(self.areas, {name: ways})
                 counter, own = reading.counter(referred, name, None, evidence)
                 count_files(counter, own, evidence)

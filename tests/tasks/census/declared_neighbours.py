@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 from spineflow.tasks.census.areas import load_areas
+from spineflow.tasks.census.census_input import CensusTables, ReferredTables
 from spineflow.tasks.census.counting import count_files
-from spineflow.tasks.census.declared_input import DeclaredTables, ReferredTables
 from spineflow.tasks.census.evidence import EvidenceTally
 from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.census.records import (
@@ -116,7 +116,7 @@ class Reader:
         universe = self.census.universes["u"]
         ways = read_ways(files, universe, areas, evidence)
         tally_contributions(files, universe, evidence)
-        reading = DeclaredTables(self.census, {"u": universe.schema}, files)
+        reading = CensusTables(self.census, {"u": universe.schema}, files)
         referred = ReferredTables(areas, {"u": ways})
         counter, own = reading.counter(referred, "u", None, evidence)
         count_files(counter, own, evidence)

@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from spineflow.tasks.census import evidence
-from spineflow.tasks.census.counting import check_whole
 from spineflow.tasks.topdown.ingest.ingest import reading_of
 from spineflow.tasks.topdown.product import TOPDOWN
 from spineflow.tasks.topdown.settings import TopdownSettings
@@ -56,7 +55,7 @@ def cut(folder: Path, name: str) -> tuple[TopdownSettings, TopdownSettings]:
 
 @pytest.mark.parametrize("name", GALLERY)
 def test_files_add_up_to_the_whole(name: str, tmp_path: Path) -> None:
-    whole, parts = (check_whole(reading_of(own)) for own in cut(tmp_path, name))
+    whole, parts = (reading_of(own).check() for own in cut(tmp_path, name))
     assert parts.outcomes == whole.outcomes
     one, other = whole.accepted(), parts.accepted()
     pd.testing.assert_frame_equal(other.geography, one.geography)
@@ -88,7 +87,7 @@ def test_a_broken_rule_names_the_first_file(name: str, tmp_path: Path) -> None:
         frame.loc[frame.index[:3], column] = value
         frame[column] = frame[column].map(str)
         frame.to_parquet(file, index=False)
-    findings = check_whole(reading_of(settings)).findings
+    findings = reading_of(settings).check().findings
     (found,) = [one for one in findings if words in one.rule][:1]
     assert (found.file, found.count) == ("1.parquet", 6)
 
@@ -98,7 +97,7 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     for number in (1, 2):
         file = tmp_path / "persons" / f"{number}.parquet"
         file.write_bytes(file.read_bytes()[:-20])
-    found = check_whole(reading_of(settings)).findings
+    found = reading_of(settings).check().findings
     assert [finding.file for finding in found] == ["1.parquet"]
 
 
@@ -110,6 +109,6 @@ def test_a_copy_in_another_form_is_refused(name: str, table: str, tmp_path: Path
     _, settings = cut(tmp_path, name)
     part = pd.read_parquet(tmp_path / table / "1.parquet").sample(frac=1, random_state=0)
     part.to_csv(tmp_path / table / "copy.csv", index=False)
-    findings = check_whole(reading_of(settings)).findings
+    findings = reading_of(settings).check().findings
     (found,) = [one for one in findings if "holds the rows" in one.rule]
     assert (found.file, found.rule) == ("copy.csv", "the file holds the rows of 1.parquet")

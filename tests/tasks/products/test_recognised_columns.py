@@ -13,7 +13,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import sparse
-from spineflow.tasks.census.counting import check_whole
 from spineflow.tasks.census.histograms import block_levels
 from spineflow.tasks.census.households import UNIT_COLUMNS
 from spineflow.tasks.detailed_groups.ingest.generate import (
@@ -368,5 +367,5 @@ def test_columns_of_referred_and_referring_tables_are_recognised(
     text = REFERRED.format(folder=folder, people=people, universe=universe)
     file.write_text(text + budget(universe, LEVELS))
     reading = reading_of(load_settings(TopdownSettings, file, presets=PRESETS))
-    known, asked = check_whole(reading).accepted().digests(KEY), _declared(folder, table, column)
+    known, asked = reading.check().accepted().digests(KEY), _declared(folder, table, column)
     assert any(recognises(one, other) for one in known.values() for other in asked.values())
