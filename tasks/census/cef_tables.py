@@ -27,7 +27,7 @@ from ..tables.columns import CodedColumn, GrowingColumn, KeyColumn, KeyIndex, is
 from ..tables.findings import InputCheck, refusal, unreadable_refused
 from ..tables.layouts import BLOCK_KEY, GEOCODE_FIELDS, GEOGRAPHY_LAYOUT
 from ..tables.readers import Batch, Selection, read_partitions
-from ..tables.sources import InputFile
+from ..tables.sources import InputFile, input_files
 from .areas import Areas
 from .cef_2020 import (
     AGE_COLUMN,
@@ -35,12 +35,12 @@ from .cef_2020 import (
     IDENTITY_COLUMNS,
     PERSONS,
     TYPE_COLUMN,
-    TYPE_OF_CODE,
     UNITS,
     cef_schema,
     is_minor,
     person_columns,
     recode_of,
+    type_of,
 )
 from .census import Census
 from .census_input import CensusInput, CensusTables, ReferredTables, referred_rows
@@ -53,8 +53,6 @@ from .recodes import UNKNOWN
 from .records import AreaLookup
 from .schema import Schema
 
-HOUSING_UNIT = "2"
-FACILITY = "4"
 IDENTITY = cef_schema("persons", CENSUS.universes["persons"].declared.identity)
 """Columns of persons that every product reads, apart from their block."""
 UNIT_KEY, BLOCK_OF_UNIT = "MAFID", "OIDTB"
@@ -86,12 +84,12 @@ class UnitCodes:
     @property
     def is_housing_unit(self) -> np.ndarray:
         """Whether it is a housing unit."""
-        return self.rtype.lookup(lambda value: value == HOUSING_UNIT, bool)
+        return self.rtype.lookup(CENSUS.universes["units"].rows["RTYPE"].holds, bool)
 
     @property
     def is_facility(self) -> np.ndarray:
         """Whether it is a facility of group quarters."""
-        return self.rtype.lookup(lambda value: value == FACILITY, bool)
+        return self.rtype.lookup(CENSUS.universes["facilities"].rows["RTYPE"].holds, bool)
 
     @property
     def occupancy(self) -> np.ndarray:
@@ -102,12 +100,16 @@ class UnitCodes:
     @property
     def kind(self) -> np.ndarray:
         """0 for a housing unit, 1 to 7 by type of group quarters; -1 where unknown."""
-        return self.qgqtyp.lookup(_type_of, np.int8)
+        return self.qgqtyp.lookup(type_of, np.int8)
 
     @property
     def code(self) -> np.ndarray:
-        """Position of QGQTYP among the known codes, blank among them; -1 where unknown."""
-        return self.qgqtyp.lookup(_code_position, np.int8)
+        """QGQTYP as a number, 0 where blank; -1 where unknown."""
+        return self.qgqtyp.lookup(_known_code, np.int16)
+
+
+def _known_code(qgqtyp: str | None) -> int:
+    return UNKNOWN if type_of(qgqtyp) == UNKNOWN else int(qgqtyp or 0)
 
 
 _PREFIX, _SIZE = "units.", "size"
@@ -175,6 +177,14 @@ def load_geography(
         {name: pd.array(column, dtype="str") for name, column in columns_of_frame.items()}
     )
     return GeographyTable(frame, JoinedTable(index, rank, {}, n_rows))
+
+
+def read_blocks(path: str) -> pd.DataFrame:
+    """The geography frame of a table alone, of which no rule is evaluated.
+
+    Raises UnreadableInput.
+    """
+    return load_geography(input_files("geography", path), EvidenceTally()).frame
 
 
 def _geocodes(parts: Sequence[pa.Array]) -> tuple[pa.Array, np.ndarray]:
@@ -270,7 +280,7 @@ class PersonCounter(RecordCounter):
             read.evidence.add("persons", name, columns[name].counts(), file=read.file)
         units, has_unit = UnitCodes.of(columns, _PREFIX), read.placed.row >= 0
         is_blank = is_blank_key(read.batch[UNIT_KEY])
-        code, code_of_unit = columns[TYPE_COLUMN].lookup(_code_position, np.int8), units.code
+        code, code_of_unit = columns[TYPE_COLUMN].lookup(_known_code, np.int16), units.code
         read.add_mask("persons", "blank_mafid", is_blank)
         masks = {
             "person_in_unknown_unit": ~has_unit & ~is_blank,
@@ -280,23 +290,12 @@ class PersonCounter(RecordCounter):
             ),
         }
         if AGE_COLUMN in columns:
-            in_nursing = columns[TYPE_COLUMN].lookup(_type_of, np.int8) == NURSING_FACILITY
+            in_nursing = columns[TYPE_COLUMN].lookup(type_of, np.int8) == NURSING_FACILITY
             minor = columns[AGE_COLUMN].lookup(is_minor, bool)
             masks["minor_in_nursing_facility"] = minor & in_nursing
         for name, mask in masks.items():
             read.add_mask("cross_table", name, mask)
         return super().tally(read)
-
-
-_CODE_POSITION = {code: position for position, code in enumerate(TYPE_OF_CODE)}
-
-
-def _code_position(qgqtyp: str | None) -> int:
-    return _CODE_POSITION.get(qgqtyp, UNKNOWN)
-
-
-def _type_of(qgqtyp: str | None) -> int:
-    return TYPE_OF_CODE.get(qgqtyp, UNKNOWN)
 
 
 _UNITS_AT_ONCE = 1 << 20
@@ -349,17 +348,9 @@ class CefTables(CensusTables):
             before = self.read_before(evidence, None)
         if findings := evidence.findings(applicable_rules(evidence.suites), self.files):
             raise refusal(findings, with_counts=with_counts)
-        geography, units = before.areas.frame, _units(before)
+        geography, units = before.areas.frame, units_of(before)
         kind, _ = unit_counts(geography, units, None, None)
         return geography, block_invariants(geography["block_geocode"], units.area, kind)
-
-    def public_geography(self, *, with_counts: bool) -> tuple[pd.DataFrame, pd.DataFrame]:
-        """Return the input of spines: the public tables, since blocks without an address are in no
-        spine.
-
-        Raises InputRefused as `public_tables`.
-        """
-        return self.public_tables(with_counts=with_counts)
 
     def rules(
         self,
@@ -370,7 +361,7 @@ class CefTables(CensusTables):
     ) -> Sequence[Rule]:
         """The rules on the three tables, as far as there is evidence for them."""
         evidence.files.add_formats(file for files in self.files.values() for file in files)
-        units, n_persons = _units(before), counted["persons"].references
+        units, n_persons = units_of(before), counted["persons"].references
         is_empty = unit_codes(units, slice(None)).is_facility & (n_persons == 0)
         evidence.add_masks("cross_table", "facility_without_person", is_empty, units.n_rows)
         return applicable_rules(evidence.suites)
@@ -383,7 +374,7 @@ class CefTables(CensusTables):
         Empty blocks without housing units or facilities are included; see `invariants.inhabitable`.
         Whole persons are recognised by block and cell of `IDENTITY`.
         """
-        geography, units, persons = before.areas.frame, _units(before), counted["persons"]
+        geography, units, persons = before.areas.frame, units_of(before), counted["persons"]
         kind, occupied = unit_counts(geography, units, self.schemas.get("units"), scratch)
         geocode, identity = geography["block_geocode"], persons.totals["identity"]
         population = state_totals(geocode, identity.sum(axis=1))
@@ -411,7 +402,8 @@ class CefTables(CensusTables):
         )
 
 
-def _units(before: ReferredTables) -> JoinedTable:
+def units_of(before: ReferredTables) -> JoinedTable:
+    """The units to which persons refer."""
     place = before.ways["persons"].place
     assert isinstance(place, ByTable)
     return place.joined
@@ -437,17 +429,16 @@ def check_inputs(
     geography: str | os.PathLike[str],
     person_schema: Schema | None = PERSONS,
     unit_schema: Schema | None = UNITS,
-    names: Mapping[str, str] | None = None,
     scratch: Path | None = None,
 ) -> InputCheck[CensusInput]:
     """Read the three tables, evaluate every rule and build the result, as `CensusTables.check`.
 
-    A path is a file, a folder of partitions, a glob, or an fsspec URL; `names` gives the name that
-    messages show for a table in one file. A universe whose schema is None gets no histogram.
+    A path is a file, a folder of partitions, a glob, or an fsspec URL. A universe whose schema is
+    None gets no histogram.
     """
     paths = {"geography": geography, "units": units, "persons": persons}
     schemas = {s.universe: s for s in (person_schema, unit_schema) if s is not None}
-    return CefTables.of(CENSUS, schemas, paths, names).check(scratch)
+    return CefTables.of(CENSUS, schemas, paths).check(scratch)
 
 
 def unit_counts(

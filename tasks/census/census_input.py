@@ -147,16 +147,12 @@ class CensusTables:
         census: Census,
         schemas: Mapping[str, Schema],
         paths: Mapping[str, str | os.PathLike[str]],
-        names: Mapping[str, str] | None = None,
     ) -> Self:
         """The tables at these paths by the names of the tables: files, folders of partitions, globs
-        or fsspec URLs. Messages call a table of one file by its name of `names`.
+        or fsspec URLs.
         """
-        found = {
-            table: input_files(table, os.fspath(path), (names or {}).get(table))
-            for table, path in paths.items()
-        }
-        return cls(census, schemas, cls._written(census, found))
+        files = {table: input_files(table, os.fspath(path)) for table, path in paths.items()}
+        return cls(census, schemas, cls._written(census, files))
 
     @staticmethod
     def _written(
@@ -246,10 +242,13 @@ class CensusTables:
         return found.geography, _public_facts(found.areas, self._multiples(found.histograms))
 
     def public_geography(self, *, with_counts: bool) -> tuple[pd.DataFrame, pd.DataFrame]:
-        """Return the input of spines: the table of areas alone, and an empty frame.
+        """Return the input of spines: the table of areas alone, and an empty frame; the public
+        tables, where areas without an address are in no spine.
 
         Raises InputRefused for areas that break a rule, with counts only on request.
         """
+        if self.census.area_rules.have_addresses:
+            return self.public_tables(with_counts=with_counts)
         alone = replace(self, schemas={}, is_recognised=False)
         return alone.check().accepted(with_counts=with_counts).geography, pd.DataFrame()
 

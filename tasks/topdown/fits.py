@@ -13,9 +13,8 @@ from itertools import chain
 import numpy as np
 
 from ...geography.levels import Spine
-from ..census.cef_tables import load_geography
+from ..census.cef_tables import read_blocks
 from ..census.census_input import CensusInput
-from ..census.evidence import EvidenceTally
 from ..census.invariants import block_invariants
 from ..pages.document import Block
 from ..products.budget import Cost
@@ -24,7 +23,6 @@ from ..products.product import Caution, format_notes
 from ..runs.directory import RunDirectory
 from ..runs.errors import InputRefused
 from ..tables.findings import UnreadableInput
-from ..tables.sources import input_files
 from .estimation.full_information import measured_algebra
 from .estimation.largest_solve import (
     largest_solve,
@@ -90,9 +88,8 @@ def redundant_spending_of_geography(settings: TopdownSettings) -> tuple[str, ...
     """
     if settings.geography.bypass or not settings.compiled_census.area_rules.have_addresses:
         return ()
-    files = input_files("geography", settings.input.paths()["geography"])
     try:
-        blocks = load_geography(files, EvidenceTally()).frame
+        blocks = read_blocks(settings.input.paths()["geography"])
         n = len(blocks)
         anywhere = block_invariants(
             blocks["block_geocode"], np.arange(n), np.zeros(n, dtype=np.int64)

@@ -20,13 +20,12 @@ from scipy import sparse
 from ....validation.outcome import Outcome
 from ....validation.supplemental_dhc.input_rules import TENURE_RULE
 from ...census.cef_2020 import CENSUS, UNITS
-from ...census.cef_tables import UNIT_KEY, CefTables, load_geography
+from ...census.cef_tables import UNIT_KEY, CefTables, read_blocks
 from ...census.census_input import CensusInput
 from ...census.counting import in_areas
-from ...census.evidence import EvidenceTally
 from ...census.histograms import read_histogram, write_histogram
 from ...census.invariants import GEOCODE_DIGITS, codes_of_level
-from ...census.members import completed_files, completed_units, household_columns
+from ...census.members import completed_units, household_columns
 from ...ledger.identity import store_identity
 from ...runs.directory import RunDirectory
 from ...runs.settings_files import frozen_settings
@@ -38,7 +37,6 @@ from ...tables.findings import (
     accepted_input,
     unreadable_refused,
 )
-from ...tables.sources import input_files
 from ..measures import N_COLUMNS
 from ..plan import UNIVERSE, Plan, areas_file, make_plan
 from ..settings import SupplementalDhcSettings
@@ -173,7 +171,7 @@ def check_households(
     must agree with the members.
     """
     names = settings.input.file_names()
-    tables = CefTables.of(CENSUS, {"units": UNITS}, settings.input.paths(), names)
+    tables = CefTables.of(CENSUS, {"units": UNITS}, settings.input.paths())
     check = tables.check(scratch)
     if check.result is None:
         return InputCheck(check.outcomes, check.findings, None, check.files)
@@ -186,10 +184,9 @@ def check_households(
             outcomes = (*check.outcomes, Outcome(MEMBERS_AGREE, "units", not found.findings))
             if found.findings:
                 return InputCheck(outcomes, found.findings, None, check.files)
-            units = completed_files(files["units"], target)
-            households = read_households(units)
+            households = read_households(found.units)
             block, n_blocks = result.referred["persons"].area, len(result.geography)
-            raw = household_columns(units, (TENURE,), block, n_blocks, scratch)
+            raw = household_columns(found.units, (TENURE,), block, n_blocks, scratch)
             raw += [*result.raw["persons"], *in_areas(found.raw.columns(), block, n_blocks)]
         except UnreadableInput as error:
             return InputCheck(check.outcomes, (error.finding,), None, check.files)
@@ -224,5 +221,5 @@ def public_areas(settings: SupplementalDhcSettings) -> Areas:
     path = settings.input.geography
     name = path.rpartition("/")[2]
     with unreadable_refused():
-        blocks = load_geography(input_files("geography", path, name), EvidenceTally())
-    return areas_of(blocks.frame, settings.geography.levels, name)[0]
+        blocks = read_blocks(path)
+    return areas_of(blocks, settings.geography.levels, name)[0]

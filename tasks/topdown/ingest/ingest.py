@@ -16,7 +16,7 @@ from ...census.census import Census
 from ...census.census_input import CensusInput, CensusTables
 from ...census.histograms import write_histogram
 from ...census.invariants import write_state_totals
-from ...census.members import completed_files, completed_units
+from ...census.members import completed_units
 from ...census.records import CodeTally
 from ...ledger.identity import Digests, store_identity
 from ...ledger.store import open_ledger
@@ -63,31 +63,18 @@ def completed(reading: CensusTables, folder: Path) -> tuple[CensusTables, tuple[
     Completed tables are written to the confidential `folder`; see `census.members`. Without such
     tables, or persons among the input, nothing is read.
     """
-    findings = list[Finding]()
+    findings, files = list[Finding](), {**reading.files}
     for table, members in reading.census.members.items():
-        if members.table not in reading.files:
+        if members.table not in files:
             continue
-        units, persons = reading.files[table], reading.files[members.table]
+        target = folder / f"{table}_with_members.parquet"
         try:
-            target = folder / _completed(table)
-            findings += completed_units(units, persons, members.key, target).findings
+            check = completed_units(files[table], files[members.table], members.key, target)
+            findings += check.findings
+            files[table] = check.units
         except UnreadableInput as error:
             findings.append(error.finding)
-    return as_completed(reading, folder), tuple(findings)
-
-
-def as_completed(reading: CensusTables, folder: Path) -> CensusTables:
-    """The tables, replaced by the ones that `completed` has written to a folder."""
-    made = {
-        table: completed_files(files, folder / _completed(table))
-        for table, files in reading.files.items()
-        if table in reading.census.members
-    }
-    return replace(reading, files={**reading.files, **made})
-
-
-def _completed(table: str) -> str:
-    return f"{table}_with_members.parquet"
+    return replace(reading, files=files), tuple(findings)
 
 
 def check_with_notes(settings: TopdownSettings) -> InputCheck[CensusInput]:

@@ -16,10 +16,12 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import strategies as st
-from spineflow.tasks.census import joins
+from spineflow.tasks.census import census_input, joins
 from spineflow.tasks.census.census import Census
 from spineflow.tasks.census.census_input import CensusTables
-from spineflow.tasks.census.members import completed_files, completed_units
+from spineflow.tasks.census.counting import count_files
+from spineflow.tasks.census.evidence import EvidenceTally
+from spineflow.tasks.census.members import completed_units
 from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.workload.costs import guarantee_of
@@ -78,6 +80,10 @@ class Reader:
         self.census, self.folder = census, folder
         self.known: dict[str, dict[str, np.ndarray] | None] = {}
         self.write("areas", [{"area": area} for area in AREAS])
+        # The areas are those of all neighbours.
+        areas = CensusTables.of(census, {}, {"areas": folder / "areas.csv"})
+        with by_the_rules_alone():
+            self.areas = areas.check().accepted().areas
 
     def write(self, table: str, rows: Sequence[Mapping[str, str]]) -> None:
         with (self.folder / f"{table}.csv").open("w", newline="", encoding="utf-8") as file:
@@ -108,21 +114,29 @@ class Reader:
         for table, members in self.census.members.items():
             target = self.folder / "completed.parquet"
             target.unlink(missing_ok=True)
-            if completed_units(files[table], files[members.table], members.key, target).findings:
+            made = completed_units(files[table], files[members.table], members.key, target)
+            if made.findings:
                 return None
-            files[table] = completed_files(files[table], target)
+            files[table] = made.units
         found = {}
         for name, universe in self.census.universes.items():
             read: set[tuple[str, str]] = set()
             own = replace(whole, schemas={name: universe.schema}, files=files, is_recognised=False)
-            with pytest.MonkeyPatch.context() as patch, by_the_rules_alone():
+            evidence = EvidenceTally()
+            with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(joins, "read_partitions", noting(joins.read_partitions, read))
-                check = own.check()
+                patch.setattr(census_input, "load_areas", lambda *_: self.areas)
+                before = own.read_before(evidence, None)
+                counter, of_records = own.counter(before, name, None, evidence)
+                count_files(counter, of_records, evidence)
             known = {(way.table, column) for way in universe.ways for column in way.read}
+            known |= {(table, one.person) for table, one in universe.contributions.items()}
             assert read <= known, f"{name} reads {read - known} by no way"
-            if check.result is None:
+            counted = counter.counted()
+            rules = own.rules(before, {name: counted}, evidence, None)
+            if evidence.findings(rules, files):
                 return None
-            found[name] = check.result.histograms[name].toarray()
+            found[name] = counted.totals[name].toarray()
         return found
 
     def norms(self, universe: str, before: np.ndarray, after: np.ndarray) -> tuple[int, int]:

@@ -29,11 +29,11 @@ SHARED = Path(__file__).resolve().parents[3] / ".." / "shared"
 needs_shared = pytest.mark.skipif(not SHARED.exists(), reason="needs ../shared")
 
 SCHEMAS = {"persons": PERSONS, "units": UNITS}
-NAMES = {"persons": "people file", "units": "unit file", "geography": "block file"}
+NAMES = {"people": "persons.parquet", "unit": "units.parquet", "block": "grfc.txt"}
 
 
 def check(tables: Tables):
-    return check_inputs(**tables.write(), names=NAMES)
+    return check_inputs(**tables.write())
 
 
 def first_row(frame: pd.DataFrame, mask: pd.Series) -> int:
@@ -171,7 +171,7 @@ def test_broken_rows_are_refused(case, tables, rules_only):
     with pytest.raises(InputRefused) as refused:
         result.accepted()
     finding = result.findings[0]
-    assert finding.file.startswith(file)
+    assert finding.file == NAMES[file]
     assert finding.column == column
     assert finding.rule.startswith(rule)
     assert finding.count == count
@@ -233,7 +233,7 @@ def test_what_takes_time_is_done_while_a_sound_input_is_judged(tables, monkeypat
         results.append(result)
         done.set()
 
-    tables = cef_tables.CefTables.of(CENSUS, SCHEMAS, paths, NAMES)
+    tables = cef_tables.CefTables.of(CENSUS, SCHEMAS, paths)
     found = replace(tables, ahead=ahead).check()
     assert len(results) == 1 and results[0] is found.accepted()
 
@@ -241,7 +241,7 @@ def test_what_takes_time_is_done_while_a_sound_input_is_judged(tables, monkeypat
 @pytest.mark.usefixtures("rules_only")
 def test_nothing_is_made_of_an_input_that_breaks_a_rule(tables):
     set_person("CENRACE", "64")(tables)
-    own, results = cef_tables.CefTables.of(CENSUS, SCHEMAS, tables.write(), NAMES), []
+    own, results = cef_tables.CefTables.of(CENSUS, SCHEMAS, tables.write()), []
     assert replace(own, ahead=results.append).check().result is None
     assert not results
 
@@ -272,7 +272,7 @@ def test_every_further_failed_rule_is_counted(tables):
     set_block("COUSUBFP", "")(tables)
     result = check(tables)
     assert [finding.column for finding in result.findings] == ["COUSUBFP", "CENRACE", "QAGE"]
-    ended = r"^block file: COUSUBFP .* \(and 2 further rules failed\)\.$"
+    ended = r"^grfc.txt: COUSUBFP .* \(and 2 further rules failed\)\.$"
     with pytest.raises(InputRefused, match=ended):
         result.accepted()
 
@@ -429,7 +429,7 @@ def test_batches_do_not_matter(mafid, tables, monkeypatch):
     broken = check(tables)
     monkeypatch.undo()
     assert broken.findings == check(tables).findings
-    assert [finding.count for finding in broken.findings if finding.file == NAMES["units"]] == [
+    assert [finding.count for finding in broken.findings if finding.file == NAMES["unit"]] == [
         3,
         4,
         2,
