@@ -60,11 +60,11 @@ def nodes(n_blocks: int, n_others: int):
 
     settings = TOPDOWN.load(settings_of(state(), universes=["persons"]))
     result = check_input_of(settings).accepted()
-    spine: Spine = spines_of(settings).spine("persons", (result.geography, result.invariants))
+    spine: Spine = spines_of(settings).spine("persons", (result.geography, result.public))
     schema, budget = settings.schema_of("persons"), settings.budget_of("persons")
-    used = inhabitable(result.invariants)
+    used = inhabitable(result.public)
     blocks = result.histograms["persons"][np.flatnonzero(used)][spine.block_row]
-    invariants = result.invariants[used].iloc[spine.block_row].reset_index(drop=True)
+    invariants = result.public[used].iloc[spine.block_row].reset_index(drop=True)
     type_of_cell = schema.levels("hhgq")
     universe = settings.compiled_census.universes["persons"]
     (bounded,) = universe.bounded_queries

@@ -104,31 +104,24 @@ class Tables:
 
 def arrays_cef(tables: Tables) -> Found:
     """What the ingest of a run of persons does before rules are judged and files are written."""
-    from spineflow.tasks.census.cef_2020 import PERSONS
-    from spineflow.tasks.census.cef_tables import (
-        PersonCounter,
-        load_geography,
-        load_units,
-        table_files,
-    )
-    from spineflow.tasks.census.cef_tables import tally_empty_facilities as tally_facilities
+    from spineflow.tasks.census.cef_2020 import CENSUS, PERSONS
+    from spineflow.tasks.census.cef_tables import CefTables, units_of
     from spineflow.tasks.census.counting import count_files
     from spineflow.tasks.census.evidence import EvidenceTally
 
-    files = table_files({name: str(path) for name, path in tables.paths.items()}, None)
+    reading = CefTables.of(CENSUS, {"persons": PERSONS}, tables.paths)
     evidence, scratch = EvidenceTally(), tables.scratch
-    blocks = load_geography(files["geography"], evidence, scratch)
-    units = load_units(files["units"], blocks, evidence, scratch)
-    counter = PersonCounter(units, len(blocks.frame), PERSONS, scratch)
-    count_files(counter, files["persons"], range(len(files["persons"])), evidence)
-    counted = counter.counted()
-    tally_facilities(evidence, units, counted.references)
-    geocode = blocks.frame["block_geocode"].to_numpy(dtype="U16").astype(np.int64)
+    before = reading.read_before(evidence, scratch)
+    counter, files = reading.counter(before, "persons", scratch, evidence)
+    count_files(counter, files, evidence)
+    counted, units = counter.counted(), units_of(before)
+    reading.rules(before, {"persons": counted}, evidence, scratch)
+    geocode = before.areas.frame["block_geocode"].to_numpy(dtype="U16").astype(np.int64)
     counts: dict[str, tuple[np.ndarray, ...]] = {}
     for name, histogram in counted.totals.items():
         row = np.repeat(geocode, np.diff(histogram.indptr))
         counts[name] = row, histogram.indices, histogram.data
-    codes, rows, _ = units.index.parts()
+    codes, rows = units.index._codes, units.index._rows
     population = counted.references[rows]
     counts["units"] = codes[population > 0], population[population > 0]
     suites = evidence.suites
@@ -362,20 +355,18 @@ def acero_cef(tables: Tables) -> Found:
 
 def arrays_rows(tables: Tables) -> Found:
     """What the ingest of a declared census does before rules are judged and files are written."""
+    from spineflow.tasks.census.census_input import CensusTables
     from spineflow.tasks.census.counting import count_files
-    from spineflow.tasks.census.declared_input import DeclaredTables
     from spineflow.tasks.census.evidence import EvidenceTally
-    from spineflow.tasks.census.partitions import Unreadable
     from spineflow.tasks.topdown.product import TOPDOWN
 
     settings = TOPDOWN.load(tables.paths["areas"].with_name("settings.toml"))
     evidence, paths = EvidenceTally(), {name: str(path) for name, path in tables.paths.items()}
     schemas = {"people": settings.schema_of("people")}
-    reading = DeclaredTables.of(settings.compiled_census, schemas, paths)
+    reading = CensusTables.of(settings.compiled_census, schemas, paths)
     before = reading.read_before(evidence, tables.scratch)
-    assert not isinstance(before, Unreadable), before
     counter, files = reading.counter(before, "people", tables.scratch, evidence)
-    count_files(counter, files, range(len(files)), evidence)
+    count_files(counter, files, evidence)
     areas, counted = before.areas, counter.counted()
     number = _numbers({name: areas.frame[name].to_numpy(dtype=object) for name in CODES})
     raw = dict(zip(("sex", "age"), counted.raw, strict=True))
@@ -535,7 +526,7 @@ WAYS: Mapping[str, Mapping[str, Callable[[Tables], Found]]] = {
 MODULES: Mapping[str, Sequence[str]] = {
     "arrays": [
         "spineflow.tasks.census.cef_tables",
-        "spineflow.tasks.census.declared_input",
+        "spineflow.tasks.census.census_input",
         "spineflow.tasks.topdown.settings",
     ],
     "duckdb": ["duckdb"],

@@ -9,7 +9,6 @@ estimates are made, the errors of a large run are predicted, the estimates behin
 the exact losses are computed, and the margins of its tables are written. The
 spine is summarised for the report during the release.
 
-A large input in several files is ingested in parts: the addresses, then persons file by file.
 Persons and housing units run side by side. All data travel through the run directory; tasks hand
 each other names and digests.
 """
@@ -19,8 +18,7 @@ from __future__ import annotations
 from itertools import chain
 
 from ..tasks.runs.directory import RunDirectory
-from ..tasks.topdown.ingest.ingest import n_counting_tasks
-from ..tasks.topdown.ingest.steps import count_persons, ingest, read_addresses
+from ..tasks.topdown.ingest.steps import ingest
 from ..tasks.topdown.measurement.steps import constrain, measure
 from ..tasks.topdown.product import TOPDOWN
 from ..tasks.topdown.settings import TopdownSettings, universe_waves
@@ -42,7 +40,8 @@ from .topdown_stages import (
 def stages(run: RunDirectory, settings: TopdownSettings) -> None:
     """Submit the stages of a run; the universes go side by side."""
     root, universes = str(run.root), settings.run.universes
-    ingested = read_input(run, settings)
+    with stage("ingest"):
+        ingested = ingest.submit(root)
     finish()
     spines: dict[str, Future] = {}
     for universe in universes:
@@ -89,19 +88,6 @@ def stages(run: RunDirectory, settings: TopdownSettings) -> None:
     compared = compare_with_input(run, settings, predicted, estimated)
     finish([*written, *losses, *posterior, *margin_files, *predicted.values()])
     check_and_release(run, settings, spines, written, compared)
-
-
-def read_input(run: RunDirectory, settings: TopdownSettings) -> Future:
-    """Submit the stages that read the input; persons in several files are counted side by side."""
-    root, counted = str(run.root), []
-    numbers = range(n_counting_tasks(run, settings))
-    if numbers:
-        with stage("ingest", "ingest addresses"):
-            addresses = read_addresses.submit(root)
-        with stage("ingest", "ingest persons"):
-            counted = [count_persons.submit(root, n, wait_for=[addresses]) for n in numbers]
-    with stage("ingest"):
-        return ingest.submit(root, wait_for=counted)
 
 
 topdown = flow_of_product(

@@ -429,7 +429,7 @@ def test_no_code_asks_whether_a_census_is_declared() -> None:
     Which layout may declare what is asked where declarations are read, and nowhere else; what the
     rules of a geography settle has names of its own (`census.area_rules`).
     """
-    readings = {"CefTables", "DeclaredTables", "IngestResult", "DeclaredInput"}
+    readings = {"CefTables", "CensusTables", "CensusInput"}
     for path in sources():
         facts = facts_of(path)
         assert not facts.attributes & {"is_declared", "is_preset", "has_blocks"}, path

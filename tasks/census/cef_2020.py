@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...validation.census.input_rules import ADULT_AGE, GROUP_QUARTERS_CODES
+from ...validation.census.input_rules import ADULT_AGE
 from .census import preset_census
 from .recodes import Recode
 from .schema import Schema
@@ -29,19 +29,20 @@ levels, and the number of persons, one row for every combination that occurs."""
 
 TYPE_COLUMN, AGE_COLUMN = "QGQTYP", "QAGE"
 
-TYPE_OF_CODE: Mapping[str | None, int] = {
-    None: 0,
-    **{code: number for number, codes in GROUP_QUARTERS_CODES.items() for code in codes},
-}
-"""Group-quarters type of each code, 1 to 7; 0 for a blank one, which a household has."""
-
-N_TYPES = len(GROUP_QUARTERS_CODES) + 1
+N_TYPES = len(PERSONS.labels("hhgq"))
 """Types of address: housing units and the types of group quarters."""
 
 
 def recode_of(universe: str, attribute: str) -> Recode:
     """The recode of an attribute of a universe."""
     return CENSUS.universes[universe].recodes[attribute]
+
+
+def type_of(qgqtyp: str | None) -> int:
+    """Group-quarters type of a code, 1 to 7; 0 for a blank one, which a household has; negative for
+    an unknown one.
+    """
+    return recode_of("persons", "hhgq").level_of(qgqtyp)
 
 
 def cef_schema(universe: str, attributes: tuple[str, ...]) -> Schema:

@@ -1,67 +1,58 @@
 """The tables of the Census Edited File, and its rules beyond single columns.
 
 The geography table is kept in memory. Units pass through in batches, of which some 20 bytes a unit
-stay, and so do persons, of which only sums stay. `joins` finds a person's unit and block and
-`counting` counts persons, as for every census; this module adds group quarters, vacancy, and the
-rules between tables.
-
-The input of a run: read, checked, and turned into histograms and invariants in one pass.
+stay, and so do persons, of which only sums stay. `census_input` reads and judges tables of every
+census, `joins` finds a person's unit and block, and `counting` counts persons; this module, which
+the preset names, adds group quarters, vacancy, and the rules between tables.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from scipy import sparse
 
 from ...validation.census.input_rules import NURSING_FACILITY, applicable_rules
-from ...validation.expectations import readable
-from ..ledger.recognition import InputDigest, RecordColumn, digest_of_parts, people_digests
-from ..runs.stamps import write_frame
+from ...validation.rules import Rule
+from ..ledger.recognition import InputDigest, RecordColumn, digest_of_parts
 from ..tables.columns import CodedColumn, GrowingColumn, KeyColumn, KeyIndex, is_blank_key, zeros
-from ..tables.findings import Finding, InputCheck, UnreadableInput, refusal
+from ..tables.findings import InputCheck, refusal, refuse_unreadable
 from ..tables.layouts import BLOCK_KEY, GEOCODE_FIELDS, GEOGRAPHY_LAYOUT
 from ..tables.readers import Batch, Selection, read_partitions
 from ..tables.sources import InputFile, input_files
+from .areas import Areas
 from .cef_2020 import (
     AGE_COLUMN,
     CENSUS,
     IDENTITY_COLUMNS,
     PERSONS,
     TYPE_COLUMN,
-    TYPE_OF_CODE,
     UNITS,
     cef_schema,
     is_minor,
     person_columns,
     recode_of,
+    type_of,
 )
 from .census import Census
+from .census_input import CensusInput, CensusTables, ReferredTables, referred_rows
 from .counting import Counted, PlacedBatch, RawColumns, RecordCounter, Weights
 from .evidence import EvidenceTally
 from .histograms import HistogramSum, block_levels, counties_of, numbers_of
 from .invariants import block_invariants, state_totals
-from .joins import ByTable, JoinedTable, Placed, read_joined
-from .partitions import (
-    Unreadable,
-    check_whole,
-    table_facts,
-    table_of,
-)
+from .joins import ByTable, JoinedTable, Placed, Placing, read_joined
 from .recodes import UNKNOWN
+from .records import AreaLookup
 from .schema import Schema
 
-HOUSING_UNIT = "2"
-FACILITY = "4"
 IDENTITY = cef_schema("persons", CENSUS.universes["persons"].declared.identity)
 """Columns of persons that every product reads, apart from their block."""
 UNIT_KEY, BLOCK_OF_UNIT = "MAFID", "OIDTB"
@@ -93,12 +84,12 @@ class UnitCodes:
     @property
     def is_housing_unit(self) -> np.ndarray:
         """Whether it is a housing unit."""
-        return self.rtype.lookup(lambda value: value == HOUSING_UNIT, bool)
+        return self.rtype.lookup(CENSUS.universes["units"].rows["RTYPE"].holds, bool)
 
     @property
     def is_facility(self) -> np.ndarray:
         """Whether it is a facility of group quarters."""
-        return self.rtype.lookup(lambda value: value == FACILITY, bool)
+        return self.rtype.lookup(CENSUS.universes["facilities"].rows["RTYPE"].holds, bool)
 
     @property
     def occupancy(self) -> np.ndarray:
@@ -109,12 +100,16 @@ class UnitCodes:
     @property
     def kind(self) -> np.ndarray:
         """0 for a housing unit, 1 to 7 by type of group quarters; -1 where unknown."""
-        return self.qgqtyp.lookup(_type_of, np.int8)
+        return self.qgqtyp.lookup(type_of, np.int8)
 
     @property
     def code(self) -> np.ndarray:
-        """Position of QGQTYP among the known codes, blank among them; -1 where unknown."""
-        return self.qgqtyp.lookup(_code_position, np.int8)
+        """QGQTYP as a number, 0 where blank; -1 where unknown."""
+        return self.qgqtyp.lookup(_known_code, np.int16)
+
+
+def _known_code(qgqtyp: str | None) -> int:
+    return UNKNOWN if type_of(qgqtyp) == UNKNOWN else int(qgqtyp or 0)
 
 
 _PREFIX, _SIZE = "units.", "size"
@@ -184,6 +179,14 @@ def load_geography(
     return GeographyTable(frame, JoinedTable(index, rank, {}, n_rows))
 
 
+def read_blocks(path: str) -> pd.DataFrame:
+    """The geography frame of a table alone, of which no rule is evaluated.
+
+    Raises UnreadableInput.
+    """
+    return load_geography(input_files("geography", path), EvidenceTally()).frame
+
+
 def _geocodes(parts: Sequence[pa.Array]) -> tuple[pa.Array, np.ndarray]:
     """The joined texts of geocodes, and the mask of geocodes without a blank part."""
     is_whole = np.ones(len(parts[0]), dtype=bool)
@@ -248,29 +251,19 @@ def recognised_columns(
     return [*all_units.columns(), *homes.columns()]
 
 
-def tally_empty_facilities(
-    evidence: EvidenceTally, units: JoinedTable, n_persons: np.ndarray
-) -> None:
-    """Record in the evidence whether facilities have persons, from those of every unit
-    (n_units,)."""
-    is_facility = unit_codes(units, slice(None)).is_facility
-    is_empty = is_facility & (n_persons == 0)
-    evidence.add_masks("cross_table", "facility_without_person", is_empty, units.n_rows)
-
-
 class PersonCounter(RecordCounter):
     """Counts persons by unit, and by block and cell of `IDENTITY` and of a schema, if any."""
 
     def __init__(
         self,
-        units: JoinedTable,
+        place: Placing,
         n_blocks: int,
         schema: Schema | None,
         scratch: Path | None,
     ) -> None:
         schemas = {"identity": IDENTITY} | ({"histogram": schema} if schema else {})
         super().__init__(
-            ByTable(UNIT_KEY, units),
+            place,
             schemas,
             lambda attribute: recode_of("persons", attribute),
             n_blocks,
@@ -287,7 +280,7 @@ class PersonCounter(RecordCounter):
             read.evidence.add("persons", name, columns[name].counts(), file=read.file)
         units, has_unit = UnitCodes.of(columns, _PREFIX), read.placed.row >= 0
         is_blank = is_blank_key(read.batch[UNIT_KEY])
-        code, code_of_unit = columns[TYPE_COLUMN].lookup(_code_position, np.int8), units.code
+        code, code_of_unit = columns[TYPE_COLUMN].lookup(_known_code, np.int16), units.code
         read.add_mask("persons", "blank_mafid", is_blank)
         masks = {
             "person_in_unknown_unit": ~has_unit & ~is_blank,
@@ -297,7 +290,7 @@ class PersonCounter(RecordCounter):
             ),
         }
         if AGE_COLUMN in columns:
-            in_nursing = columns[TYPE_COLUMN].lookup(_type_of, np.int8) == NURSING_FACILITY
+            in_nursing = columns[TYPE_COLUMN].lookup(type_of, np.int8) == NURSING_FACILITY
             minor = columns[AGE_COLUMN].lookup(is_minor, bool)
             masks["minor_in_nursing_facility"] = minor & in_nursing
         for name, mask in masks.items():
@@ -305,76 +298,128 @@ class PersonCounter(RecordCounter):
         return super().tally(read)
 
 
-_CODE_POSITION = {code: position for position, code in enumerate(TYPE_OF_CODE)}
-
-
-def _code_position(qgqtyp: str | None) -> int:
-    return _CODE_POSITION.get(qgqtyp, UNKNOWN)
-
-
-def _type_of(qgqtyp: str | None) -> int:
-    return TYPE_OF_CODE.get(qgqtyp, UNKNOWN)
-
-
 _UNITS_AT_ONCE = 1 << 20
-_TABLES = ("geography", "units", "persons")
-"""The tables in the order in which they are read."""
 
 
-@dataclass(frozen=True)
-class IngestResult:
-    """The input of a run; rows of all members are in the order of `geography`.
-
-    `histograms` maps a universe to int64 counts, shape `(n_blocks, n_cells)`. Empty blocks without
-    housing units or facilities are included; see `tasks.census.invariants.inhabitable`.
+@dataclass(frozen=True, eq=False)
+class CefTables(CensusTables):
+    """The tables of the Census Edited File: geography, units, and persons, who alone are counted
+    record by record, whatever universes run.
     """
 
-    geography: pd.DataFrame
-    invariants: pd.DataFrame
-    state_totals: Mapping[str, int]
-    histograms: Mapping[str, sparse.csr_array]
-    identity: sparse.csr_array
-    """Persons per block and cell of `tasks.census.cef_tables.IDENTITY`."""
-    unit_block: np.ndarray
-    """Position of the block of every unit, shape `(n_units,)`."""
-    unit_population: np.ndarray
-    """Persons of every unit, shape `(n_units,)`."""
-    raw: Sequence[RecordColumn]
-    """The raw columns of persons and units that were read, by block."""
+    @staticmethod
+    def _written(
+        census: Census, files: Mapping[str, tuple[InputFile, ...]]
+    ) -> dict[str, tuple[InputFile, ...]]:
+        """The files, whose columns have the places and kinds of `tables.layouts`."""
+        return dict(files)
 
     @property
-    def public(self) -> pd.DataFrame:
-        """Public facts about every block."""
-        return self.invariants
+    def records(self) -> Mapping[str, tuple[InputFile, ...]]:
+        """Persons alone are counted as records."""
+        return {"persons": self.files["persons"]}
 
     @property
-    def n_records(self) -> int:
-        """The number of persons."""
-        return sum(self.state_totals.values())
+    def tables(self) -> tuple[str, ...]:
+        """The tables in the order in which they are read."""
+        return ("geography", "units", "persons")
 
-    def known_records(self, universe: str) -> int:
-        """The number of a universe's records, from its invariants."""
-        return int(self.histograms[universe].sum())
+    def read_before(self, evidence: EvidenceTally, scratch: Path | None) -> ReferredTables:
+        """Read geography and units; raises UnreadableInput."""
+        blocks = load_geography(self.files["geography"], evidence, scratch)
+        units = load_units(self.files["units"], blocks, evidence, scratch)
+        way = AreaLookup(ByTable(UNIT_KEY, units), {}, RawColumns((), len(blocks.frame)))
+        return ReferredTables(Areas(blocks.frame, (), {}), {"persons": way})
 
-    def exact(self, *, areas_alone: bool) -> Mapping[str, int]:
-        """Totals that are released exactly; empty where blocks are estimated alone, and where
-        persons are not counted.
+    def counter(
+        self, before: ReferredTables, universe: str, scratch: Path | None, evidence: EvidenceTally
+    ) -> tuple[PersonCounter, tuple[InputFile, ...]]:
+        """Return the counter of persons, and their files."""
+        schema, place = self.schemas.get("persons"), before.ways["persons"].place
+        return PersonCounter(place, len(before.areas), schema, scratch), self.files[universe]
+
+    def public_tables(self, *, with_counts: bool) -> tuple[pd.DataFrame, pd.DataFrame]:
+        """Return the geography frame and the public facts about every block; no person is read.
+
+        Raises InputRefused for tables that break a rule, with counts only on request.
         """
-        return {} if areas_alone or "persons" not in self.histograms else self.state_totals
+        evidence = EvidenceTally()
+        with refuse_unreadable(with_counts=with_counts):
+            before = self.read_before(evidence, None)
+        if findings := evidence.findings(applicable_rules(evidence.suites), self.files):
+            raise refusal(findings, with_counts=with_counts)
+        geography, units = before.areas.frame, units_of(before)
+        kind, _ = unit_counts(geography, units, None, None)
+        return geography, block_invariants(geography["block_geocode"], units.area, kind)
 
-    def digests(self, key: bytes) -> dict[str, InputDigest]:
-        """Keyed digests by which the ledger recognises these people and housing units again."""
-        geocode = numbers_of(self.geography["block_geocode"])
-        tables = {"persons": (IDENTITY_COLUMNS, self.identity, IDENTITY.shape[1:])}
-        if "units" in self.histograms:
-            names = ("block_geocode", "cell", "units")
-            tables["units"] = (names, self.histograms["units"], ())
-        digests = {
-            kind: digest_of_parts(kind, names, counties_of(geocode, table, shape), table.nnz, key)
-            for kind, (names, table, shape) in tables.items()
-        }
-        people = people_digests(self.raw, block_levels(geocode), key)
-        return digests | {"persons": digests["persons"].recognised_by(people)}
+    def rules(
+        self,
+        before: ReferredTables,
+        counted: Mapping[str, Counted],
+        evidence: EvidenceTally,
+        scratch: Path | None,
+    ) -> Sequence[Rule]:
+        """The rules on the three tables, as far as there is evidence for them."""
+        evidence.files.add_formats(file for files in self.files.values() for file in files)
+        units, n_persons = units_of(before), counted["persons"].references
+        is_empty = unit_codes(units, slice(None)).is_facility & (n_persons == 0)
+        evidence.add_masks("cross_table", "facility_without_person", is_empty, units.n_rows)
+        return applicable_rules(evidence.suites)
+
+    def result(
+        self, before: ReferredTables, counted: Mapping[str, Counted], scratch: Path | None
+    ) -> CensusInput:
+        """The input that has met every rule.
+
+        Empty blocks without housing units or facilities are included; see `invariants.inhabitable`.
+        Whole persons are recognised by block and cell of `IDENTITY`.
+        """
+        geography, units, persons = before.areas.frame, units_of(before), counted["persons"]
+        kind, occupied = unit_counts(geography, units, self.schemas.get("units"), scratch)
+        geocode, identity = geography["block_geocode"], persons.totals["identity"]
+        population = state_totals(geocode, identity.sum(axis=1))
+        n_persons = sum(population.values())
+        digested = {"persons": (IDENTITY_COLUMNS, identity, IDENTITY.shape[1:])}
+        histograms, known = {}, {}
+        if "persons" in self.schemas:
+            histograms["persons"], known["persons"] = persons.totals["histogram"], n_persons
+        if occupied is not None:
+            histograms["units"], known["units"] = occupied, int(occupied.sum())
+            digested["units"] = ("block_geocode", "cell", "units"), occupied, ()
+        raw = recognised_columns(units, len(geography), scratch, persons.references)
+        return CensusInput(
+            before.areas,
+            block_invariants(geocode, units.area, kind),
+            histograms,
+            population if "persons" in self.schemas else {},
+            known,
+            n_persons,
+            {"persons": [*persons.raw, *raw]},
+            {kind: partial(_counts_digest, kind, geocode, *own) for kind, own in digested.items()},
+            lambda: block_levels(numbers_of(geocode)),
+            {},
+            referred_rows(before.ways, counted),
+        )
+
+
+def units_of(before: ReferredTables) -> JoinedTable:
+    """The units to which persons refer."""
+    place = before.ways["persons"].place
+    assert isinstance(place, ByTable)
+    return place.joined
+
+
+def _counts_digest(
+    kind: str,
+    geocode: pd.Series,
+    names: Sequence[str],
+    table: sparse.csr_array,
+    shape: Sequence[int],
+    key: bytes,
+) -> InputDigest:
+    """The digest of counts by block and cell, and those of counties."""
+    counties = counties_of(numbers_of(geocode), table, shape)
+    return digest_of_parts(kind, names, counties, table.nnz, key)
 
 
 def check_inputs(
@@ -384,156 +429,16 @@ def check_inputs(
     geography: str | os.PathLike[str],
     person_schema: Schema | None = PERSONS,
     unit_schema: Schema | None = UNITS,
-    names: Mapping[str, str] | None = None,
     scratch: Path | None = None,
-) -> InputCheck[IngestResult]:
-    """Read the three tables, evaluate every rule and build the result.
+) -> InputCheck[CensusInput]:
+    """Read the three tables, evaluate every rule and build the result, as `CensusTables.check`.
 
-    A path is a file, a folder of partitions, a glob, or an fsspec URL. `names` gives the name that
-    messages show for a table in one file, by default its path; `names={"persons":
-    "persons.parquet"}` for example. A universe whose schema is None gets no histogram. The rules
-    are counted by vectorised code and, as a public pass or fail, evaluated by Great Expectations;
-    the input is accepted only if both find nothing. The division of a table's rows into files
-    affects only the file that a finding names. Large arrays go to temporary files in the folder
-    `scratch`, by default the system's; they hold confidential rows.
+    A path is a file, a folder of partitions, a glob, or an fsspec URL. A universe whose schema is
+    None gets no histogram.
     """
     paths = {"geography": geography, "units": units, "persons": persons}
-    reading = CefTables(table_files(paths, names), person_schema, unit_schema)
-    return check_whole(reading, scratch)
-
-
-@dataclass(frozen=True, eq=False)
-class Addresses:
-    """Tables to which persons refer: the units, and the number of blocks with their frame, which is
-    read on demand.
-    """
-
-    units: JoinedTable
-    n_blocks: int
-    geography: Callable[[], pd.DataFrame]
-
-
-@dataclass(frozen=True, eq=False)
-class CefTables:
-    """The tables of the Census Edited File; see `tasks.census.partitions.CensusReading`.
-
-    `ahead` is called with the result of a check while that is judged.
-    """
-
-    files: Mapping[str, tuple[InputFile, ...]]
-    person_schema: Schema | None
-    unit_schema: Schema | None
-    ahead: Callable[[IngestResult], object] | None = None
-
-    @property
-    def census(self) -> Census:
-        """The census that declares them."""
-        return CENSUS
-
-    @property
-    def records(self) -> Mapping[str, tuple[InputFile, ...]]:
-        """Persons alone are counted in parts."""
-        return {"persons": self.files["persons"]}
-
-    def read_before(self, evidence: EvidenceTally, scratch: Path | None) -> Addresses | Unreadable:
-        """Read geography and units."""
-        table = "geography"
-        try:
-            blocks = load_geography(self.files[table], evidence, scratch)
-            table = "units"
-            units = load_units(self.files[table], blocks, evidence, scratch)
-        except UnreadableInput as error:
-            return Unreadable(table, error.finding)
-        return Addresses(units, len(blocks.frame), lambda: blocks.frame)
-
-    def keep(self, before: Addresses, folder: Path) -> list[Any]:
-        """Return the units; geography goes to a file in the folder."""
-        write_frame(folder / "geography.parquet", before.geography())
-        return [table_facts(before.units), before.n_blocks]
-
-    def kept(self, folder: Path, facts: Any) -> Addresses:
-        """Restore the result of `keep`."""
-        units, n_blocks = facts
-        return Addresses(
-            table_of(units),
-            n_blocks,
-            lambda: pq.read_table(folder / "geography.parquet").to_pandas(),
-        )
-
-    def counter(
-        self, before: Addresses, universe: str, scratch: Path | None, evidence: EvidenceTally
-    ) -> tuple[PersonCounter, tuple[InputFile, ...]]:
-        """Return the counter of persons, or of a part of them, and their files."""
-        counter = PersonCounter(before.units, before.n_blocks, self.person_schema, scratch)
-        return counter, self.files[universe]
-
-    def unreadable(
-        self, subject: str, finding: Finding, before: Sequence[str] = ()
-    ) -> InputCheck[IngestResult]:
-        """The check that ended at a table that cannot be read; the tables before it could be."""
-        read = (readable(name, True) for name in _TABLES[: _TABLES.index(subject)])
-        return InputCheck((*read, readable(subject, False)), (finding,), None)
-
-    def public_tables(self, *, with_counts: bool) -> tuple[pd.DataFrame, pd.DataFrame]:
-        """Return the geography frame and the public facts about every block; no person is read.
-
-        Raises InputRefused for tables that break a rule, with counts only on request.
-        """
-        evidence = EvidenceTally()
-        before = self.read_before(evidence, None)
-        if isinstance(before, Unreadable):
-            raise refusal([before.finding], with_counts=with_counts)
-        if findings := evidence.findings(applicable_rules(evidence.suites), self.files):
-            raise refusal(findings, with_counts=with_counts)
-        geography, units = before.geography(), before.units
-        kind, _ = unit_counts(geography, units, None, None)
-        return geography, block_invariants(geography["block_geocode"], units.area, kind)
-
-    def public_geography(self, *, with_counts: bool) -> tuple[pd.DataFrame, pd.DataFrame]:
-        """Return the input of spines: the public tables, since blocks without an address are in no
-        spine.
-
-        Raises InputRefused as `public_tables`.
-        """
-        return self.public_tables(with_counts=with_counts)
-
-    def put_together(
-        self,
-        before: Addresses,
-        counted: Mapping[str, Counted],
-        evidence: EvidenceTally,
-        scratch: Path | None,
-    ) -> InputCheck[IngestResult]:
-        """The check of tables that have been read: every rule is evaluated on the evidence."""
-        units, persons = before.units, counted["persons"]
-        evidence.files.add_formats(file for files in self.files.values() for file in files)
-        tally_empty_facilities(evidence, units, persons.references)
-        rules, read = applicable_rules(evidence.suites), [readable(name, True) for name in _TABLES]
-
-        def build() -> IngestResult:
-            geography = before.geography()
-            kind, occupied = unit_counts(geography, units, self.unit_schema, scratch)
-            histograms: dict[str, sparse.csr_array] = {}
-            if self.person_schema:
-                histograms["persons"] = persons.totals["histogram"]
-            if occupied is not None:
-                histograms["units"] = occupied
-            geocode, identity = geography["block_geocode"], persons.totals["identity"]
-            return IngestResult(
-                geography=geography,
-                invariants=block_invariants(geocode, units.area, kind),
-                state_totals=state_totals(geocode, identity.sum(axis=1)),
-                histograms=histograms,
-                identity=identity,
-                unit_block=units.area,
-                unit_population=persons.references,
-                raw=[
-                    *persons.raw,
-                    *recognised_columns(units, len(geography), scratch, persons.references),
-                ],
-            )
-
-        return evidence.checked(rules, self.files, read, build, self.ahead)
+    schemas = {s.universe: s for s in (person_schema, unit_schema) if s is not None}
+    return CefTables.of(CENSUS, schemas, paths).check(scratch)
 
 
 def unit_counts(
@@ -553,13 +458,3 @@ def unit_counts(
             cells = schema.cells({"occupancy": codes.occupancy[is_housing_unit]})
             summed.add(units.area[rows][is_housing_unit], cells, np.ones(len(cells), np.int8))
     return kind, None if summed is None else summed.total()
-
-
-def table_files(
-    paths: Mapping[str, str | os.PathLike[str]], names: Mapping[str, str] | None
-) -> dict[str, tuple[InputFile, ...]]:
-    """The files of every table; messages call a table of one file by its name of `names`."""
-    return {
-        table: input_files(table, os.fspath(path), (names or {}).get(table, os.fspath(path)))
-        for table, path in paths.items()
-    }

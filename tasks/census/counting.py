@@ -1,14 +1,17 @@
-"""Records counted by area and cell, batch by batch: of a whole table, or of some of its files.
+"""Records counted by area and cell, batch by batch.
 
 A census adds further evidence with a counter of its own.
 
 The raw columns that a run reads, by area: by them the ledger recognises its records.
+
+People: the records of a universe one by one, with their areas, cells and households.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -17,12 +20,12 @@ from scipy import sparse
 from ..ledger.recognition import MOST_VALUES, RecordColumn, raw_value
 from ..tables.columns import CodedColumn, KeyColumn, zeros
 from ..tables.copies import RecordSums
-from ..tables.readers import Batch, Selection, read_partitions
+from ..tables.readers import Batch
 from ..tables.sources import InputFile
 from .census import Universe
 from .evidence import EvidenceTally
 from .histograms import HistogramSum
-from .joins import ByTable, Placed, Placing, coded, read_coded
+from .joins import ByTable, Placed, Placing, read_coded
 from .recodes import Recode
 from .schema import Schema
 
@@ -87,20 +90,6 @@ class RawColumns:
             if of_value is not None:
                 self._sums[name].add(area[rows], of_value[column.codes[rows]], count[rows])
 
-    def add_counts(
-        self,
-        name: str,
-        values: Sequence[str],
-        part: tuple[int, np.ndarray, np.ndarray, np.ndarray],
-    ) -> None:
-        """Add a part of a column by the numbers of `values`, in parts as `histograms.joined` has
-        them.
-        """
-        of_value = self.numbers(name, values)
-        if of_value is not None:
-            first, offsets, cells, counts = part
-            self._sums[name].add_part(first, offsets, of_value[cells], counts)
-
     def numbers(self, name: str, values: Sequence[str]) -> np.ndarray | None:
         """Numbers `(n,)` of raw values of a column; None for an omitted one."""
         positions = self._positions.get(name)
@@ -108,23 +97,9 @@ class RawColumns:
             return None
         found = [positions.setdefault(value, len(positions)) for value in values]
         if len(positions) > MOST_VALUES:
-            self.leave_out(name)
+            del self._positions[name], self._sums[name]
             return None
         return np.array(found, dtype=np.int32)
-
-    def leave_out(self, name: str) -> None:
-        """Leave a column out."""
-        self._positions.pop(name, None)
-        self._sums.pop(name, None)
-
-    @property
-    def values(self) -> Mapping[str, Sequence[str]]:
-        """Raw values of every column that is not omitted, by their numbers."""
-        return {name: tuple(positions) for name, positions in self._positions.items()}
-
-    def counts(self, name: str) -> sparse.csr_array:
-        """Records by area and number of the raw value of a column."""
-        return self._sums[name].total()
 
     def add_rows(
         self, columns: Mapping[str, CodedColumn], area: np.ndarray, is_in: np.ndarray | None = None
@@ -141,8 +116,8 @@ class RawColumns:
     def columns(self) -> list[RecordColumn]:
         """Return the columns added so far."""
         return [
-            RecordColumn(self.counts(name)[:, : max(1, len(values))], values)
-            for name, values in self.values.items()
+            RecordColumn(self._sums[name].total()[:, : max(1, len(values))], tuple(values))
+            for name, values in self._positions.items()
         ]
 
 
@@ -195,7 +170,6 @@ class RecordCounter:
     references : records by row of that table so far.
     raw : columns by which the ledger recognises the records, if needed.
     keys_of_occupants : by column of the records, the keys to which other tables refer.
-    n_rows : rows so far.
     listed : by the name of a histogram, the receiver of a batch's counted records: their areas,
         cells and rows of the table on the path, and how many each represents, `(n,)` each; None
         where nothing is listed.
@@ -218,7 +192,6 @@ class RecordCounter:
         self.recodes = [recode_of(attribute) for attribute in dict.fromkeys(of_all)]
         self.references = zeros(len(place), np.int64, scratch)
         self.raw, self.keys_of_occupants = RawColumns((), n_areas, scratch), dict[str, KeyColumn]()
-        self.n_rows = 0
         self._sums = {
             name: HistogramSum(n_areas, schema.n_cells, scratch) for name, schema in schemas.items()
         }
@@ -237,7 +210,6 @@ class RecordCounter:
         """
         placed = self.place.of(batch, columns)
         n_rows = len(placed.area)
-        self.n_rows += n_rows
         read = PlacedBatch(batch, columns, placed, file, evidence)
         weights = self.tally(read)
         self.raw.add(columns, placed.area, np.where(weights.is_member, weights.count, 0))
@@ -276,37 +248,61 @@ class RecordCounter:
         """The name of the last of the histograms of a universe."""
         return [name for name, own in self._schemas.items() if own.universe == universe][-1]
 
-    def totals(self) -> dict[str, sparse.csr_array]:
-        """The histograms so far, by name."""
-        return {name: sums.total() for name, sums in self._sums.items()}
-
     def counted(self) -> Counted:
-        """All that was counted of a whole table."""
-        return Counted(self.totals(), self.references, self.raw.columns(), self.keys_of_occupants)
-
-    @property
-    def sizes(self) -> dict[str, int]:
-        """The cells of each histogram, by its name."""
-        return {name: schema.n_cells for name, schema in self._schemas.items()}
+        """All that was counted of a table."""
+        totals = {name: sums.total() for name, sums in self._sums.items()}
+        return Counted(totals, self.references, self.raw.columns(), self.keys_of_occupants)
 
 
 def count_files(
-    counter: RecordCounter,
-    files: Sequence[InputFile],
-    positions: Sequence[int],
-    evidence: EvidenceTally,
-    *,
-    of_part: bool = False,
+    counter: RecordCounter, files: Sequence[InputFile], evidence: EvidenceTally
 ) -> None:
-    """Count the records in the files of a table at some positions; a part may have no files.
+    """Count the records in the files of a table.
 
     Raises UnreadableInput.
     """
-    wanted = Selection(tuple(dict.fromkeys((*counter.texts, *counter.keys))))
-    own = [files[position] for position in positions]
-    sums = RecordSums(own, of_table=len(files))
-    for number, batch in read_partitions(own, wanted, may_be_empty=of_part):
-        columns = coded(batch, counter.texts, own[number].columns)
-        sums.add(number, batch, columns, counter.keys)
-        counter.add(batch, columns, positions[number], evidence)
+    sums = RecordSums(files)
+    keys = tuple(dict.fromkeys(counter.keys))
+    for file, batch, columns in read_coded(files, counter.texts, keys):
+        sums.add(file, batch, columns, keys)
+        counter.add(batch, columns, file, evidence)
     evidence.files.add_records(sums)
+
+
+@dataclass(frozen=True, eq=False)
+class People:
+    """The records of a universe, one for each person.
+
+    area : (n,) areas of the last geolevel, by number.
+    cell : (n,) cells of the schema.
+    household : (n,) numbers of households from 0 up; -1 for a person in none.
+    """
+
+    area: np.ndarray
+    cell: np.ndarray
+    household: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.area)
+
+    @cached_property
+    def n_households(self) -> int:
+        """Number of households."""
+        return int(self.household.max(initial=-1)) + 1
+
+    @classmethod
+    def of_histogram(cls, histogram: sparse.csr_array) -> People:
+        """One person for each count of a histogram `(n_areas, n_cells)`, in no household."""
+        entries = sparse.coo_array(histogram)
+        times = entries.data.astype(np.int64)
+        area, cell = (np.repeat(at.astype(np.int64), times) for at in entries.coords)
+        return cls(area, cell, np.full(len(area), -1, dtype=np.int64))
+
+    def in_households(self, cells: np.ndarray) -> People:
+        """The people of whom those in some cells, by a mask `(n_cells,)`, live in households, whose
+        numbers begin at 0; all others live in none.
+        """
+        inside = (self.household >= 0) & cells[self.cell]
+        household = np.full(len(self), -1, dtype=np.int64)
+        household[inside] = np.unique(self.household[inside], return_inverse=True)[1]
+        return replace(self, household=household)

@@ -526,7 +526,8 @@ class CensusDeclaration(Part):
     """A census: its areas, attributes, universes and tables."""
 
     layout: Literal["declared", "cef"] = "declared"
-    """Reader of the tables: the declaration alone, or the reader of the Census Edited File."""
+    """Particulars of the tables besides the declaration: none, or joins, group quarters, vacancy
+    and rules between tables of the Census Edited File."""
     geography: CensusGeography
     """Areas and geolevels."""
     attributes: dict[FileName, AttributeDeclaration] = Field(min_length=1)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -52,29 +52,6 @@ class EvidenceTally:
         for file, n_rows in enumerate(rows):
             start, end = end, end + n_rows
             self.add_mask(suite, column, mask[start:end], file=file)
-
-    def merge(self, other: EvidenceTally) -> None:
-        """Add the tally of another, with files by their positions in the same tables."""
-        for suite, column, value, rows, file in other.as_rows():
-            self.add(suite, column, {value: rows}, file=file)
-        self.files.merge(other.files.as_rows())
-
-    def as_rows(self) -> list[list[Any]]:
-        """Suite, column, value, rows and first file of every value, for a file in JSON."""
-        return [
-            [suite, column, value, rows, self._first_file[suite, column, value]]
-            for suite, columns in self.suites.items()
-            for column, counts in columns.items()
-            for value, rows in counts.items()
-        ]
-
-    @classmethod
-    def of_rows(cls, rows: Iterable[Sequence[Any]]) -> EvidenceTally:
-        """Restore a tally from `as_rows`."""
-        tally = cls()
-        for suite, column, value, count, file in rows:
-            tally.add(suite, column, {value: count}, file=file)
-        return tally
 
     def findings(
         self,

@@ -18,7 +18,7 @@ from ...geography.texts import TextIndex
 from ..ledger.recognition import DIGITS_BELOW_COUNTY
 from ..runs.files import replacing
 from ..runs.stamps import marked_not_private, stamp_at
-from ..tables.columns import GrowingArray
+from ..tables.columns import GrowingArray, sorted_with_rows
 
 ROWS_PER_GROUP = 1 << 16
 """Rows of a row group of a histogram's file: the least that a reader of one block has to read."""
@@ -48,19 +48,17 @@ class HistogramSum:
     """A histogram `(n_rows, n_cells)` to which records are added some at a time.
 
     Adding is linear in the records: additions are summed only once they reach an eighth of the sum
-    so far. A sum of more than `_MOST_ENTRIES` is stored in temporary files in `folder`, by ranges
-    of rows, and restarted; in the end the ranges are summed one after the other.
+    so far. A sum of more than `_MOST_ENTRIES` goes to temporary files in `folder` and is restarted;
+    in the end all of them are sorted and added up.
     """
 
     def __init__(self, n_rows: int, n_cells: int, folder: Path | None = None) -> None:
         self._folder = folder
         self._sum = sparse.csr_array((n_rows, n_cells), dtype=np.int32)
         self._parts: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
-        self._size = 0
-        self._n_records = 0
-        self._aside = [GrowingArray(np.int32, folder), GrowingArray(np.int32, folder)]
-        self._aside.append(GrowingArray(np.int64, folder))
-        self._range_ends: list[np.ndarray] = []
+        self._size = self._n_records = 0
+        # Entries of earlier sums: row and cell as one number, and count.
+        self._stored = GrowingArray(np.int64, folder), GrowingArray(np.int64, folder)
 
     def add(self, row: np.ndarray, cell: np.ndarray, count: np.ndarray) -> None:
         """Add counts of zero or more, shape `(n,)` each; a row and cell may come again."""
@@ -70,23 +68,15 @@ class HistogramSum:
         if self._size > max(_FEWEST_HELD, self._sum.nnz // 8):
             self._sum_up()
 
-    def add_part(
-        self, first: int, offsets: np.ndarray, cells: np.ndarray, counts: np.ndarray
-    ) -> None:
-        """Add a part in the form of `joined`."""
-        row = first + np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
-        for start in range(0, len(cells), _FEWEST_HELD):
-            own = slice(start, start + _FEWEST_HELD)
-            self.add(row[own], cells[own], counts[own])
-
     def total(self) -> sparse.csr_array:
         """The sum so far, int64, cells ascending in every row, zeros not stored.
 
         Its arrays are mapped from temporary files if they are large.
         """
         self._sum_up()
-        if self._range_ends:
-            return self._total_of_ranges()
+        if len(self._stored[0]):
+            self._store()
+            return self._total_of_stored()
         counts = self._sum.data.astype(np.int64)
         return sparse.csr_array(
             (counts, self._sum.indices, self._sum.indptr), shape=self._sum.shape
@@ -103,81 +93,36 @@ class HistogramSum:
         added = sparse.csr_array(sparse.coo_array((count, (row, cell)), shape=self._sum.shape))
         self._sum = self._sum + added
         if self._sum.nnz > _MOST_ENTRIES:
-            self._lay_aside()
+            self._store()
 
-    def _lay_aside(self) -> None:
+    def _store(self) -> None:
         """Append the sum to the files, and begin a new one."""
         entries = sparse.coo_array(self._sum)
-        for array, values in zip(self._aside, (*entries.coords, entries.data), strict=True):
-            array.append(values)
-        self._range_ends.append(self._sum.indptr[self._range_starts()[1:]].astype(np.int64))
+        row, cell = entries.coords
+        self._stored[0].append(row.astype(np.int64) * self._sum.shape[1] + cell)
+        self._stored[1].append(entries.data)
         self._sum = sparse.csr_array(self._sum.shape, dtype=np.int32)
 
-    def _range_starts(self) -> np.ndarray:
-        """First row of every range, and the number of rows."""
-        return np.linspace(0, self._sum.shape[0], _RANGES + 1).astype(np.int64)
-
-    def _total_of_ranges(self) -> sparse.csr_array:
-        """Sum the stored ranges, one after the other."""
-        self._lay_aside()
-        rows, cells, counts = (array.array() for array in self._aside)
-        starts, n_cells = self._range_starts(), self._sum.shape[1]
-        ends = np.array(self._range_ends)
-        begins = np.cumsum(np.append(0, ends[:-1, -1]))[:, None]
-        begins, ends = begins + np.hstack([np.zeros_like(ends[:, :1]), ends[:, :-1]]), begins + ends
-        found = GrowingArray(np.int32, self._folder), GrowingArray(np.int64, self._folder)
-        n_in_row = [np.zeros(1, dtype=np.int64)]
-        for number, (first, last) in enumerate(zip(starts[:-1], starts[1:], strict=True)):
-            own = [slice(*ends_) for ends_ in zip(begins[:, number], ends[:, number], strict=True)]
-            row, cell, count = (
-                np.concatenate([array[part] for part in own]) for array in (rows, cells, counts)
-            )
-            summed = sparse.csr_array(
-                sparse.coo_array((count, (row - first, cell)), shape=(last - first, n_cells))
-            )
-            found[0].append(summed.indices)
-            found[1].append(summed.data)
-            n_in_row.append(np.diff(summed.indptr))
-        indptr = np.cumsum(np.concatenate(n_in_row))
-        return _put_together(*found, indptr, self._sum.shape)
-
-
-def joined(
-    parts: Sequence[tuple[int, np.ndarray, np.ndarray, np.ndarray]],
-    n_rows: int,
-    n_cells: int,
-    folder: Path | None = None,
-) -> sparse.csr_array:
-    """The sum of parts of a histogram `(n_rows, n_cells)`, as in `HistogramSum.total`.
-
-    A part is its first row, offsets `(n_rows_of_part + 1,)` into its cells and counts, and these.
-    Parts of different rows, as of states, are put one after the other; others are summed up.
-    """
-    parts = sorted((part for part in parts if len(part[2])), key=lambda part: part[0])
-    starts = [first for first, *_ in parts]
-    ends = [first + len(offsets) - 1 for first, offsets, *_ in parts]
-    if any(end > start for end, start in zip(ends, starts[1:], strict=False)):
-        sums = HistogramSum(n_rows, n_cells, folder)
-        for part in parts:
-            sums.add_part(*part)
-        return sums.total()
-    in_row = np.zeros(n_rows + 1, dtype=np.int64)
-    found = GrowingArray(np.int32, folder), GrowingArray(np.int64, folder)
-    for first, offsets, cells, counts in parts:
-        in_row[first + 1 : first + len(offsets)] = np.diff(offsets)
-        found[0].append(cells)
-        found[1].append(counts)
-    return _put_together(*found, np.cumsum(in_row), (n_rows, n_cells))
-
-
-def _put_together(
-    cells: GrowingArray, counts: GrowingArray, indptr: np.ndarray, shape: tuple[int, int]
-) -> sparse.csr_array:
-    """The histogram of all cells and counts, row by row."""
-    indices, data = cells.array(), counts.array()
-    index_type = np.int32 if len(data) < 2**31 else np.int64
-    arrays = (data, indices.astype(index_type, copy=False), indptr.astype(index_type))
-    return sparse.csr_array(arrays, shape=shape)
+    def _total_of_stored(self) -> sparse.csr_array:
+        """The sum of all stored entries."""
+        n_rows, n_cells = self._sum.shape
+        keys, order = sorted_with_rows(self._stored[0].array(), self._folder)
+        counts, n_in_row = self._stored[1].array(), np.zeros(n_rows + 1, dtype=np.int64)
+        cells, sums = GrowingArray(np.int32, self._folder), GrowingArray(np.int64, self._folder)
+        start = 0
+        while start < len(keys):
+            last = keys[min(start + _FEWEST_HELD, len(keys)) - 1]
+            stop = int(np.searchsorted(keys, last, side="right"))
+            first = np.flatnonzero(np.diff(keys[start:stop], prepend=-1))
+            row, cell = np.divmod(keys[start:stop][first], n_cells)
+            cells.append(cell)
+            sums.append(np.add.reduceat(counts[order[start:stop]], first))
+            n_in_row += np.bincount(row + 1, minlength=n_rows + 1)
+            start = stop
+        data, indices, indptr = sums.array(), cells.array(), np.cumsum(n_in_row)
+        index_type = np.int32 if len(data) < 2**31 else np.int64
+        arrays = (data, indices.astype(index_type, copy=False), indptr.astype(index_type))
+        return sparse.csr_array(arrays, shape=self._sum.shape)
 
 
 _FEWEST_HELD = 1 << 21
@@ -185,8 +130,6 @@ _FEWEST_HELD = 1 << 21
 
 _MOST_ENTRIES = 1 << 24
 """Entries of a sum in memory; twice as many bytes for each of them while it is added to."""
-_RANGES = 64
-"""Ranges of rows that are summed up one after the other where a sum does not fit into memory."""
 
 
 def write_histogram(

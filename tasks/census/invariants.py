@@ -92,7 +92,7 @@ def write_state_totals(path: Path, totals: Mapping[str, Any]) -> None:
     with replacing(path) as part:
         # The bytes decide digests that are charged: a run of an earlier version has the same.
         is_nested = any(isinstance(entry, Mapping) for entry in totals.values())
-        text = json.dumps(dict(totals), indent=1 if is_nested else 2)
+        text = json.dumps(dict(totals), indent=1 if is_nested else 2, default=np.ndarray.tolist)
         part.write_text(text + "\n", encoding="utf-8")
 
 

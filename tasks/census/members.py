@@ -37,12 +37,14 @@ UNKNOWN = -1
 
 class MembersCheck(NamedTuple):
     """Rules that households break, with the number of households or of rows; the persons in housing
-    units; and the raw columns of all persons by row of their unit, as if it were an area.
+    units; the raw columns of all persons by row of their unit, as if it were an area; and the files
+    of the units, completed where they lack columns and nothing is wrong.
     """
 
     findings: tuple[Finding, ...]
     members: Members
     raw: RawColumns
+    units: tuple[InputFile, ...]
 
 
 def completed_units(
@@ -64,24 +66,18 @@ def completed_units(
     first = (units[0], persons[0])
     findings = [*copies, *_findings(first, key, index, members, n_apart, len(home))]
     if findings:
-        return MembersCheck(tuple(findings), members, raw)
+        return MembersCheck(tuple(findings), members, raw, tuple(units))
     made = unit_columns(members, len(home))
     for name, count in disagreements(there, made).items():
         rule = f"{name} of a housing unit must agree with its members in {persons[0].name}"
         remedy = f"correct {name}, or leave the column out, and it is made from the members"
         findings.append(Finding(units[0].name, name, rule, remedy, count))
     lacking = {name: values for name, values in made.items() if name not in own}
+    files = tuple(units)
     if lacking and not findings:
         _write(units, present, lacking, target)
-    return MembersCheck(tuple(findings), members, raw)
-
-
-def completed_files(units: Sequence[InputFile], target: Path) -> tuple[InputFile, ...]:
-    """Return the file that `completed_units` has written in place of those of a table, or else
-    these."""
-    if target.exists():
-        return (replace(units[0], path=str(target), format=None),)
-    return tuple(units)
+        files = (replace(units[0], path=str(target), format=None),)
+    return MembersCheck(tuple(findings), members, raw, files)
 
 
 def _columns(file: InputFile) -> tuple[str, ...]:

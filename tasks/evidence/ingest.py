@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..census.partitions import People
+from ..census.counting import People
 from ..census.queries import marginal_query
 from ..runs.directory import RunDirectory
 from ..runs.files import replacing

@@ -27,8 +27,8 @@ from pydantic import Field
 from scipy import sparse
 
 from ..census.attribute_declarations import Where
+from ..census.counting import People
 from ..census.declarations import TableDeclaration
-from ..census.partitions import People
 from ..census.queries import marginal_query
 from ..census.schema import Schema
 from ..runs.files import read_declared

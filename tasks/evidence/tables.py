@@ -9,7 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
-from ..census.partitions import People
+from ..census.counting import People
 from ..census.queries import MarginalQuery
 
 

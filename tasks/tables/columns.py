@@ -387,20 +387,6 @@ class KeyIndex:
             ascending, order = ascending[is_indexed], order[is_indexed]
         self._codes, self._rows = ascending, order
 
-    @classmethod
-    def of_parts(
-        cls, ascending: np.ndarray, rows: np.ndarray, texts: pa.Array | None = None
-    ) -> KeyIndex:
-        """The index of all `parts`; without blank or repeated keys."""
-        index = cls.__new__(cls)
-        index.is_blank = index.is_repeated = np.empty(0, dtype=bool)
-        index._texts, index._codes, index._rows = texts, ascending, rows
-        return index
-
-    def parts(self) -> tuple[np.ndarray, np.ndarray, pa.Array | None]:
-        """Codes, ascending, and their rows; and the indexed column where texts are compared."""
-        return self._codes, self._rows, self._texts
-
     def positions(self, keys: pa.Array) -> np.ndarray:
         """Row of every identifier in the indexed column, shape `(n_keys,)`; -1 for none.
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
@@ -39,15 +38,6 @@ class FilesRead:
         that are alike each time."""
         for file, n, total in zip(sums.files, sums.n_rows, sums.hashes, strict=True):
             self._add(file.path, FileRead(file.name, "", int(n), int(total)))
-
-    def merge(self, rows: Iterable[Sequence[Any]]) -> None:
-        """Add rows from `as_rows`."""
-        for path, *values in rows:
-            self._add(path, FileRead(*values))
-
-    def as_rows(self) -> list[list[Any]]:
-        """Every file, for a file in JSON."""
-        return [[path, *astuple(own)] for path, own in self.files.items()]
 
     @property
     def listed(self) -> tuple[FileRead, ...]:
@@ -91,9 +81,8 @@ class RecordSums:
     order changes; hashes are 0 where the files are no part of a table in several files.
     """
 
-    def __init__(self, files: Sequence[InputFile], *, of_table: int | None = None) -> None:
+    def __init__(self, files: Sequence[InputFile]) -> None:
         self.files = files
-        self._are_several = (of_table or len(files)) > 1
         self.n_rows = np.zeros(len(files), dtype=np.int64)
         self.hashes = np.zeros(len(files), dtype=np.uint64)
 
@@ -106,7 +95,7 @@ class RecordSums:
     ) -> None:
         """Add records of the file of a number, by their coded columns and their identifiers."""
         self.n_rows[number] += len(next(iter(batch.values())))
-        if self._are_several:
+        if len(self.files) > 1:
             hashes = row_hashes(batch, columns, keys)
             self.hashes[number] += hashes.sum(dtype=np.uint64)
 

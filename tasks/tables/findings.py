@@ -67,11 +67,11 @@ class Finding:
 
 
 class UnreadableInput(Exception):
-    """Ends the reading of a file; carries the finding, without the file's content."""
+    """Ends the reading of a file of a table; carries the finding, without the file's content."""
 
-    def __init__(self, finding: Finding) -> None:
+    def __init__(self, table: str, finding: Finding) -> None:
         super().__init__(finding.sentence())
-        self.finding = finding
+        self.table, self.finding = table, finding
 
 
 def refusal(findings: Sequence[Finding], *, with_counts: bool = False) -> InputRefused:

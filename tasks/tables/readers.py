@@ -16,7 +16,6 @@ import io
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NoReturn
 from unicodedata import normalize
 
 import numpy as np
@@ -98,7 +97,7 @@ def read_batches(file: InputFile, selection: Selection) -> Iterator[Batch]:
 
 
 def read_partitions(
-    files: Sequence[InputFile], selection: Selection, *, may_be_empty: bool = False
+    files: Sequence[InputFile], selection: Selection
 ) -> Iterator[tuple[int, Batch]]:
     """Yield the selected columns of a table in several files, batch by batch.
 
@@ -110,14 +109,9 @@ def read_partitions(
         for batch in _with_cells(file, selection):
             n_rows += len(next(iter(batch.values())))
             yield position, batch
-    if not n_rows and not may_be_empty:
-        refuse_empty(files)
-
-
-def refuse_empty(files: Sequence[InputFile]) -> NoReturn:
-    """Raise `UnreadableInput` about a table without rows."""
-    rule = "the file holds no rows" if len(files) == 1 else "none of its files holds a row"
-    raise files[0].unreadable(rule, "give a file that holds the table")
+    if not n_rows:
+        rule = "the file holds no rows" if len(files) == 1 else "none of its files holds a row"
+        raise files[0].unreadable(rule, "give a file that holds the table")
 
 
 def _with_cells(file: InputFile, selection: Selection) -> Iterator[Batch]:

@@ -150,7 +150,8 @@ class InputFile:
         line: int | None = None,
     ) -> UnreadableInput:
         """An error that refuses this file."""
-        return UnreadableInput(Finding(self.name, column, rule, remedy, count, line))
+        finding = Finding(self.name, column, rule, remedy, count, line)
+        return UnreadableInput(self.table, finding)
 
 
 def names_several_files(path: str) -> bool:
@@ -161,16 +162,15 @@ def names_several_files(path: str) -> bool:
     return is_glob or os.path.isdir(path)
 
 
-def input_files(table: str, path: str, name: str | None = None) -> tuple[InputFile, ...]:
+def input_files(table: str, path: str) -> tuple[InputFile, ...]:
     """The files of a path: itself, the files of a folder, or the matches of a glob.
 
-    Files are in the order of their paths. `name` is the name in messages of a path that is one
-    file, by default its last part; a file among several is named by its path below their common
-    folder.
+    Files are in the order of their paths. Messages name a path that is one file by its last part,
+    and a file among several by its path below their common folder.
     """
     found = files_of(path) if names_several_files(path) else []
     if not found:
-        return (InputFile(table, path, name or path.rpartition("/")[2]),)
+        return (InputFile(table, path, path.rpartition("/")[2]),)
     above, base = os.path.commonpath([file.parent for file in found]), base_of(path)
     refused = refusals(found, base, of_folder=os.path.isdir(path))
     return tuple(

@@ -13,9 +13,8 @@ from itertools import chain
 import numpy as np
 
 from ...geography.levels import Spine
-from ..census.cef_tables import IngestResult, load_geography
-from ..census.declared_input import DeclaredInput
-from ..census.evidence import EvidenceTally
+from ..census.cef_tables import read_blocks
+from ..census.census_input import CensusInput
 from ..census.invariants import block_invariants
 from ..pages.document import Block
 from ..products.budget import Cost
@@ -24,7 +23,6 @@ from ..products.product import Caution, format_notes
 from ..runs.directory import RunDirectory
 from ..runs.errors import InputRefused
 from ..tables.findings import UnreadableInput
-from ..tables.sources import input_files
 from .estimation.full_information import measured_algebra
 from .estimation.largest_solve import (
     largest_solve,
@@ -90,9 +88,8 @@ def redundant_spending_of_geography(settings: TopdownSettings) -> tuple[str, ...
     """
     if settings.geography.bypass or not settings.compiled_census.area_rules.have_addresses:
         return ()
-    files = input_files("geography", settings.input.paths()["geography"])
     try:
-        blocks = load_geography(files, EvidenceTally()).frame
+        blocks = read_blocks(settings.input.paths()["geography"])
         n = len(blocks)
         anywhere = block_invariants(
             blocks["block_geocode"], np.arange(n), np.zeros(n, dtype=np.int64)
@@ -126,7 +123,7 @@ def refuse_estimate(settings: TopdownSettings) -> None:
 
 
 def check_settings_against_input(
-    settings: TopdownSettings, accepted: IngestResult | DeclaredInput
+    settings: TopdownSettings, accepted: CensusInput
 ) -> Iterator[Block]:
     """Check the settings against the records, and build the spines; raises InputRefused."""
     refuse_large_deltas(settings, accepted.n_records)
@@ -136,7 +133,7 @@ def check_settings_against_input(
         yield from format_notes(unmeasured_attributes(settings, universe))
         yield from format_notes(redundant_spending(settings, universe, spine))
         yield from format_notes(spending_on_exact_answers(settings, universe, spine, held))
-        records = accepted.known_records(universe)
+        records = accepted.known.get(universe)
         yield from size_in_words(universe, largest_solve(settings, universe, spine, records))
         yield from _no_margins(settings, universe, spine)
 

@@ -11,10 +11,11 @@ import numpy as np
 from scipy import sparse
 
 from ..census.areas import entities
+from ..census.census_input import read_people
+from ..census.counting import People
 from ..census.declarations import TableDeclaration
 from ..census.histograms import write_histogram
 from ..census.invariants import read_geography
-from ..census.partitions import People, read_people
 from ..census.schema import Schema
 from ..runs.directory import RunDirectory
 from .checks.replicate import estimate, lay_out, link_run, measure, with_estimator, with_seed

@@ -20,19 +20,17 @@ from ....validation.detailed_groups.input_rules import (
     HOUSEHOLD_TENURE,
     RACE_COLUMNS,
 )
-from ...census.cef_tables import UNIT_KEY, load_geography, load_units, unit_codes
+from ...census.cef_tables import UNIT_KEY, CefTables, unit_codes, units_of
 from ...census.counting import RawColumns, in_areas
 from ...census.evidence import EvidenceTally
 from ...census.households import HOUSEHOLDER
 from ...census.invariants import block_invariants
-from ...census.joins import JoinedTable, coded, read_coded
-from ...census.members import completed_files, completed_units, household_columns
+from ...census.joins import JoinedTable, read_coded
+from ...census.members import completed_units, household_columns
 from ...ledger.recognition import RecordColumn
 from ...tables.columns import is_blank_key
 from ...tables.copies import RecordSums
 from ...tables.findings import Finding
-from ...tables.layouts import PERSONS_LAYOUT
-from ...tables.readers import Selection, read_partitions
 from ...tables.sources import InputFile
 from ..workload.specification import NONE
 from ..workload.tabulations import TENURES
@@ -58,7 +56,7 @@ class CensusGeography:
 
 
 def read_geography(
-    files: Mapping[str, Sequence[InputFile]],
+    tables: CefTables,
     states: Collection[str],
     evidence: EvidenceTally,
     scratch: Path | None = None,
@@ -67,9 +65,8 @@ def read_geography(
 
     Large columns of the units go to temporary files in the folder `scratch`.
     """
-    geography = load_geography(files["geography"], evidence)
-    units = load_units(files["units"], geography, evidence, scratch)
-    frame = geography.frame
+    before = tables.read_before(evidence, scratch)
+    frame, units = before.areas.frame, units_of(before)
     geocode = frame["block_geocode"].str
     blocks = pd.DataFrame(
         {
@@ -113,8 +110,7 @@ def read_persons(
     units = geography.units
     wanted = PERSON_COLUMNS if household_of_unit is None else (*PERSON_COLUMNS, _RELATIONSHIP)
     sums = RecordSums(files)
-    for file, batch in read_partitions(files, Selection((UNIT_KEY, *wanted))):
-        of_all = coded(batch, wanted, PERSONS_LAYOUT)
+    for file, batch, of_all in read_coded(files, wanted, (UNIT_KEY,)):
         sums.add(file, batch, of_all, (UNIT_KEY,))
         unit = units.index.positions(batch[UNIT_KEY])
         is_blank = is_blank_key(batch[UNIT_KEY])
@@ -171,8 +167,7 @@ def household_cells(
     """
     with TemporaryDirectory(dir=scratch) as folder:
         target = Path(folder) / "units_with_members.parquet"
-        findings, _, members = completed_units(units, persons, UNIT_KEY, target)
-        files = completed_files(units, target)
+        findings, _, members, files = completed_units(units, persons, UNIT_KEY, target)
         cells = []
         for file, _, columns in read_coded(files, (TYPE, TENURE), ()) if not findings else ():
             kind = columns[TYPE].lookup(lambda value: TYPE_OF_CODE.get(value or "", NONE), np.int8)

@@ -14,12 +14,13 @@ from ....validation.detailed_groups.input_rules import code_rules, household_rul
 from ....validation.expectations import readable, run_suites
 from ....validation.outcome import Outcome
 from ....validation.rules import Rule
-from ...census.cef_tables import recognised_columns
+from ...census.cef_2020 import CENSUS
+from ...census.cef_tables import CefTables, recognised_columns
 from ...census.counting import RawColumns
 from ...census.evidence import EvidenceTally
 from ...ledger.recognition import RecordColumn
 from ...tables.findings import Finding, InputCheck, UnreadableInput
-from ...tables.sources import InputFile, input_files
+from ...tables.sources import InputFile
 from ..workload.parameters import MechanismParameters
 from ..workload.regions import areas_of
 from ..workload.specification import Specification, code_positions
@@ -159,14 +160,15 @@ class _CensusReader(_Reader):
 
     def __post_init__(self) -> None:
         self.names = {name: path.rpartition("/")[2] for name, path in self.tables.items()}
-        self.files = {name: input_files(name, path) for name, path in self.tables.items()}
+        self._tables = CefTables.of(CENSUS, {}, self.tables)
+        self.files = self._tables.files
 
     def rules(self) -> tuple[Rule, ...]:
         return (*RULES, *code_rules(no_code=None))
 
     def geography(self) -> tuple[pd.DataFrame, pd.DataFrame]:
         self._geography = census_tables.read_geography(
-            self.files, self.states, self.evidence, self.scratch
+            self._tables, self.states, self.evidence, self.scratch
         )
         return self._geography.blocks, self._geography.invariants
 

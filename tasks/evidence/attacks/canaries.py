@@ -21,7 +21,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.stats import binom
 
-from ...census.partitions import People
+from ...census.counting import People
 from ...ledger.accounting import epsilon_tight
 from ..methods.accuracy import ALL
 from ..methods.publish import generator_of

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import beta, mannwhitneyu, norm
 
-from ...census.partitions import People
+from ...census.counting import People
 from ..methods.accuracy import ALL
 from ..methods.publish import generator_of, swap_people
 from ..settings import Swapping

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ...census.partitions import People
+from ...census.counting import People
 from ...census.queries import incidence
 from ...runs.directory import RunDirectory
 from ...runs.files import replacing, write_text

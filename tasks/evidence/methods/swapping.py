@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ...census.partitions import People
+from ...census.counting import People
 
 PARTNERS = 10
 """From how many of the nearest possible partners one is drawn."""

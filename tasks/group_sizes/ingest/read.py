@@ -15,10 +15,10 @@ from scipy import sparse
 from ....validation.expectations import readable
 from ....validation.group_sizes.input_rules import RULES, census_rule
 from ....validation.outcome import Outcome
-from ...census.cef_2020 import UNITS
-from ...census.cef_tables import IngestResult, check_inputs, load_geography
+from ...census.cef_2020 import CENSUS, UNITS
+from ...census.cef_tables import CefTables, read_blocks
+from ...census.census_input import CensusInput
 from ...census.counting import RawColumns
-from ...census.evidence import EvidenceTally
 from ...census.histograms import block_histogram, read_histogram, write_histogram
 from ...ledger.identity import store_identity
 from ...ledger.recognition import (
@@ -40,7 +40,6 @@ from ...tables.findings import (
     refusal,
     refuse_unreadable,
 )
-from ...tables.sources import input_files
 from ..plan import (
     KEEP_ROWS,
     TOPDOWN,
@@ -74,7 +73,7 @@ class GroupInput:
 
     hierarchy: RegionHierarchy
     counts: sparse.csr_array
-    census: IngestResult | None = None
+    census: CensusInput | None = None
     smallest_size: int = 0
     raw: Sequence[RecordColumn] = ()
 
@@ -162,8 +161,8 @@ def public_hierarchy(settings: GroupSizesSettings) -> RegionHierarchy:
     name = settings.input.file_names()[table]
     with refuse_unreadable():
         if table == "geography":
-            blocks = load_geography(input_files(table, paths[table]), EvidenceTally())
-            return hierarchy_of_geography(blocks.frame, settings.geography.levels, name)[0]
+            blocks = read_blocks(paths[table])
+            return hierarchy_of_geography(blocks, settings.geography.levels, name)[0]
         tally = RuleTally({table: name})
         hierarchy = read_hierarchy(paths[table], name, tally)
     if hierarchy is None:
@@ -309,22 +308,20 @@ def _check_declared_numbers(
 def _check_census(settings: GroupSizesSettings, scratch: Path | None) -> InputCheck[GroupInput]:
     paths = settings.input.paths()
     names = settings.input.file_names()
-    check = check_inputs(
-        **paths, person_schema=None, unit_schema=UNITS, names=names, scratch=scratch
-    )
+    check = CefTables.of(CENSUS, {"units": UNITS}, paths).check(scratch)
     if check.result is None:
         return InputCheck(check.outcomes, check.findings, None, check.files)
-    result = check.result
+    result, units = check.result, check.result.referred["persons"]
     largest = settings.mechanism.largest_size
     tally = RuleTally(names)
     if not settings.mechanism.top_coded:
-        tally.add(census_rule(largest), int((result.unit_population > largest).sum()))
+        tally.add(census_rule(largest), int((units.records > largest).sum()))
     hierarchy, of_block = hierarchy_of_geography(
         result.geography, settings.geography.levels, names["geography"]
     )
     counts = block_histogram(
-        of_block[result.unit_block],
-        np.minimum(result.unit_population, largest),
+        of_block[units.area],
+        np.minimum(units.records, largest),
         n_blocks=hierarchy.n_leaves,
         n_cells=largest + 1,
     )

@@ -19,13 +19,13 @@ from scipy import sparse
 
 from ....validation.outcome import Outcome
 from ....validation.supplemental_dhc.input_rules import TENURE_RULE
-from ...census.cef_2020 import UNITS
-from ...census.cef_tables import UNIT_KEY, IngestResult, check_inputs, load_geography, table_files
+from ...census.cef_2020 import CENSUS, UNITS
+from ...census.cef_tables import UNIT_KEY, CefTables, read_blocks
+from ...census.census_input import CensusInput
 from ...census.counting import in_areas
-from ...census.evidence import EvidenceTally
 from ...census.histograms import read_histogram, write_histogram
 from ...census.invariants import GEOCODE_DIGITS, codes_of_level
-from ...census.members import completed_files, completed_units, household_columns
+from ...census.members import completed_units, household_columns
 from ...ledger.identity import store_identity
 from ...runs.directory import RunDirectory
 from ...runs.settings_files import frozen_settings
@@ -37,7 +37,6 @@ from ...tables.findings import (
     accepted_input,
     refuse_unreadable,
 )
-from ...tables.sources import input_files
 from ..measures import N_COLUMNS
 from ..plan import UNIVERSE, Plan, areas_file, make_plan
 from ..settings import SupplementalDhcSettings
@@ -159,7 +158,7 @@ class SupplementalInput:
 
     areas: Areas
     counts: sparse.csr_array
-    census: IngestResult
+    census: CensusInput
 
 
 def check_households(
@@ -171,14 +170,12 @@ def check_households(
     the folder `scratch`, by default the system's, that is removed at the end; where present, they
     must agree with the members.
     """
-    paths = settings.input.paths()
     names = settings.input.file_names()
-    check = check_inputs(
-        **paths, person_schema=None, unit_schema=UNITS, names=names, scratch=scratch
-    )
+    tables = CefTables.of(CENSUS, {"units": UNITS}, settings.input.paths())
+    check = tables.check(scratch)
     if check.result is None:
         return InputCheck(check.outcomes, check.findings, None, check.files)
-    result, files = check.result, table_files(paths, names)
+    result, files = check.result, tables.files
     areas, area_of_block = areas_of(result.geography, settings.geography.levels, names["geography"])
     with TemporaryDirectory(dir=scratch) as folder:
         target = Path(folder) / COMPLETED
@@ -187,11 +184,10 @@ def check_households(
             outcomes = (*check.outcomes, Outcome(MEMBERS_AGREE, "units", not found.findings))
             if found.findings:
                 return InputCheck(outcomes, found.findings, None, check.files)
-            units = completed_files(files["units"], target)
-            households = read_households(units)
-            block, n_blocks = result.unit_block, len(result.geography)
-            raw = household_columns(units, (TENURE,), block, n_blocks, scratch)
-            raw += [*result.raw, *in_areas(found.raw.columns(), block, n_blocks)]
+            households = read_households(found.units)
+            block, n_blocks = result.referred["persons"].area, len(result.geography)
+            raw = household_columns(found.units, (TENURE,), block, n_blocks, scratch)
+            raw += [*result.raw["persons"], *in_areas(found.raw.columns(), block, n_blocks)]
         except UnreadableInput as error:
             return InputCheck(check.outcomes, (error.finding,), None, check.files)
     tally = RuleTally(names)
@@ -202,7 +198,7 @@ def check_households(
     counts = count_people(
         households, found.members, area_of_block[block], settings.mechanism.taus, len(areas)
     )
-    result = replace(result, raw=raw)
+    result = replace(result, raw={"persons": raw})
     accepted = SupplementalInput(areas, counts, result)
     return InputCheck(outcomes, (), accepted, check.files)
 
@@ -225,5 +221,5 @@ def public_areas(settings: SupplementalDhcSettings) -> Areas:
     path = settings.input.geography
     name = path.rpartition("/")[2]
     with refuse_unreadable():
-        blocks = load_geography(input_files("geography", path, name), EvidenceTally())
-    return areas_of(blocks.frame, settings.geography.levels, name)[0]
+        blocks = read_blocks(path)
+    return areas_of(blocks, settings.geography.levels, name)[0]

@@ -15,16 +15,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
 
 import numpy as np
 import pyarrow as pa
 from scipy import sparse
 
 from ...census.areas import Areas
-from ...census.cef_tables import IngestResult
 from ...census.census import Census, Held, Universe, preset_census
-from ...census.declared_input import DeclaredInput
+from ...census.census_input import CensusInput
 from ...census.invariants import read_geography
 from ...census.microdata import MicrodataFile, count_labelled_microdata, count_microdata
 from ...census.queries import counted_rows, marginal_query
@@ -45,7 +43,7 @@ _SOURCES = b"earlier releases"
 NO_BOUND = np.iinfo(np.int64).max
 
 
-def held_answers(settings: TopdownSettings, result: IngestResult | DeclaredInput) -> HeldAnswers:
+def held_answers(settings: TopdownSettings, result: CensusInput) -> HeldAnswers:
     """The answers of all earlier releases that constrain the universes of a run.
 
     Raises InputRefused for anything but a finished release, one of other areas or other levels, one
@@ -53,16 +51,14 @@ def held_answers(settings: TopdownSettings, result: IngestResult | DeclaredInput
     """
     found: dict[tuple[str, str], sparse.csr_array] = {}
     universes = settings.compiled_census.universes
-    # Only the reader of tables that are declared whole takes `held_to`: a census says so.
-    declared = cast(DeclaredInput, result)
     for name in settings.run.universes:
         universe, schema = universes[name], settings.schema_of(name)
         if not universe.held_earlier:
             continue
         for held in universe.held_earlier:
-            counts, other_schema = _counted(settings, held, declared.areas)
+            counts, other_schema = _counted(settings, held, result.areas)
             found[name, held.name] = _answers(held, schema, counts, other_schema)
-        _refuse_contradictions(settings, universe, declared, found)
+        _refuse_contradictions(settings, universe, result, found)
         implied = implying(universe, schema) if settings.interleaves(name) else None
         if implied is not None:
             held, bounds = implied
@@ -72,9 +68,9 @@ def held_answers(settings: TopdownSettings, result: IngestResult | DeclaredInput
                 held,
                 bounds,
                 found[name, held.name],
-                [declared.multiples[name, number] for number in numbers],
+                [result.multiples[name, number] for number in numbers],
                 structural_zeros(settings, name),
-                declared.areas.frame["block_geocode"],
+                result.areas.frame["block_geocode"],
             )
     return found
 
@@ -237,7 +233,7 @@ class _Sum:
 
 
 def _refuse_contradictions(
-    settings: TopdownSettings, universe: Universe, result: DeclaredInput, found: HeldAnswers
+    settings: TopdownSettings, universe: Universe, result: CensusInput, found: HeldAnswers
 ) -> None:
     """Raise InputRefused where held answers alone break a zero, a bound, an invariant or others.
 
@@ -274,7 +270,7 @@ def _declared_sums(
     settings: TopdownSettings,
     universe: Universe,
     schema: Schema,
-    result: DeclaredInput,
+    result: CensusInput,
     found: HeldAnswers,
 ) -> Iterator[_Sum]:
     """The sums that structural zeros, bounds, invariants and, if several, held answers fix."""

@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
-from ...census.cef_2020 import TYPE_OF_CODE
+from ...census.cef_2020 import type_of
 from ...runs.files import read_declared
 from ...tables.layouts import (
     AIAN_COLUMN,
@@ -228,7 +228,7 @@ def _person_columns(
     unit = np.repeat(np.arange(n_units), stock["persons"])
     number = np.arange(len(unit)) - np.searchsorted(unit, unit)
     shuffled = rng.permutation(len(unit))
-    type_of_unit = np.array([TYPE_OF_CODE[code.strip() or None] for code in stock["code"]])
+    type_of_unit = np.array([type_of(code.strip() or None) for code in stock["code"]])
     relationship, age, sex = _household_roles(rng, unit, number, type_of_unit)
     races = _race_combinations(rng, unit, number, in_aian_area)
     is_hispanic = _shared_in_household(

@@ -1,22 +1,9 @@
-"""Ingest of a topdown run: from the settings' tables to the run directory's artifacts.
-
-Readers of the tables of a run: as its census declares, in one piece or in parts.
-
-Ingest in parts: tables of records in a folder or a glob are counted by several tasks.
-
-The tasks exchange files in `confidential/ingest/`, in a folder named after the present state of the
-input files and the version of the code: a run that was killed goes on with the existing files, but
-ignores files made from an earlier state. The ingest removes the folder at its end.
-"""
+"""Ingest of a topdown run: from the settings' tables to the run directory's artifacts."""
 
 from __future__ import annotations
 
-import hashlib
-import json
-import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -24,43 +11,27 @@ from tempfile import TemporaryDirectory
 import pandas as pd
 
 from ....validation.outcome import Outcome
-from ...census.cef_tables import CefTables, IngestResult, table_files
+from ...census.cef_tables import CefTables
 from ...census.census import Census
-from ...census.declared_input import DeclaredInput, DeclaredTables
+from ...census.census_input import CensusInput, CensusTables
 from ...census.histograms import write_histogram
 from ...census.invariants import write_state_totals
-from ...census.members import completed_files, completed_units
-from ...census.partitions import (
-    check_parts,
-    check_whole,
-    count_part,
-    is_kept,
-    keep_before,
-    parts_of,
-)
+from ...census.members import completed_units
 from ...census.records import CodeTally
-from ...ledger.identity import Digests, local_files, store_identity
+from ...ledger.identity import Digests, store_identity
 from ...ledger.store import open_ledger
-from ...runs.directory import RunDirectory, code_version
+from ...runs.directory import RunDirectory
 from ...runs.settings import refuse_large_delta
 from ...runs.stamps import write_frame
-from ...tables.findings import (
-    Finding,
-    InputCheck,
-    UnreadableInput,
-    accepted_input,
-    refusal,
-    write_findings,
-)
-from ...tables.sources import names_several_files
+from ...tables.findings import Finding, InputCheck, UnreadableInput, accepted_input
 from ..paths import geography_file, invariants_file, state_totals_file
 from ..settings import TopdownSettings
 from .earlier import held_answers, write_held
 
-IngestedInput = IngestResult | DeclaredInput
-"""Everything that an ingest needs of its input."""
+READERS: Mapping[str, type[CensusTables]] = {"cef": CefTables, "declared": CensusTables}
+"""By layout of a census, the reader of its tables."""
 
-Ahead = Callable[[IngestedInput], object]
+Ahead = Callable[[CensusInput], object]
 """Called with the result of a check during its judgement; it must not keep any of it."""
 
 
@@ -76,158 +47,37 @@ def run_census(settings: TopdownSettings) -> Census:
 
 def reading_of(
     settings: TopdownSettings, ahead: Ahead | None = None, codes: CodeTally | None = None
-) -> CefTables | DeclaredTables:
+) -> CensusTables:
     """The tables of a run; messages show their file names. `ahead` is called with the result of a
     check during its judgement; `codes` get the values of columns with declared codes."""
-    return _READINGS[settings.compiled_census.layout](settings, ahead, codes)
-
-
-def _cef_tables(
-    settings: TopdownSettings, ahead: Ahead | None, _codes: CodeTally | None
-) -> CefTables:
-    tables, universes = settings.input.paths(), settings.run.universes
-    paths = {name: tables[name] for name in ("geography", "units", "persons")}
-    person_schema, unit_schema = (
-        settings.schema_of(name) if name in universes else None for name in ("persons", "units")
-    )
-    files = table_files(paths, settings.input.file_names())
-    return CefTables(files, person_schema, unit_schema, ahead)
-
-
-def _declared_tables(
-    settings: TopdownSettings, ahead: Ahead | None, codes: CodeTally | None
-) -> DeclaredTables:
+    census, paths = run_census(settings), settings.input.paths()
     schemas = {name: settings.schema_of(name) for name in settings.run.universes}
-    tables = DeclaredTables.of(run_census(settings), schemas, own_tables(settings))
+    named = [name for name in (*census.formats, *census.optional_tables) if name in paths]
+    tables = READERS[census.layout].of(census, schemas, {name: paths[name] for name in named})
     return replace(tables, ahead=ahead, codes=codes)
 
 
-def completed(
-    reading: CefTables | DeclaredTables, folder: Path
-) -> tuple[CefTables | DeclaredTables, tuple[Finding, ...]]:
+def completed(reading: CensusTables, folder: Path) -> tuple[CensusTables, tuple[Finding, ...]]:
     """The tables with the columns of units derived from persons, and their contradictions.
 
     Completed tables are written to the confidential `folder`; see `census.members`. Without such
     tables, or persons among the input, nothing is read.
     """
-    findings = list[Finding]()
+    findings, files = list[Finding](), {**reading.files}
     for table, members in reading.census.members.items():
-        if members.table not in reading.files:
+        if members.table not in files:
             continue
-        units, persons = reading.files[table], reading.files[members.table]
+        target = folder / f"{table}_with_members.parquet"
         try:
-            target = folder / _completed(table)
-            findings += completed_units(units, persons, members.key, target).findings
+            check = completed_units(files[table], files[members.table], members.key, target)
+            findings += check.findings
+            files[table] = check.units
         except UnreadableInput as error:
             findings.append(error.finding)
-    return as_completed(reading, folder), tuple(findings)
+    return replace(reading, files=files), tuple(findings)
 
 
-def as_completed(reading: CefTables | DeclaredTables, folder: Path) -> CefTables | DeclaredTables:
-    """The tables, replaced by the ones that `completed` has written to a folder."""
-    made = {
-        table: completed_files(files, folder / _completed(table))
-        for table, files in reading.files.items()
-        if table in reading.census.members
-    }
-    return replace(reading, files={**reading.files, **made})
-
-
-def _completed(table: str) -> str:
-    return f"{table}_with_members.parquet"
-
-
-Reader = Callable[[TopdownSettings, Ahead | None, CodeTally | None], CefTables | DeclaredTables]
-
-_READINGS: Mapping[str, Reader] = {
-    "cef": _cef_tables,
-    "declared": _declared_tables,
-}
-"""By layout of a census, the tables of a run."""
-
-
-def record_tables(settings: TopdownSettings) -> Sequence[str]:
-    """The tables whose records are counted, and may be counted in parts."""
-    files = reading_of(settings).records.values()
-    return tuple(dict.fromkeys(own[0].table for own in files))
-
-
-def own_tables(settings: TopdownSettings) -> dict[str, str]:
-    """Paths of the tables of a declared census, without the earlier releases that constrain it."""
-    releases = settings.compiled_census.earlier_releases
-    return {name: path for name, path in settings.input.paths().items() if name not in releases}
-
-
-COUNTING_TASKS = 16
-"""Tasks that count the records of a folder or of a glob, whatever is in it."""
-
-
-def n_counting_tasks(run: RunDirectory, settings: TopdownSettings) -> int:
-    """Number of tasks that count records; 0 where one task reads the input as a whole.
-
-    Only one task reads a single file, a store, or input that has been read before. The server sees
-    the number: neither how many files there are nor their sizes decide it.
-    """
-    if state_totals_file(run).exists():
-        return 0
-    paths = settings.input.paths()
-    in_several = any(names_several_files(paths[table]) for table in record_tables(settings))
-    return COUNTING_TASKS if in_several else 0
-
-
-def read_before_once(run: RunDirectory, settings: TopdownSettings) -> bool:
-    """Read the tables that records refer to, for the parts; False if already done."""
-    folder = _folder(run, settings)
-    if is_kept(folder):
-        return False
-    for other in folder.parent.glob("*"):
-        shutil.rmtree(other, ignore_errors=True)
-    folder.mkdir(parents=True)
-    reading, findings = completed(reading_of(settings), folder)
-    if findings:
-        write_findings(run.confidential / "findings.json", findings)
-        shutil.rmtree(folder, ignore_errors=True)
-        raise refusal(findings, with_counts=not settings.input.confidential)
-    keep_before(folder, reading)
-    return True
-
-
-def count_parts_once(run: RunDirectory, settings: TopdownSettings, task: int) -> bool:
-    """Count the records of every part assigned to a task, one after the other; False if all were
-    counted before.
-    """
-    folder = _folder(run, settings)
-    reading = as_completed(reading_of(settings), folder)
-    own = range(task, len(parts_of(reading)), COUNTING_TASKS)
-    new = [part for part in own if not is_kept(folder, part)]
-    for part in new:
-        count_part(folder, reading, part)
-    return bool(new)
-
-
-@contextmanager
-def check_of_parts(
-    run: RunDirectory, settings: TopdownSettings, ahead: Ahead | None = None
-) -> Iterator[InputCheck[IngestedInput] | None]:
-    """The check of the input from its parts, None unless all exist; the parts are then removed."""
-    parts = run.confidential / "ingest"
-    if not parts.exists():
-        yield None
-        return
-    try:
-        folder = _folder(run, settings)
-        reading = as_completed(reading_of(settings, ahead), folder)
-        yield check_parts(folder, reading, run.confidential)
-    finally:
-        shutil.rmtree(parts, ignore_errors=True)
-
-
-def _folder(run: RunDirectory, settings: TopdownSettings) -> Path:
-    seen = json.dumps([local_files(settings), code_version()], sort_keys=True)
-    return run.confidential / "ingest" / hashlib.sha256(seen.encode()).hexdigest()[:16]
-
-
-def check_with_notes(settings: TopdownSettings) -> InputCheck[IngestedInput]:
+def check_with_notes(settings: TopdownSettings) -> InputCheck[CensusInput]:
     """Read and check the tables as `check_input_of`, with notes on codes that look misspelt."""
     return check_input_of(settings, codes=CodeTally())
 
@@ -237,7 +87,7 @@ def check_input_of(
     scratch: Path | None = None,
     ahead: Ahead | None = None,
     codes: CodeTally | None = None,
-) -> InputCheck[IngestedInput]:
+) -> InputCheck[CensusInput]:
     """Read and check the tables that the settings name; messages show their file names.
 
     `scratch` is the folder for temporary files of confidential rows; see `reading_of`.
@@ -250,7 +100,7 @@ def check_input_of(
             files = dict.fromkeys(finding.file for finding in findings)
             outcomes = tuple(Outcome("members_tell_their_units", name, False) for name in files)
             return InputCheck(outcomes, findings, None)
-        return check_whole(reading, scratch)
+        return reading.check(scratch)
 
 
 def public_tables(settings: TopdownSettings) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -283,29 +133,26 @@ def refuse_large_deltas(settings: TopdownSettings, n_persons: int) -> None:
 def ingest_input(run: RunDirectory, settings: TopdownSettings) -> None:
     """Write the geography, the declared invariants and the confidential histograms of a run.
 
-    Where records were counted in parts, these are put together, else the tables are read. Keyed
-    digests of the people are stored with the histograms, unless the run is not private. The
+    Keyed digests of the people are stored with the histograms, unless the run is not private. The
     state totals come last: their file marks completion. Raises InputRefused for input that breaks a
     rule; its counts are then in `confidential/findings.json`, and for input that is not
     confidential in the message too.
     """
     own = dict[bytes, Digests]()
 
-    def recognise(counted: IngestedInput) -> None:
+    def recognise(counted: CensusInput) -> None:
         # Input that is refused in the end makes no ledger.
         if settings.is_private and Path(settings.privacy.ledger).exists():
             key = open_ledger(Path(settings.privacy.ledger)).key()
             own[key] = counted.digests(key)
 
-    with check_of_parts(run, settings, recognise) as parts:
-        check = parts or check_input_of(settings, run.confidential, recognise)
-        _write_ingested(run, settings, check, own)
+    _write_ingested(run, settings, check_input_of(settings, run.confidential, recognise), own)
 
 
 def _write_ingested(
     run: RunDirectory,
     settings: TopdownSettings,
-    check: InputCheck[IngestedInput],
+    check: InputCheck[CensusInput],
     own: Mapping[bytes, Digests],
 ) -> None:
     """Write the result of a check of the input; `own` are digests of its people by their key."""
@@ -321,11 +168,12 @@ def _write_ingested(
     write_frame(geography_file(run), result.geography)
     write_frame(invariants_file(run), result.public)
     write_held(run, settings, held)
-    totals = result.exact(areas_alone=settings.blocks_only)
-    write_state_totals(state_totals_file(run), totals)
+    # Where areas are estimated alone, totals above them are no constraints.
+    is_dropped = settings.blocks_only and settings.compiled_census.area_rules.totals_need_topdown
+    write_state_totals(state_totals_file(run), {} if is_dropped else result.totals)
 
 
-def _write_histograms(run: RunDirectory, result: IngestedInput) -> None:
+def _write_histograms(run: RunDirectory, result: CensusInput) -> None:
     for universe, histogram in result.histograms.items():
         path = run.histogram(universe)
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""The steps that read the input of a topdown run."""
+"""The step that reads the input of a topdown run."""
 
 from __future__ import annotations
 
@@ -8,21 +8,7 @@ from ...runs.handles import Made, created, reused
 from ...runs.steps import step
 from ..paths import geography_file, state_totals_file
 from ..settings import TopdownSettings
-from .ingest import count_parts_once, ingest_input, read_before_once
-
-
-@step("read addresses", TopdownSettings, run_name="ingest-addresses")
-def read_addresses(run: RunDirectory, settings: TopdownSettings) -> Made:
-    """Read the tables that records refer to, for the tasks that count records."""
-    is_new = read_before_once(run, settings)
-    return (created if is_new else reused)(run.confidential / "ingest")
-
-
-@step("count persons", TopdownSettings, run_name="ingest-persons-{number}")
-def count_persons(run: RunDirectory, settings: TopdownSettings, number: int) -> Made:
-    """Count the records of some files, or of none where there are fewer files than tasks."""
-    is_new = count_parts_once(run, settings, number)
-    return (created if is_new else reused)(run.confidential / "ingest")
+from .ingest import ingest_input
 
 
 @step("ingest", TopdownSettings, run_name="ingest")

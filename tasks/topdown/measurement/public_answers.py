@@ -82,7 +82,7 @@ from ...census.agreements import (
     people_of_cells,
 )
 from ...census.census import Census, Universe
-from ...census.declared_input import read_multiples
+from ...census.census_input import read_multiples
 from ...census.invariants import FACILITY_COLUMNS, inhabitable, read_state_totals
 from ...census.queries import counted_rows, incidence, marginal_query
 from ...census.schema import Schema

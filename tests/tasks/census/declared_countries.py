@@ -4,7 +4,6 @@ all neighbours of an input: every column that is computed from others is compute
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -13,27 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 from hypothesis import strategies as st
-from spineflow.tasks.census import counting, joins
-from spineflow.tasks.census.areas import load_areas
-from spineflow.tasks.census.counting import count_files
-from spineflow.tasks.census.declared_input import DeclaredTables, ReferredTables
-from spineflow.tasks.census.evidence import EvidenceTally
-from spineflow.tasks.census.members import completed_files, completed_units
-from spineflow.tasks.census.queries import marginal_query
-from spineflow.tasks.census.records import (
-    declared_rules,
-    read_ways,
-    tally_contributions,
-    tally_counted,
-)
 from spineflow.tasks.ledger.accounting import Guarantee
-from spineflow.tasks.tables.sources import InputFile, input_files
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.workload.costs import guarantee_of
 
-from tests.tasks.census.declared_neighbours import AREAS, GAUSSIAN, PURE, of_rows, query_groups
+from tests.tasks.census.declared_neighbours import AREAS, GAUSSIAN, PURE, Reader, of_rows
 
 Row = Mapping[str, str]
 Tables = dict[str, tuple[Row, ...]]
@@ -115,88 +99,15 @@ class Country:
                                 yield table, changed | {other: tuple(new)}
 
 
-class Census:
-    """Reads tables of a country from files, as a run does."""
+class Census(Reader):
+    """Reads tables of a country from files, with their computed columns."""
 
     def __init__(self, country: Country, folder: Path) -> None:
-        self.country, self.folder = country, folder
-        self.census = country.settings().compiled_census
-        self.known: dict[str, dict[str, np.ndarray] | None] = {}
-        self.write("areas", [{"area": area} for area in AREAS])
-        self.told = EvidenceTally()
-        self.areas = load_areas(self.files("areas"), self.census.geography, self.told, ())
-
-    def write(self, table: str, rows: list[Row]) -> None:
-        with (self.folder / f"{table}.csv").open("w", newline="", encoding="utf-8") as file:
-            names = list(rows[0])
-            csv.writer(file).writerows([(*names, ""), *((*row.values(), "") for row in rows)])
-
-    def files(self, table: str) -> tuple[InputFile, ...]:
-        return input_files(table, str(self.folder / f"{table}.csv"))
+        super().__init__(country.settings().compiled_census, folder)
+        self.country = country
 
     def histograms(self, tables: Tables) -> dict[str, np.ndarray] | None:
-        """Records by area and cell of every universe; None for tables that a rule refuses."""
-        filled = {
-            name: tuple(sorted(rows, key=lambda row: tuple(row.items())))
-            for name, rows in self.country.filled(tables).items()
-        }
-        key = repr(filled)
-        if key not in self.known:
-            self.known[key] = self._read(filled)
-        return self.known[key]
-
-    def _read(self, tables: Tables) -> dict[str, np.ndarray] | None:
-        if not all(tables.values()):
-            return None  # A file without rows is refused.
-        for name, rows in tables.items():
-            self.write(name, list(rows))
-        files = {name: self.files(name) for name in ("areas", *tables)}
-        for table, members in self.census.members.items():
-            target = self.folder / "completed.parquet"
-            target.unlink(missing_ok=True)
-            if completed_units(files[table], files[members.table], members.key, target).findings:
-                return None
-            files[table] = completed_files(files[table], target)
-        evidence, found = deepcopy(self.told), {}
-        for name, universe in self.census.universes.items():
-            read: set[tuple[str, str]] = set()
-            with pytest.MonkeyPatch.context() as patch:
-                for module in (joins, counting):
-                    patch.setattr(module, "read_partitions", noting(module.read_partitions, read))
-                ways = read_ways(files, universe, self.areas, evidence)
-                reading = DeclaredTables(self.census, {name: universe.schema}, files)
-                referred = ReferredTables(self.areas, {name: ways}.__getitem__)
-                counter, own = reading.counter(referred, name, None, evidence)
-                count_files(counter, own, range(len(own)), evidence)
-            known = {(way.table, column) for way in universe.ways for column in way.read}
-            assert read <= known, f"{name} reads {read - known} by no way"
-            tally_contributions(files, universe, evidence)
-            counted = counter.counted()
-            tally_counted(universe, ways, counted, evidence)
-            found[name] = counted.totals[name].toarray()
-        names = list(self.census.universes)
-        rules = declared_rules(self.census, names, self.areas.columns, evidence.suites)
-        return None if evidence.findings(rules, files) else found
-
-    def norms(self, universe: str, before: np.ndarray, after: np.ndarray) -> tuple[int, int]:
-        """The largest L1 and squared L2 of the change of a query group at a geolevel."""
-        schema, most = self.census.universes[universe].schema, (0, 0)
-        for chosen in query_groups(len(schema.attributes)):
-            name = " * ".join(schema.attributes[n] for n in chosen) or "total"
-            moved = (after - before) @ marginal_query(schema, name).matrix.T.toarray()
-            for change in (moved, moved.sum(axis=0)):
-                most = max(most[0], int(abs(change).sum())), max(most[1], int((change**2).sum()))
-        return most
-
-
-def noting(of: Callable, read: set[tuple[str, str]]) -> Callable:
-    """A reader of batches that notes tables and columns."""
-
-    def noted(files: Any, selection: Any, *more: Any, **words: Any) -> Any:
-        read.update((files[0].table, column) for column in selection.required)
-        return of(files, selection, *more, **words)
-
-    return noted
+        return super().histograms(self.country.filled(tables))
 
 
 def guarantees(country: Country, universe: str) -> tuple[Guarantee, Guarantee]:

@@ -5,31 +5,28 @@ from __future__ import annotations
 import csv
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import chain, combinations, product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import strategies as st
-from spineflow.tasks.census.areas import load_areas
+from spineflow.tasks.census import census_input, joins
+from spineflow.tasks.census.census import Census
+from spineflow.tasks.census.census_input import CensusTables
 from spineflow.tasks.census.counting import count_files
-from spineflow.tasks.census.declared_input import DeclaredTables, ReferredTables
 from spineflow.tasks.census.evidence import EvidenceTally
+from spineflow.tasks.census.members import completed_units
 from spineflow.tasks.census.queries import marginal_query
-from spineflow.tasks.census.records import (
-    declared_rules,
-    read_ways,
-    tally_contributions,
-    tally_counted,
-)
-from spineflow.tasks.tables.sources import InputFile, input_files
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.workload.costs import guarantee_of
 from spineflow.tasks.topdown.workload.statement import statement_of
+from spineflow.validation.expectations import by_the_rules_alone
 
 Row = tuple[str, ...]
 Tables = dict[str, tuple[Row, ...]]
@@ -76,54 +73,91 @@ class Case:
         return list(product(*self.columns[table].values()))
 
 
-@dataclass
 class Reader:
-    """Reads tables of a case from files, as a run does."""
+    """Reads tables of a census from files, as a run does."""
 
-    case: Case
-    folder: Path
-
-    def __post_init__(self) -> None:
-        self.census = self.case.settings(GAUSSIAN).compiled_census
-        self.known: dict[tuple, np.ndarray | None] = {}
-        self.write("areas", ("area",), [(area,) for area in AREAS])
+    def __init__(self, census: Census, folder: Path) -> None:
+        self.census, self.folder = census, folder
+        self.known: dict[str, dict[str, np.ndarray] | None] = {}
+        self.write("areas", [{"area": area} for area in AREAS])
         # The areas are those of all neighbours.
-        self.told = EvidenceTally()
-        self.areas = load_areas(self.files("areas"), self.census.geography, self.told, ())
+        areas = CensusTables.of(census, {}, {"areas": folder / "areas.csv"})
+        with by_the_rules_alone():
+            self.areas = areas.check().accepted().areas
 
-    def write(self, table: str, columns: Sequence[str], rows: Sequence[Row]) -> None:
+    def write(self, table: str, rows: Sequence[Mapping[str, str]]) -> None:
         with (self.folder / f"{table}.csv").open("w", newline="", encoding="utf-8") as file:
             # A column more, since a text file of one column has no separator.
-            csv.writer(file).writerows([(*columns, ""), *((*row, "") for row in rows)])
+            csv.writer(file).writerows([(*rows[0], ""), *((*row.values(), "") for row in rows)])
 
-    def files(self, table: str) -> tuple[InputFile, ...]:
-        return input_files(table, str(self.folder / f"{table}.csv"))
-
-    def histogram(self, tables: Tables) -> np.ndarray | None:
-        """Records by area and cell; None for tables that a rule refuses."""
-        key = tuple((name, tuple(sorted(rows))) for name, rows in tables.items())
+    def histograms(
+        self, tables: Mapping[str, Sequence[Mapping[str, str]]]
+    ) -> dict[str, np.ndarray] | None:
+        """Records by area and cell of every universe; None for tables that a rule refuses."""
+        ordered = {
+            name: sorted(rows, key=lambda row: tuple(row.items())) for name, rows in tables.items()
+        }
+        key = repr(ordered)
         if key not in self.known:
-            self.known[key] = self._read(tables)
+            # A file without rows is refused.
+            self.known[key] = self._read(ordered) if all(ordered.values()) else None
         return self.known[key]
 
-    def _read(self, tables: Tables) -> np.ndarray | None:
-        if not all(tables.values()):
-            return None  # A file without rows is refused.
+    def _read(
+        self, tables: Mapping[str, Sequence[Mapping[str, str]]]
+    ) -> dict[str, np.ndarray] | None:
         for name, rows in tables.items():
-            self.write(name, tuple(self.case.columns[name]), rows)
-        files = {name: self.files(name) for name in ("areas", *tables)}
-        evidence, areas = deepcopy(self.told), self.areas
-        universe = self.census.universes["u"]
-        ways = read_ways(files, universe, areas, evidence)
-        tally_contributions(files, universe, evidence)
-        reading = DeclaredTables(self.census, {"u": universe.schema}, files)
-        referred = ReferredTables(areas, {"u": ways}.__getitem__)
-        counter, own = reading.counter(referred, "u", None, evidence)
-        count_files(counter, own, range(len(own)), evidence)
-        found = counter.counted()
-        tally_counted(universe, ways, found, evidence)
-        rules = declared_rules(self.census, ["u"], areas.columns, evidence.suites)
-        return None if evidence.findings(rules, files) else found.totals["u"].toarray()
+            self.write(name, rows)
+        paths = {name: self.folder / f"{name}.csv" for name in ("areas", *tables)}
+        whole = CensusTables.of(self.census, {}, paths)
+        files = {**whole.files}
+        for table, members in self.census.members.items():
+            target = self.folder / "completed.parquet"
+            target.unlink(missing_ok=True)
+            made = completed_units(files[table], files[members.table], members.key, target)
+            if made.findings:
+                return None
+            files[table] = made.units
+        found = {}
+        for name, universe in self.census.universes.items():
+            read: set[tuple[str, str]] = set()
+            own = replace(whole, schemas={name: universe.schema}, files=files, is_recognised=False)
+            evidence = EvidenceTally()
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(joins, "read_partitions", noting(joins.read_partitions, read))
+                patch.setattr(census_input, "load_areas", lambda *_: self.areas)
+                before = own.read_before(evidence, None)
+                counter, of_records = own.counter(before, name, None, evidence)
+                count_files(counter, of_records, evidence)
+            known = {(way.table, column) for way in universe.ways for column in way.read}
+            known |= {(table, one.person) for table, one in universe.contributions.items()}
+            assert read <= known, f"{name} reads {read - known} by no way"
+            counted = counter.counted()
+            rules = own.rules(before, {name: counted}, evidence, None)
+            if evidence.findings(rules, files):
+                return None
+            found[name] = counted.totals[name].toarray()
+        return found
+
+    def norms(self, universe: str, before: np.ndarray, after: np.ndarray) -> tuple[int, int]:
+        """The largest L1 and squared L2 of the change of a query group at a geolevel."""
+        schema, most = self.census.universes[universe].schema, (0, 0)
+        for chosen in query_groups(len(schema.attributes)):
+            name = " * ".join(schema.attributes[n] for n in chosen) or "total"
+            moved = (after - before) @ marginal_query(schema, name).matrix.T.toarray()
+            for change in (moved, moved.sum(axis=0)):
+                most = max(most[0], int(abs(change).sum())), max(most[1], int((change**2).sum()))
+        return most
+
+
+def noting(of: Callable, read: set[tuple[str, str]]) -> Callable:
+    """A reader of batches that notes tables and columns."""
+
+    def noted(files: Any, selection: Any, *more: Any, **words: Any) -> Any:
+        read.update((files[0].table, column) for column in selection.required)
+        return of(files, selection, *more, **words)
+
+    return noted
 
 
 def of_rows(rows: Sequence[Row], candidates: Sequence[Row]) -> Iterator[tuple[Row, ...]]:
@@ -174,18 +208,6 @@ def query_groups(n_attributes: int) -> list[tuple[int, ...]]:
     return [c for n in range(n_attributes + 1) for c in combinations(numbers, n)]
 
 
-def norms(reader: Reader, before: np.ndarray, after: np.ndarray) -> tuple[int, int]:
-    """The largest L1 and squared L2 of the change of a query group at a geolevel."""
-    schema = reader.census.universes["u"].schema
-    most = (0, 0)
-    for chosen in query_groups(len(schema.attributes)):
-        name = " * ".join(schema.attributes[n] for n in chosen) or "total"
-        moved = (after - before) @ marginal_query(schema, name).matrix.T.toarray()
-        for change in (moved, moved.sum(axis=0)):
-            most = max(most[0], int(abs(change).sum())), max(most[1], int((change**2).sum()))
-    return most
-
-
 def charged(case: Case) -> tuple[int, int]:
     """The norms that the ledger's figure per person pays for: of pure and of concentrated DP."""
     pure = guarantee_of(case.settings(PURE).budget_of("u"))
@@ -201,23 +223,34 @@ def protected_tables(case: Case) -> list[str]:
     return [name for name in case.columns if re.search(f"One changed record of {name} ", text)]
 
 
+def histogram(case: Case, reader: Reader, tables: Tables) -> np.ndarray | None:
+    """Records of the universe by area and cell; None for tables that a rule refuses."""
+    rows = {
+        name: [dict(zip(case.columns[name], row, strict=True)) for row in own]
+        for name, own in tables.items()
+    }
+    found = reader.histograms(rows)
+    return None if found is None else found["u"]
+
+
 def true_norms(case: Case, tables: Tables, folder: Path) -> tuple[int, int]:
     """The largest norms over all neighbours in tables that the certificate calls protected."""
-    reader = Reader(case, folder)
-    before, most = reader.histogram(tables), (0, 0)
+    reader = Reader(case.settings(GAUSSIAN).compiled_census, folder)
+    before, most = histogram(case, reader, tables), (0, 0)
     assert before is not None, "the input is refused"
     for table in protected_tables(case):
         for other in neighbours(case, tables, table):
-            after = reader.histogram(other)
+            after = histogram(case, reader, other)
             if after is not None:
-                found = norms(reader, before, after)
+                found = reader.norms("u", before, after)
                 most = max(most[0], found[0]), max(most[1], found[1])
     return most
 
 
 def is_refused(case: Case, tables: Tables, folder: Path) -> bool:
     """Whether a rule refuses the input."""
-    return Reader(case, folder).histogram(tables) is None
+    reader = Reader(case.settings(GAUSSIAN).compiled_census, folder)
+    return histogram(case, reader, tables) is None
 
 
 def parity(*columns: str) -> dict[str, Any]:

@@ -110,7 +110,7 @@ def test_ages_of_dates_are_compared_with_bins(tmp_path: Path) -> None:
     [
         ("areas", {"areas": False}),
         ("homes", {"areas": True, "homes": False}),
-        ("people", {"areas": True, "people": False}),
+        ("people", {"areas": True, "homes": True, "people": False}),
     ],
 )
 def test_the_table_that_cannot_be_read_is_named(

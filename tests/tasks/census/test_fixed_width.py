@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from spineflow.tasks.census import evidence
-from spineflow.tasks.census.declared_input import DeclaredInput
+from spineflow.tasks.census.census_input import CensusInput
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.tables.findings import InputCheck
 from spineflow.tasks.topdown.ingest.ingest import check_input_of
@@ -56,11 +56,11 @@ def as_fixed_width(folder: Path, *, filler: int = 0) -> str:
     return text
 
 
-def check(folder: Path, text: str) -> InputCheck[DeclaredInput]:
+def check(folder: Path, text: str) -> InputCheck[CensusInput]:
     file = folder / "settings.toml"
     file.write_text(text, encoding="utf-8")
     found = check_input_of(TOPDOWN.load(file))
-    assert isinstance(found.result, DeclaredInput | None)
+    assert isinstance(found.result, CensusInput | None)
     return found
 
 

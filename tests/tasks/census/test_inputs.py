@@ -11,13 +11,12 @@ import numpy as np
 import pandas as pd
 import pytest
 from spineflow.tasks.census import cef_tables, evidence, histograms, invariants
-from spineflow.tasks.census.cef_2020 import PERSONS, UNITS, cef_schema
+from spineflow.tasks.census.cef_2020 import CENSUS, PERSONS, UNITS, cef_schema
 from spineflow.tasks.census.cef_tables import check_inputs
 from spineflow.tasks.census.census import Census, compiled
 from spineflow.tasks.census.declarations import CensusDeclaration
 from spineflow.tasks.census.exact_answers import refuse_contradictions
 from spineflow.tasks.census.invariants import inhabitable
-from spineflow.tasks.census.partitions import check_whole
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.tables import columns, readers
 from spineflow.tasks.topdown.ingest.generate import generate_county
@@ -27,11 +26,12 @@ from tests.tasks.census.conftest import Tables, assert_same
 SHARED = Path(__file__).resolve().parents[3] / ".." / "shared"
 needs_shared = pytest.mark.skipif(not SHARED.exists(), reason="needs ../shared")
 
-NAMES = {"persons": "people file", "units": "unit file", "geography": "block file"}
+SCHEMAS = {"persons": PERSONS, "units": UNITS}
+NAMES = {"people": "persons.parquet", "unit": "units.parquet", "block": "grfc.txt"}
 
 
 def check(tables: Tables):
-    return check_inputs(**tables.write(), names=NAMES)
+    return check_inputs(**tables.write())
 
 
 def first_row(frame: pd.DataFrame, mask: pd.Series) -> int:
@@ -169,7 +169,7 @@ def test_broken_rows_are_refused(case, tables, rules_only):
     with pytest.raises(InputRefused) as refused:
         result.accepted()
     finding = result.findings[0]
-    assert finding.file.startswith(file)
+    assert finding.file == NAMES[file]
     assert finding.column == column
     assert finding.rule.startswith(rule)
     assert finding.count == count
@@ -219,8 +219,8 @@ def test_a_rule_that_great_expectations_alone_finds_broken_refuses(tables, monke
 @pytest.mark.usefixtures("rules_only")
 def test_nothing_is_made_of_an_input_that_breaks_a_rule(tables):
     set_person("CENRACE", "64")(tables)
-    files, results = cef_tables.table_files(tables.write(), NAMES), []
-    assert check_whole(cef_tables.CefTables(files, PERSONS, UNITS, results.append)).result is None
+    own, results = cef_tables.CefTables.of(CENSUS, SCHEMAS, tables.write()), []
+    assert replace(own, ahead=results.append).check().result is None
     assert not results
 
 
@@ -287,22 +287,22 @@ def test_result_agrees_with_a_slow_tabulation(expected, tables):
     occupancy = occupancy.reindex(codes, fill_value=0)
     np.testing.assert_array_equal(result.histograms["units"].toarray(), occupancy.to_numpy())
 
-    invariants = result.invariants.set_index("block_geocode")
+    invariants = result.public.set_index("block_geocode")
     assert list(invariants.index) == sorted(geography["geocode"])
     np.testing.assert_array_equal(
         invariants["housing_units"], housing.groupby("geocode").size().reindex(codes, fill_value=0)
     )
     colleges = units[units["QGQTYP"] == "501"].groupby("geocode").size()
     np.testing.assert_array_equal(invariants["facilities_5"], colleges.reindex(codes, fill_value=0))
-    assert inhabitable(result.invariants).sum() == units["geocode"].nunique()
-    assert result.state_totals == {"35": len(people)}
+    assert inhabitable(result.public).sum() == units["geocode"].nunique()
+    assert result.totals == {"35": len(people)}
     assert list(result.geography) == ["block_geocode", "AIANNHCE", "COUSUBFP", "PLACEFP", "SDUNI"]
 
 
 @pytest.mark.usefixtures("rules_only")
 def test_final_pop_is_not_trusted(tables):
     tables.units["FINAL_POP"] = 0
-    assert check(tables).accepted().state_totals == {"35": len(tables.persons)}
+    assert check(tables).accepted().totals == {"35": len(tables.persons)}
 
 
 @pytest.mark.usefixtures("rules_only")
@@ -375,9 +375,10 @@ def test_batches_do_not_matter(mafid, tables, monkeypatch):
     monkeypatch.setattr(invariants, "_UNITS_AT_ONCE", 50)
     in_batches = check(tables).accepted()
     assert_same(in_batches, whole)
-    assert (in_batches.identity != whole.identity).nnz == 0
-    np.testing.assert_array_equal(in_batches.unit_block, whole.unit_block)
-    np.testing.assert_array_equal(in_batches.unit_population, whole.unit_population)
+    assert in_batches.digests(b"key") == whole.digests(b"key")
+    one, other = (found.referred["persons"] for found in (in_batches, whole))
+    np.testing.assert_array_equal(one.area, other.area)
+    np.testing.assert_array_equal(one.records, other.records)
 
     tables.units.loc[[5, 150, 250], "MAFID"] = tables.units.loc[0, "MAFID"]
     tables.units.loc[[6, 160, 260], "MAFID"] = " "
@@ -385,7 +386,7 @@ def test_batches_do_not_matter(mafid, tables, monkeypatch):
     broken = check(tables)
     monkeypatch.undo()
     assert broken.findings == check(tables).findings
-    assert [finding.count for finding in broken.findings if finding.file == NAMES["units"]] == [
+    assert [finding.count for finding in broken.findings if finding.file == NAMES["unit"]] == [
         3,
         4,
         2,
@@ -401,11 +402,11 @@ def test_totals_of_the_real_state():
         units=folder / "units.parquet",
         geography=folder / "grfc.txt",
     ).accepted()
-    assert result.state_totals == {"44": 1_052_567}
+    assert result.totals == {"44": 1_052_567}
     assert result.histograms["persons"].sum() == 1_052_567
-    assert result.invariants["housing_units"].sum() == 466_117
+    assert result.public["housing_units"].sum() == 466_117
     assert result.histograms["units"].sum() == 466_117
-    assert result.invariants.filter(like="facilities_").to_numpy().sum() == 326
+    assert result.public.filter(like="facilities_").to_numpy().sum() == 326
     assert len(result.geography) == 25_181
 
     published = pd.read_parquet(folder / "published_block_counts.parquet")

@@ -120,11 +120,11 @@ def test_records_are_counted_by_area_and_raw_value() -> None:
         np.array([2]),
         np.array([4]),
     )
-    sex = own.counts("sex").toarray()
-    places = {value: at for at, value in enumerate(own.values["sex"])}
+    found, ages = own.columns()
+    sex, places = found.counts.toarray(), {value: at for at, value in enumerate(found.values)}
     assert sex[2, places["f"]] == 1 and sex[0, places["m"]] == 2 and sex[2, places["m"]] == 4
-    assert sex.sum() == 7 and own.counts("age").sum() == 7
-    assert len(own.values["age"]) == 3
+    assert sex.sum() == 7 and ages.counts.sum() == 7
+    assert len(ages.values) == 3
 
 
 OFTEN = {"person": "ID", "records_per_person": 2}

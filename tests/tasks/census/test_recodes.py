@@ -11,7 +11,6 @@ from spineflow.tasks.census.attribute_declarations import AttributeDeclaration
 from spineflow.tasks.census.cef_2020 import (
     CENSUS,
     PERSONS,
-    TYPE_OF_CODE,
     recode_of,
 )
 from spineflow.tasks.census.queries import marginal_query
@@ -52,7 +51,6 @@ def test_a_recode_is_defined_exactly_where_the_rule_holds(attribute):
 )
 def test_group_quarters_types(qgqtyp, level):
     assert recode_of("persons", "hhgq").level_of(qgqtyp) == level
-    assert TYPE_OF_CODE.get(qgqtyp, UNKNOWN) == level
 
 
 def test_levels_number_the_cells_of_the_persons_schema():

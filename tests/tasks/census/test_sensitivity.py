@@ -47,6 +47,7 @@ from tests.tasks.census.declared_neighbours import (
     Tables,
     cases,
     charged,
+    histogram,
     is_refused,
     protected_tables,
     true_norms,
@@ -195,7 +196,7 @@ def test_an_attribute_may_read_a_column_that_is_an_identifier(tmp_path: Path) ->
     home = {"column": "home", "levels": {"first": ["1"], "second": ["2"]}}
     case = Case(THROUGH.own, {"home": home}, THROUGH.columns)
     _, tables, _ = REACHED["the way to the area"]
-    found = Reader(case, tmp_path).histogram(tables)
+    found = histogram(case, Reader(case.settings(GAUSSIAN).compiled_census, tmp_path), tables)
     assert found is not None
     assert found.tolist() == [[2, 0], [0, 0]]
 

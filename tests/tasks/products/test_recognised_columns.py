@@ -15,13 +15,6 @@ import pytest
 from scipy import sparse
 from spineflow.tasks.census.histograms import block_levels
 from spineflow.tasks.census.households import UNIT_COLUMNS
-from spineflow.tasks.census.partitions import (
-    check_parts,
-    check_whole,
-    count_part,
-    keep_before,
-    parts_of,
-)
 from spineflow.tasks.detailed_groups.ingest.generate import (
     generate_specification,
     give_detailed_codes,
@@ -374,11 +367,5 @@ def test_columns_of_referred_and_referring_tables_are_recognised(
     text = REFERRED.format(folder=folder, people=people, universe=universe)
     file.write_text(text + budget(universe, LEVELS))
     reading = reading_of(load_settings(TopdownSettings, file, presets=PRESETS))
-    if in_parts:
-        keep_before(tmp_path, reading)
-        for number in range(len(parts_of(reading))):
-            count_part(tmp_path, reading, number)
-    check = check_parts(tmp_path, reading) if in_parts else check_whole(reading)
-    assert check is not None
-    known, asked = check.accepted().digests(KEY), _declared(folder, table, column)
+    known, asked = reading.check().accepted().digests(KEY), _declared(folder, table, column)
     assert any(recognises(one, other) for one in known.values() for other in asked.values())

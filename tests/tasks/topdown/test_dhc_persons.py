@@ -8,8 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from spineflow.tasks.census.census import preset_census
-from spineflow.tasks.census.declared_input import DeclaredTables
-from spineflow.tasks.census.partitions import check_whole
+from spineflow.tasks.census.census_input import CensusTables
 from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.topdown.ingest.generate import generate_county
@@ -129,7 +128,7 @@ def test_relationships_that_production_refuses_are_refused(
     paths = {name: str(tmp_path / f"{name}.parquet") for name in ("persons", "units")}
     paths["geography"] = str(county / "grfc.txt")
     census, schemas = preset_census("dhc_persons_2020"), {"persons": PERSONS.schema}
-    found = check_whole(DeclaredTables.of(census, schemas, paths)).findings[0]
+    found = CensusTables.of(census, schemas, paths).check().findings[0]
     assert found.rule.startswith(statement) and found.count == 3 and found.remedy
     refused = found.sentence(with_counts=True)
     assert "(3 rows break this); " in refused and refused.startswith("persons.parquet: ")
@@ -140,7 +139,5 @@ def test_a_county_as_production_has_it_is_accepted(county: Path) -> None:
     paths = {name: str(county / f"{name}.parquet") for name in ("persons", "units")}
     paths["geography"] = str(county / "grfc.txt")
     census, schemas = preset_census("dhc_persons_2020"), {"persons": PERSONS.schema}
-    counted = (
-        check_whole(DeclaredTables.of(census, schemas, paths)).accepted().histograms["persons"]
-    )
+    counted = CensusTables.of(census, schemas, paths).check().accepted().histograms["persons"]
     assert counted.sum() == len(pd.read_parquet(county / "persons.parquet"))

@@ -67,7 +67,7 @@ def test_columns_that_differ_from_the_members_end_the_run_with_confidential_coun
     assert "4" not in str(no.value)
     run = prepare(settings, county / "refused")
     with pytest.raises(InputRefused, match="HHT of a housing unit"):
-        ingest.read_before_once(run, settings)
+        ingest.ingest_input(run, settings)
     found = json.loads((run.confidential / "findings.json").read_text())
     assert found[0]["count"] == 4
     assert not list(run.confidential.rglob("*.parquet"))

@@ -21,10 +21,10 @@ def result(county):
 
 @pytest.mark.slow
 def test_county_passes_every_check_and_has_what_a_demo_needs(result):
-    assert result.state_totals == {"35": 30_000}
-    assert (result.invariants.filter(like="facilities_").sum() > 0).all()
+    assert result.totals == {"35": 30_000}
+    assert (result.public.filter(like="facilities_").sum() > 0).all()
     assert result.histograms["units"].sum(axis=0)[0] > 1_000
-    assert 0.6 < inhabitable(result.invariants).mean() < 0.9
+    assert 0.6 < inhabitable(result.public).mean() < 0.9
     by_race = result.histograms["persons"].sum(axis=0).reshape(PERSONS.shape).sum(axis=(0, 1, 2))
     assert by_race[0] > 0.5 * by_race.sum()
     assert (by_race > 0).sum() > 30

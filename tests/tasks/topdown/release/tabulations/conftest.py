@@ -36,7 +36,7 @@ def exact_release(inputs: Path, directory: Path) -> Exact:
     directory.mkdir(exist_ok=True)
     persons, units = (block_counts(geocode, result.histograms[n]) for n in ("persons", "units"))
     write_microdata([persons], PERSONS, directory)
-    write_microdata([units], UNITS, directory, result.invariants)
+    write_microdata([units], UNITS, directory, result.public)
     tabulation = tabulate(directory, result.geography, ("persons", "units"))
     return Exact(inputs, directory, result.geography, tabulation)
 

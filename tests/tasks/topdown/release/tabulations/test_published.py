@@ -104,7 +104,7 @@ def test_what_records_cannot_say_is_put_right_and_counted(tmp_path: Path) -> Non
         persons=tables.persons, units=tables.units, geography=tables.geography
     ).accepted()
     assert result.histograms["units"].toarray().tolist() == [[0, 1], [0, 1], [0, 0]]
-    assert result.invariants["facilities_4"].tolist() == [0, 0, 1]
+    assert result.public["facilities_4"].tolist() == [0, 0, 1]
 
 
 @pytest.mark.parametrize("part", ["geo", "00001", "00002", "00003"])

@@ -1,4 +1,4 @@
-"""Records of declared censuses counted in parts: what the reading of the whole finds."""
+"""Tables of declared censuses in several files: what one file of the same rows says."""
 
 from __future__ import annotations
 
@@ -8,19 +8,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from spineflow.tasks.census import evidence, partitions
-from spineflow.tasks.census.declared_input import DeclaredInput, DeclaredTables
-from spineflow.tasks.census.partitions import (
-    check_parts,
-    check_whole,
-    count_part,
-    keep_before,
-    parts_of,
-)
-from spineflow.tasks.ledger.recognition import InputDigest
-from spineflow.tasks.tables.findings import InputCheck
+from spineflow.tasks.census import evidence
 from spineflow.tasks.topdown.ingest.ingest import reading_of
 from spineflow.tasks.topdown.product import TOPDOWN
+from spineflow.tasks.topdown.settings import TopdownSettings
 
 from tests.flows.gallery import DECLARATIONS, GALLERY
 from tests.flows.in_process import second_opinion
@@ -37,9 +28,16 @@ def frame_of(file: Path) -> pd.DataFrame:
     return pd.read_csv(file, dtype=str, keep_default_na=False)
 
 
-def cut(folder: Path, name: str) -> DeclaredTables:
-    """The tables of a declaration of the gallery, every table of records in four files."""
-    text = DECLARATIONS[list(GALLERY).index(name)]
+def settings_of(folder: Path, text: str) -> TopdownSettings:
+    file = folder / "settings.toml"
+    file.write_text(text, encoding="utf-8")
+    return TOPDOWN.load(file)
+
+
+def cut(folder: Path, name: str) -> tuple[TopdownSettings, TopdownSettings]:
+    """Settings of a declaration of the gallery, with its tables as they are, and with every table
+    of records in four files."""
+    text = whole = DECLARATIONS[list(GALLERY).index(name)]
     GALLERY[name](folder)
     rng = np.random.default_rng(6)
     for table, file in re.findall(r'^(\w+) = "(\w+\.(?:csv|parquet))"', text, re.MULTILINE):
@@ -52,48 +50,21 @@ def cut(folder: Path, name: str) -> DeclaredTables:
             part = folder / table / f"{number}.parquet"
             frame[of_row == number].to_parquet(part, index=False)
         text = text.replace(f'{table} = "{file}"', f'{table} = "{table}"')
-    settings_file = folder / "settings.toml"
-    settings_file.write_text(text, encoding="utf-8")
-    found = reading_of(TOPDOWN.load(settings_file))
-    assert isinstance(found, DeclaredTables)
-    return found
+    return settings_of(folder, whole), settings_of(folder, text)
 
 
-def in_parts(tables: DeclaredTables, folder: Path) -> InputCheck[DeclaredInput]:
-    folder.mkdir()
-    keep_before(folder, tables)
-    for number in reversed(range(len(parts_of(tables)))):
-        count_part(folder, tables, number)
-    found = check_parts(folder, tables)
-    assert found is not None
-    return found
-
-
-def digests(result: DeclaredInput) -> dict[str, InputDigest]:
-    return result.digests(b"key")
-
-
-@pytest.mark.parametrize("most", [2, 64])
 @pytest.mark.parametrize("name", GALLERY)
-def test_parts_add_up_to_the_whole(
-    name: str, most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(partitions, "MOST_PARTS", most)
-    tables = cut(tmp_path, name)
-    whole, parts = check_whole(tables), in_parts(tables, tmp_path / "kept")
-    assert (parts.outcomes, parts.files) == (whole.outcomes, whole.files)
+def test_files_add_up_to_the_whole(name: str, tmp_path: Path) -> None:
+    whole, parts = (reading_of(own).check() for own in cut(tmp_path, name))
+    assert parts.outcomes == whole.outcomes
     one, other = whole.accepted(), parts.accepted()
-    pd.testing.assert_frame_equal(other.areas.frame, one.areas.frame)
-    assert other.histograms.keys() == one.histograms.keys()
+    pd.testing.assert_frame_equal(other.geography, one.geography)
+    pd.testing.assert_frame_equal(other.public, one.public)
     for universe, histogram in one.histograms.items():
         for array in ("indptr", "indices", "data"):
             wanted = getattr(histogram, array)
             np.testing.assert_array_equal(getattr(other.histograms[universe], array), wanted)
-    assert other.multiples.keys() == one.multiples.keys()
-    for key, values in one.multiples.items():
-        np.testing.assert_array_equal(other.multiples[key], values)
-    assert repr(other.totals) == repr(one.totals)
-    assert digests(other) == digests(one)
+    assert other.digests(b"key") == one.digests(b"key")
 
 
 BREAKS = {
@@ -106,8 +77,8 @@ BREAKS = {
 
 
 @pytest.mark.parametrize("name", GALLERY)
-def test_rules_find_what_they_find_of_the_whole(name: str, tmp_path: Path) -> None:
-    tables = cut(tmp_path, name)
+def test_a_broken_rule_names_the_first_file(name: str, tmp_path: Path) -> None:
+    _, settings = cut(tmp_path, name)
     table, column, value, words = BREAKS[name]
     for number in (1, 2):
         file = tmp_path / table / f"{number}.parquet"
@@ -116,20 +87,18 @@ def test_rules_find_what_they_find_of_the_whole(name: str, tmp_path: Path) -> No
         frame.loc[frame.index[:3], column] = value
         frame[column] = frame[column].map(str)
         frame.to_parquet(file, index=False)
-    whole, parts = check_whole(tables), in_parts(tables, tmp_path / "kept")
-    (found,) = [one for one in whole.findings if words in one.rule][:1]
+    findings = reading_of(settings).check().findings
+    (found,) = [one for one in findings if words in one.rule][:1]
     assert (found.file, found.count) == ("1.parquet", 6)
-    assert parts == whole
 
 
-def test_a_damaged_file_is_told_as_of_the_whole(tmp_path: Path) -> None:
-    tables = cut(tmp_path, "register")
+def test_a_damaged_file_is_named(tmp_path: Path) -> None:
+    _, settings = cut(tmp_path, "register")
     for number in (1, 2):
         file = tmp_path / "persons" / f"{number}.parquet"
         file.write_bytes(file.read_bytes()[:-20])
-    whole, parts = check_whole(tables), in_parts(tables, tmp_path / "kept")
-    assert [finding.file for finding in whole.findings] == ["1.parquet"]
-    assert (parts.findings, parts.outcomes) == (whole.findings, whole.outcomes)
+    found = reading_of(settings).check().findings
+    assert [finding.file for finding in found] == ["1.parquet"]
 
 
 @pytest.mark.parametrize(
@@ -137,11 +106,9 @@ def test_a_damaged_file_is_told_as_of_the_whole(tmp_path: Path) -> None:
     [("register", "persons"), ("homes", "people"), ("households", "people"), ("schools", "pupils")],
 )
 def test_a_copy_in_another_form_is_refused(name: str, table: str, tmp_path: Path) -> None:
-    cut(tmp_path, name)
+    _, settings = cut(tmp_path, name)
     part = pd.read_parquet(tmp_path / table / "1.parquet").sample(frac=1, random_state=0)
     part.to_csv(tmp_path / table / "copy.csv", index=False)
-    tables = reading_of(TOPDOWN.load(tmp_path / "settings.toml"))
-    whole, parts = check_whole(tables), in_parts(tables, tmp_path / "kept")
-    (found,) = [one for one in whole.findings if "holds the rows" in one.rule]
+    findings = reading_of(settings).check().findings
+    (found,) = [one for one in findings if "holds the rows" in one.rule]
     assert (found.file, found.rule) == ("copy.csv", "the file holds the rows of 1.parquet")
-    assert parts == whole

@@ -1,0 +1,551 @@
+"""The input of a census: read, checked against every declaration, and counted.
+
+The rules are made from the declaration: every code has a level, every record an area, structural
+zeros are empty, and bounds and relations hold in every area. Public by declaration are the areas,
+the numbers of records that bounds multiply, and the invariant answers.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import takewhile
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+from scipy import sparse
+
+from ...validation.expectations import readable
+from ...validation.rules import Rule, count_violations
+from ..ledger.recognition import InputDigest, RecordColumn, input_digest, people_digests
+from ..tables.findings import InputCheck, UnreadableInput
+from ..tables.sources import InputFile, input_files, refuse_shared
+from .areas import Areas, load_areas, needed_columns, refuse_alike, shaped
+from .attribute_declarations import Where
+from .census import Bound, Census, Universe
+from .counting import (
+    Counted,
+    People,
+    RecordCounter,
+    count_files,
+    identity_columns,
+    read_columns,
+)
+from .evidence import EvidenceTally
+from .households import UNIT_COLUMNS
+from .joins import ByTable, read_joined
+from .members import OF_MEMBERS
+from .queries import counted_rows, marginal_query
+from .records import (
+    AreaLookup,
+    CodeTally,
+    UniverseCounter,
+    declared_rules,
+    notes,
+    occupant_columns,
+    read_ways,
+    tally_contributions,
+    tally_counted,
+    way_columns,
+)
+from .schema import Schema
+
+
+@dataclass(frozen=True, eq=False)
+class ReferredRows:
+    """Rows of the table on the way from records to their areas, `(n_rows,)` each: their areas, -1
+    for none, and how many records refer to them; confidential.
+    """
+
+    area: np.ndarray
+    records: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class CensusInput:
+    """The input of a run; rows are in the order of the areas.
+
+    public : public facts about every area.
+    histograms : by universe of the run, int64 counts `(n_areas, n_cells)`; confidential.
+    totals : answers that are released exactly.
+    known : by universe, the number of its records, where exact answers determine it.
+    n_records : the number of persons, or of the records of the largest universe.
+    raw : by universe that was counted, the columns by which the ledger recognises it and the tables
+        that it refers to or that refer to it; confidential.
+    whole : by universe, the digest of its cells under a key.
+    levels : the geolevels from the root to the areas, each the number `(n_areas,)` of its geounits.
+    multiples : by universe and number of the bound, `(n_areas, n_rows)` records per row of the
+        bounded query; public by declaration.
+    referred : by universe whose records find their areas by a table, its rows.
+    """
+
+    areas: Areas
+    public: pd.DataFrame
+    histograms: Mapping[str, sparse.csr_array]
+    totals: Mapping[str, Any]
+    known: Mapping[str, int]
+    n_records: int
+    raw: Mapping[str, Sequence[RecordColumn]]
+    whole: Mapping[str, Callable[[bytes], InputDigest]]
+    levels: Callable[[], Sequence[np.ndarray]]
+    multiples: Mapping[tuple[str, int], np.ndarray]
+    referred: Mapping[str, ReferredRows]
+
+    @property
+    def geography(self) -> pd.DataFrame:
+        """The areas."""
+        return self.areas.frame
+
+    def digests(self, key: bytes) -> dict[str, InputDigest]:
+        """Keyed digests by which the ledger recognises the records again.
+
+        The digest of a whole universe is that of its cells, for compatibility with older ledgers;
+        the others are of its raw columns.
+        """
+        levels, raw = self.levels(), {name: [*self.raw.get(name, ())] for name in self.whole}
+        # Universes that are counted but not run are recognised with the first universe of the run.
+        for own in (own for name, own in self.raw.items() if name not in raw):
+            next(iter(raw.values())).extend(own)
+        return {
+            name: digest(key).recognised_by(people_digests(raw[name], levels, key))
+            for name, digest in self.whole.items()
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class ReferredTables:
+    """Tables to which records refer: the areas, and the paths of each universe's records to
+    them."""
+
+    areas: Areas
+    ways: Mapping[str, AreaLookup]
+
+
+@dataclass(frozen=True, eq=False)
+class CensusTables:
+    """The tables of a census, read as it declares; those to which records refer come first.
+
+    `ahead` is called with the result of a check while that is judged. Columns that are not
+    recognised have no raw columns. `codes` collects the values of columns for the notes of a check;
+    without it there are no notes.
+    """
+
+    census: Census
+    schemas: Mapping[str, Schema]
+    files: Mapping[str, tuple[InputFile, ...]]
+    ahead: Callable[[CensusInput], object] | None = None
+    is_recognised: bool = True
+    codes: CodeTally | None = None
+
+    @classmethod
+    def of(
+        cls,
+        census: Census,
+        schemas: Mapping[str, Schema],
+        paths: Mapping[str, str | os.PathLike[str]],
+    ) -> Self:
+        """The tables at these paths by the names of the tables: files, folders of partitions, globs
+        or fsspec URLs.
+        """
+        files = {table: input_files(table, os.fspath(path)) for table, path in paths.items()}
+        return cls(census, schemas, cls._written(census, files))
+
+    @staticmethod
+    def _written(
+        census: Census, files: Mapping[str, tuple[InputFile, ...]]
+    ) -> dict[str, tuple[InputFile, ...]]:
+        """The files with their declared formats."""
+        return refuse_shared(
+            {
+                table: tuple(replace(file, format=census.formats.get(table)) for file in own)
+                for table, own in files.items()
+            }
+        )
+
+    @property
+    def records(self) -> Mapping[str, tuple[InputFile, ...]]:
+        """By universe that is counted, the files of its records."""
+        return {
+            name: self.files[self.census.universes[name].declared.table]
+            for name in _needed(self.census, self.schemas)
+        }
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """The tables in the order in which they are read."""
+        found = [self.census.geography.table]
+        for universe in (self.census.universes[name] for name in self.records):
+            found += [step.table for step in reversed(universe.steps)]
+            found += [one.table for one in universe.declared.occupants.values()]
+            found.append(universe.declared.table)
+        return tuple(dict.fromkeys(found))
+
+    def check(self, scratch: Path | None = None) -> InputCheck[CensusInput]:
+        """Read the tables, evaluate every rule and count all records.
+
+        The rules are counted by vectorised code and, as a public pass or fail, evaluated by Great
+        Expectations; the input is accepted only if both find nothing. The division of a table's
+        rows into files affects only the file that a finding names. Large arrays go to temporary
+        files in the folder `scratch`, by default the system's; they hold confidential rows.
+        """
+        evidence, counted = EvidenceTally(), dict[str, Counted]()
+        try:
+            before = self.read_before(evidence, scratch)
+            for name in self.records:
+                counter, files = self.counter(before, name, scratch, evidence)
+                count_files(counter, files, evidence)
+                counted[name] = counter.counted()
+        except UnreadableInput as error:
+            earlier = takewhile(error.table.__ne__, self.tables)
+            outcomes = (*(readable(name, True) for name in earlier), readable(error.table, False))
+            return InputCheck(outcomes, (error.finding,), None, evidence.files.formats)
+        rules = self.rules(before, counted, evidence, scratch)
+        check = evidence.checked(
+            rules,
+            self.files,
+            [readable(name, True) for name in self.tables],
+            lambda: self.result(before, counted, scratch),
+            self.ahead,
+        )
+        if check.result is None or self.codes is None or not self.codes.values:
+            return check
+        found = [
+            note
+            for name, schema in self.schemas.items()
+            for note in notes(
+                self.census.universes[name], schema, check.result.histograms[name], self.codes
+            )
+        ]
+        return replace(check, notes=tuple(found))
+
+    def public_tables(self, *, with_counts: bool) -> tuple[pd.DataFrame, pd.DataFrame]:
+        """Return the areas and the public facts about each; records are read only for universes
+        that scale bounds.
+
+        Raises InputRefused for tables that break a rule, with counts only on request.
+        """
+        universes = self.census.universes
+        bounds = [bound for name in self.schemas for bound in universes[name].bounds]
+        # Rules on these records alone are checked by their own run.
+        alone = {
+            name: replace(universe, bounds=(), relations=(), held=())
+            for name, universe in universes.items()
+        }
+        per = {bound.per: self._schema(bound.per) for bound in bounds}
+        census = replace(self.census, universes=alone)
+        tables = replace(self, census=census, schemas=per, is_recognised=False)
+        found = tables.check().accepted(with_counts=with_counts)
+        return found.geography, _public_facts(found.areas, self._multiples(found.histograms))
+
+    def public_geography(self, *, with_counts: bool) -> tuple[pd.DataFrame, pd.DataFrame]:
+        """Return the input of spines: the table of areas alone, and an empty frame; the public
+        tables, where areas without an address are in no spine.
+
+        Raises InputRefused for areas that break a rule, with counts only on request.
+        """
+        if self.census.area_rules.have_addresses:
+            return self.public_tables(with_counts=with_counts)
+        alone = replace(self, schemas={}, is_recognised=False)
+        return alone.check().accepted(with_counts=with_counts).geography, pd.DataFrame()
+
+    def read_before(self, evidence: EvidenceTally, scratch: Path | None) -> ReferredTables:
+        """Read the areas, and the tables to which the records of each universe refer.
+
+        Raises UnreadableInput.
+        """
+        declared, ways = self.census.geography, dict[str, AreaLookup]()
+        further = needed_columns(declared, self.census.tables)
+        table = self.files[declared.table]
+        areas = load_areas(table, declared, evidence, further)
+        for name in self.records:
+            universe = self.census.universes[name]
+            refuse_alike(areas, name, universe.area_columns, table[0])
+            ways[name] = read_ways(
+                self.files, universe, areas, evidence, scratch, self._on_the_way(name)
+            )
+            tally_contributions(self.files, universe, evidence, scratch)
+        return ReferredTables(areas, ways)
+
+    def counter(
+        self, before: ReferredTables, universe: str, scratch: Path | None, evidence: EvidenceTally
+    ) -> tuple[RecordCounter, tuple[InputFile, ...]]:
+        """Return the counter of a universe's records, and their files."""
+        compiled = self.census.universes[universe]
+        counter = UniverseCounter(
+            compiled,
+            self._schema(universe),
+            before.ways[universe],
+            len(before.areas),
+            scratch,
+            recognised=self._recognised(universe),
+            codes=self.codes,
+        )
+        own = self.files[compiled.declared.table]
+        return counter, shaped(own, counter.texts, counter.keys, evidence)
+
+    def _recognised(self, universe: str) -> tuple[str, ...]:
+        """The raw columns of a universe's records, including those computed for units from
+        members."""
+        if not self.is_recognised:
+            return ()
+        compiled = self.census.universes[universe]
+        columns, declared = identity_columns(compiled, self._schema(universe)), compiled.declared
+        members = self.census.members.get(declared.table)
+        is_told = members is not None and members.table in self.files and not declared.identity
+        return tuple(dict.fromkeys((*columns, *(UNIT_COLUMNS if is_told else ()))))
+
+    def _on_the_way(self, universe: str) -> tuple[str, ...]:
+        """The columns of tables on the way by which their rows are recognised."""
+        compiled = self.census.universes[universe]
+        if compiled.declared.identity or not self.is_recognised:
+            return ()
+        tables = {one.declared.table for one in self.census.universes.values()}
+        return way_columns(compiled, tables - {self.census.geography.table})
+
+    def _beside(
+        self, before: ReferredTables, universe: str, scratch: Path | None
+    ) -> list[RecordColumn]:
+        """The raw columns of the tables that a universe's records refer to, and of the rows that
+        refer to them, which are read once more: occupants, and members of units.
+        """
+        compiled, ways = self.census.universes[universe], before.ways[universe]
+        declared = compiled.declared
+        if declared.identity or not self.is_recognised:
+            return []
+        found = ways.raw.columns()
+        referring = [
+            (way.table, way.found_by, way.references[0], occupant_columns(way))
+            for way in compiled.occupant_ways.values()
+        ]
+        if members := self.census.members.get(declared.table):
+            referring.append((members.table, members.key, members.key, OF_MEMBERS))
+        for table, key, column, names in referring:
+            if not names or table not in self.files:
+                continue
+            place, unread = ways.place, EvidenceTally()
+            if isinstance(place, ByTable):
+                place = replace(place, joined=replace(place.joined, columns={}))
+            own = shaped(self.files[declared.table], place.texts, (key, *place.keys), unread)
+            records = read_joined(own, key, {}, place, lambda *_: None, scratch)
+            files = shaped(self.files[table], names, (column,), unread)
+            of_area = ByTable(column, records)
+            found += read_columns(files, names, of_area, len(before.areas), scratch)
+        return found
+
+    def _schema(self, universe: str) -> Schema:
+        return self.schemas.get(universe, self.census.universes[universe].schema)
+
+    def rules(
+        self,
+        before: ReferredTables,
+        counted: Mapping[str, Counted],
+        evidence: EvidenceTally,
+        scratch: Path | None,
+    ) -> Sequence[Rule]:
+        """The rules on tables that have been read, with evidence for each.
+
+        Bounds and relations of areas are asked once every row meets its own rules: one that does
+        not may be in no count, and areas would break them for its want.
+        """
+        for name, of_universe in counted.items():
+            universe = self.census.universes[name]
+            tally_counted(universe, before.ways[name], of_universe, evidence, scratch)
+        columns = before.areas.columns
+        rules = declared_rules(self.census, list(counted), columns, evidence.suites)
+        if not any(count_violations(rule, evidence.suites) for rule in rules):
+            counts = {name: of_universe.totals[name] for name, of_universe in counted.items()}
+            self._tally_constraints(counts, evidence)
+            rules = declared_rules(self.census, list(counted), columns, evidence.suites)
+        return rules
+
+    def result(
+        self, before: ReferredTables, counted: Mapping[str, Counted], scratch: Path | None
+    ) -> CensusInput:
+        """The input that has met every rule."""
+        areas, census = before.areas, self.census
+        counts = {name: of_universe.totals[name] for name, of_universe in counted.items()}
+        histograms = {name: counts[name] for name in self.schemas}
+        multiples = self._multiples(counts)
+        totals = {
+            name: invariant_totals(census.universes[name], schema, areas, histograms[name])
+            for name, schema in self.schemas.items()
+        }
+        known = {
+            name: min(int(sum(map(np.sum, exact.values()))) for exact in of_universe.values())
+            for name, of_universe in totals.items()
+            if of_universe
+        }
+        return CensusInput(
+            areas,
+            _public_facts(areas, multiples),
+            histograms,
+            totals,
+            known,
+            max((int(histogram.sum()) for histogram in histograms.values()), default=0),
+            {
+                name: [*of_universe.raw, *self._beside(before, name, scratch)]
+                for name, of_universe in counted.items()
+            },
+            {name: partial(_cells_digest, name, areas, own) for name, own in histograms.items()},
+            lambda: [units.number for units in areas.units.values()],
+            multiples,
+            referred_rows(before.ways, counted),
+        )
+
+    def _multiples(
+        self, counts: Mapping[str, sparse.csr_array]
+    ) -> dict[tuple[str, int], np.ndarray]:
+        """`multiples_of` by universe and number of the bound."""
+        return {
+            (name, number): multiples_of(bound, schema, self._schema(bound.per), counts[bound.per])
+            for name, schema in self.schemas.items()
+            for number, bound in enumerate(self.census.universes[name].bounds)
+        }
+
+    def _tally_constraints(
+        self, counts: Mapping[str, sparse.csr_array], evidence: EvidenceTally
+    ) -> None:
+        """Record in the evidence whether each area meets each bound and relation."""
+        multiples = self._multiples(counts)
+        for name, schema in self.schemas.items():
+            universe = self.census.universes[name]
+            for number, bound in enumerate(universe.bounds):
+                answers = asked_answers(schema, bound.query, bound.where, counts[name]).toarray()
+                n = multiples[name, number]
+                broken = np.zeros(len(n), dtype=bool)
+                if bound.at_least is not None:
+                    broken |= (answers < bound.at_least * n).any(axis=1)
+                if bound.at_most is not None:
+                    broken |= (answers > bound.at_most * n).any(axis=1)
+                evidence.add_mask(name, f"area_outside_bound_{number}", broken)
+            for relation in universe.relations:
+                left = counts[name] @ relation.own
+                for side in relation.others:
+                    left = left + counts[side.universe] @ side.weights
+                broken = {"=": left != 0, "<=": left > 0, ">=": left < 0}[relation.sign]
+                evidence.add_mask(name, f"breaks_{relation.name}", broken)
+            for held in universe.held_beside:
+                other = self._schema(held.universe)
+                theirs = counted_rows(schema, other, held.query, held.where, held.of)
+                own = asked_answers(schema, held.query, held.where, counts[name])
+                differs = abs(own - counts[held.universe] @ theirs)
+                broken = np.asarray(differs.sum(axis=1)).ravel() > 0
+                evidence.add_mask(name, f"breaks_{held.name}", broken)
+
+
+def referred_rows(
+    ways: Mapping[str, AreaLookup], counted: Mapping[str, Counted]
+) -> dict[str, ReferredRows]:
+    """The rows of the table on each universe's way to the areas, where there is one."""
+    return {
+        name: ReferredRows(way.place.joined.area, counted[name].references)
+        for name, way in ways.items()
+        if isinstance(way.place, ByTable)
+    }
+
+
+def _public_facts(areas: Areas, multiples: Mapping[tuple[str, int], np.ndarray]) -> pd.DataFrame:
+    """Public facts about every area: its path, and a column for each number of records."""
+    columns = {
+        f"{universe}/{number}/{row}": values[:, row]
+        for (universe, number), values in multiples.items()
+        for row in range(values.shape[1])
+    }
+    return pd.DataFrame({"block_geocode": areas.frame["block_geocode"], **columns})
+
+
+def _cells_digest(
+    universe: str, areas: Areas, histogram: sparse.csr_array, key: bytes
+) -> InputDigest:
+    """The digest of a universe's cells by the paths of areas."""
+    paths = areas.frame["block_geocode"].to_numpy(dtype=object).astype(str)
+    rows = np.repeat(np.arange(len(paths)), np.diff(histogram.indptr))
+    columns = {"area": paths[rows], "cell": histogram.indices, "records": histogram.data}
+    return input_digest(universe, columns, key)
+
+
+def read_people(tables: CensusTables, universe: str, folder: Path) -> People:
+    """The people of a universe from tables that have passed their checks.
+
+    Those who refer to the same row of the table on the way to their area, such as a housing unit,
+    are in one household. `folder` is for temporary files of confidential rows; it must be empty.
+    """
+    evidence = EvidenceTally()
+    before = tables.read_before(evidence, folder)
+    counter, files = tables.counter(before, universe, folder, evidence)
+    nobody = np.empty(0, dtype=np.int64)
+    parts, wanted = [[nobody] * 3], counter.histogram_of(universe)
+
+    def listed(
+        name: str, area: np.ndarray, cell: np.ndarray, row: np.ndarray, count: np.ndarray
+    ) -> None:
+        if name == wanted:
+            parts.append([np.repeat(part, count.astype(np.int64)) for part in (area, cell, row)])
+
+    counter.listed = listed
+    count_files(counter, files, evidence)
+    return People(*map(np.concatenate, zip(*parts, strict=True)))
+
+
+def _needed(census: Census, schemas: Mapping[str, Schema]) -> list[str]:
+    """Universes that are counted: the run's own, and whichever their bounds are per or their
+    relations name.
+    """
+    needed = set(schemas)
+    for name in schemas:
+        universe = census.universes[name]
+        needed |= {bound.per for bound in universe.bounds}
+        needed |= {*universe.needs}
+    return [name for name in census.universes if name in needed]
+
+
+def multiples_of(
+    bound: Bound, schema: Schema, per: Schema, records: sparse.csr_array
+) -> np.ndarray:
+    """Records `(n_areas, n_rows)` of the other universe that each answer's bounds multiply.
+
+    Answers without a cell of the bound have 0.
+    """
+    query = marginal_query(schema, bound.query)
+    is_bounded = np.isin(
+        np.arange(query.n_rows), query.row_of_cell[schema.cells_where(bound.where)]
+    )
+    if bound.by is None:
+        total = np.asarray(records.sum(axis=1)).reshape(-1, 1)
+        return total * is_bounded
+    return (records @ marginal_query(per, bound.by).matrix.T).toarray() * is_bounded
+
+
+def asked_answers(
+    schema: Schema, query: str, where: Where, records: sparse.csr_array
+) -> sparse.csr_array:
+    """Answers `(n_areas, n_rows)` to a query, of some of its cells."""
+    inside = schema.cells_where(where).astype(np.int64)
+    matrix = marginal_query(schema, query).matrix.T.multiply(inside[:, None])
+    return records @ sparse.csr_array(matrix)
+
+
+def invariant_totals(
+    universe: Universe, schema: Schema, areas: Areas, records: sparse.csr_array
+) -> dict[str, dict[str, np.ndarray]]:
+    """The answers of every geounit, by its path, to each invariant query."""
+    found = {}
+    for invariant in universe.invariants:
+        units = areas.units[invariant.geolevel]
+        answers = (records @ marginal_query(schema, invariant.query).matrix.T).toarray()
+        sums = np.zeros((len(units.path), answers.shape[1]), dtype=np.int64)
+        np.add.at(sums, units.number, answers)
+        found[invariant.name] = dict(zip(units.path.tolist(), sums, strict=True))
+    return found
+
+
+def read_multiples(frame: pd.DataFrame, universe: str, number: int) -> np.ndarray:
+    """Read the numbers of one bound from `CensusInput.public`, `(n_areas, n_rows)`."""
+    prefix = f"{universe}/{number}/"
+    names = [name for name in frame.columns if name.startswith(prefix)]
+    names.sort(key=lambda name: int(name.rpartition("/")[2]))
+    return frame[names].to_numpy(dtype=np.int64)
