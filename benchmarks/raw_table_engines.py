@@ -6,14 +6,11 @@
     .venv/bin/python -m benchmarks.raw_table_engines cef NATION
     .venv/bin/python -m benchmarks.raw_table_engines rows
 
-reads tables of the Census Edited File, whose folder has `persons`, `units` and a geography, or the
-ten million rows of `benchmarks/declared_rows.py`. Of the first: every person's unit, its block,
-keys that are repeated or unknown, persons of every unit, and persons by block and cell of two
-schemas. Of the second: every row's area by the codes of four geolevels, and people by area and
-cell, and by area and value of each column by which the ledger recognises them. All must find the
-same. Each runs in a process of its own; told are the processor seconds and the largest resident
-memory beyond those of its imports, pages of mapped files included. DuckDB runs in memory without a
-limit, and with `--limit`, beyond which it spills to a folder.
+reads tables of the Census Edited File, or the ten million rows of `benchmarks/declared_rows.py`, and
+counts persons by block and cell, or people by area and cell and by area and value of each column by
+which the ledger recognises them. All engines must find the same. Each runs in a process of its own;
+reported are processor seconds and the largest resident memory beyond that of the imports. DuckDB
+runs in memory without a limit, and with `--limit`, beyond which it spills to a folder.
 """
 
 from __future__ import annotations
@@ -57,7 +54,7 @@ class Found:
     counts: Mapping[str, tuple[np.ndarray, ...]]
     rules: Mapping[str, int]
 
-    def told(self) -> dict[str, object]:
+    def digests(self) -> dict[str, object]:
         """Digests of the counts, their rows in order of the keys, and the rules."""
         digests = {}
         for name, columns in self.counts.items():
@@ -546,7 +543,7 @@ def run_one(kind: str, engine: str, folder: Path, limit: str | None) -> None:
         found = WAYS[engine][kind](tables)
         took = {"wall": time.perf_counter() - begun, "cpu": time.process_time() - before}
         took["peak"] = _most_memory() - memory
-        print(json.dumps(took | {"found": found.told()}))
+        print(json.dumps(took | {"found": found.digests()}))
 
 
 def _most_memory() -> float:
@@ -573,7 +570,7 @@ def main() -> None:
         if folder is None:
             folder = Path(temporary)
             write_census(folder, Sizes(chosen.rows))
-        told: dict[str, object] = {}
+        results: dict[str, object] = {}
         print("| engine | wall s | CPU s | peak MiB |\n|---|---:|---:|---:|")
         for engine in chosen.engines:
             module = [sys.executable, "-m", "benchmarks.raw_table_engines", chosen.kind]
@@ -583,12 +580,12 @@ def main() -> None:
                 print(f"| {engine} | {done.stderr.strip().splitlines()[-1][:100]} |")
                 continue
             took = json.loads(done.stdout)
-            told[engine] = took["found"]
+            results[engine] = took["found"]
             name = f"{engine}, {limit}" if "spilling" in engine else engine
             print(f"| {name} | {took['wall']:.1f} | {took['cpu']:.1f} | {took['peak']:.0f} |")
-    if len({json.dumps(each, sort_keys=True) for each in told.values()}) > 1:
-        raise SystemExit(json.dumps(told, indent=1))
-    print(json.dumps(next(iter(told.values())), indent=1))
+    if len({json.dumps(each, sort_keys=True) for each in results.values()}) > 1:
+        raise SystemExit(json.dumps(results, indent=1))
+    print(json.dumps(next(iter(results.values())), indent=1))
 
 
 if __name__ == "__main__":

@@ -11,7 +11,8 @@ from ...census.compiled_schemas import names_of_table
 from ...census.queries import marginal_query, tells
 from ...noise.mechanisms import DISCRETE_LAPLACE
 from ...runs.settings import Refuse, Uses, refuse_idle, table_of
-from .sections import OTHER, TopdownSections
+from .sections import TopdownSections
+from .settings_trees import OTHER
 
 _ALL_MEASUREMENTS = "measurements of every answer, of which on_demand leaves out those not needed"
 
