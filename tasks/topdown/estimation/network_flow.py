@@ -48,7 +48,7 @@ LONGEST = FORBIDDEN // 2 * HOPS
 OPTIMAL, INFEASIBLE = 0, 1
 
 
-class _ShortestPaths(NamedTuple):
+class _Ways(NamedTuple):
     """Shortest ways to the outer vertices: the cells, then the groups.
 
     length : (n_vertices,) length times HOPS, plus the number of moves.
@@ -65,7 +65,7 @@ class _ShortestPaths(NamedTuple):
 
 
 @njit(cache=True, nogil=True)
-def _relax(network: Network, trees: Trees, state: State, ways: _ShortestPaths, i: int) -> bool:
+def _relax(network: Network, trees: Trees, state: State, ways: _Ways, i: int) -> bool:
     """Shorten the ways to vertices by moves within child i; return whether any is shorter.
 
     Ways climb from leaves with a one and descend to leaves without.
@@ -153,9 +153,7 @@ def _move(network: Network, trees: Trees, state: State, a: int, b: int) -> int:
 
 
 @njit(cache=True, nogil=True)
-def _last_move(
-    network: Network, trees: Trees, ways: _ShortestPaths, w: int
-) -> tuple[int, int, int]:
+def _last_move(network: Network, trees: Trees, ways: _Ways, w: int) -> tuple[int, int, int]:
     """Vertex before w on the way to it, and the leaves that lose and get a one."""
     v, i, n_cells = ways.origin[w], ways.via[w], network.residual.size
     return v, trees.leaf_of[i, v] if v < n_cells else -1, trees.leaf_of[i, w] if w < n_cells else -1
@@ -166,7 +164,7 @@ def _send(
     network: Network,
     trees: Trees,
     state: State,
-    ways: _ShortestPaths,
+    ways: _Ways,
     goal: int,
     excess: np.ndarray,
     path: np.ndarray,
@@ -217,7 +215,7 @@ def _balance(
     length, origin = np.empty(n_vertices, dtype=np.int64), np.empty(n_vertices, dtype=np.int64)
     via = np.empty(n_vertices, dtype=np.int64)
     here, source = np.empty(widest, dtype=np.int64), np.empty(widest, dtype=np.int64)
-    ways = _ShortestPaths(length, origin, via, here, source)
+    ways = _Ways(length, origin, via, here, source)
     n_moved = 0
     while excess.any():
         for v in range(n_vertices):
