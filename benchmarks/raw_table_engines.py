@@ -9,8 +9,9 @@
 reads tables of the Census Edited File, or the ten million rows of `benchmarks/declared_rows.py`,
 and counts persons by block and cell, or people by area and cell and by area and value of each
 column by which the ledger recognises them. All engines must find the same. Each runs in a process
-of its own; reported are processor seconds and the largest resident memory beyond that of the imports. DuckDB
-runs in memory without a limit, and with `--limit`, beyond which it spills to a folder.
+of its own; reported are processor seconds and the largest resident memory beyond that of the
+imports. DuckDB runs in memory without a limit, and with `--limit`, beyond which it spills to a
+folder.
 """
 
 from __future__ import annotations
