@@ -29,7 +29,8 @@ levels, and the number of persons, one row for every combination that occurs."""
 
 TYPE_COLUMN, AGE_COLUMN = "QGQTYP", "QAGE"
 
-N_TYPES = len(PERSONS.labels("hhgq"))
+(TYPE,) = CENSUS.universes["facilities"].declared.attributes
+N_TYPES = len(PERSONS.labels(TYPE))
 """Types of address: housing units and the types of group quarters."""
 
 
@@ -42,7 +43,7 @@ def type_of(qgqtyp: str | None) -> int:
     """Group-quarters type of a code, 1 to 7; 0 for a blank one, which a household has; negative for
     an unknown one.
     """
-    return recode_of("persons", "hhgq").level_of(qgqtyp)
+    return recode_of("facilities", TYPE).level_of(qgqtyp)
 
 
 def cef_schema(universe: str, attributes: tuple[str, ...]) -> Schema:
