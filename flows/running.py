@@ -1,4 +1,4 @@
-"""Common parts of the flows of all products: preparation of a run, and entry."""
+"""Common parts of the flows of all products: prepare a run, lock it, and run its stages."""
 
 from __future__ import annotations
 
@@ -58,9 +58,9 @@ from .stages import Body, NotReused, Stages, Verification, stage
 PUBLICATION = "publication"
 """The stage that copies a release to its place in the settings."""
 
-_IN_FORCE: ContextVar[tuple[Path, ProductSettings] | None] = ContextVar("_IN_FORCE", default=None)
-"""The folder of the run whose stages are run here, and its settings; their runner may differ from
-the frozen one."""
+_PREPARED: ContextVar[tuple[Path, ProductSettings] | None] = ContextVar("_PREPARED", default=None)
+"""Folder and settings of the run that the caller of a flow has prepared; their runner may differ
+from the frozen one."""
 
 Settings = TypeVar("Settings", bound=ProductSettings)
 
@@ -74,30 +74,31 @@ def default_run_directory(settings: ProductSettings, settings_file: str | Path) 
     """
     runs = Path(settings_file).parent.resolve() / "runs"
 
-    def named(own: ProductSettings) -> str:
+    def folder_name(own: ProductSettings) -> str:
         digest = settings_digest(dump_settings(own))
         return f"{settings.privacy.dataset}-{settings.PRODUCT}-{digest[:8]}"
 
-    place = runs / named(with_runner(settings, RunnerSettings(runner="threads")))
-    for earlier in (runs / named(settings), Path("runs").resolve() / named(settings)):
-        if not place.exists() and _has_run_of(RunDirectory(earlier), settings):
+    folder = runs / folder_name(with_runner(settings, RunnerSettings(runner="threads")))
+    earlier_name = folder_name(settings)
+    for earlier in (runs / earlier_name, Path("runs").resolve() / earlier_name):
+        if not folder.exists() and _has_run_of(RunDirectory(earlier), settings):
             return earlier
-    return place
+    return folder
 
 
 def prepare(settings: ProductSettings, run_directory: str | Path) -> RunDirectory:
-    """Start or continue the run of these settings in a directory, up to its measurement."""
+    """Create or continue the run of these settings in a directory; no stage is run."""
     run = RunDirectory(Path(run_directory).resolve())
     refuse_odd_name(run)
     _refuse_dead_scheduler(settings.run)
-    # Before the lock, which leaves a file; this also reports faults of the disk.
+    # Before locking, which creates a file. Locking reports faults of the disk.
     with suppress(OSError):
         refuse_other_folders(run)
     refuse_taken_place(run, settings)
     with run.locked():
         text = dump_settings(settings)
         if _has_run_of(run, settings):
-            # A later version may write the same settings in other words.
+            # Another version may have written the same settings in another form.
             text = run.settings.read_text(encoding="utf-8")
         try:
             start_run(run, product=settings.PRODUCT, settings_text=text, stamp=settings.stamp)
@@ -111,7 +112,7 @@ def prepare(settings: ProductSettings, run_directory: str | Path) -> RunDirector
 def _change_release(run: RunDirectory, settings: ProductSettings) -> None:
     """Apply the present [release] to a run; charged settings are unchanged.
 
-    Raises InputRefused for a release that exists, but for the place to which it is copied.
+    Raises InputRefused if the run has been released, unless only `publish_to` has changed.
     """
     before = settings_of_run(type(settings), run).release.model_dump()
     after = settings.release.model_dump()
@@ -130,7 +131,7 @@ def _change_release(run: RunDirectory, settings: ProductSettings) -> None:
 
 
 def _mend(run: RunDirectory) -> None:
-    """Remove damaged files of a run, to be made again, and report them; raises as `mend`."""
+    """Remove and report damaged files that can be made again; raises as `mend`."""
     for sentence in mend(run):
         LOGGER.info("%s.", sentence)
 
@@ -153,10 +154,10 @@ def _has_run_of(run: RunDirectory, settings: ProductSettings) -> bool:
 
 
 def is_done(product: Product, run: RunDirectory, settings: ProductSettings) -> bool:
-    """Whether a prepared run is finished, and all its artifacts are as they were made.
+    """Whether a prepared run is finished and all its artifacts are unchanged.
 
-    The checks are those of the stages: the settings and the charged files, the input, the
-    measurements, and the copied release. Raises as the stages would.
+    The first stages check settings, charged files, input, measurements and the copied release.
+    Raises as they do.
     """
     parts = list(parts_of(run, settings))
     if product.name in DECIDED_ON_THE_WAY and len(parts) == 1:
@@ -165,30 +166,31 @@ def is_done(product: Product, run: RunDirectory, settings: ProductSettings) -> b
         if part.manifest.exists():
             with part.locked():
                 _mend(part)
-    if not all(_stands(part) for part, _ in parts):
+    if not all(_is_complete(part) for part, _ in parts):
         return False
     return all(_is_verified(product_named(own.PRODUCT), part, own) for part, own in parts)
 
 
-def _stands(run: RunDirectory) -> bool:
+def _is_complete(run: RunDirectory) -> bool:
     """Whether a run is complete and has every file of its stages."""
     manifest = run.read_manifest()
     if manifest["status"] != "complete":
         return False
-    made = {
+    files = {
         run.root / path
         for name, stage in manifest["stages"].items()
         for path in stage["digests"]
         if name != PUBLICATION
     }
-    made |= {run.root / path for path in manifest.get("beside", {}) if is_needed(path)}
-    unchecked = {path for path in made if path.is_relative_to(run.unchecked_release)}
+    files |= {run.root / path for path in manifest.get("beside", {}) if is_needed(path)}
+    # Files of the release are recorded under the folder in which they were checked.
+    unchecked = {path for path in files if path.is_relative_to(run.unchecked_release)}
     released = {run.release / path.relative_to(run.unchecked_release) for path in unchecked}
-    return all(path.exists() for path in {run.report, *released, *made} - unchecked)
+    return all(path.exists() for path in {run.report, *released, *files} - unchecked)
 
 
 def _is_verified(product: Product, run: RunDirectory, settings: ProductSettings) -> bool:
-    """Whether the first steps of a run, up to the ledger's, find all of their artifacts."""
+    """Whether the first steps of a run, up to the charge, reuse all of their artifacts."""
     with run.locked(), suppress(NotReused):
         run.refuse_edited_settings()
         if settings.published_to is not None:
@@ -200,7 +202,7 @@ def _is_verified(product: Product, run: RunDirectory, settings: ProductSettings)
 
 
 def run_stages(product: Product, run: RunDirectory, settings: ProductSettings) -> str:
-    """Run a prepared run by its flow, with the task runner that the settings choose.
+    """Run the stages of a prepared run by its flow, with the task runner of these settings.
 
     The runner may differ from the frozen one. The flow run is tagged with the dataset, the
     product and the runner. Returns the release's folder.
@@ -225,17 +227,17 @@ def tags_of(settings: ProductSettings) -> tuple[str, ...]:
 
 @contextmanager
 def override_runner(run: RunDirectory, settings: ProductSettings) -> Iterator[None]:
-    """In the block, a prepared run has these settings, regardless of its frozen runner."""
-    before = _IN_FORCE.set((run.root, settings))
+    """In the block, a prepared run has the runner of these settings instead of its frozen one."""
+    before = _PREPARED.set((run.root, settings))
     try:
         yield
     finally:
-        _IN_FORCE.reset(before)
+        _PREPARED.reset(before)
 
 
 def is_in_force(root: Path) -> bool:
     """Whether the run of a folder was prepared by the caller of its flow."""
-    return (_IN_FORCE.get() or (None,))[0] == root
+    return (_PREPARED.get() or (None,))[0] == root
 
 
 @contextmanager
@@ -254,7 +256,7 @@ def enter_run(run_directory: str, model: type[Settings]) -> Iterator[tuple[RunDi
             emit_failed_check(run, settings, error)
             raise
         except InputRefused:
-            # The refusal is valid whether or not the server can show more of it.
+            # The refusal is raised even if the server does not answer.
             with suppress(*NO_ANSWER):
                 show_failed_rules(run)
             raise
@@ -273,15 +275,15 @@ def _finish_progress_page() -> Iterator[None]:
 def run_stages_in_process(product: Product, run: RunDirectory, settings: ProductSettings) -> str:
     """Run a prepared run's stages in this process, one after the other, without a Prefect server.
 
-    Returns the release's folder. Raises as `lock_run`, and ValueError for a product whose steps are
-    decided on the way.
+    Returns the release's folder. Raises as `lock_run`, and ValueError for a product whose stages
+    depend on results of others.
     """
     if product.name in DECIDED_ON_THE_WAY:
         raise ValueError(f"{product.name} needs a flow run of its own")
-    with lock_run(str(run.root), type(settings)) as (opened, own):
-        call_stages(opened, own, ended=warned_of_charge(opened, own))
+    with lock_run(str(run.root), type(settings)) as (locked, own):
+        call_stages(locked, own, ended=warned_of_charge(locked, own))
         if own.published_to is not None:
-            call_stages(opened, own, publish)
+            call_stages(locked, own, publish)
     return str(run.release)
 
 
@@ -294,13 +296,13 @@ def call_stages(
     until: str = "",
     before: str = "",
 ) -> None:
-    """Call the steps of a run that has been started in this process, one after the other.
+    """Call the steps of a prepared run in this process, one after the other.
 
     Args:
         body: The function that submits them; by default the product's flow.
         ended: Called with the name of every stage that has ended; may raise `Stopped`.
-        until: Name of the last stage, and `before` a pattern of names of stages before which to
-            stop; otherwise all are called.
+        until: Name of the last stage to call; by default all stages are called.
+        before: Pattern of stage names; calls stop before the first stage that matches.
     """
     chosen = stages_of(settings.PRODUCT) if body is None else body
     Stages(run, settings, None, ended=ended, until=until, before=before).run(chosen)
@@ -317,10 +319,10 @@ def warned_of_charge(
     settings: ProductSettings,
     notes: Callable[[], Sequence[str]] = tuple,
 ) -> Callable[[str], None]:
-    """A function called with each ended stage, which warns about the ledger and logs `notes`.
+    """Returns a callback for ended stages, which logs warnings about the ledger, and `notes`.
 
-    It does so once the run has been charged, before anything is drawn: earlier refusals
-    are reported in one sentence. Raises as `warnings_of`.
+    The callback logs them after the charge, before anything is drawn, so that a run refused
+    earlier reports one sentence alone. Raises as `warnings_of` of the ledger.
     """
     is_charged = LEDGER in run.read_manifest()["stages"]
     warnings = [] if is_charged else warnings_of_ledger(settings)
@@ -340,20 +342,20 @@ def warned_of_charge(
 def lock_run(run_directory: str, model: type[Settings]) -> Iterator[tuple[RunDirectory, Settings]]:
     """Lock a prepared run while its stages run; its manifest records how they ended.
 
-    Raises InputRefused if the frozen settings were edited, SpineflowError if the run is in use,
-    and any error of a stage as one of the program's own.
+    Raises InputRefused if the frozen settings were edited, SpineflowError if the run is in use, and
+    the `SpineflowError` that explains any error of a stage.
     """
     run = RunDirectory(Path(run_directory))
     with run.locked():
         run.refuse_edited_settings()
         settings = settings_of_run(model, run)
-        root, in_force = _IN_FORCE.get() or (None, None)
+        root, prepared = _PREPARED.get() or (None, None)
         if (
             root == run.root
-            and isinstance(in_force, model)
-            and have_same_release(settings, in_force)
+            and isinstance(prepared, model)
+            and have_same_release(settings, prepared)
         ):
-            settings = in_force
+            settings = prepared
         set_resume_hint(run_directory)
         try:
             yield run, settings
@@ -368,14 +370,14 @@ def lock_run(run_directory: str, model: type[Settings]) -> Iterator[tuple[RunDir
             # A signal, from a worker that cancels the run, or from the keyboard.
             _record_end(run, "cancelled" if was_cancelled() else "interrupted")
             raise
-        # Workers may have been lost on the way.
+        # Killed workers may have left unfinished files.
         remove_unfinished(run)
         record_files(run)
         run.update_manifest(status="complete", reason="", warnings=list(warnings_of(run)))
 
 
 def _record_end(run: RunDirectory, status: str, reason: SpineflowError | None = None) -> None:
-    """Enter in the manifest how an interrupted run ended, if possible."""
+    """Enter the status of an interrupted run in the manifest, if it can be written."""
     with suppress(OSError):
         if run.read_manifest()["status"] != "complete":
             run.update_manifest(status=status, reason="" if reason is None else str(reason))

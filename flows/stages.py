@@ -1,9 +1,9 @@
 """The stages of a run: the tasks that its flow submits, and the records of their results.
 
 A flow opens a `stage`, submits its tasks by Prefect's `task.submit(root, ..., wait_for=...)`,
-and goes on; it calls `finish` where files of the run decide the next step. `Stages` is its task
-runner meanwhile. It passes tasks on to the runner that the settings choose, or calls them in this
-process, for notebooks, studies and tests, which need no server.
+and goes on; it calls `finish` where files of the run decide the next step. `Stages`, the flow's
+task runner, passes tasks on to the runner of the settings. In notebooks, studies and tests, which
+need no server, it calls them in this process.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from .servers import is_embedded
 from .tracking import WorkRecord
 
 MOST_FOUND_BY_TASKS = 32
-"""Files of earlier attempts that the tasks of a stage find themselves, visible in the UI;
-Prefect takes a tenth of a second for each."""
+"""Most tasks submitted in a stage although their files exist, so that the UI shows them; the flow
+itself finds further files. Prefect takes a tenth of a second per task."""
 
 SECONDS_BETWEEN_LOOKS = 1.0
 """Interval at which a waiting flow checks whether its run was cancelled."""
@@ -79,7 +79,7 @@ class Stage:
     n_found : tasks with nothing left to do.
     n_ended, has_failed : tasks that have ended, and whether one of them has raised an error.
     before : dependencies of its first task.
-    began : time when these had ended, and its progress was first reported.
+    began : time when these, or one of its tasks, had ended and its progress was first reported.
     """
 
     name: str
@@ -99,11 +99,11 @@ class Stage:
 
 
 class Stages(TaskRunner[Any]):
-    """The stages of a run, as a task runner in front of the one that its settings choose.
+    """The stages of a run, as a task runner that wraps the runner of its settings.
 
     runner : the task runner of the settings, started; None calls tasks in this process.
     ended : called with the name of every stage that has ended and is in the manifest.
-    show : called with the names of such stages while later ones are worked on; first with none.
+    show : called with the name of every such stage while later ones run; at first without a name.
     until, before : in this process, the name of the stage after which to stop, and a pattern of
         names of stages before which to stop.
     """
@@ -125,7 +125,7 @@ class Stages(TaskRunner[Any]):
         self._until, self._before = until, before
         self._stages: dict[str, Stage] = {}
         self._stage_of: dict[Future, Stage] = {}
-        self._made: dict[Future, Any] = {}
+        self._outcomes: dict[Future, Any] = {}
         self._done: SimpleQueue[Future] = SimpleQueue()
         self._open: Stage | None = None
         self._to_show: list[tuple[str, ...]] = [()]
@@ -146,7 +146,7 @@ class Stages(TaskRunner[Any]):
         return self._runner is None
 
     def duplicate(self) -> Stages:
-        """Raises NotImplementedError: a run has a single one."""
+        """Raises NotImplementedError: a run has a single `Stages`."""
         raise NotImplementedError
 
     def submit(
@@ -160,17 +160,17 @@ class Stages(TaskRunner[Any]):
         stage, before = self._open, list(dict.fromkeys(wait_for or ()))
         if stage is None:
             raise RuntimeError(f"{task.name} is submitted outside of any stage")
-        future = self._submitted(stage, task, parameters, before)
+        future = self._future_of(stage, task, parameters, before)
         self._stage_of[future] = stage
         if not stage.futures:
             stage.before = tuple(before)
         stage.futures.append(future)
-        _, *keys = parameters.values()
+        _, *keys = parameters.values()  # The first parameter is the folder of the run.
         facts = {"stage": stage.name, "aside": stage.is_background}
         self._record.begin(future, task, keys, before, **facts)
         return future
 
-    def _submitted(
+    def _future_of(
         self, stage: Stage, task: Task[..., Any], parameters: dict[str, Any], before: list[Future]
     ) -> Future:
         if self._runner is None:
@@ -181,7 +181,7 @@ class Stages(TaskRunner[Any]):
             stage.n_found += 1
             if stage.n_found > MOST_FOUND_BY_TASKS:
                 return Local(partial(self._find, path))
-        future = self._runner.submit(task, parameters, self._awaited(before))
+        future = self._runner.submit(task, parameters, self._dependencies_to_report(before))
         future.add_done_callback(self._done.put)
         return future
 
@@ -189,7 +189,7 @@ class Stages(TaskRunner[Any]):
         self, task: Task[..., Any], parameters: dict[str, Any], before: list[Future]
     ) -> Artifact:
         for future in before:
-            self._take(future)
+            self._collect(future)
         made = task.fn(*parameters.values())
         artifact: Artifact = made if isinstance(made, Artifact) else made.data
         return artifact
@@ -201,24 +201,24 @@ class Stages(TaskRunner[Any]):
             return Artifact(name, self._digests[name], reused=True)
         return artifact_of(self._run, reused(path), 0.0)
 
-    def _awaited(self, before: Iterable[Future]) -> list[Future]:
-        """Dependencies to report to Prefect: one for every finished stage, which draws the
-        arrow. A worker looks at each, which among hundreds of shards takes longer than their work.
+    def _dependencies_to_report(self, before: Iterable[Future]) -> list[Future]:
+        """Dependencies to report to Prefect: of a finished stage one suffices for the arrow in the
+        UI. A worker checks each, which for hundreds of shards takes longer than their work.
         """
         reported: set[Stage] = set()
-        kept = []
+        dependencies = []
         for future in before:
             stage = self._stage_of[future]
             if isinstance(future, Local) or stage in reported:
                 continue
             if stage.is_entered:
                 reported.add(stage)
-            kept.append(future)
-        return kept
+            dependencies.append(future)
+        return dependencies
 
     @contextmanager
     def opened(self, name: str, *, is_background: bool) -> Iterator[None]:
-        """The stage of tasks submitted in the block, possibly an existing background stage."""
+        """Open a stage, or an existing background stage again, for the tasks of the block."""
         if self._before and re.search(self._before, name):
             self.finish()
             raise Stopped
@@ -229,38 +229,38 @@ class Stages(TaskRunner[Any]):
             yield
         finally:
             self._open = None
-        self._look_at(stage)
+        self._update(stage)
         if name == self._until:
             self.finish()
             raise Stopped
 
     def finish(self, futures: Iterable[Future] | None = None, *, everything: bool = False) -> None:
-        """Wait until tasks have ended; see `finish`."""
+        """Wait until tasks have ended; see the function `finish`."""
         if futures is None:
-            chosen = [one for one in self._stages.values() if everything or not one.is_background]
-            futures = [future for stage in chosen for future in stage.futures]
-        wanted = list(dict.fromkeys(futures))
-        for stage in dict.fromkeys(self._stage_of[future] for future in wanted):
+            stages = [one for one in self._stages.values() if everything or not one.is_background]
+            futures = [future for stage in stages for future in stage.futures]
+        chosen = list(dict.fromkeys(futures))
+        for stage in dict.fromkeys(self._stage_of[future] for future in chosen):
             if stage.is_background:
                 stage.is_background = False
-                self._look_at(stage)
+                self._update(stage)
         self._record.close_wave()
-        self._catch_up()
-        with self._noted():
-            for future in wanted:
+        self._show_ended()
+        with self._naming_stages():
+            for future in chosen:
                 if isinstance(future, Local):
-                    self._take(future)
-            missing = {future for future in wanted if future not in self._made}
+                    self._collect(future)
+            missing = {future for future in chosen if future not in self._outcomes}
             while missing:
                 future = self._next()
-                self._take(future)
+                self._collect(future)
                 missing.discard(future)
         if self._progress is not None:
             self._progress.show()
-        raise_first_error(self._made[future] for future in wanted)
+        raise_first_error(self._outcomes[future] for future in chosen)
 
     def _next(self) -> Future:
-        """The next finished future; raises RunCancelled soon after the run was cancelled."""
+        """Wait for the next ended task; raises RunCancelled soon after the run is cancelled."""
         while True:
             refuse_if_cancelled()
             try:
@@ -268,27 +268,27 @@ class Stages(TaskRunner[Any]):
             except Empty:
                 continue
 
-    def _take(self, future: Future) -> None:
-        """Enter a task's result or error, and its stage if the task was the last of it."""
-        if future in self._made:
+    def _collect(self, future: Future) -> None:
+        """Store the result or error of an ended task, and update the stages."""
+        if future in self._outcomes:
             return
         outcome, stage = outcome_of(future), self._stage_of[future]
-        self._made[future] = outcome
+        self._outcomes[future] = outcome
         stage.n_ended += 1
         if isinstance(outcome, Artifact):
-            self._note(future, outcome)
+            self._record_work(future, outcome)
         else:
             stage.has_failed = True
         for waiting in [one for one in self._stages.values() if one.began is None]:
-            self._look_at(waiting)
-        self._look_at(stage)
+            self._update(waiting)
+        self._update(stage)
 
-    def _look_at(self, stage: Stage) -> None:
-        """Show the progress of a stage; if it has ended, enter it in the manifest."""
+    def _update(self, stage: Stage) -> None:
+        """Show the progress of a stage that has begun, and enter an ended one in the manifest."""
         if stage.is_background or stage is self._open or stage.is_entered or not stage.futures:
             return
         if stage.began is None:
-            if not stage.n_ended and any(one not in self._made for one in stage.before):
+            if not stage.n_ended and any(one not in self._outcomes for one in stage.before):
                 return
             stage.began = time.monotonic()
         if self._progress is not None:
@@ -299,14 +299,14 @@ class Stages(TaskRunner[Any]):
         if not stage.has_ended:
             return
         stage.is_entered = True
-        self._enter(stage.name, [self._made[future] for future in stage.futures])
+        self._enter(stage.name, [self._outcomes[future] for future in stage.futures])
 
-    def _note(self, future: Future, artifact: Artifact) -> None:
+    def _record_work(self, future: Future, artifact: Artifact) -> None:
         """Record the work of a task."""
         self._record.end(future, artifact)
 
     def _enter(self, stage: str, artifacts: Sequence[Artifact]) -> None:
-        """Enter a stage that has ended in the manifest, with the digests of an input."""
+        """Enter an ended stage in the manifest, and after ingest the digests of the input."""
         self._run.record_stages({stage: artifacts}, order=list(self._stages))
         facts = [artifact.facts for artifact in artifacts if artifact.facts]
         if stage == INGEST and facts:
@@ -314,16 +314,16 @@ class Stages(TaskRunner[Any]):
         self._to_show.append((stage,))
         self._ended(stage)
 
-    def _catch_up(self) -> None:
-        """Show results of stages that have ended, while workers are at others."""
+    def _show_ended(self) -> None:
+        """Show the results of ended stages, while workers run the tasks of others."""
         if any(self._to_show):
             record_files(self._run)
         while self._to_show:
             self._show(*self._to_show.pop(0))
 
     @contextmanager
-    def _noted(self) -> Iterator[None]:
-        """In the block, an unforeseen error gets a note of the stages in progress."""
+    def _naming_stages(self) -> Iterator[None]:
+        """In the block, add a note with the stages in progress to an unforeseen error."""
         try:
             yield
         except Exception as error:
@@ -337,26 +337,26 @@ class Stages(TaskRunner[Any]):
             raise
 
     def run(self, body: Body) -> None:
-        """Have a flow's function submit its tasks to these stages, and wait until all have ended,
-        or the requested ones."""
-        # Prefect's documentation has other task runners than the flow's as context managers.
-        here = FlowRunContext.get() or FlowRunContext.model_construct()
-        with suppress(Stopped), here.model_copy(update={"task_runner": self}):
+        """Call a flow's function, whose tasks are submitted here, and wait until all have ended or
+        the requested stage is reached."""
+        # `task.submit` uses the task runner of the current context.
+        context = FlowRunContext.get() or FlowRunContext.model_construct()
+        with suppress(Stopped), context.model_copy(update={"task_runner": self}):
             body(self._run, self._settings)
             self.finish(everything=True)
-        self._catch_up()
+        self._show_ended()
 
 
 class Verification(Stages):
-    """Calls the first stages of a run in this process, up to the charge, to check their artifacts.
+    """Calls the stages of a run up to the charge in this process, to check their artifacts.
 
-    Nothing is entered; raises NotReused if a step has something to make.
+    The manifest stays as it is. Raises NotReused if a step has work left.
     """
 
     def __init__(self, run: RunDirectory, settings: ProductSettings) -> None:
         super().__init__(run, settings, None, until=LEDGER)
 
-    def _note(self, future: Future, artifact: Artifact) -> None:
+    def _record_work(self, future: Future, artifact: Artifact) -> None:
         if not artifact.reused:
             raise NotReused
 
@@ -380,11 +380,11 @@ def stage(kind: str, name: str = "", *, background: bool = False) -> Iterator[No
     Args:
         kind: A tag of its tasks in addition to the product's name, for limits by tag, such as
             `measure`.
-        name: Its name in the manifest and to users, `kind` by default.
+        name: The name shown to users and entered in the manifest; `kind` by default.
         background: Whether `finish` ignores it unless its futures are named.
     """
     own = stages_here()
-    # A command's own server has no limits by tag, for which Prefect would ask it.
+    # A command's own server has no limits by tag; without tags Prefect sends no query for them.
     tagged = nullcontext() if own.is_local or is_embedded() else tags(own.product, kind)
     with tagged, own.opened(name or kind, is_background=background):
         yield
@@ -393,8 +393,8 @@ def stage(kind: str, name: str = "", *, background: bool = False) -> Iterator[No
 def finish(futures: Iterable[Future] | None = None) -> None:
     """Wait until tasks have ended, by default the tasks of all stages but background ones.
 
-    Raises the error of the first that failed, in the order of submission, the program's own before
-    any other; tasks that waited for it are not started.
+    Raises the error of the first failed task in the order of submission, a `SpineflowError` before
+    any other. Tasks that depend on a failed task are not started.
     """
     stages_here().finish(futures)
 
@@ -420,7 +420,7 @@ def release(root: str, wait_for: Iterable[Future]) -> None:
 
 
 def outcome_of(future: Future) -> Any:
-    """A task's result or error; for a task never started, Prefect's error of that."""
+    """A task's result or error; for a task that was never started, `UnfinishedRun`."""
     try:
         return future.result(raise_on_failure=False)
     except UnfinishedRun as error:
@@ -428,7 +428,7 @@ def outcome_of(future: Future) -> Any:
 
 
 def raise_first_error(outcomes: Iterable[object]) -> None:
-    """Raise the error of the first failed task; tasks skipped for it come later."""
+    """Raise the first error, a `SpineflowError` before any other; do nothing if there is none."""
     errors = [made for made in outcomes if isinstance(made, BaseException)]
     ours = [error for error in errors if isinstance(error, SpineflowError)]
     if errors:

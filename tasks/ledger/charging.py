@@ -1,8 +1,7 @@
-"""Tying a run's noise to the ledger: charged before the first draw, claimed, drawn and known.
+"""Charge a run's noise to the ledger before the first draw, then claim, draw and record each file.
 
-Every product measures through these functions, so that none can spend without the ledger's
-knowledge, draw without a charge, or publish a measurement twice. The protocol is
-in `claims`.
+Every product measures through these functions, so that none can draw without a charge or publish a
+measurement twice. `claims` has the protocol.
 """
 
 from __future__ import annotations
@@ -64,8 +63,8 @@ class FileDraw:
         batches: Iterable[pa.RecordBatch],
         row_group_size: int | None = None,
     ) -> Path:
-        """Write the file of rows of noisy answers, and return its path. An existing file is kept,
-        and nothing is taken from `batches`, so that an iterator that draws noise draws none.
+        """Write rows of noisy answers to the file, and return its path. If the file exists, it
+        stays and `batches` is not read: an iterator that draws noise then draws none.
         """
         return write_parquet_once(
             self.path,
@@ -89,12 +88,15 @@ def charge_draws(
 ) -> None:
     """Enter a run's draws in the ledger, and check existing measurements against it.
 
-    `inputs` are the digests of the people drawn from, by kind (`tasks.ledger.identity`);
-    `decided_by` are the public files that decide the draws: spine, plan, parameters; `truth` the
-    confidential files that are measured, as far as they exist. `files` are the files of noisy
-    measurements of the run, present or not: present ones must be known to the ledger, and all known
-    ones must be present. A run that was
-    charged before is not charged again. Runs that are not private draw nothing worth recording.
+    A run that was charged before is not charged again. Runs that are not private are not recorded.
+
+    Args:
+        inputs: Digests of the people of the input, by kind (`tasks.ledger.identity`).
+        decided_by: Public files that decide the draws: spine, plan, parameters.
+        truth: Confidential files that are measured; missing ones are ignored.
+        files: Files of noisy measurements, existing or not. The ledger must know every existing
+            one, and every one that it knows must exist.
+
     Raises BudgetRefused before any noise is drawn.
     """
     if not settings.is_private:
@@ -128,26 +130,25 @@ def charge_draws(
 
 
 def truth_digests(run: RunDirectory, ledger: Ledger, files: Iterable[Path]) -> dict[str, str]:
-    """Digests of confidential files of a run by name, under the key that it was charged with."""
+    """Digests of confidential files of a run by name, under the key of its charge."""
     key = ledger.key_of_run(run.read_manifest()["run_id"])
     return {path.relative_to(run.root).as_posix(): file_digest(path, key) for path in files}
 
 
 def is_settled(run: RunDirectory, settings: ProductSettings, files: Sequence[Path]) -> bool:
-    """Whether a run was seen to publish all of these files, so that it has nothing to charge.
+    """Whether the manifest has all of these files, so that neither a charge nor input is needed.
 
-    A run that was killed while it measured is charged again, which costs nothing. After that,
-    neither the input nor its digests are needed. Raises BudgetRefused if a file is not the one
-    that the ledger knows, InputRefused if a file that decides the draws was edited, unless the run
-    is released already.
+    A run that was killed while measuring is charged again, at no cost. Raises, unless the run is
+    released, BudgetRefused if a file differs from the one in the ledger, and InputRefused if a
+    file that decides the draws was edited.
     """
     if not all(path.exists() for path in files):
         return False
     if run.release.exists():
         return True
     manifest = run.read_manifest()
-    seen = {path for stage in manifest["stages"].values() for path in stage["digests"]}
-    if not all(path.relative_to(run.root).as_posix() in seen for path in files):
+    recorded = {path for stage in manifest["stages"].values() for path in stage["digests"]}
+    if not all(path.relative_to(run.root).as_posix() in recorded for path in files):
         return False
     refuse_unlike_ledger(run, settings)
     if settings.is_private:
@@ -156,9 +157,9 @@ def is_settled(run: RunDirectory, settings: ProductSettings, files: Sequence[Pat
 
 
 def refuse_unlike_ledger(run: RunDirectory, settings: ProductSettings) -> None:
-    """Raise InputRefused if a file that decides the draws is not as the ledger has it.
+    """Raise InputRefused if a file that decides the draws differs from its digest in the ledger.
 
-    A released run may outlive its ledger, and one that draws no noise has no ledger; it is then
+    A run without a ledger, since it draws no noise or is released and its ledger is gone, is
     compared with its own records.
     """
     run.refuse_edited_settings()
@@ -173,14 +174,15 @@ def refuse_unlike_ledger(run: RunDirectory, settings: ProductSettings) -> None:
 def _compare_with_ledger(
     run: RunDirectory, settings: ProductSettings, files: Iterable[Path]
 ) -> None:
-    """Compare the files of noisy measurements with the ledger; name recorded ones without a name.
+    """Compare the files of noisy measurements with the ledger.
 
-    Raises BudgetRefused for a file that is missing, or differs from the published one.
+    A recorded file that a killed worker left without its name gets the name. Raises BudgetRefused
+    for a file that is missing, or differs from the published one.
     """
     ledger, run_id = ledger_at(Path(settings.privacy.ledger)), run.read_manifest()["run_id"]
     names = {path.relative_to(run.root).as_posix(): path for path in files}
-    there = {name: path for name, path in names.items() if path.exists()}
-    found = dict(zip(there, digests_of(there.values()), strict=True))
+    existing = {name: path for name, path in names.items() if path.exists()}
+    found = dict(zip(existing, digests_of(existing.values()), strict=True))
     missing = verify_published(ledger, run_id, identity_of(run), found, names)
     for name, digest in missing.items():
         if not name_recorded(names[name], digest, run.unrecorded(names[name])):
@@ -188,8 +190,8 @@ def _compare_with_ledger(
 
 
 def warnings_of(settings: ProductSettings) -> list[str]:
-    """Warnings before a run is charged: of a dataset without a cap, and of ledgers that cannot be
-    asked for its people. Raises as `first_run_notice`.
+    """Warnings before a run is charged: a dataset has no cap, or a ledger cannot be searched for
+    the run's people. Raises as `first_run_notice`.
     """
     notice = first_run_notice(settings)
     return [*([] if notice is None else [notice]), *unasked_ledgers(settings)]
@@ -198,7 +200,7 @@ def warnings_of(settings: ProductSettings) -> list[str]:
 def first_run_notice(settings: ProductSettings) -> str | None:
     """Notice before the first run on a dataset without a cap, or None.
 
-    Raises BudgetRefused where the ledger's folder does not exist, or its ledger is unusable.
+    Raises BudgetRefused if the ledger's folder does not exist, or the ledger is unusable.
     """
     if not settings.is_private or not settings.draws_noise:
         return None
@@ -241,15 +243,18 @@ def single_draw(
 ) -> Iterator[FileDraw]:
     """The block draws the noise of one file and publishes it, under the run's charge for `draw`.
 
-    `truth` are the confidential files that are measured, `reads` published files of the run that
-    decide the draw; `seeds` name the draw where the settings fix a seed. If a worker died after
-    recording and before renaming the file, the file is renamed, and publishing it in the block
-    does nothing.
+    If a worker died after recording the file and before naming it, the file is named first, and
+    publishing in the block does nothing.
 
-    Raises BudgetRefused, before the block, if this run has published the file before and it is
-    missing, if the ledger has no charge for it or one for other people, or if another directory
-    draws for the run; InputRefused if a file that decides the draws differs from the one that was
-    charged.
+    Args:
+        truth: Confidential files that are measured.
+        seeds: Key of the draw where the settings fix a seed.
+        reads: Published files of the run that decide the draw.
+
+    Raises BudgetRefused, before the block, if the run has published the file and it is missing or
+    replaced, if the ledger has no charge for it or a charge for other people, or if another
+    directory draws for the run; InputRefused if a file that decides the draws has changed since the
+    charge.
     """
     if not settings.is_private:
         uncharged = UnchargedNoise(random_choice_source(settings, *seeds))
@@ -272,9 +277,9 @@ def single_draw(
         if sha256_of_file(path) != claimed.published:
             raise BudgetRefused(replaced_message(run_id, name))
     else:
-        for measured, digest in truth_digests(run, ledger, truth).items():
-            if claimed.truth.get(measured) != digest:
-                raise BudgetRefused(changed_people_message(run_id, measured))
+        for truth_name, digest in truth_digests(run, ledger, truth).items():
+            if claimed.truth.get(truth_name) != digest:
+                raise BudgetRefused(changed_people_message(run_id, truth_name))
     noise = ChargedNoise(claimed)
 
     def record(file: Path) -> None:
@@ -284,8 +289,8 @@ def single_draw(
 
 
 def random_choice_source(settings: ProductSettings, *key: str) -> RandomSource:
-    """Random bits for choices other than noise, such as truncation of records, and for noise of a
-    run that is not private; fixed by the settings' seed, if any, and a key."""
+    """Random bits for choices other than noise, such as truncation of records, and for the noise
+    of runs that are not private. If the settings have a seed, it and `key` determine the bits."""
     if settings.privacy.seed is not None:
         return SeededRandom(settings.privacy.seed, *key)
     return SystemRandom()

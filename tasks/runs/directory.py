@@ -65,10 +65,10 @@ IDENTITY = ".identity"
 """File that distinguishes a run's directory from its copies; written once and never changed."""
 
 RELEASE_STAGES = ("intervals", "release-unchecked", "pieces", "validation/checks.json", "report")
-"""Stages made again if the settings of a release change before its publication."""
+"""Entries made again if the settings of a release change before its publication."""
 
 RELEASE_CHANGED = "release"
-"""Key of a manifest with the settings of the release, where they have changed since it began."""
+"""Key of a manifest with the settings of the release, if they changed after the run began."""
 
 OWN_DIGEST = "digest"
 """Key of a manifest with the digest of all the rest."""
@@ -79,7 +79,7 @@ _FIRST_ENTRIES = (LOCK, IDENTITY, "confidential", "settings.toml", STAMP_FILE)
 
 @dataclass(frozen=True)
 class RunDirectory:
-    """Names of the artifacts of a run; see the layout in the reference documentation."""
+    """Paths of the artifacts of a run; docs/run_directory.md describes the layout."""
 
     root: Path
 
@@ -123,7 +123,7 @@ class RunDirectory:
         return self.root / "validation"
 
     def unrecorded(self, path: Path) -> Path:
-        """Folder in confidence of a measurement file that is not recorded in the ledger yet."""
+        """Folder in `confidential/` for a measurement file until the ledger has recorded it."""
         return self.confidential / "unrecorded" / path.relative_to(self.root).parent
 
     def histogram(self, universe: str) -> Path:
@@ -177,9 +177,10 @@ class RunDirectory:
         write_record(self.manifest, {**manifest, OWN_DIGEST: _digest_of_facts(manifest)})
 
     def refuse_altered_manifest(self) -> None:
-        """Raise InputRefused for a manifest that was changed."""
+        """Raise InputRefused if the manifest differs from its own digest; it may have none."""
         manifest = self.read_manifest()
-        if manifest.get(OWN_DIGEST, found := _digest_of_facts(manifest)) != found:
+        digest = _digest_of_facts(manifest)
+        if manifest.get(OWN_DIGEST, digest) != digest:
             raise InputRefused(f"{self.manifest} was altered; restore it, or start a new run.")
 
     def update_manifest(self, **facts: Any) -> None:
@@ -189,8 +190,8 @@ class RunDirectory:
     def record_stages(
         self, stages: Mapping[str, Sequence[Artifact]], order: Sequence[str] = ()
     ) -> None:
-        """Enter finished stages with their artifacts' digests and seconds of work; stages named in
-        `order` are in this order, after all others."""
+        """Enter finished stages with digests of their artifacts and seconds of work. Stages in
+        `order` follow all others, in this order."""
         manifest = self.read_manifest()
         for stage, artifacts in stages.items():
             known = manifest["stages"].get(stage, {})
@@ -239,7 +240,7 @@ class RunDirectory:
 
 
 def _write_owner(lock: BinaryIO) -> None:
-    """Write the owner into a lock file; on a full disk, the lock is valid without that."""
+    """Write the owner into a lock file; the lock is valid even if a full disk prevents that."""
     owner = {
         "pid": os.getpid(),
         "host": socket.gethostname(),
@@ -285,12 +286,12 @@ def refuse_other_folders(run: RunDirectory) -> None:
 def start_run(
     run: RunDirectory, *, product: str, settings_text: str, stamp: str | None = None
 ) -> None:
-    """Lay out a new run directory, or continue one that was started with the same settings.
+    """Create a run directory, or continue one with the same settings.
 
     If an unfinished run was begun by another version of the code, its derived files are made again;
     measurements are never drawn again, and a finished release is left unchanged. `stamp` is the
-    settings' first line for the pages of a run that is not private. Raises InputRefused if the
-    directory belongs to other settings or has other contents.
+    sentence that marks a run as not private, None for a private run. Raises InputRefused if the
+    directory has a run with other settings or other contents.
     """
     digest = settings_digest(settings_text)
     if run.manifest.exists():
@@ -333,7 +334,7 @@ def start_run(
 
 
 def _stamp(run: RunDirectory, stamp: str | None) -> None:
-    """Restore the stamp file of a run that is not private."""
+    """Write the stamp file of a run that is not private, unless it is in place."""
     path = run.root / STAMP_FILE
     if stamp is None or (path.is_file() and path.read_bytes() == f"{stamp}.\n".encode()):
         return
@@ -341,7 +342,7 @@ def _stamp(run: RunDirectory, stamp: str | None) -> None:
 
 
 def secure_confidential(run: RunDirectory) -> None:
-    """Make the confidential folder of a run, or close it to others once its owner is checked.
+    """Create the confidential folder of a run, or check its owner and close it to others.
 
     Raises InputRefused for a symbolic link, for a path that is no folder or belongs to another
     user, and, before the run has begun, for a folder that others can enter: another user may have
@@ -414,13 +415,13 @@ def _may_be_left(name: str) -> bool:
 
 def discard_stages(run: RunDirectory, names: Sequence[str] = DERIVED) -> None:
     """Remove the files of `remove_derived`, and their stages from the manifest."""
-    # Before the files: files made under the same names have other digests.
+    # The manifest first: new files of the same names have other digests.
     run.update_manifest(stages=_not_derived(run.read_manifest()["stages"], names))
     remove_derived(run, names)
 
 
 def remove_derived(run: RunDirectory, names: Sequence[str] = DERIVED) -> None:
-    """Remove files that can be made again without the input and without noise, or some of them."""
+    """Remove entries, by default all that can be made again without the input and without noise."""
     for name in names:
         shutil.rmtree(run.root / name, ignore_errors=True)
         with suppress(OSError):
@@ -430,7 +431,7 @@ def remove_derived(run: RunDirectory, names: Sequence[str] = DERIVED) -> None:
 def _not_derived(
     stages: Mapping[str, Mapping[str, Any]], names: Sequence[str]
 ) -> dict[str, Mapping[str, Any]]:
-    """The stages of a manifest that made none of the files of `remove_derived`."""
+    """The stages of a manifest without files that `remove_derived` removes."""
     return {
         name: stage
         for name, stage in stages.items()
@@ -461,7 +462,7 @@ def code_version() -> str:
     digest = hashlib.sha256()
     for package in ("flows", "geography", "tasks", "validation"):
         folder = root / package
-        for source in sorted(path for of in SOURCES for path in folder.rglob(of)):
+        for source in sorted(path for pattern in SOURCES for path in folder.rglob(pattern)):
             digest.update(source.relative_to(root).as_posix().encode())
             digest.update(source.read_bytes())
     return digest.hexdigest()[:16]

@@ -62,7 +62,7 @@ named += [running.copy_checked_release]
 unfailed = {task.fn.__wrapped__ for task in named if isinstance(task, prefect.Task)}
 published = running.copy_checked_release.fn.__wrapped__
 outcomes = dict.fromkeys((step.__name__ for step in unfailed), "not called")
-original, show_outcome, submitted = frame.load_run, entry.show_outcome, stages.Stages._submitted
+original, show_outcome, future_of = frame.load_run, entry.show_outcome, stages.Stages._future_of
 
 def ended(*arguments):
     try:
@@ -84,7 +84,7 @@ def load_run(*arguments):
 def found_without_tasks(self, stage, task, parameters, before):
     key = (task.fn.__wrapped__, tuple(parameters.values())[1:])
     if published not in unfailed or key not in run_before:
-        return submitted(self, stage, task, parameters, before)
+        return future_of(self, stage, task, parameters, before)
     made[key] = made.get(key) or self._call(task, parameters, [])
     return stages.Local(lambda: made[key])
 
@@ -96,7 +96,7 @@ outcomes["input"] = ended("run", name, broken, "--run-dir", f"{root}-broken")
 pieces.BLOCKS_PER_PIECE, pieces.MOST_PIECES, margins.LEAST_APART = 16, 2, 1
 topdown_stages.universes_in_pieces = lambda run, settings: dict.fromkeys(settings.run.universes, 1)
 frame.load_run, entry.show_outcome = load_run, failing_flow
-stages.Stages._submitted = found_without_tasks
+stages.Stages._future_of = found_without_tasks
 failing, run_now, run_before, made, rounds = set(), set(), set(), {}, 0
 
 def outcome_of_last_round():

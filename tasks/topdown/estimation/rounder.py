@@ -1,22 +1,22 @@
 """The multi-pass rounder with its tree of queries: problem (7.7) of [TopDown2022].
 
 Given a real solution x~ of the least squares, choose y in {0, 1} per cell so that floor(x~) + y
-meets every constraint and its answers to a tree of nested queries are nearest to the answers of x~
-in the L1 norm; later passes keep the answers of earlier ones.
+meets every constraint, and its answers to a tree of nested queries are nearest to the answers of x~
+in the L1 norm. Later passes hold the answers of earlier ones.
 
-For a query row with fractional target d (the row's answer less its floors) the cost of n ones is
-|d - n|. Interpolating between the integers keeps it convex and moves its kinks to integers:
-slopes -1 up to floor(d), 1 - 2 frac(d) for one step, then +1. Where queries, kept answers and
-types are all nested they form a tree in each child, and every cell is summed over the children
-once: a network flow, which `flow` solves. Where they are not, HiGHS takes the linear program.
+Let d be the fractional target of a query row: the sum over its cells of x~ - floor(x~). The cost
+of n ones is |d - n|. Interpolating between the integers keeps it convex and moves its kinks to
+integers: slopes -1 up to floor(d), 1 - 2 frac(d) for one step, then +1. If queries, held answers
+and types of cells are all nested, they form a tree in each child, and every cell is summed over the
+children once: a network flow, which `network_flow` solves. If not, HiGHS solves a linear program.
 
-`exchange` afterwards handles queries that cross these chains, if any. With many
-cells, an early pass is solved on the classes that its rows distinguish: later passes use only its
-answers, and an optimum on classes is one on all cells if the cells can attain it, as they nearly
-always can.
+The queries of a pass form a chain of refinements. With many cells, `exchange` afterwards moves ones
+to improve queries outside these chains, and an early pass is solved on the classes of cells that
+its rows distinguish, since later passes use only its answers. An optimum on classes is an optimum
+on cells if cells can attain it, which they nearly always can.
 
-The optimum need not be unique. Fractional parts are taken in units of 2^-24, far coarser than
-the error of x~, so that ties are ties on every machine and are broken by position.
+The optimum need not be unique. Fractional parts are in units of 2^-24, far coarser than the error
+of x~, so that every machine finds the same ties, which are broken by position.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class RounderResult:
     """`x` of shape `(c, k)`, non-negative integers.
 
     objective : sum over all passes of the interpolated costs, less the cost without ones.
-    solver : "flow" or "highs"; with ", exchange" where that followed, whose moves count as
+    solver : "flow" or "highs", followed by ", exchange" after an exchange; its moves count as
         iterations.
     relaxed : whether the 0/1 box and the agreement with earlier passes were dropped.
     """
@@ -75,7 +75,7 @@ class RounderResult:
 
 @dataclass(frozen=True)
 class RoundingPass:
-    """One pass: real targets, the tree of queries, and answers held by earlier passes.
+    """One pass: real targets, the tree of queries, and the held answers.
 
     target : (c, k) with fractional parts in units of 1 / UNIT.
     labels : row of every cell in each query of the tree, coarsest first.
@@ -110,11 +110,11 @@ def solve_passes(
 ) -> RounderResult:
     """Round `target` of shape `(c, k)`; each pass is a chain of nested queries, coarsest first.
 
-    Where some of the queries `asked` are in no chain, an exchange of ones follows the last pass and
+    If any of the queries `asked` is in no chain, an exchange of ones follows the last pass and
     moves the answers to all of them towards the answers of `target`; see `exchange`.
 
-    If a pass has no 0/1 solution, `round_anywhere` is the last resort: it drops
-    the agreement with earlier passes and the 0/1 box, never a constraint of the problem.
+    If a pass has no 0/1 solution, `round_anywhere` drops the agreement with earlier passes and the
+    0/1 box, never a constraint of the problem.
     """
     target = snap_to_grid(target)
     result = None
@@ -130,7 +130,7 @@ def solve_passes(
 def retry_anywhere(
     result: RounderResult, problem: SiblingProblem, target: np.ndarray
 ) -> RounderResult:
-    """A result, or `round_anywhere`'s if it failed, with the iterations of both."""
+    """`result`, or if it failed the result of `round_anywhere`, with the iterations of both."""
     if result.x is not None:
         return result
     anywhere = round_anywhere(problem, target)
@@ -148,10 +148,9 @@ def _solved_passes(
     passes: Sequence[Sequence[MarginalQuery]],
     early: Callable[[RoundingPass], RounderResult] = round_pass,
 ) -> RounderResult:
-    """The result of the last pass; or of the first without a solution, if any.
+    """The result of the last pass, or of the first pass without a solution.
 
-    `early` solves the passes before the last, for which only the answers to their own queries
-    count.
+    `early` solves all passes but the last; only their answers to their own queries are used.
     """
     held = Pins()
     result = RounderResult(SolveStatus.OPTIMAL, target.astype(np.int64))
@@ -175,7 +174,7 @@ def _solved_passes(
 def _round_classes(rounding: RoundingPass) -> RounderResult:
     """Solve a pass on the classes of cells that its rows distinguish.
 
-    The result holds a class's count at its first cell and is therefore no histogram.
+    `x` of the result has each class's count at its first cell; it is no histogram.
     """
     labels, held = rounding.labels, rounding.held
     coarse, classes, first = rounding.problem.coarsened([*labels, *held.labels])
@@ -197,8 +196,8 @@ def _with_exchange(
     passes: Sequence[Sequence[MarginalQuery]],
     asked: Sequence[MarginalQuery],
 ) -> RounderResult:
-    """A result after an exchange for the queries `asked`, if the chains of the `passes` lack any.
-    All answers to the chains stay except cells."""
+    """`result` after an exchange, if the chains of `passes` lack any of the queries `asked`.
+    Answers to the chains stay, except single cells."""
     k = problem.cells.size
     chained = [rows_on_support(query, problem.cells) for queries in passes for query in queries]
     labels = [rows_on_support(query, problem.cells) for query in asked]
@@ -206,11 +205,11 @@ def _with_exchange(
         any(np.array_equal(label, own) for own in chained) for label in labels
     ):
         return result
-    kept = [label for label in chained if int(label.max(initial=-1)) + 1 < k]
-    open_labels = [label for label in labels if not any(is_refined(label, other) for other in kept)]
+    held = [label for label in chained if int(label.max(initial=-1)) + 1 < k]
+    open_labels = [label for label in labels if not any(is_refined(label, other) for other in held)]
     if not open_labels:
         return result
-    x, moves = exchange_records(problem, target, result.x, kept, open_labels)
+    x, moves = exchange_records(problem, target, result.x, held, open_labels)
     solver = f"{result.solver}, exchange"
     return replace(result, x=x, iterations=result.iterations + moves, solver=solver)
 
@@ -234,10 +233,10 @@ def round_by_flow(rounding: RoundingPass) -> RounderResult | None:
 
 
 def to_network(rounding: RoundingPass) -> network_flow.Network | None:
-    """A pass as a network, or None if it has no such form.
+    """A pass as a network, or None if it is not one.
 
-    It is one where there are no linear rows, where queries, kept answers and types are nested, and
-    where there is a parent or each group with a fixed total is a single child.
+    It is a network if there are no linear rows, if queries, held answers and types are nested, and
+    if there is a parent or each group with a fixed total is a single child.
     """
     problem, target = rounding.problem, rounding.target
     if problem.rows:
@@ -281,7 +280,7 @@ def to_network(rounding: RoundingPass) -> network_flow.Network | None:
 
 
 def _levels(rounding: RoundingPass, base: np.ndarray) -> list[_Level]:
-    """The queries of a pass, its held answers and the types, less the counts of `base`."""
+    """Levels of the queries, held answers and types of a pass, less the counts of `base`."""
     problem = rounding.problem
     c, n_types = problem.lower.shape
     levels = []
@@ -319,30 +318,30 @@ def round_by_highs(rounding: RoundingPass) -> RounderResult:
         rows, row_of_free, size = np.unique(
             child * n + label[cell], return_inverse=True, return_counts=True
         )
-        wanted = np.bincount(row_of_free, fraction[free], rows.size)
-        alone = size[row_of_free] == 1
-        unit_cost[alone] += 1.0 - 2.0 * fraction[free][alone]
-        shared = size > 1
-        steps.append((numbered(shared)[row_of_free], size[shared], wanted[shared]))
+        row_target = np.bincount(row_of_free, fraction[free], rows.size)
+        is_alone = size[row_of_free] == 1
+        unit_cost[is_alone] += 1.0 - 2.0 * fraction[free][is_alone]
+        is_shared = size > 1
+        steps.append((numbered(is_shared)[row_of_free], size[is_shared], row_target[is_shared]))
 
     program = LinearProgram(n_free + 3 * sum(size.size for _, size, _ in steps))
     cost = np.zeros(program.n_columns)
     upper = np.ones(program.n_columns)
     cost[:n_free] = unit_cost
     offset = n_free
-    for position, size, wanted in steps:
+    for position, size, row_target in steps:
         n = size.size
         if n == 0:
             continue
-        whole = np.floor(wanted)
-        pieces = offset + np.arange(3 * n).reshape(3, n)
-        cost[pieces[0]], upper[pieces[0]] = -1.0, whole
-        cost[pieces[1]] = 1.0 - 2.0 * (wanted - whole)
-        cost[pieces[2]], upper[pieces[2]] = 1.0, np.maximum(size - whole - 1, 0)
+        whole = np.floor(row_target)
+        slopes = offset + np.arange(3 * n).reshape(3, n)
+        cost[slopes[0]], upper[slopes[0]] = -1.0, whole
+        cost[slopes[1]] = 1.0 - 2.0 * (row_target - whole)
+        cost[slopes[2]], upper[slopes[2]] = 1.0, np.maximum(size - whole - 1, 0)
         member = np.flatnonzero(position >= 0)
         program.add_rows(
             np.concatenate([position[member], np.tile(np.arange(n), 3)]),
-            np.concatenate([member, pieces.ravel()]),
+            np.concatenate([member, slopes.ravel()]),
             np.concatenate([np.ones(member.size), -np.ones(3 * n)]),
             np.zeros(n),
         )
@@ -365,7 +364,8 @@ def _solve_integral(
     base: np.ndarray,
     free: np.ndarray,
 ) -> RounderResult:
-    """Solve, insist on integrality, and put the chosen ones on top of the base."""
+    """Solve a program, as an integer program if its solution is not integral; add the solution to
+    `base` at the cells `free`."""
     x = base.astype(np.int64)
     if program.n_columns == 0:
         return RounderResult(SolveStatus.OPTIMAL, x, solver="highs")
@@ -384,8 +384,8 @@ def _solve_integral(
 def round_anywhere(problem: SiblingProblem, target: np.ndarray) -> RounderResult:
     """Nearest integer histogram in the L1 norm that meets every constraint of the problem.
 
-    The fail-safe: cells may move by more than one, and no query is held. It has a solution whenever
-    the problem has one.
+    The fail-safe: cells may move by more than one, and no answer is held. It has a solution if the
+    problem has one.
     """
     c, k = target.shape
     base = np.floor(target)
@@ -394,7 +394,7 @@ def round_anywhere(problem: SiblingProblem, target: np.ndarray) -> RounderResult
     column = np.arange(n).reshape(c, k)
     program = LinearProgram(4 * n)
     every = np.arange(n)
-    # y = one step up to the next integer, further steps up, steps down.
+    # y = first step up + further steps up - steps down, in this order of columns.
     program.add_rows(
         np.tile(every, 4),
         np.arange(4 * n),
