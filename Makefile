@@ -21,7 +21,7 @@ test quick soak newest newest-prefect pythons: export PYTHONDONTWRITEBYTECODE =
 
 .PHONY: demo test newest newest-prefect pythons quick soak check types record site recompile clean
 
-# Generate a county, run the whole DAG on Prefect's embedded server, say where the release is.
+# Generate a county, run the whole DAG on Prefect's embedded server, print the paths of report and release.
 demo: $(INSTALLED)
 	$(BIN)/spineflow demo
 
@@ -30,7 +30,7 @@ test: $(TESTED)
 	$(PYTEST)
 
 # The flows with the newest Prefect that pyproject.toml allows; the oldest, with which the other
-# targets run, is that of constraints.txt. Its environment stands on the other and sees its packages,
+# targets run, is that of constraints.txt. Its environment adds to the other and sees its packages,
 # so that a minute is enough to make it.
 NEWEST_PREFECT := build/newest-prefect
 PREFECT := $(shell sed -n 's/^ *"\(prefect>=[^"]*\)".*/\1/p' pyproject.toml)
