@@ -3,11 +3,11 @@
     ingest -> spine -> ledger -> constraints, measure -> estimate, geolevel by geolevel
            -> microdata, tables and margins side by side -> checks, accuracy -> release -> report
 
-On demand, a geolevel is measured when the one above it has been estimated. With full information,
-measurements are combined from the blocks up before they are estimated. In the background, while
-estimates are made, the errors of a large run are predicted, the estimates behind its margins and
-the exact losses are computed, and the margins of its tables are written. The
-spine is summarised for the report during the release.
+A universe measured on demand has a geolevel measured when the one above it has been estimated. The
+estimator `full_information` combines measurements from the blocks up before it estimates. In the
+background, next to the estimates, tasks predict the errors of a large run, compute the estimates
+behind its margins and the exact losses, and write the margins of its tables. The spine is
+summarised for the report during the release.
 
 Persons and housing units run side by side. All data travel through the run directory; tasks hand
 each other names and digests.
@@ -47,12 +47,12 @@ def stages(run: RunDirectory, settings: TopdownSettings) -> None:
     for universe in universes:
         with stage("spine", f"{universe} spine"):
             spines[universe] = build_spine.submit(root, universe, wait_for=[ingested])
-    finish()  # The spines have the shards.
+    finish()  # The shards to measure are in the spines.
     # The charge and its dependencies leave a worker free.
     losses = work_out_losses(run, settings, dict([*spines.items()][:1]))
     charged = charge(root, wait_for=spines.values())
 
-    # The constraints of a universe may be the release of others, which then come first.
+    # Constraints of a universe may follow from the released counts of others, which come first.
     waves = universe_waves(settings)
     constrained: dict[str, Future] = {}
     for universe in waves[0]:

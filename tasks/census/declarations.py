@@ -26,9 +26,9 @@ class Step(Part):
     """From a table to another: `column` here has the value of `key` there."""
 
     column: str
-    """Column of the table that the way comes from."""
+    """Column of the table at the start of the step."""
     table: FileName
-    """Table that the way leads to."""
+    """Table at the end of the step."""
     key: str
     """Column that identifies its rows."""
     records_per_row: int | None = Field(default=None, ge=1)
@@ -40,8 +40,8 @@ class Step(Part):
 class OccupantDeclaration(Part):
     """Rows of another table that refer to the records of a universe, as persons to their household.
 
-    Attributes read their columns as `<name>.column`, which needs one row for each record at most,
-    and how many there are as `<name>.number`. All columns of a record without any are blank.
+    Attributes read their columns as `<name>.column`, if no record has more than one row, and the
+    number of rows as `<name>.number`. The columns of a record without rows are blank.
     """
 
     table: FileName
@@ -54,7 +54,7 @@ class OccupantDeclaration(Part):
     """Rows that count, such as householders; by default all."""
     records_per_key: int = Field(default=1, ge=1)
     """Most rows of the universe's table that may have one value of `key`. A rule holds the input
-    to it, and a change of an occupant is charged for so many, where it was and where it is."""
+    to it. A change of an occupant is charged for so many in its old place, and in its new."""
 
 
 class ComputedFromDeclaration(Part):
@@ -70,8 +70,8 @@ class ComputedFromDeclaration(Part):
     universe reads of its own table and by `through`. Other universes that read the same columns are
     charged, too."""
     opposite: bool = False
-    """Whether as many of them take one way as the other, as where one dwelling becomes vacant and
-    another occupied; changes then add up less."""
+    """Whether as many of these records change from a cell to another as back, as when one dwelling
+    becomes vacant and another occupied. In an area of both their changes cancel."""
     is_charged: bool = Field(default=True, alias="charged")
     """Whether the ledger counts it; if not, the certificate states the losses of a record of the
     universe and of a record there."""
@@ -94,10 +94,10 @@ class InvariantDeclaration(Part):
     query: str = "total"
     """Query whose answers are exact."""
     geolevel: str
-    """Geolevel of the census, for any spine."""
+    """Geolevel of the census, whatever the spine."""
     above: Label | None = None
-    """Name in files of the sums of several geounits. With it, files have the answers once, at
-    their own geolevel and under its codes, however a spine divides it."""
+    """Name in files of the sums of several geounits. With it, files have the single answers at
+    `geolevel` alone, under its codes, even if a spine divides its geounits."""
 
 
 class BoundDeclaration(Part):
@@ -205,10 +205,10 @@ class MicrodataColumn(Part):
 
 
 class FurtherRecords(Part):
-    """Rows of microdata for the records of another universe, whose number is public."""
+    """Rows of microdata for the records of another universe; their numbers are public."""
 
     universe: str
-    """Universe that bounds are per."""
+    """The other universe, which is the `per` of bounds."""
     values: dict[str, str]
     """Their values in the columns of attributes."""
 
@@ -245,7 +245,8 @@ class MicrodataDeclaration(Part):
 
 
 class CountedDeclaration(Part):
-    """First count in figures of a universe: its total, or a part of a total that is exact."""
+    """A universe's count in maps and predicted deviations: its total or, where that is exact, a
+    part of it."""
 
     text: Label
     """Its name, such as `population`."""
@@ -298,8 +299,8 @@ class UniverseDeclaration(Part):
     microdata: MicrodataDeclaration | None = None
     """Layout of its microdata."""
     public: bool = False
-    """Whether the numbers of its records by its attributes are public, such as addresses, so that
-    bounds may publish them although another universe protects records of the table."""
+    """Whether the numbers of its records by its attributes are public, as of addresses. Bounds may
+    then publish them, even if another universe protects records of the same table."""
     counted: CountedDeclaration | None = None
     """Count shown in maps and predicted deviations; left out, the number of its records."""
 
@@ -466,8 +467,8 @@ class QuantityDeclaration(Part):
     where: Where = {}
     """The records that are counted; by default all."""
     by: tuple[str, ...] = ()
-    """Attributes or coarsenings with a count for each combination of levels; where `where` has one
-    of them, its levels in their order."""
+    """Attributes or coarsenings with a count for each combination of levels; of one that `where`
+    names, the levels given there, in their order."""
     label: str = "all records"
     """Label of the count, where there is one only."""
     meaning: str = ""
@@ -497,7 +498,7 @@ class LargestGroupDeclaration(Part):
     title: Label | None = None
     """Title of the criterion in reports; left out, the share of the largest group."""
     group: Label | None = None
-    """Which group's share it is, in words."""
+    """The group, in words."""
 
 
 class SentenceDeclaration(Part):

@@ -1,8 +1,8 @@
 """The plan of a run: its measures, their noise and its guarantee; one public file.
 
-A product makes its plan from settings and public areas. This module derives all common
-consequences of a plan: `plan/plan.json`, the charge to the ledger, the budget that a
-margin needs, the bars of a front page. docs/plan.schema.json has the form of the file.
+A product makes its plan from settings and public areas. What is common to all products is derived
+here: the file `plan/plan.json`, the reasons for a charge, and the loss that a margin needs.
+docs/plan.schema.json has the form of the file.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ class Plan:
     inputs : digests of the public files that, with the settings, decide the draws, by name.
     counts : names of the confidential files that are measured.
 
-    The file of a plan does not have:
+    Not in the file of a plan:
 
-    costs : cost of each part that is reported separately, between the neighbours of the statement.
-    curves : the privacy curves of the parts; None without a guarantee.
-    coverage : the probability of the margins of targets.
-    split : a sentence on the budget, and its split, that meets several margins by the names of
-        levels; None if no such split is known.
+    costs : the cost of each part that reports name.
+    curves : makes the privacy curves of the parts; None without a guarantee.
+    coverage : the probability with which a margin of a target holds the truth.
+    split : makes, for margins by the names of levels, a sentence on the budget and the split that
+        meet them all; None if none is known.
     """
 
     product: str
@@ -87,11 +87,11 @@ class Plan:
         question: str = "",
         **further: Any,
     ) -> Plan:
-        """The plan of settings; by default a draw is made of each part that has a cost.
+        """The plan of settings, with one draw for each cost if `universes` are not given.
 
-        A statement without losses guarantees the losses of the costs, and nothing where the
-        settings are not private. With a `question`, which the test of `Curves` asks about one
-        person, the curves are the curves of the costs.
+        A statement without losses takes the losses of the costs. Settings that are not private
+        guarantee nothing. If there is a `question` (see `Curves`), the plan's curves are those of
+        the costs.
         """
         costs = tuple(costs)
         if question:
@@ -158,7 +158,7 @@ class Plan:
 
 
 def _curves_of(costs: Iterable[Cost], question: str) -> Curves | None:
-    """The curves of parts between their own neighbours; None without a guarantee."""
+    """The curves of the costs; None if one has no guarantee."""
     known = {cost.plan.universe: cost for cost in costs}
     if any(cost.plan.guarantee is None for cost in known.values()):
         return None
@@ -298,11 +298,11 @@ def explain_charges(plan: Plan) -> Iterator[str]:
 
 
 def needed_losses(plan: Plan, wanted: Mapping[str, int]) -> Iterator[str]:
-    """Sentences: the losses at which answers have margins of error, by the targets of a plan.
+    """For each target, sentences with the losses at which its answers have the wanted margin.
 
     A target names measures by their level, or more closely by universe, level, query or part,
-    separated by colons. For several targets the split that meets them at once is added, where
-    known. Raises InputRefused for a target that names nothing, and like `needed_loss`.
+    separated by colons. For several targets, a sentence adds the split that meets them at once,
+    where known. Raises InputRefused for a target that names nothing, and where `needed_loss` does.
     """
     for target, margin in wanted.items():
         for universe, measure in _find_measures(plan, target):
@@ -342,7 +342,7 @@ def _words(universe: UniversePlan, measure: Measure) -> set[str]:
 
 
 def _plain(name: str) -> str:
-    """The form of a name for comparisons, without spaces and order of a query's attributes."""
+    """The form of a name for comparisons: without spaces, a query's attributes in order."""
     return "*".join(sorted("".join(part.split()).lower() for part in name.split("*")))
 
 

@@ -1,9 +1,9 @@
 """All checks of a finished run, from `plan/plan.json`, its settings and its public files alone.
 
 Nothing here uses the code that built the spine, drew the noise, estimated or wrote microdata, and
-nothing here opens `confidential/`. The checks come in pieces, which can run concurrently: for each
-universe the top of the spine, shares of the rest below it, and the microdata; for the tables whole
-files and shares of the states. `outcomes` combines their findings.
+nothing here opens `confidential/`. The checks come in pieces, which can run concurrently. Of a
+universe, pieces are the top of its spine, shares of the rest, and shares of its microdata; of
+tables, whole files and shares of the states. `outcomes` combines the findings.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ OPTIONAL = {COMPLETE, EXACT, BOUNDS, ZEROS, HELD, RELATIONS, *AGREE.values()}
 
 @dataclass(frozen=True)
 class Piece:
-    """A share of the checks of a universe or, as `subject`, of the tables: `number` of `of`."""
+    """A share of a kind of checks, `number` of `of`; of a universe, the tables or the release."""
 
     kind: str
     subject: str
@@ -125,7 +125,7 @@ class Findings:
 
     made : the checks that applied.
     failures : by check.
-    unusable : universes for which no check could be made, so that all fail. All are small.
+    unusable : why no check could be made, so that all of them fail.
     """
 
     made: list[str] = field(default_factory=list)
@@ -138,8 +138,8 @@ class Findings:
         return cls(list(checks), {name: Failures() for name in checks})
 
     def add(self, further: Findings, *, is_repeated: bool = False) -> None:
-        """Add the findings of the next piece; those that are `is_repeated` are reported once, such
-        as a file of tables that no piece can use."""
+        """Add the findings of the next piece. With `is_repeated`, failures that begin like known
+        ones are left out: several pieces report one unusable file of tables."""
         self.made = list(dict.fromkeys([*self.made, *further.made]))
         for name, found in further.failures.items():
             own = self.failures.setdefault(name, Failures())
@@ -300,20 +300,20 @@ class CheckedUniverse:
         return held
 
     def check_top(self) -> Findings:
-        """Check the spine, and its upper geounits: all of them, where the spine is one part."""
-        failures, spine_of = self._failures, self.run.blocks_per_part
+        """Check the spine and its upper geounits, which are all if the spine is one part."""
+        failures, size = self._failures, self.run.blocks_per_part
         with unusable_files_fail(self.found.unusable):
             spine, has_digits = self.spine, self.run.declaration.has_digits
             check_spine(spine, failures[TREE], with_digits=has_digits)
             check_shares(spine, failures[SHARES])
-            self._check_part(next(spine_parts(spine, spine_of)), None)
-            depth = cut_depth(spine, spine_of)
+            self._check_part(next(spine_parts(spine, size)), None)
+            depth = cut_depth(spine, size)
             for number in range(depth + 1, len(spine.levels)) if depth else ():
                 self._check_strays(number)
         return self.found
 
     def check_below(self, piece: Piece) -> Findings:
-        """Check the geounits of the spine's other parts, of which the piece has its share."""
+        """Check the geounits of the piece's share of the spine's other parts."""
         size = self.run.blocks_per_part
         with unusable_files_fail(self.found.unusable):
             if count_blocks(self.run.root, self.universe) <= size:
@@ -328,8 +328,7 @@ class CheckedUniverse:
         return self.found
 
     def check_rows(self, piece: Piece) -> Findings:
-        """Check the microdata, row by row, together with the estimates of their areas, of which the
-        piece has its share."""
+        """Check the microdata of the piece's share of areas, row by row, against the estimates."""
         failures, company = self._failures[MICRODATA], AGREE["accompanied"]
         with unusable_files_fail(self.found.unusable):
             spine, declaration = self.spine, self.run.declaration
@@ -414,7 +413,7 @@ class CheckedUniverse:
         return ~np.any([np.zeros(self.cells.n, dtype=bool), *zeros], axis=0)
 
     def _check_strays(self, number: int) -> None:
-        """No file of a geolevel that was read in parts has rows of geounits that are in no part."""
+        """Check that no file of a geolevel read in parts has rows of geounits outside all parts."""
         level, failures, root = self.spine.levels[number], self._failures, self.run.root
         measured = root / "measurements" / self.universe / level.name / self.budget.measurements
         for what, folder, name in (

@@ -34,10 +34,10 @@ The root has no parent and is estimated alone, without the second condition: pro
 
 With K = 1 this is (7.2). Early passes cover counts that are seldom zero, such as totals: were all
 asked at once, the bound at zero of many small cells would push their sum, the total, upwards.
-Problem (7.6) is needed since x_k meets its constraints only to within floating-point error. We
-solve it if x_k is not exact, with the answers of earlier passes held, and then hold later passes to
-the answers of its minimiser instead of allowing them tau_k: that point is feasible, so they always
-can, and tolerances do not add up. The last x_K is x~.
+Problem (7.6) is needed since x_k meets its constraints only to within floating-point error. If x_k
+is not exact, we solve (7.6) with the answers of earlier passes held. The answers of its minimiser,
+with no tolerance tau_k, are what later passes are held to. This is always possible, since the
+minimiser is feasible, and tolerances do not add up. The last x_K is x~.
 
 **3. Rounding**, in passes (`rounder`). Each cell is rounded to the integer below or above: pass k
 finds
@@ -53,10 +53,10 @@ exchange of ones recovers accuracy lost on queries that cross these (`exchange`)
 
 **Where it fails.** If no x is feasible, the invariants or bounds contradict each other, and
 SolveFailed names the geounit and the constraint. If a pass of the least squares cannot hold the
-answers of earlier ones, all queries go into one pass, which holds none; with one pass to begin with
-there is nothing to drop, and SolveFailed ends the run. If a pass of the rounder has no 0/1
-solution, the nearest feasible integers are taken. Records of solves after passes were merged, and
-of a rounder that left its 0/1 box, are marked `relaxed`. Feasibility is never given up.
+answers of earlier ones, all queries go into one pass, which holds none; if there was one pass
+only, SolveFailed ends the run. If a pass of the rounder has no 0/1 solution, the nearest feasible
+integers are taken. In both cases the records of these solves are marked `relaxed`. Feasibility is
+never given up.
 """
 
 from __future__ import annotations
@@ -111,11 +111,10 @@ def estimate_children(
 ) -> tuple[np.ndarray, tuple[SolveRecord, ...]]:
     """Non-negative integer histograms `(c, k)` of the children, and how they were found.
 
-    The three steps of the module's docstring, in records. Raises SolveFailed, naming the geounit
-    and the constraint, if no histogram can meet the constraints. Should only the passes be in
-    conflict, they are merged into one: parent sums, bounds and invariants hold in any case.
-    With `weights`, see `least_squares.solve_passes`. Interleaved passes are solved by
-    `interleaved.solve_interleaved`, which takes no weights.
+    Takes the three steps of the module's docstring. Raises SolveFailed, naming the geounit and the
+    constraint, if no histogram can meet the constraints. If only the passes are in conflict, they
+    are merged into one: parent sums, bounds and invariants hold in any case. `weights` are those of
+    `least_squares.solve_passes`; interleaved passes take none.
     """
     broken = infeasible_constraint(problem)
     if broken is not None:
@@ -152,8 +151,8 @@ def _least_squares(
     passes: Passes,
     weights: ExactWeights | None,
 ) -> tuple[np.ndarray, bool, list[SolveRecord]]:
-    """The second step of the module's docstring: x~ `(c, k)`, whether its last pass was wide, and
-    a record of every pass."""
+    """Step 2 of the module's docstring: x~ `(c, k)`, whether the last pass was wide, and records of
+    all passes."""
     records: list[SolveRecord] = []
     attempts = [passes.least_squares]
     measured = [[n for n in names if n in measurements] for names in passes.least_squares]
@@ -176,7 +175,7 @@ def _measured_queries(passes: Passes, measurements: Measurements) -> tuple[str, 
 
 
 def _conflict(problem: SiblingProblem) -> str | None:
-    """Name of a constraint to be dropped; linear rows if no other conflicts."""
+    """Name of a constraint to be dropped; the linear rows if no bound or total conflicts."""
     found = conflicting_constraint(problem)
     if found is None and problem.rows:
         names = ", ".join(dict.fromkeys(rows.name for rows in problem.rows))
@@ -203,8 +202,8 @@ def infeasible_constraint(problem: SiblingProblem) -> str | None:
 
     Looks for crossed bounds, for a lower bound on a type that is not in the support, for parent
     counts of a type outside the sum of the children's bounds, and for totals outside the bounds
-    or the parent. Where totals and the parent's counts are both fixed this is necessary only; see
-    `conflicting_constraint`.
+    or the parent. With totals and the parent's counts both fixed, constraints may conflict where it
+    finds none; see `conflicting_constraint`.
     """
     is_crossed = problem.lower > problem.upper
     if is_crossed.any():
