@@ -1,6 +1,6 @@
-"""Algorithm 2 of [Spines2024]: groups of blocks and of tracts that bring entities closer.
+"""Off-spine entity distances, and groups of blocks and of tracts that reduce them.
 
-Algorithm 1 of [Spines2024]: how far each off-spine entity is from the spine.
+Algorithm 1 of [Spines2024] computes the distances, Algorithm 2 the groups.
 
 The off-spine entity distance is the smallest number of geounits that must be added to or
 subtracted from one another to obtain the entity. With c[u] the distance of the entity's part of
@@ -9,8 +9,8 @@ geounit u, c'[u] the distance of the rest of u, and x, y the sums of c and c' ov
     c[u] = min(x, y + 1),    c'[u] = min(y, x + 1),
 
 starting from c = 1, c' = 0 for a block inside and c = 0, c' = 1 for a block outside. A geounit
-that the entity does not touch therefore has c = 0 and c' = 1 at every geolevel, so only touched
-pairs of a geounit and an entity are stored, and the others are counted.
+that the entity does not touch therefore has c = 0 and c' = 1 at every geolevel, so only pairs of a
+geounit and an entity that touch are stored, and the others are counted.
 """
 
 from __future__ import annotations
@@ -61,8 +61,9 @@ def off_spine_distances(spine: Spine, category: Category) -> np.ndarray:
 
 
 def distances(spine: Spine, entries: Entries, n_entities: int) -> np.ndarray:
-    """(n_entities,) int64 off-spine entity distance of entities, which may overlap, from the
-    entries of the spine's blocks; 0 of those without a block.
+    """(n_entities,) int64 off-spine entity distance of entities, which may overlap.
+
+    `entries` are the entries of the spine's blocks. An entity without a block has distance 0.
     """
     for above, below in zip(spine.geolevels[-2::-1], spine.geolevels[:0:-1], strict=True):
         entries, _ = fold(entries, child_offsets(below.parent, len(above)), n_entities)
@@ -72,7 +73,7 @@ def distances(spine: Spine, entries: Entries, n_entities: int) -> np.ndarray:
 
 
 def blocks_in_several_entities(entities: np.ndarray) -> Entries:
-    """Entries of blocks that each belong to one or several entities, `entities` (n_blocks, n)."""
+    """Entries of blocks that belong to n >= 1 entities each, `entities` (n_blocks, n)."""
     n_blocks, n = entities.shape
     return Entries(
         offsets=np.arange(0, n_blocks * n + 1, n, dtype=np.int64),
@@ -83,7 +84,7 @@ def blocks_in_several_entities(entities: np.ndarray) -> Entries:
 
 
 def listed_entries(n_blocks: int, block: np.ndarray, entity: np.ndarray) -> Entries:
-    """Entries of blocks from distinct pairs (p,) of a block and an entity that it belongs to."""
+    """Entries of blocks from distinct pairs (p,) of a block and an entity that contains it."""
     order = np.lexsort((entity, block))
     ones = np.ones(len(order), dtype=np.int32)
     return Entries(
@@ -163,7 +164,7 @@ def _fold(
 
 
 class _Items(NamedTuple):
-    """The items of every parent and their entries, in the form for compiled code.
+    """The items of every parent and their entries, as arrays for compiled code.
 
     of_parent : (n_parents + 1,) offsets of each parent's items. entries : (n_items + 1,) offsets of
     each item's entries. link : the parent's entry of the same entity. inside, rest : c and c'.
@@ -192,7 +193,8 @@ class _Chain(NamedTuple):
 class _Groups(NamedTuple):
     """The groups of one parent and their sums for every entity that touches it.
 
-    number : the position that identifies a group. size : its items. x, y : (n_groups, n_entities).
+    number : the position that identifies a group. size : its number of items. x, y : sums as in
+    `Entries`, (n_groups, n_entities).
     """
 
     number: np.ndarray
@@ -257,11 +259,11 @@ def greedy_groups(
 ) -> np.ndarray:
     """Group items by the greedy lexicographic search of Algorithm 2.
 
-    Every item starts in a group with its siblings that touch the same areas, cut as `cut_groups`
-    does: the search alone fills groups with others before it brings them together. Two groups of
-    one parent are merged if they fit into `group_limit` and the distances of all entities, sorted
-    in descending order, do not become lexicographically larger; sweeps over all pairs are repeated
-    until one changes nothing.
+    Every item starts in a group with its siblings that touch the same areas, cut as by
+    `cut_groups`: from single items the search would fill groups with other items first. Two groups
+    of one parent are merged if they fit into `group_limit` and the distances of all entities,
+    sorted in descending order, do not become lexicographically larger. Sweeps over all pairs are
+    repeated until a sweep changes nothing.
 
     A merge changes only entities that touch the parent, and two sorted vectors compare like their
     changed entries, since equal entries on both sides do not affect the order. So a merge is judged
@@ -280,7 +282,7 @@ def greedy_groups(
         (n_items,) int64 group of each item: the position of the group's first item.
     """
     start = cut_groups(ancestors[0], _touched_entities(items, is_area), fanout_cutoff)
-    # Members are adjacent, so that groups and items meet the parents' entities in one order.
+    # Members are adjacent, so that groups and items list a parent's entities in the same order.
     order = np.lexsort((start, ancestors[0]))
     items, first = _reorder_entries(items, order), start[order]
     is_first = np.r_[True, first[1:] != first[:-1]]
@@ -375,8 +377,8 @@ def _sweep(
 ) -> bool:
     """One sweep over the pairs of groups of one parent; True if any were merged.
 
-    A pair is met twice: once to compute how the distances at the root would change, and once more
-    to merge it.
+    For each pair the changes of the distances at the root are computed first, and applied only if
+    the pair is merged.
     """
     base = chain.of_parent[parent]
     x, y, size = groups.x, groups.y, groups.size
@@ -422,7 +424,7 @@ def _sweep(
 
 @numba.njit(cache=True, nogil=True)
 def _root_change(entry: int, step_x: int, step_y: int, chain: _Chain) -> tuple[int, int]:
-    """Distance at the root before and after x and y of an entry change by the given steps.
+    """Distance of an entity before and after x and y of one of its entries change by the steps.
 
     (0, 0) if the change does not reach the root.
     """

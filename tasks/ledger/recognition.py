@@ -1,38 +1,38 @@
 """Keyed digests that recognise the same people again in any file.
 
-A digest is an HMAC-SHA256, under the ledger's key, of the sorted rows of a canonical table, so it
-does not depend on the order of records, on file formats, or on columns that only one product
-reads. A plain hash would let anyone with a guess of the records confirm it; without the key
-the digests reveal nothing.
+The digest of an input is an HMAC-SHA256, under the ledger's key, of the sorted rows of a canonical
+table, so it does not depend on the order of records, on file formats, or on columns that only one
+product reads. A plain hash would let anyone confirm a guess of the records; without the key a
+digest reveals only whether it equals another one.
 
-An input has one digest that names it. For persons, it covers the count of each combination of the
-attributes declared by their census, by block. Where the first column is a block geocode there is
-also a digest for each county, by which ledgers of older versions know the counties of a state. In
-tables of another form people are recognised by digests of each geounit's contents, column by
-column.
+This digest names the input. For persons, it covers the count of each combination of the attributes
+declared by their census, by block. Where the first column is a block geocode there is also a digest
+for each county, by which ledgers of older versions know the counties of a state. In tables of
+another form people are recognised by digests of each geounit's contents, column by column.
 
-Each column of a table of people becomes counts of raw values by area. The digests depend on
+Each column of a table of people becomes counts of raw values by area. These digests depend on
 nothing else: no name of a column, a universe, an area or a file, no recode, no order. Each value
 has a keyed hash, and a geounit the sum of its records' hashes, which is a multiset hash (Clarke and
-others, Incremental multiset hash functions, 2003). Three kinds of digests are made of the sums:
+others, Incremental multiset hash functions, 2003). Keyed BLAKE2b makes digests of the sums, of
+three kinds:
 
     records   of a geounit: the values of its records
-    areas     of a geounit and a finer geolevel: which values each of its geounits there holds
-    value     of a large geounit, one value and a finer geolevel: how many of its records have the
-              value in each of its geounits there
+    areas     of a geounit and a finer geolevel: the multiset of the contents of its geounits there
+    value     of a large geounit, one value and a finer geolevel: the multiset of the numbers of its
+              records with the value in its geounits there
 
-The first recognises people whose areas are grouped in another way, a part of the areas and the
-whole that a part comes from; the second also columns of few values; the third rows of a table that
-were chosen by one of its columns. One common column of two tables is enough.
+The first recognises people whose areas are grouped in another way, and some of the areas of a
+table; the second recognises them by columns of few values too; the third recognises rows selected
+by a column's value. One common column of two tables is enough.
 
 Chance agreement must not recognise anyone: a geounit without people, or with one ordinary person,
-has no digest. The information of a multiset is bounded from below, in bits: each count n of a
-value carries at least 1 + log2(n) / 2, which is less than the collision entropy of two Poisson
-counts of mean n. One digest of `STRONG_BITS` is enough to recognise people; from `WEAK_BITS` up to
-that, `ENOUGH_WEAK` digests are needed. Each list has at most `MOST` digests, the ones with the
-smallest keyed hashes, so that two tables keep the same digests of their common people. Lists are
-padded to a length that follows from public geography, so that the number of digests reveals
-nothing about the people.
+has no digest. The information of a multiset is bounded from below, in bits, as if counts were
+independent and Poisson: each count n of a value carries at least 1 + log2(n) / 2, which is less
+than the collision entropy of a Poisson count of mean n. One digest of `STRONG_BITS` is enough to
+recognise people; of digests between `WEAK_BITS` and that, `ENOUGH_WEAK` are needed. Each list has
+at most `MOST` digests, the ones with the smallest keyed hashes, so that two tables tend to keep the
+same digests of their common people. Lists are padded to a length that follows from public
+geography, so that the number of digests reveals nothing about the people.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ INPUT_DIGESTS = "input_digests.json"
 """Name of the file with the digests of a run's input, in its confidential folder."""
 
 ENOUGH_WEAK = 4
-"""Digests of less information that recognise people together."""
+"""Number of weak digests that recognise people together."""
 
 
 @dataclass(frozen=True)
@@ -82,8 +82,8 @@ class InputDigest:
     """Digest of an input, and digests that recognise its people in another table.
 
     Each of `parts` recognises people by itself: digests by county where the input has blocks, and
-    the strong digests. Several `weak` ones are needed, and `filling` is padding that recognises no
-    one. Earlier versions had fewer of these.
+    strong digests. Several `weak` ones are needed, and `filling` is padding that recognises no
+    one. Inputs recorded by earlier versions may lack some of these.
     """
 
     whole: str
@@ -92,15 +92,15 @@ class InputDigest:
     filling: tuple[str, ...] = ()
 
     def recognised_by(self, by: PeopleDigests) -> InputDigest:
-        """The digest of an input that the digests of its raw columns recognise too."""
+        """This digest, extended by the digests of the input's raw columns."""
         parts, weak = (*self.parts, *by.strong), (*self.weak, *by.weak)
         return InputDigest(self.whole, parts, weak, (*self.filling, *by.filling))
 
 
 def input_digest(kind: str, columns: Mapping[str, np.ndarray], key: bytes) -> InputDigest:
-    """Digest of the multiset of rows of a table, and of each county's if it has blocks.
+    """Digest of the multiset of rows of a table, and of each county's rows if it has blocks.
 
-    `kind` ("persons", "trips", ...) and the column names take part. Columns (n,) hold integers or
+    It covers `kind` ("persons", "trips", ...) and the column names. Columns (n,) hold integers or
     strings; a first column named `block_geocode` may hold either.
 
     >>> ages = {"age": np.array([30, 41])}
@@ -129,10 +129,10 @@ def digest_of_parts(
     key: bytes,
     types: Sequence[np.dtype] = (),
 ) -> InputDigest:
-    """`input_digest` of a table of `n` rows that are given in parts.
+    """`input_digest` of a table of `n` rows, given in parts.
 
-    Each part is its rows' columns (n_rows,), in the order of all columns; where the first has the
-    geocodes of blocks, the parts are counties, ascending. `types` are by default of integers.
+    A part lists the columns (n_rows,) of its rows. Where the first column has block geocodes, parts
+    are counties, ascending. `types` are the columns' types, int64 by default.
     """
     types = types or [np.dtype("<i8")] * len(columns)
     dtype = np.dtype([(f"f{i}", own) for i, own in enumerate(types)])
@@ -148,7 +148,7 @@ def digest_of_parts(
 
 
 def _canonical(column: np.ndarray) -> np.ndarray:
-    """Integers unchanged, which become int64 in rows; strings as UTF-8."""
+    """Integers unchanged (rows hold them as int64), strings as UTF-8."""
     column = np.asarray(column)
     if column.dtype.kind == "f":
         raise TypeError("a digest needs integers or strings, not floats")
@@ -159,17 +159,17 @@ def _canonical(column: np.ndarray) -> np.ndarray:
 def unnamed_digest(kind: str, columns: Sequence[np.ndarray], count: np.ndarray, key: bytes) -> str:
     """Digest of a table of counts that does not depend on its columns' names or their order.
 
-    Columns (n,) hold codes, and rows are distinct. The columns are ordered by the digests of their
-    own totals by code; columns that agree in these keep their order. A column that another one
-    determines, such as a region given with its province, is left out; of two that determine each
-    other, the first stays.
+    Columns (n,) hold codes, and rows are distinct. Each column has a digest of its totals by code,
+    which orders the columns; columns of equal digests keep their given order. A column that another
+    one determines, such as the region of a province, is left out; of two that determine each other,
+    the first stays.
 
     >>> one, other = np.array(["a", "b"]), np.array(["x", "x"])
     >>> n = np.array([3, 4])
     >>> unnamed_digest("t", [one, other], n, b"k") == unnamed_digest("t", [other, one], n, b"k")
     True
     """
-    import pandas as pd  # Needed only for inputs without a name.
+    import pandas as pd  # Needed only where columns have no names.
 
     codes = pd.DataFrame({n: np.asarray(own, dtype=str) for n, own in enumerate(columns)})
     n_codes = codes.nunique()
@@ -178,12 +178,12 @@ def unnamed_digest(kind: str, columns: Sequence[np.ndarray], count: np.ndarray, 
         finer = [n for n in codes if (n_codes[n], own) > (n_codes[own], n)]
         return any(len(codes[[own, n]].drop_duplicates()) == n_codes[n] for n in finer)
 
-    def by_itself(own: int) -> str:
+    def digest_of_totals(own: int) -> str:
         totals = pd.Series(count, dtype=np.int64).groupby(codes[own]).sum()
         table = {"code": totals.index.to_numpy(str), "count": totals.to_numpy()}
         return input_digest(kind, table, key).whole
 
-    ordered = sorted((own for own in codes if not is_determined(own)), key=by_itself)
+    ordered = sorted((own for own in codes if not is_determined(own)), key=digest_of_totals)
     rows = {f"column {place}": codes[own].to_numpy(str) for place, own in enumerate(ordered)}
     return input_digest(kind, rows | {"count": count}, key).whole
 
@@ -196,17 +196,17 @@ def file_digest(path: Path, key: bytes) -> str:
 
 
 STRONG_BITS, WEAK_BITS = 64.0, 32.0
-"""Information of a multiset that recognises people by itself, and together with others:
-some 2^35 pairs of digests are compared for two large tables."""
+"""Least information of a strong and of a weak digest. For two large tables some 2^35 pairs of
+digests are compared."""
 
 MOST = 1 << 12
-"""Digests of a geolevel and a column that are kept."""
+"""Largest number of digests of one list."""
 
 MOST_VALUES = 1 << 20
-"""Distinct values of a column from which it is left out: it would not fit into memory."""
+"""Most distinct values of a column; one with more is left out, as it would not fit into memory."""
 
 _MOST_OF_VALUES, _FEW_UNITS = 1 << 10, 16
-"""Digests of values that are kept of a column, and geounits of a geolevel that has them."""
+"""Largest number of a column's `value` digests, and of geounits of a geolevel that has them."""
 _ENTRIES_AT_ONCE = 1 << 22
 _DIGEST_BYTES = 16
 
@@ -241,12 +241,12 @@ def people_digests(
 ) -> PeopleDigests:
     """Digests of people, under a key.
 
-    `levels` are the geolevels above the areas from the root on, each the number `(n_areas,)` of
-    every area's geounit; each geounit is within one geounit of the level above.
+    `levels` are the geolevels above the areas, root first: for every area the number of its
+    geounit, `(n_areas,)`. Each geounit is within one geounit of the level above.
     """
     hashing, strong, weak, n_digests = _KeyedHashes(key), set[str](), set[str](), 0
     numbers = _numbers_of_levels(levels, columns[0].counts.shape[0] if columns else 0)
-    # Column by column: each holds its counts at every geolevel until its lists are made.
+    # One column at a time: its counts at every geolevel are in memory until its lists are made.
     for column in columns:
         for kind, sums, bits, length in _lists(_geolevels(column, numbers, hashing), hashing):
             n_digests += length
@@ -278,7 +278,7 @@ class _KeyedHashes:
         return np.frombuffer(hashes, dtype="<u8").reshape(-1, 2).astype(np.uint64)
 
     def of_sums(self, sums: _Lanes) -> _Lanes:
-        """Hashes of sums of hashes; their sums in turn identify the multiset of sums."""
+        """Hashes of sums of hashes; adding these up gives a hash of the multiset of sums."""
         return _finalise(sums ^ self._constants[0], self._constants[1])
 
     def of_counts(self, counts: np.ndarray) -> _Lanes:
@@ -302,9 +302,10 @@ def _finalise(lanes: _Lanes, constants: np.ndarray) -> _Lanes:
 class _Geolevel(NamedTuple):
     """A geolevel of one column.
 
-    number : its geounit of every area, `(n_areas,)`.
-    sums, bits : of the hashes of its geounits' records, `(n_units, 2)`, and their information.
-    counts : records by geounit and value, None where they were too many to keep.
+    number : number of every area's geounit, `(n_areas,)`.
+    sums : sums of the hashes of each geounit's records, `(n_units, 2)`.
+    bits : information of each geounit's records, `(n_units,)`.
+    counts : records by geounit and value, None if they were too many to keep.
     """
 
     number: np.ndarray
@@ -314,10 +315,11 @@ class _Geolevel(NamedTuple):
 
 
 def _numbers_of_levels(levels: Sequence[np.ndarray], n_areas: int) -> list[np.ndarray]:
-    """Every area's geounit from the root to the areas, without levels that repeat the level above
-    and would repeat its digests.
+    """The number of every area's geounit at each level, from the root to the areas.
+
+    A level with as many geounits as the level above would repeat its digests, and is left out.
     """
-    # The root is there whether it is a geolevel or not.
+    # The root is included even if it is no geolevel.
     found, n_above = [np.zeros(n_areas, dtype=np.int64)], min(1, n_areas)
     for level in (*levels, np.arange(n_areas)):
         number = np.unique(level, return_inverse=True)[1].reshape(-1)
@@ -334,7 +336,7 @@ def _length(number: np.ndarray) -> int:
 
 
 def _parents(upper: np.ndarray, lower: np.ndarray) -> np.ndarray:
-    """The geounit of an upper level of each one of a lower level, both by area."""
+    """Upper geounit of each lower geounit, from the numbers of both by area."""
     parents = np.zeros(_length(lower), dtype=np.int64)
     parents[lower] = upper
     return parents
@@ -343,7 +345,7 @@ def _parents(upper: np.ndarray, lower: np.ndarray) -> np.ndarray:
 def _geolevels(
     column: RecordColumn, numbers: Sequence[np.ndarray], hashing: _KeyedHashes
 ) -> list[_Geolevel]:
-    """The geolevels from the root on; the counts of the areas are not held all at once."""
+    """The geolevels, root first; counts by area are processed in parts."""
     hashes = hashing.of_values(column.values)
     if not len(hashes):
         return []
@@ -366,7 +368,7 @@ def _geolevels(
 
 
 def _contents(counts: sparse.csr_array, hashes: _Lanes) -> tuple[_Lanes, np.ndarray]:
-    """Sums and bits of the rows of counts by geounit and value."""
+    """Sums of hashes and bits of each geounit, from counts by geounit and value."""
     words, bits = (
         sparse.csr_array((data, counts.indices, counts.indptr), counts.shape)
         for data in (counts.data.astype(np.uint64), _bits(counts.data))
@@ -375,7 +377,7 @@ def _contents(counts: sparse.csr_array, hashes: _Lanes) -> tuple[_Lanes, np.ndar
 
 
 def _regroup_rows(counts: sparse.csr_array, group: np.ndarray, n_groups: int) -> sparse.csr_array:
-    """Rows added up by group `(n_rows,)`."""
+    """Sums of rows by group `(n_rows,)`."""
     n_rows = len(group)
     entries = np.ones(n_rows, counts.dtype), (group, np.arange(n_rows))
     summed = sparse.csr_array(entries, shape=(n_groups, n_rows)) @ counts
@@ -384,7 +386,7 @@ def _regroup_rows(counts: sparse.csr_array, group: np.ndarray, n_groups: int) ->
 
 
 _List = tuple[bytes, _Lanes, np.ndarray, int]
-"""Sums `(n, 2)` of a kind, their information `(n,)` in bits, and how many digests it has."""
+"""A kind, its sums `(n, 2)`, their information `(n,)` in bits, and the length of the list."""
 
 
 def _lists(levels: Sequence[_Geolevel], hashing: _KeyedHashes) -> Iterator[_List]:
@@ -404,16 +406,16 @@ def _list_of_areas(upper: _Geolevel, lower: _Geolevel, hashing: _KeyedHashes) ->
     sums = np.zeros((n_units, 2), dtype=np.uint64)
     np.add.at(sums, parents, hashes)
     n_below = np.bincount(parents, minlength=n_units)
-    # Each has the bits of its contents; being without order costs at most log2(n) bits each.
+    # Each geounit below adds its bits, less log2(n) of n: there are at most n^n orders.
     own = lower.bits[rows] - np.log2(np.maximum(1, n_below))[parents]
     by_contents = np.bincount(parents, np.maximum(0, own), minlength=n_units)
     bits = np.maximum(by_contents, _bits_of_repeats(parents, hashes[:, 0], n_units))
-    # With a single geounit below, the digest would repeat the one of that geounit.
+    # With a single geounit below, the digest would repeat the digest of that geounit.
     return b"areas", sums, np.where(n_below > 1, bits, 0), min(MOST, n_units)
 
 
 def _list_of_values(levels: Sequence[_Geolevel], hashing: _KeyedHashes) -> _List:
-    """The multisets of how many records have a value in the geounits of a lower level."""
+    """Multisets of the counts of one value in a lower level's geounits, by upper geounit."""
     found = [(np.zeros((0, 2), np.uint64), np.zeros(0))]
     for depth, lower in enumerate(levels):
         if lower.counts is None:
@@ -431,17 +433,17 @@ def _list_of_values(levels: Sequence[_Geolevel], hashing: _KeyedHashes) -> _List
 
 
 def _bits(counts: np.ndarray) -> np.ndarray:
-    """Lower bound of the bits that counts of at least 1 carry."""
+    """Information in bits of counts of at least 1; see the module."""
     return 1 + np.log2(counts) / 2
 
 
-def _bits_of_repeats(group: np.ndarray, what: np.ndarray, n_groups: int) -> np.ndarray:
-    """Bits `(n_groups,)` that a multiset carries by how often each of its elements `what` occurs
-    in it.
+def _bits_of_repeats(group: np.ndarray, element: np.ndarray, n_groups: int) -> np.ndarray:
+    """Information in bits, `(n_groups,)`, of each group's multiset of elements `(n,)`, from the
+    number of times that each element occurs.
     """
     import pandas as pd  # Settings and budgets are read without it.
 
-    # One number for each pair is sorted in a third of the time of two.
-    kinds, found = pd.factorize(what)
-    keys, times = np.unique(group * max(1, len(found)) + kinds, return_counts=True)
-    return np.bincount(keys // max(1, len(found)), _bits(times), minlength=n_groups)
+    # Sorting one number for each pair takes a third of the time of sorting pairs.
+    codes, distinct = pd.factorize(element)
+    keys, times = np.unique(group * max(1, len(distinct)) + codes, return_counts=True)
+    return np.bincount(keys // max(1, len(distinct)), _bits(times), minlength=n_groups)

@@ -4,17 +4,17 @@ A table of every threshold grows with the scale, so beyond a limit a magnitude i
 y = m h + l with m a power of two and 0 <= l < m. With weights w(y) = exp(-c y^power):
 
 1. h is drawn by exact inversion from weights w(m h) on 0, 1, 2, ...; l and a sign are uniform.
-2. The attempt is kept with probability w(m h + l) / w(m h) = exp(-gamma), where
+2. The attempt is accepted with probability w(m h + l) / w(m h) = exp(-gamma), where
    gamma = c l (2 m h + l) for power 2 and gamma = c l for power 1. A negative zero is rejected.
 
-The kept signed values have weights w(y) exactly. About 64 to 128 values of h are within one
-standard deviation or scale, so that fewer than 1 % of the attempts fail.
+The accepted signed values have weights w(y) exactly. One standard deviation or scale holds 64 to
+128 values of h, so fewer than 1 % of the attempts are rejected.
 
 Step 2 is Algorithm 1 of [DiscreteGaussian2020]: for gamma <= 1, draw Bernoulli(gamma / k) for
-k = 1, 2, ... up to the first failure, and keep the attempt if that k is odd. The kernel compares
-one 64-bit word of a uniform U with integer bounds on 2^64 gamma / k. Where the bounds do not
-decide, or gamma >= 1, the attempt is finished with Python's integers, which read further bits of
-the same U until the exact fraction decides. No float is used, and no value is out of reach.
+k = 1, 2, ... up to the first failure, and accept if that k is odd. The kernel compares the first
+64 bits of a uniform U with integer bounds on 2^64 gamma / k. Where the bounds do not decide, or
+gamma >= 1, Python's integers finish the attempt: they read further bits of the same U until the
+exact fraction decides. No float is used, and every integer can be drawn.
 """
 
 from __future__ import annotations
@@ -32,20 +32,22 @@ from .randomness import RandomSource, random_integer, random_words
 
 COARSE_VALUES_PER_SCALE = 64
 MAX_ROUNDS = 16
-"""Bernoulli(gamma / k) draws of one attempt in the kernel; the chance of more is below 1/16!."""
+"""Most Bernoulli(gamma / k) draws of an attempt in the kernel; more are needed with probability
+below 1/16!."""
 
 MAX_KERNEL_FINE_BITS = 24
-"""Largest log2(m) for which l (2 m h + l) fits 64 bits for every tabulated h."""
+"""Largest log2(m) in the kernel: c is above 2^-63, so that its shift is below 64, and
+l (2 m h + l) fits 64 bits for every tabulated h."""
 
 
 class PendingAttempt(NamedTuple):
     """An attempt that the kernel leaves undecided.
 
     slot : position among the values to fill.
-    attempt : its number.
-    sign_and_fine : the word of these bits.
-    k : round of the rejection step, 0 where it has not begun.
-    word : word of the round's uniform.
+    attempt : number of the attempt in its block, by which its coarse value is found.
+    sign_and_fine : word with the sign and the fine bits.
+    k : round of the rejection step, 0 if the step has not begun.
+    word : first 64 bits of the round's uniform.
     """
 
     slot: int
@@ -163,7 +165,7 @@ def _leading_zeros(c: Fraction) -> int:
 def _bernoulli_exp(gamma: Fraction, k: int, word: int, source: RandomSource) -> bool:
     """Whether a Bernoulli(exp(-gamma)) draw succeeds, continued from round k if k > 0."""
     if k == 0:
-        # exp(-gamma) is exp(-1) for every whole one, times exp(-remainder).
+        # exp(-gamma) is a product of factors exp(-1) and one exp(-remainder), remainder <= 1.
         while gamma > 1:
             if not _bernoulli_exp(Fraction(1), 0, 0, source):
                 return False
@@ -178,7 +180,7 @@ def _is_below(probability: Fraction, word: int, source: RandomSource) -> bool:
     """Whether a uniform whose first 64 bits are `word` is below a fraction."""
     n_bits = 64
     while True:
-        # The uniform is from word to word + 1 over 2^n_bits: more bits decide between them.
+        # The uniform is in [word, word + 1) / 2^n_bits; a fraction inside needs more bits.
         limit = probability.numerator << n_bits
         if (word + 1) * probability.denominator <= limit:
             return True
@@ -238,11 +240,11 @@ def _attempt_all(
         if h >= 0:
             base = np.uint64(h) << np.uint64(fine_bits)
             if is_negative and base + fine == 0:
-                continue  # Zero has one sign, or it would come twice as often.
+                continue  # With both signs zero would be drawn twice as often.
             exponent = fine * (base + base + fine) if power == 2 else fine
             high, low = _multiply_words(exponent, multiplier)
             g = (high << (np.uint64(64) - shift)) | (low >> shift)
-            # Only with gamma < 1 is g a 64-bit word, to which its error of 3 can be added.
+            # Both hold only if gamma < 1. Then g, and g plus its error of 3, are 64-bit words.
             if high >> shift == 0 and g <= largest - np.uint64(3):
                 k = 1
                 while k <= MAX_ROUNDS:
@@ -251,8 +253,7 @@ def _attempt_all(
                     if word < g // np.uint64(k):
                         k += 1
                         continue
-                    # From here on the uniform is above gamma / k, except for a few words between
-                    # the bounds.
+                    # The round fails, unless the word is one of the few between the bounds.
                     is_decided = word > (g + np.uint64(3)) // np.uint64(k)
                     break
                 if k > MAX_ROUNDS:
@@ -264,7 +265,7 @@ def _attempt_all(
                 values[n_filled] = -magnitude if is_negative else magnitude
                 n_filled += 1
         else:
-            # It keeps its slot, whose value does not depend on how many bits it takes to decide.
+            # An undecided attempt keeps its slot: no value's place depends on the bits it needs.
             undecided = pending[n_pending]
             undecided.slot = n_filled
             undecided.attempt = attempt

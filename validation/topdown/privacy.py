@@ -1,9 +1,8 @@
 """The plan of a run, recomputed from its settings, its census and the spines' files.
 
-One changed record leaves a cell and enters another, so that it moves the answers to any query by 2
-in the L1 norm, and by 2 in the squared L2 norm: seen here by moving a record between the cells of
-every pair of rows. A person's change may change several records, where the census declares so: as
-many as the declared numbers allow among those read from one table.
+One changed record leaves a cell and enters another. It moves the answers to any query by at most 2
+in the L1 norm and in the squared L2 norm, reached where the record moves to another area. One
+person's change may affect several records of a table, up to the numbers that the census declares.
 """
 
 from __future__ import annotations
@@ -36,20 +35,19 @@ ACCOUNTING = "privacy_accounting"
 
 
 def check_privacy(root: Path, failures: Failures) -> None:
-    """Check that the plan follows from settings, census and spines; to be called before noise is
-    drawn.
+    """Check, before noise is drawn, that the plan follows from settings, census and spines.
 
     Raises UnusableRunFile for a plan of another form, or files that cannot be read.
     """
-    declaration, found = Declaration.read(root), read_plan(root)
+    declaration, plan = Declaration.read(root), read_plan(root)
     for universe in declaration.universes:
         own, budget = declaration.settings["budget"][universe], declaration.budget(universe)
-        every = {"geolevels": own["geolevels"], **budget.queries}
-        for name, shares in every.items():
+        shares_by_name = {"geolevels": own["geolevels"], **budget.queries}
+        for name, shares in shares_by_name.items():
             if shares and sum(map(Fraction, shares.values())) != 1:
                 failures.add(f"the shares of {name} of {universe} do not add to 1")
-    guarantees = tuple(_guarantees(declaration, found, failures))
-    wanted = Plan(
+    guarantees = tuple(_guarantees(declaration, plan, failures))
+    expected = Plan(
         "topdown",
         declaration.settings["privacy"]["dataset"],
         tuple(_measures(declaration)),
@@ -59,7 +57,7 @@ def check_privacy(root: Path, failures: Failures) -> None:
         frozenset(_deciding_files(declaration)),
         tuple(f"confidential/histograms/{n}.parquet" for n in declaration.universes),
     )
-    check_plan(root, wanted, declaration.settings, failures)
+    check_plan(root, expected, declaration.settings, failures)
 
 
 def _deciding_files(declaration: Declaration) -> Iterator[str]:
@@ -68,16 +66,16 @@ def _deciding_files(declaration: Declaration) -> Iterator[str]:
     yield "spine/state_totals.json"
     for name in declaration.universes:
         files = ("geounits.parquet", "blocks.parquet", "spine.arrow", "shards.parquet")
-        # A run whose spines an earlier version built has no `spine.arrow`.
-        there = (file for file in files if (declaration.root / "spine" / name / file).exists())
-        yield from (f"spine/{name}/{file}" for file in there)
+        # Spines of earlier versions have no `spine.arrow`.
+        existing = (file for file in files if (declaration.root / "spine" / name / file).exists())
+        yield from (f"spine/{name}/{file}" for file in existing)
     held = [own for name in declaration.universes for own in declaration.declared(name, "held_to")]
     if any("release" in own for own in held):
         yield "spine/held.parquet"
 
 
 def _measures(declaration: Declaration) -> Iterator[Measure]:
-    """Every query of every geolevel, for each share that geounits have."""
+    """Every query of every geolevel, once for each distinct budget share of the geounits."""
     for universe in declaration.universes:
         cells, budget = declaration.cells(universe), declaration.budget(universe)
         file = declaration.root / "spine" / universe / "geounits.parquet"
@@ -105,9 +103,8 @@ def _measures(declaration: Declaration) -> Iterator[Measure]:
 
 
 def moved_by_a_record(cells: Cells, query: str) -> int:
-    """Change of a query's answers in all areas by one changed record: the sum of squares of the
-    changes, equal to the sum of their sizes, where it leaves the first cell for the last one of
-    another area.
+    """Sum of the absolute changes of a query's answers, equal to the sum of their squares, as one
+    record moves from the first cell of an area to the last cell of another area.
     """
     rows = [0, 0]
     for _, own in cells.parts(query):
@@ -122,15 +119,17 @@ def moved_by_a_record(cells: Cells, query: str) -> int:
 
 
 def _guarantees(declaration: Declaration, plan: Plan, failures: Failures) -> Iterator[Guarantee]:
-    """Check the guarantee of each universe, with the plan's factors for several records, which must
-    cover the census's declaration of one change.
+    """Compute the guarantee of each universe with the plan's factors for several records.
+
+    The factors must equal those of `least_factors`, or be at least as large where other
+    declarations may add to these.
     """
     planned = {own.universe: own for own in plan.guarantees}
     for universe in declaration.universes:
         budget, own = declaration.budget(universe), planned.get(universe)
         if budget.total is None or own is None:
             continue
-        found = make_guarantee(
+        guarantee = make_guarantee(
             universe,
             own.change,
             budget.total,
@@ -140,19 +139,22 @@ def _guarantees(declaration: Declaration, plan: Plan, failures: Failures) -> Ite
             mechanism=LAPLACE if budget.is_pure else GAUSSIAN,
             epsilon_delta=REPORT_DELTA if budget.delta is None else budget.delta,
         )
-        of_one = budget.total**2 / 2 if budget.is_pure else budget.total
-        rhos = found.charged_rho / of_one, found.stated_rho / of_one
-        least, is_all = least_factors(declaration, universe, is_pure=budget.is_pure)
-        if rhos != least and (is_all or rhos[0] < least[0] or rhos[1] < least[1]):
+        record_rho = budget.total**2 / 2 if budget.is_pure else budget.total
+        factors = guarantee.charged_rho / record_rho, guarantee.stated_rho / record_rho
+        least, is_exact = least_factors(declaration, universe, is_pure=budget.is_pure)
+        if factors != least and (is_exact or factors[0] < least[0] or factors[1] < least[1]):
             failures.add(f"the guarantee of {universe} does not cover exactly one declared change")
-        yield found
+        yield guarantee
 
 
 def least_factors(
     declaration: Declaration, universe: str, *, is_pure: bool
 ) -> tuple[tuple[Fraction, Fraction], bool]:
-    """Rho of the largest charged change, and of any, over that of one record, as far as they follow
-    from a universe's declaration of its own tables; and whether no other declaration may add to it.
+    """Least factors for several records, from a universe's declaration of its own tables.
+
+    Returns:
+        Rho of the largest charged change and of the largest change, each over the rho of one
+        record; and True if no other declaration may add to them.
     """
     own, census = declaration.universe(universe), declaration.census
     persons = census.get("contributions", {})
@@ -183,32 +185,33 @@ def least_factors(
 
     charged = max(factor(number, opposite) for number, opposite, is_own in numbers if is_own)
     stated = max(factor(number, opposite) for number, opposite, _ in numbers)
-    beside = [one for name, one in census["universes"].items() if name != universe]
-    others = persons or census.get("members") or occupants or (computed and steps)
-    others = others or any("records_per_row" in step for step in steps)
-    others = others or any(
-        one.get("computed_from") and (steps or one["table"] == own["table"]) for one in beside
+    other_universes = [one for name, one in census["universes"].items() if name != universe]
+    may_add = persons or census.get("members") or occupants or (computed and steps)
+    may_add = may_add or any("records_per_row" in step for step in steps)
+    may_add = may_add or any(
+        one.get("computed_from") and (steps or one["table"] == own["table"])
+        for one in other_universes
     )
-    return (Fraction(charged), Fraction(stated)), not others
+    return (Fraction(charged), Fraction(stated)), not may_add
 
 
 def exact_subjects(declaration: Declaration) -> Iterator[str]:
-    """Subjects of everything that leaves without noise: sentences of the census, and every fact
-    that none of them has."""
-    told: set[str] = set()
+    """Subjects of everything published without noise: sentences of the census, and every fact that
+    no sentence states."""
+    stated: set[str] = set()
     for sentence in declaration.census.get("certificate", ()):
         if sentence["about"] == "exact" and sentence["universe"] in declaration.universes:
-            there = {*declaration.cells(sentence["universe"]).labels}
-            there |= _held_invariants(declaration, sentence["universe"])
-            if there.issuperset(sentence.get("holds", ())):
-                if there.isdisjoint(sentence.get("lacks", ())):
-                    told |= {*sentence.get("tells", ())}
+            available = {*declaration.cells(sentence["universe"]).labels}
+            available |= _held_invariants(declaration, sentence["universe"])
+            if available.issuperset(sentence.get("holds", ())):
+                if available.isdisjoint(sentence.get("lacks", ())):
+                    stated |= {*sentence.get("tells", ())}
                     yield sentence.get("name", "")
     answers: dict[str, str] = {}
     for key, subject in _exact_answers(declaration):
         answers.setdefault(key, subject)
     facts = [*answers.items(), *_further_facts(declaration), ("areas", "areas")]
-    yield from (subject for key, subject in facts if key not in told)
+    yield from (subject for key, subject in facts if key not in stated)
 
 
 def _held_invariants(declaration: Declaration, universe: str) -> set[str]:
@@ -222,7 +225,7 @@ def _held_invariants(declaration: Declaration, universe: str) -> set[str]:
 
 
 def _exact_answers(declaration: Declaration) -> Iterator[tuple[str, str]]:
-    """Answers about records that leave exactly, as `total of persons at State`, and subjects."""
+    """Answers about records published exactly, as `total of persons at State`, and subjects."""
     last, census = declaration.geolevels[-1], declaration.census["universes"]
     for universe in declaration.universes:
         for own in declaration.declared(universe, "invariants"):
@@ -242,7 +245,7 @@ def _exact_answers(declaration: Declaration) -> Iterator[tuple[str, str]]:
 
 
 def _further_facts(declaration: Declaration) -> Iterator[tuple[str, str]]:
-    """Facts about every accepted input: a key where sentences may state it, and a subject."""
+    """Facts about every accepted input: a key, empty if no sentence states it, and a subject."""
     for universe in declaration.universes:
         for own in declaration.declared(universe, "bounds"):
             name = _name(own, f"{own.get('query', TOTAL)} per {own['per']}")

@@ -247,7 +247,7 @@ class PassProblem:
 
     @cached_property
     def is_wide(self) -> bool:
-        """Whether cells are too many for matrices of cells by cells; see `dense_matrices.is_wide`."""
+        """Whether there are too many cells for matrices of cells by cells."""
         if self.covariance.rest.size or self.shape[1] <= MANY_UNTOLD:
             return False
         return is_wide(self.shape[1], int(np.diff(self.starts).max(initial=0)))

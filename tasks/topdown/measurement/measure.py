@@ -7,13 +7,13 @@ discrete Gaussian with sigma^2 = 1 / (rho share(g) share(q, l)) or the discrete 
 Measurement on demand: noise only for the answers that can matter.
 
 A cell that is empty in a parent's estimate is empty in every child's, and the TopDown estimate of
-the children reads no row of a query that counts empty cells alone. So once the parent has been
-estimated, noise is drawn for the rows that count a cell of its support, and for none where an only
-child or an empty parent leaves no choice. Noise is independent from row to row, and which rows are
-drawn depends on noise of upper geolevels alone; hence the estimates have exactly the distribution
-of full measurement, and an observer of the answers sees a part of the full mechanism's output,
-chosen by other visible answers. The loss is the full mechanism's, which is charged. See
-`docs/measurement_on_demand.md`.
+the children reads no row of a query that counts only empty cells. So once the parent has been
+estimated, noise is drawn for the rows that count a cell of its support, and for no row where an
+only child or an empty parent leaves no choice. Noise is independent from row to row, and the rows
+to draw follow from the noisy answers of upper geolevels and public facts alone. Hence the estimates
+have exactly the distribution of full measurement, and an observer of the answers sees a part of the
+full mechanism's output, chosen by other visible answers. The loss of the full mechanism is charged.
+See `docs/measurement_on_demand.md`.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def _measure_query(
     budget: Budget,
     draws: NoiseDraws,
 ) -> NoisyAnswers:
-    """Answers of one query; the noise is one vector for each share among the geounits."""
+    """Answers of one query; geounits of equal budget share draw their noise as one vector."""
     values = true_answers(shard.histograms, query)
     variance = np.zeros(len(values))
     plb = np.full(len(values), "inf", dtype=object)
@@ -148,7 +148,7 @@ def _measure_query(
     shares = shard.plb_shares, shard.plb_share_code
     for members, noise, spent in budget.noises(*shares, query_share):
         drawn = draws.draw(part, noise, members.size * query.n_rows).reshape(members.size, -1)
-        if members.size == len(values):  # Usually all, which need not be copied twice.
+        if members.size == len(values):  # Usually all geounits: no second copy is needed.
             values = sum_that_fits(values, drawn)
         else:
             values[members] = sum_that_fits(values[members], drawn)
@@ -185,8 +185,8 @@ def shard_histograms(
 ) -> sparse.csr_array:
     """Histograms of a shard's geounits, shape `(n_geounits, n_cells)`.
 
-    Only the row groups of the block histograms with blocks of the shard are read. Raises ValueError
-    if a block with records is not on the spine, when the root is asked for.
+    Only row groups with blocks of the shard are read from the block histograms. Raises ValueError
+    if the shard is the root's and a block with records is not on the spine.
     """
     blocks = spine.blocks_below(shard.geolevel, shard.start, shard.stop)
     return sum_histogram(
@@ -237,35 +237,35 @@ def demanded_answers(
     an answer does not fit 64 bits.
     """
     queries, is_measured = queries_of_shard(shard, budget, schema), shard.is_measured
-    for run in _demands(families, list(queries)):
-        first, last = run[0][0].start, run[-1][0].stop
+    for batch in _demands(families, list(queries)):
+        first, last = batch[0][0].start, batch[-1][0].stop
         family_of_child = np.repeat(
-            np.arange(len(run)), [family.stop - family.start for family, _ in run]
+            np.arange(len(batch)), [family.stop - family.start for family, _ in batch]
         )
-        kept = is_measured[first:last]
-        geounits, family = np.arange(first, last)[kept], family_of_child[kept]
+        has_share = is_measured[first:last]
+        geounits, family = np.arange(first, last)[has_share], family_of_child[has_share]
         if geounits.size:
-            part, rows = shard.part(geounits), zip(*(rows for _, rows in run), strict=True)
+            part, rows = shard.part(geounits), zip(*(rows for _, rows in batch), strict=True)
             yield [
-                _measure_rows(part, family, query, of_query, budget, draws, share)
-                for (query, share), of_query in zip(queries.items(), rows, strict=True)
+                _measure_rows(part, family, query, query_rows, budget, draws, share)
+                for (query, share), query_rows in zip(queries.items(), rows, strict=True)
             ]
 
 
 def _demands(
     families: Sequence[Family], queries: Sequence[MarginalQuery]
 ) -> Iterator[list[tuple[Family, list[np.ndarray]]]]:
-    """Runs of families with about `ANSWERS_PER_ROW_GROUP` answers each, and the rows of every query
-    that are measured on a family's children."""
-    run: list[tuple[Family, list[np.ndarray]]] = []
+    """Batches of successive families with about `ANSWERS_PER_ROW_GROUP` answers each; for each
+    family, the rows of every query to measure for its children."""
+    batch: list[tuple[Family, list[np.ndarray]]] = []
     n_answers = 0
     for number, family in enumerate(families, 1):
         rows = [demanded_rows(query, family) for query in queries]
-        run.append((family, rows))
-        n_answers += sum(of_query.size for of_query in rows) * (family.stop - family.start)
+        batch.append((family, rows))
+        n_answers += sum(query_rows.size for query_rows in rows) * (family.stop - family.start)
         if n_answers >= ANSWERS_PER_ROW_GROUP or number == len(families):
-            yield run
-            run, n_answers = [], 0
+            yield batch
+            batch, n_answers = [], 0
 
 
 def _measure_rows(
@@ -277,8 +277,8 @@ def _measure_rows(
     draws: NoiseDraws,
     query_share: Fraction,
 ) -> DemandedAnswers:
-    """Answers of one query to the geounits of a shard, by the rows of the family (n,) of each; the
-    noise is one vector for each share among them."""
+    """Noisy answers of one query in the geounits of a shard, each measured in the rows of its
+    family (n,); geounits of equal budget share draw their noise as one vector."""
     sizes = np.array([rows.size for rows in rows_of_family])[family]
     starts = np.append(0, np.cumsum(sizes))
     rows = np.concatenate([rows_of_family[number] for number in family])
@@ -299,13 +299,13 @@ def _measure_rows(
 def _answers(
     histograms: sparse.csr_array, query: MarginalQuery, geounit: np.ndarray, rows: np.ndarray
 ) -> np.ndarray:
-    """Answers (k,) of some rows of a query to geounits, which ascend by both, from the records
-    (n, n_cells) of all."""
+    """True answers (k,) of a query's `rows` (k,) in the geounits `geounit` (k,) of `histograms`
+    (n, n_cells). The pairs of geounit and row ascend."""
     demanded = geounit * query.n_rows + rows
     owner = np.repeat(np.arange(histograms.shape[0]), np.diff(histograms.indptr))
     counted = owner * query.n_rows + query.row_of_cell[histograms.indices]
     place = np.searchsorted(demanded, counted)
-    # Cells in no demanded answer sort after the last one.
+    # A search past the last demanded answer meets -1, which equals no answer.
     is_demanded = np.append(demanded, -1)[place] == counted
     values = np.zeros(rows.size, dtype=np.int64)
     np.add.at(values, place[is_demanded], histograms.data[is_demanded])
