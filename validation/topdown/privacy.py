@@ -29,9 +29,12 @@ from ..plan import (
     read_plan,
 )
 from ..run_files import parse_fraction, read_table
-from .declaration import TOTAL, Cells, Declaration, wrap_in_list
+from .declaration import TOTAL, Declaration, wrap_in_list
 
 ACCOUNTING = "privacy_accounting"
+ANSWERS_MOVED = 2
+"""Answers to one query of a geolevel that change by 1 as a record moves to another area: one of the
+area that it leaves, and one of the area that it joins. A record that stays changes no more."""
 
 
 def check_privacy(root: Path, failures: Failures) -> None:
@@ -96,26 +99,10 @@ def _measures(declaration: Declaration) -> Iterator[Measure]:
                             answers=n_rows * row["counts"],
                             share=share,
                             loss=None if budget.total is None else budget.total * share,
-                            moved=moved_by_a_record(cells, query),
+                            moved=ANSWERS_MOVED,
                             mechanism=LAPLACE if budget.is_pure else GAUSSIAN,
                             part=f"{level}/{query}",
                         )
-
-
-def moved_by_a_record(cells: Cells, query: str) -> int:
-    """Sum of the absolute changes of a query's answers, equal to the sum of their squares, as one
-    record moves from the first cell of an area to the last cell of another area.
-    """
-    rows = [0, 0]
-    for _, own in cells.parts(query):
-        rows = [
-            row * len(own.labels) + own.groups[at] for row, at in zip(rows, (0, -1), strict=True)
-        ]
-    changes = [((0, rows[0]), -1), ((1, rows[1]), 1)]
-    moved: dict[tuple[int, int], int] = {}
-    for answer, change in changes:
-        moved[answer] = moved.get(answer, 0) + change
-    return sum(abs(change) for change in moved.values())
 
 
 def _guarantees(declaration: Declaration, plan: Plan, failures: Failures) -> Iterator[Guarantee]:
