@@ -27,9 +27,8 @@ from spineflow.tasks.topdown.checks.pieces import (
 from spineflow.tasks.topdown.product import TOPDOWN
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.validation.outcome import Failures
-from spineflow.validation.topdown.legacy import check_legacy
 from spineflow.validation.topdown.run_checks import CheckedRun
-from spineflow.validation.topdown.tables import check_states
+from spineflow.validation.topdown.tables import LevelTables, check_states
 
 from tests.flows.conformance.cases import Finished
 
@@ -111,11 +110,10 @@ def test_pieces_find_what_the_whole_does(
     assert all(outcome.passed for outcome in in_pieces)
 
 
-def test_a_share_without_states_finds_nothing(made: Unchecked) -> None:
+def test_a_share_without_states_reads_nothing(made: Unchecked, tmp_path: Path) -> None:
     """A state with more blocks than a share leaves others without one."""
-    found, tables = Failures(), pieces.checked_run(made[0]).tables
-    check_states(tables, [], found)
-    check_legacy(tables, [], found)
+    found = Failures()
+    check_states(LevelTables(pieces.checked_run(made[0]).declaration, tmp_path), [], found)
     assert not found.texts
 
 
