@@ -26,7 +26,9 @@ from spineflow.tasks.topdown.checks.pieces import (
 )
 from spineflow.tasks.topdown.product import TOPDOWN
 from spineflow.tasks.topdown.settings import TopdownSettings
+from spineflow.validation.outcome import Failures
 from spineflow.validation.topdown.run_checks import CheckedRun
+from spineflow.validation.topdown.tables import LevelTables, check_states
 
 from tests.flows.conformance.cases import Finished
 
@@ -106,6 +108,13 @@ def test_pieces_find_what_the_whole_does(
         (o.name, o.subject, o.detail) for o in whole
     ]
     assert all(outcome.passed for outcome in in_pieces)
+
+
+def test_a_share_without_states_reads_nothing(made: Unchecked, tmp_path: Path) -> None:
+    """A state with more blocks than a share leaves others without one."""
+    found = Failures()
+    check_states(LevelTables(pieces.checked_run(made[0]).declaration, tmp_path), [], found)
+    assert not found.texts
 
 
 def other_person(run: RunDirectory) -> Path:
