@@ -105,10 +105,10 @@ def arrays_cef(tables: Tables) -> Found:
     from spineflow.tasks.census.cef_2020 import CENSUS, PERSONS
     from spineflow.tasks.census.cef_tables import CefTables, units_of
     from spineflow.tasks.census.counting import count_files
-    from spineflow.tasks.census.evidence import EvidenceTally
+    from spineflow.tasks.census.value_tallies import ValueTally
 
     reading = CefTables.of(CENSUS, {"persons": PERSONS}, tables.paths)
-    evidence, scratch = EvidenceTally(), tables.scratch
+    evidence, scratch = ValueTally(), tables.scratch
     before = reading.read_before(evidence, scratch)
     counter, files = reading.counter(before, "persons", scratch, evidence)
     count_files(counter, files, evidence)
@@ -355,11 +355,11 @@ def arrays_rows(tables: Tables) -> Found:
     """What the ingest of a declared census does before rules are judged and files are written."""
     from spineflow.tasks.census.census_input import CensusTables
     from spineflow.tasks.census.counting import count_files
-    from spineflow.tasks.census.evidence import EvidenceTally
+    from spineflow.tasks.census.value_tallies import ValueTally
     from spineflow.tasks.topdown.product import TOPDOWN
 
     settings = TOPDOWN.load(tables.paths["areas"].with_name("settings.toml"))
-    evidence, paths = EvidenceTally(), {name: str(path) for name, path in tables.paths.items()}
+    evidence, paths = ValueTally(), {name: str(path) for name, path in tables.paths.items()}
     schemas = {"people": settings.schema_of("people")}
     reading = CensusTables.of(settings.compiled_census, schemas, paths)
     before = reading.read_before(evidence, tables.scratch)

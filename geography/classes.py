@@ -26,7 +26,7 @@ NOT_MEASURED = 0
 
 
 @dataclass(frozen=True, eq=False)
-class UnitClasses:
+class GeounitClasses:
     """Classes of a geolevel's geounits, or of the sums of some of them that are known.
 
     information : (C,) rows of `ClassedSpine.information`.
@@ -44,7 +44,7 @@ class UnitClasses:
 
 @dataclass(frozen=True, eq=False)
 class PartClasses:
-    """Classes of parts of areas in the geounits of some `UnitClasses`.
+    """Classes of parts of areas in the geounits of some `GeounitClasses`.
 
     owner : (E,) class of the geounit.
     parts : (E, classes below) number of the children's parts of each class; None where the parts
@@ -88,7 +88,7 @@ class ClassedSpine:
 
     cells: np.ndarray
     information: sparse.csr_array
-    rungs: tuple[UnitClasses, ...]
+    rungs: tuple[GeounitClasses, ...]
     codes: tuple[np.ndarray, ...]
     parents: tuple[np.ndarray, ...]
 
@@ -124,7 +124,7 @@ class ClassedSpine:
         padded = np.zeros((len(cells), -(-packed.shape[1] // 8) * 8), dtype=np.uint8)
         padded[:, : packed.shape[1]] = packed
         code, first = _alike((measured[-1], *padded.view(np.uint64).T))
-        rungs = [UnitClasses(measured[-1][first], None, False)]
+        rungs = [GeounitClasses(measured[-1][first], None, False)]
         codes, parents = [code], []
 
         def add(parent: np.ndarray, row: np.ndarray, is_exact: bool) -> None:
@@ -136,7 +136,7 @@ class ClassedSpine:
             below = codes[-1][order]
             code, first = _group_equal(row, offsets, below)
             children = _count_classes(offsets, below, first, len(rungs[-1]))
-            rungs.append(UnitClasses(row[first], children, is_exact))
+            rungs.append(GeounitClasses(row[first], children, is_exact))
             parents.append(parent)
             codes.append(code)
 

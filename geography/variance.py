@@ -56,7 +56,7 @@ import pandas as pd
 from scipy import sparse
 
 from .categories import Category
-from .classes import NOT_MEASURED, ClassedAreas, ClassedSpine, UnitClasses
+from .classes import NOT_MEASURED, ClassedAreas, ClassedSpine, GeounitClasses
 from .conditioning import RELATIVE_ZERO, PartialObservation, pseudo_inverse, root_of, see, symmetric
 from .levels import Spine
 from .optimize import off_spine_distances
@@ -255,7 +255,7 @@ def _blocks(information: np.ndarray, cells: np.ndarray, prior: float) -> _Rung:
 
 
 def _absorb_children(
-    unit: UnitClasses,
+    unit: GeounitClasses,
     below: np.ndarray,
     diffuse: np.ndarray | None,
     information: np.ndarray,

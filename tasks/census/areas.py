@@ -21,7 +21,7 @@ from ..tables.layouts import Field, TableLayout
 from ..tables.readers import Selection, read_batches
 from ..tables.sources import InputFile
 from .declarations import CensusGeography, EntityColumns, TableDeclaration
-from .evidence import EvidenceTally
+from .value_tallies import ValueTally
 
 FARTHEST = {"latitude": 90.0, "longitude": 180.0}
 """Largest degrees of each coordinate, east and north or west and south."""
@@ -230,7 +230,7 @@ def number_in(known: Mapping[str, int], code: str | None) -> int:
 def load_areas(
     files: Sequence[InputFile],
     declared: CensusGeography,
-    evidence: EvidenceTally,
+    evidence: ValueTally,
     further: Collection[str] = (),
 ) -> Areas:
     """Read the table of areas and sort it by path.
@@ -298,7 +298,7 @@ def shaped(
     files: Sequence[InputFile],
     columns: Sequence[str],
     keys: Sequence[str],
-    evidence: EvidenceTally,
+    evidence: ValueTally,
 ) -> tuple[InputFile, ...]:
     """Return the files of a declared table with its layout: columns of codes, identifiers, and
     those that its declaration places; record the format of the files in the evidence.

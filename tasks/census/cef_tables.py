@@ -45,13 +45,13 @@ from .cef_2020 import (
 from .census import Census
 from .census_input import CensusInput, CensusTables, ReferredTables, referred_rows
 from .counting import Counted, PlacedBatch, RawColumns, RecordCounter, Weights
-from .evidence import EvidenceTally
 from .histograms import HistogramSum, block_levels, counties_of, numbers_of
 from .invariants import block_invariants, state_totals
 from .joins import ByTable, JoinedTable, Placed, Placing, read_joined
 from .recodes import UNKNOWN
 from .records import AreaLookup
 from .schema import Schema
+from .value_tallies import ValueTally
 
 IDENTITY = cef_schema("persons", CENSUS.universes["persons"].declared.identity)
 """Columns of persons that every product reads, apart from their block."""
@@ -122,7 +122,7 @@ def unit_codes(units: JoinedTable, rows: slice | np.ndarray) -> UnitCodes:
 
 
 def load_geography(
-    files: Sequence[InputFile], evidence: EvidenceTally, scratch: Path | None = None
+    files: Sequence[InputFile], evidence: ValueTally, scratch: Path | None = None
 ) -> GeographyTable:
     """Read the geography table and sort it by block geocode.
 
@@ -184,7 +184,7 @@ def read_blocks(path: str) -> pd.DataFrame:
 
     Raises UnreadableInput.
     """
-    return load_geography(input_files("geography", path), EvidenceTally()).frame
+    return load_geography(input_files("geography", path), ValueTally()).frame
 
 
 def _geocodes(parts: Sequence[pa.Array]) -> tuple[pa.Array, np.ndarray]:
@@ -199,7 +199,7 @@ def _geocodes(parts: Sequence[pa.Array]) -> tuple[pa.Array, np.ndarray]:
 def load_units(
     files: Sequence[InputFile],
     geography: GeographyTable,
-    evidence: EvidenceTally,
+    evidence: ValueTally,
     scratch: Path | None = None,
 ) -> JoinedTable:
     """Read the units table, batch by batch, and find each unit's block.
@@ -324,7 +324,7 @@ class CefTables(CensusTables):
         """The tables in the order in which they are read."""
         return ("geography", "units", "persons")
 
-    def read_before(self, evidence: EvidenceTally, scratch: Path | None) -> ReferredTables:
+    def read_before(self, evidence: ValueTally, scratch: Path | None) -> ReferredTables:
         """Read geography and units; raises UnreadableInput."""
         blocks = load_geography(self.files["geography"], evidence, scratch)
         units = load_units(self.files["units"], blocks, evidence, scratch)
@@ -332,7 +332,7 @@ class CefTables(CensusTables):
         return ReferredTables(Areas(blocks.frame, (), {}), {"persons": way})
 
     def counter(
-        self, before: ReferredTables, universe: str, scratch: Path | None, evidence: EvidenceTally
+        self, before: ReferredTables, universe: str, scratch: Path | None, evidence: ValueTally
     ) -> tuple[PersonCounter, tuple[InputFile, ...]]:
         """Return the counter of persons, and their files."""
         schema, place = self.schemas.get("persons"), before.ways["persons"].place
@@ -343,7 +343,7 @@ class CefTables(CensusTables):
 
         Raises InputRefused for tables that break a rule, with counts only on request.
         """
-        evidence = EvidenceTally()
+        evidence = ValueTally()
         with refuse_unreadable(with_counts=with_counts):
             before = self.read_before(evidence, None)
         if findings := evidence.findings(applicable_rules(evidence.suites), self.files):
@@ -356,7 +356,7 @@ class CefTables(CensusTables):
         self,
         before: ReferredTables,
         counted: Mapping[str, Counted],
-        evidence: EvidenceTally,
+        evidence: ValueTally,
         scratch: Path | None,
     ) -> Sequence[Rule]:
         """The rules on the three tables, as far as there is evidence for them."""

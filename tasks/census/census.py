@@ -107,7 +107,7 @@ class BoundedQuery:
         """Whether a schema has the attributes of the query; else the bounds are on its total."""
         return self.query in (TOTAL, DETAILED) or tells(schema, self.query.split(" * "))
 
-    def asked(self, schema: Schema) -> MarginalQuery:
+    def query_in(self, schema: Schema) -> MarginalQuery:
         """The query, in the notation of a schema."""
         return marginal_query(schema, self.query if self.is_askable(schema) else TOTAL)
 

@@ -35,7 +35,6 @@ from .counting import (
     identity_columns,
     read_columns,
 )
-from .evidence import EvidenceTally
 from .households import UNIT_COLUMNS
 from .joins import ByTable, read_joined
 from .members import OF_MEMBERS
@@ -53,6 +52,7 @@ from .records import (
     way_columns,
 )
 from .schema import Schema
+from .value_tallies import ValueTally
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,7 +192,7 @@ class CensusTables:
         rows into files affects only the file that a finding names. Large arrays go to temporary
         files in the folder `scratch`, by default the system's; they hold confidential rows.
         """
-        evidence, counted = EvidenceTally(), dict[str, Counted]()
+        evidence, counted = ValueTally(), dict[str, Counted]()
         try:
             before = self.read_before(evidence, scratch)
             for name in self.records:
@@ -252,7 +252,7 @@ class CensusTables:
         alone = replace(self, schemas={}, is_recognised=False)
         return alone.check().accepted(with_counts=with_counts).geography, pd.DataFrame()
 
-    def read_before(self, evidence: EvidenceTally, scratch: Path | None) -> ReferredTables:
+    def read_before(self, evidence: ValueTally, scratch: Path | None) -> ReferredTables:
         """Read the areas, and the tables to which the records of each universe refer.
 
         Raises UnreadableInput.
@@ -271,7 +271,7 @@ class CensusTables:
         return ReferredTables(areas, ways)
 
     def counter(
-        self, before: ReferredTables, universe: str, scratch: Path | None, evidence: EvidenceTally
+        self, before: ReferredTables, universe: str, scratch: Path | None, evidence: ValueTally
     ) -> tuple[RecordCounter, tuple[InputFile, ...]]:
         """Return the counter of a universe's records, and their files."""
         compiled = self.census.universes[universe]
@@ -326,7 +326,7 @@ class CensusTables:
         for table, key, column, names in referring:
             if not names or table not in self.files:
                 continue
-            place, unread = ways.place, EvidenceTally()
+            place, unread = ways.place, ValueTally()
             if isinstance(place, ByTable):
                 place = replace(place, joined=replace(place.joined, columns={}))
             own = shaped(self.files[declared.table], place.texts, (key, *place.keys), unread)
@@ -343,7 +343,7 @@ class CensusTables:
         self,
         before: ReferredTables,
         counted: Mapping[str, Counted],
-        evidence: EvidenceTally,
+        evidence: ValueTally,
         scratch: Path | None,
     ) -> Sequence[Rule]:
         """The rules on tables that have been read, with evidence for each.
@@ -407,7 +407,7 @@ class CensusTables:
         }
 
     def _tally_constraints(
-        self, counts: Mapping[str, sparse.csr_array], evidence: EvidenceTally
+        self, counts: Mapping[str, sparse.csr_array], evidence: ValueTally
     ) -> None:
         """Record in the evidence whether each area meets each bound and relation."""
         multiples = self._multiples(counts)
@@ -474,7 +474,7 @@ def read_people(tables: CensusTables, universe: str, folder: Path) -> People:
     Those who refer to the same row of the table on the way to their area, such as a housing unit,
     are in one household. `folder` is for temporary files of confidential rows; it must be empty.
     """
-    evidence = EvidenceTally()
+    evidence = ValueTally()
     before = tables.read_before(evidence, folder)
     counter, files = tables.counter(before, universe, folder, evidence)
     nobody = np.empty(0, dtype=np.int64)

@@ -23,11 +23,11 @@ from ..tables.copies import RecordSums
 from ..tables.readers import Batch
 from ..tables.sources import InputFile
 from .census import Universe
-from .evidence import EvidenceTally
 from .histograms import HistogramSum
 from .joins import ByTable, Placed, Placing, read_coded
 from .recodes import Recode
 from .schema import Schema
+from .value_tallies import ValueTally
 
 _ROWS_AT_ONCE = 1 << 20
 
@@ -131,7 +131,7 @@ class PlacedBatch:
     columns: dict[str, CodedColumn]
     placed: Placed
     file: int
-    evidence: EvidenceTally
+    evidence: ValueTally
 
     def add_mask(self, suite: str, name: str, mask: np.ndarray) -> None:
         """Add to the evidence which rows break a rule."""
@@ -201,7 +201,7 @@ class RecordCounter:
         batch: Batch,
         columns: dict[str, CodedColumn],
         file: int,
-        evidence: EvidenceTally,
+        evidence: ValueTally,
     ) -> None:
         """Count a batch of the table's file at this position, whose `texts` are coded.
 
@@ -254,9 +254,7 @@ class RecordCounter:
         return Counted(totals, self.references, self.raw.columns(), self.keys_of_occupants)
 
 
-def count_files(
-    counter: RecordCounter, files: Sequence[InputFile], evidence: EvidenceTally
-) -> None:
+def count_files(counter: RecordCounter, files: Sequence[InputFile], evidence: ValueTally) -> None:
     """Count the records in the files of a table.
 
     Raises UnreadableInput.

@@ -31,8 +31,8 @@ from ..tables.readers import Batch, Selection, read_partitions
 from ..tables.sources import InputFile
 from .areas import AreaIndex
 from .declarations import OccupantDeclaration
-from .evidence import EvidenceTally
 from .recodes import CodeSet
+from .value_tallies import ValueTally
 
 _ROWS_AT_ONCE = 1 << 20
 
@@ -241,7 +241,7 @@ def load_occupants(
     name: str,
     columns: Sequence[str],
     suite: str,
-    evidence: EvidenceTally,
+    evidence: ValueTally,
     scratch: Path | None = None,
 ) -> Occupants:
     """The rows of a universe's occupants of a name, with the columns that attributes read.

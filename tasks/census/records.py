@@ -31,7 +31,6 @@ from ..tables.sources import InputFile
 from .areas import AreaIndex, Areas, shaped
 from .census import Census, Universe
 from .counting import Counted, PlacedBatch, RawColumns, RecordCounter, Weights
-from .evidence import EvidenceTally
 from .influence import InfluencePath
 from .joins import (
     NUMBER,
@@ -48,6 +47,7 @@ from .joins import (
 )
 from .recodes import FIRST_REFUSED, UNKNOWN, CodeSet, Condition, ListedCodes, Recode, whole_number
 from .schema import Schema
+from .value_tallies import ValueTally
 
 MOST_SHOWN = 5
 """Levels or codes that a note names."""
@@ -191,7 +191,7 @@ def read_ways(
     files: Files,
     universe: Universe,
     areas: Areas,
-    evidence: EvidenceTally,
+    evidence: ValueTally,
     scratch: Path | None = None,
     recognised: Sequence[str] = (),
 ) -> AreaLookup:
@@ -330,7 +330,7 @@ def tally_counted(
     universe: Universe,
     ways: AreaLookup,
     counted: Counted,
-    evidence: EvidenceTally,
+    evidence: ValueTally,
     scratch: Path | None = None,
 ) -> None:
     """Hold the sums of all records of a universe to rules: how many refer to one row of the table
@@ -353,7 +353,7 @@ def tally_references(
     universe: Universe,
     referring: np.ndarray,
     n_rows: np.ndarray,
-    evidence: EvidenceTally,
+    evidence: ValueTally,
     depth: int = 0,
 ) -> None:
     """Record in the evidence whether too many `(n_rows,)` records, or rows of the previous table,
@@ -366,7 +366,7 @@ def tally_references(
 
 
 def tally_contributions(
-    files: Files, universe: Universe, evidence: EvidenceTally, scratch: Path | None = None
+    files: Files, universe: Universe, evidence: ValueTally, scratch: Path | None = None
 ) -> None:
     """Add to the evidence whether a person has too many records in a table that a universe reads.
 
@@ -402,7 +402,7 @@ def _joined(
     universe: Universe,
     depth: int,
     place: Placing,
-    evidence: EvidenceTally,
+    evidence: ValueTally,
     scratch: Path | None,
 ) -> JoinedTable:
     """The table of a step on a universe's way to the area; `place` is how its rows find theirs."""

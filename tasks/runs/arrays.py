@@ -23,7 +23,7 @@ _PLACE = {"kind", "shape", "at"}
 """Keys of an array's type, shape and offset in the file."""
 
 
-def keep(stem: Path, facts: object) -> Path:
+def write_arrays(stem: Path, facts: object) -> Path:
     """Write JSON values, with arrays and functions without arguments that return further values.
 
     Functions are called in turn, and their results are not kept in memory. Returns the file that
@@ -47,7 +47,7 @@ def keep(stem: Path, facts: object) -> Path:
     return description
 
 
-def kept(stem: Path) -> Any:
+def read_arrays(stem: Path) -> Any:
     """Read the content that `keep` wrote, with mapped arrays."""
     description, content = files_of(stem)
     mapped = np.memmap(content, dtype=np.uint8, mode="r") if content.stat().st_size else None

@@ -12,7 +12,9 @@ from ..products.product import Accuracy, Checks, Product, Rules, Words, format_n
 from .checks.accuracy.report import errors_of_totals, write_comparison
 from .checks.pieces import outcomes_of_pieces
 from .estimation.largest_solve import largest_solve, refuse_settings, size_in_words
-from .fits import (
+from .ingest.ingest import check_with_notes
+from .measurement.charge import measurement_files
+from .preflight import (
     check_settings_against_input,
     fits_measurements,
     plan_of_estimate,
@@ -20,12 +22,10 @@ from .fits import (
     redundant_spending_of_run,
     refuse_estimate,
 )
-from .ingest.ingest import check_with_notes
-from .measurement.charge import measurement_files
 from .published.layout import EstimateSettings
 from .release.certificate import facts_of, facts_of_run
 from .settings import TopdownSettings
-from .shown import document, list_ui_tables, rewritten, summary, summary_of_estimate
+from .summaries import document, list_ui_tables, rewritten, summary, summary_of_estimate
 from .workload.privacy_curve import scope_of_figures
 
 
@@ -35,7 +35,7 @@ def words_on_costs(settings: TopdownSettings, _plan: Plan) -> Iterator[Block | S
     for universe in settings.run.universes:
         yield from size_in_words(universe, largest_solve(settings, universe))
     if not settings.geography.bypass:  # Building a spine takes longer than the rest.
-        from .fits import redundant_spending_of_geography
+        from .preflight import redundant_spending_of_geography
 
         yield from format_notes(redundant_spending_of_geography(settings))
 

@@ -30,7 +30,7 @@ from spineflow.validation.rules import Rule, Value
 ServerForRuns = Callable[[], AbstractContextManager[servers.Server]]
 
 JUDGED_IN = (
-    "spineflow.tasks.census.evidence",
+    "spineflow.tasks.census.value_tallies",
     "spineflow.tasks.detailed_groups.ingest.inputs",
     "spineflow.tasks.tables.findings",
 )

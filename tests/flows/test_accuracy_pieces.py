@@ -148,7 +148,7 @@ def test_what_is_missing_or_unusable_is_compared_again(
     before = [path.read_text() for path in kept]
     for path in kept:
         spoil(path)
-    assert piece.kept is None and not has_totals(run, "persons")
+    assert piece.cached is None and not has_totals(run, "persons")
     same(compute_figures(run, settings), expected, rtol=0)
     for path, text in zip(kept, before, strict=True):
         path.write_text(text)
@@ -164,8 +164,8 @@ def test_altered_estimates_are_compared_again(
     count = table["count"].to_numpy().copy()
     count[0] += 5
     pq.write_table(table.set_column(table.column_names.index("count"), "count", [count]), path)
-    assert Piece(run, settings, "units", 0, 8).kept is None
-    assert Piece(run, settings, "persons", 0, 8).kept is not None
+    assert Piece(run, settings, "units", 0, 8).cached is None
+    assert Piece(run, settings, "persons", 0, 8).cached is not None
     found = compute_figures(run, settings)
     assert has_totals(run, "units")
     path.write_bytes(bytes_before)

@@ -22,11 +22,11 @@ from ....validation.detailed_groups.input_rules import (
 )
 from ...census.cef_tables import UNIT_KEY, CefTables, unit_codes, units_of
 from ...census.counting import RawColumns, in_areas
-from ...census.evidence import EvidenceTally
 from ...census.households import HOUSEHOLDER
 from ...census.invariants import block_invariants
 from ...census.joins import JoinedTable, read_coded
 from ...census.members import completed_units, household_columns
+from ...census.value_tallies import ValueTally
 from ...ledger.recognition import RecordColumn
 from ...tables.columns import is_blank_key
 from ...tables.copies import RecordSums
@@ -58,7 +58,7 @@ class CensusGeography:
 def read_geography(
     tables: CefTables,
     states: Collection[str],
-    evidence: EvidenceTally,
+    evidence: ValueTally,
     scratch: Path | None = None,
 ) -> CensusGeography:
     """Read the geography and the units; sound only if the evidence is.
@@ -97,7 +97,7 @@ def read_persons(
     files: Sequence[InputFile],
     geography: CensusGeography,
     codes: Mapping[str, int],
-    evidence: EvidenceTally,
+    evidence: ValueTally,
     raw: RawColumns,
     household_of_unit: np.ndarray | None = None,
 ) -> Iterator[PersonBatch]:
@@ -153,7 +153,7 @@ TENURE_OF_CODE = {"1": 0, "2": 1, "3": 2, "4": 2}
 def household_cells(
     units: Sequence[InputFile],
     persons: Sequence[InputFile],
-    evidence: EvidenceTally,
+    evidence: ValueTally,
     block: np.ndarray,
     n_blocks: int,
     scratch: Path | None = None,

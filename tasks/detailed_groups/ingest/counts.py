@@ -28,7 +28,7 @@ from ....validation.detailed_groups.input_rules import (
     unknown_code,
 )
 from ...census.cef_2020 import recode_of
-from ...census.evidence import EvidenceTally
+from ...census.value_tallies import ValueTally
 from ...runs.files import replacing
 from ...runs.stamps import marked_not_private, stamp_at, write_parquet
 from ...tables.columns import CodedColumn
@@ -93,7 +93,7 @@ class Identity:
 def person_evidence(
     columns: Mapping[str, CodedColumn],
     codes: Mapping[str, int],
-    evidence: EvidenceTally,
+    evidence: ValueTally,
     *,
     file: int = 0,
 ) -> None:

@@ -17,7 +17,7 @@ from ....validation.rules import Rule
 from ...census.cef_2020 import CENSUS
 from ...census.cef_tables import CefTables, recognised_columns
 from ...census.counting import RawColumns
-from ...census.evidence import EvidenceTally
+from ...census.value_tallies import ValueTally
 from ...ledger.recognition import RecordColumn
 from ...tables.findings import Finding, InputCheck, UnreadableInput
 from ...tables.sources import InputFile
@@ -62,7 +62,7 @@ def check_groups_input(
     `scratch` is the folder for temporary files of confidential rows of census tables. Householders
     are counted `of_households` by their household's cell, which only census tables have.
     """
-    evidence = EvidenceTally()
+    evidence = ValueTally()
     reader = _HouseholdReader if of_households else _reader_of(tables)
     read = reader(tables, _states(parameters), code_positions(specification), evidence, scratch)
     try:
@@ -101,7 +101,7 @@ def read_blocks(
     For `tables` see `check_groups_input`; no rule is evaluated. Raises UnreadableInput for a
     file that cannot be read.
     """
-    read = _reader_of(tables)(tables, _states(parameters), {}, EvidenceTally())
+    read = _reader_of(tables)(tables, _states(parameters), {}, ValueTally())
     return read.geography()
 
 
@@ -114,7 +114,7 @@ class _Reader:
     tables: Mapping[str, str]
     states: set[str]
     codes: Mapping[str, int]
-    evidence: EvidenceTally
+    evidence: ValueTally
     scratch: Path | None = None
     findings: tuple[Finding, ...] = ()
 
@@ -234,7 +234,7 @@ def _missing_passes(
 
 
 def _evaluate(
-    rules: Sequence[Rule], evidence: EvidenceTally, files: Mapping[str, Sequence[InputFile]]
+    rules: Sequence[Rule], evidence: ValueTally, files: Mapping[str, Sequence[InputFile]]
 ) -> tuple[tuple[Outcome, ...], tuple[Finding, ...]]:
     """Outcomes of the rules by Great Expectations, and findings with counts by our own code."""
     suites = evidence.suites

@@ -20,8 +20,8 @@ from ....validation.detailed_groups.input_rules import (
 )
 from ....validation.rules import Value
 from ...census.counting import RawColumns
-from ...census.evidence import EvidenceTally
 from ...census.joins import coded
+from ...census.value_tallies import ValueTally
 from ...tables.columns import CodedColumn
 from ...tables.layouts import Field, TableLayout
 from ...tables.readers import Selection, read_batches
@@ -58,9 +58,7 @@ def data_file(directory: str, layout: TableLayout) -> InputFile:
     return InputFile("data", f"{directory.rstrip('/')}/{name}", name, layout)
 
 
-def read_geography(
-    file: InputFile, states: Collection[str], evidence: EvidenceTally
-) -> pd.DataFrame:
+def read_geography(file: InputFile, states: Collection[str], evidence: ValueTally) -> pd.DataFrame:
     """The blocks of some states, by geocode.
 
     The frame has the string columns block_geocode (16 digits; the block group is the first digit
@@ -98,7 +96,7 @@ def read_persons(
     blocks: pd.DataFrame,
     states: Collection[str],
     codes: Mapping[str, int],
-    evidence: EvidenceTally,
+    evidence: ValueTally,
     raw: RawColumns,
 ) -> Iterator[PersonBatch]:
     """The persons of some states, batch by batch; `raw` gets their `PERSON_COLUMNS` by block.

@@ -149,8 +149,8 @@ class QueryAlgebra:
         inform and answers to the queries `asked`, any by default, see; the module's docstring says
         how.
         """
-        axes_measured = {self.kept(query) for query in measured} or {0}
-        seen = {self._every} if asked is None else {self.kept(query) for query in asked}
+        axes_measured = {self.kept_axes(query) for query in measured} or {0}
+        seen = {self._every} if asked is None else {self.kept_axes(query) for query in asked}
         # An answer that keeps a set sees the components within it: a measured and a requested one
         # share the components within both sets.
         both = {u & w for u in axes_measured for w in seen}
@@ -159,7 +159,7 @@ class QueryAlgebra:
         others = any(all(w & ~kept for kept in sets) for w in seen)
         return replace(self, sets=None if sets == (self._every,) else sets, has_others=others)
 
-    def kept(self, query: MarginalQuery) -> int:
+    def kept_axes(self, query: MarginalQuery) -> int:
         """The free attributes that a query keeps, as bits."""
         return sum(1 << bit for bit, axis in enumerate(self.free) if query.shape[axis] > 1)
 
@@ -253,7 +253,7 @@ class QueryAlgebra:
         """Gram matrices `(S, n, n)` of a query in every component."""
         row = self.core_row(query, cells)
         same_row = (row[:, None] == row[None, :]).astype(np.float64)
-        kept = self.kept(query)
+        kept = self.kept_axes(query)
         left = [size for bit, size in enumerate(self.free_shape) if not kept >> bit & 1]
         gram = np.zeros((len(self.components), len(cells), len(cells)))
         for component, code in enumerate(self.codes):
@@ -284,7 +284,7 @@ class QueryAlgebra:
         for cube in self.cubes:
             weighted = np.zeros((n_geounits, len(cells), *cube.shape))
             for answers in measurements.values():
-                kept = self.kept(answers.query)
+                kept = self.kept_axes(answers.query)
                 if all(code & ~kept for code in cube.codes):
                     continue
                 by_core, scale = self._summed(answers, cube)

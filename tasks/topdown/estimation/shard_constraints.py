@@ -283,7 +283,7 @@ class _ConstraintReader:
     def add_bounds(self) -> None:
         """Bounds on whole types; bounds on some cells of a type are rows."""
         for bounded in self.universe.bounded_queries:
-            query, inside = bounded.asked(self.schema), bounded.inside(self.schema)
+            query, inside = bounded.query_in(self.schema), bounded.inside(self.schema)
             of_lower, of_upper = bound_names(bounded, self.schema)
             lower, upper = self.found.get((of_lower, ">=")), self.found.get((of_upper, "<="))
             shape = len(self.every), query.n_rows
@@ -381,7 +381,7 @@ def typed_query(universe: Universe, schema: Schema) -> str:
     rows.
     """
     named = [held.query for held in universe.held if not held.where]
-    named += [bounded.asked(schema).name for bounded in universe.bounded_queries]
+    named += [bounded.query_in(schema).name for bounded in universe.bounded_queries]
     named += [one.query for one in universe.agreements if one.kind == PRESENCE]
     named += [invariant.query for invariant in universe.invariants]
     return next((name for name in named if name != TOTAL), TOTAL)
@@ -406,7 +406,7 @@ def possible_types(
     types = marginal_query(schema, typed)
     type_is_possible = np.ones((n_areas, types.n_rows), dtype=bool)
     for bounded in universe.bounded_queries:
-        query = bounded.asked(schema)
+        query = bounded.query_in(schema)
         rows = aligned_rows(bounded.inside(schema), query) if query.name == typed else None
         _, most = bound_values(bounded, schema, [multiples[n] for n in bounded.numbers])
         if rows is not None and most is not None:

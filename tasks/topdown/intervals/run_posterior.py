@@ -23,7 +23,7 @@ from scipy import sparse
 from ....geography.levels import Spine
 from ...answers.noisy import read_measurements
 from ...census.queries import MarginalQuery
-from ...runs.arrays import files_of, keep, kept
+from ...runs.arrays import files_of, read_arrays, write_arrays
 from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused
 from ..estimation.estimate import ShardInput, by_query
@@ -298,7 +298,7 @@ def keep_posterior(run: RunDirectory, universe: str, found: RunPosterior) -> Pat
         "bounds": [(bound.lower, bound.upper, bound.total) for bound in found.bounds],
         "type_of_cell": found.of_run.type_of_cell,
     }
-    return keep(_stem(run, universe), facts)
+    return write_arrays(_stem(run, universe), facts)
 
 
 def has_posterior(run: RunDirectory, universe: str) -> bool:
@@ -314,7 +314,7 @@ def has_posterior(run: RunDirectory, universe: str) -> bool:
 
 def posterior_of(run: RunDirectory, settings: TopdownSettings, universe: str) -> RunPosterior:
     """The stored estimates of a universe, memory-mapped."""
-    facts = kept(_stem(run, universe))
+    facts = read_arrays(_stem(run, universe))
     bounds = tuple(LevelBounds(*of) for of in facts["bounds"])
     spine = spine_of(run, universe)
     levels = RunLevels.of_bounds(settings, universe, spine, bounds, facts["type_of_cell"])

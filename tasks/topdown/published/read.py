@@ -25,7 +25,6 @@ from ....geography.levels import Geolevel, Spine
 from ....validation.census.input_rules import applicable_rules
 from ...census.cef_2020 import CENSUS, N_TYPES
 from ...census.cef_tables import load_geography
-from ...census.evidence import EvidenceTally
 from ...census.invariants import (
     FACILITY_COLUMNS,
     read_geography,
@@ -34,6 +33,7 @@ from ...census.invariants import (
 )
 from ...census.queries import incidence
 from ...census.schema import Schema
+from ...census.value_tallies import ValueTally
 from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused
 from ...runs.stamps import write_frame
@@ -334,7 +334,7 @@ def folder_of(settings: TopdownSettings) -> MeasurementFolder:
 def read_public_geography(settings: TopdownSettings) -> pd.DataFrame:
     """The geography frame, checked against the rules on geography files; raises InputRefused."""
     files = input_files("geography", settings.input.paths()["geography"])
-    evidence = EvidenceTally()
+    evidence = ValueTally()
     with refuse_unreadable():
         frame = load_geography(files, evidence).frame
     rules = applicable_rules(evidence.suites)

@@ -182,7 +182,9 @@ def _read_all(settings: TripsSettings, evidence: RuleTally) -> AcceptedTrips | N
         check_contributions(trips, table, given.person, contribution, evidence, drops=drops)
         if drops:
             source = random_choice_source(settings, UNIVERSE, "contributions")
-            leaves = trips.kept(contribution.trips, source, are_distinct=contribution.are_distinct)
+            leaves = trips.sample_trips(
+                contribution.trips, source, are_distinct=contribution.are_distinct
+            )
     released = tuple(
         ReleaseColumn(
             place.column, place.dimension, place.depth, place.column in counted.integer_columns

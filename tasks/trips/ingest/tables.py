@@ -56,7 +56,7 @@ class PersonTrips:
         counts = np.add.reduceat(self.counts[order], starts) if starts.size else self.counts
         return PersonTrips(person[starts], keys[starts], counts)
 
-    def kept(self, most: int, source: RandomSource, *, are_distinct: bool) -> NodeCounts:
+    def sample_trips(self, most: int, source: RandomSource, *, are_distinct: bool) -> NodeCounts:
         """The leaves of at most `most` trips a person, drawn at random; of distinct ones at most
         one a leaf.
         """

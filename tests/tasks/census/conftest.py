@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from spineflow.tasks.census import evidence
+from spineflow.tasks.census import value_tallies
 from spineflow.tasks.census.cef_tables import check_inputs
 from spineflow.tasks.topdown.ingest.generate import generate_county
 from spineflow.validation.outcome import Outcome
@@ -76,4 +76,4 @@ def rules_only(monkeypatch):
             Outcome(rule.name, rule.suite, count_violations(rule, suites) == 0) for rule in rules
         )
 
-    monkeypatch.setattr(evidence, "run_suites", judge)
+    monkeypatch.setattr(value_tallies, "run_suites", judge)

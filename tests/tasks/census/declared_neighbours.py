@@ -20,9 +20,9 @@ from spineflow.tasks.census import census_input, joins
 from spineflow.tasks.census.census import Census
 from spineflow.tasks.census.census_input import CensusTables
 from spineflow.tasks.census.counting import count_files
-from spineflow.tasks.census.evidence import EvidenceTally
 from spineflow.tasks.census.members import completed_units
 from spineflow.tasks.census.queries import marginal_query
+from spineflow.tasks.census.value_tallies import ValueTally
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.workload.costs import guarantee_of
 from spineflow.tasks.topdown.workload.statement import statement_of
@@ -122,7 +122,7 @@ class Reader:
         for name, universe in self.census.universes.items():
             read: set[tuple[str, str]] = set()
             own = replace(whole, schemas={name: universe.schema}, files=files, is_recognised=False)
-            evidence = EvidenceTally()
+            evidence = ValueTally()
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(joins, "read_partitions", noting(joins.read_partitions, read))
                 patch.setattr(census_input, "load_areas", lambda *_: self.areas)

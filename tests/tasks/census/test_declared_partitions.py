@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from spineflow.tasks.census import evidence
+from spineflow.tasks.census import value_tallies
 from spineflow.tasks.topdown.ingest.ingest import reading_of
 from spineflow.tasks.topdown.product import TOPDOWN
 from spineflow.tasks.topdown.settings import TopdownSettings
@@ -19,7 +19,7 @@ from tests.flows.in_process import second_opinion
 
 @pytest.fixture(autouse=True)
 def _judged_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evidence, "run_suites", second_opinion)
+    monkeypatch.setattr(value_tallies, "run_suites", second_opinion)
 
 
 def frame_of(file: Path) -> pd.DataFrame:

@@ -19,9 +19,9 @@ from spineflow.tasks.census.areas import (
 from spineflow.tasks.census.attribute_declarations import CoarseningDeclaration
 from spineflow.tasks.census.compiled_schemas import compiled_coarsening
 from spineflow.tasks.census.declarations import CensusGeography, TableDeclaration
-from spineflow.tasks.census.evidence import EvidenceTally
 from spineflow.tasks.census.recodes import Recode
 from spineflow.tasks.census.schema import positions_of
+from spineflow.tasks.census.value_tallies import ValueTally
 from spineflow.tasks.tables.findings import UnreadableInput
 from spineflow.tasks.tables.sources import input_files
 
@@ -53,7 +53,7 @@ def declared(**changes) -> CensusGeography:
 def loaded(folder: Path, frame: pd.DataFrame, geography: CensusGeography, tables=()) -> Areas:
     frame.to_csv(folder / "areas.csv", index=False)
     files = input_files("areas", str(folder / "areas.csv"))
-    return load_areas(files, geography, EvidenceTally(), needed_columns(geography, tables))
+    return load_areas(files, geography, ValueTally(), needed_columns(geography, tables))
 
 
 def test_entities_have_what_their_areas_repeat(tmp_path: Path) -> None:

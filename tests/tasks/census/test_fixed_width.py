@@ -9,7 +9,7 @@ from unicodedata import normalize
 import numpy as np
 import pandas as pd
 import pytest
-from spineflow.tasks.census import evidence
+from spineflow.tasks.census import value_tallies
 from spineflow.tasks.census.census_input import CensusInput
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.tables.findings import InputCheck
@@ -25,7 +25,7 @@ TEXT = DECLARATIONS[list(GALLERY).index(NAME)]
 
 @pytest.fixture(autouse=True)
 def _judged_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evidence, "run_suites", second_opinion)
+    monkeypatch.setattr(value_tallies, "run_suites", second_opinion)
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from spineflow.tasks.census import cef_tables, evidence, histograms, invariants
+from spineflow.tasks.census import cef_tables, histograms, invariants, value_tallies
 from spineflow.tasks.census.cef_2020 import CENSUS, PERSONS, UNITS, cef_schema
 from spineflow.tasks.census.cef_tables import check_inputs
 from spineflow.tasks.census.census import Census, compiled
@@ -205,13 +205,13 @@ def test_great_expectations_and_counts_agree(cases, tables):
 
 @pytest.mark.usefixtures("rules_only")
 def test_a_rule_that_great_expectations_alone_finds_broken_refuses(tables, monkeypatch):
-    judge = evidence.run_suites
+    judge = value_tallies.run_suites
 
     def stricter(rules, suites):
         outcomes = judge(rules, suites)
         return (replace(outcomes[0], passed=False), *outcomes[1:])
 
-    monkeypatch.setattr(evidence, "run_suites", stricter)
+    monkeypatch.setattr(value_tallies, "run_suites", stricter)
     with pytest.raises(InputRefused, match="TABBLKST"):
         check(tables).accepted(with_counts=True)
 

@@ -15,7 +15,6 @@ from pydantic import ValidationError
 from spineflow.tasks.census.areas import AreaIndex, load_areas
 from spineflow.tasks.census.attribute_declarations import AttributeDeclaration
 from spineflow.tasks.census.declarations import CensusDeclaration, CensusGeography
-from spineflow.tasks.census.evidence import EvidenceTally
 from spineflow.tasks.census.recodes import (
     NO_AGE,
     UNKNOWN,
@@ -24,6 +23,7 @@ from spineflow.tasks.census.recodes import (
     date_pattern,
 )
 from spineflow.tasks.census.schema import Coarsening, Schema
+from spineflow.tasks.census.value_tallies import ValueTally
 from spineflow.tasks.tables.columns import CodedColumn
 from spineflow.tasks.tables.layouts import Field
 from spineflow.tasks.tables.sources import InputFile
@@ -161,7 +161,7 @@ def test_a_geolevel_that_some_areas_skip(tmp_path):
     declared = CensusGeography(
         table="areas", geolevels=("land", "region", "district", "town"), skipped=("district",)
     )
-    evidence = EvidenceTally()
+    evidence = ValueTally()
     areas = load_areas([InputFile("areas", str(path), path.name)], declared, evidence)
     assert areas.frame["block_geocode"].tolist() == [
         *("C.C.c", "C.C.d", "M.M.e", "M.M1.f", "S.S1.a", "S.S2.b")
@@ -183,6 +183,6 @@ def test_a_code_that_stands_for_two_districts_is_told(tmp_path):
     declared = CensusGeography(
         table="areas", geolevels=("land", "region", "district", "town"), skipped=("district",)
     )
-    evidence = EvidenceTally()
+    evidence = ValueTally()
     load_areas([InputFile("areas", str(path), path.name)], declared, evidence)
     assert evidence.suites["areas"]["taken_district"] == {True: 1, False: 3}

@@ -128,7 +128,7 @@ class Piece:
         return _folder(self.run) / f"{self.universe}-{self.number}-of-{self.of}.json"
 
     @property
-    def kept(self) -> Mapping[str, Any] | None:
+    def cached(self) -> Mapping[str, Any] | None:
         """The result of `write`, if it is still valid."""
         return cached_result(self.file, self._state)
 
@@ -190,7 +190,7 @@ def compute_figures(run: RunDirectory, settings: TopdownSettings) -> AccuracyFig
     for universe in settings.run.universes:
         parts = list[Compared]()
         for piece in pieces_of(run, settings, universe):
-            found = piece.kept
+            found = piece.cached
             parts.append(piece.subspine() if found is None else found["subspine"])
         own = own_geolevels(spine_of(run, universe))
         for quantity in compared_quantities(settings, universe):
@@ -214,7 +214,7 @@ def query_errors(run: RunDirectory, settings: TopdownSettings) -> pd.DataFrame:
     rows = []
     for universe in settings.run.universes:
         pieces = pieces_of(run, settings, universe)
-        found = [piece.sums() if (own := piece.kept) is None else own["sums"] for piece in pieces]
+        found = [piece.sums() if (own := piece.cached) is None else own["sums"] for piece in pieces]
         sums = _add_figures(pd.concat(map(pd.DataFrame, found))).set_index(QUERY)
         spine, schema = spine_of(run, universe), settings.schema_of(universe)
         levels = {

@@ -32,7 +32,7 @@ def compare_piece(
     if not has_truth(run, settings):
         return reused(run.confidential)
     piece = Piece(run, settings, universe, number, of)
-    if piece.kept is not None:
+    if piece.cached is not None:
         return reused(piece.file)
     compare_release(run, settings, piece.write)
     return created(piece.file)

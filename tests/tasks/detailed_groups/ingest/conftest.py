@@ -31,4 +31,4 @@ def quick_rules(request, monkeypatch: pytest.MonkeyPatch, outcomes_by_own_code) 
         monkeypatch.setattr(
             "spineflow.tasks.detailed_groups.ingest.inputs.run_suites", outcomes_by_own_code
         )
-        monkeypatch.setattr("spineflow.tasks.census.evidence.run_suites", outcomes_by_own_code)
+        monkeypatch.setattr("spineflow.tasks.census.value_tallies.run_suites", outcomes_by_own_code)

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from spineflow.tasks.census.schema import Schema
 from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.settings_files import load_settings
-from spineflow.tasks.topdown.fits import redundant_spending_of_geography
 from spineflow.tasks.topdown.ingest.generate import generate_county
+from spineflow.tasks.topdown.preflight import redundant_spending_of_geography
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.spine import shards
 from spineflow.tasks.topdown.spine.build import on_aian_spine

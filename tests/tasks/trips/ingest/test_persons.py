@@ -22,7 +22,7 @@ def trips(counts=None) -> PersonTrips:
 
 
 def kept(rows: PersonTrips, most: int, *, are_distinct: bool = False) -> dict[int, int]:
-    found = rows.kept(most, SystemRandom(), are_distinct=are_distinct)
+    found = rows.sample_trips(most, SystemRandom(), are_distinct=are_distinct)
     return dict(zip(found.keys.tolist(), found.counts.tolist(), strict=True))
 
 
@@ -45,7 +45,7 @@ def test_every_choice_of_the_trips_is_as_likely() -> None:
     n = 200_000
     person = np.repeat(np.arange(n), 5)
     cells = np.tile(np.arange(5), n) + 5 * person
-    found = PersonTrips(person, cells, np.ones(5 * n, dtype=np.int64)).kept(
+    found = PersonTrips(person, cells, np.ones(5 * n, dtype=np.int64)).sample_trips(
         2, SystemRandom(), are_distinct=False
     )
     assert (found.counts == 1).all()
@@ -83,7 +83,7 @@ def test_tables_that_differ_in_one_person_differ_in_at_most_their_trips() -> Non
                     np.concatenate([others.keys, np.array(cells)]),
                     np.ones(6, dtype=np.int64),
                 )
-                found = rows.kept(most, Fixed(), are_distinct=False)
+                found = rows.sample_trips(most, Fixed(), are_distinct=False)
                 levels.append(np.bincount(found.keys, found.counts, minlength=6))
             change = levels[0] - levels[1]
             assert np.abs(change).sum() <= 2 * most

@@ -48,7 +48,7 @@ def contributions(n_leaves: int, trips: int, distinct: bool) -> tuple[tuple[int,
         for leaves in combinations_with_replacement(range(n_leaves), n):
             rows = PersonTrips(np.zeros(n, np.int64), np.array(leaves), np.ones(n, np.int64))
             for seed in range(3):
-                found = rows.kept(trips, SeededRandom(seed), are_distinct=distinct)
+                found = rows.sample_trips(trips, SeededRandom(seed), are_distinct=distinct)
                 kept.add(tuple(np.repeat(found.keys, found.counts).tolist()))
     assert max(map(len, kept)) == trips
     return tuple(sorted(kept))

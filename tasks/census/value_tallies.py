@@ -21,7 +21,7 @@ Accepted = TypeVar("Accepted")
 
 
 @dataclass
-class EvidenceTally:
+class ValueTally:
     """Rows per distinct value of every evidence column, by suite, summed over batches.
 
     For a table in several files it also has the first file with each value.
