@@ -58,7 +58,7 @@ STAGES = (
     {"intervals", "release"},
     {"checks"},
     {"design", "trials", "protected"},
-    {"fits", "shown"},
+    {"preflight", "summaries"},
     {"product", "steps"},
 )
 """The folders and modules of a product; each imports from its own set and those before it."""

@@ -27,8 +27,9 @@ def names_of_ours(file: Path) -> set[tuple[str, str]]:
 
 @pytest.mark.parametrize("file", BENCHMARKS, ids=lambda file: file.stem)
 def test_what_a_benchmark_imports_is_there(file: Path) -> None:
-    imported = names_of_ours(file)
-    assert imported or "__main__" not in file.read_text(encoding="utf-8")
+    imported, text = names_of_ours(file), file.read_text(encoding="utf-8")
+    # A benchmark without imports of ours runs the command.
+    assert imported or "__main__" not in text or "spineflow.flows.cli" in text
     for module, name in sorted(imported):
         if not hasattr(importlib.import_module(module), name):
             importlib.import_module(f"{module}.{name}")

@@ -281,7 +281,10 @@ ALWAYS = ("topdown",)
 """Products that are tried in every run of the tests."""
 
 INPUTS = {
-    "topdown": (write_census, {"combine", "write_formats"}),
+    "topdown": (
+        write_census,
+        {"combine", "write_formats", "write_microdata_part", "write_table_piece"},
+    ),
     "detailed-groups": (write_groups, set()),
     "detailed-households": (write_householders, set()),
     "group-sizes": (write_sizes, set()),

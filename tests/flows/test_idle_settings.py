@@ -57,7 +57,6 @@ IDLE = {
         (BLOCKS, "workload.persons.passes.other", PASSES),
         ("", "budget.persons.queries.Prim", HALVES),
         ("", "workload.persons.passes.Prim", PASSES),
-        ('run.universes = ["persons"]', "run.coherent", "true"),
         ("release.tables = false", "release.pl94171", "false"),
         ("workload.persons.on_demand = true", "release.margins", "false"),
     ],

@@ -33,7 +33,7 @@ def load(folder: Path, *overrides: str) -> TopdownSettings:
     [
         (["run.universes=[]"], "run.universes must name at least one universe"),
         (["run.universes=['people']"], "names 'people', which the census does not declare"),
-        (["run.universes=['persons']", "run.coherent=true"], "run.coherent"),
+        (["run.universes=['units']", "run.coherent=true"], "run.coherent"),
         (
             [OF_UNITS, 'budget.units.geolevels={US="1/3", State="1/3", Block="1/2"}'],
             "budget.units.geolevels sums to",
