@@ -80,7 +80,7 @@ def environment_names(model: Any, prefix: str = "prefect_") -> Iterator[str]:
                 yield alias
 
 
-@pytest.mark.slow
+@pytest.mark.soak(12)
 def test_a_flow_run_becomes_a_job_that_goes_on_after_an_eviction() -> None:
     """The job has the shared folder, the list of ledgers and a second attempt."""
     worker = pytest.importorskip("prefect_kubernetes.worker")

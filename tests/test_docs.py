@@ -183,6 +183,7 @@ def test_spines_and_schemas_are_listed(settings_page: str) -> None:
         assert all(f"`{c.name}`" in settings_page for c in schema.coarsenings)
 
 
+@pytest.mark.soak(4)
 @pytest.mark.parametrize("preset", PRESET_NAMES)
 def test_figures_of_every_preset(preset: str, settings_page: str, tmp_path: Path) -> None:
     text = WHOLE_FILE.replace("pl94_2020_us", preset)

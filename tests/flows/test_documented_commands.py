@@ -239,6 +239,7 @@ def test_the_python_of_a_page_runs(
     assert isinstance(names.get("run"), spineflow.Run) or page == "run_directory.md"
 
 
+@pytest.mark.soak(22)
 def test_commands_on_a_server_run(
     real_server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -39,7 +39,7 @@ def decoded(text: str) -> list[dict[str, Any]]:
     return json.loads(f"[{joined}]")
 
 
-@pytest.mark.slow
+@pytest.mark.soak(9)
 def test_a_private_run_is_a_trace_of_its_stages(real_server, tmp_path: Path) -> None:
     (tmp_path / "prefect").mkdir()
     shutil.copy(real_server.new_database, tmp_path / "prefect" / "prefect.db")

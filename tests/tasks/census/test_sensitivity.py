@@ -69,7 +69,7 @@ def test_the_charge_is_reached_by_a_neighbour_and_passed_by_none(
 
 @pytest.mark.slow
 @settings(
-    max_examples=25,
+    max_examples=10,
     phases=(Phase.explicit, Phase.reuse, Phase.generate),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],

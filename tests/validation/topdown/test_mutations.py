@@ -284,7 +284,9 @@ TEXTS = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", TEXTS)
+@pytest.mark.parametrize(
+    "name", [pytest.param("county", marks=pytest.mark.soak(15)), "country", "register"]
+)
 def test_every_text_is_checked(runs, name: str) -> None:
     run = runs(name)
     for text, wanted in TEXTS[name].items():
@@ -367,7 +369,7 @@ def test_good_runs_pass_in_pieces_and_whole(runs, name: str) -> None:
     assert {own.subject for own in found} == {*universes, "release"}
 
 
-@pytest.mark.slow
+@pytest.mark.soak(8)
 def test_files_of_other_forms_fail(runs, passes_when_damaged) -> None:
     run, unread = runs("country"), {"is_aian"}
     for place, universe in (

@@ -27,7 +27,7 @@ def instance(rng: np.random.Generator, reference, *, children, sizes, total, noi
 def test_optimum_of_small_instances_by_brute_force(reference) -> None:
     rng = np.random.default_rng(1)
     checked = 0
-    while checked < 150:
+    while checked < 50:
         hierarchy, noisy, weights, rows = instance(
             rng, reference, children=2, sizes=3, total=5, noise=4
         )
