@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from contextlib import suppress
 from dataclasses import replace
-from fractions import Fraction
 from functools import partial
 from pathlib import Path
 
@@ -53,7 +52,7 @@ from .release.accuracy import (
     write_accuracy,
 )
 from .release.budget import costs, curves_of, level_figures, refuse_settings
-from .release.figures import populations_table, sentence_of
+from .release.figures import populations_table
 from .release.report import facts_of, report
 from .settings import DetailedGroupsSettings, DetailedHouseholdsSettings
 from .workload.budgets import format_percent
@@ -123,23 +122,10 @@ def words_on_costs(settings: DetailedGroupsSettings, plan: Plan) -> Iterator[Blo
     }
     for cost in plan.costs:
         levels, blocks = cost.further["levels"], list[Block]()
-        needed = sorted({name for level in levels for name in level["needed_budget"]})
-        rows = [
-            {
-                **{header: level[key] for header, key in columns.items()},
-                **{
-                    f"budget for {name.replace('_', ' ')}": _decimal(
-                        level["needed_budget"].get(name)
-                    )
-                    for name in needed
-                },
-            }
-            for level in levels
-        ]
+        rows = [{header: level[key] for header, key in columns.items()} for level in levels]
         if rows:
             sizes = populations_table(levels)
             blocks += [Table.of(rows), "Populations from which tables are accurate", sizes]
-        blocks += [sentence_of(comparison) for comparison in cost.further["noise_comparison"]]
         yield Section(f"Levels of {cost.plan.universe}", tuple(blocks))
     with suppress(InputRefused, UnreadableInput):
         blocks_of_census, invariants = read_blocks(settings.input.tables, parameters)
@@ -256,7 +242,3 @@ def _groups_of_levels(run: RunDirectory, settings: Settings) -> list[tuple[str, 
             n_groups = sum(parquet.read_metadata(path).num_rows for path in paths)
             found.append((region_type, level, n_groups))
     return found
-
-
-def _decimal(fraction: str | None) -> str | None:
-    return None if fraction is None else f"{float(Fraction(fraction)):.6g}"

@@ -33,7 +33,6 @@ from .workload.regions import REGION_TYPES
 from .workload.specification import LEVELS, SPECIFICATION_FILES
 from .workload.tabulations import HOUSEHOLD_TABULATIONS, OF_PERSONS, ConfigKeys
 
-RELATIVE_ERRORS = (Fraction(1, 20), Fraction(1, 10))
 CENSUS_TABLES = ("persons", "units", "geography")
 PUBLIC_FILES = ("parameters", "region_names", "groups")
 DATA_FILES = ("person-records.txt", "GRF-C.txt")
@@ -206,25 +205,6 @@ class MechanismSettings(SharedMechanism):
         return given_keys(self) | keys_of_levels(OF_PERSONS, self.budgets, self.thresholds or None)
 
 
-class ExplorerSettings(Section):
-    """Targets for which `spineflow budget` works out the budget of every level."""
-
-    margin: int | None = Field(default=None, ge=0)
-    """95 % margin of error of the counts of the second stage."""
-    threshold: int | None = Field(default=None, ge=0)
-    """Largest noisy total that is suppressed."""
-    decimals: int = Field(default=3, ge=0, le=9)
-    """Decimal places of computed budgets."""
-    relative_errors: tuple[ExactFraction, ...] | None = None
-    """Relative errors for which `budget` reports the populations that tables need; left out, 5
-    and 10 %."""
-
-    @property
-    def shown_relative_errors(self) -> tuple[Fraction, ...]:
-        """The requested relative errors, or the default ones."""
-        return RELATIVE_ERRORS if self.relative_errors is None else self.relative_errors
-
-
 class HouseholdsInput(InputInFolders):
     """Parameters, the census tables, and the finished run whose totals choose the tables."""
 
@@ -292,10 +272,10 @@ class DetailedGroupsSettings(ProductSettings):
 
     PRODUCT: ClassVar[str] = "detailed-groups"
     TABULATIONS: ClassVar[tuple[str, ...]] = ("p",)
+    FORMER = {"explorer": {"decimals": 3}}
 
     input: GroupsInput
     mechanism: MechanismSettings = MechanismSettings()
-    explorer: ExplorerSettings = ExplorerSettings()
 
     def resolved(self) -> Self:
         """These settings with least budgets for the levels that have a wanted margin and no budget.
@@ -328,23 +308,17 @@ class DetailedGroupsSettings(ProductSettings):
             refuse("[input] needs either data, or all of persons, units and geography")
         for key in ("budgets", "margins", "thresholds"):
             refuse_unknown_levels(f"mechanism.{key}", getattr(self.mechanism, key) or {}, refuse)
-        if any(not 0 < error < 1 for error in self.explorer.shown_relative_errors):
-            refuse("explorer.relative_errors must be above 0 and below 1")
         if sorted(self.mechanism.summary_levels) != sorted(REGION_TYPES):
             refuse(f"mechanism.summary_levels must order all of {', '.join(REGION_TYPES)}")
         if self.mechanism.units_are_invariant and given != CENSUS_TABLES:
             refuse("mechanism.units_are_invariant needs the census tables, which have units")
 
     def refuse_ineffective(self, own: Mapping[str, Any], refuse: Refuse) -> None:
-        """Refuse settings of coterminous regions or targets that are not requested.
+        """Refuse settings of coterminous regions that are not requested.
 
         For settings that also depend on `config.json` see `release.budget`.
         """
         super().refuse_ineffective(own, refuse)
-        mechanism, explorer = self.mechanism, self.explorer
-        together = (mechanism.coterminous, "mechanism.coterminous = true")
+        together = (self.mechanism.coterminous, "mechanism.coterminous = true")
         uses = {"summary_levels": together, "units_are_invariant": together}
-        refuse_idle(mechanism, table_of(own, "mechanism"), "mechanism", uses, refuse)
-        has_target = explorer.margin is not None or explorer.threshold is not None
-        decimals = {"decimals": (has_target, "explorer.margin or explorer.threshold")}
-        refuse_idle(explorer, table_of(own, "explorer"), "explorer", decimals, refuse)
+        refuse_idle(self.mechanism, table_of(own, "mechanism"), "mechanism", uses, refuse)

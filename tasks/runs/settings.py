@@ -93,6 +93,9 @@ class ExactTypes(BaseModel):
     """
 
     model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
+    FORMER: ClassVar[Mapping[str, Any]] = {}
+    """Keys that only earlier versions have, with their default: at that value they are ignored,
+    since runs have frozen it."""
 
     @model_validator(mode="before")
     @classmethod
@@ -106,6 +109,7 @@ class ExactTypes(BaseModel):
         return {
             key: _to_tuples(value) if key in takes else KnownKeys(known)
             for key, value in tree.items()
+            if key not in cls.FORMER or value != cls.FORMER[key]
         }
 
 

@@ -65,8 +65,6 @@ IDLE = {
         ("", "mechanism.thresholds.PR-COUNTY", "{ 2 = [5, 10, 20] }"),
         ("", "mechanism.thresholds.AIANNH", "{ 1 = [5, 10, 20] }"),
         ("", "mechanism.summary_levels", str(SUMMARY_LEVELS)),
-        ("", "explorer.decimals", "1"),
-        ("mechanism.zero_suppression_chance = '0'", "explorer.threshold", "9"),
         (FEW_LEVELS, "mechanism.margins.COUNTY", "{ 2 = 9 }"),
         (FEW_LEVELS, "mechanism.zero_suppression_chance", "'9/10'"),
         ("mechanism.run_us = false\nmechanism.run_pr = true", "mechanism.states", '["09"]'),

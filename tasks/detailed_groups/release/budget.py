@@ -16,12 +16,9 @@ from ...products.privacy_curves import Curves
 from ...runs.errors import InputRefused, refuse_errors
 from ..ingest.ingest import Settings, parameters_of
 from ..postprocess.stages import threshold_of
-from ..settings import DetailedGroupsSettings, DetailedHouseholdsSettings, ExplorerSettings
+from ..settings import DetailedGroupsSettings, DetailedHouseholdsSettings
 from ..workload.budgets import (
     LevelBudget,
-    budget_by_formula,
-    budget_for_margin,
-    budget_for_threshold,
     level_budgets,
     margin_by_formula,
     refuse_missed_margins,
@@ -33,7 +30,7 @@ from ..workload.parameters import MechanismParameters, Parameters, read_specific
 from ..workload.regions import COARSE, REGION_TYPES
 from ..workload.specification import Specification
 from ..workload.tabulations import Tabulation
-from .figures import compare_noise, table_populations
+from .figures import table_populations
 
 
 @dataclass(frozen=True)
@@ -137,25 +134,17 @@ def refuse_settings(settings: Settings) -> None:
         refuse_missed_margins(own, specification)
     figures = level_figures(parameters, specification)
     if isinstance(settings, DetailedGroupsSettings):
-        level_reports(figures, parameters.first, settings.explorer)
+        level_reports(figures)
 
 
 def costs(settings: Settings) -> dict[str, Cost]:
-    """Cost and accuracy of a run, by pass; for persons also the other noise's guarantee at the same
-    margins.
-    """
-    specification = read_specification(settings.input.parameters)
-    explorer = settings.explorer if isinstance(settings, DetailedGroupsSettings) else None
-    return costs_of(parameters_of(settings), specification, explorer)
+    """Cost and accuracy of a run, by pass."""
+    return costs_of(parameters_of(settings), read_specification(settings.input.parameters))
 
 
-def costs_of(
-    parameters: Parameters, specification: Specification, explorer: ExplorerSettings | None
-) -> dict[str, Cost]:
+def costs_of(parameters: Parameters, specification: Specification) -> dict[str, Cost]:
     """Cost and accuracy of a run with these parameters, by pass: for one record changed (Theorem 2
     of [SafeTabP2025]), `native` for one added or removed.
-
-    `levels` hold the accuracy of levels, for persons including the `explorer`'s requests.
     """
     found = {}
     for region_pass in parameters.passes:
@@ -165,11 +154,8 @@ def costs_of(
         )
         plan = replace(pass_plan(parameters, region_pass), measures=measures)
         further: dict[str, Any] = {"native": native_loss(plan)}
-        if explorer is not None:
-            budgets, coverage = [item.budget for item in figures], parameters.first.wanted.coverage
-            further["levels"] = level_reports(figures, parameters.first, explorer)
-            compared = compare_noise(budgets, coverage) if figures else ()
-            further["noise_comparison"] = list(compared)
+        if parameters.records == "persons":
+            further["levels"] = level_reports(figures)
         else:
             further["tabulations"] = {
                 name: "inf" if own.infinite else str(own.total_of(region_pass))
@@ -210,12 +196,9 @@ def curves_of(parameters: Parameters, specification: Specification) -> Curves | 
     )
 
 
-def level_reports(
-    figures: Iterable[LevelFigures], parameters: MechanismParameters, explorer: ExplorerSettings
-) -> list[dict[str, Any]]:
+def level_reports(figures: Iterable[LevelFigures]) -> list[dict[str, Any]]:
     """Accuracy of the levels of persons, as `spineflow budget --json` prints it: margins of
-    error, the suppression threshold, the populations from which tables are accurate and, where the
-    settings name a target, the budget that meets it.
+    error, the suppression threshold, and the populations from which tables are accurate.
     """
     return [
         {
@@ -226,43 +209,10 @@ def level_reports(
             "margin_target": item.margin_target,
             "suppression_threshold": item.threshold,
             "table_thresholds": list(item.thresholds),
-            "tables": table_populations(
-                item.budget, item.thresholds, explorer.shown_relative_errors, item.coverage
-            ),
-            "needed_budget": needed_budgets(item.budget, item.region_type, explorer, parameters),
+            "tables": table_populations(item.budget, item.thresholds, item.coverage),
         }
         for item in figures
     ]
-
-
-def needed_budgets(
-    level: LevelBudget,
-    region_type: str,
-    explorer: ExplorerSettings,
-    parameters: MechanismParameters,
-) -> dict[str, str | None]:
-    """The smallest budgets of a level that meet the settings' targets, as strings.
-
-    `margin` and `threshold` are exact, at the settings' number of decimals; `margin_by_formula` is
-    the paper's, exact too. Raises InputRefused for targets that cannot be met.
-    """
-    found: dict[str, str | None] = {}
-    decimals, chance = explorer.decimals, parameters.zero_suppression_chance
-    coverage = parameters.wanted.coverage
-    with refuse_errors("[explorer] cannot be met: ", "; ask for something else."):
-        if explorer.margin is not None:
-            due = budget_for_margin(level, explorer.margin, coverage=coverage, decimals=decimals)
-            found["margin"] = str(due)
-            if explorer.margin and not level.is_pure:
-                found["margin_by_formula"] = str(budget_by_formula(level, explorer.margin))
-        if explorer.threshold is not None and chance:
-            is_suppressed = threshold_of(region_type, level.second_stage, chance) is not None
-            found["threshold"] = (
-                str(budget_for_threshold(level, explorer.threshold, chance, decimals=decimals))
-                if is_suppressed
-                else None
-            )
-    return found
 
 
 def native_loss(plan: UniversePlan) -> dict[str, str]:
@@ -290,8 +240,7 @@ def refuse_idle_settings(settings: Settings, parameters: Parameters) -> None:
 
     Raises InputRefused for budgets, margins and thresholds of a pass that is not run, margins and
     thresholds of a level without a budget, states without the pass that has them, a chance of
-    suppression where no group can be suppressed, a target for a threshold where nothing is
-    suppressed, and coterminous geographies or suppression of 'alone' groups of a single region
+    suppression where no group can be suppressed, and coterminous geographies of a single region
     type.
     """
     if settings.mechanism.states is not None and not parameters.first.run_us:
@@ -315,11 +264,6 @@ def refuse_idle_settings(settings: Settings, parameters: Parameters) -> None:
     has_coarse = any(REGION_TYPES[name].granularity == COARSE for name in types)
     if mechanism.zero_suppression_chance and not has_coarse:
         refuse_idle("mechanism.zero_suppression_chance", "a budget of a level below the state")
-    if settings.explorer.threshold is not None and not (own.zero_suppression_chance and has_coarse):
-        refuse_idle(
-            "explorer.threshold",
-            "suppression: a zero_suppression_chance above 0, and levels below the state",
-        )
     if mechanism.coterminous and len(types) == 1:
         refuse_idle("mechanism.coterminous", "budgets of two region types")
 

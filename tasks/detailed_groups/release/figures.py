@@ -1,13 +1,5 @@
 """Effects of noise on margins, populations and suppression, from its distribution alone.
 
-Gaussian against geometric noise of detailed groups: guarantees at equal margins.
-
-The discrete Gaussian is accounted for by rho, the geometric by epsilon: the two are compared by the
-epsilon that either has at the same delta, from the distributions of their privacy losses. Both get
-the least budgets with which the margins of every level hold, in each of the two stages. One person
-added or removed changes as many counts of each stage of a level as its stability, by one each;
-changing a person, twice as many.
-
 How large a group must be for its tables to have a small relative error, from the noise alone.
 
 A group of N persons has N / k of them in the average of the k cells of a table. With a margin m of
@@ -25,90 +17,27 @@ E[X | n + X > T], both with sizes as fractions of the threshold T. No data enter
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from ...ledger.accounting import BOUNDED, UNBOUNDED
-from ...ledger.exact_curve import PrivacyCurve
-from ...ledger.loss_laws import ChangedCount
-from ...ledger.plan import REPORT_DELTA
 from ...noise.distributions import IntegerDistribution
-from ...noise.quantiles import margin, margin_of_sum
+from ...noise.quantiles import margin_of_sum
 from ...pages.document import Figure, Table
 from ...pages.figures import line_chart
-from ..workload.budgets import LevelBudget, least_budget
+from ..workload.budgets import LevelBudget
 from ..workload.tabulations import N_CELLS
 from .tables import TABLE_NAMES
 
-
-def sentence_of(comparison: Mapping[str, Any]) -> str:
-    """A comparison, as `compare_noise` has it, in words."""
-    gained, people = comparison["gained"], "changed"
-    if comparison["neighbors"] == UNBOUNDED:
-        people = "added or removed"
-    return (
-        f"With one person {people}, discrete Gaussian noise of these margins has epsilon "
-        f"{comparison['gaussian']:.4g} at delta {float(Fraction(comparison['delta'])):g}, "
-        f"{abs(gained):.1%} {'less' if gained >= 0 else 'more'} than two-sided geometric noise "
-        f"with {comparison['geometric']:.4g} ({comparison['geometric_pure']:.4g} at delta 0)."
-    )
-
-
-def compare_noise(
-    levels: Iterable[LevelBudget], coverage: Fraction, delta: Fraction = REPORT_DELTA
-) -> tuple[dict[str, Any], ...]:
-    """Both kinds of noise at the margins that the noise of some levels has, by kind of neighbours:
-    in JSON types.
-
-    `gaussian` and `geometric` are the epsilons at `delta`, `geometric_pure` the geometric's at
-    delta 0, and `gained` the part of the geometric's that the Gaussian saves, negative if it costs.
-    The budgets of the levels only determine the margins.
-    """
-    changed: dict[bool, Counter[IntegerDistribution]] = {False: Counter(), True: Counter()}
-    for level in levels:
-        stages = [level.second_stage, *([level.first_stage] if level.stage_1_fraction else [])]
-        for noise in stages:
-            due = margin(noise, coverage)
-            for is_pure, counts in changed.items():
-                counts[narrowest(due, coverage, is_pure=is_pure)] += level.stability
-    pure = float(sum(noise.c * count for noise, count in changed[True].items()))
-    found = []
-    for neighbors, times in ((UNBOUNDED, 1), (BOUNDED, 2)):
-        gaussian, geometric = (
-            PrivacyCurve(
-                {ChangedCount(noise): times * k for noise, k in counts.items()}
-            ).epsilon_upper(delta)
-            for counts in changed.values()
-        )
-        found.append(
-            {
-                "neighbors": neighbors,
-                "delta": str(delta),
-                "gaussian": gaussian,
-                "geometric": geometric,
-                "geometric_pure": times * pure,
-                "gained": 1 - gaussian / geometric,
-            }
-        )
-    return tuple(found)
-
-
-@lru_cache(maxsize=256)
-def narrowest(due: int, coverage: Fraction, *, is_pure: bool) -> IntegerDistribution:
-    """The noise of least loss that stays within a margin, of one of the two kinds."""
-    one = LevelBudget(Fraction(1), 1, Fraction(0), is_pure)
-    return one.with_budget(least_budget(one, due, coverage)).second_stage
+RELATIVE_ERRORS = (Fraction(1, 20), Fraction(1, 10))
+"""Errors of cells and totals for which populations are given."""
 
 
 def table_populations(
     level: LevelBudget,
     thresholds: tuple[int, ...],
-    relative_errors: tuple[Fraction, ...],
     coverage: Fraction,
 ) -> list[dict[str, Any]]:
     """The populations that each of the four tables needs; margins hold with the coverage.
@@ -119,7 +48,7 @@ def table_populations(
     cell, and the total, are within it.
 
     >>> level = LevelBudget(Fraction("0.159"), 9, Fraction("0.1"))
-    >>> tables = table_populations(level, (1000, 5000, 20000), (Fraction(1, 10),), Fraction("0.95"))
+    >>> tables = table_populations(level, (1000, 5000, 20000), Fraction("0.95"))
     >>> [table["population_for_cells"]["1/10"] for table in tables]
     [110, 880, 1980, 5060]
     """
@@ -134,8 +63,8 @@ def table_populations(
                 "from_total": start,
                 "margin_of_cell": one,
                 "margin_of_total": whole,
-                "population_for_cells": {str(r): math.ceil(k * one / r) for r in relative_errors},
-                "population_for_total": {str(r): math.ceil(whole / r) for r in relative_errors},
+                "population_for_cells": {str(r): math.ceil(k * one / r) for r in RELATIVE_ERRORS},
+                "population_for_total": {str(r): math.ceil(whole / r) for r in RELATIVE_ERRORS},
             }
         )
     return found

@@ -100,7 +100,7 @@ def report(
     parameters, specification = run_parameters(run, settings), run_specification(run)
     figures, own = level_figures(parameters, specification), parameters.first
     suppressed, suppression = _suppression(figures, own)
-    levels = level_reports(figures, own, settings.explorer)
+    levels = level_reports(figures)
     used = None if accuracy is None else accuracy[accuracy["groups"] > 0]
     return report_document(
         run,

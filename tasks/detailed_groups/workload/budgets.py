@@ -19,12 +19,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from statistics import NormalDist
 
 from ...ledger.plan import Measure
 from ...noise.distributions import IntegerDistribution
 from ...noise.draws import Noise
-from ...noise.margins import COVERAGE, loss_for_margin
+from ...noise.margins import loss_for_margin
 from ...noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
 from ...noise.quantiles import margin
 from ...runs.errors import InputRefused
@@ -143,57 +142,6 @@ def target_of(level: LevelBudget) -> int | None:
     return target
 
 
-def budget_for_margin(
-    level: LevelBudget,
-    margin_of_error: int,
-    *,
-    coverage: Fraction = COVERAGE,
-    decimals: int = DECIMALS,
-) -> Fraction:
-    """The smallest budget, at so many decimals, whose second stage stays within a margin.
-
-    The counts of the second stage are then within `margin_of_error` of the truth with a
-    probability of at least `coverage`. The level's own `budget` is not used.
-
-    >>> budget_for_margin(LevelBudget(Fraction(1), 9, Fraction("0.1")), 11)
-    Fraction(29, 200)
-    """
-    if margin_of_error < 0:
-        raise ValueError(f"a margin of {margin_of_error} cannot be met")
-    one, unit = Fraction(1), Fraction(1, 10**decimals)
-    mechanism = DISCRETE_LAPLACE if level.is_pure else DISCRETE_GAUSSIAN
-    noise = Noise(mechanism, noise_parameter(level.with_budget(one).second_stage))
-    return loss_for_margin(noise, one, margin_of_error, unit, coverage)
-
-
-def budget_for_threshold(
-    level: LevelBudget,
-    threshold: int,
-    zero_suppression_chance: Fraction,
-    *,
-    decimals: int = DECIMALS,
-) -> Fraction:
-    """The smallest budget, at so many decimals, whose suppression threshold is at most this.
-
-    The level's own `budget` is not used. Raises ValueError for a threshold below 0, or a chance of
-    at most 1/2, whose threshold is 0 or below at every budget.
-    """
-    if threshold < 0 or 2 * zero_suppression_chance <= 1:
-        raise ValueError("a threshold of 0 or more needs a chance above 1/2")
-    # A quantile above 1/2 is the margin that holds with the probability between its two tails.
-    coverage = 2 * zero_suppression_chance - 1
-    return budget_for_margin(level, threshold, coverage=coverage, decimals=decimals)
-
-
-def continuous_budget(level: LevelBudget, quantile: float, probability: float) -> float:
-    """The budget whose second stage has a quantile, if the noise were continuous."""
-    if level.is_pure:
-        rate = -math.log(2 * (1 - probability)) / quantile
-    else:
-        rate = NormalDist().inv_cdf(probability) ** 2 / (2 * quantile**2)
-    return rate * level.stability / float(1 - level.stage_1_fraction)
-
-
 DIGITS = 6
 """Significant digits of a budget that a wanted margin sets."""
 
@@ -236,12 +184,16 @@ def budgets_for_margins(
 def least_budget(level: LevelBudget, margin_of_error: int, coverage: Fraction) -> Fraction:
     """The least budget, to six significant digits, whose released counts meet a margin.
 
+    The level's own `budget` is not used.
+
     >>> least_budget(LevelBudget(Fraction(1), 9, Fraction(1, 10)), 11, Fraction(95, 100))
     Fraction(28977, 200000)
     """
-    near = continuous_budget(level, max(margin_of_error, 0.5), float((1 + coverage) / 2))
-    decimals = max(0, DIGITS - math.ceil(math.log10(near)))
-    return budget_for_margin(level, margin_of_error, coverage=coverage, decimals=decimals)
+    one = Fraction(1)
+    noise = Noise(level.mechanism, noise_parameter(level.with_budget(one).second_stage))
+    near = loss_for_margin(noise, one, margin_of_error, coverage=coverage)
+    unit = Fraction(1, 10 ** max(0, DIGITS - math.ceil(math.log10(near))))
+    return loss_for_margin(noise, one, margin_of_error, unit, coverage)
 
 
 def refuse_missed_margins(parameters: MechanismParameters, specification: Specification) -> None:

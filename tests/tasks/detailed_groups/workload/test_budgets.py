@@ -1,24 +1,20 @@
-"""Budgets, margins of error and thresholds: the paper's Tables 6 and 7, and there and back."""
+"""Budgets, margins of error and thresholds: the paper's Tables 6 and 7."""
 
 from __future__ import annotations
 
 from fractions import Fraction
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from spineflow.tasks.detailed_groups.postprocess.stages import threshold_of
 from spineflow.tasks.detailed_groups.workload.budgets import (
     LevelBudget,
     budget_by_formula,
-    budget_for_margin,
-    budget_for_threshold,
     margin_by_formula,
     noise_parameter,
     target_of,
 )
 from spineflow.tasks.noise.margins import COVERAGE
-from spineflow.tasks.noise.quantiles import inverse_cdf, margin
+from spineflow.tasks.noise.quantiles import margin
 
 GAMMA = Fraction(1, 10)
 STABILITY = 9
@@ -35,8 +31,8 @@ TABLE_7 = [
 """Margin, and loss of the second stage and in all: unbounded, then bounded neighbours."""
 
 
-def level(loss: str | Fraction, *, is_pure: bool = False) -> LevelBudget:
-    return LevelBudget(Fraction(loss), STABILITY, GAMMA, is_pure)
+def level(loss: str | Fraction) -> LevelBudget:
+    return LevelBudget(Fraction(loss), STABILITY, GAMMA)
 
 
 @pytest.mark.parametrize(("loss", "threshold"), TABLE_6)
@@ -81,30 +77,3 @@ def test_variances_of_the_production_run(full, first, second, loss) -> None:
         (second, level(loss).second_stage),
     ):
         assert float(noise_parameter(noise)) == pytest.approx(float(expected), rel=2e-4)
-
-
-@pytest.mark.slow
-@settings(max_examples=40, deadline=None)
-@given(st.integers(0, 120), st.booleans(), st.integers(1, 12))
-def test_smallest_budget_for_a_margin(target: int, is_pure: bool, stability: int) -> None:
-    asked = LevelBudget(Fraction(1), stability, GAMMA, is_pure)
-    budget = budget_for_margin(asked, target)
-    assert margin(asked.with_budget(budget).second_stage, COVERAGE) <= target
-    less = budget - Fraction(1, 1000)
-    if less > 0:
-        assert margin(asked.with_budget(less).second_stage, COVERAGE) > target
-
-
-@settings(max_examples=40, deadline=None)
-@given(
-    st.integers(0, 120),
-    st.booleans(),
-    st.sampled_from([Fraction("0.6"), Fraction("0.99"), CHANCE]),
-)
-def test_smallest_budget_for_a_threshold(threshold: int, is_pure: bool, chance: Fraction) -> None:
-    asked = level(1, is_pure=is_pure)
-    budget = budget_for_threshold(asked, threshold, chance)
-    assert inverse_cdf(asked.with_budget(budget).second_stage, chance) <= threshold
-    less = budget - Fraction(1, 1000)
-    if less > 0:
-        assert inverse_cdf(asked.with_budget(less).second_stage, chance) > threshold
