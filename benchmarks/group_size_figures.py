@@ -22,11 +22,13 @@ from fractions import Fraction
 from pathlib import Path
 
 import pandas as pd
+from spineflow.tasks.group_sizes.estimation.estimate import TIME_LIMIT
 from spineflow.tasks.group_sizes.ingest.generate import (
     GROUP_QUARTERS_SHARE,
     census_like,
     taxi_like,
 )
+from spineflow.tasks.group_sizes.plan import PROVEN
 from spineflow.tasks.noise.randomness import SeededRandom
 from spineflow.tasks.pages.document import Table
 
@@ -34,7 +36,6 @@ from benchmarks.figure_rows import KEYS, Rows, chart, measure_and_draw, with_ran
 from benchmarks.group_size_mechanisms import (
     FAST,
     MECHANISMS,
-    PROVEN,
     Case,
     l1_error,
     seconds,
@@ -42,7 +43,6 @@ from benchmarks.group_size_mechanisms import (
     small_cases,
 )
 from benchmarks.published_figures import GROUP_SIZES
-from benchmarks.relaxed_group_sizes import RELAXED
 
 LEAVES = 3973
 """Of the taxis' hierarchy in the paper, whose levels end with 263 zones."""
@@ -65,7 +65,7 @@ def measured(case: Case, data: str, mechanism: str, calibration: str, of: tuple)
     key = (case.name, plan.vector, calibration, epsilon, str(replicate))
     noisy = case.noisy(plan, SeededRandom(1, *key))
     start = time.process_time()
-    levels = case.estimate(plan, noisy, mechanism if mechanism in RELAXED else None)
+    levels = case.estimate(plan, noisy, TIME_LIMIT)
     taken = time.process_time() - start
     errors, wrong = l1_error(levels, case.truth), case.violations(levels)
     name = shown(mechanism, calibration)

@@ -30,7 +30,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
-from spineflow.tasks.group_sizes.estimation.estimate import estimate_plan
+from spineflow.tasks.group_sizes.estimation.estimate import TIME_LIMIT, estimate_plan
 from spineflow.tasks.group_sizes.ingest.generate import (
     GroupDataset,
     census_like,
@@ -38,19 +38,13 @@ from spineflow.tasks.group_sizes.ingest.generate import (
 )
 from spineflow.tasks.group_sizes.ingest.regions import RegionHierarchy, hierarchy_of_rows
 from spineflow.tasks.group_sizes.measurement import true_vector
-from spineflow.tasks.group_sizes.plan import LevelPlan, Plan, make_plan
+from spineflow.tasks.group_sizes.plan import PROVEN, PUBLISHED, RELAXED, LevelPlan, Plan, make_plan
 from spineflow.tasks.group_sizes.release.tables import write_tables
 from spineflow.tasks.noise.draws import UnchargedNoise
 from spineflow.tasks.noise.randomness import SeededRandom, SystemRandom
 from spineflow.tasks.products.measurement import with_noise
 from spineflow.tasks.runs.errors import SolveFailed
 from spineflow.tasks.tables.findings import RuleTally
-
-from benchmarks.relaxed_group_sizes import RELAXED, TIME_LIMIT, relaxed_estimate
-
-PROVEN, PUBLISHED = "proven", "published"
-"""Noise by the sensitivities of the plan, or for a sensitivity of 1 as the paper has the chain's,
-which protects only where a level has one region."""
 
 EPSILONS = (Fraction("0.1"), Fraction("0.5"), Fraction(1))
 MECHANISMS = (
@@ -82,22 +76,16 @@ class Case:
     def plan(
         self, mechanism: str | None, calibration: str, epsilon: Fraction | None, **changes
     ) -> Plan:
-        plan = make_plan(
+        return make_plan(
             names=self.hierarchy.names,
             n_regions=self.hierarchy.n_regions,
             sizes=(1, self.truth[0].shape[1]),
             groups=self.groups,
             epsilon=epsilon,
-            mechanism=f"{mechanism}_dp" if mechanism in RELAXED else mechanism,
+            mechanism=mechanism,
+            calibration=calibration,
             **changes,
         )
-        if calibration == PROVEN or epsilon is None:
-            return plan
-        levels = [
-            replace(level, sensitivity=1, scale=1 / (epsilon * level.share), weight=1)
-            for level in plan.levels
-        ]
-        return replace(plan, levels=tuple(levels))
 
     def noisy(self, plan: Plan, source) -> list[np.ndarray]:
         draws = UnchargedNoise(source)
@@ -107,22 +95,13 @@ class Case:
         ]
 
     def estimate(
-        self,
-        plan: Plan,
-        noisy: list[np.ndarray],
-        relaxed: str | None = None,
-        limit: float = TIME_LIMIT,
+        self, plan: Plan, noisy: list[np.ndarray], limit: float = TIME_LIMIT
     ) -> list[np.ndarray]:
-        """Counts of every level by the mechanism of a plan, or by a relaxed program."""
-        if relaxed is not None:
-            hierarchy, weights = self.hierarchy, plan.weights
-            return relaxed_estimate(
-                relaxed, noisy, hierarchy, self.groups, weights, time_limit=limit
-            )
         exact = None
         if plan.exact_level is not None:
             exact = self.truth[self.hierarchy.names.index(plan.exact_level)].sum(axis=1)
-        return estimate_plan(plan, self.hierarchy, noisy, exact)
+        options = {"time_limit": limit} if plan.mechanism in RELAXED else {}
+        return estimate_plan(plan, self.hierarchy, noisy, exact, **options)
 
     def mean_error(self, plan: Plan, replicates: int, key: str) -> np.ndarray:
         """L1 error of every level, mean over replicates."""
@@ -234,7 +213,7 @@ def seconds(case: Case, mechanism: str, limit: float) -> float:
     for _ in range(1 if mechanism in RELAXED else 3):
         start = time.process_time()
         try:
-            case.estimate(plan, noisy, mechanism if mechanism in RELAXED else None, limit)
+            case.estimate(plan, noisy, limit)
         except SolveFailed:
             return np.inf
         best = min(best, time.process_time() - start)
@@ -268,7 +247,7 @@ def release(cases: list[Case]) -> Iterator[str]:
         marks = [time.perf_counter()]
         noisy = case.noisy(plan, SystemRandom())
         marks.append(time.perf_counter())
-        levels = case.estimate(plan, noisy)
+        levels = case.estimate(plan, noisy, TIME_LIMIT)
         marks.append(time.perf_counter())
         with tempfile.TemporaryDirectory() as folder:
             write_tables(Path(folder), case.hierarchy, levels, 1)

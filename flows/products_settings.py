@@ -178,7 +178,8 @@ class ProductsSettings(ProductSettings):
                 why = settings.why_not_private or self.why_not_private
                 refuse(
                     f"of {where} and [privacy] one is private and one is not ({why}); set "
-                    "privacy.infinite and privacy.seed in [privacy] alone"
+                    "privacy.infinite and privacy.seed in [privacy] alone, and run the published "
+                    "calibration by itself"
                 )
             settings.refuse_invalid(refuse_within(where, refuse))
             earlier = list(self.products.chosen())[: list(self.products.chosen()).index(name)]

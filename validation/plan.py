@@ -274,6 +274,8 @@ def not_private_reason(settings: Mapping[str, Any]) -> str | None:
         return "noise was switched off"
     if settings["privacy"].get("seed") is not None:
         return "noise can be repeated from the seed in the settings"
+    if settings.get("mechanism", {}).get("calibration") == "published":
+        return "noise has the published scale, which need not cover what a person can change"
     return None
 
 

@@ -29,19 +29,19 @@ from ..noise.margins import distribution_of
 from ..runs.errors import InputRefused
 from ..solvers.level_design import LevelErrors
 from ..solvers.level_split import RegularTree
-from .plan import CHAINED_CUMULATIVE_GROUP_SIZES, GROUP_SIZES, TOPDOWN, UNIVERSE, Plan
+from .plan import CHAINED_CUMULATIVE_GROUP_SIZES, GROUP_SIZES, PROVEN, TOPDOWN, UNIVERSE, Plan
 
 
 def universe_plan(plan: Plan) -> UniversePlan:
     """The noise of all levels and its guarantee: epsilon of pure differential privacy, or rho of
-    zCDP; neither without noise.
+    zCDP; neither without noise, or with the published scale.
 
     The levels' parts add up. The noise is calibrated to the neighbours of the plan: bounded, where
     a person moves between groups, or unbounded, where one joins or leaves a group; an unbounded
     rho is charged as four times itself in bounded zCDP, by group privacy.
     """
     guarantee = None
-    if plan.loss is not None:
+    if plan.loss is not None and plan.calibration == PROVEN:
         neighbors = BOUNDED if plan.bounded else UNBOUNDED
         guarantee = Guarantee(PURE_DP if plan.rho is None else ZCDP, plan.loss, neighbors)
     return UniversePlan(

@@ -9,6 +9,7 @@ from ..runs.settings import Refuse, without_section
 from ..solvers.level_design import DesignedLevels, LevelDesign, design_levels
 from .costs import level_errors, plan_shares, shares_by_name
 from .ingest.read import public_plan
+from .plan import PUBLISHED
 from .settings import GroupSizesSettings
 
 
@@ -26,6 +27,8 @@ class GroupSizesDesignSettings(GroupSizesSettings):
         self.design.refuse_invalid(refuse)
         if self.privacy.infinite:
             refuse("privacy.infinite leaves no noise to design; remove it, or the section design")
+        if self.mechanism.calibration == PUBLISHED:
+            refuse("a design needs mechanism.calibration = 'proven'")
 
 
 def optimize_shares(

@@ -45,6 +45,7 @@ def plan_of(settings: GroupSizesSettings, run: RunDirectory | None = None) -> Pl
             "mechanism": measured.mechanism,
             "vector": measured.vector,
             "noise": measured.noise,
+            "calibration": measured.calibration,
         },
     )
     plan = Plan.of(

@@ -32,7 +32,7 @@ changes a size by at most q: no sensitivity grows.
     and returns at (k + q, r), so that every entry in between falls by one, and there are q R of
     them, where R is the number of regions of the level: L1 and squared L2 are q R, and 2 q R for a
     person who moves. In L2 itself that is sqrt(R) where it is R in L1. The paper calibrates this
-    vector to a sensitivity of 1, which covers only levels of a single region.
+    vector to a sensitivity of 1 ("published"), which covers only levels of a single region.
 
 The plan of a run is everything public that decides its measurements and estimates. It is written
 once, before anything is drawn, so that a later version of the code with other choices still
@@ -46,6 +46,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
+from typing import Final
 
 from ..noise.draws import Noise
 from ..noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
@@ -74,21 +75,39 @@ GROUP_SIZES = "group_sizes"
 CUMULATIVE_GROUP_SIZES = "cumulative_group_sizes"
 CHAINED_CUMULATIVE_GROUP_SIZES = "chained_cumulative_group_sizes"
 
+HIERARCHICAL = "hierarchical"
 HIERARCHICAL_DP = "hierarchical_dp"
+CUMULATIVE = "cumulative"
 CUMULATIVE_DP = "cumulative_dp"
 CHAIN_DP = "chain_dp"
 TOPDOWN = "topdown"
 
 VECTOR_OF: Mapping[str, str] = {
+    HIERARCHICAL: GROUP_SIZES,
     HIERARCHICAL_DP: GROUP_SIZES,
+    CUMULATIVE: CUMULATIVE_GROUP_SIZES,
     CUMULATIVE_DP: CUMULATIVE_GROUP_SIZES,
     CHAIN_DP: CHAINED_CUMULATIVE_GROUP_SIZES,
     TOPDOWN: GROUP_SIZES,
 }
 """The vector that each mechanism measures."""
 
+RELAXED = (HIERARCHICAL, CUMULATIVE)
+"""Baselines that round a relaxed program: their counts need not add up."""
+
 KEEP_ROWS = (HIERARCHICAL_DP, CUMULATIVE_DP)
 """Mechanisms that can keep public numbers of groups by region."""
+
+PROVEN: Final = "proven"
+PUBLISHED: Final = "published"
+"""Calibrations: to the sensitivities above, or to the paper's."""
+
+PUBLISHED_SENSITIVITY: Mapping[str, int] = {
+    GROUP_SIZES: 2,
+    CUMULATIVE_GROUP_SIZES: 1,
+    CHAINED_CUMULATIVE_GROUP_SIZES: 1,
+}
+"""The sensitivity that the paper calibrates the noise of each vector to."""
 
 
 def sensitivity(vector: str, n_regions: int, *, bounded: bool = False, quantity: int = 1) -> int:
@@ -220,6 +239,7 @@ class Plan:
     """
 
     mechanism: str
+    calibration: str
     bounded: bool
     quantity: int
     epsilon: Fraction | None
@@ -277,6 +297,7 @@ def make_plan(
     rho: Fraction | None = None,
     shares: Sequence[Fraction] | None = None,
     mechanism: str | None = None,
+    calibration: str = "proven",
     bounded: bool = False,
     quantity: int = 1,
     is_top_coded: bool = False,
@@ -304,8 +325,11 @@ def make_plan(
     shares = _merged_shares(shares, same_as)
     mechanism = mechanism or default_mechanism(n_regions, quantity=quantity)
     vector = VECTOR_OF[mechanism]
-    norm = sensitivity if rho is None else squared_sensitivity
-    changes = [norm(vector, n, bounded=bounded, quantity=quantity) for n in n_regions]
+    if calibration == PUBLISHED:
+        changes = [PUBLISHED_SENSITIVITY[vector]] * len(names)
+    else:
+        norm = sensitivity if rho is None else squared_sensitivity
+        changes = [norm(vector, n, bounded=bounded, quantity=quantity) for n in n_regions]
     loss = 2 * rho if rho is not None else epsilon or Fraction(1)
     parameters = [
         change / (loss * share) if share else None
@@ -329,6 +353,7 @@ def make_plan(
     )
     plan = Plan(
         mechanism,
+        calibration,
         bounded,
         quantity,
         epsilon,

@@ -34,7 +34,10 @@ def check_settings_against_input(
 def words_on_costs(settings: GroupSizesSettings, plan: Plan) -> tuple[Block, ...]:
     """The mechanism, and its neighbours."""
     (cost,) = plan.costs
-    return (f"{cost.further['mechanism']}, {NEIGHBORS[cost.neighbors == BOUNDED]}",)
+    return (
+        f"{cost.further['mechanism']}, {cost.further['calibration']} calibration, "
+        f"{NEIGHBORS[cost.neighbors == BOUNDED]}",
+    )
 
 
 def summary(run: RunDirectory, settings: GroupSizesSettings) -> tuple[str, ...]:
@@ -43,7 +46,8 @@ def summary(run: RunDirectory, settings: GroupSizesSettings) -> tuple[str, ...]:
     regions = ", ".join(f"{level.n_regions:,} {level.level}" for level in plan.levels)
     return (
         f"{plan.groups:,} groups of size {sizes_text(plan)}; {regions}",
-        f"{plan.mechanism}; {Cost(universe_plan(plan)).in_words}, {NEIGHBORS[plan.bounded]}",
+        f"{plan.mechanism}, {plan.calibration} calibration; {Cost(universe_plan(plan)).in_words}, "
+        f"{NEIGHBORS[plan.bounded]}",
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -23,7 +23,7 @@ from ..runs.settings import (
     refuse_shares,
     table_of,
 )
-from .plan import GROUP_SIZES, KEEP_ROWS, VECTOR_OF
+from .plan import GROUP_SIZES, KEEP_ROWS, PROVEN, PUBLISHED, VECTOR_OF
 
 
 class GroupTables(InputSettings):
@@ -95,8 +95,6 @@ class GeographySettings(Section):
 class MechanismSettings(Section):
     """Which sizes are released, by which mechanism."""
 
-    FORMER = {"calibration": "proven"}
-
     name: str | None = None
     """One of `VECTOR_OF`; None chooses by the numbers of regions."""
     smallest_size: int | None = Field(default=None, ge=0, le=1)
@@ -116,6 +114,8 @@ class MechanismSettings(Section):
     levels: dict[str, ExactFraction] | None = None
     """Share of the budget of each level of the hierarchy, 0 for one that is not measured; None
     shares it equally."""
+    calibration: Literal["proven", "published"] = PROVEN
+    """Published noise scales reproduce the table of [GroupSizes2021]; some give no protection."""
 
 
 class GroupSizesSettings(ProductSettings):
@@ -123,12 +123,24 @@ class GroupSizesSettings(ProductSettings):
 
     PRODUCT: ClassVar[str] = "group-sizes"
     ASIDE = frozenset({"design"})
+    NEEDS_PUBLIC_DATA: ClassVar[str] = (
+        "privacy.infinite, privacy.seed and the published calibration are for testing only: set "
+        "input.confidential = false if these data may be disclosed"
+    )
 
     input: GroupTables
     privacy: GroupPrivacy
     geography: GeographySettings = GeographySettings()
     invariants: Invariants = Invariants()
     mechanism: MechanismSettings = MechanismSettings()
+
+    @property
+    def why_not_private(self) -> str | None:
+        """As for every product; runs with the published calibration count as not private."""
+        why = super().why_not_private
+        if why is None and self.mechanism.calibration == PUBLISHED:
+            return "noise has the published scale, which need not cover what a person can change"
+        return why
 
     @property
     def smallest_size(self) -> int:
@@ -151,6 +163,11 @@ class GroupSizesSettings(ProductSettings):
         _refuse_input(self.input, refuse)
         _refuse_privacy(self.privacy, refuse)
         mechanism = self.mechanism
+        if mechanism.calibration == PUBLISHED and self.privacy.rho is not None:
+            refuse(
+                "mechanism.calibration = 'published' is a scale of discrete Laplace noise; give "
+                "privacy.epsilon, not privacy.rho"
+            )
         if mechanism.name is not None and mechanism.name not in VECTOR_OF:
             refuse(
                 f"mechanism.name {mechanism.name!r} is unknown; there are {', '.join(VECTOR_OF)}"
@@ -194,14 +211,19 @@ class GroupSizesSettings(ProductSettings):
             refuse("invariants.groups is negative; give the number of groups")
 
     def refuse_ineffective(self, own: Mapping[str, Any], refuse: Refuse) -> None:
-        """Refuse a quantity that changes no noise."""
+        """Refuse settings that change no noise under the published calibration, or for sizes."""
         super().refuse_ineffective(own, refuse)
         mechanism = self.mechanism
+        is_proven = mechanism.calibration == PROVEN
+        scaled = {"neighbors": (is_proven, "the proven calibration")}
+        refuse_idle(self.privacy, table_of(own, "privacy"), "privacy", scaled, refuse)
         # The quantity limits records, and without a name it chooses the mechanism.
         counts_sizes = mechanism.name is not None and VECTOR_OF[mechanism.name] == GROUP_SIZES
         uses = {
             "largest_quantity": (
-                self.input.kind == "records" or mechanism.name is None or not counts_sizes,
+                self.input.kind == "records"
+                or mechanism.name is None
+                or (is_proven and not counts_sizes),
                 "a table of records, or cumulative sizes whose noise it scales",
             ),
         }

@@ -77,7 +77,12 @@ IDLE = {
         ("", "mechanism.confidence", '"99/100"'),
     ],
     "group-sizes": [
-        ('mechanism.name = "hierarchical_dp"', "mechanism.largest_quantity", "2"),
+        ('mechanism.name = "hierarchical"', "mechanism.largest_quantity", "2"),
+        (
+            'mechanism.name = "chain_dp"\nmechanism.calibration = "published"',
+            "privacy.neighbors",
+            '"bounded"',
+        ),
     ],
     "trips": [
         ("", "privacy.distinct_trips", "true"),

@@ -43,11 +43,15 @@ UNIVERSE = "groups"
 HIERARCHY = Path("hierarchy")
 
 _VECTORS = {
+    "hierarchical": "group_sizes",
     "hierarchical_dp": "group_sizes",
     "topdown": "group_sizes",
+    "cumulative": "cumulative_group_sizes",
     "cumulative_dp": "cumulative_group_sizes",
     "chain_dp": "chained_cumulative_group_sizes",
 }
+_PUBLISHED = {"group_sizes": 2}
+"""Sensitivities to which a paper calibrates its noise; of the other vectors 1."""
 
 
 @dataclass(frozen=True)
@@ -190,6 +194,8 @@ def _largest_change(settings: Mapping[str, Any], vector: str, n_regions: int, po
     For group sizes, a person who moves changes most in L1 where the four entries are different, and
     most in L2 where two of them coincide.
     """
+    if settings["mechanism"]["calibration"] == "published":
+        return _PUBLISHED.get(vector, 1)
     is_bounded = settings["privacy"]["neighbors"] == "bounded"
     if vector == "group_sizes" and is_bounded:
         return max(sum(n**power for n in changes) for changes in ([1, 1, 1, 1], [2, 1, 1]))

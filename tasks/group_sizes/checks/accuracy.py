@@ -48,6 +48,7 @@ def facts_of_run(run: RunDirectory, _settings: GroupSizesSettings) -> dict[str, 
     plan = read_plan(run)
     return {
         "mechanism": plan.mechanism,
+        "calibration": plan.calibration,
         "loss": Cost(universe_plan(plan)).in_words,
         "neighbours": "bounded" if plan.bounded else "unbounded",
         "sizes": f"{plan.smallest_size} to {plan.largest_size}",

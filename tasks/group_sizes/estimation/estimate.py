@@ -14,6 +14,12 @@ exactly (`water_level`), so that no rounding follows; the measurements of a leve
 levels above it.
 
 Where regions have public numbers of groups, `Rows` of the hierarchy, the exact programs keep them.
+
+The relaxed baselines: convex quadratic programs by HiGHS, rounded to the nearest integers.
+
+`hierarchical` is Model 1 and `cumulative` Model 2 of [GroupSizes2021] without
+integrality. Rounding keeps counts non-negative but loses the sums: children need not add to parents
+nor levels to the total. They are here to compare with, and are slow.
 """
 
 from __future__ import annotations
@@ -27,12 +33,16 @@ from scipy import sparse
 from ...answers.estimates import read_estimates, write_estimates
 from ...answers.noisy import DPQUERY_SUFFIX, read_measurements
 from ...runs.directory import RunDirectory
+from ...runs.errors import SolveFailed
+from ...solvers.highs import LinearProgram, SolveStatus
 from ..ingest.read import exact_groups, read_plan, read_regions
 from ..ingest.regions import RegionHierarchy
 from ..plan import (
     CHAIN_DP,
+    CUMULATIVE,
     CUMULATIVE_DP,
     HIERARCHICAL_DP,
+    RELAXED,
     TOPDOWN,
     UNIVERSE,
     Plan,
@@ -42,6 +52,9 @@ from ..settings import GroupSizesSettings
 from .chain import chain_optimum, isotonic_integers
 from .marginal_costs import hierarchical_optimum, share_out
 from .transport import hierarchical_optimum_of_rows
+
+TIME_LIMIT = 1800.0
+"""Seconds that the paper allows a mechanism."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,6 +98,7 @@ def estimate_sizes(
     weights: Sequence[int],
     *,
     rows: Rows | None = None,
+    time_limit: float = TIME_LIMIT,
 ) -> list[np.ndarray]:
     """Non-negative integers (n, n_sizes) for every level, root first.
 
@@ -96,9 +110,13 @@ def estimate_sizes(
             `topdown` has no use for them. All levels but the finest and, with `topdown`, the root
             may have weight 0 for no measurement.
         rows: public numbers of groups by region, for the mechanisms of `KEEP_ROWS`.
+        time_limit: seconds for a relaxed program; the others are fast and take no notice.
 
-    Children add to their parents and every level to the total.
+    Children add to their parents and every level to the total, except for the relaxed baselines.
+    Raises SolveFailed if a relaxed program does not finish.
     """
+    if mechanism in RELAXED:
+        return relaxed_estimate(mechanism, noisy, hierarchy, total, weights, time_limit=time_limit)
     if mechanism == TOPDOWN:
         return hierarchy.sum_up(topdown_estimate(noisy, hierarchy, total))
     if mechanism == CHAIN_DP:
@@ -137,12 +155,13 @@ def estimate_plan(
     hierarchy: RegionHierarchy,
     noisy: Sequence[np.ndarray],
     exact: np.ndarray | None = None,
+    **options: float,
 ) -> list[np.ndarray]:
     """Counts (n, n_sizes) of every level, from its noisy vector, by the mechanism of a plan.
 
     `exact` are the public numbers of groups of the regions of the plan's exact level. The estimated
     hierarchy has the measured levels with the root and the exact level; the other levels have the
-    regions of one of these, or are sums of those below.
+    regions of one of these, or are sums of those below. `options` go to `estimate_sizes`.
     """
     first = merged_levels(hierarchy.n_regions)
     rows, kept = None, {0, *plan.measured}
@@ -158,6 +177,7 @@ def estimate_plan(
         plan.groups,
         [plan.weights[depth] for depth in depths],
         rows=rows,
+        **options,
     )
     estimates = dict(zip(depths, found, strict=True))
     for depth in reversed(range(len(noisy))):
@@ -232,3 +252,71 @@ def topdown_estimate(
         favoured = (size % np.diff(offsets)).reshape(-1)
         counts = share_out(level.T.reshape(-1), families, counts, favoured)
     return np.ascontiguousarray(counts.reshape(n_sizes, -1).T)
+
+
+def relaxed_estimate(
+    mechanism: str,
+    noisy: Sequence[np.ndarray],
+    hierarchy: RegionHierarchy,
+    total: int,
+    weights: Sequence[int],
+    *,
+    time_limit: float = TIME_LIMIT,
+) -> list[np.ndarray]:
+    """Rounded group sizes of every level, (n, n_sizes) each, from the mechanism's noisy vectors.
+
+    Cumulative counts are rounded, and their differences taken. Raises SolveFailed if HiGHS does
+    not finish within `time_limit` seconds.
+    """
+    is_cumulative = mechanism == CUMULATIVE
+    program, column = _consistent(noisy, hierarchy)
+    of_all = column[0][0, -1:] if is_cumulative else column[0][0]
+    program.add_rows(np.zeros(len(of_all), dtype=np.int64), of_all, 1.0, np.array([total]))
+    if is_cumulative:
+        # Monotone counts of the finest regions add to monotone counts of all others.
+        later, earlier = column[-1][:, 1:].reshape(-1), column[-1][:, :-1].reshape(-1)
+        row = np.arange(len(later))
+        program.add_rows(
+            np.concatenate([row, row]),
+            np.concatenate([later, earlier]),
+            np.repeat([1.0, -1.0], len(row)),
+            np.zeros(len(row)),
+            np.full(len(row), np.inf),
+        )
+    target = np.concatenate([level.reshape(-1) for level in noisy]).astype(np.float64)
+    weight = np.repeat(np.array(weights, dtype=np.float64), [level.size for level in noisy])
+    result = program.solve(-2 * weight * target, diagonal=2 * weight, time_limit=time_limit)
+    if result.status is not SolveStatus.OPTIMAL or result.x is None:
+        raise SolveFailed(
+            f"The relaxed program of the mechanism {mechanism} did not end at an optimum within "
+            f"{time_limit:.0f} s ({result.status}); choose {mechanism}_dp, which is exact and fast."
+        )
+    solution = np.maximum(result.x, 0.0)
+    rounded = [np.rint(solution[columns]).astype(np.int64) for columns in column]
+    return [np.diff(level, axis=1, prepend=0) for level in rounded] if is_cumulative else rounded
+
+
+def _consistent(
+    noisy: Sequence[np.ndarray], hierarchy: RegionHierarchy
+) -> tuple[LinearProgram, list[np.ndarray]]:
+    """A program with a column for every count, in which children add to their parents.
+
+    Also returns each level's columns, (n, n_sizes).
+    """
+    ends = np.cumsum([level.size for level in noisy])
+    column = [
+        np.arange(end - level.size, end).reshape(level.shape)
+        for level, end in zip(noisy, ends, strict=True)
+    ]
+    program = LinearProgram(int(ends[-1]))
+    for depth in range(len(noisy) - 1):
+        parents, children = column[depth], column[depth + 1]
+        row = np.arange(parents.size).reshape(parents.shape)
+        below = row[hierarchy.levels[depth + 1].parent]
+        program.add_rows(
+            np.concatenate([row.reshape(-1), below.reshape(-1)]),
+            np.concatenate([parents.reshape(-1), children.reshape(-1)]),
+            np.repeat([1.0, -1.0], [parents.size, children.size]),
+            np.zeros(parents.size),
+        )
+    return program, column

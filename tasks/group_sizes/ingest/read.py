@@ -191,6 +191,7 @@ def plan_of(settings: GroupSizesSettings, hierarchy: RegionHierarchy, groups: in
             rho=settings.rho,
             shares=None if shares is None else [shares[name] for name in hierarchy.names],
             mechanism=mechanism.name,
+            calibration=mechanism.calibration,
             bounded=settings.privacy.neighbors == "bounded",
             quantity=mechanism.largest_quantity,
             is_top_coded=mechanism.top_coded,

@@ -66,6 +66,7 @@ def loaded(
         (TripsSettings, TRIPS, "privacy.infinite=true", "noise was switched off"),
         (TripsSettings, TRIPS, "privacy.seed=0", "noise can be repeated from the seed"),
         (GroupSizesSettings, SIZES, "privacy.seed=4", "noise can be repeated from the seed"),
+        (GroupSizesSettings, SIZES, "mechanism.calibration=published", "the published scale"),
     ],
 )
 def test_what_is_not_private_says_why_and_needs_public_data(
@@ -88,6 +89,9 @@ def test_products_are_private_together_or_not_at_all(tmp_path: Path) -> None:
     """Threat model: runs without private noise taken for private ones."""
     assert loaded(tmp_path, ProductsSettings, PRODUCTS).is_private
     assert not loaded(tmp_path, ProductsSettings, PRODUCTS, "privacy.seed=1").is_private
+    published = "products.group-sizes.mechanism.calibration=published"
+    with pytest.raises(InputRefused, match="one is private and one is not .noise has the publish"):
+        loaded(tmp_path, ProductsSettings, PRODUCTS, published)
     with pytest.raises(InputRefused, match="set privacy.infinite and privacy.seed in .privacy."):
         loaded(tmp_path, ProductsSettings, PRODUCTS, "products.topdown.privacy.seed=1")
 

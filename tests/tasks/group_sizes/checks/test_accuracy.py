@@ -46,13 +46,19 @@ def test_error_is_the_distance_to_the_truth(released) -> None:
     [
         ("infinite = true", "noise was switched off"),
         ("seed = 4", "noise can be repeated"),
+        ('[mechanism]\nname = "chain_dp"\ncalibration = "published"', "published scale"),
     ],
 )
 def test_runs_that_are_not_private_are_stamped(
     run_groups, tmp_path: Path, line: str, stamp: str
 ) -> None:
     file = write_dataset(tmp_path, census_like(groups=500, counties=6, states=2, largest=10))
-    file.write_text(f"{file.read_text()}{line}\n")
+    text = file.read_text()
+    if line.startswith("["):
+        text = text.replace("[mechanism]", line)
+    else:
+        text += f"{line}\n"
+    file.write_text(text)
     run, settings = run_groups(file, tmp_path / "run")
     assert not settings.is_private
     GROUP_SIZES.check_run(run, settings)

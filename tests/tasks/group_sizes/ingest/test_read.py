@@ -204,9 +204,10 @@ def test_a_plan_that_does_not_fit_is_refused(folder: Path) -> None:
         (('epsilon = "1"', 'rho = "0"'), "privacy.rho must be a positive fraction"),
         (("groups = true", 'groups = true\nlevel = "zone"'), "which topdown cannot"),
         (("[mechanism]", '[geography]\nlevels = ["US"]\n[mechanism]'), "is for census tables"),
-        (('name = "topdown"', 'name = "top_down"'), "there are hierarchical_dp, cumulative_dp"),
+        (('name = "topdown"', 'name = "top_down"'), "there are hierarchical, hierarchical_dp"),
         (('name = "topdown"', 'levels = {a = "1/2"}'), "mechanism.levels sums to 1/2"),
         (('name = "topdown"', "largest_size = 0"), "mechanism.largest_size"),
+        (('name = "topdown"', 'calibration = "published"'), "the published calibration"),
         (("[invariants]\ngroups = true", ""), "declare it with invariants.groups = true"),
     ],
 )

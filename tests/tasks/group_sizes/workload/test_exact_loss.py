@@ -153,6 +153,9 @@ def test_a_draw_claims_no_more_than_its_guarantee(plan: Plan) -> None:
     assert curve == exact_curve(plan) if plan.bounded else curve.rho > exact_curve(plan).rho
 
 
-def test_a_plan_without_noise_has_none() -> None:
-    plan = make_plan(names=["n"], n_regions=[1], sizes=(0, 4), groups=3, epsilon=None)
-    assert exact_curve(plan) is None and exact_curve(plan, is_bounded=True) is None
+def test_noise_that_is_not_proven_to_protect_has_none() -> None:
+    for plan in (
+        plan_of("chain_dp", "epsilon", bounded=False, quantity=1, calibration="published"),
+        make_plan(names=["n"], n_regions=[1], sizes=(0, 4), groups=3, epsilon=None),
+    ):
+        assert exact_curve(plan) is None and exact_curve(plan, is_bounded=True) is None

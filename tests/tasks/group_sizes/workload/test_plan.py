@@ -32,6 +32,7 @@ def test_scales_are_those_of_the_paper_where_it_covers_the_sensitivity() -> None
     assert scales(epsilon=epsilon, mechanism="hierarchical_dp") == [60, 60, 60]
     assert scales(epsilon=epsilon, mechanism="cumulative_dp") == [30, 30, 30]
     assert scales(epsilon=epsilon, mechanism="chain_dp") == [30, 30 * 52, 30 * 3144]
+    assert scales(epsilon=epsilon, mechanism="chain_dp", calibration="published") == [30, 30, 30]
 
 
 def test_bounded_neighbours_double_and_quantities_multiply() -> None:
