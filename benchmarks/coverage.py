@@ -136,7 +136,7 @@ class NoiseReplicates:
         for depth, estimates in found.posterior.down():
             every = np.arange(len(estimates.type_is_possible))
             for query in queries:
-                answers = ProductAnswers.of_query(estimates.algebra, query)
+                answers = ProductAnswers.of(estimates.algebra, query.matrix)
                 variances = covariances_of(estimates, answers, every).variances()
                 values = estimates_of(estimates, answers, every)
                 truth = true_answers(self.truth[depth].histograms, query)
@@ -147,7 +147,7 @@ class NoiseReplicates:
         for where, part in areas.items():
             bounds = found.bounds[-1].summed(part)
             for query in queries:
-                answers = ProductAnswers.of_query(found.posterior.algebra, query)
+                answers = ProductAnswers.of(found.posterior.algebra, query.matrix)
                 variances = area_covariances(found.posterior, answers, part).variances()
                 values = area_estimates(blocks, answers, part)
                 truth = part.sums(true_answers(self.truth[-1].histograms, query))

@@ -93,7 +93,7 @@ def _study(folder: Path, asked: argparse.Namespace) -> None:
 
     def at_geolevels() -> None:
         for name, posterior in found.items():
-            answers = ProductAnswers.of_matrix(posterior.posterior.algebra, counted[name])
+            answers = ProductAnswers.of(posterior.posterior.algebra, counted[name])
             for _, level in posterior.posterior.down():
                 for start in range(0, len(level.type_is_possible), 1 << 13):
                     rows = np.arange(start, min(start + (1 << 13), len(level.type_is_possible)))
@@ -120,9 +120,8 @@ def _study(folder: Path, asked: argparse.Namespace) -> None:
         areas = BlockAreas.of_pairs(asked.districts, np.arange(n_blocks), number)
         schema = settings.schema_of("persons")
         for name in QUERIES:
-            answers = ProductAnswers.of_query(
-                posterior.posterior.algebra, marginal_query(schema, name)
-            )
+            counted_by = marginal_query(schema, name).matrix
+            answers = ProductAnswers.of(posterior.posterior.algebra, counted_by)
             area_estimates(posterior.blocks, answers, areas)
             area_covariances(posterior.posterior, answers, areas).variances()
 

@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from scipy import sparse
 from spineflow.tasks.census.microdata import count_microdata
+from spineflow.tasks.census.schema import Schema
+from spineflow.tasks.topdown.release.tabulations import tables
 from spineflow.tasks.topdown.release.tabulations.legacy import legacy_files, write_state
-from spineflow.tasks.topdown.release.tabulations.levels import variable_matrix, variables_of
-from spineflow.tasks.topdown.release.tabulations.tables import Tabulation
+
+
+@dataclass(frozen=True)
+class Tabulation:
+    """A geography, and histograms of its blocks by the schema of each universe."""
+
+    geography: pd.DataFrame
+    counted: Mapping[Schema, sparse.csr_array]
+
+    def tables(self, fips: str = "") -> list[tables.LevelTable]:
+        """The tables of every summary level, or of those of one state."""
+        here = self.geography["block_geocode"].str.startswith(fips).to_numpy()
+        geography = self.geography[here].reset_index(drop=True)
+        own = {schema: counts[np.flatnonzero(here)] for schema, counts in self.counted.items()}
+        return tables.tabulate(geography, own)
 
 
 def tabulate(directory: Path, geography: pd.DataFrame, universes: Sequence[str]) -> Tabulation:
@@ -20,29 +36,18 @@ def tabulate(directory: Path, geography: pd.DataFrame, universes: Sequence[str])
     `geography` is the geography frame, sorted by block_geocode; blocks without records are zeros.
     """
     block_geocode = geography["block_geocode"].to_numpy(dtype=object)
-    counted = [
-        count_microdata(directory / f"mdf_{universe}.parquet", block_geocode, universe)
-        for universe in universes
-    ]
-    return Tabulation(
-        geography,
-        tuple(name for _, schema in counted for name in variables_of(schema)),
-        tuple(histogram for histogram, _ in counted),
-        tuple(variable_matrix(schema) for _, schema in counted),
-    )
+    counted = {}
+    for universe in universes:
+        file = directory / f"mdf_{universe}.parquet"
+        histograms, schema = count_microdata(file, block_geocode, universe)
+        counted[schema] = histograms
+    return Tabulation(geography, counted)
 
 
 def write_legacy(tabulation: Tabulation, directory: Path, *, is_private: bool = True) -> list[Path]:
     """Write the P.L. 94-171 files of every state below `directory`; returns them."""
-    state_of_block = tabulation.geography["block_geocode"].str[:2]
-    states = sorted(set(state_of_block))
+    states = sorted(set(tabulation.geography["block_geocode"].str[:2]))
     files = legacy_files(directory, states, is_private=is_private)
     for fips, of_fips in files.items():
-        here = np.flatnonzero(state_of_block == fips)
-        of_state = replace(
-            tabulation,
-            geography=tabulation.geography.iloc[here].reset_index(drop=True),
-            histograms=tuple(histogram[here] for histogram in tabulation.histograms),
-        )
-        write_state(of_state, fips, of_fips)
+        write_state(tabulation.tables(fips), of_fips)
     return [path for of_fips in files.values() for path in of_fips]

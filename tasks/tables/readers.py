@@ -16,6 +16,7 @@ import io
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from unicodedata import normalize
 
 import numpy as np
@@ -25,11 +26,12 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
+from ..runs.errors import InputRefused
 from ..runs.stores import is_url
 from .columns import CodedColumn
 from .databases import is_database, open_table
-from .findings import UnreadableInput
-from .formats import SEPARATORS, clean_columns
+from .findings import UnreadableInput, refuse_unreadable
+from .formats import SEPARATORS, TextFormat, clean_columns
 from .layouts import Field, Kind, TableLayout
 from .sources import PARQUET_MAGIC, ByteStream, InputFile, TextStream, gunzip, open_binary
 
@@ -562,3 +564,19 @@ def read_area_rows(file: InputFile, area: str) -> pd.DataFrame:
 
 def _text(value: str | None) -> str:
     return value or ""
+
+
+def read_texts(
+    path: Path, names: Sequence[str], text_format: TextFormat | None = None
+) -> pd.DataFrame:
+    """All columns of a file as texts; `names` are some that it may have.
+
+    Raises InputRefused for a file that cannot be read.
+    """
+    if not path.is_file():
+        raise InputRefused(f"{path} is no file; name one in CSV or Parquet.")
+    layout = TableLayout.expected("areas", dict.fromkeys(names, "text"))
+    file = InputFile("areas", str(path), str(path), layout, text_format)
+    with refuse_unreadable():
+        batches = read_batches(file, Selection((), with_others=True))
+        return pd.concat([pa.table(dict(batch)).to_pandas().astype(str) for batch in batches])

@@ -25,6 +25,7 @@ from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused
 from ...runs.files import replacing
 from ...runs.stamps import parquet_rows, text_rows
+from ...tables.readers import read_texts
 from ..ingest.ingest import run_parameters, run_regions, run_specification
 from ..postprocess.groups import counts_of, mask_of
 from ..postprocess.run import groups_to_release
@@ -48,21 +49,6 @@ SUMS = (
 """Columns of the sums; `KEYS` identify area and group."""
 
 
-def read_region_lists(path: Path) -> pd.DataFrame:
-    """Areas as lists of regions, from CSV or Parquet with the columns `COLUMNS`.
-
-    Raises InputRefused for a file that cannot be read.
-    """
-    try:
-        if path.suffix == ".parquet":
-            return pd.read_parquet(path).astype(str)
-        return pd.read_csv(path, dtype=str, keep_default_na=False)
-    except (OSError, ValueError, pa.ArrowException):
-        raise InputRefused(
-            f"{path} cannot be read; give CSV or Parquet with the columns {' and '.join(COLUMNS)}."
-        ) from None
-
-
 def write_area_sums(
     run: RunDirectory,
     settings: DetailedGroupsSettings,
@@ -75,7 +61,7 @@ def write_area_sums(
 
     Args:
         query: the query of every group; only totals can be added up.
-        areas: a table, or a file as `read_region_lists` takes it.
+        areas: a table, or a file in CSV or Parquet.
         level: the probability with which a margin holds.
         out: by default `intervals/entities.parquet` of the run.
 
@@ -89,7 +75,7 @@ def write_area_sums(
         )
     if not 0.0 < level < 1.0:
         raise InputRefused(f"A level of {level} is no probability; 0.9 and 0.95 are usual.")
-    listed = read_region_lists(areas) if isinstance(areas, Path) else areas
+    listed = read_texts(areas, COLUMNS) if isinstance(areas, Path) else areas
     sums = sums_of_areas(run, settings, listed, Fraction(str(level)))
     found = pa.Table.from_pandas(sums, preserve_index=False)
     path = run.root / "intervals" / "entities.parquet" if out is None else out

@@ -213,7 +213,7 @@ class UniverseProblem:
             place = (target.level, target.areas, target.smallest_housing_units)
             if place not in partitions:
                 partitions[place] = _areas(target, where, facts, blocks)
-            answers = ProductAnswers.of_query(algebra, query)
+            answers = ProductAnswers.of(algebra, query.matrix)
             key: tuple[object, ...] = (*place, answers.core.tobytes())
             if key not in asked:
                 asked[key] = RequestedAreas(measured.classed.areas(partitions[place]), answers.core)

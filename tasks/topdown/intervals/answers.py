@@ -30,7 +30,7 @@ from functools import cached_property
 import numpy as np
 from scipy import sparse
 
-from ...census.queries import MarginalQuery
+from ...census.queries import incidence
 from ..estimation.problem import QueryMeasurement
 from ..estimation.query_algebra import QueryAlgebra, subsets
 from ..estimation.spine_estimates import (
@@ -66,68 +66,32 @@ class ProductAnswers:
     free_of_answer: np.ndarray
 
     @classmethod
-    def of_query(cls, algebra: QueryAlgebra, query: MarginalQuery) -> ProductAnswers:
-        """The answers of a marginal query, in its order."""
-        levels = np.unravel_index(np.arange(query.n_rows), query.shape)
-        core_of_answer = np.zeros(query.n_rows, dtype=np.int64)
-        for axis in algebra.core:
-            core_of_answer = core_of_answer * query.shape[axis] + levels[axis]
-        return cls(
-            algebra,
-            algebra.core_matrix(query),
-            tuple(
-                (np.array(query.factors[axis]) == np.arange(query.shape[axis])[:, None]) * 1.0
-                for axis in algebra.free
-            ),
-            core_of_answer,
-            np.array([levels[axis] for axis in algebra.free], dtype=np.int64).reshape(
-                len(algebra.free), query.n_rows
-            ),
-        )
-
-    @classmethod
-    def of_matrix(cls, algebra: QueryAlgebra, matrix: sparse.sparray) -> ProductAnswers:
-        """The answers that the rows of a 0/1 matrix (a, n_cells) count.
+    def of(cls, algebra: QueryAlgebra, counted: sparse.sparray) -> ProductAnswers:
+        """The answers that the rows of a 0/1 matrix (a, n_cells) count, such as a query's.
 
         Raises ValueError for a row that counts no product of sets.
         """
+        counted = sparse.csr_array(counted, dtype=np.int64)
         shape = algebra.schema.shape
-        n_core = math.prod(shape[axis] for axis in algebra.core)
-        rows = sparse.csr_array(matrix, copy=True)
-        rows.eliminate_zeros()
-        sets: list[dict[bytes, int]] = [{} for _ in range(1 + len(algebra.free))]
-        numbers = np.zeros((1 + len(algebra.free), rows.shape[0]), dtype=np.int64)
-        for answer in range(rows.shape[0]):
-            cells = rows.indices[rows.indptr[answer] : rows.indptr[answer + 1]]
-            levels = np.unravel_index(cells, shape)
-            core_cell = np.zeros(cells.size, dtype=np.int64)
-            for axis in algebra.core:
-                core_cell = core_cell * shape[axis] + levels[axis]
-            told = [(core_cell, n_core), *((levels[axis], shape[axis]) for axis in algebra.free)]
-            parts = [np.bincount(numbers, minlength=n) > 0 for numbers, n in told]
-            if math.prod(int(part.sum()) for part in parts) != cells.size:
-                raise ValueError("an answer must count a product of sets of levels")
-            for place, part in enumerate(parts):
-                known = sets[place]
-                numbers[place, answer] = known.setdefault(part.tobytes(), len(known))
-        core, *free = (
-            np.array([np.frombuffer(mark, dtype=bool) for mark in known], dtype=np.float64)
-            for known in sets
-        )
-        return cls(algebra, core, tuple(free), numbers[0], numbers[1:])
-
-    @classmethod
-    def joined(cls, first: ProductAnswers, second: ProductAnswers) -> ProductAnswers:
-        """The answers of both, one after the other."""
-        cores = first.core, first.core_of_answer, second.core, second.core_of_answer
-        frees = first.free, first.free_of_answer, second.free, second.free_of_answer
-        core, core_of_answer = _distinct_rows(*cores)
-        found = [_distinct_rows(*own) for own in zip(*frees, strict=True)]
-        shape = len(found), len(core_of_answer)
-        free_of_answer = np.array([own for _, own in found], dtype=np.int64).reshape(shape)
-        return cls(
-            first.algebra, core, tuple(sets for sets, _ in found), core_of_answer, free_of_answer
-        )
+        levels = np.unravel_index(np.arange(counted.shape[1]), shape)
+        core_cell = np.zeros(counted.shape[1], dtype=np.int64)
+        for axis in algebra.core:
+            core_cell = core_cell * shape[axis] + levels[axis]
+        places = [(core_cell, len(algebra.cell_type))]
+        places += [(levels[axis], shape[axis]) for axis in algebra.free]
+        n_cells = np.ones(counted.shape[0], dtype=np.int64)
+        sets, numbers = list[np.ndarray](), list[np.ndarray]()
+        for place, n in places:
+            marks = (counted @ incidence(place, n).T).astype(bool).toarray()
+            n_cells *= marks.sum(axis=1)
+            _, first, number = np.unique(marks, axis=0, return_index=True, return_inverse=True)
+            order = np.argsort(first)
+            sets.append(marks[first[order]].astype(np.float64))
+            numbers.append(np.argsort(order)[number.reshape(-1)])
+        if (n_cells != counted.sum(axis=1)).any():
+            raise ValueError("an answer must count a product of sets of levels")
+        of_answer = np.array(numbers)
+        return cls(algebra, sets[0], tuple(sets[1:]), of_answer[0], of_answer[1:])
 
     @property
     def n_answers(self) -> int:
@@ -286,14 +250,6 @@ def _runs(n_rows: int, size: int) -> Iterator[slice]:
     n_together = max(1, NUMBERS_AT_ONCE // max(1, size))
     for start in range(0, n_rows, n_together):
         yield slice(start, start + n_together)
-
-
-def _distinct_rows(
-    first: np.ndarray, of_first: np.ndarray, second: np.ndarray, of_second: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """The distinct rows of both, and the row numbers of each among them."""
-    sets, place = np.unique(np.vstack([first, second]), axis=0, return_inverse=True)
-    return sets, place.reshape(-1)[np.append(of_first, len(first) + of_second)]
 
 
 @dataclass(frozen=True, eq=False)

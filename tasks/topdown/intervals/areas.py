@@ -18,7 +18,6 @@ Named areas: lists of blocks, polygons, geounits, and pairs.
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -27,15 +26,14 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 from numpy.typing import DTypeLike
 from scipy import sparse
 
 from ....geography.levels import Spine
 from ...runs.errors import InputRefused
 from ...tables.columns import cut_into_runs
-from ...tables.formats import SEPARATORS, UTF_8, TextFormat
-from ...tables.sources import encoding_of
+from ...tables.formats import TextFormat
+from ...tables.readers import read_texts
 from ..estimation.area_kernels import add, add_change, add_parts, add_regression
 from ..estimation.spine_estimates import GroupedEstimates, Step
 from .answers import AnswerCovariances, ProductAnswers, SpinePosterior
@@ -316,10 +314,10 @@ def read_areas(
     published block assignment file (BLOCKID and DISTRICT, in which ZZ is no district).
 
     In a declared census, whose last geolevel is `last`, its column may also have that name.
-    `written` is the declared text format, for files that do not show theirs.
+    `written` is the declared text format.
     """
-    table, how = _read(path, written)
-    return _area_columns(table, f"{path}{how}", last)
+    table = read_texts(path, ("area", BLOCK, last or BLOCK, *PUBLISHED), written)
+    return _area_columns(table, str(path), last)
 
 
 def listed_areas(areas: Any, points: pd.DataFrame | None, last: str | None = None) -> pd.DataFrame:
@@ -384,8 +382,8 @@ def points_of(geography: pd.DataFrame, latitude: str, longitude: str) -> pd.Data
 def read_pairs(path: Path, written: TextFormat | None = None) -> pd.DataFrame:
     """Pairs to compare, from CSV or Parquet with the columns `first` and `second`."""
     meaning = "each row names two areas or geounits that are compared, in 'first' and 'second'"
-    table, how = _read(path, written)
-    return _columns(table, f"{path}{how}", ("first", "second"), meaning)
+    pair = "first", "second"
+    return _columns(read_texts(path, pair, written), str(path), pair, meaning)
 
 
 def _area_columns(table: pd.DataFrame, where: str, last: str | None) -> pd.DataFrame:
@@ -404,64 +402,6 @@ def _area_columns(table: pd.DataFrame, where: str, last: str | None) -> pd.DataF
         f"{word} in {where_it_stands}"
     )
     return _columns(table, where, ("area", BLOCK if BLOCK in table else word), meaning)
-
-
-def _read(path: Path, written: TextFormat | None) -> tuple[pd.DataFrame, str]:
-    """A table of texts, and a note on its format where a declaration gave its encoding.
-
-    The file itself overrides the declared format: a separator that its header lacks is not its own.
-    """
-    if path.exists() and not path.is_file():
-        what = "a folder" if path.is_dir() else "a pipe, a socket or a device"
-        raise InputRefused(f"{path} is {what}; name a CSV or Parquet file.")
-    text_format = TextFormat() if written is None else written
-    try:
-        if path.suffix == ".parquet":
-            return pd.read_parquet(path), ""
-        content = path.read_bytes()
-        encoding = _encoding_of_file(content, text_format.encoding)
-        text = content.decode("utf-8-sig" if encoding == UTF_8 else encoding)
-        header = text.partition("\n")[0]
-        separator = text_format.separator
-        if separator is None or separator not in header:
-            separator = max((",", *SEPARATORS), key=header.count)
-        options: dict[str, Any] = {"dtype": str, "keep_default_na": False}
-        table = pd.read_csv(io.StringIO(text), sep=separator, **options)
-        is_declared = text_format.encoding is not None and encoding not in (UTF_8, "utf-16")
-        return (
-            table,
-            f", read in {text_format.encoding} as {text_format.key} says," if is_declared else "",
-        )
-    except UnicodeError:
-        name, mark = "UTF-8", ""
-        if text_format.encoding is not None:
-            name, mark = (
-                f"{text_format.encoding}, as {text_format.key} says",
-                " with a byte order mark",
-            )
-        raise InputRefused(
-            f"{path} is no text in {name}; save it as UTF-8{mark}, or as Parquet."
-        ) from None
-    except (OSError, ValueError, pa.ArrowInvalid) as error:
-        raise InputRefused(f"{path} cannot be read: {type(error).__name__}.") from None
-
-
-def _encoding_of_file(content: bytes, declared: str | None) -> str:
-    """The encoding of a text: the declared one, or the one of its byte order mark, unless it is
-    UTF-8.
-
-    Valid UTF-8 beyond ASCII cannot come by chance from an encoding of one byte for each character.
-    Raises UnicodeError for content in neither.
-    """
-    encoding = encoding_of(content[:3], declared)
-    if encoding == UTF_8 or content.isascii():
-        return encoding
-    try:
-        content.decode(UTF_8)
-    except UnicodeError:
-        return encoding
-    has_single_bytes = len(content.decode(encoding)) == len(content)
-    return UTF_8 if has_single_bytes else encoding
 
 
 def _columns(table: pd.DataFrame, where: str, columns: Iterable[str], meaning: str) -> pd.DataFrame:

@@ -249,8 +249,8 @@ def shares(
 
 
 AREAS_AT_ONCE = 1 << 10
-RUNS_ALIKE = 4
-"""Batches of so many runs of areas are answered either all as single blocks or not."""
+AREAS_TOGETHER = 1 << 12
+"""Areas of a run, which are answered either all as single blocks or not."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -287,32 +287,33 @@ class PublishedCells:
         Raises ValueError for an answer that counts no product of sets.
         """
         found = self.found
-        for first in range(0, areas.n_areas, AREAS_AT_ONCE * RUNS_ALIKE):
-            alike = areas.part(first, min(first + AREAS_AT_ONCE * RUNS_ALIKE, areas.n_areas))
-            are_blocks = np.bincount(alike.area, minlength=alike.n_areas).max(initial=0) <= 1
-            for start in range(0, alike.n_areas, AREAS_AT_ONCE):
-                part = alike.part(start, min(start + AREAS_AT_ONCE, alike.n_areas))
-                shape = part.n_areas, self.counted.shape[0]
-                estimate, variance = np.zeros(shape), np.zeros(shape)
-                is_known = np.ones(shape, dtype=bool)
+        for first in range(0, areas.n_areas, AREAS_TOGETHER):
+            run = areas.part(first, min(first + AREAS_TOGETHER, areas.n_areas))
+            are_blocks = np.bincount(run.area, minlength=run.n_areas).max(initial=0) <= 1
+            shape = run.n_areas, self.counted.shape[0]
+            estimate, variance = np.zeros(shape), np.zeros(shape)
+            is_known = np.ones(shape, dtype=bool)
+            for start in range(0, run.n_areas, AREAS_AT_ONCE):
+                part = run.part(start, min(start + AREAS_AT_ONCE, run.n_areas))
+                rows = np.arange(start, start + part.n_areas)
                 for numbers, answers in self._kinds:
+                    at = np.ix_(rows, numbers)
                     of_kind = _area_estimates(found, answers, part, are_blocks)
-                    estimate[:, numbers], variance[:, numbers], is_known[:, numbers] = of_kind
-                bounds = found.bounds_of(found.bounds[-1].summed(part), self.counted)
-                mechanism = found.of_run.mechanism
-                yield first + start, CellAnswers(estimate, variance, is_known, *bounds, mechanism)
+                    estimate[at], variance[at], is_known[at] = of_kind
+            bounds = found.bounds_of(found.bounds[-1].summed(run), self.counted)
+            yield first, CellAnswers(estimate, variance, is_known, *bounds, found.of_run.mechanism)
 
     @cached_property
     def _kinds(self) -> list[tuple[np.ndarray, ProductAnswers]]:
         """The answers that sum over all free attributes, and the others, with their numbers: the
         first see one component, whatever they count of the core."""
         algebra = self.found.posterior.algebra
-        answers = ProductAnswers.of_matrix(algebra, self.counted)
+        answers = ProductAnswers.of(algebra, self.counted)
         sums = np.ones(answers.n_answers, dtype=bool)
         for sets, numbers in zip(answers.free, answers.free_of_answer, strict=True):
             sums &= np.asarray(sets.all(axis=1))[numbers]
         return [
-            (np.flatnonzero(chosen), ProductAnswers.of_matrix(algebra, self.counted[chosen]))
+            (np.flatnonzero(chosen), ProductAnswers.of(algebra, self.counted[chosen]))
             for chosen in (sums, ~sums)
             if chosen.any()
         ]

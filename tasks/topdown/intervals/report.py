@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+from scipy import sparse
 
 from ...census.invariants import read_geography
 from ...census.queries import MarginalQuery, in_schema_order, label_parts, marginal_query
@@ -173,7 +174,7 @@ def comparisons(
     blocks = found.blocks
     pairs = areas.blocks.tuples((first, second))
     for query in asked.queries:
-        answers = ProductAnswers.of_query(found.posterior.algebra, query)
+        answers = ProductAnswers.of(found.posterior.algebra, query.matrix)
         number = np.arange(answers.n_answers)
         values = area_estimates(blocks, answers, areas.blocks)
         covariances = area_covariances(found.posterior, answers, pairs)
@@ -246,11 +247,10 @@ def _with_whole(
     found: RunPosterior, asked: IntervalRequest, query: MarginalQuery
 ) -> ProductAnswers:
     """The query's answers, followed by the denominators of shares."""
-    answers = ProductAnswers.of_query(found.posterior.algebra, query)
-    if asked.share_of is None:
-        return answers
-    whole = ProductAnswers.of_query(found.posterior.algebra, asked.share_of)
-    return ProductAnswers.joined(answers, whole)
+    matrix = query.matrix
+    if asked.share_of is not None:
+        matrix = sparse.vstack([matrix, asked.share_of.matrix])
+    return ProductAnswers.of(found.posterior.algebra, matrix)
 
 
 def _table(

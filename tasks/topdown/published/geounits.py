@@ -12,7 +12,7 @@ Files are streamed; memory use is some hundred bytes a geounit.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import NoReturn
@@ -244,69 +244,44 @@ def _with_blocks_counted(found: Sequence[Geolevel]) -> tuple[Geolevel, ...]:
     return tuple(counted)
 
 
-@dataclass(eq=False)
 class ShareReader:
-    """Exact shares from variances, and from the recorded loss where files have it.
+    """Exact shares of a geolevel's geounits from the variances of their answers.
 
-    A share is looked up among the sums of the shares of successive geolevels that include the
-    geounit's own: bypassing moves shares up or down a path, and in no other way.
+    A share is one of the sums of the shares of successive geolevels that include the geounit's own:
+    bypassing moves shares up or down a path, and in no other way.
     """
 
-    budget: Budget
-    geolevel: str
-    known: dict[tuple[str, float, str | None], Fraction | None] = field(default_factory=dict)
-
-    def share(self, query: str, variance: float, plb: str | None) -> Fraction | None:
-        """The share of a geounit on which a query has this variance; None if none matches."""
-        key = (query, variance, plb)
-        if key not in self.known:
-            self.known[key] = (
-                self._of_fraction(query, plb, variance) if plb else self._near(query, variance)
-            )
-        return self.known[key]
+    def __init__(self, budget: Budget, geolevel: str) -> None:
+        self.queries = budget.query_shares[geolevel]
+        self.budget = budget
+        shares = list(budget.geolevel_shares.values())
+        own = list(budget.geolevel_shares).index(geolevel)
+        sums = {
+            sum(shares[first : last + 1], Fraction(0))
+            for first in range(own + 1)
+            for last in range(own, len(shares))
+        }
+        self.shares = [Fraction(0), *sorted(sums - {Fraction(0)})]
+        """The shares that geounits can have; the first stands for geounits without measurements."""
 
     def noise(self, query: str, share: Fraction) -> Noise:
         """The noise of a query on a geounit of this share."""
-        return self.budget.noise(share, self.budget.query_shares[self.geolevel][query])
+        return self.budget.noise(share, self.queries[query])
 
-    def candidates(self) -> list[Fraction]:
-        """The shares that geounits of the geolevel can have."""
-        shares = list(self.budget.geolevel_shares.values())
-        own = list(self.budget.geolevel_shares).index(self.geolevel)
-        return sorted(
-            {
-                sum(shares[first : last + 1], Fraction(0))
-                for first in range(own + 1)
-                for last in range(own, len(shares))
-            }
-            - {Fraction(0)}
-        )
+    def codes(self, query: str, variances: np.ndarray) -> np.ndarray:
+        """(n,) place in `shares` of the share by which a query has a variance (n,); 0 for none.
 
-    def _of_fraction(self, query: str, plb: str, variance: float) -> Fraction | None:
-        try:
-            spent = Fraction(plb)
-        except (ValueError, ZeroDivisionError):
-            return self._near(query, variance)
-        if spent <= 0:
-            return None
-        asked = self.budget.query_shares[self.geolevel][query]
-        share = spent / (self.budget.total * asked)
-        return share if share <= 1 and self._is_near(query, share, variance) else None
-
-    def _near(self, query: str, variance: float) -> Fraction | None:
-        near = [share for share in self.candidates() if self._is_near(query, share, variance)]
-        return min(near, key=lambda share: self._distance(query, share, variance), default=None)
-
-    def _is_near(self, query: str, share: Fraction, variance: float) -> bool:
-        return self._distance(query, share, variance) <= SAME_VARIANCE
-
-    def _distance(self, query: str, share: Fraction, variance: float) -> float:
-        """Relative distance of a variance from the exact one, or from sigma^2, as in some files."""
-        noise = self.noise(query, share)
-        meant = [noise.variance]
+        Some files have sigma^2 in place of the variance.
+        """
+        noises = [self.noise(query, share) for share in self.shares[1:]]
+        meant = [[noise.variance for noise in noises]]
         if not self.budget.is_pure:
-            meant.append(float(noise.parameter))
-        return min(abs(variance / value - 1.0) for value in meant)
+            meant.append([float(noise.parameter) for noise in noises])
+        ratios = variances[:, None, None] / np.array(meant)
+        distance = np.abs(ratios - 1.0).min(axis=1)
+        nearest = distance.argmin(axis=1)
+        is_near = distance[np.arange(len(variances)), nearest] <= SAME_VARIANCE
+        return np.where(is_near, 1 + nearest, 0)
 
 
 def _shares_of_level(
@@ -317,7 +292,6 @@ def _shares_of_level(
     names = list(budget.query_shares[level.name])
     bit = {marginal_query(schema, name).name: number for number, name in enumerate(names)}
     reader = ShareReader(budget, level.name)
-    shares: list[Fraction] = [Fraction(0)]
     code = np.zeros(len(level.geocode), dtype=np.int32)
     seen = np.zeros(len(level.geocode), dtype=np.uint64)
     index = CodeIndex.of(level.geocode)
@@ -333,16 +307,13 @@ def _shares_of_level(
             flag = np.uint64(1 << bit[query])
             what = f"has the query {query} twice; fetch the file again"
             rows.refuse_repeated(place, (seen[place] & flag) > 0, level.geocode, what)
-            own = _codes_of_shares(level, rows, query, place, reader, shares)
+            own = _codes_of_shares(level, rows, query, place, reader)
             differs = (seen[place] > 0) & (code[place] != own)
-            if differs.any():
-                odd = int(np.argmax(differs))
-                variance = rows.table["variance"][odd].as_py()
-                raise InputRefused(
-                    f"{rows.file}: the variance {variance:.6g} of {query} at "
-                    f"geounit {level.geocode[place[odd]]} implies another share of the budget than "
-                    "its other queries; fetch the file again."
-                )
+            what = (
+                f"has a variance of {query} that implies another share of the budget than its "
+                "other queries; fetch the file again"
+            )
+            rows.refuse_where(differs, level.geocode[place], what)
             code[place] = own
             seen[place] |= flag
     whole = np.uint64((1 << len(bit)) - 1)
@@ -354,53 +325,35 @@ def _shares_of_level(
             odd,
             f"was measured, but not with the query {absent}; fetch the files of {level.name} again",
         )
-    return encode_shares(shares, code)
+    return encode_shares(reader.shares, code)
 
 
 def _measured_rows(
     folder: MeasurementFolder, path: Path, index: CodeIndex, geolevel: str
 ) -> Iterator[tuple[Rows, str, np.ndarray]]:
     """Rows of one query, the query, and the geounits (n,)."""
-    needed, optional = ["geocode", "query_name", "variance"], ["plb"]
-    for rows in read_rows(folder, path, needed, optional, rows_per_batch=ROWS_OF_TEXT_PER_BATCH):
+    needed = ["geocode", "query_name", "variance"]
+    for rows in read_rows(folder, path, needed, rows_per_batch=ROWS_OF_TEXT_PER_BATCH):
         for name, own in rows.by_query():
             yield own, query_of(name), geounits_of(own, index, geolevel)
 
 
 def _codes_of_shares(
-    level: LevelCodes,
-    rows: Rows,
-    query: str,
-    geounit: np.ndarray,
-    reader: ShareReader,
-    shares: list[Fraction],
+    level: LevelCodes, rows: Rows, query: str, geounit: np.ndarray, reader: ShareReader
 ) -> np.ndarray:
-    """Codes (n,) into `shares`, which grows, of the shares with which rows were measured."""
-    distinct, of_row = np.unique(rows.table["variance"].to_numpy(), return_inverse=True)
-    plb, plb_code = np.array([None], dtype=object), np.zeros(len(geounit), dtype=np.int64)
-    if "plb" in rows.table.column_names:
-        plb, plb_code = rows.texts("plb")
-    width = len(plb)
-    pairs, pair = np.unique(of_row.reshape(-1) * width + plb_code, return_inverse=True)
-    codes = np.zeros(len(pairs), dtype=np.int32)
-    for number, key in enumerate(pairs.tolist()):
-        variance = float(distinct[key // width])
-        share = None
-        if np.isfinite(variance) and variance > 0:
-            share = reader.share(query, variance, plb[key % width])
-        if share is None:
-            place = geounit[int(np.argmax(pair.reshape(-1) == number))]
-            nominal = reader.noise(query, reader.budget.geolevel_shares[level.name])
-            raise InputRefused(
-                f"{rows.file}: the variance {variance:.6g} of {query} at geounit "
-                f"{level.geocode[place]} does not follow from budget.{reader.budget.universe}, "
-                f"which gives {nominal.variance:.6g} where nothing was bypassed; name the preset "
-                "or the budget that the measurements were made with."
-            )
-        if share not in shares:
-            shares.append(share)
-        codes[number] = shares.index(share)
-    return codes[pair.reshape(-1)]
+    """Codes (n,) of the shares with which rows were measured, among the reader's."""
+    variances, place = np.unique(rows.table["variance"].to_numpy(), return_inverse=True)
+    code = reader.codes(query, variances)[place.reshape(-1)]
+    if not code.all():
+        odd = int(np.argmin(code))
+        nominal = reader.noise(query, reader.budget.geolevel_shares[level.name])
+        raise InputRefused(
+            f"{rows.file}: the variance {rows.table['variance'][odd].as_py():.6g} of {query} at "
+            f"geounit {level.geocode[geounit[odd]]} does not follow from budget."
+            f"{reader.budget.universe}, which gives {nominal.variance:.6g} where nothing was "
+            "bypassed; name the preset or the budget that the measurements were made with."
+        )
+    return code
 
 
 def geounits_of(rows: Rows, index: CodeIndex, geolevel: str) -> np.ndarray:

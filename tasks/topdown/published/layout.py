@@ -316,7 +316,7 @@ def to_bytes(geocode: np.ndarray) -> np.ndarray:
 ROWS_PER_BATCH = 1 << 12
 """Rows in memory at a time; a row of the detailed query of persons takes 16 KiB."""
 
-TEXTS = ("geocode", "query_name", "plb", "sign")
+TEXTS = ("geocode", "query_name")
 LISTS = ("value", "query_shape")
 
 
@@ -472,8 +472,6 @@ class EstimateSettings(TopdownSettings):
                 "privacy": {"dataset": "published"},
             }
             return merged_tables(unknown, own) | {"measured": {}}
-        from .layout import open_folder
-
         root = (folder / path).resolve()
         found = open_folder(root, _product_asked(own))
         declared = {} if "preset" in own else settings_beside(found)

@@ -38,6 +38,7 @@ from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused
 from ...runs.stamps import write_frame
 from ...tables.findings import refusal, refuse_unreadable
+from ...tables.readers import read_texts
 from ...tables.sources import input_files
 from ..measurement.constraints import constraint_name
 from ..paths import geography_file, invariants_file, state_totals_file
@@ -104,16 +105,11 @@ def read_totals(
 
 def _totals_of_file(path: Path) -> dict[str, int]:
     remedy = "a table of the columns geocode (FIPS) and value, as CSV or Parquet"
+    table = read_texts(path, ("geocode", "value"))
     try:
-        if path.suffix == ".parquet":
-            table = pq.read_table(path, columns=["geocode", "value"]).to_pandas()
-        else:
-            table = pd.read_csv(path, dtype=str)[["geocode", "value"]]
         codes = [f"{int(code):02d}"[-2:] for code in table["geocode"]]
         values = [int(value) for value in table["value"]]
-    except FileNotFoundError:
-        raise InputRefused(f"{path} does not exist; input.state_totals names {remedy}.") from None
-    except (OSError, ValueError, KeyError, TypeError):
+    except (ValueError, KeyError):
         what = f"{path.name} cannot be read; input.state_totals names {remedy}."
         raise InputRefused(what) from None
     twice = sorted({code for code in codes if codes.count(code) > 1})

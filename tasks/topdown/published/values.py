@@ -1,18 +1,15 @@
 """From published rows to the measurement files of a run, shard by shard.
 
-Published rows may be in any order. They are read once, in batches, and buffered by shard; a
-shard whose rows are complete is put in the order of its spine and written. Buffers
-beyond some hundred megabytes go to temporary files, so that memory is bounded, and
-files in the order of their geounits never need them.
+Published rows may be in any order. They are read once, in batches, and entered in the order of the
+spine in arrays of each shard, which is written when its rows are complete. The arrays are temporary
+files that are mapped, so that memory is bounded by what the system leaves there.
 """
 
 from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 
@@ -28,47 +25,6 @@ from ..spine.shards import Shard, shards_of
 from ..workload.budget import Budget
 from .geounits import geounits_of, query_of
 from .layout import CodeIndex, MeasurementFolder, read_rows
-
-MOST_VALUES_ASIDE = 1 << 25
-"""Answers in memory before some go to a temporary file: 256 MiB."""
-
-
-@dataclass(eq=False)
-class _SpilledRows:
-    """Rows of one shard that have been read: by query the geounits and their answers.
-
-    n_rows : of all queries so far. n_values : answers in memory.
-    """
-
-    n_rows: int = 0
-    n_values: int = 0
-    chunks: list[tuple[int, np.ndarray, np.ndarray]] = field(default_factory=list)
-    file: BinaryIO | None = None
-
-    def add(self, query: int, place: np.ndarray, values: np.ndarray) -> None:
-        self.chunks.append((query, place, values))
-        self.n_rows += len(place)
-        self.n_values += values.size
-
-    def spill(self, folder: Path) -> None:
-        """Move the buffer to a temporary file."""
-        if self.file is None:
-            self.file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115  Closed when taken.
-        for query, place, values in self.chunks:
-            for array in (np.array(query), place, values):
-                np.save(self.file, array)
-        self.chunks, self.n_values = [], 0
-
-    def taken(self) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-        """All rows, in the order in which they were read; removes the temporary file."""
-        if self.file is not None:
-            size = self.file.tell()
-            self.file.seek(0)
-            while self.file.tell() < size:
-                query, place, values = (np.load(self.file) for _ in range(3))
-                yield int(query), place, values
-            self.file.close()
-        yield from self.chunks
 
 
 def write_level(
@@ -111,29 +67,26 @@ def shard_answers(
     """
     geolevel = shards[0].geolevel
     level, queries = spine.geolevel(geolevel), _queries(settings, universe, geolevel)
-    is_measured = ~level.bypassed
     starts = np.array([shard.start for shard in shards])
-    n_measured = np.add.reduceat(is_measured.astype(np.int64), starts)
-    aside = {position: _SpilledRows() for position in range(len(shards))}
-    scratch.mkdir(parents=True, exist_ok=True)
-    for position in np.flatnonzero((n_measured == 0) | (not queries)).tolist():
-        aside.pop(position)
+    row = np.cumsum(~level.bypassed) - 1
+    n_measured = np.add.reduceat((~level.bypassed).astype(np.int64), starts)
+    before, n_left = np.cumsum(n_measured) - n_measured, n_measured * len(queries)
+    for position in np.flatnonzero(n_left == 0).tolist():
         yield shards[position], {}
-    if not queries:
-        return
-    for query, place, values in _answers(folder, universe, level, queries):
+    scratch.mkdir(parents=True, exist_ok=True)
+    parts: dict[int, list[np.ndarray]] = {}
+    for number, place, values in _answers(folder, universe, level, queries):
         of_row = np.searchsorted(starts, place, side="right") - 1
         for position in np.unique(of_row).tolist():
+            if position not in parts:
+                n = n_measured[position]
+                parts[position] = [_mapped(scratch, (n, query.n_rows)) for query in queries]
             rows = np.flatnonzero(of_row == position)
-            aside[position].add(query, place[rows], values[rows])
-        for position in np.unique(of_row).tolist():
-            if aside[position].n_rows == n_measured[position] * len(queries):
-                found = aside.pop(position)
-                shard = shards[position]
-                yield shard, _ordered(found, shard, is_measured, queries)
-        while sum(one.n_values for one in aside.values()) > MOST_VALUES_ASIDE:
-            max(aside.values(), key=lambda one: one.n_values).spill(scratch)
-    if aside:
+            parts[position][number][row[place[rows]] - before[position]] = values[rows]
+            n_left[position] -= rows.size
+            if not n_left[position]:
+                yield shards[position], dict(zip(queries, parts.pop(position), strict=True))
+    if n_left.any():
         raise InputRefused(
             f"{folder.root}: measurements of {universe} at {geolevel} have changed while "
             "they were read; begin again."
@@ -181,16 +134,10 @@ def _answers(
                 yield position, place, values
 
 
-def _ordered(
-    found: _SpilledRows, shard: Shard, is_measured: np.ndarray, queries: Sequence[MarginalQuery]
-) -> Mapping[MarginalQuery, np.ndarray]:
-    """The answers of a shard's measured geounits in the order of the spine, by query."""
-    own = is_measured[shard.start : shard.stop]
-    row = np.cumsum(own) - 1
-    answers = {query: np.zeros((int(own.sum()), query.n_rows), dtype=np.int64) for query in queries}
-    for position, place, values in found.taken():
-        answers[queries[position]][row[place - shard.start]] = values
-    return answers
+def _mapped(folder: Path, shape: tuple[int, int]) -> np.ndarray:
+    """An array of this shape in a file of a folder that is removed with it."""
+    with tempfile.TemporaryFile(dir=folder) as file:
+        return np.memmap(file, dtype=np.int64, mode="w+", shape=shape)
 
 
 def _row_groups(

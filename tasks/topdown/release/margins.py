@@ -94,7 +94,7 @@ def _agreement(
     counts: sparse.csr_array,
 ) -> dict[str, float] | None:
     """Shares of released answers by position; None if all are known exactly, or all are unknown."""
-    answers = ProductAnswers.of_query(estimates.algebra, query)
+    answers = ProductAnswers.of(estimates.algebra, query.matrix)
     totals = np.zeros(5, dtype=np.int64)
     size = max(1, ANSWERS_AT_ONCE // query.n_rows)
     for start in range(0, counts.shape[0], size):

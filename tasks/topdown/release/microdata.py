@@ -65,9 +65,6 @@ ROWS_PER_BATCH = 1 << 18
 
 _CODED = RowsForm(SEPARATOR, is_quoted=False, keeps_types=False)
 
-Texts = tuple[pa.Array, np.ndarray]
-"""Distinct texts of a column, and the index of each area's or cell's text."""
-
 
 @dataclass(frozen=True, eq=False)
 class BlockCounts:
@@ -77,56 +74,51 @@ class BlockCounts:
     counts: sparse.csr_array
 
 
-@dataclass(frozen=True, eq=False)
-class Rows:
-    """Mapping from records to rows of a file.
+def _write_rows(
+    stem: Path,
+    names: Sequence[str],
+    of_cells: Mapping[str, pa.DictionaryArray],
+    of_areas: Sequence[str],
+    parts: Iterable[tuple[Mapping[str, pa.DictionaryArray], sparse.csr_array]],
+    is_private: bool,
+    form: RowsForm,
+    *,
+    count: str | None = None,
+    n_before: int = 0,
+    rows_per_batch: int = ROWS_PER_BATCH,
+    **options: Any,
+) -> WrittenFiles:
+    """Write the rows of all parts of the records.
 
-    names : its columns in their order.
-    of_cells : the columns determined by cells; columns of areas come with each part of the records.
-    count : the column with the number of records of a row; None for one row a record.
-    n_before : number of the first row.
-
-    A column in neither numbers the rows.
+    Args:
+        names: the columns in their order; one that neither cells nor areas determine has the number
+            of the row, from `n_before` on, or of its records.
+        of_cells: a text of each cell for the columns that cells determine.
+        of_areas: the columns that areas determine.
+        parts: these columns of some areas, and the counts `(n_areas, n_cells)` of their records.
+        count: the column with the number of records of a row; None for one row a record.
     """
+    # Dictionary arrays reach the writer as they are, which makes it fast; without the stored Arrow
+    # schema a reader gets plain strings.
+    texts = dict.fromkeys([*of_areas, *of_cells], pa.dictionary(pa.int32(), pa.string()))
+    kinds = {name: texts.get(name, pa.int64()) for name in names}
 
-    names: Sequence[str]
-    of_cells: Mapping[str, Texts]
-    count: str | None = None
-    n_before: int = 0
+    def batches() -> Iterator[dict[str, pa.Array]]:
+        n_rows = n_before
+        for own, counts in parts:
+            counts.sort_indices()
+            entries = sparse.coo_array(counts)
+            times = np.ones_like(entries.data) if count else entries.data
+            for entry in _batches(times, rows_per_batch):
+                area, cell = pa.array(entries.row[entry]), pa.array(entries.col[entry])
+                columns = {name: column.take(area) for name, column in own.items()}
+                columns |= {name: column.take(cell) for name, column in of_cells.items()}
+                numbers = np.arange(n_rows, n_rows + len(entry), dtype=np.int64)
+                n_rows += len(entry)
+                counted = entries.data[entry] if count else numbers
+                yield {name: columns.get(name, pa.array(counted, pa.int64())) for name in kinds}
 
-    def write(
-        self,
-        stem: Path,
-        parts: Iterable[tuple[Mapping[str, Texts], sparse.csr_array]],
-        of_areas: Iterable[str],
-        is_private: bool,
-        form: RowsForm,
-        rows_per_batch: int = ROWS_PER_BATCH,
-        **options: Any,
-    ) -> WrittenFiles:
-        """Write the rows of all parts: the columns `of_areas` of some areas, and the counts
-        `(n_areas, n_cells)` of their records."""
-        # Dictionary arrays reach the writer as they are, which makes it fast; without the stored
-        # Arrow schema a reader gets plain strings.
-        texts = dict.fromkeys([*of_areas, *self.of_cells], pa.dictionary(pa.int32(), pa.string()))
-        kinds = {name: texts.get(name, pa.int64()) for name in self.names}
-
-        def batches() -> Iterator[dict[str, pa.Array]]:
-            n_rows = self.n_before
-            for own, counts in parts:
-                counts.sort_indices()
-                entries = sparse.coo_array(counts)
-                times = np.ones_like(entries.data) if self.count else entries.data
-                for entry in _batches(times, rows_per_batch):
-                    area, cell = entries.row[entry], entries.col[entry]
-                    columns = {name: _select_texts(column, area) for name, column in own.items()}
-                    columns |= {name: _select_texts(c, cell) for name, c in self.of_cells.items()}
-                    numbers = np.arange(n_rows, n_rows + len(entry), dtype=np.int64)
-                    n_rows += len(entry)
-                    counted = entries.data[entry] if self.count else numbers
-                    yield {name: columns.get(name, pa.array(counted, pa.int64())) for name in kinds}
-
-        return write_rows(stem, pa.schema(kinds), batches(), is_private, form, **options)
+    return write_rows(stem, pa.schema(kinds), batches(), is_private, form, **options)
 
 
 def write_universe(run: RunDirectory, settings: TopdownSettings, universe: str) -> WrittenFiles:
@@ -214,19 +206,14 @@ def _write_labelled(run: RunDirectory, settings: TopdownSettings, universe: str)
     areas = read_geography(geography_file(run))
     cells, counts = of_occupied(area_counts(run, settings, universe, len(areas)))
     columns = code_columns(census.geolevels, areas.columns)
-    of_areas = {name: _labels(*pd.factorize(areas[name])) for name in columns}
+    of_areas = {name: coded_texts(*pd.factorize(areas[name])) for name in columns}
     levels = zip(schema.attributes, np.unravel_index(cells, schema.shape), strict=True)
-    of_cells = {name: _labels(level, schema.labels(name)) for name, level in levels}
+    of_cells = {name: coded_texts(level, schema.labels(name)) for name, level in levels}
     count = census.universes[universe].declared.count
     names = [*columns, *schema.attributes, *([count] if count else [])]
     stem = below(run.unchecked_release, f"mdf_{universe}")
-    parts = [(of_areas, counts)]
-    return Rows(names, of_cells, count).write(stem, parts, columns, settings.is_private, LABELLED)
-
-
-def _labels(codes: np.ndarray, texts: Iterable[str]) -> Texts:
-    column = coded_texts(codes, texts)
-    return column.dictionary, column.indices.to_numpy()
+    parts, is_private = [(of_areas, counts)], settings.is_private
+    return _write_rows(stem, names, of_cells, columns, parts, is_private, LABELLED, count=count)
 
 
 def block_estimate_parts(
@@ -337,25 +324,21 @@ def _with_facilities(
         yield replace(part, counts=sparse.hstack([part.counts, here[:, None]], format="csr"))
 
 
-def _texts(name: str, codes: Sequence[str], of_cell: np.ndarray) -> Texts:
-    """A column with one of some codes in each cell; its dictionary has them as cells come.
+def _texts(name: str, codes: Sequence[str], of_cell: np.ndarray) -> pa.DictionaryArray:
+    """A column with one of some codes in each cell; its dictionary has those that occur.
 
-    A schema may have millions of cells, and few codes. Raises ValueError for a code that is invalid
-    in a row of text.
+    Raises ValueError for a code that is invalid in a row of text.
     """
     if any(mark in code for code in codes for mark in f'{SEPARATOR}"\r\n'):
         raise ValueError(f"a code of {name} contains a separator, a quote or a line break")
-    seen = pd.unique(of_cell)
-    encoded = pa.array([codes[i] for i in seen.tolist()], pa.string()).dictionary_encode()
-    place = np.zeros(len(codes), dtype=np.int32)
-    place[seen] = encoded.indices.to_numpy()
-    return encoded.dictionary, place[of_cell]
+    number, seen = pd.factorize(of_cell)
+    return coded_texts(number, [codes[code] for code in seen.tolist()])
 
 
 def _write(
     parts: Iterable[BlockCounts],
     declared: Sequence[MicrodataColumn],
-    of_cells: Mapping[str, Texts],
+    of_cells: Mapping[str, pa.DictionaryArray],
     stem: Path,
     is_private: bool,
     rows_per_batch: int = ROWS_PER_BATCH,
@@ -366,29 +349,31 @@ def _write(
     """
     digits = {c.name: c.digits for c in declared if c.digits is not None and c.name not in of_cells}
 
-    def of_blocks() -> Iterator[tuple[dict[str, Texts], sparse.csr_array]]:
+    def of_blocks() -> Iterator[tuple[dict[str, pa.DictionaryArray], sparse.csr_array]]:
         for part in parts:
             # Blocks without records are in no dictionary.
             seen = np.flatnonzero(np.diff(part.counts.indptr))
             geocode = part.block_geocode.take(pa.array(seen))
             if not pc.all(pc.match_substring_regex(geocode, _GEOCODE), min_count=0).as_py():
                 raise ValueError(f"a block geocode does not have {BLOCK_GEOCODE_DIGITS} digits")
-            columns = {}
-            for name, own in digits.items():
-                texts = pc.utf8_slice_codeunits(geocode, *own).dictionary_encode()
-                columns[name] = texts.dictionary, texts.indices.to_numpy()
+            texts = {name: pc.utf8_slice_codeunits(geocode, *own) for name, own in digits.items()}
+            columns = {name: text.dictionary_encode() for name, text in texts.items()}
             yield columns, part.counts[seen]
 
     names = list(dict.fromkeys([*(c.name for c in declared), *of_cells]))
-    rows = Rows(names, of_cells, n_before=n_before)
-    options: dict[str, Any] = {"compression": "snappy", "use_dictionary": [*digits, *of_cells]}
-    return rows.write(stem, of_blocks(), digits, is_private, _CODED, rows_per_batch, **options)
-
-
-def _select_texts(column: Texts, rows: np.ndarray) -> pa.DictionaryArray:
-    """The texts of the blocks or cells of some rows."""
-    texts, code = column
-    return pa.DictionaryArray.from_arrays(code[rows], texts, safe=False)
+    return _write_rows(
+        stem,
+        names,
+        of_cells,
+        list(digits),
+        of_blocks(),
+        is_private,
+        _CODED,
+        n_before=n_before,
+        rows_per_batch=rows_per_batch,
+        compression="snappy",
+        use_dictionary=[*digits, *of_cells],
+    )
 
 
 def _batches(count: np.ndarray, rows_per_batch: int) -> Iterator[np.ndarray]:

@@ -38,14 +38,13 @@ from ....runs.files import NOT_PRIVATE, read_declared, replacing
 from .levels import (
     COLUMNS,
     OUTSIDE,
-    SUMMARY_LEVELS,
     Entities,
     further_column,
     own_columns,
     texts_of,
     variables_of,
 )
-from .tables import LevelTable, Tabulation, geoid
+from .tables import LevelTable, geoid
 
 _DECLARED = read_declared(Path(__file__).parent / "presets" / "header.toml")
 
@@ -62,13 +61,12 @@ _WITHIN_COUNTIES = ("050", "060", "140", "150")
 _AREAS = ("AREALAND", "AREAWATR")
 
 
-def header_columns(entities: Entities, geography: pd.DataFrame) -> dict[str, pa.Array]:
+def header_columns(entities: Entities) -> dict[str, pa.Array]:
     """The known header fields of entities, by name.
 
     Left out are LOGRECNO, POP100 and HU100, which are not geography, and fields that are empty.
     """
-    level = entities.level
-    n = len(entities)
+    level, geography, n = entities.level, entities.geography, len(entities)
     constants = {
         **CONSTANTS,
         "SUMLEV": level.code,
@@ -88,7 +86,7 @@ def header_columns(entities: Entities, geography: pd.DataFrame) -> dict[str, pa.
             columns[name] = further_column(geography, name).take(entities.first_block)
     for name in set(_AREAS) & set(geography.columns):
         columns[name] = _area(entities, geography[name])
-    for name, column in own_columns(entities, geography).items():
+    for name, column in own_columns(entities).items():
         known = columns.get(name, pa.repeat(pa.scalar(""), len(entities)))
         columns[name] = pc.if_else(pc.equal(column, ""), known.cast(pa.string()), column)
     return columns
@@ -191,8 +189,8 @@ def legacy_files(
     return files
 
 
-def write_state(tabulation: Tabulation, fips: str, files: Sequence[Path]) -> None:
-    """Write the four files of a state, header first, from the tabulation of its blocks."""
+def write_state(tables: Sequence[LevelTable], files: Sequence[Path]) -> None:
+    """Write the four files of a state, header first, from its tables of every summary level."""
     fields = [HEADER_FIELDS]
     fields += [(*SEGMENT_FIELDS, *segment_variables(segment)) for segment in SEGMENTS]
     with ExitStack() as stack:
@@ -200,9 +198,8 @@ def write_state(tabulation: Tabulation, fips: str, files: Sequence[Path]) -> Non
             stack.enter_context(stack.enter_context(replacing(file)).open("wb")) for file in files
         ]
         n_records = 0
-        for level in SUMMARY_LEVELS.values():
-            table = tabulation.level(level)
-            for columns in _records(table, tabulation.geography, n_records):
+        for table in tables:
+            for columns in _records(table, n_records):
                 for number, (stream, names) in enumerate(zip(streams, fields, strict=True)):
                     if number:
                         columns["CIFSN"] = f"{number:02d}"
@@ -210,19 +207,15 @@ def write_state(tabulation: Tabulation, fips: str, files: Sequence[Path]) -> Non
             n_records += len(table.entities)
 
 
-def _records(
-    table: LevelTable, geography: pd.DataFrame, n_before: int
-) -> Iterator[dict[str, pa.Array | str]]:
+def _records(table: LevelTable, n_before: int) -> Iterator[dict[str, pa.Array | str]]:
     """The records of one summary level of a state, after `n_before` others, some at a time: columns
     of header fields that are known, and of variables, by name."""
-    known = header_columns(table.entities, geography)
-    for start, rows in table.batches():
-        columns = {name: column.slice(start, len(rows)) for name, column in known.items()}
-        values = map(pa.array, np.ascontiguousarray(rows.T))
-        columns |= dict(zip(table.variables, values, strict=True))
-        columns["POP100"], columns["HU100"] = columns["P0010001"], columns["H0010001"]
-        columns["LOGRECNO"] = pa.array(n_before + start + 1 + np.arange(len(rows)))
-        yield columns
+    known = header_columns(table.entities)
+    for columns in table.batches(known):
+        persons, units = columns["P0010001"], columns["H0010001"]
+        numbers = pa.array(n_before + 1 + np.arange(len(persons)))
+        n_before += len(persons)
+        yield columns | {"POP100": persons, "HU100": units, "LOGRECNO": numbers}
 
 
 def _write(stream: BinaryIO, columns: Mapping[str, pa.Array | str], fields: Sequence[str]) -> None:

@@ -53,11 +53,6 @@ class SummaryLevel:
         """
         return f"{self.code}_{self.name.replace(' ', '_').lower()}"
 
-    @property
-    def is_of_blocks(self) -> bool:
-        """Whether its entities are single blocks."""
-        return "BLOCK" in self.parts
-
 
 SUMMARY_LEVELS: Mapping[str, SummaryLevel] = {
     level.code: SummaryLevel(level.code, level.name, level.parts) for level in CENSUS.summary_levels
@@ -85,6 +80,7 @@ class Entities:
     """The entities of one summary level, by geocode."""
 
     level: SummaryLevel
+    geography: pd.DataFrame
     geocode: pa.StringArray
     """(n,) ascending; geocodes of one state are contiguous."""
     parts: Mapping[str, pa.StringArray]
@@ -113,11 +109,11 @@ def entities_of(
     `needs_block_groups`.
     """
     names = list(level.parts)
-    if level.is_of_blocks:
+    if names[-1] == _BLOCK:
         if tells_block_group is None:
             tells_block_group = needs_block_groups(texts_of(geography["block_geocode"]))
         if tells_block_group:
-            names.insert(names.index("BLOCK"), "BLKGRP")
+            names.insert(-1, "BLKGRP")
     parts = _parts(geography, names)
     geocode = pc.binary_join_element_wise(*(parts[name] for name in names), "")
     if names[-1] in OUTSIDE:
@@ -134,7 +130,7 @@ def entities_of(
     own_blocks[entity[inside]] = inside
     first = pa.array(own_blocks)
     of_entities = {name: parts[name].take(first) for name in names}
-    return Entities(level, encoded.dictionary.take(order), of_entities, entity, first)
+    return Entities(level, geography, encoded.dictionary.take(order), of_entities, entity, first)
 
 
 def tabulated_entities(
@@ -215,8 +211,9 @@ _BLOCK = "BLOCK"
 _LAND = "AREALAND"
 
 
-def own_columns(entities: Entities, geography: pd.DataFrame) -> dict[str, pa.Array]:
+def own_columns(entities: Entities) -> dict[str, pa.Array]:
     """The fields of entities that the geography has columns for, by name; empty where blank."""
+    geography = entities.geography
     kind = entities.level.parts[-1]
     columns = {name: name if kind == _BLOCK else f"{kind}_{name}" for name in OWN_FIELDS}
     columns |= {
@@ -230,13 +227,13 @@ def own_columns(entities: Entities, geography: pd.DataFrame) -> dict[str, pa.Arr
         if column in geography
     }
     if set(POINT) <= set(geography.columns) and not set(POINT) & set(found):
-        found |= _points(entities, geography)
+        found |= _points(entities)
     return found
 
 
-def named_columns(entities: Entities, geography: pd.DataFrame) -> dict[str, pa.Array]:
+def named_columns(entities: Entities) -> dict[str, pa.Array]:
     """NAME, INTPTLAT and INTPTLON of entities, as far as the geography has them."""
-    found = own_columns(entities, geography)
+    found = own_columns(entities)
     return {name: found[name] for name in (NAME, *POINT) if name in found}
 
 
@@ -247,13 +244,14 @@ def further_column(geography: pd.DataFrame, name: str) -> pa.Array:
     return pc.if_else(pc.fill_null(fits, False), column, "")
 
 
-def _points(entities: Entities, geography: pd.DataFrame) -> dict[str, pa.Array]:
+def _points(entities: Entities) -> dict[str, pa.Array]:
     """Mean points of entities; empty where any of their blocks lacks one.
 
     Points are averaged on the sphere, so that the point of an entity on both sides of the 180th
     meridian is between its blocks. Blocks weigh as much as they have land, alike if the entity has
     none.
     """
+    geography = entities.geography
     latitude, longitude = (
         np.radians(pd.to_numeric(geography[name], errors="coerce").to_numpy(float))
         for name in POINT

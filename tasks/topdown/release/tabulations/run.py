@@ -17,7 +17,6 @@ that counts are not negative. It is no interval around the published count, whic
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -53,9 +52,9 @@ from .levels import (
 from .tables import (
     LABELLED,
     TABLES,
+    LevelTable,
     States,
     TableAnswers,
-    Tabulation,
     entity_columns,
     state_tabulations,
     table_files,
@@ -67,8 +66,6 @@ from .tables import (
 MARGIN_LEVEL = 0.9
 """Probability with which a margin's interval holds the truth, as usual for margins of error."""
 SUFFIX = "_margins"
-RUNS_WRITTEN = 4
-"""Runs of areas that are written as one group of rows: reading more groups would take longer."""
 LOWER, UPPER = "lower", "upper"
 
 
@@ -92,10 +89,10 @@ def write_table_margins(
         cells = PublishedCells(own, sparse.csr_array(variable_matrix(schema).T))
         row = blocks.get_indexer(own.spine.block_geocode)
         answers.append(cells.of_areas(_areas(of_level.block_entity[row], len(of_level))))
-    columns = entity_columns(of_level, geography)
+    columns = entity_columns(of_level)
     kinds = {name: column.type for name, column in columns.items()}
     kinds |= dict.fromkeys(_end_columns(variables), pa.int64())
-    batches = _concatenate_batches(_table_batches(columns, variables, answers))
+    batches = _table_batches(columns, variables, answers)
     stem = directory / TABLES / f"{level.stem}{SUFFIX}"
     return write_rows(stem, pa.schema(kinds), batches, settings.is_private, text_form(columns))
 
@@ -111,14 +108,6 @@ def _table_batches(
         n = len(first.estimate)
         codes = {name: column.slice(start, n) for name, column in columns.items()}
         yield codes | _variable_columns(variables, [part for _, part in parts])
-
-
-def _concatenate_batches(batches: Iterator[dict[str, pa.Array]]) -> Iterator[dict[str, pa.Array]]:
-    """Batches of columns, `RUNS_WRITTEN` at a time as one."""
-    while some := list(islice(batches, RUNS_WRITTEN)):
-        if len(some) > 1:
-            some = [{name: pa.concat_arrays([each[name] for each in some]) for name in some[0]}]
-        yield some[0]
 
 
 def _variable_columns(
@@ -158,11 +147,9 @@ def write_declared_margins(
             number, code = entities(areas, declared.geolevels, level)
             described = descriptions(areas, declared, level)
             of_level = _areas(np.asarray(number)[found.spine.block_row], len(code))
-            yield from _concatenate_batches(
-                asked.columns(level, code, np.arange(start, start + len(part.estimate)), described)
-                | _ends(part)
-                for start, part in cells.of_areas(of_level)
-            )
+            for start, part in cells.of_areas(of_level):
+                numbers = np.arange(start, start + len(part.estimate))
+                yield asked.columns(level, code, numbers, described) | _ends(part)
 
     stem = directory / TABLES / f"{table.name}{SUFFIX}"
     return write_rows(stem, pa.schema(kinds), batches(), settings.is_private, LABELLED)
@@ -256,12 +243,12 @@ class LevelTables:
         """Write the tables of some states into a folder, and their P.L. 94-171 files."""
         run, settings = self.run, self.settings
 
-        def tabulations() -> Iterator[Tabulation]:
+        def tabulations() -> Iterator[list[LevelTable]]:
             parts = state_tabulations(run, settings, tabulated_universes(settings), states)
-            for fips, tabulation in zip(states, parts, strict=True):
+            for fips, tables in zip(states, parts, strict=True):
                 if has_legacy(settings):
-                    write_state(tabulation, fips, self._legacy_files([fips]))
-                yield tabulation
+                    write_state(tables, self._legacy_files([fips]))
+                yield tables
 
         write_tables(tabulations(), folder, is_private=settings.is_private)
 

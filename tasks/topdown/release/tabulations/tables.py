@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -38,7 +38,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from scipy import sparse
 
-from .....geography.levels import Spine
 from ....census.areas import described_columns, descriptions, entities
 from ....census.cef_2020 import CENSUS
 from ....census.compiled_schemas import table_variables
@@ -63,7 +62,6 @@ from .levels import (
     entities_of,
     named_columns,
     needs_block_groups,
-    texts_of,
     variable_matrix,
     variables_of,
 )
@@ -213,46 +211,49 @@ ROWS_PER_BATCH = 1 << 14
 
 @dataclass(frozen=True, eq=False)
 class LevelTable:
-    """The tables of one summary level, computed on request."""
+    """The tables of one summary level: histograms `(n_entities, n_cells)` of its entities by the
+    schema of each universe."""
 
     entities: Entities
-    variables: tuple[str, ...]
-    histograms: tuple[sparse.csr_array, ...]
-    """One of shape `(n_entities, n_cells)` for each universe."""
-    matrices: tuple[np.ndarray, ...]
-    """Maps from the histograms to variables, shape `(n_cells, n_variables)` each."""
+    histograms: Mapping[Schema, sparse.csr_array]
 
-    def batches(self, rows_per_batch: int = ROWS_PER_BATCH) -> Iterator[tuple[int, np.ndarray]]:
-        """All rows in turn: the position of the first one, and variables, int64
-        `(n, n_variables)`."""
-        for start in range(0, len(self.entities), rows_per_batch):
-            counts = zip(self.histograms, self.matrices, strict=True)
-            here = slice(start, start + rows_per_batch)
-            yield start, np.hstack([histogram[here] @ matrix for histogram, matrix in counts])
+    @property
+    def variables(self) -> list[str]:
+        """Names of its variables."""
+        return [name for schema in self.histograms for name in variables_of(schema)]
+
+    def batches(self, of_entities: Mapping[str, pa.Array]) -> Iterator[dict[str, pa.Array]]:
+        """All rows, `ROWS_PER_BATCH` at a time: columns of the entities, then the variables."""
+        for start in range(0, len(self.entities), ROWS_PER_BATCH):
+            here = slice(start, start + ROWS_PER_BATCH)
+            counts = [
+                own[here] @ variable_matrix(schema) for schema, own in self.histograms.items()
+            ]
+            values = map(pa.array, np.ascontiguousarray(np.hstack(counts).T))
+            columns = {name: column[here] for name, column in of_entities.items()}
+            yield columns | dict(zip(self.variables, values, strict=True))
 
 
-@dataclass(frozen=True, eq=False)
-class Tabulation:
-    """Block histograms of a release or of one state of it, ready to be tabulated."""
+def tabulate(
+    geography: pd.DataFrame,
+    counted: Mapping[Schema, sparse.csr_array],
+    tells_block_group: bool | None = None,
+) -> list[LevelTable]:
+    """The tables of every summary level.
 
-    geography: pd.DataFrame
-    variables: tuple[str, ...]
-    histograms: tuple[sparse.csr_array, ...]
-    matrices: tuple[np.ndarray, ...]
-    tells_block_group: bool | None = None
-    """Whether geocodes of blocks have their block group; None where the geography itself says."""
-    _levels: dict[str, LevelTable] = field(init=False, default_factory=dict)
-
-    def level(self, level: SummaryLevel) -> LevelTable:
-        """The tables of a summary level."""
-        if level.code not in self._levels:
-            self._levels[level.code] = self._level(level)
-        return self._levels[level.code]
-
-    def _level(self, level: SummaryLevel) -> LevelTable:
-        entities = entities_of(self.geography, level, tells_block_group=self.tells_block_group)
-        sums = tuple(entities.sums(histogram) for histogram in self.histograms)
-        return LevelTable(entities, self.variables, sums, self.matrices)
+    Args:
+        geography: the geography frame of some states.
+        counted: histograms `(n_blocks, n_cells)` of its blocks by the schema of each universe.
+        tells_block_group: see `entities_of`.
+    """
+    levels = (
+        entities_of(geography, level, tells_block_group=tells_block_group)
+        for level in SUMMARY_LEVELS.values()
+    )
+    return [
+        LevelTable(entities, {schema: entities.sums(own) for schema, own in counted.items()})
+        for entities in levels
+    ]
 
 
 def table_files(directory: Path, stems: Iterable[str], suffix: str = "") -> list[Path]:
@@ -263,29 +264,31 @@ def table_files(directory: Path, stems: Iterable[str], suffix: str = "") -> list
 
 
 def write_tables(
-    tabulations: Iterable[Tabulation],
-    directory: Path,
-    *,
-    is_private: bool = True,
-    levels: Sequence[SummaryLevel] = tuple(SUMMARY_LEVELS.values()),
+    tabulations: Iterable[Sequence[LevelTable]], directory: Path, *, is_private: bool = True
 ) -> list[Path]:
     """Write summary levels as Parquet and as text below `directory`; returns the files.
 
     Columns: SUMLEV, GEOID, GEOCODE, the parts of the geocode (STATE, COUNTY, ...), NAME, INTPTLAT
     and INTPTLON where the geography has them, then the variables (int64).
 
-    The tabulations cover successive states, each in memory while it is written. They give the same
-    files as one tabulation of all states, if they all agree on block groups.
+    The tabulations are of successive states, each in memory while it is written; row groups end
+    with them. They give the same rows as one tabulation of all states, if they all agree on block
+    groups.
     """
-    files = table_files(directory, [level.stem for level in levels])
+    files = table_files(directory, [level.stem for level in SUMMARY_LEVELS.values()])
+    writers: list[Callable[[Mapping[str, pa.Array]], int]] = []
     with ExitStack() as stack:
-        writers = [_LevelWriter(stack, path.with_suffix(""), is_private) for path in files[::2]]
-        for tabulation in tabulations:
-            for level, writer in zip(levels, writers, strict=True):
-                table = tabulation.level(level)
-                writer.add(table, entity_columns(table.entities, tabulation.geography))
-        for writer in writers:
-            writer.finish()
+        for tables in tabulations:
+            for number, (table, path) in enumerate(zip(tables, files[::2], strict=True)):
+                codes = entity_columns(table.entities)
+                if number == len(writers):
+                    kinds = dict.fromkeys(codes, pa.string())
+                    schema = pa.schema(kinds | dict.fromkeys(table.variables, pa.int64()))
+                    form = text_form(codes)
+                    written = rows_written(path.with_suffix(""), schema, is_private, form)
+                    writers.append(stack.enter_context(written))
+                for columns in table.batches(codes):
+                    writers[number](columns)
     return files
 
 
@@ -298,7 +301,7 @@ def geoid(level: SummaryLevel, geocode: pa.Array) -> pa.Array:
     return pc.binary_join_element_wise(f"{level.code}0000US", geocode, "")
 
 
-def entity_columns(entities: Entities, geography: pd.DataFrame) -> dict[str, pa.Array]:
+def entity_columns(entities: Entities) -> dict[str, pa.Array]:
     """The columns of a table, and of its margins, that identify the entity of a row.
 
     SUMLEV, GEOID, GEOCODE, the parts of the geocode, and NAME, INTPTLAT and INTPTLON where the
@@ -309,51 +312,13 @@ def entity_columns(entities: Entities, geography: pd.DataFrame) -> dict[str, pa.
         "GEOID": geoid(entities.level, entities.geocode),
         "GEOCODE": entities.geocode,
         **entities.parts,
-        **named_columns(entities, geography),
+        **named_columns(entities),
     }
 
 
 def text_form(columns: Collection[str]) -> RowsForm:
     """The form of a table's text: codes need no quotes, and names may have commas."""
     return RowsForm(is_quoted=NAME in columns)
-
-
-class _LevelWriter:
-    """The two files of a summary level, to which tables of successive states are added.
-
-    Row groups have `ROWS_PER_BATCH` rows, regardless of states. The files get their names when the
-    stack ends.
-    """
-
-    def __init__(self, stack: ExitStack, stem: Path, is_private: bool) -> None:
-        self._stack, self._stem, self._is_private = stack, stem, is_private
-        self._write: Callable[[Mapping[str, pa.Array]], int] | None = None
-        self._held = pa.table({})
-
-    def add(self, table: LevelTable, codes: Mapping[str, pa.Array]) -> None:
-        """Write the rows of a table except the last ones, which are kept until the next call."""
-        if self._write is None:
-            kinds = dict.fromkeys(codes, pa.string()) | dict.fromkeys(table.variables, pa.int64())
-            schema = pa.schema(kinds)
-            written = rows_written(self._stem, schema, self._is_private, text_form(codes))
-            self._write = self._stack.enter_context(written)
-            self._held = pa.schema(kinds).empty_table()
-        for start, rows in table.batches():
-            columns = [column.slice(start, len(rows)) for column in codes.values()]
-            columns += map(pa.array, np.ascontiguousarray(rows.T))
-            further = pa.Table.from_arrays(columns, schema=self._held.schema)
-            self._held = pa.concat_tables([self._held, further])
-            self._write_held(ROWS_PER_BATCH)
-
-    def finish(self) -> None:
-        """Write the remaining rows."""
-        self._write_held(1)
-
-    def _write_held(self, least: int) -> None:
-        while self._write is not None and self._held.num_rows >= least:
-            rows = self._held.slice(0, ROWS_PER_BATCH)
-            self._held = self._held.slice(ROWS_PER_BATCH)
-            self._write({name: rows[name].combine_chunks() for name in rows.column_names})
 
 
 _STATE = (0, CENSUS.code_parts["STATE"].digits[1])  # type: ignore[index]
@@ -378,55 +343,34 @@ class States:
 
 def state_tabulations(
     run: RunDirectory, settings: TopdownSettings, universes: Sequence[str], states: Sequence[str]
-) -> Iterator[Tabulation]:
-    """The tabulation of each of some states, in turn; every block of the geography is tabulated."""
+) -> Iterator[list[LevelTable]]:
+    """The tables of each of some states, in turn; every block of the geography is tabulated."""
     tells_block_group = States.read(run).tells_block_group
-    read = [_Estimates.of(run, settings, universe) for universe in universes]
-    variables = tuple(name for own in read for name in variables_of(own.schema))
-    matrices = tuple(variable_matrix(own.schema) for own in read)
     for fips in states:
         geography = read_codes(geography_file(run), fips, f"{fips}:")  # A colon follows digits.
-        codes = _numbers(texts_of(geography["block_geocode"]))
-        histograms = tuple(own.histogram(fips, codes) for own in read)
-        yield Tabulation(geography, variables, histograms, matrices, tells_block_group)
+        blocks = pd.Index(geography["block_geocode"])
+        counted = {}
+        for universe in universes:
+            full = settings.schema_of(universe)
+            schema = CENSUS.schema(universe, present_attributes(full))
+            own_cell = schema.cells({name: full.levels(name) for name in schema.attributes})
+            row, found = _state_counts(run, universe, full.n_cells, fips, blocks)
+            where, shape = (row[found.row], own_cell[found.col]), (len(blocks), schema.n_cells)
+            counted[schema] = sparse.csr_array(sparse.coo_array((found.data, where), shape))
+        yield tabulate(geography, counted, tells_block_group)
 
 
-def _numbers(codes: pa.ChunkedArray | pa.StringArray) -> np.ndarray:
-    return codes.cast(pa.int64()).to_numpy()
-
-
-@dataclass(frozen=True, eq=False)
-class _Estimates:
-    """The block estimates of a universe, by cells of its own attributes in microdata."""
-
-    run: RunDirectory
-    universe: str
-    schema: Schema
-    own_cell: np.ndarray
-    """(n_cells,) the cell of `schema` of each cell of the estimates."""
-    spine: Spine
-
-    @classmethod
-    def of(cls, run: RunDirectory, settings: TopdownSettings, universe: str) -> _Estimates:
-        """Estimates of one universe of a run."""
-        full, spine = settings.schema_of(universe), spine_of(run, universe)
-        schema = CENSUS.schema(universe, present_attributes(full))
-        own_cell = schema.cells({name: full.levels(name) for name in schema.attributes})
-        return cls(run, universe, schema, own_cell, spine)
-
-    def histogram(self, fips: str, codes: np.ndarray) -> sparse.csr_array:
-        """Histograms `(n_blocks, n_cells)` of a state's blocks, whose geocodes are `codes` (n,),
-        ascending."""
-        shape = (len(codes), self.schema.n_cells)
-        blocks = blocks_of_state(self.spine, fips)
-        last, n_cells = self.spine.geolevels[-1], len(self.own_cell)
-        found = sparse.coo_array(released_counts(self.run, self.universe, last, n_cells, blocks))
-        geocode = _numbers(pa.array(self.spine.block_geocode[blocks], pa.string()))
-        block = np.searchsorted(codes, geocode)
-        if (codes[np.minimum(block, len(codes) - 1)] != geocode).any():
-            raise ValueError(f"estimates of {self.universe} have a block outside the geography")
-        where = (block[found.row], self.own_cell[found.col])
-        return sparse.csr_array(sparse.coo_array((found.data, where), shape))
+def _state_counts(
+    run: RunDirectory, universe: str, n_cells: int, fips: str, blocks: pd.Index
+) -> tuple[np.ndarray, sparse.coo_array]:
+    """Released counts `(n, n_cells)` of a state's blocks on the spine, and the row (n,) of each
+    among its `blocks`."""
+    spine = spine_of(run, universe)
+    own = blocks_of_state(spine, fips)
+    row = blocks.get_indexer(spine.block_geocode[own])
+    if (row < 0).any():
+        raise ValueError(f"estimates of {universe} have a block outside the geography")
+    return row, sparse.coo_array(released_counts(run, universe, spine.geolevels[-1], n_cells, own))
 
 
 def present_attributes(schema: Schema) -> tuple[str, ...]:

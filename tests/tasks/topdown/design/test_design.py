@@ -87,9 +87,8 @@ def test_margins_are_those_of_the_intervals_of_a_run(county: Path, tmp_path: Pat
         for target, variance in zip(settings.design[universe].targets.values(), found, strict=True):
             entity = levels[target.level]
             areas = BlockAreas.of_pairs(entity.max() + 1, np.arange(len(entity)), entity)
-            answers = ProductAnswers.of_query(
-                posterior.of_run.algebra, marginal_query(schema, target.query)
-            )
+            counted = marginal_query(schema, target.query).matrix
+            answers = ProductAnswers.of(posterior.of_run.algebra, counted)
             exact = area_covariances(posterior.posterior, answers, areas).variances().mean()
             assert variance / float(budget.total) == pytest.approx(exact, rel=1e-4)
 

@@ -41,7 +41,7 @@ def asked_of(case: Small, seed: int) -> tuple[list[RequestedAreas], list[np.ndar
     off_spine = rng.integers(-1, 2, case.spine.n_blocks)
     off_spine[0] = 0
     areas.append(off_spine)
-    core = ProductAnswers.of_query(case.algebra, marginal_query(SCHEMA, "votingage")).core
+    core = ProductAnswers.of(case.algebra, marginal_query(SCHEMA, "votingage").matrix).core
     classed = case.measured.classed
     return [RequestedAreas(classed.areas(area), core) for area in areas], areas
 

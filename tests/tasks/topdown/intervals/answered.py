@@ -17,7 +17,7 @@ def answers_of(
     level: GroupedEstimates, query: MarginalQuery, rows: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Estimates, variances, and whether the measurements determine them, each (N, n_answers)."""
-    answers = ProductAnswers.of_query(level.algebra, query)
+    answers = ProductAnswers.of(level.algebra, query.matrix)
     found = covariances_of(level, answers, rows)
     return estimates_of(level, answers, rows), found.variances(), found.is_known()
 

@@ -221,9 +221,9 @@ def test_a_level_of_blocks_is_of_tabulation_areas(replicates):
         ({"geolevel": "Ward"}, "no geolevel 'Ward'; it has US, State"),
         ({"level": 90.0}, "is no probability"),
         ({"out": "x.parquet"}, "One file takes one geolevel"),
-        ({"entities": "absent.csv"}, "absent.csv cannot be read"),
+        ({"entities": "absent.csv"}, "absent.csv is no file"),
         ({"compare": "pairs.csv"}, "give --geolevel or --entities with --compare"),
-        ({"compare": "absent.csv", "geolevel": "Tract"}, "absent.csv cannot be read"),
+        ({"compare": "absent.csv", "geolevel": "Tract"}, "absent.csv is no file"),
         ({"share_of": "hhgq"}, "'total' is no part of one of 'hhgq'"),
         (
             {"share_of": "total", "compare": "pairs.csv", "geolevel": "Tract"},

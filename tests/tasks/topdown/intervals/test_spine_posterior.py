@@ -115,7 +115,7 @@ def by_cells(spine: SmallSpine, weights: np.ndarray, covariance: np.ndarray, nam
 def of_areas(spine: SmallSpine, area: np.ndarray, name: str) -> AnswerCovariances:
     """Of areas, by the area of each block, -1 for none."""
     posterior = posterior_of(spine)
-    answers = ProductAnswers.of_query(posterior.algebra, marginal_query(spine.schema, name))
+    answers = ProductAnswers.of(posterior.algebra, marginal_query(spine.schema, name).matrix)
     areas = BlockAreas.of_pairs(int(area.max()) + 1, np.arange(len(area)), area)
     return area_covariances(posterior, answers, areas)
 
@@ -142,7 +142,7 @@ def test_estimates_and_covariances_are_those_of_dense_least_squares(case, seed):
             assert np.abs(estimate - query.answer(expected[depth])).max() < 1e-8
             dense = [by_cells(spine, incidence[depth][row], covariance, name) for row in rows]
             assert np.abs(found - np.array([np.diag(part) for part in dense])).max() < 1e-8
-            answers = ProductAnswers.of_query(level.algebra, query)
+            answers = ProductAnswers.of(level.algebra, query.matrix)
             whole = matrices(covariances_of(level, answers, rows))
             assert np.abs(whole - np.array(dense)).max() < 1e-8
     assert seen == list(range(len(spine.parents)))
@@ -187,7 +187,7 @@ def test_areas_off_the_spine_are_those_of_dense_least_squares(case, seed):
     *_, (_, blocks) = posterior.down()
     for name in NAMES[spine.schema.universe]:
         query = marginal_query(spine.schema, name)
-        answers = ProductAnswers.of_query(posterior.algebra, query)
+        answers = ProductAnswers.of(posterior.algebra, query.matrix)
         found = area_covariances(posterior, answers, areas)
         assert found.is_known().all()
         estimates = area_estimates(blocks, answers, areas)
@@ -208,7 +208,7 @@ def test_what_two_areas_have_in_common_is_that_of_dense_least_squares(case):
     areas = BlockAreas.of_pairs(3, *np.nonzero(inside)[::-1])
     posterior = posterior_of(spine)
     query = marginal_query(spine.schema, "votingage * hispanic")
-    answers = ProductAnswers.of_query(posterior.algebra, query)
+    answers = ProductAnswers.of(posterior.algebra, query.matrix)
     first, second = np.array([0, 2, 1]), np.array([1, 0, 1])
     found = area_covariances(posterior, answers, areas.tuples((first, second)))
     one, other = np.indices((query.n_rows, query.n_rows)).reshape(2, -1)
@@ -241,10 +241,8 @@ def test_answers_may_take_levels_together_that_no_measured_query_does():
             cells[2] >= 0,
         ]
     )
-    by_rows = ProductAnswers.of_matrix(posterior.algebra, sparse.csr_array(masks.astype(int)))
-    by_query = ProductAnswers.of_query(posterior.algebra, coarse)
-    both = ProductAnswers.joined(by_rows, by_query)
     counted = np.vstack([masks, coarse.matrix.toarray()]).astype(float)
+    both = ProductAnswers.of(posterior.algebra, sparse.csr_array(counted))
     for depth, level in posterior.down():
         rows = np.arange(len(level.type_is_possible))
         estimate = estimates_of(level, both, rows)
@@ -254,7 +252,7 @@ def test_answers_may_take_levels_together_that_no_measured_query_does():
             matrix = np.kron(incidence[depth][row][None], counted)
             assert np.abs(found[row] - matrix @ covariance @ matrix.T).max() < 1e-8
     with pytest.raises(ValueError, match="product of sets"):
-        ProductAnswers.of_matrix(posterior.algebra, sparse.csr_array(masks[:2].any(axis=0)[None]))
+        ProductAnswers.of(posterior.algebra, sparse.csr_array(masks[:2].any(axis=0)[None]))
 
 
 def test_what_nothing_measured_determines_is_said_to_be_unknown():

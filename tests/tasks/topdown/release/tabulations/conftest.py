@@ -12,10 +12,9 @@ from spineflow.tasks.census.cef_2020 import PERSONS, UNITS
 from spineflow.tasks.census.cef_tables import check_inputs
 from spineflow.tasks.topdown.ingest.generate import generate_county
 from spineflow.tasks.topdown.release.microdata import write_microdata
-from spineflow.tasks.topdown.release.tabulations.tables import Tabulation
 
 from tests.block_estimates import block_counts
-from tests.tabulated import tabulate
+from tests.tabulated import Tabulation, tabulate
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ def geography(**further: list[str]) -> pd.DataFrame:
 
 
 def header(frame: pd.DataFrame, level: str) -> dict[str, list[str]]:
-    columns = header_columns(entities_of(frame, SUMMARY_LEVELS[level]), frame)
+    columns = header_columns(entities_of(frame, SUMMARY_LEVELS[level]))
     return {name: column.to_pylist() for name, column in columns.items()}
 
 
@@ -84,5 +84,5 @@ def test_a_published_header_is_written_as_it_was(published, level: str) -> None:
     codes = [name for name in ("COUNTYCC", "COUNTYNS") if level != "040"]
     for field in codes:
         assert ours[field] == rows[field].tolist()
-    named = named_columns(entities_of(frame, SUMMARY_LEVELS[level]), frame)
+    named = named_columns(entities_of(frame, SUMMARY_LEVELS[level]))
     assert set(POINT) <= set(named)

@@ -36,7 +36,7 @@ def copied(folder: Path, tmp_path: Path) -> Path:
 @pytest.mark.slow
 def test_blocks_of_a_release_are_the_counts_it_was_made_from(exact, folder) -> None:
     blocks = published_blocks(read_published(folder))
-    persons, units = (histogram.toarray() for histogram in exact.tabulation.histograms)
+    persons, units = (own.toarray() for own in exact.tabulation.counted.values())
     cube = persons.reshape(len(persons), 8, -1)
     assert (blocks.persons.toarray() == cube.sum(axis=1)).all()
     assert (blocks.hhgq == cube.sum(axis=2)).all()

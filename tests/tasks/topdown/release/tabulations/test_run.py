@@ -8,12 +8,8 @@ from spineflow.tasks.census.invariants import read_geography
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.topdown.paths import geography_file
 from spineflow.tasks.topdown.release.microdata import write_universe
-from spineflow.tasks.topdown.release.tabulations.run import (
-    tables_of_run,
-)
-from spineflow.tasks.topdown.release.tabulations.tables import (
-    write_tables,
-)
+from spineflow.tasks.topdown.release.tabulations.run import tables_of_run
+from spineflow.tasks.topdown.release.tabulations.tables import write_tables
 
 from tests.tabulated import tabulate, write_legacy
 from tests.tasks.topdown.checks.accuracy.conftest import make_run
@@ -52,7 +48,7 @@ def counted_from_microdata(estimated, folder: Path) -> dict[str, bytes]:
     tabulation = tabulate(
         run.unchecked_release, read_geography(geography_file(run)), settings.run.universes
     )
-    write_tables([tabulation], folder)
+    write_tables([tabulation.tables()], folder)
     write_legacy(tabulation, folder)
     return contents(folder)
 

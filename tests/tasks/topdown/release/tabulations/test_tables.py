@@ -23,7 +23,7 @@ STEMS = [level.stem for level in SUMMARY_LEVELS.values()]
 @pytest.fixture(scope="module")
 def written(exact, tmp_path_factory) -> Path:
     directory = tmp_path_factory.mktemp("tables")
-    assert write_tables([exact.tabulation], directory) == table_files(directory, STEMS)
+    assert write_tables([exact.tabulation.tables()], directory) == table_files(directory, STEMS)
     return directory / "tables"
 
 
