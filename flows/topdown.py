@@ -18,7 +18,8 @@ from __future__ import annotations
 from itertools import chain
 
 from ..tasks.runs.directory import RunDirectory
-from ..tasks.topdown.ingest.steps import ingest
+from ..tasks.topdown.ingest.ingest import n_shares
+from ..tasks.topdown.ingest.steps import count_records, ingest, read_referred
 from ..tasks.topdown.measurement.steps import constrain, measure
 from ..tasks.topdown.product import TOPDOWN
 from ..tasks.topdown.settings import TopdownSettings, universe_waves
@@ -40,8 +41,7 @@ from .topdown_stages import (
 def stages(run: RunDirectory, settings: TopdownSettings) -> None:
     """Submit the stages of a run; the universes go side by side."""
     root, universes = str(run.root), settings.run.universes
-    with stage("ingest"):
-        ingested = ingest.submit(root)
+    ingested = read_input(run, settings)
     finish()
     spines: dict[str, Future] = {}
     for universe in universes:
@@ -88,6 +88,17 @@ def stages(run: RunDirectory, settings: TopdownSettings) -> None:
     compared = compare_with_input(run, settings, predicted, estimated)
     finish([*written, *losses, *posterior, *margin_files, *predicted.values()])
     check_and_release(run, settings, spines, written, compared)
+
+
+def read_input(run: RunDirectory, settings: TopdownSettings) -> Future:
+    """Submit the tasks that read the input; shares of many records are counted side by side."""
+    root, of = str(run.root), n_shares(run, settings)
+    with stage("ingest"):
+        if of == 1:
+            return ingest.submit(root)
+        referred = read_referred.submit(root)
+        counted = [count_records.submit(root, n, of, wait_for=[referred]) for n in range(of)]
+        return ingest.submit(root, wait_for=counted)
 
 
 topdown = flow_of_product(

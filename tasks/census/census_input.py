@@ -125,6 +125,13 @@ class ReferredTables:
     ways: Mapping[str, AreaLookup]
 
 
+Read = Callable[[ValueTally], ReferredTables]
+"""Gives the tables to which records refer, and adds their evidence; raises UnreadableInput."""
+
+Count = Callable[[str, RecordCounter, Sequence[InputFile], ValueTally], None]
+"""Adds the records of a universe to their counter; raises UnreadableInput."""
+
+
 @dataclass(frozen=True, eq=False)
 class CensusTables:
     """The tables of a census, read as it declares; those to which records refer come first.
@@ -184,20 +191,24 @@ class CensusTables:
             found.append(universe.declared.table)
         return tuple(dict.fromkeys(found))
 
-    def check(self, scratch: Path | None = None) -> InputCheck[CensusInput]:
+    def check(
+        self, scratch: Path | None = None, read: Read | None = None, count: Count | None = None
+    ) -> InputCheck[CensusInput]:
         """Read the tables, evaluate every rule and count all records.
 
         The rules are counted by vectorised code and, as a public pass or fail, evaluated by Great
         Expectations; the input is accepted only if both find nothing. The division of a table's
         rows into files affects only the file that a finding names. Large arrays go to temporary
-        files in the folder `scratch`, by default the system's; they hold confidential rows.
+        files in the folder `scratch`, by default the system's; they hold confidential rows. `read`
+        and `count` give what other tasks have read of the tables; see `shares`.
         """
         evidence, counted = ValueTally(), dict[str, Counted]()
         try:
-            before = self.read_before(evidence, scratch)
+            before = self.read_before(evidence, scratch) if read is None else read(evidence)
             for name in self.records:
                 counter, files = self.counter(before, name, scratch, evidence)
-                count_files(counter, files, evidence)
+                counting = count_files if count is None else partial(count, name)
+                counting(counter, files, evidence)
                 counted[name] = counter.counted()
         except UnreadableInput as error:
             earlier = takewhile(error.table.__ne__, self.tables)

@@ -20,7 +20,7 @@ from scipy import sparse
 from ..ledger.recognition import MOST_VALUES, RecordColumn, raw_value
 from ..tables.columns import CodedColumn, KeyColumn, zeros
 from ..tables.copies import RecordSums
-from ..tables.readers import Batch
+from ..tables.readers import Batch, Share
 from ..tables.sources import InputFile
 from .census import Universe
 from .histograms import HistogramSum
@@ -90,6 +90,17 @@ class RawColumns:
             if of_value is not None:
                 self._sums[name].add(area[rows], of_value[column.codes[rows]], count[rows])
 
+    def add_columns(self, columns: Mapping[str, RecordColumn]) -> None:
+        """Add columns of other records, by name; a column omitted there is omitted here."""
+        for name in [*self._positions]:
+            if name not in columns:
+                del self._positions[name], self._sums[name]
+                continue
+            of_value = self.numbers(name, columns[name].values)
+            if of_value is not None:
+                row, value = sparse.coo_array(columns[name].counts).coords
+                self._sums[name].add(row, of_value[value], columns[name].counts.data)
+
     def numbers(self, name: str, values: Sequence[str]) -> np.ndarray | None:
         """Numbers `(n,)` of raw values of a column; None for an omitted one."""
         positions = self._positions.get(name)
@@ -115,10 +126,14 @@ class RawColumns:
 
     def columns(self) -> list[RecordColumn]:
         """Return the columns added so far."""
-        return [
-            RecordColumn(self._sums[name].total()[:, : max(1, len(values))], tuple(values))
+        return [*self.by_name().values()]
+
+    def by_name(self) -> dict[str, RecordColumn]:
+        """Return the columns added so far, by name."""
+        return {
+            name: RecordColumn(self._sums[name].total()[:, : max(1, len(values))], tuple(values))
             for name, values in self._positions.items()
-        ]
+        }
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,6 +176,23 @@ class Counted:
     references: np.ndarray
     raw: Sequence[RecordColumn] = ()
     keys_of_occupants: Mapping[str, KeyColumn] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class CountedShare:
+    """Counts of a share of the records of a universe, to be added to those of others.
+
+    totals : histograms by name.
+    rows, records : `(n,)` rows of the table on the way to their areas, and the records of each.
+    raw : columns by which the ledger recognises the records, by name.
+    keys_of_occupants : see `RecordCounter`.
+    """
+
+    totals: Mapping[str, sparse.csr_array]
+    rows: np.ndarray
+    records: np.ndarray
+    raw: Mapping[str, RecordColumn]
+    keys_of_occupants: Mapping[str, KeyColumn]
 
 
 class RecordCounter:
@@ -253,15 +285,37 @@ class RecordCounter:
         totals = {name: sums.total() for name, sums in self._sums.items()}
         return Counted(totals, self.references, self.raw.columns(), self.keys_of_occupants)
 
+    def share(self) -> CountedShare:
+        """All that was counted of a share of a table."""
+        totals = {name: sums.total() for name, sums in self._sums.items()}
+        rows = np.flatnonzero(self.references)
+        records, raw = self.references[rows], self.raw.by_name()
+        return CountedShare(totals, rows, records, raw, self.keys_of_occupants)
 
-def count_files(counter: RecordCounter, files: Sequence[InputFile], evidence: ValueTally) -> None:
-    """Count the records in the files of a table.
+    def add_share(self, counted: CountedShare) -> None:
+        """Add the counts of a share of the table, in the order of its rows."""
+        for name, sums in self._sums.items():
+            sums.add_histogram(counted.totals[name])
+        self.references[counted.rows] += counted.records
+        self.raw.add_columns(counted.raw)
+        for name, keys in self.keys_of_occupants.items():
+            for part in counted.keys_of_occupants[name].chunks():
+                keys.add(part)
+
+
+def count_files(
+    counter: RecordCounter,
+    files: Sequence[InputFile],
+    evidence: ValueTally,
+    share: Share | None = None,
+) -> None:
+    """Count the records in the files of a table, or in a share of them.
 
     Raises UnreadableInput.
     """
     sums = RecordSums(files)
     keys = tuple(dict.fromkeys(counter.keys))
-    for file, batch, columns in read_coded(files, counter.texts, keys):
+    for file, batch, columns in read_coded(files, counter.texts, keys, share):
         sums.add(file, batch, columns, keys)
         counter.add(batch, columns, file, evidence)
     evidence.files.add_records(sums)

@@ -68,6 +68,11 @@ class HistogramSum:
         if self._size > max(_FEWEST_HELD, self._sum.nnz // 8):
             self._sum_up()
 
+    def add_histogram(self, counts: sparse.csr_array) -> None:
+        """Add the counts of another histogram `(n_rows, n_cells)`."""
+        row, cell = sparse.coo_array(counts).coords
+        self.add(row, cell, counts.data)
+
     def total(self) -> sparse.csr_array:
         """The sum so far, int64, cells ascending in every row, zeros not stored.
 

@@ -27,7 +27,7 @@ from ..tables.columns import (
 )
 from ..tables.copies import RecordSums
 from ..tables.layouts import TableLayout
-from ..tables.readers import Batch, Selection, read_partitions
+from ..tables.readers import Batch, Selection, Share, read_partitions
 from ..tables.sources import InputFile
 from .areas import AreaIndex
 from .declarations import OccupantDeclaration
@@ -144,11 +144,15 @@ def read_joined(
 
 
 def read_coded(
-    files: Sequence[InputFile], texts: Sequence[str], keys: Sequence[str]
+    files: Sequence[InputFile],
+    texts: Sequence[str],
+    keys: Sequence[str],
+    share: Share | None = None,
 ) -> Iterator[tuple[int, Batch, dict[str, CodedColumn]]]:
-    """Batches of some columns of a table, each with the position of its file, and `texts` coded."""
+    """Batches of some columns of a table, each with the position of its file, and `texts` coded;
+    see `read_partitions`."""
     wanted = Selection(tuple(dict.fromkeys((*texts, *keys))))
-    for file, batch in read_partitions(files, wanted):
+    for file, batch in read_partitions(files, wanted, share):
         yield file, batch, coded(batch, texts, files[file].columns)
 
 

@@ -53,6 +53,16 @@ class ValueTally:
             start, end = end, end + n_rows
             self.add_mask(suite, column, mask[start:end], file=file)
 
+    def add_shares(self, shares: Sequence[ValueTally]) -> None:
+        """Add the evidence of readers of shares of an input, in the order of its rows."""
+        self.files.add_shares([share.files for share in shares])
+        for share in shares:
+            for suite, columns in share.suites.items():
+                for column, counts in columns.items():
+                    for value, rows in counts.items():
+                        file = share._first_file[suite, column, value]
+                        self.add(suite, column, {value: rows}, file=file)
+
     def findings(
         self,
         rules: Sequence[Rule],

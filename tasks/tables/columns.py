@@ -101,6 +101,14 @@ class GrowingArray:
         self._write()
         return np.asarray(np.memmap(self._file, dtype=self.dtype, mode="r", shape=(len(self),)))
 
+    def __getstate__(self) -> tuple[np.ndarray, Path | None]:
+        return self.array(), self._folder
+
+    def __setstate__(self, state: tuple[np.ndarray, Path | None]) -> None:
+        values, folder = state
+        GrowingArray.__init__(self, values.dtype, folder)
+        self.append(values)
+
     def _write(self) -> None:
         if self._file is None:
             self._file = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115  Mapped later.

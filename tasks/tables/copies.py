@@ -39,6 +39,15 @@ class FilesRead:
         for file, n, total in zip(sums.files, sums.n_rows, sums.hashes, strict=True):
             self._add(file.path, FileRead(file.name, "", int(n), int(total)))
 
+    def add_shares(self, shares: Sequence[FilesRead]) -> None:
+        """Add files of which each of some readers has read a share of the rows."""
+        for path in dict.fromkeys(path for share in shares for path in share.files):
+            own = [share.files[path] for share in shares if path in share.files]
+            rows = [one.n_rows for one in own if one.n_rows is not None]
+            hashes = sum(one.hashes for one in own) % (1 << 64)
+            n_rows = sum(rows) if rows else None
+            self._add(path, FileRead(own[0].name, own[0].written, n_rows, hashes))
+
     @property
     def listed(self) -> tuple[FileRead, ...]:
         """The files, in the order in which they were read."""

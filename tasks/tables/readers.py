@@ -13,9 +13,10 @@ Files of public areas: their rows (level, area, parent).
 from __future__ import annotations
 
 import io
+import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from unicodedata import normalize
 
@@ -37,6 +38,8 @@ from .sources import PARQUET_MAGIC, ByteStream, InputFile, TextStream, gunzip, o
 
 Batch = Mapping[str, pa.Array]
 """Columns of some consecutive rows, by name."""
+
+Share = tuple[int, int]  # The number of a share of a table, from 0, and how many there are.
 
 DELIMITERS = tuple(SEPARATORS)
 _NAMED = "pipes, commas, tabs or semicolons"
@@ -92,28 +95,60 @@ class Selection:
 def read_batches(file: InputFile, selection: Selection) -> Iterator[Batch]:
     """Yield the selected columns of a table, batch by batch, at least one row in all.
 
-    Raises `UnreadableInput` if the file cannot be opened, is empty, is damaged, is in no known
+    Raises `UnreadableInput` for a file that cannot be opened, is empty or damaged, is in no known
     format, or lacks a required column.
     """
     yield from (batch for _, batch in read_partitions([file], selection))
 
 
 def read_partitions(
-    files: Sequence[InputFile], selection: Selection
+    files: Sequence[InputFile], selection: Selection, share: Share | None = None
 ) -> Iterator[tuple[int, Batch]]:
     """Yield the selected columns of a table in several files, batch by batch.
 
-    Each batch comes with the position of its file. Any of the files may have no rows. Raises
-    `UnreadableInput` as `read_batches`, about the file that cannot be read.
+    Each batch comes with the position of its file. Any of the files may have no rows, and so may a
+    `share` of the table. Raises `UnreadableInput` as `read_batches`, about the unreadable file.
     """
     n_rows = 0
-    for position, file in enumerate(files):
+    for position, file in enumerate(files) if share is None else files_of_share(files, share):
         for batch in _with_cells(file, selection):
             n_rows += len(next(iter(batch.values())))
             yield position, batch
+    if share is None:
+        refuse_empty(files, n_rows)
+
+
+def refuse_empty(files: Sequence[InputFile], n_rows: int) -> None:
+    """Raise `UnreadableInput` for a table without rows."""
     if not n_rows:
         rule = "the file holds no rows" if len(files) == 1 else "none of its files holds a row"
         raise files[0].unreadable(rule, "give a file that holds the table")
+
+
+def files_of_share(files: Sequence[InputFile], share: Share) -> Iterator[tuple[int, InputFile]]:
+    """The files of a share of a table, with their positions: Parquet files cut between row groups,
+    others as a whole, so that shares have about as many bytes each."""
+    pieces = [(at, *piece) for at, file in enumerate(files) for piece in _row_groups(file)]
+    sizes = 1 + np.array([size for *_, size in pieces])
+    shares = (2 * np.cumsum(sizes) - sizes) * share[1] // (2 * sizes.sum())
+    chosen: dict[int, list[int]] = {}
+    for own, (at, groups, _) in zip(shares.tolist(), pieces, strict=True):
+        if own == share[0]:
+            chosen.setdefault(at, []).extend(groups)
+    for at, own_groups in chosen.items():
+        yield at, replace(files[at], row_groups=tuple(own_groups) or None)
+
+
+def _row_groups(file: InputFile) -> list[tuple[tuple[int, ...], int]]:
+    """Each row group of a local Parquet file, and its bytes; any other file as a whole."""
+    if is_url(file.path) or not os.path.isfile(file.path):
+        return [((), 0)]
+    try:
+        metadata = pq.read_metadata(file.path)
+    except (pa.ArrowException, OSError):
+        return [((), os.path.getsize(file.path))]
+    numbers = range(metadata.num_row_groups)
+    return [((n,), metadata.row_group(n).total_byte_size) for n in numbers] or [((), 0)]
 
 
 def _with_cells(file: InputFile, selection: Selection) -> Iterator[Batch]:
@@ -199,7 +234,8 @@ def _read_parquet(
             source, read_dictionary=coded, page_checksum_verification=True
         ) as parquet:
             wanted = list(stored.values())
-            for batch in parquet.iter_batches(batch_size=_BATCH_ROWS, columns=wanted):
+            groups = file.row_groups
+            for batch in parquet.iter_batches(_BATCH_ROWS, groups, columns=wanted):
                 yield _type_columns(file, stored, batch)
     except (pa.ArrowException, OSError):
         raise _damaged_parquet(file) from None

@@ -124,7 +124,8 @@ class InputFile:
 
     `layout` belongs to a table outside `LAYOUTS`, whose columns the settings name; `format` is the
     format of its files, where settings can declare it. `folders` are columns in the names of its
-    folders, such as `sex=1`; `refused` are the rule and the remedy of a refused file.
+    folders, such as `sex=1`; `refused` are the rule and the remedy of a refused file. Of a Parquet
+    file with `row_groups` these alone are read.
     """
 
     table: str
@@ -134,6 +135,7 @@ class InputFile:
     format: TextFormat | None = None
     folders: tuple[tuple[str, str | None], ...] = ()
     refused: tuple[str, str] | None = None
+    row_groups: tuple[int, ...] | None = None
 
     @property
     def columns(self) -> TableLayout:

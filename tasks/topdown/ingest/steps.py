@@ -1,4 +1,4 @@
-"""The step that reads the input of a topdown run."""
+"""The steps that read the input of a topdown run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,21 @@ from ...runs.handles import Made, created, reused
 from ...runs.steps import step
 from ..paths import geography_file, state_totals_file
 from ..settings import TopdownSettings
-from .ingest import ingest_input
+from .ingest import count_share_once, ingest_input, read_referred_once
+
+
+@step("read referred tables", TopdownSettings, run_name="ingest-referred")
+def read_referred(run: RunDirectory, settings: TopdownSettings) -> Made:
+    """Read the tables that records refer to, for `count_records`."""
+    is_new = read_referred_once(run, settings)
+    return (created if is_new else reused)(run.confidential)
+
+
+@step("count records", TopdownSettings, run_name="ingest-records-{number}")
+def count_records(run: RunDirectory, settings: TopdownSettings, number: int, of: int) -> Made:
+    """Count a share of the records, for `ingest`."""
+    is_new = count_share_once(run, settings, number, of)
+    return (created if is_new else reused)(run.confidential)
 
 
 @step("ingest", TopdownSettings, run_name="ingest")

@@ -15,6 +15,7 @@ from spineflow.tasks.topdown.settings import TopdownSettings
 
 from tests.flows.gallery import DECLARATIONS, GALLERY
 from tests.flows.in_process import second_opinion
+from tests.tasks.census.in_shares import checked_in_shares
 
 
 @pytest.fixture(autouse=True)
@@ -53,9 +54,12 @@ def cut(folder: Path, name: str) -> tuple[TopdownSettings, TopdownSettings]:
     return settings_of(folder, whole), settings_of(folder, text)
 
 
+@pytest.mark.parametrize("in_shares", [False, True])
 @pytest.mark.parametrize("name", GALLERY)
-def test_files_add_up_to_the_whole(name: str, tmp_path: Path) -> None:
-    whole, parts = (reading_of(own).check() for own in cut(tmp_path, name))
+def test_files_add_up_to_the_whole(name: str, in_shares: bool, tmp_path: Path) -> None:
+    one, several = map(reading_of, cut(tmp_path, name))
+    whole = one.check()
+    parts = checked_in_shares(several, tmp_path) if in_shares else several.check()
     assert parts.outcomes == whole.outcomes
     one, other = whole.accepted(), parts.accepted()
     pd.testing.assert_frame_equal(other.geography, one.geography)
@@ -90,6 +94,7 @@ def test_a_broken_rule_names_the_first_file(name: str, tmp_path: Path) -> None:
     findings = reading_of(settings).check().findings
     (found,) = [one for one in findings if words in one.rule][:1]
     assert (found.file, found.count) == ("1.parquet", 6)
+    assert checked_in_shares(reading_of(settings), tmp_path).findings == findings
 
 
 def test_a_damaged_file_is_named(tmp_path: Path) -> None:
@@ -110,5 +115,6 @@ def test_a_copy_in_another_form_is_refused(name: str, table: str, tmp_path: Path
     part = pd.read_parquet(tmp_path / table / "1.parquet").sample(frac=1, random_state=0)
     part.to_csv(tmp_path / table / "copy.csv", index=False)
     findings = reading_of(settings).check().findings
+    assert checked_in_shares(reading_of(settings), tmp_path).findings == findings
     (found,) = [one for one in findings if "holds the rows" in one.rule]
     assert (found.file, found.rule) == ("copy.csv", "the file holds the rows of 1.parquet")

@@ -7,10 +7,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from spineflow.tasks.census.cef_tables import check_inputs
+from spineflow.tasks.census.cef_2020 import CENSUS, PERSONS, UNITS
+from spineflow.tasks.census.cef_tables import CefTables, check_inputs
 from spineflow.tasks.census.histograms import write_histogram
 
 from tests.tasks.census.conftest import Tables, assert_same
+from tests.tasks.census.in_shares import checked_in_shares
 
 
 def write_partitions(tables: Tables, seed: int) -> dict[str, str]:
@@ -37,9 +39,14 @@ def write_partitions(tables: Tables, seed: int) -> dict[str, str]:
 @pytest.mark.usefixtures("rules_only")
 @pytest.mark.parametrize("seed", [0, 1])
 def test_partitioning_does_not_matter(seed, tables, expected, tmp_path):
-    result = check_inputs(**write_partitions(tables, seed)).accepted()
+    paths = write_partitions(tables, seed)
+    result = check_inputs(**paths).accepted()
     assert_same(result, expected)
     assert result.digests(b"key") == expected.digests(b"key")
+    read = CefTables.of(CENSUS, {"persons": PERSONS, "units": UNITS}, paths)
+    in_shares = checked_in_shares(read, tmp_path).accepted()
+    assert_same(in_shares, expected)
+    assert in_shares.digests(b"key") == expected.digests(b"key")
     written = []
     for number, each in enumerate((result, expected)):
         for universe, histogram in each.histograms.items():
@@ -64,7 +71,10 @@ def test_refusals_name_the_partition(tables):
     units = pd.read_parquet(last)
     units.loc[units.index[0], "MAFID"] = pd.read_parquet(first)["MAFID"].iloc[0]
     units.to_parquet(last, index=False)
-    findings = {finding.rule: finding.file for finding in check_inputs(**paths).findings}
+    found = check_inputs(**paths).findings
+    read = CefTables.of(CENSUS, {"persons": PERSONS, "units": UNITS}, paths)
+    assert checked_in_shares(read, tables.directory).findings == found
+    findings = {finding.rule: finding.file for finding in found}
     assert findings["CENRACE must be a code from 01 to 63 in every row"] == "state=3/part.parquet"
     assert findings["MAFID must be different in every row"] == "state=1/part.parquet"
 
@@ -86,3 +96,5 @@ def test_partitions_without_rows_are_no_table(tables):
     paths = write_partitions(tables, 0)
     [finding] = check_inputs(**paths).findings
     assert finding.rule == "none of its files holds a row"
+    read = CefTables.of(CENSUS, {"persons": PERSONS, "units": UNITS}, paths)
+    assert checked_in_shares(read, tables.directory).findings == (finding,)

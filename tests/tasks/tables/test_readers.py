@@ -16,7 +16,7 @@ from spineflow.tasks.census.cef_tables import check_inputs
 from spineflow.tasks.tables import readers
 from spineflow.tasks.tables.findings import UnreadableInput
 from spineflow.tasks.tables.layouts import GEOGRAPHY_LAYOUT, LAYOUTS
-from spineflow.tasks.tables.readers import Selection, read_batches
+from spineflow.tasks.tables.readers import Selection, read_batches, read_partitions
 from spineflow.tasks.tables.sources import (
     InputFile,
     TextStream,
@@ -49,6 +49,28 @@ def read(path: Path, table: str = "persons", columns: tuple[str, ...] = PERSON_C
     frames = [pd.DataFrame({k: v.to_pylist() for k, v in b.items()}) for b in batches]
     frame = pd.concat(frames, ignore_index=True)
     return frame.apply(lambda column: column.astype(str).str.strip().str.lstrip("0"))
+
+
+@pytest.mark.parametrize("of", [1, 2, 5, 40])
+def test_shares_have_each_row_once(of: int, content, tmp_path: Path) -> None:
+    """Of a text, of a Parquet file of many row groups, and of one without rows."""
+    table = pq.read_table(BytesIO(content["parquet"]["persons"]))
+    for name, size in (("a.parquet", 50), ("c.parquet", 1)):
+        pq.write_table(table[: 20 * (size - 1)], tmp_path / name, row_group_size=size)
+    (tmp_path / "b.csv").write_bytes(content["delimited"]["persons"])
+    files = [InputFile("persons", str(path), "x") for path in sorted(tmp_path.iterdir())]
+    wanted = Selection(PERSON_COLUMNS)
+
+    def rows(share: tuple[int, int] | None = None) -> list[tuple]:
+        return [
+            (file, *map(str, row.values()))
+            for file, batch in read_partitions(files, wanted, share)
+            for row in pa.table(batch).to_pylist()
+        ]
+
+    shares = [rows((number, of)) for number in range(of)]
+    assert sum(shares, []) == rows()
+    assert sum(map(bool, shares)) > min(of, 5) / 2
 
 
 @pytest.fixture

@@ -1,0 +1,103 @@
+"""An input that several tasks read: the tables to which records refer, shares of the records, and
+the check of all of them, which decides as one reader does.
+
+A share has row groups of local Parquet files, or whole files, of each universe.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ...geography.declared import Units
+from ..ledger.recognition import RecordColumn
+from ..runs.objects import read_object
+from ..tables.columns import CodedColumn, GrowingArray, KeyColumn, KeyIndex
+from ..tables.copies import FilesRead
+from ..tables.findings import FileRead, InputCheck
+from ..tables.readers import Share, refuse_empty
+from ..tables.sources import InputFile
+from .areas import AreaIndex, Areas
+from .census_input import CensusInput, CensusTables, ReferredTables
+from .counting import CountedShare, RawColumns, RecordCounter, count_files
+from .histograms import HistogramSum
+from .joins import ByTable, JoinedTable, Occupants, OwnAreas
+from .records import AreaLookup
+from .value_tallies import ValueTally
+
+
+@dataclass(frozen=True, eq=False)
+class ReferredShare:
+    """The tables to which records refer, with their evidence; confidential."""
+
+    tables: ReferredTables
+    evidence: ValueTally
+
+
+@dataclass(frozen=True, eq=False)
+class RecordShare:
+    """Counts of a share of the records, by universe, with their evidence; confidential."""
+
+    counted: Mapping[str, CountedShare]
+    evidence: ValueTally
+
+
+_TYPES = {
+    kind.__name__: kind
+    for kind in (
+        *(AreaIndex, AreaLookup, Areas, ByTable, CodedColumn, CountedShare, FileRead, FilesRead),
+        *(GrowingArray, HistogramSum, JoinedTable, KeyColumn, KeyIndex, Occupants, OwnAreas),
+        *(RawColumns, RecordColumn, RecordShare, ReferredShare, ReferredTables, Units, ValueTally),
+    )
+}
+
+
+def read_share(stem: Path) -> Any:
+    """Read a share from the file that `runs.objects.write_object` has written."""
+    return read_object(stem, _TYPES)
+
+
+def read_referred(tables: CensusTables, scratch: Path | None = None) -> ReferredShare:
+    """Read the tables to which records refer; `scratch` as in `CensusTables.check`.
+
+    Raises UnreadableInput.
+    """
+    evidence = ValueTally()
+    return ReferredShare(tables.read_before(evidence, scratch), evidence)
+
+
+def count_share(
+    tables: CensusTables, referred: ReferredShare, share: Share, scratch: Path | None = None
+) -> RecordShare:
+    """Count a share of the records of every universe; raises UnreadableInput."""
+    evidence, counted = ValueTally(), dict[str, CountedShare]()
+    for name in tables.records:
+        counter, files = tables.counter(referred.tables, name, scratch, evidence)
+        count_files(counter, files, evidence, share)
+        counted[name] = counter.share()
+    return RecordShare(counted, evidence)
+
+
+def check_shares(
+    tables: CensusTables,
+    referred: ReferredShare,
+    shares: Sequence[RecordShare],
+    scratch: Path | None = None,
+) -> InputCheck[CensusInput]:
+    """Check an input of which all shares are counted, in the order of their numbers."""
+
+    def read(evidence: ValueTally) -> ReferredTables:
+        evidence.add_shares([referred.evidence])
+        evidence.add_shares([share.evidence for share in shares])
+        return referred.tables
+
+    def count(
+        universe: str, counter: RecordCounter, files: Sequence[InputFile], evidence: ValueTally
+    ) -> None:
+        for share in shares:
+            counter.add_share(share.counted[universe])
+        refuse_empty(files, sum(evidence.files.files[file.path].n_rows or 0 for file in files))
+
+    return tables.check(scratch, read, count)
