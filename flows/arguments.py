@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from cyclopts import Parameter
 
-from .registry import DEMOS, MODULES, REPLICATED
+from .registry import MODULES, REPLICATED
 
 HOUSEHOLDS, GRID = "households", "grid"
 """Demonstrations that are no flow: products of persons and households, and a European census
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     AnyReplicated: TypeAlias = str
 else:
     AnyFlow = Literal[tuple(MODULES)]
-    AnyDemo = Literal[(*DEMOS, HOUSEHOLDS, GRID)]
+    AnyDemo = Literal[(*MODULES, HOUSEHOLDS, GRID)]
     AnyReplicated = Literal[REPLICATED]
 
 FlowName = Annotated[AnyFlow, Parameter(help="flow")]

@@ -53,9 +53,9 @@ flows: topdown, microdata and redistricting tables; estimate, these from publish
 measurements alone; detailed-groups, tables for detailed race and ethnicity groups;
 detailed-households, households by type and tenure for the same groups; group-sizes, households of
 every size by region; supplemental-dhc, people joined with their households; trips,
-origin/destination tables and other trees; products, several of these on one dataset; design, the
-best split of a budget compared with others on public data; tune, budgets tried on public data;
-evidence, other protection methods and attacks compared with these on public data.
+origin/destination tables and other trees; products, several of these on one dataset;
+tune, budgets tried on public data; evidence, other protection methods and attacks compared with
+these on public data.
 
 exit codes: 0 done; 1 unforeseen error; 2 settings or input refused; 3 privacy-loss cap reached
 or ledger unusable; 4 an optimisation failed; 5 a check of the result failed, release withheld.

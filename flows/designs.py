@@ -11,17 +11,22 @@ from typing import Any, Literal
 from ..tasks.group_sizes import design as group_sizes
 from ..tasks.pages.document import Section
 from ..tasks.products.presets import PRESETS
+from ..tasks.runs.errors import InputRefused
 from ..tasks.runs.files import write_text
 from ..tasks.runs.settings import ProductSettings
 from ..tasks.runs.settings_files import dump_settings, load_settings
 from ..tasks.solvers.level_design import DesignedLevels
-from ..tasks.topdown.design.design import designs_of, settings_text
+from ..tasks.study.settings import Criterion, Search, TuneSettings
+from ..tasks.topdown.checks.accuracy.compared import compared_quantities
+from ..tasks.topdown.checks.replicate import possible_estimators
+from ..tasks.topdown.design.design import compared_splits, designs_of, settings_text
 from ..tasks.topdown.design.settings import DesignSettings
 from ..tasks.topdown.settings import TopdownSettings
 from ..tasks.topdown.spine.build import refuse_no_spine
 from ..tasks.trips import design as trips
 from .arguments import AsJson, Overrides, SettingsFile
 from .console import print_block
+from .tune_settings import MODELS
 
 
 def write_design(
@@ -31,6 +36,7 @@ def write_design(
     *,
     overrides: Overrides = (),
     out: Path | None = None,
+    compare: Path | None = None,
     is_json: AsJson = False,
 ) -> None:
     """Design the budget that a settings file has a section [design] for, and write settings.
@@ -40,12 +46,18 @@ def write_design(
     Args:
         flow: flow
         out: settings file to write (default: SETTINGS-designed.toml)
+        compare: also write settings of 'spineflow run tune', which releases the settings' own, the
+            designed and an even split by every estimator; of topdown
     """
     file = out or settings_file.with_name(f"{settings_file.stem}-designed.toml")
     model, design = DESIGNED[flow]
     settings = load_settings(model, settings_file, presets=PRESETS, overrides=overrides)
-    text, told, sections = design(settings.resolved())
+    text, told, sections, comparison = design(settings.resolved())
     write_text(file, text)
+    if compare is not None:
+        if comparison is None:
+            raise InputRefused("--compare is for designs of topdown; leave it out.")
+        write_text(compare, dump_settings(comparison()))
     if is_json:
         print(json.dumps(told, indent=2))
         return
@@ -54,8 +66,9 @@ def write_design(
     print(f"settings: {file}")
 
 
-Designed = tuple[str, Mapping[str, Any], Sequence[Section]]
-"""Settings as text, the design as JSON values, and for people."""
+Designed = tuple[str, Mapping[str, Any], Sequence[Section], Callable[[], TuneSettings] | None]
+"""Settings as text, the design as JSON values and for people, and what makes the settings of a
+comparison of splits."""
 
 
 def _budgets(settings: DesignSettings) -> Designed:
@@ -63,14 +76,29 @@ def _budgets(settings: DesignSettings) -> Designed:
     refuse_no_spine(settings.topdown)
     designs = designs_of(settings)
     told = {name: own.to_json() for name, own in designs.items()}
-    return settings_text(settings, designs), told, [own.section for own in designs.values()]
+
+    def comparison() -> TuneSettings:
+        universe = next(iter(designs))
+        quantity = compared_quantities(settings, universe)[0].name
+        return MODELS[TopdownSettings.PRODUCT](
+            input=settings.input,
+            privacy=settings.privacy,
+            variants=compared_splits(settings, designs),
+            criterion=Criterion(
+                kind="error", universe=universe, quantity=quantity, level=settings.last_geolevel
+            ),
+            search=Search(method="fixed", estimators=possible_estimators(settings.topdown)),
+        )
+
+    sections = [own.section for own in designs.values()]
+    return settings_text(settings, designs), told, sections, comparison
 
 
 def _levels(designed: Callable[[Any], tuple[DesignedLevels, Any]], settings: Any) -> Designed:
     """The shares of the levels of group sizes or trips."""
     found, chosen = designed(settings)
     text = f"# Shares of levels: {found.certificate}.\n{dump_settings(chosen)}"
-    return text, found.to_json(), [found.section]
+    return text, found.to_json(), [found.section], None
 
 
 DESIGNED: Mapping[str, tuple[type[ProductSettings], Callable[[Any], Designed]]] = {

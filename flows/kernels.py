@@ -17,7 +17,7 @@ from multiprocessing import get_context
 
 from ..tasks.runs.handles import stopwatch
 
-NEEDED_BY = ("topdown", "estimate", "products", "design", "tune", "evidence")
+NEEDED_BY = ("topdown", "estimate", "products", "tune", "evidence")
 """The flows that estimate by them."""
 
 ANNOUNCEMENT = "Kernels are compiled, once per installation, which takes about a minute"

@@ -21,7 +21,6 @@ TITLES = {
     "trips": "Trips",
     "supplemental-dhc": "People in households",
     "products": "Several products",
-    "design": "Design of a budget",
     "tune": "Search for a budget",
     "evidence": "Evidence on protection methods",
 }
@@ -32,9 +31,6 @@ MODULES = {name: f"spineflow.flows.{name.replace('-', '_')}" for name in TITLES}
 
 DECIDED_ON_THE_WAY = ("products", "tune")
 """Flows whose stages depend on results of others, so that they need a flow run."""
-
-DEMOS = tuple(name for name in MODULES if name != "design")
-"""Flows whose input `spineflow demo` can generate: all that end with a release or a search."""
 
 REPLICATED = tuple(name for name in OF_ONE_INPUT if name not in ("topdown", "estimate"))
 """Products that `spineflow replicates` can run again and again; topdown has `tune` for that."""

@@ -24,7 +24,6 @@ PRODUCTS: Mapping[str, str] = {
     "trips": "tasks.trips.product:TRIPS",
     "supplemental-dhc": "tasks.supplemental_dhc.product:SUPPLEMENTAL",
     "products": "flows.products:PRODUCT",
-    "design": "flows.design:PRODUCT",
     "tune": "flows.tune:PRODUCT",
     "evidence": "flows.evidence:PRODUCT",
 }

@@ -34,7 +34,6 @@ from .writing import discard_all_unfinished
 DERIVED = (
     "dataset",
     "trials",
-    "design",
     "evidence",
     "combined",
     "intervals",

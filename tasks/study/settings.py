@@ -211,10 +211,6 @@ class TuneSettings(ProductSettings):
         first = next(iter(self.variants.values()))
         return self.SEARCHED.measuring_only(first, self.criterion.universe)
 
-    def value_of(self, figures: Figures) -> float:
-        """The criterion's value of a replicate."""
-        return self.criterion.value_of(figures)
-
     @property
     def why_not_private(self) -> str:
         """A search never is."""

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Protocol
+from typing import Any
 
 import pandas as pd
 
@@ -158,19 +158,6 @@ class SearchedProduct(ABC):
         """Measure, estimate and judge one replicate, in an empty folder that is then removed."""
 
 
-class Study(Protocol):
-    """The settings of a study: the product, settings that read the input of all trials, and the
-    value of the criterion of a replicate, None where there is no criterion."""
-
-    @property
-    def SEARCHED(self) -> SearchedProduct: ...  # noqa: N802
-
-    @property
-    def reading(self) -> Any: ...
-
-    def value_of(self, figures: Figures) -> float | None: ...
-
-
 def write_trial(run: RunDirectory, settings: ProductSettings) -> str:
     """Write settings to the folder of their trial, and return its name; the same settings are the
     same trial."""
@@ -196,14 +183,19 @@ def prepare_trial(run: RunDirectory, searched: SearchedProduct, name: str) -> No
     unfinished.rename(layout)
 
 
-def run_replicate(run: RunDirectory, study: Study, name: str, seed: int) -> Path:
+def run_replicate(
+    run: RunDirectory,
+    searched: SearchedProduct,
+    value_of: Callable[[Figures], float],
+    name: str,
+    seed: int,
+) -> Path:
     """Measure and estimate one replicate of a prepared trial; keeps its figures alone."""
-    path, searched = replicate_path(run, name, seed), study.SEARCHED
-    own = _settings_of(run, searched, name)
+    path, own = replicate_path(run, name, seed), _settings_of(run, searched, name)
     with TemporaryDirectory(dir=_folder(run, name)) as temporary:
         figures = searched.replicate(layout_of(run, name), own, seed, Path(temporary))
     found = {
-        "value": study.value_of(figures),
+        "value": value_of(figures),
         "errors": json.loads(figures.reported.to_json(orient="records", double_precision=15)),
     }
     write_text(path, json.dumps(found) + "\n")

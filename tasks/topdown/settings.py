@@ -33,7 +33,7 @@ from .workload.sections import (
 class TopdownSettings(TopdownSections):
     """All settings of a topdown run, or of an `estimate` run, which reads measurements."""
 
-    ASIDE = frozenset({"design", "comparison"})
+    ASIDE = frozenset({"design"})
 
     @classmethod
     def without_replaced(cls, preset: dict[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:

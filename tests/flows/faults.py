@@ -58,11 +58,10 @@ from tests.flows.small_runs import of_measurements, of_several, settings_files
 CHARGED, READ, CHECKED, COMPLETE = "charged", "read", "checked", "complete"
 DAMAGES = ("deleted", "flipped")
 MENDED, HELD, IDLE, FAULT = "mended", "held", "idle", "fault"
-PRODUCTS = (*OF_ONE_INPUT, "design", "evidence", "tune", "products")
+PRODUCTS = (*OF_ONE_INPUT, "evidence", "tune", "products")
 
 MOMENTS = {
     "estimate": {"ingest": READ, "checks": CHECKED},
-    "design": {"ingest": READ, "replicates uniform": CHECKED},
     "evidence": {"ingest": READ, "publish": CHECKED},
 }
 """After which stage a run is kept; else after the charge, and after the checks."""

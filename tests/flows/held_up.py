@@ -52,7 +52,7 @@ sys.exit(main(sys.argv[4:]))
 `reading` it waits before a started run reads a file of a store."""
 
 
-SPEND_NOTHING = ("tune", "design", "estimate")
+SPEND_NOTHING = ("tune", "estimate")
 """What is run on data that are not confidential, or on measurements."""
 
 

@@ -265,7 +265,6 @@ PLAYS: dict[str, Callable[[World], str]] = {
     "on_demand_killed": killed("topdown", "ledger"),
     "products_killed": killed("products", "ledger"),
     "tune_killed": killed("tune", "trial"),
-    "design_killed": killed("design", "spine"),
     "processes_killed": killed("group-sizes", "ledger", "run.runner=processes"),
     "dask_killed": killed("group-sizes", "ledger", "run.runner=dask"),
 }

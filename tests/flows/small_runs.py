@@ -61,7 +61,7 @@ def settings_files(folder: Path, *, tables: bool = True) -> dict[str, Path]:
 
 
 def of_several(folder: Path, files: dict[str, Path]) -> dict[str, Path]:
-    """Settings of small runs that are made of others: of two products, a search, a design
+    """Settings of small runs that are made of others: of two products, a search
     and a comparison of methods."""
     groups, detailed, topdown = (
         tomllib.loads(files[name].read_text())
@@ -84,14 +84,6 @@ def of_several(folder: Path, files: dict[str, Path]) -> dict[str, Path]:
             "variants": {"poor": {"privacy": {"rho": "1/10"}}, "rich": {}},
             "criterion": {"level": "county"},
             "search": {"method": "fixed", "replicates": 2},
-        },
-        "design": {
-            "preset": topdown["preset"],
-            "input": {**topdown["input"], "confidential": False},
-            "privacy": {"dataset": "public"},
-            "run": {"universes": ["persons"]},
-            "design": {"persons": {"targets": {"t": {"query": "total", "level": "tract"}}}},
-            "comparison": {"replicates": 2, "estimators": ["block_by_block"]},
         },
         "evidence": {
             "input": {**topdown["input"], "confidential": False},

@@ -19,9 +19,9 @@ import pyarrow.parquet as pq
 from pydantic import TypeAdapter
 
 from ....validation.outcome import Outcome
-from ....validation.topdown.run_checks import BELOW, TABLES, TOP, CheckedRun, Findings, Piece
+from ....validation.topdown.run_checks import BELOW, PLAN, CheckedRun, Findings, Piece
 from ...runs.directory import RunDirectory, code_version
-from ...runs.files import read_declared, state_of_file, write_text
+from ...runs.files import state_of_file, write_text
 from ..paths import geography_file, spine_folder
 from ..settings import TopdownSettings
 
@@ -52,15 +52,12 @@ def cached_result(path: Path, state: str) -> Any | None:
 BLOCKS_PER_PIECE = 1 << 14
 MOST_PIECES = 48
 """Pieces of one kind: each reads their common input, which takes seconds for a nation."""
-LEAST_APART = 1 << 12
-"""Size of the smallest piece that is worth a task of its own, which takes a tenth of a second; true
-of a state's pieces, not of a county's."""
+LEAST_APART = 1 << 13
+"""Blocks of the smallest piece that is worth a task of its own, which takes a tenth of a second;
+true of a state's pieces, not of a county's."""
 
 _FINDINGS = TypeAdapter(Findings)
 """Reads back the findings of a piece."""
-
-_WEIGHTS = read_declared(Path(__file__).parent / "presets" / "weights.toml")
-"""Relative work of pieces, by kind and universe."""
 
 
 def checked_run(run: RunDirectory) -> CheckedRun:
@@ -69,28 +66,20 @@ def checked_run(run: RunDirectory) -> CheckedRun:
 
 
 def pieces_apart(run: RunDirectory) -> list[Piece]:
-    """The pieces that are worth a task of their own, the longest first; empty for a small run."""
-    sizes = {piece: _size(run, piece) for piece in checked_run(run).pieces(_n_pieces)}
-    apart = [piece for piece, size in sizes.items() if size >= LEAST_APART or piece.of > 1]
+    """The pieces that are worth a task of their own, the largest first; empty for a small run."""
+    sizes = {piece: _n_blocks(run, piece) for piece in checked_run(run).pieces(_n_pieces)}
+    apart = [piece for piece, n_blocks in sizes.items() if n_blocks >= LEAST_APART]
     return sorted(apart, key=sizes.__getitem__, reverse=True)
 
 
-def _weight(kind: str, subject: str) -> float:
-    of_kind = _WEIGHTS[kind]
-    return of_kind[subject if subject in of_kind else "persons"]
-
-
-def _size(run: RunDirectory, piece: Piece) -> float:
-    if piece.kind not in _WEIGHTS:
+def _n_blocks(run: RunDirectory, piece: Piece) -> float:
+    """Blocks that a piece is about; none of the plan, and below the top of a spine that is not cut,
+    which is all top."""
+    if piece.kind == PLAN or (piece.kind == BELOW and piece.of == 1):
         return 0.0
-    universe = "persons" if piece.subject == TABLES else piece.subject
-    blocks = spine_folder(run, universe) / "blocks.parquet"
+    blocks = spine_folder(run, piece.subject) / "blocks.parquet"
     path = blocks if blocks.exists() else geography_file(run)
-    weight = _weight(piece.kind, piece.subject)
-    if piece.of == 1 and piece.kind in (TOP, BELOW):  # A spine that is not cut is all top.
-        whole = _weight(TOP, piece.subject) + _weight(BELOW, piece.subject)
-        weight = whole if piece.kind == TOP else 0.0
-    return pq.read_metadata(path).num_rows * weight / piece.of
+    return pq.read_metadata(path).num_rows / piece.of
 
 
 def findings_file(run: RunDirectory, piece: Piece) -> Path:

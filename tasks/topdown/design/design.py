@@ -257,6 +257,29 @@ def designed_settings(settings: DesignSettings, designs: Mapping[str, Design]) -
     return made.model_copy(update={"preset": None})
 
 
+def compared_splits(
+    settings: DesignSettings, designs: Mapping[str, Design]
+) -> dict[str, TopdownSettings]:
+    """Settings under the settings' own split, the designed one, and one that gives all geolevels,
+    and all queries of a geolevel, the same share.
+
+    Rho is the design's, or the one that keeps the design's exact guarantee with another split.
+    """
+    designed = designed_settings(settings, designs)
+    own = even = designed
+    for universe in designed.budget:
+        before = settings.budget_of(universe)
+        queries = {name: dict(shares) for name, shares in before.query_shares.items()}
+        own = own.with_budget(universe, geolevels=dict(before.geolevel_shares), queries=queries)
+        same = dict.fromkeys(queries, Fraction(1, len(queries)))
+        of_each = dict.fromkeys(before.queries, Fraction(1, len(before.queries)))
+        evenly = dict.fromkeys(queries, of_each)
+        even = even.with_budget(universe, geolevels=same, queries=evenly)
+    for universe in designed.run.universes:
+        own, even = (designed.guaranteeing(split, universe) for split in (own, even))
+    return {"own": own, "designed": designed, "even": even}
+
+
 def settings_text(settings: DesignSettings, designs: Mapping[str, Design]) -> str:
     """The designed settings as TOML, preceded by comments with their certificates."""
     lines = [f"# Budget of {name}: {design.certificate}." for name, design in designs.items()]

@@ -42,12 +42,8 @@ from .allocation import GeounitClasses, LimitsContradict
 
 SMALLEST = 1e-9
 """Least loss of an entry of an allocation during the search."""
-FIRST_STEPS = 5
-"""Steps of the multiplicative algorithm, which finds the region of the optimum."""
 FIRST_SHARE = 1e-4
 """Least loss of every entry at the start of the search."""
-WEIGHING_STEPS = 100
-"""Steps with weighted criteria, for each of the multiplicative algorithm."""
 STEPS_PER_BOUND = 5
 """Points from one certificate to the next."""
 MOST_STEPS = 120
@@ -323,13 +319,12 @@ def certify_allocation(
 def optimum(program: Program, start: np.ndarray, tolerance: float) -> Optimum:
     """The allocation that minimises the largest criterion, to a relative gap of `tolerance`.
 
-    A multiplicative algorithm leads into the region of the optimum; from there the search goes from
-    one analytic centre to the next, until the gap is closed or there is no progress. Where geounits
-    are bypassed, the bound is then sharpened where it leaves most room, and the gap need not close
-    entirely. Raises LimitsContradict.
+    The search goes from one analytic centre to the next, until the gap is closed or there is no
+    progress. Where geounits are bypassed, the bound is then sharpened where it leaves most room,
+    and the gap need not close entirely. Raises LimitsContradict.
     """
     search = _Search(program, tolerance)
-    search.centred(search.multiplied(np.maximum(start, FIRST_SHARE)))
+    search.centred(np.maximum(start, FIRST_SHARE))
     found = certify_allocation(program, search.point, search.best_cuts, tolerance)
     for _ in range(MOST_PROBES):
         if found.gap <= tolerance or not len(found.elsewhere):
@@ -351,50 +346,32 @@ class _Search:
     point: np.ndarray = field(default_factory=lambda: np.zeros(0))
     cuts: list[Cut] = field(default_factory=list)
 
-    def at(self, p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The criteria at an allocation, and their derivatives (N, L, Q) by it."""
+    def add(self, p: np.ndarray) -> None:
+        """Add the cut of an allocation."""
         values, slopes = self.program.criteria(self.program.kinds.precision(p))
         is_within = (self.program.rows @ p.ravel() <= self.program.most + ROUNDING).all()
         if is_within and values.max() < self.least:
             self.least, self.point = float(values.max()), p
         self.cuts.append(Cut(values, slopes))
-        return values, self.program.kinds.by_allocation(p, slopes)
 
     @property
     def best_cuts(self) -> tuple[Cut, ...]:
         """The cuts of the points with the smallest largest criteria."""
         return tuple(sorted(self.cuts, key=lambda cut: float(cut.values.max()))[:MOST_CUTS])
 
-    def multiplied(self, p: np.ndarray) -> np.ndarray:
-        """Allocation after steps that minimise the largest of sum of -p^2 r_i' / q over q: the
-        variances of the estimates whose weights were best for p, which are bounds of the best for
-        q.
-        """
-        for _ in range(FIRST_STEPS):
-            p = self.program.within_limits(np.maximum(p, SMALLEST))
-            values, slopes = self.at(p)
-            weight = np.maximum(-slopes, 0.0) * p**2
-            multiplier = values / values.sum()
-            for _ in range(WEIGHING_STEPS):
-                p = np.sqrt(np.maximum(np.tensordot(multiplier, weight, axes=1), SMALLEST**2))
-                p /= p.sum()
-                bound = (weight / p).sum(axis=(1, 2))
-                multiplier = multiplier * (bound / bound.max()) ** 2
-                multiplier /= multiplier.sum()
-        return p
-
     def centred(self, p: np.ndarray) -> None:
         """Search from one analytic centre to the next, until the gap is closed or nothing
         improves."""
         program = self.program
         inside = program.centre
-        p = program.within_limits(np.maximum(p, SMALLEST))
+        p = program.within_limits(p)
+        self.add(p)
         bound, before = 0.0, np.inf
         for step in range(1, MOST_STEPS + 1):
             barrier = _Barrier.of(program, self.cuts, self.least * (1 + 0.1 * self.tolerance))
             known = (1 - INWARDS) * self.point + INWARDS * inside
             p = barrier.centre((1 - INWARDS) * p + INWARDS * inside, known)
-            self.at(p)
+            self.add(p)
             if step % STEPS_PER_BOUND == 0:
                 bound = max(bound, program.bound(self.cuts[-MOST_CUTS:]).bound)
                 gap = self.least / bound - 1

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fractions import Fraction
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -21,17 +21,13 @@ from ...runs.names import Label, did_you_mean
 from ...runs.settings import (
     ExactFraction,
     FilePath,
-    ProductSettings,
     Refuse,
     Section,
     refusing,
     without_section,
 )
-from ...study.trials import Figures, SearchedProduct
-from ..checks.replicate import possible_estimators, with_estimator
 from ..settings import TopdownSettings
-from ..trials import TRIALS
-from ..workload.sections import ESTIMATORS, Estimator, Universe
+from ..workload.sections import Universe
 
 
 class Target(Section):
@@ -81,26 +77,12 @@ class UniverseDesign(Section):
     """The search ends when no allocation can be better by more than this, in terms of variances."""
 
 
-class Comparison(Section):
-    """Comparison of the designed split with others, on data that may be disclosed."""
-
-    replicates: int = Field(
-        default=20,
-        ge=2,
-        title="Replicates",
-        description="Releases of each split, with noise of their own.",
-    )
-    estimators: tuple[Estimator, ...] = Field(default=(), max_length=len(ESTIMATORS))
-    """Estimators of every kind of measurements; left out, all that can meet the declaration."""
-
-
 class DesignSettings(TopdownSettings):
     """A settings file of topdown with a section [design]."""
 
     ASIDE = frozenset()
 
     design: dict[Universe, UniverseDesign] = Field(min_length=1)
-    comparison: Comparison = Comparison()
 
     @property
     def topdown(self) -> TopdownSettings:
@@ -184,48 +166,5 @@ class DesignSettings(TopdownSettings):
     def refuse_ineffective(self, own: Mapping[str, Any], refuse: Refuse) -> None:
         """As in a run, which has no setting `design`."""
         super().refuse_ineffective(
-            {name: value for name, value in own.items() if name not in ("design", "comparison")},
-            refuse,
+            {name: value for name, value in own.items() if name != "design"}, refuse
         )
-
-
-class ComparisonSettings(DesignSettings):
-    """Settings of a design, for the flow that also compares the designed budget with others."""
-
-    PRODUCT: ClassVar[str] = "design"
-    SEARCHED: ClassVar[SearchedProduct] = TRIALS
-
-    @property
-    def reading(self) -> TopdownSettings:
-        """Settings that read the input."""
-        return self.topdown
-
-    def value_of(self, figures: Figures) -> None:
-        """Nothing is to be met."""
-
-    @property
-    def parts(self) -> dict[str, ProductSettings]:
-        """The settings whose budget is designed."""
-        return {"topdown": self.topdown}
-
-    @property
-    def draws_noise(self) -> bool:
-        """Draws are not recorded in a ledger: the data may be disclosed."""
-        return False
-
-    @property
-    def estimators(self) -> tuple[Estimator, ...]:
-        """The estimators that are compared."""
-        return self.comparison.estimators or possible_estimators(self.topdown)
-
-    def refuse_invalid(self, refuse: Refuse) -> None:
-        """Check as for a design; refuse confidential input: no ledger records replicates."""
-        super().refuse_invalid(refuse)
-        for name in self.comparison.estimators:
-            with_estimator(self.topdown, name).refuse_invalid(refuse)
-        if self.input.confidential:
-            refuse(
-                "the flow design releases the input many times over, which no ledger records; set "
-                "input.confidential = false if these data may be disclosed, or find the split "
-                "alone with 'spineflow design topdown'"
-            )

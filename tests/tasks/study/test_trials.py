@@ -77,7 +77,10 @@ def searched(
     losses = {"country": Fraction(1), "region": Fraction(1), "section": Fraction(2)}
     trial = new_trial(run, town_search, "as it is", losses, {})
     prepare_trial(run, town_search.SEARCHED, trial.name)
-    paths = [run_replicate(run, town_search, trial.name, seed) for seed in (1, 2)]
+    value_of = town_search.criterion.value_of
+    paths = [
+        run_replicate(run, town_search.SEARCHED, value_of, trial.name, seed) for seed in (1, 2)
+    ]
     return run, trial, paths
 
 
@@ -101,7 +104,9 @@ def test_a_replicate_is_drawn_from_its_seed(searched, town_search: TuneSettings)
     first, second = (path.read_text() for path in paths)
     assert first != second
     paths[0].unlink()
-    assert run_replicate(run, town_search, trial.name, 1).read_text() == first
+    value_of = town_search.criterion.value_of
+    again = run_replicate(run, town_search.SEARCHED, value_of, trial.name, 1)
+    assert again.read_text() == first
 
 
 def write_replicate(run: RunDirectory, seed: int, value: float, **errors: float | None) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from spineflow.flows.cli import main
+from spineflow.flows.tune_settings import AnyTuneSettings
 from spineflow.tasks.census.invariants import inhabitable
 from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.products.presets import PRESETS
@@ -221,3 +222,23 @@ def test_the_smallest_rho_is_held_to_an_exact_guarantee(county: Path, capsys) ->
     assert main(["design", "topdown", str(path)]) == 2
     assert "widen margins, or raise budget.persons.epsilon" in capsys.readouterr().err
     assert not (county / "too-much-designed.toml").exists()
+
+
+@pytest.mark.slow
+def test_compared_splits_keep_the_same_exact_guarantee(county: Path, capsys) -> None:
+    some = SOME.replace("OBJECTIVE", "largest_ratio").replace("MARGIN", "10")
+    path, file = written(county, "splits", HEAD + EXACT + some), county / "compared.toml"
+    assert main(["design", "topdown", str(path), "--compare", str(file)]) == 0
+    compared = load_settings(AnyTuneSettings, file, presets=PRESETS)
+    assert compared.criterion.quantity == "total population" and compared.criterion.level == "block"
+    assert {name.partition(",")[0] for name in compared.choices} == {"own", "designed", "even"}
+    assert len(compared.choices) == 3 * len(compared.search.estimators) == 9
+    budgets = {name: own.budget_of("persons") for name, own in compared.variants.items()}
+    for name, budget in budgets.items():
+        assert 17.139 < exact_epsilon(budget, budget.delta) <= 17.14
+        assert sum(budget.geolevel_shares.values()) == 1
+        assert all(sum(shares.values()) == 1 for shares in budget.query_shares.values())
+        assert (len(set(budget.geolevel_shares.values())) == 1) == (name == "even")
+    own = load_settings(DesignSettings, path, presets=PRESETS).resolved().budget_of("persons")
+    assert budgets["own"].total == own.total
+    assert len({budget.total for budget in budgets.values()}) == 3
