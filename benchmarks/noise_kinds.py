@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from fractions import Fraction
 
 from spineflow.tasks.detailed_groups.workload.budgets import LevelBudget, least_budget
@@ -35,7 +36,7 @@ LEVELS = {
 def narrowest(due: int, *, is_pure: bool) -> IntegerDistribution:
     """The noise of least loss that stays within a margin, of one of the two kinds."""
     one = LevelBudget(Fraction(1), 1, Fraction(0), is_pure)
-    return one.with_budget(least_budget(one, due, COVERAGE)).second_stage
+    return replace(one, budget=least_budget(one, due, COVERAGE)).second_stage
 
 
 def compare_noise(

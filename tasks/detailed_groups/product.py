@@ -4,7 +4,7 @@ groups, and SafeTab-H's of households by the group of the householder.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -14,7 +14,7 @@ from pyarrow import parquet
 
 from ...validation.detailed_groups.privacy_loss import check_privacy
 from ...validation.detailed_groups.run_checks import run_checks
-from ..pages.document import Block, Section, Table
+from ..pages.document import Block, Section
 from ..products.comparison import read_errors
 from ..products.plan import Plan
 from ..products.product import (
@@ -23,42 +23,35 @@ from ..products.product import (
     Figures,
     Product,
     Rules,
-    UiTable,
     Words,
     format_notes,
 )
 from ..runs.directory import RunDirectory
 from ..runs.errors import InputRefused
 from ..tables.findings import UnreadableInput
-from .ingest.ingest import (
-    Settings,
-    check_input_of,
-    parameters_of,
-    run_parameters,
-    run_specification,
-)
+from .ingest.ingest import Settings, check_input_of, parameters_of, run_parameters
 from .ingest.inputs import AcceptedGroups, read_blocks
 from .ingest.target_counts import target_counts, write_target_counts
-from .measurement.measure import measurement_files, plan_of_run
-from .paths import measured_folder, truth_files
+from .measurement.measure import measured_shards, measurement_files, plan_of_run
+from .paths import measured_file, truth_files
 from .postprocess.run import redundant_spending, redundant_spending_of_run
-from .release import files, household_report
+from .release import accuracy
 from .release.accuracy import (
     FIGURES,
     HOUSEHOLD_FIGURES,
     HOUSEHOLD_KEYS,
     KEYS,
-    facts_of_run,
     write_accuracy,
 )
 from .release.budget import costs, curves_of, level_figures, refuse_settings
 from .release.figures import populations_table
-from .release.report import facts_of, report
+from .release.files import TIDY_FILES
+from .release.report import facts_of_run, margins_table, report
 from .settings import DetailedGroupsSettings, DetailedHouseholdsSettings
 from .workload.budgets import format_percent
 from .workload.exact_loss import curve_of_change
 from .workload.guarantee import exact_of, pass_plan, statement_of, tabulation_plan
-from .workload.parameters import MechanismParameters, read_specification
+from .workload.parameters import read_specification
 from .workload.regions import areas_of
 
 
@@ -68,21 +61,15 @@ def check_settings_against_input(
     """The budgets of the levels that want a margin of error, and budget that would be spent
     twice.
     """
+    parameters = parameters_of(settings)
+    figures = level_figures(parameters, read_specification(settings.input.parameters))
+    wanted = margins_table(item for item in figures if item.wanted is not None)
+    if wanted is not None:
+        yield wanted
     declared = accepted.invariants if settings.mechanism.units_are_invariant else None
-    parameters = parameters_of(settings).first
-    if parameters.wanted.by_level:
-        yield _wanted_margins_table(parameters)
-    yield from format_notes(redundant_spending(settings, parameters, accepted.blocks, declared))
-
-
-def _wanted_margins_table(parameters: MechanismParameters) -> Table:
-    percent = format_percent(parameters.wanted.coverage)
-    rows = []
-    for (region_type, level), due in parameters.wanted.by_level.items():
-        budget = parameters.budgets[region_type, level]
-        rows.append((region_type, str(level), str(due), f"{float(budget):.6g}", str(budget)))
-    headers = ("region type", "level", f"{percent} % margin wanted", "budget", "exactly")
-    return Table(headers, tuple(rows))
+    yield from format_notes(
+        redundant_spending(settings, parameters.first, accepted.blocks, declared)
+    )
 
 
 def plan_of(settings: Settings, run: RunDirectory | None = None) -> Plan:
@@ -105,56 +92,45 @@ def plan_of(settings: Settings, run: RunDirectory | None = None) -> Plan:
     )
 
 
-def words_on_costs(settings: DetailedGroupsSettings, plan: Plan) -> Iterator[Block | Section]:
-    """The accuracy that the budgets of every pass buy, and budget spent twice."""
-    parameters = parameters_of(settings).first
-    columns = {
-        "region type": "region_type",
-        "level": "level",
-        "budget": "budget",
-        "groups of a person": "stability",
-        f"{format_percent(parameters.wanted.coverage)} % margin": "margin",
-        **({"wanted": "margin_wanted"} if parameters.wanted.by_level else {}),
-        "total only": "margin_total_only",
-        "1.96 s.d.": "margin_by_formula",
-        "target": "margin_target",
-        "suppressed up to": "suppression_threshold",
-    }
+def words_on_costs(settings: Settings, plan: Plan) -> Iterator[Block | Section]:
+    """The accuracy that the budgets of every pass buy; of persons also budget spent twice."""
+    parameters = parameters_of(settings)
+    specification = read_specification(settings.input.parameters)
+    percent = format_percent(parameters.first.wanted.coverage)
     for cost in plan.costs:
-        levels, blocks = cost.further["levels"], list[Block]()
-        rows = [{header: level[key] for header, key in columns.items()} for level in levels]
-        if rows:
-            sizes = populations_table(levels)
-            blocks += [Table.of(rows), "Populations from which tables are accurate", sizes]
+        blocks: list[Block] = []
+        if len(parameters.of) > 1:
+            losses = cost.further["tabulations"].items()
+            each = ", ".join(f"{name.upper()} {loss}" for name, loss in losses)
+            blocks.append(f"{cost.plan.symbol} of each tabulation: {each}")
+        margins = margins_table(level_figures(parameters, specification, cost.name))
+        if margins is not None:
+            blocks += [f"Margins hold with a probability of {percent} %.", margins]
+        if margins is not None and parameters.records == "persons":
+            sizes = populations_table(cost.further["levels"])
+            blocks += ["Populations from which tables are accurate", sizes]
         yield Section(f"Levels of {cost.plan.universe}", tuple(blocks))
-    with suppress(InputRefused, UnreadableInput):
-        blocks_of_census, invariants = read_blocks(settings.input.tables, parameters)
-        declared = invariants if settings.mechanism.units_are_invariant else None
-        yield from format_notes(
-            redundant_spending(settings, parameters, blocks_of_census, declared)
-        )
+    if isinstance(settings, DetailedGroupsSettings):
+        with suppress(InputRefused, UnreadableInput):
+            blocks_of_census, invariants = read_blocks(settings.input.tables, parameters.first)
+            declared = invariants if settings.mechanism.units_are_invariant else None
+            yield from format_notes(
+                redundant_spending(settings, parameters.first, blocks_of_census, declared)
+            )
 
 
 def summary(run: RunDirectory, settings: Settings) -> tuple[str, ...]:
     """Size and cost of the release."""
     parameters = run_parameters(run, settings)
-    measured = sum(n_groups for *_, n_groups in _groups_of_levels(run, settings))
+    files = (measured_file(run, *part) for part in measured_shards(run, parameters))
+    measured = sum(parquet.read_metadata(file).num_rows for file in files)
     what = "groups" if parameters.records == "persons" else "tables of groups"
-    plan, tidy = pass_plan(parameters), run.release / files.TIDY_FILES[parameters.records]
+    plan, tidy = pass_plan(parameters), run.release / TIDY_FILES[parameters.records]
     cost = "infinite" if plan.loss is None else f"{float(plan.loss):.4f}"
     return (
         f"{measured:,} {what} measured, {parquet.read_metadata(tidy).num_rows:,} rows released",
         f"{plan.symbol} {cost}, unbounded",
     )
-
-
-def list_ui_tables(
-    run: RunDirectory, settings: DetailedGroupsSettings, stages: Collection[str]
-) -> Iterator[UiTable]:
-    """Number of measured groups, after measurement."""
-    if "stage 2" in stages:
-        table = Table(("region type", "level", "groups"), tuple(_groups_of_levels(run, settings)))
-        yield UiTable("population-groups", "Population groups measured", table)
 
 
 def write_targets(settings: DetailedGroupsSettings, folder: Path) -> tuple[Path, ...]:
@@ -170,75 +146,40 @@ def write_targets(settings: DetailedGroupsSettings, folder: Path) -> tuple[Path,
     return write_target_counts(folder, counts)
 
 
+CHECKS = Checks(lambda run, settings: run_checks(run.root, run.unchecked_release), check_privacy)
+
 DETAILED_GROUPS: Product = Product(
     DetailedGroupsSettings,
     plan_of,
     Rules(check_input_of, check_settings_against_input, refuse_settings),
-    Checks(lambda run, settings: run_checks(run.root, run.unchecked_release), check_privacy),
+    CHECKS,
     Words(
         budget=words_on_costs,
         notes=redundant_spending_of_run,
-        certificate=lambda run, settings: facts_of(
-            settings, run_parameters(run, settings), run_specification(run)
-        ),
+        certificate=facts_of_run,
         report=report,
         summary=summary,
-        shown=list_ui_tables,
     ),
     Accuracy(
         read_errors,
         write_accuracy,
         truth_files,
-        figures=Figures(KEYS, FIGURES, facts_of_run),
+        figures=Figures(KEYS, FIGURES, accuracy.facts_of_run),
         write_truth=write_targets,
     ),
     measurement_files,
 )
-
-
-def words_on_household_costs(
-    settings: DetailedHouseholdsSettings, plan: Plan
-) -> Iterator[Block | Section]:
-    """The accuracy that the budgets of every pass of households buy, by tabulation."""
-    parameters = parameters_of(settings)
-    specification = read_specification(settings.input.parameters)
-    for cost in plan.costs:
-        losses = cost.further["tabulations"].items()
-        each = ", ".join(f"{name.upper()} {loss}" for name, loss in losses)
-        blocks: list[Block] = [f"{cost.plan.symbol} of each tabulation: {each}"]
-        figures = level_figures(parameters, specification, cost.name)
-        margins = household_report.margins_table(figures)
-        blocks += [] if margins is None else [margins]
-        yield Section(f"Levels of {cost.plan.universe}", tuple(blocks))
-
-
 DETAILED_HOUSEHOLDS: Product = Product(
     DetailedHouseholdsSettings,
     plan_of,
     Rules(check_input_of, refuse=refuse_settings),
-    Checks(lambda run, settings: run_checks(run.root, run.unchecked_release), check_privacy),
-    Words(
-        budget=words_on_household_costs,
-        certificate=household_report.facts_of_run,
-        report=household_report.report,
-        summary=summary,
-    ),
+    CHECKS,
+    Words(budget=words_on_costs, certificate=facts_of_run, report=report, summary=summary),
     Accuracy(
         read_errors,
         write_accuracy,
         truth_files,
-        figures=Figures(HOUSEHOLD_KEYS, HOUSEHOLD_FIGURES, facts_of_run),
+        figures=Figures(HOUSEHOLD_KEYS, HOUSEHOLD_FIGURES, accuracy.facts_of_run),
     ),
     measurement_files,
 )
-
-
-def _groups_of_levels(run: RunDirectory, settings: Settings) -> list[tuple[str, int, int]]:
-    """Region type, level and number of measured groups of every level: public."""
-    found = []
-    for name, own in run_parameters(run, settings).of.items():
-        for region_type, level in own.budgets:
-            paths = measured_folder(run, name, region_type, level).glob("*.parquet")
-            n_groups = sum(parquet.read_metadata(path).num_rows for path in paths)
-            found.append((region_type, level, n_groups))
-    return found

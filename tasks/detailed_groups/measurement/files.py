@@ -22,8 +22,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ...runs.stamps import INTEGER_LIST
+from ..workload.budgets import LevelNoise, StageNoise
 from ..workload.tabulations import NOT_MEASURED
-from .stages import LevelNoise, MeasuredCounts, StageNoise
+from .stages import MeasuredCounts
 
 ROWS_PER_ROW_GROUP = 1 << 18
 

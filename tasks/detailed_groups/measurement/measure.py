@@ -38,11 +38,10 @@ from ..paths import (
     stage_1_file,
     truth_files,
 )
-from ..workload.budgets import refuse_missed_margins
+from ..workload.budgets import LevelNoise, level_budget, level_noise, refuse_missed_margins
 from ..workload.exact_loss import curve_of_change
 from ..workload.guarantee import exact_of, statement_of, tabulation_plan
 from ..workload.parameters import MechanismParameters, Parameters
-from ..workload.specification import stability
 from ..workload.tabulations import TABULATIONS, Tabulation
 from .files import (
     MEASURED_SCHEMA,
@@ -54,10 +53,7 @@ from .files import (
     total_rows,
 )
 from .stages import (
-    Level,
-    LevelNoise,
     ShardGroups,
-    level_noise,
     measure_tables,
     measure_totals,
     tables_by_totals,
@@ -127,11 +123,11 @@ def _measures(
 
 
 def noise_of(
-    run: RunDirectory, own: MechanismParameters, tabulation: Tabulation, level: Level
+    run: RunDirectory, own: MechanismParameters, tabulation: Tabulation, level: tuple[str, int]
 ) -> LevelNoise:
     """The noise of a population group level of a run."""
-    protected = stability(run_universe(run, *level), own.max_race_codes)
-    return level_noise(own, tabulation, level, protected)
+    budget = level_budget(own, level, run_universe(run, *level))
+    return level_noise(budget, tabulation, level, infinite=own.infinite)
 
 
 def known_tables(run: RunDirectory, own: MechanismParameters, shard: Shard) -> np.ndarray:

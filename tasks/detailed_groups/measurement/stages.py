@@ -9,105 +9,16 @@ pure DP.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from fractions import Fraction
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ...ledger.plan import Measure
-from ...noise.draws import Noise, NoiseDraws
-from ...noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
+from ...noise.draws import NoiseDraws
+from ...products.measurement import with_noise
 from ..ingest.counts import GroupCounts
-from ..workload.parameters import MechanismParameters, choose_table
+from ..workload.budgets import LevelNoise, StageNoise
+from ..workload.parameters import choose_table
 from ..workload.tabulations import NOT_MEASURED, SEX_BY_AGE, Tabulation
-
-Level = tuple[str, int]
-"""Region type and iteration level of a population group level."""
-
-
-@dataclass(frozen=True)
-class StageNoise:
-    """Noise of the counts of one stage.
-
-    `loss` is the part of the level's budget that the stage spends, None for no noise at all;
-    `stability` the number of groups among which one person may spread it; `part` the name under
-    which it is charged.
-    """
-
-    loss: Fraction | None
-    stability: int
-    is_pure: bool
-    part: str = ""
-
-    @property
-    def noise(self) -> Noise:
-        """The noise as it is charged and drawn; raises ValueError without noise."""
-        if self.loss is None:
-            raise ValueError("counts without noise have no noise parameter")
-        if self.is_pure:
-            return Noise(DISCRETE_LAPLACE, self.stability / self.loss)
-        return Noise(DISCRETE_GAUSSIAN, self.stability / (2 * self.loss))
-
-    @property
-    def variance(self) -> float:
-        """Exact variance of the noise, 0 for none."""
-        return 0.0 if self.loss is None else self.noise.variance
-
-    @property
-    def plb(self) -> str:
-        """The loss as `p/q`, `inf` for no noise."""
-        return "inf" if self.loss is None else str(self.loss)
-
-    def measure(self, total: Fraction, n_answers: int | None = None) -> Measure:
-        """The counts of the stage in a plan of a total loss; raises ValueError without noise."""
-        if self.loss is None:
-            raise ValueError("counts without noise cost nothing")
-        level, _, query = self.part.rpartition("/")
-        share = self.loss / total
-        return Measure(
-            self.part, self.noise, share, level, query, moved=self.stability, answers=n_answers
-        )
-
-    def draw(self, size: int, draws: NoiseDraws) -> np.ndarray:
-        """Independent draws, shape (size,), int64."""
-        if self.loss is None or size == 0:
-            return np.zeros(size, dtype=np.int64)
-        return draws.draw(self.part, self.noise, size)
-
-
-@dataclass(frozen=True)
-class LevelNoise:
-    """The noise of a population group level: of groups by a total only, and of the two stages.
-
-    Where tables are chosen by totals known before, all noise is `stage_2`.
-    """
-
-    total_only: StageNoise
-    stage_1: StageNoise
-    stage_2: StageNoise
-
-    @property
-    def stages(self) -> tuple[StageNoise, ...]:
-        """All three noises, or the only one."""
-        return tuple(dict.fromkeys((self.total_only, self.stage_1, self.stage_2)))
-
-
-def level_noise(
-    parameters: MechanismParameters, tabulation: Tabulation, level: Level, stability: int
-) -> LevelNoise:
-    """Noise of a level, charged under its name; no noise if it is switched off."""
-    name = "/".join(map(str, level))
-
-    def noise(part: str, share: Fraction) -> StageNoise:
-        loss = None if parameters.infinite else parameters.budgets[level] * share
-        return StageNoise(loss, stability, parameters.is_pure, part)
-
-    if not tabulation.of_persons:
-        one = noise(f"{tabulation.name}/{name}", Fraction(1))
-        return LevelNoise(one, one, one)
-    gamma = parameters.stage_1_fraction
-    shares = {"total only": Fraction(1), "stage 1": gamma, "stage 2": 1 - gamma}
-    return LevelNoise(*(noise(f"{name}/{stage}", share) for stage, share in shares.items()))
 
 
 @dataclass(frozen=True)
@@ -152,8 +63,7 @@ class MeasuredCounts:
 def measure_totals(groups: ShardGroups, noise: StageNoise, draws: NoiseDraws) -> np.ndarray:
     """Stage 1: noisy totals of the groups that are not measured by a total only, in their order."""
     totals = true_counts(groups, np.zeros(groups.is_total_only.size, dtype=np.int8)).values
-    totals = totals[~groups.is_total_only]
-    return totals + noise.draw(totals.size, draws)
+    return with_noise(totals[~groups.is_total_only], noise.noise, draws, noise.part)
 
 
 def tables_by_totals(
@@ -180,10 +90,10 @@ def measure_tables(
     """
     true = true_counts(groups, table, tabulation)
     is_total_only = np.repeat(groups.is_total_only, np.diff(true.offsets))
-    drawn = np.empty(true.values.size, dtype=np.int64)
+    values = np.empty_like(true.values)
     for mask, stage in ((is_total_only, noise.total_only), (~is_total_only, noise.stage_2)):
-        drawn[mask] = stage.draw(int(mask.sum()), draws)
-    return MeasuredCounts(table, true.values + drawn, true.offsets)
+        values[mask] = with_noise(true.values[mask], stage.noise, draws, stage.part)
+    return replace(true, values=values)
 
 
 def true_counts(

@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from ...census.invariants import inhabitable, read_geography, read_invariants
 from ...runs.directory import RunDirectory
-from ..ingest.ingest import run_parameters, run_specification
-from ..paths import geography_file, invariants_file
+from ..ingest.ingest import Settings, run_parameters, run_specification
+from ..paths import geography_file, invariants_file, measured_folder
 from ..settings import DetailedGroupsSettings
 from ..workload.budgets import level_budgets
 from ..workload.parameters import MechanismParameters
@@ -24,6 +24,7 @@ from ..workload.regions import is_in_pass, region_ids, region_types
 from ..workload.specification import alone_counterparts
 from ..workload.tabulations import SEX_BY_AGE
 from .coterminous import CoterminousSets, coterminous_sets
+from .groups import MEASURED, read_groups
 from .stages import (
     ALONE,
     COTERMINOUS,
@@ -129,12 +130,23 @@ def postprocess(
         )
 
 
-def groups_to_release(run: RunDirectory, settings: DetailedGroupsSettings) -> Iterator[pa.Table]:
-    """The groups of every level of every pass after the last stage, suppressed ones included."""
-    parameters, last = run_parameters(run, settings).first, stages_of(settings)[-1]
-    for region_pass in parameters.passes:
-        for _, groups in levels_after(pass_files(run, parameters, region_pass), last):
-            yield groups
+def groups_to_release(
+    run: RunDirectory, settings: Settings, name: str
+) -> Iterator[tuple[Level, pa.Table]]:
+    """The groups of every level of a tabulation, suppressed ones included, with the columns
+    `SCREENED` and more: of persons after the last stage, of households as they were measured, where
+    any was.
+    """
+    parameters = run_parameters(run, settings)
+    if isinstance(settings, DetailedGroupsSettings):
+        last = stages_of(settings)[-1]
+        for region_pass in parameters.passes:
+            yield from levels_after(pass_files(run, parameters.first, region_pass), last)
+        return
+    for level in parameters.of[name].budgets:
+        files = sorted(measured_folder(run, name, *level).glob("*.parquet"))
+        if files:
+            yield level, suppress(read_groups(files, MEASURED), None)
 
 
 def redundant_spending(

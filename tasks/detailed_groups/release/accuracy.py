@@ -24,7 +24,6 @@ from ..postprocess.groups import code_positions, counts_of, mask_of
 from ..postprocess.run import groups_to_release, stages_of
 from ..settings import DetailedGroupsSettings
 from ..workload.tabulations import NOT_MEASURED, TABULATIONS, Tabulation
-from .files import measured_groups
 
 KEYS = ("region_type", "level", "table")
 FIGURES = {
@@ -51,18 +50,15 @@ ALL_TABLES = "all"
 
 def write_accuracy(run: RunDirectory, settings: Settings) -> None:
     """Write the errors of every tabulation and level to the confidential folder of the run."""
-    parameters = run_parameters(run, settings)
     rows: list[dict[str, object]] = []
-    for name, own in parameters.of.items():
-        parts, where = measured_groups(run, parameters, name), {"tabulation": name}
-        if isinstance(settings, DetailedGroupsSettings):
-            shown = zip(own.budgets, groups_to_release(run, settings), strict=True)
-            parts, where = ((*level, groups) for level, groups in shown), {}
-        for region_type, level, groups in parts:
+    for name in settings.TABULATIONS:
+        tabulation = TABULATIONS[name]
+        where = {} if tabulation.of_persons else {"tabulation": name}
+        for (region_type, level), groups in groups_to_release(run, settings, name):
             if groups.num_rows:
                 position, truth = _truth_of(run, region_type, level, groups)
-                errors = level_errors(groups, position, truth, TABULATIONS[name])
                 of_level = {**where, "region_type": region_type, "level": level}
+                errors = level_errors(groups, position, truth, tabulation)
                 rows += [of_level | row for row in errors]
     write_errors(run, pa.Table.from_pylist(rows))
 
@@ -87,7 +83,7 @@ def level_errors(
     """Errors of one level by the table that its groups have.
 
     Args:
-        groups: columns `COUNTED`, suppressed groups included; of households `MEASURED`.
+        groups: columns `SCREENED`, suppressed groups included.
         position: of each group among all regions and iterations of `truth`.
         truth: the level's confidential counts.
 
@@ -100,9 +96,7 @@ def level_errors(
     true = _chosen_truth(groups, position, truth, tabulation)
     sums = np.concatenate([[0], np.cumsum(true.values)])
     true_total = (sums[true.offsets[1:]] - sums[true.offsets[:-1]])[position]
-    (counts, offsets), are_shown = counts_of(groups), np.ones(groups.num_rows, dtype=bool)
-    if tabulation.of_persons:
-        are_shown = ~mask_of(groups, "is_suppressed")
+    (counts, offsets), are_shown = counts_of(groups), ~mask_of(groups, "is_suppressed")
     sums = np.concatenate([[0], np.cumsum(counts)])
     total = sums[offsets[1:]] - sums[offsets[:-1]]
     for number, name in enumerate(tabulation.names):

@@ -114,7 +114,9 @@ def sums_of_areas(
     """
     areas = _check_areas(run, settings, listed)
     parameters, specification = run_parameters(run, settings).first, run_specification(run)
-    groups = pd.concat([_totals(own, areas["region"]) for own in groups_to_release(run, settings)])
+    (name,) = settings.TABULATIONS
+    of_levels = groups_to_release(run, settings, name)
+    groups = pd.concat([_totals(own, areas["region"]) for _, own in of_levels])
     parts = areas.merge(groups, on=["region", "region_type"])
     is_shown = ~parts["is_suppressed"]
     sums = parts.assign(

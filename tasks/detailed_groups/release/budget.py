@@ -20,6 +20,7 @@ from ..settings import DetailedGroupsSettings, DetailedHouseholdsSettings
 from ..workload.budgets import (
     LevelBudget,
     level_budgets,
+    level_noise,
     margin_by_formula,
     refuse_missed_margins,
     target_of,
@@ -106,7 +107,7 @@ def level_figures(
                         margin=margin(noise, coverage),
                         margin_total_only=margin(budget.total_only, coverage),
                         wanted=own.wanted.by_level.get(level),
-                        margin_by_formula=None if budget.is_pure else margin_by_formula(noise),
+                        margin_by_formula=margin_by_formula(budget),
                         margin_target=target_of(budget),
                         threshold=threshold_of(level[0], noise, own.zero_suppression_chance),
                     )
@@ -149,9 +150,8 @@ def costs_of(parameters: Parameters, specification: Specification) -> dict[str, 
     found = {}
     for region_pass in parameters.passes:
         figures = level_figures(parameters, specification, region_pass)
-        measures = tuple(
-            own for item in figures for own in _measures(item, parameters, region_pass)
-        )
+        total = parameters.total_of(region_pass)
+        measures = tuple(own for item in figures for own in _measures(item, total))
         plan = replace(pass_plan(parameters, region_pass), measures=measures)
         further: dict[str, Any] = {"native": native_loss(plan)}
         if parameters.records == "persons":
@@ -220,19 +220,13 @@ def native_loss(plan: UniversePlan) -> dict[str, str]:
     return {"neighbors": UNBOUNDED, plan.symbol: plan.stated_loss}
 
 
-def _measures(item: LevelFigures, parameters: Parameters, region_pass: str) -> Iterator[Measure]:
-    budget, total = item.budget, parameters.total_of(region_pass)
-    if not item.tabulation.of_persons:
-        name = item.tabulation.name
-        part, query = f"{name}/{item.region_type}/{item.level}", f"{name}, level {item.level}"
-        yield budget.measure(part, total, Fraction(1), item.region_type, query)
-        return
-    gamma = budget.stage_1_fraction
-    parts = (("total only", Fraction(1)), ("stage 1", gamma), ("stage 2", 1 - gamma))
-    for name, share in parts if gamma else parts[:1]:
-        part = f"{item.region_type}/{item.level}/{name}"
-        query = f"level {item.level}, {name}"
-        yield budget.measure(part, total, share, item.region_type, query)
+def _measures(item: LevelFigures, total: Fraction) -> Iterator[Measure]:
+    """The measures of a level, by names of a budget rather than of a run."""
+    tabulation, level = item.tabulation, f"level {item.level}"
+    for stage in level_noise(item.budget, tabulation, (item.region_type, item.level)).stages:
+        own = stage.measure(total)
+        query = f"{level}, {own.query}" if tabulation.of_persons else f"{tabulation.name}, {level}"
+        yield replace(own, level=item.region_type, query=query)
 
 
 def refuse_idle_settings(settings: Settings, parameters: Parameters) -> None:

@@ -28,8 +28,7 @@ from ...noise.quantiles import margin_of_sum
 from ...pages.document import Figure, Table
 from ...pages.figures import line_chart
 from ..workload.budgets import LevelBudget
-from ..workload.tabulations import N_CELLS
-from .tables import TABLE_NAMES
+from ..workload.tabulations import N_CELLS, SEX_BY_AGE
 
 RELATIVE_ERRORS = (Fraction(1, 20), Fraction(1, 10))
 """Errors of cells and totals for which populations are given."""
@@ -53,7 +52,9 @@ def table_populations(
     [110, 880, 1980, 5060]
     """
     found = []
-    for name, table, start in zip(TABLE_NAMES, sorted(N_CELLS), (None, *thresholds), strict=True):
+    for name, table, start in zip(
+        SEX_BY_AGE.names, sorted(N_CELLS), (None, *thresholds), strict=True
+    ):
         k = N_CELLS[table]
         one, whole = (margin_of_sum(level.second_stage, n, coverage) for n in (1, k))
         found.append(

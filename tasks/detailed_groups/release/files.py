@@ -15,25 +15,28 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.csv
-import pyarrow.parquet as pq
 
+from ...runs import stamps
 from ...runs.directory import RunDirectory
-from ...runs.files import NOT_PRIVATE, replacing
-from ...runs.stamps import stamp
+from ...runs.files import replacing
+from ...runs.stamps import parquet_rows
 from ..ingest.ingest import Settings, read_run_names, run_parameters, run_specification
-from ..paths import measured_folder
-from ..postprocess.groups import MEASURED, read_groups, select_released
+from ..postprocess.groups import select_released
 from ..postprocess.run import groups_to_release
-from ..settings import DetailedGroupsSettings
 from ..workload.budgets import level_budgets
-from ..workload.parameters import Parameters
 from ..workload.tabulations import TABULATIONS, Tabulation
-from .tables import CountNoise, GroupNames, count_rows, text_rows, tidy_rows, tidy_schema
+from .tables import (
+    CountNoise,
+    GroupNames,
+    count_rows,
+    text_rows,
+    text_schema,
+    tidy_rows,
+    tidy_schema,
+)
 
 TIDY_FILES = {
     "persons": "population_groups.parquet",
@@ -42,8 +45,6 @@ TIDY_FILES = {
 """The tidy file of a release by kind of record."""
 
 GROUPS_PER_PART = 1 << 18
-_KEY = ("REGION_ID", "REGION_TYPE", "ITERATION_CODE")
-_TEXT = pa.csv.WriteOptions(include_header=False, delimiter="|", quoting_style="none")
 
 
 def write_run_release(run: RunDirectory, settings: Settings) -> None:
@@ -51,9 +52,8 @@ def write_run_release(run: RunDirectory, settings: Settings) -> None:
     parameters, specification = run_parameters(run, settings), run_specification(run)
     tables: list[tuple[Tabulation, Iterable[pa.Table], CountNoise]] = []
     for name, own in parameters.of.items():
-        parts = (groups for _, _, groups in measured_groups(run, parameters, name))
-        if isinstance(settings, DetailedGroupsSettings):
-            parts = (select_released(groups) for groups in groups_to_release(run, settings))
+        released = groups_to_release(run, settings, name)
+        parts = (select_released(groups) for _, groups in released)
         levels = None if own.infinite else level_budgets(own, specification)
         noise = CountNoise(levels, own.wanted.coverage, not own.allow_negative_counts)
         tables.append((TABULATIONS[name], parts, noise))
@@ -71,23 +71,21 @@ def write_release(
 
     Args:
         tables: of each tabulation the groups that are released, in parts with the columns
-            `MEASURED` and of persons `measured_at`, and the noise of their counts.
+            `SCREENED`, and the noise of their counts.
         names: names of the iterations of all groups, and of regions.
     """
     first = tables[0][0]
-    schema = tidy_schema(first).with_metadata(stamp(is_private=is_private))
     with (
         replacing(folder / TIDY_FILES[first.records]) as path,
-        pq.ParquetWriter(path, schema, compression="zstd", compression_level=1) as tidy,
+        parquet_rows(path, tidy_schema(first), is_private, compression_level=1) as tidy,
     ):
         for tabulation, parts, noise in tables:
             with ExitStack() as stack:
                 texts = {}
                 for name, columns in tabulation.texts.items():
                     part = stack.enter_context(replacing(folder / f"{name}.csv"))
-                    texts[name] = stack.enter_context(part.open("wb"))
-                    header = (*_KEY, *columns, "COUNT")
-                    begin_text(texts[name], header, is_private=is_private)
+                    lines = stamps.text_rows(part, text_schema(columns), is_private, "|", False)
+                    texts[name] = stack.enter_context(lines)
                 for groups in (own for part in parts for own in slices(part)):
                     rows = count_rows(groups, tabulation, are_cut=noise.are_cut)
                     for name, columns in tabulation.texts.items():
@@ -95,38 +93,14 @@ def write_release(
                         if tabulation.of_persons:
                             # Totals have a file of their own.
                             mask = (rows.label == 0) == (not columns)
-                        append_rows(texts[name], text_rows(groups, rows, columns, mask))
+                        texts[name].write_table(text_rows(groups, rows, columns, mask))
                     tidy.write_table(tidy_rows(groups, tabulation, rows, names, noise))
-
-
-def measured_groups(
-    run: RunDirectory, parameters: Parameters, name: str
-) -> Iterator[tuple[str, int, pa.Table]]:
-    """Region type, level and measured groups, columns `MEASURED`, of every level of a tabulation
-    that has any.
-    """
-    for level in parameters.of[name].budgets:
-        files = sorted(measured_folder(run, name, *level).glob("*.parquet"))
-        if files:
-            yield *level, read_groups(files, MEASURED)
 
 
 def slices(groups: pa.Table) -> Iterator[pa.Table]:
     """Groups in parts of at most `GROUPS_PER_PART`."""
     for start in range(0, groups.num_rows, GROUPS_PER_PART):
         yield groups.slice(start, GROUPS_PER_PART).combine_chunks()
-
-
-def begin_text(file: BinaryIO, columns: Sequence[str], *, is_private: bool) -> None:
-    """Write the header of a text file, below the stamp if it is not private."""
-    lines = ["|".join(columns), ""] if is_private else [f"# {NOT_PRIVATE}", "|".join(columns), ""]
-    file.write("\n".join(lines).encode())
-
-
-def append_rows(file: BinaryIO, rows: pa.Table) -> None:
-    """Append rows of text, without a header."""
-    if rows.num_rows:
-        pa.csv.write_csv(rows, file, _TEXT)
 
 
 def names_of(run: RunDirectory) -> GroupNames:

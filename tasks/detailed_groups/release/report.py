@@ -1,4 +1,5 @@
-"""The certificate and the public report of a detailed-groups run: settings, accuracy and checks.
+"""The certificate and the public report of a run of detailed groups or households: settings,
+accuracy and checks.
 
 Shares of groups at each table describe the published noisy outcome; the curves of suppression
 follow from the noise alone. Errors against the input are shown only for inputs that are not
@@ -14,120 +15,174 @@ import numpy as np
 import pandas as pd
 
 from ...noise.distributions import IntegerDistribution
-from ...pages.document import Document, Figure, Table
-from ...pages.figures import bar_chart
-from ...pages.template import table
+from ...pages.document import Cell, Document, Figure, Table
 from ...products.certificate import Facts
 from ...products.comparison import errors_table
 from ...products.plan import Plan
 from ...products.reports import first_rows, report_document
 from ...runs.directory import RunDirectory
-from ..ingest.ingest import run_parameters, run_specification
+from ..ingest.ingest import Settings, run_parameters, run_specification
 from ..postprocess.groups import mask_of
 from ..postprocess.run import coterminous_of, groups_to_release
 from ..settings import DetailedGroupsSettings
 from ..workload.budgets import format_percent
 from ..workload.parameters import MechanismParameters, Parameters
 from ..workload.regions import region_types
-from ..workload.specification import Specification
+from ..workload.tabulations import TABULATIONS
 from .budget import LevelFigures, curves_of, level_figures, level_reports
 from .figures import populations_table, suppression_figures
 from .files import TIDY_FILES
-from .tables import TABLE_NAMES
+
+FIRST_COLUMNS: Mapping[str, Sequence[str]] = {
+    "persons": (
+        *("region_name", "iteration_name", "sex", "age_start", "age_end"),
+        *("margin", "count"),
+    ),
+    "households": ("region_name", "iteration_name", "category", "margin", "count"),
+}
+"""Columns of the first released counts, by kind of record."""
+
+PREFIX = {"persons": "", "households": "household_"}
+"""Beginning of the names of templates, by kind of record."""
+
+_PLACES = {"region_type": "region type", "level": "level", "table": "table"}
+_ACCURACY_COLUMNS = {
+    "persons": {
+        "groups": "groups",
+        "shown": "shown",
+        "mean_absolute_error": "mean |error| of totals",
+        "mean_error": "mean error of totals",
+        "percentile_95": "95 % of |error|",
+        "mean_absolute_cell_error": "mean |error| of cells",
+        "somebody_suppressed": "suppressed with somebody",
+        "mean_size_suppressed": "their mean size",
+        "nobody_shown": "shown with nobody",
+    },
+    "households": {
+        "groups": "groups",
+        "mean_absolute_error": "mean |error| of totals",
+        "mean_error": "mean error of totals",
+        "mean_absolute_cell_error": "mean |error| of counts",
+    },
+}
+_ERROR = {
+    "persons": ("mean_absolute_error", "shown"),
+    "households": ("mean_absolute_cell_error", "groups"),
+}
+"""The error of a level on the front page, and the number of groups by which tables are weighed."""
+
+Levels = Mapping[tuple[str, int], Any]
+"""Figures by region type and iteration level."""
 
 
-def facts_of(
-    settings: DetailedGroupsSettings, parameters: Parameters, specification: Specification
-) -> Facts:
-    """Facts of the certificate; margins only with noise."""
+def facts_of_run(run: RunDirectory, settings: Settings) -> Facts:
+    """Facts of a run's certificate; margins only with noise."""
+    parameters, specification = run_parameters(run, settings), run_specification(run)
     figures = level_figures(parameters, specification) if settings.is_private else ()
-    own = parameters.first
     context = {
-        "parameters": own,
-        "percent": format_percent(own.wanted.coverage),
+        "parameters": parameters.first,
+        "percent": format_percent(parameters.first.wanted.coverage),
         "margins": margins_table(figures),
     }
-    curves = curves_of(parameters, specification)
-    return Facts("detailed_groups/templates/certificate.md.j2", context, curves)
+    template = f"detailed_groups/templates/{PREFIX[parameters.records]}certificate.md.j2"
+    return Facts(template, context, curves_of(parameters, specification))
 
 
 def margins_table(figures: Iterable[LevelFigures]) -> Table | None:
     """Margins of error and thresholds of levels; None without noise."""
-    levels = list(figures)
-    is_wanted = any(item.wanted is not None for item in levels)
-    rows = [
-        {
+    rows: list[dict[str, Cell | None]] = []
+    for item in figures:
+        row: dict[str, Cell | None] = {
             "region type": item.region_type,
             "level": item.level,
             "budget": str(item.budget.budget),
             "stability": item.budget.stability,
             "margin": item.margin,
-            **({"wanted": item.wanted} if is_wanted else {}),
-            "total only": item.margin_total_only,
-            "formula": item.margin_by_formula,
-            "target": item.margin_target,
-            "threshold": item.threshold,
         }
-        for item in levels
-    ]
-    return table(rows, "margin")
-
-
-FIRST_COLUMNS = ("region_name", "iteration_name", "sex", "age_start", "age_end", "margin", "count")
-"""Columns of the first released counts."""
-
-_PLACES = {"region_type": "region type", "level": "level", "table": "table"}
-_ACCURACY_COLUMNS = {
-    "groups": "groups",
-    "shown": "shown",
-    "mean_absolute_error": "mean |error| of totals",
-    "mean_error": "mean error of totals",
-    "percentile_95": "95 % of |error|",
-    "mean_absolute_cell_error": "mean |error| of cells",
-    "somebody_suppressed": "suppressed with somebody",
-    "mean_size_suppressed": "their mean size",
-    "nobody_shown": "shown with nobody",
-}
+        if item.tabulation.of_persons:
+            row |= {
+                "wanted": item.wanted,
+                "total only": item.margin_total_only,
+                "formula": item.margin_by_formula,
+                "target": item.margin_target,
+                "threshold": item.threshold,
+            }
+        else:
+            row = {"tabulation": item.tabulation.name.upper(), **row}
+            row["of the total, by table"] = ", ".join(map(str, item.margins_of_totals))
+            row["tables from totals of"] = ", ".join(map(str, item.thresholds))
+        rows.append(row)
+    known = [name for name in (rows or [{}])[0] if any(row[name] is not None for row in rows)]
+    return (
+        Table.of([{name: row[name] for name in known} for row in rows], "margin") if rows else None
+    )
 
 
 def report(
-    run: RunDirectory,
-    settings: DetailedGroupsSettings,
-    plan: Plan,
-    accuracy: pd.DataFrame | None,
+    run: RunDirectory, settings: Settings, plan: Plan, accuracy: pd.DataFrame | None
 ) -> Document:
     """The report as a document; see the module's docstring."""
     parameters, specification = run_parameters(run, settings), run_specification(run)
-    figures, own = level_figures(parameters, specification), parameters.first
-    suppressed, suppression = _suppression(figures, own)
-    levels = level_reports(figures)
+    figures, records = level_figures(parameters, specification), parameters.records
+    levels = () if parameters.infinite else parameters.levels()
     used = None if accuracy is None else accuracy[accuracy["groups"] > 0]
+    columns, loss = _ACCURACY_COLUMNS[records], "epsilon" if parameters.is_pure else "rho"
+    budgets = {name: own.budgets for name, own in parameters.of.items()}
+    margins: dict[str, dict[tuple[str, int], float]] = {name: {} for name in parameters.of}
+    for item in figures:
+        margins[item.tabulation.name][item.region_type, item.level] = item.margin
+    further: dict[str, Any] = {}
+    if isinstance(settings, DetailedGroupsSettings):
+        further = _further_of_persons(run, settings, parameters.first, figures)
+    tables, detailed = _tables(run, settings, parameters)
     return report_document(
         run,
         settings,
         plan,
-        "detailed_groups/templates/report.md.j2",
-        counts=first_rows(run.release / TIDY_FILES["persons"], FIRST_COLUMNS),
-        percent=format_percent(own.wanted.coverage),
-        loss="epsilon" if own.is_pure else "rho",
-        budget={} if own.infinite else _name_levels(own.budgets),
-        implied={
-            format_level(item.region_type, item.level): float(item.margin) for item in figures
-        },
+        f"detailed_groups/templates/{PREFIX[records]}report.md.j2",
+        counts=first_rows(run.release / TIDY_FILES[records], FIRST_COLUMNS[records]),
+        percent=format_percent(parameters.first.wanted.coverage),
+        loss=loss,
+        budget=_series(levels, loss, budgets),
+        implied=_series(levels, "margin", margins),
         margins=margins_table(figures),
-        suppressed=suppressed,
-        suppression=suppression,
-        populations=populations_table(levels) if levels else None,
-        tables=_tables(run, settings),
-        coterminous=_coterminous(run, settings, own),
-        errors=None if accuracy is None else _errors(accuracy),
-        accuracy=None if used is None else accuracy_table(used, _ACCURACY_COLUMNS),
+        tables=tables,
+        detailed=_series(parameters.levels(), "groups", detailed),
+        errors=None if accuracy is None else mean_errors(accuracy, *_ERROR[records]),
+        accuracy=None
+        if used is None
+        else errors_table(used, _PLACES | columns, columns["mean_absolute_error"]),
+        **further,
     )
 
 
-def _name_levels(budgets: Mapping[tuple[str, int], Any]) -> dict[str, float]:
-    """Figures of population group levels by their names."""
-    return {format_level(*level): float(budget) for level, budget in budgets.items()}
+def _series(
+    levels: Iterable[tuple[str, int]], what: str, figures: Mapping[str, Levels]
+) -> dict[str, dict[str, float]]:
+    """Figures of every tabulation by level, 0 where it lacks the level."""
+    return {
+        what if len(figures) == 1 else f"{what} of {name.upper()}": {
+            format_level(*level): float(own.get(level, 0)) for level in levels
+        }
+        for name, own in figures.items()
+    }
+
+
+def _further_of_persons(
+    run: RunDirectory,
+    settings: DetailedGroupsSettings,
+    parameters: MechanismParameters,
+    figures: tuple[LevelFigures, ...],
+) -> dict[str, Any]:
+    """Names of the template that runs of persons have in addition."""
+    suppressed, suppression = _suppression(figures, parameters)
+    levels = level_reports(figures)
+    return {
+        "suppressed": suppressed,
+        "suppression": suppression,
+        "populations": populations_table(levels) if levels else None,
+        "coterminous": _coterminous(run, settings, parameters),
+    }
 
 
 def _suppression(
@@ -147,31 +202,28 @@ def _suppression(
     return 100 * float(chance), suppression_figures({own: key for key, own in levels.items()})
 
 
-def _tables(run: RunDirectory, settings: DetailedGroupsSettings) -> tuple[Table, Figure]:
-    """The part of each level's groups that has each table, by the published noisy outcome."""
-    budgets = run_parameters(run, settings).first.budgets
-    rows, labels, shares = [], [], []
-    for level, groups in zip(budgets, groups_to_release(run, settings), strict=True):
-        n = groups.num_rows
-        hidden = mask_of(groups, "is_suppressed")
-        table = groups["table"].to_numpy()
-        numbers = np.bincount(table[~hidden], minlength=len(TABLE_NAMES))
-        percent = [100 * number / n if n else 0.0 for number in (int(hidden.sum()), *numbers)]
-        rows.append((*level, n, *(f"{p:.2f} %" for p in percent)))
-        labels.append(format_level(*level))
-        shares.append(percent)
-    chart = bar_chart(
-        labels,
-        {
-            "shown": [100 - hidden for hidden, *_ in shares],
-            "with sex by age": [sum(by_age) for _, _, *by_age in shares],
-        },
-        title="Groups that are shown",
-        value_label="% of the level's groups",
-    )
-    headers = ("region type", "level", "groups", "suppressed", *TABLE_NAMES)
-    caption = "Groups that are shown, and groups with a table of sex by age."
-    return Table(headers, tuple(rows)), Figure(chart, caption)
+def _tables(
+    run: RunDirectory, settings: Settings, parameters: Parameters
+) -> tuple[Table, dict[str, dict[tuple[str, int], float]]]:
+    """The groups of every level by table, as the published noisy outcome has them; and the part in
+    percent that shows more than a total, by tabulation.
+    """
+    rows = []
+    detailed: dict[str, dict[tuple[str, int], float]] = {name: {} for name in parameters.of}
+    for name in parameters.of:
+        tabulation = TABULATIONS[name]
+        for level, groups in groups_to_release(run, settings, name):
+            hidden, n = mask_of(groups, "is_suppressed"), max(1, groups.num_rows)
+            shown = groups["table"].to_numpy()[~hidden]
+            numbers = np.bincount(shown, minlength=len(tabulation.names))
+            percent = [100 * int(number) / n for number in (hidden.sum(), *numbers)]
+            named = zip(tabulation.names, percent[1:], strict=True)
+            by_table = (f"{table}: {part:.2f} %" for table, part in named)
+            cells = groups.num_rows, f"{percent[0]:.2f} %", ", ".join(by_table)
+            rows.append((*level, tabulation.what, *cells))
+            detailed[name][level] = sum(percent[2:])
+    headers = ("region type", "level", "tabulation", "groups", "suppressed", "by table")
+    return Table(headers, tuple(rows)), detailed
 
 
 def _coterminous(
@@ -197,22 +249,12 @@ def format_level(region_type: str, level: int) -> str:
     return f"{name if kind == region_type else f'PR {name}'}, {level}"
 
 
-def _errors(accuracy: pd.DataFrame) -> dict[str, float]:
-    """Mean absolute errors of totals that are shown, by level."""
-    used = accuracy[(accuracy["shown"] > 0) & accuracy["mean_absolute_error"].notna()]
-    return mean_errors(used, "mean_absolute_error", "shown")
-
-
 def mean_errors(accuracy: pd.DataFrame, column: str, weight: str) -> dict[str, float]:
-    """Means of a column at each population group level, weighted by another."""
+    """Means of an error at each population group level, weighted by numbers of groups."""
+    used = accuracy[(accuracy[weight] > 0) & accuracy[column].notna()]
     return {
         format_level(str(region_type), int(level)): float(
             np.average(rows[column], weights=rows[weight])
         )
-        for (region_type, level), rows in accuracy.groupby(["region_type", "level"], sort=False)
+        for (region_type, level), rows in used.groupby(["region_type", "level"], sort=False)
     }
-
-
-def accuracy_table(accuracy: pd.DataFrame, columns: dict[str, str]) -> Table:
-    """The errors of every level and table; `columns` are figures with their headers."""
-    return errors_table(accuracy, _PLACES | columns, columns["mean_absolute_error"])

@@ -9,7 +9,7 @@ Regions are named as far as their codes permit.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -21,10 +21,7 @@ from ...noise.quantiles import margin_of_cut_sum, margin_of_sum
 from ...tables.columns import coded_texts
 from ..postprocess.groups import CODE, codes_of, counts_of, mask_of
 from ..workload.budgets import LevelBudget
-from ..workload.tabulations import KEY, SEX_BY_AGE, Tabulation
-
-TABLE_NAMES = SEX_BY_AGE.names
-"""Tables of persons; every group has the first."""
+from ..workload.tabulations import KEY, Tabulation
 
 NAMED = (
     ("region_type", CODE),
@@ -155,7 +152,7 @@ class CountRows:
 def count_rows(groups: pa.Table, tabulation: Tabulation, *, are_cut: bool = False) -> CountRows:
     """All rows of some released groups, group after group, each in the order of its table's rows.
 
-    `groups` has the columns `MEASURED`. With `are_cut` negative counts become 0 before they are
+    `groups` has the columns `SCREENED`. With `are_cut` negative counts become 0 before they are
     summed.
     """
     table = groups["table"].to_numpy().astype(np.int64)
@@ -172,26 +169,32 @@ def count_rows(groups: pa.Table, tabulation: Tabulation, *, are_cut: bool = Fals
     return CountRows(group, label, sums[at + stop] - sums[at + start], stop - start)
 
 
+def text_schema(columns: Iterable[str]) -> pa.Schema:
+    """Columns of a text file in the form of the production program's: REGION_ID, REGION_TYPE,
+    ITERATION_CODE, the columns of labels, COUNT.
+    """
+    return pa.schema([*((name, CODE) for name in (*_TEXT_KEY, *columns)), ("COUNT", pa.int64())])
+
+
 def text_rows(
     groups: pa.Table,
     rows: CountRows,
     columns: Mapping[str, Sequence[str]],
     mask: np.ndarray | slice,
 ) -> pa.Table:
-    """Some rows in the form of the production program's files: REGION_ID, REGION_TYPE,
-    ITERATION_CODE, the columns of labels, COUNT.
-    """
+    """Some rows, columns `text_schema`."""
     group, label = rows.group[mask], rows.label[mask]
     return pa.table(
         {
-            **{name.upper(): groups[name].take(group) for name in _TEXT_KEY},
+            **{name: groups[name.lower()].take(group) for name in _TEXT_KEY},
             **{name: coded_texts(label, list(texts)) for name, texts in columns.items()},
             "COUNT": pa.array(rows.count[mask]),
-        }
+        },
+        text_schema(columns),
     )
 
 
-_TEXT_KEY = ("region_id", "region_type", "iteration_code")
+_TEXT_KEY = ("REGION_ID", "REGION_TYPE", "ITERATION_CODE")
 
 
 def tidy_rows(
@@ -202,17 +205,16 @@ def tidy_rows(
     table = groups["table"].to_numpy()[group]
     if tabulation.of_persons:
         table = np.where(rows.label == 0, 0, table)
-    measured_at = "measured_at" if tabulation.of_persons else "region_type"
     iteration, codes = codes_of(groups, "iteration_code")
     called = coded_texts(iteration, [names.iteration_name[code] for code in codes])
     level = np.array([names.iteration_level[code] for code in codes], dtype=np.int8)
     level_of_row = level[iteration][group]
-    place, places = codes_of(groups, measured_at)
+    place, places = codes_of(groups, "measured_at")
     margin, margin_if_cut = noise.margins(
         (place[group], places), level_of_row, mask_of(groups, "total_only")[group], rows.n_cells
     )
     columns = {
-        **{name: groups[name].take(group) for name in (*KEY, measured_at)},
+        **{name: groups[name].take(group) for name in (*KEY, "measured_at")},
         "region_name": named_regions(groups, names).take(group),
         "iteration_name": called.take(group),
         "iteration_level": pa.array(level_of_row),

@@ -17,22 +17,25 @@ these budgets are the least too.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from ...ledger.plan import Measure
 from ...noise.distributions import IntegerDistribution
 from ...noise.draws import Noise
-from ...noise.margins import loss_for_margin
+from ...noise.margins import distribution_of, loss_for_margin
 from ...noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
 from ...noise.quantiles import margin
 from ...runs.errors import InputRefused
 from .parameters import MechanismParameters
 from .regions import REGION_TYPES
-from .specification import Specification, iteration_universe, stability
+from .specification import IterationUniverse, Specification, iteration_universe, stability
+from .tabulations import Tabulation
 
 NORMAL_QUANTILE = Fraction(196, 100)
 """The paper's factor between sigma and its 95 % margin of error."""
+
+ONE = Fraction(1)
 
 DECIMALS = 3
 """Decimal places of a budget, in the production specification and by default."""
@@ -52,57 +55,107 @@ class LevelBudget:
     stage_1_fraction: Fraction
     is_pure: bool = False
 
+    def noise(self, share: Fraction) -> Noise:
+        """Noise of the counts that spend a share of the budget."""
+        loss = self.budget * share
+        if self.is_pure:
+            return Noise(DISCRETE_LAPLACE, self.stability / loss)
+        return Noise(DISCRETE_GAUSSIAN, self.stability / (2 * loss))
+
     @property
     def second_stage(self) -> IntegerDistribution:
         """Noise of the released counts of groups that get a table by their size."""
-        return self._noise(self.budget * (1 - self.stage_1_fraction))
+        return distribution_of(self.noise(1 - self.stage_1_fraction))
 
     @property
     def first_stage(self) -> IntegerDistribution:
         """Noise of the total that chooses the table."""
-        return self._noise(self.budget * self.stage_1_fraction)
+        return distribution_of(self.noise(self.stage_1_fraction))
 
     @property
     def total_only(self) -> IntegerDistribution:
         """Noise of the groups that are measured by a total only."""
-        return self._noise(self.budget)
+        return distribution_of(self.noise(Fraction(1)))
+
+
+@dataclass(frozen=True)
+class StageNoise:
+    """Noise of the counts of one stage.
+
+    part : the name under which it is charged.
+    noise : None for no noise at all.
+    loss : the part of the level's budget that the stage spends.
+    stability : the number of groups among which one person may spread it.
+    """
+
+    part: str
+    noise: Noise | None
+    loss: Fraction
+    stability: int
 
     @property
-    def mechanism(self) -> str:
-        """The distribution of all noise."""
-        return DISCRETE_LAPLACE if self.is_pure else DISCRETE_GAUSSIAN
+    def variance(self) -> float:
+        """Exact variance of the noise, 0 for none."""
+        return 0.0 if self.noise is None else self.noise.variance
 
-    def measure(
-        self, part: str, total: Fraction, share: Fraction, level: str, query: str
-    ) -> Measure:
-        """Counts that cost a share of the level's budget, in a plan that costs `total`."""
-        noise = Noise(self.mechanism, noise_parameter(self._noise(self.budget * share)))
-        return Measure(part, noise, share * self.budget / total, level, query, moved=self.stability)
+    @property
+    def plb(self) -> str:
+        """The loss as `p/q`, `inf` for no noise."""
+        return "inf" if self.noise is None else str(self.loss)
 
-    def with_budget(self, budget: Fraction) -> LevelBudget:
-        """This level at another budget."""
-        return LevelBudget(budget, self.stability, self.stage_1_fraction, self.is_pure)
-
-    def _noise(self, loss: Fraction) -> IntegerDistribution:
-        return IntegerDistribution(loss / self.stability, power=1 if self.is_pure else 2)
-
-
-def noise_parameter(noise: IntegerDistribution) -> Fraction:
-    """sigma^2 of a discrete Gaussian, or the scale of a two-sided geometric."""
-    return 1 / (noise.power * noise.c)
+    def measure(self, total: Fraction, n_answers: int | None = None) -> Measure:
+        """The counts of the stage in a plan of a total loss."""
+        level, _, query = self.part.rpartition("/")
+        share = self.loss / total
+        return Measure(
+            self.part, self.noise, share, level, query, moved=self.stability, answers=n_answers
+        )
 
 
-def margin_by_formula(noise: IntegerDistribution) -> int:
-    """The paper's 95 % margin of error floor(1.96 sigma), in integer arithmetic.
+@dataclass(frozen=True)
+class LevelNoise:
+    """The noise of a population group level: of groups by a total only, and of the two stages.
 
-    Raises ValueError for noise that is not Gaussian.
+    Where no table is chosen by a first stage, all three are one.
+    """
 
-    >>> margin_by_formula(LevelBudget(Fraction("2.134"), 9, Fraction("0.1")).second_stage)
+    total_only: StageNoise
+    stage_1: StageNoise
+    stage_2: StageNoise
+
+    @property
+    def stages(self) -> tuple[StageNoise, ...]:
+        """All three noises, or the only one."""
+        return tuple(dict.fromkeys((self.total_only, self.stage_1, self.stage_2)))
+
+
+def level_noise(
+    budget: LevelBudget, tabulation: Tabulation, level: tuple[str, int], *, infinite: bool = False
+) -> LevelNoise:
+    """Noise of a level, charged under its name; no noise if it is `infinite`ly precise."""
+    name, gamma = "/".join(map(str, level)), budget.stage_1_fraction
+
+    def noise(part: str, share: Fraction) -> StageNoise:
+        own = None if infinite else budget.noise(share)
+        return StageNoise(part, own, budget.budget * share, budget.stability)
+
+    is_of_persons = tabulation.of_persons
+    whole = noise(f"{name}/total only" if is_of_persons else f"{tabulation.name}/{name}", ONE)
+    if not gamma:
+        return LevelNoise(whole, whole, whole)
+    return LevelNoise(whole, noise(f"{name}/stage 1", gamma), noise(f"{name}/stage 2", 1 - gamma))
+
+
+def margin_by_formula(level: LevelBudget) -> int | None:
+    """The paper's 95 % margin of error floor(1.96 sigma) of the second stage, in integer
+    arithmetic; None under pure DP.
+
+    >>> margin_by_formula(LevelBudget(Fraction("2.134"), 9, Fraction("0.1")))
     3
     """
-    if noise.power != 2:
-        raise ValueError("the formula holds for the discrete Gaussian only")
-    square = NORMAL_QUANTILE**2 * noise_parameter(noise)
+    if level.is_pure:
+        return None
+    square = NORMAL_QUANTILE**2 * level.noise(1 - level.stage_1_fraction).parameter
     return math.isqrt(square.numerator // square.denominator)
 
 
@@ -110,7 +163,8 @@ def budget_by_formula(level: LevelBudget, margin_of_error: int) -> Fraction:
     """The paper's budget of a level for a margin (Corollary 2): 1.96^2 s / (2 m^2 (1 - gamma)).
 
     Rounded to three decimals this gives the Total column of the paper's Table 7; times
-    1 - gamma, its Step 2 column. The level's own `budget` is not used.
+    1 - gamma, its Step 2 column. The level's own `budget` is not used. Raises ValueError under pure
+    DP.
 
     >>> round(float(budget_by_formula(LevelBudget(Fraction(1), 9, Fraction("0.1")), 11)), 3)
     0.159
@@ -155,18 +209,25 @@ def level_budgets(
     A level whose groups are all measured by a total only has no first stage.
     """
     found = {}
-    own = parameters.budgets if region_pass is None else parameters.budgets_of(region_pass)
-    for (region_type, level), budget in own.items():
+    levels = parameters.budgets if region_pass is None else parameters.budgets_of(region_pass)
+    for region_type, level in levels:
         granularity = REGION_TYPES[region_type].granularity
         universe = iteration_universe(specification, granularity, level)
-        has_stage_1 = not len(universe) or not universe.total_only.all()
-        found[region_type, level] = LevelBudget(
-            budget,
-            stability(universe, parameters.max_race_codes),
-            parameters.stage_1_fraction if has_stage_1 else Fraction(0),
-            parameters.is_pure,
-        )
+        own = level_budget(parameters, (region_type, level), universe)
+        if len(universe) and universe.total_only.all():
+            own = replace(own, stage_1_fraction=Fraction(0))
+        found[region_type, level] = own
     return found
+
+
+def level_budget(
+    parameters: MechanismParameters, level: tuple[str, int], universe: IterationUniverse
+) -> LevelBudget:
+    """Budget and stability of a measured level with these iterations."""
+    protected = stability(universe, parameters.max_race_codes)
+    return LevelBudget(
+        parameters.budgets[level], protected, parameters.stage_1_fraction, parameters.is_pure
+    )
 
 
 def budgets_for_margins(
@@ -189,11 +250,10 @@ def least_budget(level: LevelBudget, margin_of_error: int, coverage: Fraction) -
     >>> least_budget(LevelBudget(Fraction(1), 9, Fraction(1, 10)), 11, Fraction(95, 100))
     Fraction(28977, 200000)
     """
-    one = Fraction(1)
-    noise = Noise(level.mechanism, noise_parameter(level.with_budget(one).second_stage))
-    near = loss_for_margin(noise, one, margin_of_error, coverage=coverage)
+    noise = replace(level, budget=ONE).noise(1 - level.stage_1_fraction)
+    near = loss_for_margin(noise, ONE, margin_of_error, coverage=coverage)
     unit = Fraction(1, 10 ** max(0, DIGITS - math.ceil(math.log10(near))))
-    return loss_for_margin(noise, one, margin_of_error, unit, coverage)
+    return loss_for_margin(noise, ONE, margin_of_error, unit, coverage)
 
 
 def refuse_missed_margins(parameters: MechanismParameters, specification: Specification) -> None:

@@ -10,12 +10,11 @@ import numpy as np
 import pytest
 from spineflow.tasks.detailed_groups.ingest.counts import CountedPersons, count_groups
 from spineflow.tasks.detailed_groups.measurement.stages import (
-    LevelNoise,
     ShardGroups,
-    StageNoise,
     measure_tables,
     true_counts,
 )
+from spineflow.tasks.detailed_groups.workload.budgets import LevelBudget, level_noise
 from spineflow.tasks.detailed_groups.workload.specification import (
     NONE,
     CharacteristicIteration,
@@ -149,9 +148,9 @@ def test_the_noise_has_its_variance_and_no_other(is_pure: bool) -> None:
     table = np.tile(chosen(name), n_regions // N_AREAS)
     counts = next(iter(count_groups(_one_household(), REGION_OF_AREA, UNIVERSE)))
     groups = ShardGroups(0, n_regions, np.zeros(len(UNIVERSE), dtype=bool), counts)
-    noise = StageNoise(budget, s, is_pure, "t3/TRACT/2")
+    of_level = level_noise(LevelBudget(budget, s, Fraction(0), is_pure), tabulation, ("TRACT", 2))
+    (noise,) = of_level.stages
     draws = UnchargedNoise(SeededRandom(4, "households"))
-    of_level = LevelNoise(noise, noise, noise)
     measured = measure_tables(groups, table, tabulation, of_level, draws)
     drawn = measured.values - true_counts(groups, table, tabulation).values
     assert drawn.size == tabulation.n_cells[table[table >= 0]].sum() > 60_000

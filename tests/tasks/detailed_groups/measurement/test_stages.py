@@ -9,16 +9,18 @@ import numpy as np
 import pytest
 from spineflow.tasks.detailed_groups.ingest.counts import CELLS, GroupCounts
 from spineflow.tasks.detailed_groups.measurement.stages import (
-    LevelNoise,
     MeasuredCounts,
     ShardGroups,
-    StageNoise,
-    level_noise,
     measure_tables,
     measure_totals,
     tables_by_totals,
 )
-from spineflow.tasks.detailed_groups.workload.parameters import NEVER, MechanismParameters
+from spineflow.tasks.detailed_groups.workload.budgets import (
+    LevelBudget,
+    LevelNoise,
+    level_noise,
+)
+from spineflow.tasks.detailed_groups.workload.parameters import NEVER
 from spineflow.tasks.detailed_groups.workload.tabulations import (
     N_CELLS,
     SEX_BY_AGE,
@@ -33,43 +35,9 @@ BUDGET = Fraction("0.159")
 EMPTY = GroupCounts(*(np.zeros(0, dtype=np.int64) for _ in range(4)))
 
 
-def parameters(definition: str, *, infinite: bool = False) -> MechanismParameters:
-    return MechanismParameters(
-        definition=definition,
-        max_race_codes=8,
-        stage_1_fraction=GAMMA,
-        budgets={("TRACT", 2): BUDGET},
-        thresholds={("TRACT", 2): (10, 20, 30)},
-        zero_suppression_chance=None,
-        allow_negative_counts=True,
-        run_us=True,
-        run_pr=False,
-        states=("44",),
-        infinite=infinite,
-    )
-
-
 def noise_of(definition: str, *, infinite: bool = False) -> LevelNoise:
-    return level_noise(
-        parameters(definition, infinite=infinite), SEX_BY_AGE, ("TRACT", 2), STABILITY
-    )
-
-
-@pytest.mark.parametrize(
-    ("loss", "expected"),
-    [
-        ("0.008", 562.5),
-        ("0.0008", 5625),
-        ("0.0072", 625),
-        ("2.134", 2.10872),
-        ("0.159", 28.3019),
-        ("0.1431", 31.4465),
-    ],
-)
-def test_noise_of_the_production_budgets(loss: str, expected: float) -> None:
-    gaussian = StageNoise(Fraction(loss), 9, is_pure=False)
-    assert float(gaussian.noise.parameter) == pytest.approx(expected, 1e-4)
-    assert StageNoise(Fraction(loss), 9, is_pure=True).noise.parameter == 9 / Fraction(loss)
+    budget = LevelBudget(BUDGET, STABILITY, GAMMA, definition == "puredp")
+    return level_noise(budget, SEX_BY_AGE, ("TRACT", 2), infinite=infinite)
 
 
 def measured_by(groups, totals, thresholds, noise, draws) -> MeasuredCounts:

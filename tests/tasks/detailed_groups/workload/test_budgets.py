@@ -10,7 +10,6 @@ from spineflow.tasks.detailed_groups.workload.budgets import (
     LevelBudget,
     budget_by_formula,
     margin_by_formula,
-    noise_parameter,
     target_of,
 )
 from spineflow.tasks.noise.margins import COVERAGE
@@ -55,10 +54,9 @@ def test_table_7(target, second, total, bounded_second, bounded_total) -> None:
 )
 def test_margins_of_the_production_budgets(loss, target, exact, by_formula) -> None:
     """The formula's 10 does not cover 95 %; the exact 11 does."""
-    noise = level(loss).second_stage
     assert target_of(level(loss)) == target
-    assert margin(noise, COVERAGE) == exact
-    assert margin_by_formula(noise) == by_formula
+    assert margin(level(loss).second_stage, COVERAGE) == exact
+    assert margin_by_formula(level(loss)) == by_formula
     assert exact <= target
 
 
@@ -71,9 +69,6 @@ def test_margins_of_the_production_budgets(loss, target, exact, by_formula) -> N
     ],
 )
 def test_variances_of_the_production_run(full, first, second, loss) -> None:
-    for expected, noise in (
-        (full, level(loss).total_only),
-        (first, level(loss).first_stage),
-        (second, level(loss).second_stage),
-    ):
-        assert float(noise_parameter(noise)) == pytest.approx(float(expected), rel=2e-4)
+    for expected, share in ((full, Fraction(1)), (first, GAMMA), (second, 1 - GAMMA)):
+        found = float(level(loss).noise(share).parameter)
+        assert found == pytest.approx(float(expected), rel=2e-4)

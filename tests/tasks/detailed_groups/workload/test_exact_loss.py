@@ -11,7 +11,11 @@ from itertools import combinations_with_replacement
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from spineflow.tasks.detailed_groups.measurement.stages import StageNoise, level_noise
+from spineflow.tasks.detailed_groups.workload.budgets import (
+    StageNoise,
+    level_budget,
+    level_noise,
+)
 from spineflow.tasks.detailed_groups.workload.exact_loss import curve_of_change, exact_curve
 from spineflow.tasks.detailed_groups.workload.guarantee import pass_plan
 from spineflow.tasks.detailed_groups.workload.parameters import (
@@ -23,7 +27,6 @@ from spineflow.tasks.detailed_groups.workload.parameters import (
 from spineflow.tasks.detailed_groups.workload.specification import (
     Specification,
     iteration_universe,
-    stability,
 )
 from spineflow.tasks.detailed_groups.workload.tabulations import SEX_BY_AGE
 from spineflow.tasks.ledger.accounting import epsilon_tight
@@ -71,12 +74,11 @@ def parameters(specification: Specification, definition: str) -> MechanismParame
 def moved(specification: Specification, own: MechanismParameters, levels=LEVELS) -> set[frozenset]:
     """How many counts of which noise every person moves who is added, in the nation and a state."""
     universe = iteration_universe(specification, "detailed", 1)
-    groups = stability(universe, MOST_CODES)
     found = set()
     for races, ethnicity in everybody(specification, MOST_CODES):
         stages: list[StageNoise] = []
         for level in levels:
-            noise = level_noise(own, SEX_BY_AGE, level, groups)
+            noise = level_noise(level_budget(own, level, universe), SEX_BY_AGE, level)
             for code in brute_force(specification, races, ethnicity):
                 is_total_only = specification.iterations[code].detailed_only
                 stages += [noise.total_only] if is_total_only else [noise.stage_1, noise.stage_2]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from spineflow.tasks.detailed_groups.ingest.generate import generate_specification
 from spineflow.tasks.detailed_groups.settings import DetailedHouseholdsSettings
-from spineflow.tasks.detailed_groups.workload.budgets import level_budgets, noise_parameter
+from spineflow.tasks.detailed_groups.workload.budgets import level_budgets
 from spineflow.tasks.detailed_groups.workload.exact_loss import curve_of_change, exact_curve
 from spineflow.tasks.detailed_groups.workload.guarantee import pass_plan, tabulation_plan
 from spineflow.tasks.detailed_groups.workload.parameters import (
@@ -134,7 +134,7 @@ def test_variances_and_margins_are_those_of_2020(parameters: Parameters, specifi
                 assert budget.stability == 9
                 noise = budget.second_stage
                 assert noise == budget.total_only
-                assert noise_parameter(noise) == 9 / (2 * budget.budget)
+                assert budget.noise(Fraction(1)).parameter == 9 / (2 * budget.budget)
                 assert margin(noise, Fraction(95, 100)) == due[budget.budget]
                 seen.add(budget.budget)
     assert seen == set(due)

@@ -11,8 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from spineflow.tasks.detailed_groups.ingest.counts import CountedPersons, count_groups
-from spineflow.tasks.detailed_groups.measurement.stages import LevelNoise, level_noise
-from spineflow.tasks.detailed_groups.workload.budgets import budgets_for_margins
+from spineflow.tasks.detailed_groups.workload.budgets import (
+    LevelNoise,
+    budgets_for_margins,
+    level_budget,
+    level_noise,
+)
 from spineflow.tasks.detailed_groups.workload.guarantee import pass_plan
 from spineflow.tasks.detailed_groups.workload.parameters import (
     MechanismParameters,
@@ -25,9 +29,9 @@ from spineflow.tasks.detailed_groups.workload.specification import (
     Specification,
     exact_stability,
     iteration_universe,
-    stability,
 )
 from spineflow.tasks.detailed_groups.workload.tabulations import N_CELLS, SEX_BY_AGE, cells_of_table
+from spineflow.tasks.noise.mechanisms import DISCRETE_LAPLACE
 
 from tests.tasks.detailed_groups.workload.test_mapping import everybody, specifications
 
@@ -87,7 +91,7 @@ def loss(universe: IterationUniverse, noise: LevelNoise, before: dict, after: di
                 for key, n in counted.items():
                     if key[:2] == place:
                         change[cells_of_table(table)[key[2]]] += sign * n
-            if stage.is_pure:
+            if stage.noise.mechanism == DISCRETE_LAPLACE:
                 return int(np.abs(change).sum()) / stage.noise.parameter
             return int((change**2).sum()) / (2 * stage.noise.parameter)
 
@@ -126,9 +130,9 @@ def test_nobody_loses_more_than_is_charged(
     is_exact = True
     for region_type, level in LEVELS:
         universe = iteration_universe(specification, "detailed", level)
-        groups = stability(universe, MOST_CODES)
-        is_exact &= groups == exact_stability(universe, MOST_CODES)
-        noise = level_noise(parameters, SEX_BY_AGE, (region_type, level), groups)
+        budget = level_budget(parameters, (region_type, level), universe)
+        is_exact &= budget.stability == exact_stability(universe, MOST_CODES)
+        noise = level_noise(budget, SEX_BY_AGE, (region_type, level))
         found = {person: counts(person, universe, at[region_type]) for person in people}
         for person in people:
             added[person] += loss(universe, noise, found[person], {})

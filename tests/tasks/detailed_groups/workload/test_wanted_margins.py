@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -57,9 +58,9 @@ def test_the_least_budget_meets_the_margin_and_less_does_not(
 ) -> None:
     level, asked = LevelBudget(Fraction(1), stability, GAMMA, is_pure), Fraction(coverage)
     found = least_budget(level, due, asked)
-    assert margin(level.with_budget(found).second_stage, asked) <= due
+    assert margin(replace(level, budget=found).second_stage, asked) <= due
     less = found * (1 - Fraction(1, 10**4))
-    assert margin(level.with_budget(less).second_stage, asked) > due
+    assert margin(replace(level, budget=less).second_stage, asked) > due
 
 
 def load(folder: Path, groups_input: Path, text: str = TEXT) -> DetailedGroupsSettings:
