@@ -8,22 +8,20 @@ All data travel through the run directory; tasks hand each other names and diges
 from __future__ import annotations
 
 from ..tasks.runs.directory import RunDirectory
-from ..tasks.supplemental_dhc.ingest.ingest import read_plan
 from ..tasks.supplemental_dhc.product import SUPPLEMENTAL
 from ..tasks.supplemental_dhc.settings import SupplementalDhcSettings
 from ..tasks.supplemental_dhc.steps import estimate, ingest, measure, tabulate
 from .entry import CHARGED_FIRST, flow_of_product
-from .stages import charge, finish, release, stage
+from .stages import charge, release, stage
 
 
-def stages(run: RunDirectory, _settings: SupplementalDhcSettings) -> None:
+def stages(run: RunDirectory, settings: SupplementalDhcSettings) -> None:
     """Submit the stages of a run; the levels go side by side."""
     root = str(run.root)
     with stage("ingest"):
         ingested = ingest.submit(root)
-    finish()  # The plan has the levels.
     charged = charge(root, wait_for=[ingested])
-    levels = list(read_plan(run).levels)
+    levels = settings.geography.levels
     with stage("measure"):
         measured = [measure.submit(root, level, wait_for=[charged]) for level in levels]
     with stage("estimate"):

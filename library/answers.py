@@ -27,7 +27,7 @@ from spineflow.tasks.group_sizes.ingest.read import read_plan
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.names import did_you_mean, factors_of
-from spineflow.tasks.supplemental_dhc.ingest.ingest import read_plan as read_supplemental_plan
+from spineflow.tasks.supplemental_dhc.ingest.ingest import read_areas
 from spineflow.tasks.supplemental_dhc.measures import ITERATIONS, MEASURES
 from spineflow.tasks.topdown.paths import spine_folder
 from spineflow.tasks.topdown.spine.files import GEOUNITS, spine_of
@@ -329,7 +329,7 @@ def _decode_detailed_households(settings: Any, universe: str, table: pa.Table) -
 
 
 def _supplemental_places(run: RunDirectory, universe: str, kind: Kind) -> Places:
-    return _existing_places(_folders(run, universe, kind, read_supplemental_plan(run).levels))
+    return _existing_places(_folders(run, universe, kind, read_areas(run).regions))
 
 
 def _decode_supplemental_dhc(settings: Any, universe: str, table: pa.Table) -> pd.DataFrame:

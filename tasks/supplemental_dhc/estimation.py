@@ -34,12 +34,13 @@ import pandas as pd
 import pyarrow as pa
 
 from ..answers.noisy import DPQUERY_SUFFIX, read_measurements
+from ..ledger.plan import Measure, UniversePlan
 from ..runs.directory import RunDirectory
 from ..runs.files import read_declared
 from .ingest.households import count_people, read_population
 from .ingest.ingest import areas_of, read_areas, read_plan
 from .measures import ITERATION_NAMES, ITERATIONS, MEASURES, TRUNCATION
-from .plan import UNIVERSE, Plan, Query, make_plan
+from .plan import UNIVERSE, answers_of, make_plan, measure_of
 
 LARGEST_AVERAGE = 10
 """Persons of a household, or of a family, on average at most."""
@@ -70,13 +71,6 @@ class Row:
     of: Cells | None = None
     whole: Cells | None = None
     smallest: int = 1
-
-    @property
-    def measures(self) -> tuple[str, ...]:
-        """The measures used by the row."""
-        return (
-            (self.counted.measure,) if self.of is None else (self.counted.measure, self.of.measure)
-        )
 
 
 def _rows(table: str, declared: Mapping[str, Any]) -> Iterator[Row]:
@@ -341,13 +335,13 @@ def estimate_level(run: RunDirectory, level: str) -> pa.Table:
     plan, areas = read_plan(run), read_areas(run)
     regions = areas.regions[level]
     answers = read_measurements(run.dpqueries(UNIVERSE, level), regions)
-    names = [query.query_name for query in plan.of_level(level)]
+    names = [own.query for own in plan.measures if own.level == level]
     values = {name: answers[name + DPQUERY_SUFFIX].values for name in names}
     return rows_of_level(plan, level, regions, values)
 
 
 def rows_of_level(
-    plan: Plan, level: str, regions: np.ndarray, values: Mapping[str, np.ndarray]
+    plan: UniversePlan, level: str, regions: np.ndarray, values: Mapping[str, np.ndarray]
 ) -> pa.Table:
     """The rows of a level, in the order of `estimate_level`, from counts `(n_regions, n)` by query
     of the plan.
@@ -365,21 +359,22 @@ def rows_of_level(
 
 
 def values_of_level(
-    plan: Plan, level: str, regions: np.ndarray, values: Mapping[str, np.ndarray]
+    plan: UniversePlan, level: str, regions: np.ndarray, values: Mapping[str, np.ndarray]
 ) -> Iterator[tuple[Row, str, str, float | None, Estimate | None]]:
     """Row, region, iteration, noisy value and estimate of all rows from a level's counts, region by
     region, iteration by iteration.
     """
+    queries = [own for own in plan.measures if own.level == level]
     for place, region in enumerate(regions):
         for code in ITERATION_NAMES:
-            noisy = noisy_counts(plan.of_level(level), values, place, code)
+            noisy = noisy_counts(queries, values, place, code)
             for row in ROWS:
-                if set(row.measures) <= set(noisy.values):
+                if {row.counted.measure, (row.of or row.counted).measure} <= noisy.values.keys():
                     yield row, str(region), code, *estimate_row(row, noisy)
 
 
 def noisy_counts(
-    queries: tuple[Query, ...], values: Mapping[str, np.ndarray], place: int, code: str
+    queries: Sequence[Measure], values: Mapping[str, np.ndarray], place: int, code: str
 ) -> NoisyCounts:
     """The noisy counts of a level's region in an iteration, of every measure that has it.
 
@@ -387,14 +382,13 @@ def noisy_counts(
     """
     own, sigma_squared = dict[str, np.ndarray](), dict[str, float | None]()
     for query in queries:
-        codes = ITERATIONS[query.iterations]
+        measure, iterations = measure_of(query.query)
+        codes = ITERATIONS[iterations]
         if code in codes:
-            by_code = values[query.query_name][place].reshape(
-                len(codes), MEASURES[query.measure].n_cells
-            )
-            own[query.measure] = by_code[codes.index(code)]
-            noise = query.sigma_squared
-            sigma_squared[query.measure] = None if noise is None else float(noise)
+            by_code = values[query.query][place].reshape(len(codes), MEASURES[measure].n_cells)
+            own[measure] = by_code[codes.index(code)]
+            noise = query.noise
+            sigma_squared[measure] = None if noise is None else float(noise.parameter)
     return NoisyCounts(own, sigma_squared)
 
 
@@ -424,8 +418,7 @@ def rows_of_population(folder: Path, levels: Sequence[str]) -> pa.Table:
     plan = make_plan(every, taus, areas.n_regions, infinite=True)
     found = []
     for level, regions in areas.regions.items():
-        own = areas.summed(level, counts)
-        values = {query.query_name: own[:, query.columns] for query in plan.of_level(level)}
+        values = answers_of(plan, level, areas.summed(level, counts))
         found.append(rows_of_level(plan, level, regions, values))
     table = pa.concat_tables(found)
     unknown = pa.array(np.full(len(table), None), pa.float64())

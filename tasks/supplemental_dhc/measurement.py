@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from ..ledger.accounting import UNBOUNDED
 from ..products.budget import Cost
 from ..products.measurement import publish_measures
@@ -10,8 +12,8 @@ from ..products.statement import Statement
 from ..runs.directory import RunDirectory
 from .ingest.ingest import plan_of as queries_of
 from .ingest.ingest import public_areas, read_areas, read_plan, true_counts
-from .measures import CONFIDENCE
-from .plan import UNIVERSE, areas_file, exact_curve, margin_at, universe_plan
+from .measures import CONFIDENCE, margin_of
+from .plan import UNIVERSE, answers_of, areas_file, exact_curve
 from .settings import SupplementalDhcSettings
 
 EXACT = (ExactFact("areas", "which areas there are"),)
@@ -34,13 +36,16 @@ def plan_of(settings: SupplementalDhcSettings, run: RunDirectory | None = None) 
     """The plan of a run, or by settings and public geography; margins are of 90 %."""
     measured = queries_of(settings, public_areas(settings) if run is None else read_areas(run))
     of_queries = [
-        {"rho": str(query.rho), "sensitivity": query.stability, "margin": margin_at(query)}
-        for query in measured.queries
+        {
+            "rho": str(rho),
+            "sensitivity": math.isqrt(own.moved or 0),
+            "margin": None if own.noise is None else round(margin_of(own.noise.variance), 2),
+        }
+        for rho, own in zip(settings.rhos.values(), measured.measures, strict=True)
     ]
-    universe, curve = universe_plan(measured), exact_curve(measured)
     plan = Plan.of(
         settings,
-        [Cost(universe, curve, UNBOUNDED, of_queries=of_queries)],
+        [Cost(measured, exact_curve(measured), UNBOUNDED, of_queries=of_queries)],
         STATEMENT,
         EXACT,
         question="whether this one is in a household or nowhere",
@@ -54,6 +59,5 @@ def plan_of(settings: SupplementalDhcSettings, run: RunDirectory | None = None) 
 def measure_level(run: RunDirectory, settings: SupplementalDhcSettings, level: str) -> None:
     """Measure and publish all queries of a level; raises as `single_draw`."""
     plan, areas = read_plan(run), read_areas(run)
-    counts, regions = true_counts(run, areas, level), areas.regions[level]
-    values = {query.query_name: counts[:, query.columns] for query in plan.of_level(level)}
-    publish_measures(run, settings, universe_plan(plan), level, regions, values)
+    values = answers_of(plan, level, true_counts(run, areas, level))
+    publish_measures(run, settings, plan, level, areas.regions[level], values)

@@ -11,27 +11,27 @@ from ..products.certificate import Facts
 from ..products.comparison import read_errors
 from ..products.product import Accuracy, Checks, Figures, Product, Rules, Words
 from ..runs.directory import RunDirectory
-from .checks.accuracy import FIGURES, KEYS, facts_of_run, write_accuracy
-from .ingest.ingest import check_households, read_plan
+from .checks.accuracy import facts_of_run, write_accuracy
+from .ingest.ingest import check_households, read_areas, read_plan
 from .measurement import plan_of
-from .plan import UNIVERSE, universe_plan
-from .release.report import NEIGHBORS, SUPPLEMENTAL_DHC, report
+from .plan import UNIVERSE
+from .release.report import FIGURES, KEYS, NEIGHBORS, SUPPLEMENTAL_DHC, report
 from .settings import SupplementalDhcSettings
 
 
 def summary(run: RunDirectory, settings: SupplementalDhcSettings) -> tuple[str, ...]:
     """Content of the release, and its cost."""
-    plan = read_plan(run)
     rows = parquet.read_metadata(run.release / f"{SUPPLEMENTAL_DHC}.parquet").num_rows
-    regions = ", ".join(f"{number:,} {level}" for level, number in plan.levels.items())
-    cost = Cost(universe_plan(plan)).in_words
+    numbers = read_areas(run).n_regions.items()
+    regions = ", ".join(f"{number:,} {level}" for level, number in numbers)
+    cost = Cost(read_plan(run)).in_words
     return (f"{rows:,} rows of PH1 to PH8; {regions}", f"{cost}, {NEIGHBORS}")
 
 
 def facts(run: RunDirectory, settings: SupplementalDhcSettings) -> Facts:
     """Facts of the certificate."""
     template = "supplemental_dhc/templates/certificate.md.j2"
-    return Facts(template, {"taus": read_plan(run).taus}, plan_of(settings, run).curves())
+    return Facts(template, {"taus": settings.taus}, plan_of(settings, run).curves())
 
 
 SUPPLEMENTAL: Product = Product(

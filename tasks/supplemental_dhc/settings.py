@@ -122,6 +122,12 @@ class SupplementalDhcSettings(ProductSettings):
             if (measure, level, key) in given
         }
 
+    @property
+    def taus(self) -> dict[str, int]:
+        """tau of every measure of persons that is measured."""
+        measured = {measure for measure, _, _ in self.rhos}
+        return {name: tau for name, tau in self.mechanism.taus.items() if name in measured}
+
     def refuse_invalid(self, refuse: Refuse) -> None:
         """Refuse unknown measures, levels and iterations, and budgets that measure nothing."""
         own, levels = self.mechanism, self.geography.levels
@@ -169,8 +175,7 @@ class SupplementalDhcSettings(ProductSettings):
         mechanism = self.mechanism
         uses = {"confidence": (bool(mechanism.margins), "mechanism.margins")}
         refuse_idle(mechanism, table_of(own, "mechanism"), "mechanism", uses, refuse)
-        measured = {measure for measure, _, _ in self.rhos}
-        idle = [name for name in table_of(own, "mechanism", "truncation") if name not in measured]
+        idle = [name for name in table_of(own, "mechanism", "truncation") if name not in self.taus]
         if idle:
             refuse(
                 f"mechanism.truncation.{idle[0]} does nothing without a budget of {idle[0]}; "

@@ -1,7 +1,4 @@
-"""Errors of the released rows against the confidential truth; the result is confidential too.
-
-`KEYS` and `FIGURES` define the table of a comparison of runs.
-"""
+"""Errors of the released rows against the confidential truth; the result is confidential too."""
 
 from __future__ import annotations
 
@@ -16,16 +13,9 @@ from ...products.comparison import write_errors
 from ...runs.directory import RunDirectory
 from ..estimation import ROWS, values_of_level
 from ..ingest.ingest import read_areas, read_plan, true_counts
-from ..plan import universe_plan
-from ..release.report import released_rows
+from ..plan import answers_of
+from ..release.report import KEYS, released_rows
 from ..settings import SupplementalDhcSettings
-
-KEYS = ("table", "level", "iteration")
-FIGURES = {
-    "rmse": "root mean square error of the estimates",
-    "rmse_noisy": "the same of the noisy values",
-    "covered": "share of true values within the intervals",
-}
 
 
 def write_accuracy(run: RunDirectory, _settings: SupplementalDhcSettings) -> None:
@@ -45,8 +35,7 @@ def write_accuracy(run: RunDirectory, _settings: SupplementalDhcSettings) -> Non
     slack = 1e-3
     inside = (rows["low"] - slack <= rows["truth"]) & (rows["truth"] <= rows["high"] + slack)
     frame = rows.assign(square=error**2, square_noisy=noisy**2, covered=inside)
-    keys = ["table", "level", "iteration", "kind"]
-    found = frame.groupby(keys, sort=False).agg(
+    found = frame.groupby([*KEYS, "kind"], sort=False).agg(
         rows=("square", "size"),
         rmse=("square", lambda values: float(np.sqrt(values.mean()))),
         rmse_noisy=("square_noisy", lambda values: float(np.sqrt(values.mean()))),
@@ -59,23 +48,20 @@ def write_accuracy(run: RunDirectory, _settings: SupplementalDhcSettings) -> Non
 def true_values(run: RunDirectory, rows: pd.DataFrame) -> np.ndarray:
     """The true value of every released row, NaN for an average over no households."""
     plan, areas = read_plan(run), read_areas(run)
-    without_noise = tuple(replace(query, sigma_squared=None) for query in plan.queries)
-    exact = replace(plan, queries=without_noise)
+    exact = replace(plan, measures=tuple(replace(own, noise=None) for own in plan.measures))
     found: dict[tuple[str, str, str, str, int], float] = {}
     for level, regions in areas.regions.items():
-        counts = true_counts(run, areas, level)
-        values = {q.query_name: counts[:, q.columns] for q in plan.of_level(level)}
+        values = answers_of(plan, level, true_counts(run, areas, level))
         for row, region, code, value, _ in values_of_level(exact, level, regions, values):
             found[row.table, level, region, code, row.number] = np.nan if value is None else value
     keys = rows[["table", "level", "region", "iteration", "cell"]].itertuples(index=False)
     return np.array([found[tuple(key)] for key in keys], dtype=float)
 
 
-def facts_of_run(run: RunDirectory, _settings: SupplementalDhcSettings) -> dict[str, str]:
+def facts_of_run(run: RunDirectory, settings: SupplementalDhcSettings) -> dict[str, str]:
     """Description of a run in words."""
-    plan = read_plan(run)
     return {
-        "loss": Cost(universe_plan(plan)).in_words,
-        "levels": ", ".join(plan.levels),
-        "tau": ", ".join(f"{name} {tau}" for name, tau in plan.taus.items()),
+        "loss": Cost(read_plan(run)).in_words,
+        "levels": ", ".join(settings.geography.levels),
+        "tau": ", ".join(f"{name} {tau}" for name, tau in settings.taus.items()),
     }

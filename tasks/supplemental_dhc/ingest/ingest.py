@@ -27,6 +27,7 @@ from ...census.histograms import read_histogram, write_histogram
 from ...census.invariants import GEOCODE_DIGITS, codes_of_level
 from ...census.members import completed_units, household_columns
 from ...ledger.identity import store_identity
+from ...ledger.plan import UniversePlan
 from ...runs.directory import RunDirectory
 from ...runs.settings_files import frozen_settings
 from ...runs.stamps import write_parquet
@@ -38,7 +39,7 @@ from ...tables.findings import (
     refuse_unreadable,
 )
 from ..measures import N_COLUMNS
-from ..plan import UNIVERSE, Plan, areas_file, make_plan
+from ..plan import UNIVERSE, areas_file, make_plan
 from ..settings import SupplementalDhcSettings
 from .households import TENURE, count_people, read_households
 
@@ -130,12 +131,12 @@ def read_areas(run: RunDirectory) -> Areas:
     return areas_of_rows(pq.read_table(areas_file(run)).to_pandas().astype(object))
 
 
-def read_plan(run: RunDirectory) -> Plan:
+def read_plan(run: RunDirectory) -> UniversePlan:
     """The plan of a run, by its settings and areas."""
     return plan_of(frozen_settings(SupplementalDhcSettings, run.settings), read_areas(run))
 
 
-def plan_of(settings: SupplementalDhcSettings, areas: Areas) -> Plan:
+def plan_of(settings: SupplementalDhcSettings, areas: Areas) -> UniversePlan:
     """The plan by settings and areas."""
     return make_plan(
         settings.rhos, settings.mechanism.taus, areas.n_regions, infinite=settings.privacy.infinite

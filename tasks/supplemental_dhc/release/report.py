@@ -17,8 +17,8 @@ from ...products.reports import first_rows, report_document
 from ...runs.directory import RunDirectory
 from ...runs.stamps import write_rows
 from ..estimation import SCHEMA, TITLES
-from ..ingest.ingest import read_plan
-from ..plan import UNIVERSE
+from ..ingest.ingest import read_areas
+from ..plan import UNIVERSE, measure_of
 from ..settings import SupplementalDhcSettings
 
 SUPPLEMENTAL_DHC = "supplemental_dhc"
@@ -27,7 +27,7 @@ SUPPLEMENTAL_DHC = "supplemental_dhc"
 
 def released_rows(run: RunDirectory) -> pa.Table:
     """The rows of all levels, table by table."""
-    levels = [pq.read_table(run.estimates(UNIVERSE, level)) for level in read_plan(run).levels]
+    levels = [pq.read_table(run.estimates(UNIVERSE, level)) for level in read_areas(run).regions]
     whole = pa.concat_tables([table.replace_schema_metadata(None) for table in levels])
     parts = [whole.filter(pa.compute.equal(whole["table"], name)) for name in TITLES]
     return pa.concat_tables(parts).cast(SCHEMA).combine_chunks()
@@ -43,6 +43,14 @@ def write_tables(run: RunDirectory, *, is_private: bool) -> None:
 NEIGHBORS = "one person joins or leaves, with up to two records of units"
 
 
+KEYS = ("table", "level", "iteration")
+FIGURES = {
+    "rmse": "root mean square error of the estimates",
+    "rmse_noisy": "the same of the noisy values",
+    "covered": "share of true values within the intervals",
+}
+"""Columns of the errors of a run, as comparisons of runs show them, too: keys, figures in words."""
+
 COLUMNS = ("table", "level", "region", "iteration", "label", "low", "high", "estimate")
 """Columns of the released rows on the front page."""
 
@@ -51,22 +59,20 @@ def report(
     run: RunDirectory, settings: SupplementalDhcSettings, plan: Plan, accuracy: pd.DataFrame | None
 ) -> Document:
     """The report as a document; see the module's docstring."""
-    measured = read_plan(run)
     shares: dict[str, float] = {}
-    for query in measured.queries:
-        share = 100 * float(query.rho / measured.rho)
-        shares[query.measure] = shares.get(query.measure, 0.0) + share
+    for own in plan.universes[0].measures:
+        measure, _ = measure_of(own.query)
+        shares[measure] = shares.get(measure, 0.0) + 100 * float(own.share)
+    numbers = read_areas(run).n_regions
     return report_document(
         run,
         settings,
         plan,
         "supplemental_dhc/templates/report.md.j2",
         counts=first_rows(run.release / f"{SUPPLEMENTAL_DHC}.parquet", COLUMNS),
-        taus=measured.taus,
+        taus=settings.taus,
         shares=shares,
-        facts={
-            **{f"regions of {level}": number for level, number in measured.levels.items()},
-        },
+        facts={f"regions of {level}": number for level, number in numbers.items()},
         titles=Table(("table", "of"), tuple(TITLES.items())),
         accuracy=None if accuracy is None else _accuracy(accuracy),
         errors=None if accuracy is None else _errors(accuracy),
@@ -74,13 +80,8 @@ def report(
 
 
 def _accuracy(accuracy: pd.DataFrame) -> Table:
-    columns = {name: name for name in ("table", "level", "iteration", "rows")} | {
-        "rmse": "root mean square error",
-        "rmse_noisy": "of noisy values",
-        "covered": "% within the interval",
-    }
-    shown = accuracy.assign(covered=[f"{100 * share:.1f}" for share in accuracy["covered"]])
-    return errors_table(shown, columns)
+    columns = {name: name for name in (*KEYS, "rows")} | FIGURES
+    return errors_table(accuracy.round({"covered": 3}), columns)
 
 
 def _errors(accuracy: pd.DataFrame) -> dict[str, float]:

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from spineflow.tasks.ledger.plan import UniversePlan
 from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import load_settings
-from spineflow.tasks.supplemental_dhc.measures import (
-    margin_of,
-    rho_for_margin,
-)
-from spineflow.tasks.supplemental_dhc.plan import (
-    Plan,
-    exact_curve,
-    make_plan,
-    margin_at,
-    universe_plan,
-)
+from spineflow.tasks.supplemental_dhc.measures import margin_of, rho_for_margin
+from spineflow.tasks.supplemental_dhc.plan import exact_curve, make_plan, measure_of
 from spineflow.tasks.supplemental_dhc.settings import SupplementalDhcSettings
 
 INPUT = {"persons": "p", "units": "u", "geography": "g"}
@@ -53,7 +46,7 @@ def margin_wanted(measure: str, level: str, iterations: str) -> int:
     return MARGINS[level]
 
 
-def preset_plan(run: str) -> Plan:
+def preset_plan(run: str) -> UniversePlan:
     settings = settings_of(preset=f"supplemental_dhc_2020_{run}")
     numbers = {level: {"US": 1, "State": 51}[level] for level in settings.geography.levels}
     return make_plan(settings.rhos, settings.mechanism.taus, numbers)
@@ -62,38 +55,41 @@ def preset_plan(run: str) -> Plan:
 @pytest.mark.parametrize("run", TOTALS)
 def test_the_presets_cost_what_production_cost(run: str) -> None:
     plan = preset_plan(run)
-    assert plan.rho == Fraction(TOTALS[run])
+    assert plan.loss == Fraction(TOTALS[run])
     if run == "us":
         for name, total in TABLES.items():
-            own = sum(query.rho for query in plan.queries if query.measure == name)
-            assert own == Fraction(total), name
+            shares = [own.share for own in plan.measures if measure_of(own.query)[0] == name]
+            assert plan.loss * sum(shares) == Fraction(total), name
 
 
 @pytest.mark.parametrize("run", TOTALS)
 def test_margins_give_the_budgets_of_production(run: str) -> None:
     """Every one of them, to six decimals; and the noise has those margins."""
-    for query in preset_plan(run).queries:
-        wanted = margin_wanted(query.measure, query.level, query.iterations)
-        assert query.rho == rho_for_margin(query.stability, wanted)
+    plan = preset_plan(run)
+    for own in plan.measures:
+        measure, iterations = measure_of(own.query)
+        wanted = margin_wanted(measure, own.level, iterations)
+        assert plan.loss * own.share == rho_for_margin(math.isqrt(own.moved), wanted)
         # A rho of two significant digits is off by some percent.
-        assert margin_at(query) == pytest.approx(wanted, rel=0.02)
+        assert margin_of(own.noise.variance) == pytest.approx(wanted, rel=0.02)
 
 
 def test_stabilities_and_variances_are_those_of_production() -> None:
-    found = {query.measure: query.stability for query in preset_plan("us").queries}
+    plan = preset_plan("us")
+    found = {measure_of(own.query)[0]: math.isqrt(own.moved) for own in plan.measures}
     persons = {"PH1_num": 22, "PH2": 22, "PH3": 14, "PH4": 22, "PH6": 14, "PH7": 22}
     assert found == persons | dict.fromkeys(("PH1_denom", "PH5_denom", "PH8_denom"), 2)
-    for query in preset_plan("us").queries:
-        assert query.sigma_squared == Fraction(query.stability**2) / (2 * query.rho)
+    for own in plan.measures:
+        assert own.noise.parameter == own.moved / (2 * plan.loss * own.share)
 
 
 def test_the_ledger_is_charged_for_a_person_who_is_changed() -> None:
     plan = preset_plan("us")
-    assert universe_plan(plan).promised.bounded_rho == 4 * plan.rho
+    assert plan.promised.bounded_rho == 4 * plan.loss
     curve, changed = exact_curve(plan), exact_curve(plan, is_bounded=True)
-    assert curve is not None and curve.rho == plan.rho
-    assert changed is not None and changed.rho == 4 * plan.rho
-    assert curve.epsilon_upper(1e-10) < universe_plan(plan).epsilons()["tight"]
+    assert curve is not None and curve.rho == plan.loss
+    assert changed is not None and changed.rho == 4 * plan.loss
+    assert curve.epsilon_upper(1e-10) < plan.epsilons()["tight"]
 
 
 @given(st.integers(2, 2002), st.integers(1, 1000))
