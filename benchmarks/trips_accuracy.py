@@ -6,8 +6,7 @@ delta 1e-8, the mean over replicates of the largest absolute error of every leve
 false discovery rate and the false negative rate at the last one. `rho/2` is a mechanism with half
 the budget, which is what the authors' program spends: it divides rho by twice the number of levels.
 Below a mechanism stands the bound of Theorem 4 or Proposition 1 at probability 0.95, if one holds.
-`inftda, tight` takes the tight conversion; with --root the areas have a root row, which
-`inftda, root measured` spends on, as version 0.1.0 did.
+`inftda, tight` takes the tight conversion; with --root the areas have a root row.
 """
 
 from __future__ import annotations
@@ -27,7 +26,6 @@ from benchmarks.public_persons import TRIPS
 VARIANTS: dict[str, dict[str, str]] = {
     "inftda, rho/2": {"name": "inftda"},
     "inftda": {"name": "inftda"},
-    "inftda, root measured": {"name": "inftda"},
     "inftda, tight": {"name": "inftda"},
     "inftda, optimised": {"name": "inftda", "shares": "optimised"},
     "tda_l2": {"name": "tda_l2"},
@@ -107,7 +105,7 @@ def studies(
             settings = settings.model_copy(
                 update={"privacy": type(settings.privacy).model_validate(tight)}
             )
-        plan = make_plan(settings, truth.tree, merges=not name.endswith("root measured"))
+        plan = make_plan(settings, truth.tree)
         start = time.perf_counter()
         errors = [
             replicate_errors(plan, truth, settings.mechanism, SystemRandom())

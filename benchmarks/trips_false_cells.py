@@ -16,7 +16,7 @@ from pathlib import Path
 from spineflow.flows.replicates import run_under_seed
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.trips.checks.accuracy import level_errors
-from spineflow.tasks.trips.ingest.files import plan_of, read_truth
+from spineflow.tasks.trips.ingest.files import read_plan, read_truth
 from spineflow.tasks.trips.product import TRIPS as PRODUCT
 from spineflow.tasks.trips.release.errors import false_cells
 from spineflow.tasks.trips.release.table import released_level
@@ -59,7 +59,7 @@ def main() -> None:
                     settings = PRODUCT.load(file)
                     run_under_seed(PRODUCT, settings, 1, folder / "run")
                     run = RunDirectory(folder / "run")
-                    plan, truth = plan_of(run, settings), read_truth(run)
+                    plan, truth = read_plan(run), read_truth(run)
                     found = false_cells(run, plan)
                     cells = released_level(run.release, plan.tree, plan.tree.depth)
                     errors = level_errors(truth.levels[-1], cells)

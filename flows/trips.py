@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ..tasks.runs.directory import ONLY_SHARD, RunDirectory
-from ..tasks.trips.ingest.files import plan_of
+from ..tasks.trips.ingest.files import read_plan
 from ..tasks.trips.measurement import read_cuts
 from ..tasks.trips.mechanisms import FULL_INFORMATION
 from ..tasks.trips.plan import level_folder
@@ -38,7 +38,7 @@ def tree_to_table(
     run: RunDirectory, settings: TripsSettings, wait_for: Iterable[Future] = ()
 ) -> Future:
     """Submit the stages from an ingested tree to the table that is to be checked."""
-    root, plan = str(run.root), plan_of(run, settings)
+    root, plan = str(run.root), read_plan(run)
     before = [charge(root, wait_for)]
     if plan.mechanism == FULL_INFORMATION and plan.measures_all:
         before = measure_levels(run, plan.levels, before)

@@ -26,7 +26,6 @@ from ..ledger.exact_curve import Counts, PrivacyCurve, known_curve
 from ..ledger.loss_laws import ChangedCount
 from ..ledger.plan import Measure, UniversePlan
 from ..noise.margins import distribution_of
-from ..runs.errors import InputRefused
 from ..solvers.level_design import LevelErrors
 from ..solvers.level_split import RegularTree
 from .plan import CHAINED_CUMULATIVE_GROUP_SIZES, GROUP_SIZES, PROVEN, TOPDOWN, UNIVERSE, Plan
@@ -76,17 +75,13 @@ def needed_split(plan: Plan, wanted: Mapping[str, int]) -> str | None:
     errors = level_errors(plan)
     if errors.tree is None:
         return None
-    depths = {name: depth for depth, name in errors.names.items()}
-    unknown = [target for target in wanted if target not in depths]
-    if unknown:
-        raise InputRefused(f"--target {unknown[0]}: name one of {', '.join(depths)}.")
 
     def setting(shares: Mapping[int, Fraction]) -> str:
         named = shares_by_name(plan, shares).items()
         listed = ", ".join(f'{name} = "{share}"' for name, share in named)
         return f"mechanism.levels = {{ {listed} }}"
 
-    margins = {depths[name]: margin for name, margin in wanted.items()}
+    margins = {errors.level_of(own, "--target"): margin for own, margin in wanted.items()}
     return errors.smallest_budget(margins, plan_shares(plan), setting)
 
 

@@ -149,16 +149,17 @@ class LevelErrors:
             f"shares of now need {needed:.4g}"
         )
 
-    def level_of(self, name: str) -> int:
-        """The place of a level; raises InputRefused for another name."""
+    def level_of(self, name: str, where: str = "design") -> int:
+        """The place of a level, by its name or by this number; raises InputRefused for another.
+
+        `where` is the beginning of the message.
+        """
         for level, own in self.names.items():
-            if own == name:
+            if name in (own, str(level)):
                 return level
-        known = list(self.names.values())
-        raise InputRefused(
-            f"design: {name!r} is no level that has a share{did_you_mean(name, known)}; there are "
-            f"{', '.join(known)}."
-        )
+        known = ", ".join(f"{level} ({own})" for level, own in self.names.items())
+        hint = did_you_mean(name, list(self.names.values()))
+        raise InputRefused(f"{where} {name}: name a measured level{hint}: {known}.")
 
 
 @dataclass(frozen=True)
@@ -264,6 +265,9 @@ def design_levels(
     own shares do not determine.
     """
     places = {name: errors.level_of(name) for name in (*design.targets, *design.at_least)}
+    for named in (design.targets, design.at_least):
+        if len({places[name] for name in named}) < len(named):
+            raise InputRefused("design: a level is given twice, by its number and by its name.")
     floors = {places[name]: share for name, share in design.at_least.items()}
     now = errors.variances(shares, float(total))
     wanted: dict[int, float] = {}
@@ -295,7 +299,7 @@ def design_levels(
         found,
         tuple(
             TargetMargins(
-                name,
+                errors.names[places[name]],
                 None if target.margin is None else float(target.margin),
                 *(errors.margin_factor * math.sqrt(one[places[name]]) for one in (now, then)),
             )

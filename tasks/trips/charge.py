@@ -13,8 +13,7 @@ from ..products.plan import ExactFact, Plan
 from ..products.statement import Statement
 from ..runs.directory import RunDirectory
 from .costs import curve_of_change, epsilons_within_areas, exact_curve, needed_split, universe_plan
-from .ingest.files import plan_of as tree_plan_of
-from .ingest.files import read_tree
+from .ingest.files import read_plan, read_tree
 from .ingest.ingest import public_plan
 from .measurement import read_cuts
 from .plan import Plan as TreePlan
@@ -28,7 +27,7 @@ def plan_of(settings: TripsSettings, run: RunDirectory | None = None) -> Plan:
     `block_within` of its cost is the protection of a trip's leaf against an observer who knows its
     node at a level.
     """
-    own = public_plan(settings) if run is None else tree_plan_of(run, settings)
+    own = public_plan(settings) if run is None else read_plan(run)
     delta, contribution = settings.report_delta, settings.contribution
     question = "whether this one's trips are there or not"
     if contribution.is_bounded:
@@ -60,7 +59,7 @@ def measurement_files(run: RunDirectory, settings: TripsSettings) -> list[Path]:
     not be taken for such once the level is cut.
     """
     files = []
-    for level in tree_plan_of(run, settings).levels:
+    for level in read_plan(run).levels:
         files.append(cuts_file(run, level))
         if files[-1].exists():
             shards = read_cuts(run, level).shards

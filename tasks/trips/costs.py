@@ -35,7 +35,6 @@ from ..ledger.exact_curve import MOST_COMBINATIONS, Counts, PrivacyCurve, known_
 from ..ledger.loss_laws import ChangedCount
 from ..ledger.plan import REPORT_DELTA, Measure, UniversePlan
 from ..noise.margins import distribution_of
-from ..runs.errors import InputRefused
 from ..solvers.level_design import LevelErrors
 from ..solvers.level_split import RegularTree
 from .mechanisms import FULL_INFORMATION, Contribution, largest_leaf_counts
@@ -107,7 +106,7 @@ def needed_split(plan: Plan, wanted: Mapping[str, int]) -> str | None:
         listed = ", ".join(f'"{shares[level]}"' for level in plan.levels)
         return f"mechanism.shares = [{listed}]"
 
-    margins = {level_of(plan, target): margin for target, margin in wanted.items()}
+    margins = {errors.level_of(own, "--target"): margin for own, margin in wanted.items()}
     return errors.smallest_budget(margins, plan.level_budget.shares, setting)
 
 
@@ -129,19 +128,6 @@ def level_errors(plan: Plan) -> LevelErrors | None:
     units = {level: float(plan.noise[level] * shares[level] * rho) for level in plan.levels}
     names = {level: plan.tree.level_name(level) for level in plan.levels}
     return LevelErrors(names, units, tree, 1, "rho")
-
-
-def level_of(plan: Plan, target: str, where: str = "--target") -> int:
-    """The measured level of a number or a name; raises InputRefused for another.
-
-    `where` is the beginning of the message.
-    """
-    names = {level: plan.tree.level_name(level) for level in plan.levels}
-    found = [level for level, name in names.items() if target in (str(level), name)]
-    if not found:
-        known = ", ".join(f"{level} ({name})" for level, name in names.items())
-        raise InputRefused(f"{where} {target}: name a measured level: {known}.")
-    return found[0]
 
 
 def exact_curve(plan: Plan, contribution: Contribution) -> PrivacyCurve | None:

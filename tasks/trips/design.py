@@ -8,9 +8,8 @@ from typing import Any
 from ..runs.errors import InputRefused
 from ..runs.settings import Refuse, without_section
 from ..solvers.level_design import DesignedLevels, LevelDesign, design_levels
-from .costs import level_errors, level_of
+from .costs import level_errors
 from .ingest.ingest import public_plan
-from .plan import Plan
 from .settings import TripsSettings
 
 
@@ -43,9 +42,7 @@ def optimize_shares(settings: TripsDesignSettings) -> tuple[DesignedLevels, Trip
             f"design: {plan.mechanism} shares no budget among levels here; choose inftda, or "
             "inftda_full_information, for a tree of two measured levels or more."
         )
-    found = design_levels(
-        errors, _resolve_level_names(plan, settings.design), budget.rho, budget.shares
-    )
+    found = design_levels(errors, settings.design, budget.rho, budget.shares)
     mechanism = {
         "shares": tuple(found.shares[level] for level in plan.levels),
         "share_ratio": Fraction(1),
@@ -56,16 +53,3 @@ def optimize_shares(settings: TripsDesignSettings) -> tuple[DesignedLevels, Trip
         spent = {"rho": found.total, "epsilon": None, "conversion": "simple"}
         update["privacy"] = own.privacy.model_copy(update=spent)
     return found, own.model_copy(update=update)
-
-
-def _resolve_level_names(plan: Plan, design: LevelDesign) -> LevelDesign:
-    """The design with levels by their names; raises InputRefused for one that is named twice."""
-
-    def named(given: dict[str, Any]) -> dict[str, Any]:
-        found = {plan.tree.level_name(level_of(plan, what, "design")): what for what in given}
-        if len(found) < len(given):
-            raise InputRefused("design: a level is given twice, by its number and by its name.")
-        return {name: given[what] for name, what in found.items()}
-
-    update = {"targets": named(design.targets), "at_least": named(design.at_least)}
-    return design.model_copy(update=update)

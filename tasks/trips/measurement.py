@@ -34,9 +34,9 @@ from ..runs.directory import RunDirectory
 from ..runs.errors import SpineflowError
 from ..runs.files import read_values
 from ..runs.stamps import write_parquet
-from ..runs.writing import Recording, write_once
+from ..runs.writing import write_once
 from ..tables.columns import cut_into_runs
-from .ingest.files import plan_of, read_truth
+from .ingest.files import read_plan, read_truth
 from .mechanisms import GAUSSIAN_LEAVES
 from .plan import (
     UNIVERSE,
@@ -75,14 +75,6 @@ class Cuts:
     def shard(self, name: str) -> NodeShard:
         """The shard of a name."""
         return next(shard for shard in self.shards if shard.name == name)
-
-
-def write_cuts(
-    run: RunDirectory, level: int, cuts: Cuts, recording: Recording | None = None
-) -> None:
-    """Write the shards of a level, unless they exist; `recording` as in `write_once`."""
-    content = json.dumps(asdict(cuts), indent=1).encode()
-    write_once(cuts_file(run, level), lambda file: file.write(content), recording)
 
 
 def read_cuts(run: RunDirectory, level: int) -> Cuts:
@@ -186,21 +178,18 @@ def cut_level(run: RunDirectory, settings: TripsSettings, level: int) -> None:
     path = cuts_file(run, level)
     if path.exists():
         return
-    plan = plan_of(run, settings)
+    plan = read_plan(run)
     if level == 0 or plan.budget is None:
-        cuts = Cuts([NodeShard("00000", 0, 1)], "")
+        cuts = Cuts(_shards([(0, 1)]), "")
     elif plan.mechanism == GAUSSIAN_LEAVES:
-        n = plan.tree.n_nodes(level)
-        starts = range(0, n, NODES_PER_SHARD)
-        cuts = Cuts(
-            _shard_names([(start, min(start + NODES_PER_SHARD, n)) for start in starts]), ""
-        )
+        cuts = Cuts(_shards(_ranges(0, plan.tree.n_nodes(level), NODES_PER_SHARD)), "")
     else:
         parents = parents_of(run, plan, level)
         sizes = plan.tree.n_children(level - 1, parents.keys)
-        cuts = Cuts(_shard_names(cut_into_runs(sizes, NODES_PER_SHARD)), _digest(parents))
+        cuts = Cuts(_shards(cut_into_runs(sizes, NODES_PER_SHARD)), _digest(parents))
+    content = json.dumps(asdict(cuts), indent=1).encode()
     with single_draw(run, settings, path, UNIVERSE) as drawing:
-        write_cuts(run, level, cuts, drawing.recording)
+        write_once(path, lambda file: file.write(content), drawing.recording)
 
 
 def measure_once(run: RunDirectory, settings: TripsSettings, level: int, shard: str) -> None:
@@ -208,7 +197,7 @@ def measure_once(run: RunDirectory, settings: TripsSettings, level: int, shard: 
 
     Raises as `single_draw`, and SpineflowError if the parents differ from the cut.
     """
-    plan = plan_of(run, settings)
+    plan = read_plan(run)
     path, part = measured_file(run, level, shard), read_cuts(run, level).shard(shard)
     truth = read_truth(run)
     noise = plan.noise_of(level)
@@ -278,14 +267,17 @@ def _noisy_groups(
     run: RunDirectory, plan: Plan, truth: TrueTree, level: int, shard: NodeShard, draws: NoiseDraws
 ) -> Iterator[NodeCounts]:
     """Noisy counts of a shard's nodes, drawn on demand."""
-    if level == 0:
-        groups = iter([(np.zeros(1, dtype=np.int64), np.array([truth.leaves.total]))])
-    elif plan.mechanism == GAUSSIAN_LEAVES:
-        groups = _leaf_groups(truth, shard)
-    else:
-        groups = _child_groups(truth, level, parents_of_shard(run, plan, level, shard.name).keys)
-    for keys, counts in groups:
-        yield NodeCounts(keys, with_noise(counts, plan, level, draws))
+    tree, true = plan.tree, truth.leaves if level == plan.tree.depth else truth.levels[level]
+    groups: Iterable[np.ndarray] = [all_nodes(tree, 0)]
+    if plan.mechanism == GAUSSIAN_LEAVES:
+        ranges = _ranges(shard.start, shard.stop, NODES_PER_GROUP)
+        groups = (np.arange(start, stop) for start, stop in ranges)
+    elif level:
+        parents = parents_of_shard(run, plan, level, shard.name).keys
+        ranges = cut_into_runs(tree.n_children(level - 1, parents), NODES_PER_GROUP)
+        groups = (tree.children(level - 1, parents[start:stop])[0] for start, stop in ranges)
+    for keys in groups:
+        yield NodeCounts(keys, with_noise(true.counts_of(keys), plan, level, draws))
 
 
 def with_noise(counts: np.ndarray, plan: Plan, level: int, draws: NoiseDraws) -> np.ndarray:
@@ -293,22 +285,13 @@ def with_noise(counts: np.ndarray, plan: Plan, level: int, draws: NoiseDraws) ->
     return measurement.with_noise(counts, plan.noise_of(level), draws, level_folder(level))
 
 
-def _leaf_groups(truth: TrueTree, shard: NodeShard) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    for start in range(shard.start, shard.stop, NODES_PER_GROUP):
-        keys = np.arange(start, min(start + NODES_PER_GROUP, shard.stop))
-        yield keys, truth.leaves.counts_of(keys)
+def _ranges(start: int, stop: int, size: int) -> list[tuple[int, int]]:
+    """Consecutive ranges of at most some size."""
+    return [(first, min(first + size, stop)) for first in range(start, stop, size)]
 
 
-def _child_groups(
-    truth: TrueTree, level: int, parents: np.ndarray
-) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    for start, stop in cut_into_runs(truth.tree.n_children(level - 1, parents), NODES_PER_GROUP):
-        keys, _ = truth.tree.children(level - 1, parents[start:stop])
-        yield keys, truth.levels[level].counts_of(keys)
-
-
-def _shard_names(cuts: list[tuple[int, int]]) -> list[NodeShard]:
-    return [NodeShard(f"{number:05d}", *cut) for number, cut in enumerate(cuts)]
+def _shards(ranges: list[tuple[int, int]]) -> list[NodeShard]:
+    return [NodeShard(f"{number:05d}", *own) for number, own in enumerate(ranges)]
 
 
 def _digest(parents: NodeCounts) -> str:

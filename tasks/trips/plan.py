@@ -192,21 +192,18 @@ class LevelBudget:
         return Fraction(self.squared_sensitivities[level]) / (2 * self.rho * self.shares[level])
 
 
-def measured_levels(
-    tree: Tree, contribution: Contribution, *, merges: bool = True
-) -> tuple[int, ...]:
+def measured_levels(tree: Tree, contribution: Contribution) -> tuple[int, ...]:
     """The levels that a top-down mechanism measures.
 
     All, less an invariant root and less levels with as many nodes as the level above: every node of
-    these is an only child and has its parent's count, so that noise would buy nothing. Such levels
-    are measured too unless `merges`, as version 0.1.0 did. The leaves are measured in any case if
-    no other level is.
+    these is an only child and has its parent's count, so that noise would buy nothing. The leaves
+    are measured in any case if no other level is.
     """
     first = 1 if contribution.has_invariant_total else 0
     levels = tuple(
         level
         for level in range(first, tree.depth + 1)
-        if not (merges and level and tree.n_nodes(level) == tree.n_nodes(level - 1))
+        if not level or tree.n_nodes(level) > tree.n_nodes(level - 1)
     )
     return levels or (tree.depth,)
 
@@ -224,13 +221,9 @@ def level_budget(
     )
 
 
-def uniform_shares(levels: Sequence[int]) -> dict[int, Fraction]:
-    """The same share for every level, as in [InfTDA2024]."""
-    return dict.fromkeys(levels, Fraction(1, len(levels)))
-
-
-def geometric_shares(levels: Sequence[int], ratio: Fraction) -> dict[int, Fraction]:
-    """Compute shares by level, each `ratio` times that of the level above.
+def geometric_shares(levels: Sequence[int], ratio: Fraction = Fraction(1)) -> dict[int, Fraction]:
+    """Compute shares by level, each `ratio` times that of the level above; by default all the same,
+    as in [InfTDA2024].
 
     >>> geometric_shares([1, 2], Fraction(1, 2))
     {1: Fraction(2, 3), 2: Fraction(1, 3)}
@@ -355,11 +348,8 @@ class Plan(TreelessPlan):
         return self.mechanism == FULL_INFORMATION and not self.measures_all
 
 
-def make_plan(settings: TripsSettings, tree: Tree, *, merges: bool = True) -> Plan:
-    """The plan of a run; raises InputRefused for shares that do not fit the tree.
-
-    `merges` is passed to `measured_levels`.
-    """
+def make_plan(settings: TripsSettings, tree: Tree) -> Plan:
+    """The plan of a run; raises InputRefused for shares that do not fit the tree."""
     name, contribution = settings.mechanism.name, settings.contribution
     neighbors = BOUNDED if contribution.is_bounded else UNBOUNDED
     if name == STABILITY_HISTOGRAM:
@@ -380,7 +370,7 @@ def make_plan(settings: TripsSettings, tree: Tree, *, merges: bool = True) -> Pl
         shares = {tree.depth: Fraction(1)}
         measures_all = True
     else:
-        shares = _shares(settings, tree, merges)
+        shares = _shares(settings, tree)
         n_nodes = sum(tree.n_nodes(level) for level in range(tree.depth + 1))
         measures_all = name == FULL_INFORMATION and n_nodes <= settings.mechanism.most_nodes
     return Plan(
@@ -393,15 +383,13 @@ def make_plan(settings: TripsSettings, tree: Tree, *, merges: bool = True) -> Pl
     )
 
 
-def _shares(settings: TripsSettings, tree: Tree, merges: bool) -> Mapping[int, Fraction]:
-    levels = measured_levels(tree, settings.contribution, merges=merges)
+def _shares(settings: TripsSettings, tree: Tree) -> Mapping[int, Fraction]:
+    levels = measured_levels(tree, settings.contribution)
     given = settings.mechanism.shares
     if isinstance(given, str):
-        if given == "uniform":
-            return uniform_shares(levels)
-        if given == "geometric":
-            return geometric_shares(levels, settings.mechanism.share_ratio)
-        return optimised_shares(tree, settings.contribution, levels)
+        if given == "optimised":
+            return optimised_shares(tree, settings.contribution, levels)
+        return geometric_shares(levels, settings.mechanism.share_ratio)
     if len(given) != len(levels):
         raise InputRefused(
             f"mechanism.shares lists {len(given)} shares, but {len(levels)} levels are measured "

@@ -10,26 +10,22 @@ from ...validation.trips.privacy_loss import check_privacy
 from ...validation.trips.run_checks import run_checks
 from ..pages.document import Block
 from ..pages.numbers import format_delta, format_epsilon
+from ..pages.template import table
 from ..products.budget import Cost
 from ..products.certificate import Facts
 from ..products.comparison import read_errors
 from ..products.product import Accuracy, Caution, Checks, Figures, Product, Rules, Words
 from ..runs.directory import RunDirectory
 from .charge import measurement_files, plan_of
-from .checks.accuracy import ACCURACY, FIGURES, KEYS, facts_of_run, write_accuracy
+from .checks.accuracy import ACCURACY, facts_of_run, write_accuracy
 from .costs import universe_plan
-from .ingest.files import plan_of as tree_plan_of
-from .ingest.files import read_tree
+from .ingest.files import read_plan, read_tree
 from .ingest.ingest import AcceptedTrips, check_input, refuse_delta_of
 from .plan import leaves_file, make_plan
-from .release.certificate import (
-    conversion_sentence,
-    delta_warning,
-    facts_of,
-)
+from .release.certificate import conversion_sentence, delta_warning
 from .release.errors import false_cells
-from .release.report import report
-from .release.table import TABLE, n_trips, settings_of_release
+from .release.report import FIGURES, KEYS, report
+from .release.table import RANGE_QUERIES, TABLE, n_trips, settings_of_release
 from .settings import TripsSettings
 
 
@@ -45,7 +41,7 @@ def check_settings_against_input(
 
 def summary(run: RunDirectory, settings: TripsSettings) -> Iterator[Block]:
     """Content of the release, its cost, and the expected number of false cells."""
-    plan = tree_plan_of(run, settings)
+    plan = read_plan(run)
     universe = universe_plan(plan, settings.report_delta)
     epsilon, delta = universe.epsilons()["tight"], Cost(universe).delta
     n_rows = parquet.read_metadata(run.release / f"{TABLE}.parquet").num_rows
@@ -59,10 +55,21 @@ def summary(run: RunDirectory, settings: TripsSettings) -> Iterator[Block]:
 
 def facts(run: RunDirectory, settings: TripsSettings) -> Facts:
     """Facts of the certificate about the release, checked or unchecked."""
-    plan = tree_plan_of(run, settings)
+    plan, charged = read_plan(run), plan_of(settings, run)
     release = run.release if run.release.exists() else run.unchecked_release
-    warning = delta_warning(settings, n_trips(release, plan.tree))
-    return facts_of(plan, read_tree(run).total, warning, plan_of(settings, run))
+    levels = [
+        {"level": level, "areas": plan.tree.level_name(level)}
+        for level in range(plan.tree.depth + 1)
+    ]
+    context = {
+        "own": plan,
+        "total": read_tree(run).total,
+        "warning": delta_warning(settings, n_trips(release, plan.tree)),
+        "levels": table(levels),
+        "range_queries": RANGE_QUERIES,
+    }
+    template = "trips/templates/certificate.md.j2"
+    return Facts(template, context, charged.curves(), charged.costs)
 
 
 def _cautions(settings: TripsSettings, total: int | None) -> Iterator[Caution]:

@@ -7,23 +7,18 @@ from ..runs.directory import ONLY_SHARD, RunDirectory
 from ..runs.handles import Made, created, once, reused
 from ..runs.steps import step
 from .estimation.estimate import combine_levels, estimate_once
-from .ingest.files import plan_of, read_tree, write_plan
+from .ingest.files import read_plan
 from .ingest.ingest import ingest_input
 from .measurement import cut_level, estimate_kind, measure_once
-from .plan import cuts_file, estimates_file, make_plan, measured_file, plan_file, tree_file
-from .release.table import RANGE_QUERIES_TEXT, TABLE, write_release
+from .plan import cuts_file, estimates_file, measured_file, tree_file
+from .release.table import TABLE, write_release
 from .settings import TripsSettings
 
 
 @step("ingest trips", TripsSettings, run_name="ingest")
 def ingest(run: RunDirectory, settings: TripsSettings) -> Made:
     """Check the files, and write the tree and the confidential counts of its leaves."""
-    ingested = ingested_once(run, settings, tree_file(run), ingest_input)
-    if not plan_file(run).exists():
-        # Runs of version 0.1.0 worked it out in every step.
-        run_tree = read_tree(run)
-        write_plan(run, make_plan(settings, run_tree.tree, merges=run_tree.merges))
-    return ingested
+    return ingested_once(run, settings, tree_file(run), ingest_input)
 
 
 @step("cut level", TripsSettings, run_name="cut-level_{level:02d}", retried=False)
@@ -42,25 +37,22 @@ def measure(run: RunDirectory, settings: TripsSettings, level: int, shard: str) 
 @step("estimate level", TripsSettings, run_name="estimate-level_{level:02d}-{shard}")
 def estimate(run: RunDirectory, settings: TripsSettings, level: int, shard: str) -> Made:
     """Project the noisy children of a shard's parents; inferred counts need no measurement."""
-    path = estimates_file(run, level, shard, kind=estimate_kind(plan_of(run, settings)))
+    path = estimates_file(run, level, shard, kind=estimate_kind(read_plan(run)))
     return once(path, estimate_once, run, settings, level, shard)
 
 
 @step("combine levels", TripsSettings, run_name="combine")
 def combine(run: RunDirectory, settings: TripsSettings) -> Made:
     """Least squares over the measurements of all levels, then the integer pass."""
-    path = estimates_file(run, plan_of(run, settings).tree.depth, ONLY_SHARD)
+    path = estimates_file(run, read_plan(run).tree.depth, ONLY_SHARD)
     return once(path, combine_levels, run, settings)
 
 
 @step("write table", TripsSettings, run_name="table")
 def write_table(run: RunDirectory, settings: TripsSettings) -> Made:
     """Write the table and its range queries from the leaves' estimates."""
-    if (run.release / f"{TABLE}.csv").exists():
-        return reused(run.release / f"{TABLE}.csv")
-    # Version 0.1.0 wrote no range queries as text: its unchecked releases are written again.
-    names = (f"{TABLE}.csv", RANGE_QUERIES_TEXT)
-    if all((run.unchecked_release / name).exists() for name in names):
-        return reused(run.unchecked_release / f"{TABLE}.csv")
+    for folder in (run.release, run.unchecked_release):
+        if (path := folder / f"{TABLE}.csv").exists():
+            return reused(path)
     n_rows = write_release(run, is_private=settings.is_private)
-    return created(run.unchecked_release / f"{TABLE}.csv", {"rows": n_rows})
+    return created(path, {"rows": n_rows})

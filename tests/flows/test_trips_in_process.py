@@ -25,7 +25,7 @@ from spineflow.tasks.runs.settings_files import dump_settings, load_settings
 from spineflow.tasks.trips import plan as workload_budget
 from spineflow.tasks.trips.costs import curve_of_change
 from spineflow.tasks.trips.estimation.estimate import estimate_once
-from spineflow.tasks.trips.ingest.files import plan_of, read_tree, read_truth, write_plan
+from spineflow.tasks.trips.ingest.files import read_plan, read_tree, read_truth, write_plan
 from spineflow.tasks.trips.ingest.generate import CountrySize, generate_country
 from spineflow.tasks.trips.ingest.ingest import ingest_input
 from spineflow.tasks.trips.measurement import read_cuts, read_nodes
@@ -157,7 +157,7 @@ def test_levels_that_only_repeat_counts_are_not_measured(
     run, settings = started(country, tmp_path, *DEGENERATE[case])
     pd.concat([nation, areas, below]).to_csv(tmp_path / "areas.csv", index=False)
     call_stages(run, settings)
-    plan = plan_of(run, settings)
+    plan = read_plan(run)
     n_nodes = [plan.tree.n_nodes(level) for level in range(plan.tree.depth + 1)]
     assert len(n_nodes) == 2 * 5 + 1
     assert all(n_nodes[level] != n_nodes[level - 1] for level in plan.levels if level)
@@ -165,7 +165,7 @@ def test_levels_that_only_repeat_counts_are_not_measured(
     plain.mkdir()
     other, same = started(country, plain, *DEGENERATE[case])
     ingest_input(other, same)
-    expected = plan_of(other, same).noise
+    expected = read_plan(other).noise
     assert list(plan.noise.values()) == list(expected.values())
     for level in plan.inferred:
         if level:
@@ -178,8 +178,8 @@ def test_levels_that_only_repeat_counts_are_not_measured(
 def test_a_level_that_must_be_measured_is_missed(country: Path, tmp_path: Path, skipped) -> None:
     run, settings = started(country, tmp_path)
     ingest_input(run, settings)
-    plan = plan_of(run, settings)
-    shares = workload_budget.uniform_shares([level for level in plan.levels if level != skipped])
+    plan = read_plan(run)
+    shares = workload_budget.geometric_shares([level for level in plan.levels if level != skipped])
     budget = workload_budget.level_budget(plan.tree, settings.contribution, settings.rho, shares)
     write_plan(run, replace(plan, budget=budget))
     with pytest.raises(BudgetRefused, match=f"level {skipped} is not measured"):
@@ -208,7 +208,7 @@ def test_trips_beyond_those_of_a_person_are_refused_or_dropped(
             continue
         ingest_input(run, settings)
         assert read_truth(run).leaves.total == 2 * rows["pid"].nunique()
-        assert plan_of(run, settings).budget.squared_sensitivities[1] == 8
+        assert read_plan(run).budget.squared_sensitivities[1] == 8
 
 
 @pytest.mark.parametrize(("factor", "fits"), [("1", True), ("3/2", False), ("2/3", False)])
@@ -221,7 +221,7 @@ def test_noise_has_the_variance_of_its_share(
     )
     ingest_input(run, settings)
     call_stages(run, settings, tree_to_table)
-    plan, truth = plan_of(run, settings), read_truth(run)
+    plan, truth = read_plan(run), read_truth(run)
     level = plan.tree.depth
     noisy = read_nodes([measured_file(run, level, "00000")], plan.tree, level, "value")
     noise = noisy.counts - truth.leaves.counts_of(noisy.keys)
@@ -279,7 +279,7 @@ def test_the_ledger_has_the_curve_of_who_is_changed(
     check_exact_charge(
         lambda: TRIPS.charge_run(run, settings),
         tmp_path / "ledger.db",
-        curve_of_change(plan_of(run, settings), settings.contribution),
+        curve_of_change(read_plan(run), settings.contribution),
     )
 
 

@@ -71,16 +71,12 @@ def expectation(root: Path, tree: TripsTree) -> Promise:
     is_histogram = own["name"] == "stability_histogram"
     stored = read_json(root, Path(FOLDER) / "plan.json")
     return Promise(
-        tuple(int(part.removeprefix("level_")) for part in _parts(root)),
+        tuple(int(own.part.removeprefix("level_")) for own in read_plan(root).measures),
         stored["histogram"]["threshold"] if is_histogram else None,
         top_down,
         top_down and not is_whole and not is_selected,
         not is_histogram and (is_whole or not top_down),
     )
-
-
-def _parts(root: Path) -> list[str]:
-    return [own.part for own in read_plan(root).measures]
 
 
 def n_all(tree: TripsTree, level: int) -> int:
@@ -224,7 +220,10 @@ def _check_threshold(privacy: Mapping[str, Any], threshold: int, failures: Failu
         if threshold != 1:
             failures.add("there is a threshold, but no noise")
         return
-    m, rate = privacy["trips_per_person"], float(privacy_rate(privacy))
+    m, rate = (
+        privacy["trips_per_person"],
+        float(Fraction(privacy["epsilon"]) / _most_trips(privacy)),
+    )
     allowed = min(float(Fraction(privacy["delta"])), -math.expm1(-rate))
 
     def listed(at: int) -> float:
@@ -234,11 +233,6 @@ def _check_threshold(privacy: Mapping[str, Any], threshold: int, failures: Failu
     is_least = threshold == m + 1 or listed(threshold - 1) > allowed * (1 - RELATIVE_TOLERANCE)
     if threshold <= m or listed(threshold) > allowed * (1 + RELATIVE_TOLERANCE) or not is_least:
         failures.add(f"the threshold {threshold} differs from the settings' delta")
-
-
-def privacy_rate(privacy: Mapping[str, Any]) -> Fraction:
-    """One over the scale of the stability histogram's noise."""
-    return Fraction(privacy["epsilon"]) / _most_trips(privacy)
 
 
 def _check_unmeasured(
@@ -265,7 +259,8 @@ def check_losses(root: Path, failures: Failures) -> None:
     for part, own in parts.items():
         due = "inf" if own.loss is None else str(own.loss)
         for path in level_paths(root, "measurements/trips", int(part[-2:]), "dpqueries"):
-            for row in _constants(path):
+            table = pq.read_table(path, columns=["plb", "variance"])
+            for row in table.group_by(["plb", "variance"]).aggregate([]).to_pylist():
                 if str(row["plb"]) != due:
                     failures.add(f"{part} has a loss of {row['plb']}, and the plan {due}")
                 if not math.isclose(row["variance"], own.variance or 0, rel_tol=RELATIVE_TOLERANCE):
@@ -301,9 +296,3 @@ def _largest_nodes(tree: TripsTree, level: int, n: int) -> list[int]:
 def _most_trips(privacy: Mapping[str, Any]) -> int:
     """How many trips differ between neighbours, in the L1 norm of the leaves' counts."""
     return privacy["trips_per_person"] * (2 if privacy["neighbors"] == "bounded" else 1)
-
-
-def _constants(path: Path) -> list[dict]:
-    """The distinct pairs of plb and variance in a file."""
-    table = pq.read_table(path, columns=["plb", "variance"])
-    return table.group_by(["plb", "variance"]).aggregate([]).to_pylist()

@@ -5,8 +5,6 @@ in truth (false discovery rate) and the share of nodes with trips that were not 
 negative rate), in percent, and the bound of [InfTDA2024], Theorem 4 or Proposition 1, where one
 holds. For estimates that combine all levels also their bias: the mean error of the least-squares
 estimates of the measured nodes, before the integer pass, caused by selecting nodes by noisy counts.
-
-`KEYS` and `FIGURES` define the table of a comparison of runs.
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ from ...products.comparison import write_errors
 from ...runs.directory import RunDirectory
 from ..costs import universe_plan
 from ..estimation.estimate import measured_tree
-from ..ingest.files import plan_of, read_truth
+from ..ingest.files import read_plan, read_truth
 from ..mechanisms import FULL_INFORMATION
 from ..plan import Plan
 from ..release.errors import proposition_1, theorem_4
@@ -31,18 +29,9 @@ ACCURACY = "trips_accuracy.parquet"
 """Errors of a run, in its confidential folder."""
 
 
-KEYS = ("level", "areas")
-FIGURES = {
-    "max_absolute_error": "largest absolute error",
-    "mean_absolute_error": "mean absolute error of the nodes with trips in truth or release",
-    "false_discovery_percent": "released nodes without trips, %",
-    "false_negative_percent": "nodes with trips that are not released, %",
-}
-
-
 def write_accuracy(run: RunDirectory, settings: TripsSettings) -> None:
     """Write the errors of a released run into the confidential folder."""
-    plan, truth = plan_of(run, settings), read_truth(run)
+    plan, truth = read_plan(run), read_truth(run)
     rows = []
     bounds = {
         "theorem_4_bound": theorem_4(plan),
@@ -90,6 +79,6 @@ def _percent(part: np.ndarray, whole: np.ndarray) -> float:
 
 def facts_of_run(run: RunDirectory, settings: TripsSettings) -> dict[str, str]:
     """Description of a run in words."""
-    plan = plan_of(run, settings)
+    plan = read_plan(run)
     loss = Cost(universe_plan(plan, settings.report_delta)).in_words
     return {"mechanism": plan.mechanism, "loss": loss}

@@ -29,7 +29,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...runs.directory import ONLY_SHARD, RunDirectory
-from ..ingest.files import plan_of, read_tree
+from ..ingest.files import read_plan, read_tree
 from ..measurement import (
     estimate_kind,
     parents_of,
@@ -207,7 +207,7 @@ def _refuse_other_nodes(level: int, wanted: np.ndarray, found: np.ndarray) -> No
 
 def estimate_once(run: RunDirectory, settings: TripsSettings, level: int, shard: str) -> None:
     """Estimate and write the positive nodes of one shard of a level."""
-    plan = plan_of(run, settings)
+    plan = read_plan(run)
     if level == 0:
         nodes = _root(run, plan)
     elif level in plan.inferred:
@@ -225,7 +225,7 @@ def estimate_once(run: RunDirectory, settings: TripsSettings, level: int, shard:
 
 def combine_levels(run: RunDirectory, settings: TripsSettings) -> None:
     """Combine the measurements of all levels, and write the estimates of every level."""
-    plan = plan_of(run, settings)
+    plan = read_plan(run)
     for level, nodes in integer_pass(measured_tree(run, plan), settings.mechanism):
         write_estimates(estimates_file(run, level, ONLY_SHARD), plan.tree, level, nodes)
 

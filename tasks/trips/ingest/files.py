@@ -23,8 +23,7 @@ from ....geography.hierarchy import AreaLevel
 from ...runs.directory import RunDirectory
 from ...runs.files import cache_unchanged, read_record, read_values, write_record, write_values
 from ...runs.stamps import write_parquet
-from ..plan import Plan, TreelessPlan, areas_file, leaves_file, make_plan, plan_file, tree_file
-from ..settings import TripsSettings
+from ..plan import Plan, TreelessPlan, areas_file, leaves_file, plan_file, tree_file
 from ..tree import Hierarchy, NodeCounts, Tree, TrueTree
 
 COUNT = "count"
@@ -45,16 +44,11 @@ class ReleaseColumn:
 
 @dataclass(frozen=True, eq=False)
 class RunTree:
-    """The public facts of a run's input: the tree, the release's columns, an invariant total.
-
-    `merges` means that levels of only children are not measured; runs begun by version 0.1.0
-    measure them.
-    """
+    """The public facts of a run's input: the tree, the release's columns, an invariant total."""
 
     tree: Tree
     columns: tuple[ReleaseColumn, ...]
     total: int | None
-    merges: bool = True
 
 
 def write_tree(run: RunDirectory, run_tree: RunTree) -> None:
@@ -74,7 +68,6 @@ def write_tree(run: RunDirectory, run_tree: RunTree) -> None:
         "refined": list(tree.refined),
         "columns": [asdict(column) for column in run_tree.columns],
         "total": run_tree.total,
-        "merges": run_tree.merges,
     }
     write_record(tree_file(run), facts)
 
@@ -100,7 +93,6 @@ def read_tree(run: RunDirectory) -> RunTree:
         Tree(tuple(dimensions), tuple(facts["refined"])),
         tuple(ReleaseColumn(**column) for column in facts["columns"]),
         facts["total"],
-        facts.get("merges", False),
     )
 
 
@@ -123,9 +115,6 @@ def write_plan(run: RunDirectory, plan: Plan) -> None:
     write_values(plan_file(run), TreelessPlan(**facts))
 
 
-def plan_of(run: RunDirectory, settings: TripsSettings) -> Plan:
-    """The plan of a run, which its ingest has written; version 0.1.0 worked it out each time."""
-    run_tree = read_tree(run)
-    if plan_file(run).exists():
-        return Plan(**vars(read_values(plan_file(run), TreelessPlan)), tree=run_tree.tree)
-    return make_plan(settings, run_tree.tree, merges=run_tree.merges)
+def read_plan(run: RunDirectory) -> Plan:
+    """The plan of a run, which its ingest has written."""
+    return Plan(**vars(read_values(plan_file(run), TreelessPlan)), tree=read_tree(run).tree)

@@ -1,43 +1,12 @@
-"""Texts of a trips release for its certificate and its report: the mechanism, its cost, its noise;
-public content only, true of its plan.
-"""
+"""Sentences on a trips release for its certificate and its report: conversion and delta."""
 
 from __future__ import annotations
 
 import math
 
 from ...pages.document import Block
-from ...pages.template import parts_of, table
-from ...products.certificate import Facts
-from ...products.plan import Plan as ChargedPlan
-from ..plan import Plan
+from ...pages.template import parts_of
 from ..settings import TripsSettings
-from .table import RANGE_QUERIES
-
-
-def facts_of(
-    plan: Plan, total: int | None, warning: str | None = None, charged: ChargedPlan | None = None
-) -> Facts:
-    """The protected records, the change, the noise, and the exact facts.
-
-    `total` is the number of trips where it is public.
-    """
-    levels = [
-        {"level": level, "areas": plan.tree.level_name(level)}
-        for level in range(plan.tree.depth + 1)
-    ]
-    return Facts(
-        "trips/templates/certificate.md.j2",
-        {
-            "own": plan,
-            "total": total,
-            "warning": warning,
-            "levels": table(levels),
-            "range_queries": RANGE_QUERIES,
-        },
-        None if charged is None else charged.curves(),
-        () if charged is None else charged.costs,
-    )
 
 
 def conversion_sentence(settings: TripsSettings) -> tuple[Block, ...]:

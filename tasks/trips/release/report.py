@@ -6,29 +6,36 @@ Accuracy against the input is shown for inputs that are not confidential, and on
 from __future__ import annotations
 
 from collections.abc import Sequence
-from fractions import Fraction
 
 import pandas as pd
 
-from ...pages.document import Document, Figure, Table
-from ...pages.figures import line_chart
+from ...pages.document import Document, Table
 from ...products.comparison import errors_table
 from ...products.plan import Plan
 from ...products.reports import first_rows, report_document
 from ...runs.directory import RunDirectory
-from ..ingest.files import plan_of, read_tree
+from ..ingest.files import read_plan, read_tree
 from ..plan import Plan as TreePlan
-from ..settings import RHO_FROM_EPSILON, TripsSettings
+from ..settings import TripsSettings
 from .certificate import delta_warning, noise_saved
 from .errors import BETA, BOUND_OF, error_bounds, false_cells
 from .table import TABLE, n_released, n_trips
+
+KEYS = ("level", "areas")
+FIGURES = {
+    "max_absolute_error": "largest absolute error",
+    "mean_absolute_error": "mean absolute error of the nodes with trips in truth or release",
+    "false_discovery_percent": "released nodes without trips, %",
+    "false_negative_percent": "nodes with trips that are not released, %",
+}
+"""Columns of the errors of a run, as comparisons of runs show them, too: keys, figures in words."""
 
 
 def report(
     run: RunDirectory, settings: TripsSettings, plan: Plan, accuracy: pd.DataFrame | None
 ) -> Document:
     """The report as a document."""
-    own = plan_of(run, settings)
+    own = read_plan(run)
     bounds = error_bounds(own, read_tree(run).total)
     return report_document(
         run,
@@ -43,7 +50,6 @@ def report(
         confidence=f"{1 - BETA:g}",
         bound_of=None if bounds is None else BOUND_OF[own.mechanism],
         levels=_levels(run, own, bounds),
-        by_epsilon=_margins_by_epsilon(settings, own),
         errors=None
         if accuracy is None
         else {
@@ -70,78 +76,13 @@ def _levels(run: RunDirectory, plan: TreePlan, bounds: Sequence[float] | None) -
     return Table.of(rows, "error bound")
 
 
-def _accuracy(accuracy: pd.DataFrame) -> tuple[Table | Figure, ...]:
+def _accuracy(accuracy: pd.DataFrame) -> Table:
     columns = {
-        "level": "level",
-        "areas": "areas",
-        "max_absolute_error": "largest error",
+        **dict(zip(KEYS, KEYS, strict=True)),
+        **FIGURES,
         "theorem_4_bound": "error bound",
         "proposition_1_bound": "error bound",
-        "mean_absolute_error": "mean error",
-        "false_discovery_percent": "false discoveries, %",
-        "false_negative_percent": "false negatives, %",
         "bias": "bias of the combined estimates",
     }
-    # Older runs have no bound by Proposition 1.
-    known = {
-        name: text
-        for name, text in columns.items()
-        if name in accuracy and accuracy[name].notna().all()
-    }
-    table = errors_table(accuracy, known, columns["mean_absolute_error"])
-    return table, *_error_charts(accuracy)
-
-
-def _error_charts(accuracy: pd.DataFrame) -> tuple[Figure, ...]:
-    """Errors and false discoveries by level, as figures 3 to 5 of [InfTDA2024] show them."""
-    levels = accuracy["level"].tolist()
-    errors = {
-        "largest": (levels, accuracy["max_absolute_error"].tolist()),
-        "mean": (levels, accuracy["mean_absolute_error"].tolist()),
-    }
-    false = {"released": (levels, accuracy["false_discovery_percent"].tolist())}
-    return (
-        Figure(
-            line_chart(
-                errors, title="Error by level", x_label="level", y_label="absolute error of a count"
-            ),
-            "Absolute errors by level, from the root to the cells.",
-        ),
-        Figure(
-            line_chart(
-                false,
-                title="False discoveries by level",
-                x_label="level",
-                y_label="released nodes without trips, %",
-            ),
-            "False discoveries by level: nodes that are released with trips and have none.",
-        ),
-    )
-
-
-def _margins_by_epsilon(settings: TripsSettings, plan: TreePlan) -> Figure | None:
-    """Margins of error against epsilon, from the noise alone; None where noise is not by zCDP."""
-    if plan.budget is None or plan.guarantee is None:
-        return None
-    delta = settings.report_delta
-    convert = RHO_FROM_EPSILON[settings.privacy.conversion]
-    epsilons = [Fraction(10) ** power * step for power in (-1, 0) for step in (1, 2, 5)]
-    epsilons.append(Fraction(10))
-    factors = [float(plan.guarantee.parameter / convert(epsilon, delta)) for epsilon in epsilons]
-    chosen = sorted({plan.levels[0], plan.levels[len(plan.levels) // 2], plan.levels[-1]})
-    series = {
-        f"level {level}": (
-            [float(epsilon) for epsilon in epsilons],
-            [1.96 * (float(plan.noise[level]) * factor) ** 0.5 for factor in factors],
-        )
-        for level in chosen
-    }
-    chart = line_chart(
-        series,
-        title="Margin of error against epsilon",
-        x_label=f"epsilon at delta {float(delta):g}",
-        y_label="95 % margin of a measured count",
-        log_x=True,
-        log_y=True,
-    )
-    return Figure(chart, "Margin of error of measured counts, by level, against epsilon.")
+    known = {name: text for name, text in columns.items() if accuracy[name].notna().all()}
+    return errors_table(accuracy, known, FIGURES["mean_absolute_error"])

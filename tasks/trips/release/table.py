@@ -35,7 +35,6 @@ from ..tree import NodeCounts, Tree, sum_by_key
 
 TABLE = "trips"
 RANGE_QUERIES = "range_queries.parquet"
-RANGE_QUERIES_TEXT = "range_queries.csv"
 LEVEL = "level"
 
 

@@ -119,7 +119,7 @@ def test_pure_differential_privacy_has_the_closed_form(tmp_path: Path) -> None:
         ("privacy.infinite=true", "privacy.infinite leaves no noise to design"),
         ("design.objective=best", "design.objective"),
         ("design.targets.county.margin=-1", "margin must be above 0"),
-        ("design.targets.tract.margin=3", "'tract' is no level that has a share"),
+        ("design.targets.tract.margin=3", "design tract: name a measured level"),
     ],
 )
 def test_what_cannot_be_designed_is_refused_in_a_sentence(

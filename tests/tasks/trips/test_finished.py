@@ -18,7 +18,7 @@ from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.trips.checks.accuracy import ACCURACY
 from spineflow.tasks.trips.estimation.estimate import ROOT, MeasuredTree, step_down
-from spineflow.tasks.trips.ingest.files import plan_of, read_truth
+from spineflow.tasks.trips.ingest.files import read_plan, read_truth
 from spineflow.tasks.trips.measurement import read_cuts
 from spineflow.tasks.trips.plan import estimates_files, measured_file
 from spineflow.tasks.trips.product import TRIPS
@@ -63,7 +63,7 @@ def table_of(run) -> pd.DataFrame:
 @pytest.mark.parametrize("case", MECHANISMS)
 def test_every_level_is_the_sum_of_the_released_trips(case: str, finished: Finished) -> None:
     run, settings = finished(*MECHANISMS[case])
-    plan = plan_of(run, settings)
+    plan = read_plan(run)
     released = levels_of(table_of(run), "count")
     assert plan.tree.depth == 4 and [plan.tree.n_nodes(k) for k in range(5)] == [1, 3, 9, 24, 64]
     for level, own in enumerate(released):
@@ -103,7 +103,7 @@ def test_errors_are_distances_from_the_input_at_every_level(case: str, finished:
         assert row["false_negative_percent"] == pytest.approx(
             100 * len(set(true) - found) / len(true)
         )
-    plan = plan_of(run, settings)
+    plan = read_plan(run)
     assert errors["areas"].tolist() == [plan.tree.level_name(level) for level in range(5)]
     assert errors["theorem_4_bound"].notna().all() == (case == "inftda")
     assert errors["proposition_1_bound"].notna().all() == (case == "leaves")
@@ -112,7 +112,7 @@ def test_errors_are_distances_from_the_input_at_every_level(case: str, finished:
 
 def test_a_selection_measures_children_of_what_it_found(finished: Finished) -> None:
     run, settings = finished(*MECHANISMS["selected nodes"])
-    plan = plan_of(run, settings)
+    plan = read_plan(run)
     assert plan.is_selected and not plan.measures_all
     n_measured = []
     for level in plan.levels:
@@ -153,7 +153,7 @@ def test_a_report_shows_errors_of_public_input_alone(finished: Finished, tmp_pat
 def test_a_budget_for_a_margin_is_that_of_its_noise(finished: Finished) -> None:
     """The margin of the noise that the run has, asked for, needs no more than the run spends."""
     run, settings = finished()
-    plan = plan_of(run, settings)
+    plan = read_plan(run)
     assert plan.guarantee is not None
     sigma = math.sqrt(float(plan.noise[4]))
     rho = float(plan.guarantee.parameter)
@@ -169,7 +169,7 @@ def test_a_budget_for_a_margin_is_that_of_its_noise(finished: Finished) -> None:
 
 def test_measurements_of_other_nodes_are_not_taken(finished: Finished) -> None:
     run, settings = finished()
-    plan = plan_of(run, settings)
+    plan = read_plan(run)
     children = plan.tree.children(0, ROOT)[0]
     measured = MeasuredTree.rooted(plan.tree, 9, 0.0)
     with pytest.raises(ValueError, match="level 1 are of other nodes"):

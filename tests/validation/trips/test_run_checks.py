@@ -14,7 +14,7 @@ from spineflow.flows.trips import tree_to_table
 from spineflow.tasks.products.registry import product
 from spineflow.tasks.runs.directory import RunDirectory, start_run
 from spineflow.tasks.runs.settings_files import dump_settings, load_settings
-from spineflow.tasks.trips.ingest.files import plan_of
+from spineflow.tasks.trips.ingest.files import read_plan
 from spineflow.tasks.trips.ingest.generate import CountrySize, generate_country
 from spineflow.tasks.trips.ingest.ingest import ingest_input
 from spineflow.tasks.trips.mechanisms import Contribution, squared_sensitivity
@@ -243,7 +243,7 @@ def test_runs_of_other_settings_pass(tmp_path: Path, overrides: tuple[str, ...])
 def test_sensitivities_are_recomputed_alike(good_run, trips: int, distinct: bool) -> None:
     run, settings = good_run
     privacy = {"trips_per_person": trips, "distinct_trips": distinct, "neighbors": "bounded"}
-    own = plan_of(run, settings).tree
+    own = read_plan(run).tree
     contribution = Contribution(trips=trips, are_distinct=distinct)
     for level in range(own.depth + 1):
         theirs = recomputed_sensitivity(read_tree(run.root), level, privacy)

@@ -22,10 +22,10 @@ from spineflow.tasks.trips.mechanisms import (
 from spineflow.tasks.trips.plan import (
     Plan,
     StabilityHistogram,
+    geometric_shares,
     level_budget,
     measured_levels,
     stability_histogram,
-    uniform_shares,
 )
 from spineflow.tasks.trips.release.errors import (
     error_bounds,
@@ -59,7 +59,7 @@ def leaves_plan(mechanism: str, n_towns: list[int]) -> Plan:
 
 def plan_for(contribution: Contribution, mechanism: str = INFTDA) -> Plan:
     tree = tree_of([5, 5, 5])
-    shares = uniform_shares(measured_levels(tree, contribution))
+    shares = geometric_shares(measured_levels(tree, contribution))
     budget = level_budget(tree, contribution, Fraction(1, 50), shares)
     return Plan(mechanism, None, budget, None, False, tree)
 

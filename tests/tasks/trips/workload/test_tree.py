@@ -26,7 +26,6 @@ from spineflow.tasks.trips.plan import (
     mean_fanouts,
     measured_levels,
     optimised_shares,
-    uniform_shares,
 )
 from spineflow.tasks.trips.settings import TripsSettings
 from spineflow.tasks.trips.tree import (
@@ -165,7 +164,7 @@ def test_noise_of_the_paper() -> None:
     tree, rho = country_of_shares(), Fraction(1, 7)
     contribution = Contribution()
     budget = level_budget(
-        tree, contribution, rho, uniform_shares(measured_levels(tree, contribution))
+        tree, contribution, rho, geometric_shares(measured_levels(tree, contribution))
     )
     assert {budget.sigma_squared(level) for level in range(1, 5)} == {tree.depth / rho}
 
@@ -200,7 +199,7 @@ def test_optimised_shares_beat_uniform_ones(contribution: Contribution) -> None:
         found = regular.variances(precisions)
         return float(np.log(found[1:]).sum())
 
-    assert log_product(shares) < log_product(uniform_shares(levels))
+    assert log_product(shares) < log_product(geometric_shares(levels))
 
 
 WANTED = {"2": 15, "origin municipality, destination municipality": 30}
