@@ -61,32 +61,17 @@ def stages(run: RunDirectory, settings: CensusEvidenceSettings) -> None:
     finish()
     draws = draws_of(settings)
     with stage("publish"):
-        published = [
-            publish_tables.submit(root, draw.method, draw.strength, draw.number, wait_for=[read])
-            for draw in draws
-        ]
+        published = [publish_tables.submit(root, draw, wait_for=[read]) for draw in draws]
     names = settings.evidence.attacks
     n_pieces = pieces_of(run, settings) if RECONSTRUCTION in names else 0
     with stage("rebuild"):
         rebuilt = [
-            [
-                rebuild.submit(
-                    root, draw.method, draw.strength, draw.number, piece, wait_for=[made]
-                )
-                for piece in range(n_pieces)
-            ]
+            [rebuild.submit(root, draw, piece, wait_for=[made]) for piece in range(n_pieces)]
             for draw, made in zip(draws, published, strict=True)
         ]
     with stage("attacks"):
         attacks = [
-            attack.submit(
-                root,
-                draw.method,
-                draw.strength,
-                draw.number,
-                name,
-                wait_for=pieces if name == RECONSTRUCTION else [made],
-            )
+            attack.submit(root, draw, name, wait_for=pieces if name == RECONSTRUCTION else [made])
             for draw, made, pieces in zip(draws, published, rebuilt, strict=True)
             for name in names
         ]

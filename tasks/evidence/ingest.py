@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,8 @@ import numpy as np
 
 from ..census.counting import People
 from ..census.queries import marginal_query
+from ..runs.arrays import read_arrays, write_arrays
 from ..runs.directory import RunDirectory
-from ..runs.files import replacing
 from ..runs.names import below
 from .settings import EvidenceSettings
 from .tables import Places, Population, RequestedTable, ancestors
@@ -25,9 +26,7 @@ class Draw:
     strength: int
     number: int
 
-    @property
-    def name(self) -> str:
-        """Name of its folder."""
+    def __str__(self) -> str:
         return f"{self.method}-{self.strength + 1}-{self.number}"
 
 
@@ -43,31 +42,27 @@ def dataset_folder(run: RunDirectory) -> Path:
 
 def people_file(run: RunDirectory) -> Path:
     """The people, and the entities of every level."""
-    return comparison_folder(run) / "people.npz"
+    return comparison_folder(run) / "people.json"
 
 
 def tables_file(run: RunDirectory, draw: Draw) -> Path:
     """The tables that a method has published."""
-    return below(comparison_folder(run) / "published", draw.name) / "tables.npz"
+    return below(comparison_folder(run) / "published", str(draw)) / "tables.npz"
 
 
 def figures_file(run: RunDirectory, draw: Draw, what: str) -> Path:
     """File of figures about a release: its accuracy, or an attack's outcome."""
-    return below(comparison_folder(run) / "found", draw.name) / f"{what}.json"
+    return below(comparison_folder(run) / "found", str(draw)) / f"{what}.json"
 
 
 def piece_file(run: RunDirectory, draw: Draw, piece: int) -> Path:
     """A piece of the areas of a release, rebuilt."""
-    return below(run.confidential / "rebuilt", draw.name) / f"{piece}.npz"
+    return below(run.confidential / "rebuilt", str(draw)) / f"{piece}.json"
 
 
 def evidence_file(run: RunDirectory) -> Path:
     """All figures."""
     return run.report.parent / "evidence.csv"
-
-
-_CODES = "codes "
-"""Begins the names of arrays of codes."""
 
 
 def read_population(run: RunDirectory, settings: EvidenceSettings) -> Path:
@@ -77,29 +72,21 @@ def read_population(run: RunDirectory, settings: EvidenceSettings) -> Path:
     """
     own, folder = settings.product_settings, dataset_folder(run)
     people = settings.CENSUS.read(own, settings.evidence.universe, folder)
-    arrays: dict[str, Any] = {
-        "area": people.area,
-        "cell": people.cell,
-        "household": people.household,
-    }
+    levels = {}
     for level in levels_of(settings):
         entity, codes = settings.CENSUS.entities(own, folder, level)
-        arrays[f"entity {level}"] = np.asarray(entity, dtype=np.int64)
-        arrays[_CODES + level] = np.array(list(codes), dtype=np.str_)
-    path = people_file(run)
-    with replacing(path) as part, part.open("wb") as file:
-        np.savez_compressed(file, **arrays)
-    return path
+        levels[level] = (np.asarray(entity, dtype=np.int64), list(codes))
+    found = {"people": (people.area, people.cell, people.household), "levels": levels}
+    return write_arrays(people_file(run).with_suffix(""), found)
+
+
+def _read_people(run: RunDirectory) -> Any:
+    return read_arrays(people_file(run).with_suffix(""))
 
 
 def sizes_of_levels(run: RunDirectory) -> dict[str, int]:
     """Entities of every level of a run that has been read."""
-    with np.load(people_file(run)) as kept:
-        return {
-            name.removeprefix(_CODES): len(kept[name])
-            for name in kept.files
-            if name.startswith(_CODES)
-        }
+    return {level: len(codes) for level, (_, codes) in _read_people(run)["levels"].items()}
 
 
 def levels_of(settings: EvidenceSettings) -> list[str]:
@@ -112,14 +99,9 @@ def population_of(run: RunDirectory, settings: EvidenceSettings) -> Population:
     """The population of a run that has been read."""
     comparison = settings.evidence
     schema = settings.CENSUS.schema(settings.product_settings, comparison.universe)
-    with np.load(people_file(run)) as kept:
-        people = People(kept["area"], kept["cell"], kept["household"])
-        found = {
-            level: (kept[f"entity {level}"], tuple(kept[_CODES + level].tolist()))
-            for level in levels_of(settings)
-        }
-    people = people.in_households(schema.cells_where(comparison.households))
-    places = _with_parents(found)
+    found = _read_people(run)
+    people = People(*found["people"]).in_households(schema.cells_where(comparison.households))
+    places = _with_parents(found["levels"])
     tables = [
         RequestedTable(
             table.name,
@@ -145,10 +127,10 @@ def population_of(run: RunDirectory, settings: EvidenceSettings) -> Population:
     )
 
 
-def _with_parents(found: dict[str, tuple[np.ndarray, tuple[str, ...]]]) -> dict[str, Places]:
+def _with_parents(found: Mapping[str, tuple[np.ndarray, Sequence[str]]]) -> dict[str, Places]:
     """Every level with the entities of the smallest level that is larger and has them whole."""
     bare = {
-        level: Places(level, entity, codes, None, np.full(len(codes), -1, dtype=np.int64))
+        level: Places(level, entity, tuple(codes), None, np.full(len(codes), -1, dtype=np.int64))
         for level, (entity, codes) in found.items()
     }
     placed = {}

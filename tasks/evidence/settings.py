@@ -414,31 +414,23 @@ class EvidenceSettings(ProductSettings):
         if bool(self.evidence.known) != bool(self.evidence.learned):
             refuse("evidence.known and evidence.learned go together; give both or neither")
         levels = self.CENSUS.levels(own)
-        published = tuple(
+        published = list(
             dict.fromkeys(level for table in self.published_tables for level in table.levels)
         )
-        for setting, named, allowed, what in (
-            ("regions", self.evidence.regions, levels, "the census has"),
-            ("read_levels", self.evidence.read_levels, published, "tables are published of"),
-        ):
-            for level in named:
-                if level not in allowed:
-                    refuse(
-                        f"evidence.{setting} names {level!r}{did_you_mean(level, allowed)}; {what} "
-                        f"{', '.join(allowed)}"
-                    )
         known = [table.name for table in self.declared_tables]
         names = [table.name for table in self.published_tables]
-        declared = f"with a query and levels of {universe} that the census declares"
-        for setting, named, allowed, what in (
-            ("tables", self.evidence.tables, known, declared),
-            ("read", self.evidence.read, names, "that is published"),
+        declared = f"the census declares, of {universe} with a query and levels,"
+        for setting, allowed, what in (
+            ("regions", levels, "the census has"),
+            ("read_levels", published, "tables are published of"),
+            ("tables", known, declared),
+            ("read", names, "published are"),
         ):
-            for name in named:
+            for name in getattr(self.evidence, setting):
                 if name not in allowed:
                     refuse(
-                        f"evidence.{setting} names {name!r}, which is no table {what}"
-                        f"{did_you_mean(name, allowed)}"
+                        f"evidence.{setting} names {name!r}{did_you_mean(name, allowed)}; {what} "
+                        f"{', '.join(allowed)}"
                     )
         if not known:
             refuse(

@@ -29,54 +29,34 @@ def read_people(run: RunDirectory, settings: EvidenceSettings) -> Made:
 @step(
     "publish tables",
     settings_of,
-    run_name="publish-{method}-{strength}-{number}",
-    made_at=lambda run, _settings, *draw: tables_file(run, Draw(*draw)),
+    run_name="publish-{draw}",
+    made_at=lambda run, _settings, draw: tables_file(run, draw),
 )
-def publish_tables(
-    run: RunDirectory, settings: EvidenceSettings, method: str, strength: int, number: int
-) -> Made:
+def publish_tables(run: RunDirectory, settings: EvidenceSettings, draw: Draw) -> Made:
     """Publish all tables by a method at one strength, and compare them with the truth."""
-    return created(publish_draw(run, settings, Draw(method, strength, number)))
+    return created(publish_draw(run, settings, draw))
 
 
 @step(
     "attack release",
     settings_of,
-    run_name="attack-{method}-{strength}-{number}-{name}",
-    made_at=lambda run, _settings, method, strength, number, name: figures_file(
-        run, Draw(method, strength, number), name
-    ),
+    run_name="attack-{draw}-{name}",
+    made_at=lambda run, _settings, draw, name: figures_file(run, draw, name),
 )
-def attack(
-    run: RunDirectory,
-    settings: EvidenceSettings,
-    method: str,
-    strength: int,
-    number: int,
-    name: str,
-) -> Made:
+def attack(run: RunDirectory, settings: EvidenceSettings, draw: Draw, name: str) -> Made:
     """Try an attack on the tables of a release, and grade it by the truth."""
-    return created(try_attack(run, settings, Draw(method, strength, number), name))
+    return created(try_attack(run, settings, draw, name))
 
 
 @step(
     "rebuild areas",
     settings_of,
-    run_name="rebuild-{method}-{strength}-{number}-{piece}",
-    made_at=lambda run, _settings, method, strength, number, piece: piece_file(
-        run, Draw(method, strength, number), piece
-    ),
+    run_name="rebuild-{draw}-{piece}",
+    made_at=lambda run, _settings, draw, piece: piece_file(run, draw, piece),
 )
-def rebuild(
-    run: RunDirectory,
-    settings: EvidenceSettings,
-    method: str,
-    strength: int,
-    number: int,
-    piece: int,
-) -> Made:
+def rebuild(run: RunDirectory, settings: EvidenceSettings, draw: Draw, piece: int) -> Made:
     """Rebuild a piece of the areas of a release from its tables."""
-    return created(rebuild_piece(run, settings, Draw(method, strength, number), piece))
+    return created(rebuild_piece(run, settings, draw, piece))
 
 
 @step("write page", settings_of, run_name="page")

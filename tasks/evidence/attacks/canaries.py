@@ -118,34 +118,31 @@ def membership_inference(release: Release) -> Iterator[Row]:
     statistic = evidence.between()
     inside, outside = statistic[canaries.is_own], statistic[~canaries.is_own]
     found = measured_test(inside, outside, FALSE_POSITIVE_RATE)
-    bound = _bound_of(release)
-    level = release.smallest.level
-    area = found.area_under_curve
-    rates = {
-        "true positives at 1 % false ones": found.true_positive,
-        "false positives then": found.false_positive,
-        "which of two records, right": found.accuracy,
-        "area under the curve": Rate(area, np.nan, np.nan),
-    }
-    blind = [FALSE_POSITIVE_RATE, FALSE_POSITIVE_RATE, 0.5, 0.5]
-    for (what, rate), guess in zip(rates.items(), blind, strict=True):
-        yield level, f"{NAME}: {what}", ALL, rate.value, rate.low, rate.high
-        yield level, f"baseline of {NAME}: {what}", ALL, guess
+    bound, level = _bound_of(release), release.smallest.level
+    area, few = Rate(found.area_under_curve, np.nan, np.nan), FALSE_POSITIVE_RATE
+    most: dict[str, float] = {}
     if bound is not None:
-        for what, most in (
-            ("true positives at 1 % false ones", bound.true_positive_rate(FALSE_POSITIVE_RATE)),
-            ("which of two records, right", bound.accuracy),
-            ("area under the curve", bound.area_under_curve),
-        ):
-            yield level, f"{NAME}: {what}, bound of the guarantee", ALL, most
-        yield (
-            level,
-            f"{NAME}: epsilon shown at least",
-            ALL,
-            _refuted_epsilon(statistic, canaries.is_own),
-        )
+        most = {
+            "true positives at 1 % false ones": bound.true_positive_rate(few),
+            "which of two records, right": bound.accuracy,
+            "area under the curve": bound.area_under_curve,
+        }
+    for what, rate, guess in (
+        ("true positives at 1 % false ones", found.true_positive, few),
+        ("false positives then", found.false_positive, few),
+        ("which of two records, right", found.accuracy, 0.5),
+        ("area under the curve", area, 0.5),
+    ):
+        measure = f"{NAME}: {what}"
+        yield level, measure, ALL, rate.value, rate.low, rate.high
+        yield level, f"baseline of {measure}", ALL, guess
+        if what in most:
+            yield level, f"{measure}, bound of the guarantee", ALL, most[what]
+    if bound is not None:
+        measure = f"{NAME}: epsilon shown at least"
+        yield level, measure, ALL, _refuted_epsilon(statistic, canaries.is_own)
         epsilon = epsilon_tight(bound.mu**2 / 2, DELTA)
-        yield level, f"{NAME}: epsilon shown at least, bound of the guarantee", ALL, epsilon
+        yield level, f"{measure}, bound of the guarantee", ALL, epsilon
     yield from _attributes(release, evidence)
 
 
@@ -305,7 +302,7 @@ def _attribute_frequencies(
     others[np.arange(len(others)), own] -= 1
     others += (whole + 1.0) / (whole.sum() + whole.size)
     areas = np.arange(len(places)), np.zeros(len(places), dtype=np.int64)
-    mode, _ = guess_from_blocks(area, own, (of_area, whole), areas, leave_one_out=True)
+    mode, _ = guess_from_blocks(area, own, (of_area, whole), areas)
     return others / others.sum(axis=1, keepdims=True), mode.right
 
 

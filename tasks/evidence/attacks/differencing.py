@@ -221,8 +221,8 @@ def difference(release: Release) -> Iterator[Row]:
         zoning = zonings(*zones)
         slivers = differences(zoning, largest_group=release.comparison.zones)
         told = [
-            _published_figures(release, first, zones[0]),
-            _published_figures(release, second, zones[1]),
+            _published_figures(release, table, own)
+            for table, own in zip((first, second), zones, strict=True)
         ]
         # Figures without a published zone, such as of land outside all places, are unknown.
         unknown = [np.isnan(value) for value, _ in told]
@@ -237,21 +237,18 @@ def difference(release: Release) -> Iterator[Row]:
             graded = grade_differencing(unused, zoning, found, bounds, persons, threshold)
             yield level, f"{DIFFERENCING}: slivers", group, float(graded.slivers)
             yield level, f"{DIFFERENCING}: persons in slivers", group, float(graded.persons)
-            if graded.slivers:
-                yield level, f"{DIFFERENCING}: counts of them found exactly", group, graded.exact
-                yield level, f"{DIFFERENCING}: found within one", group, graded.within_one
-                # A guesser without the release, knowing only that a sliver is small, takes one of
-                # its possible counts.
-                guess = 1 / (threshold - 1)
-                measure = f"baseline of {DIFFERENCING}: counts of them found exactly"
-                yield level, measure, group, guess
-                for shown, share in (
-                    ("counts of them proven by bounds", graded.pinned),
-                    ("proven by bounds to be below", graded.shown_small),
-                ):
+            # A guesser without the release, knowing only that a sliver is small, takes one of its
+            # possible counts; nothing is proven.
+            for shown, share, guess in (
+                ("counts of them found exactly", graded.exact, 1 / (threshold - 1)),
+                ("found within one", graded.within_one, None),
+                ("counts of them proven by bounds", graded.pinned, 0.0),
+                ("proven by bounds to be below", graded.shown_small, 0.0),
+            ):
+                if graded.slivers:
                     yield level, f"{DIFFERENCING}: {shown}", group, share
-                    # Without the release nothing is proven.
-                    yield level, f"baseline of {DIFFERENCING}: {shown}", group, 0.0
+                    if guess is not None:
+                        yield level, f"baseline of {DIFFERENCING}: {shown}", group, guess
 
 
 def _pairs(release: Release) -> Iterator[tuple[RequestedTable, RequestedTable]]:

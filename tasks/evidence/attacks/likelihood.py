@@ -22,7 +22,7 @@ from scipy import sparse
 
 from ...solvers.highs import LinearProgram
 from ..settings import CellKeys, Method, Rounding
-from .reconstruction import BlockStatus, Effort, Reconstruction, finite
+from .reconstruction import EFFORT, BlockStatus, Effort, Reconstruction, finite
 from .release import Release
 from .systems import UNBOUNDED, TableSystem, tighten
 
@@ -62,7 +62,7 @@ def perturbation_costs(
 
 
 def likeliest(
-    system: TableSystem, costs: Sequence[RowCosts | None], *, effort: Effort | None = None
+    system: TableSystem, costs: Sequence[RowCosts | None], effort: Effort = EFFORT
 ) -> np.ndarray | None:
     """The histogram of one block whose rows cost least together, if one was found; rows with None
     cost nothing.
@@ -70,7 +70,6 @@ def likeliest(
     Costs that are not convex are replaced by their convex hulls. Raises ValueError without one
     entry a row.
     """
-    effort = effort or Effort()
     if len(costs) != system.n_rows:
         raise ValueError(f"{system.n_rows} rows need as many costs, not {len(costs)}")
     ends = [(0, UNBOUNDED) if c is None else (c.lowest, c.highest) for c in costs]
@@ -88,8 +87,7 @@ def likeliest(
         np.concatenate([lower[used].astype(float), np.zeros(n_weights)]),
         np.concatenate([finite(upper[used]), np.ones(n_weights)]),
         integral=np.arange(program.n_columns) < len(used),
-        node_limit=effort.solver_nodes,
-        time_limit=effort.seconds,
+        **effort.limits,
     )
     if result.incumbent is None:
         return None
@@ -133,18 +131,16 @@ def likeliest_of_blocks(
     system: TableSystem,
     published: np.ndarray,
     costs: Callable[[Figure], RowCosts | None],
-    *,
-    effort: Effort | None = None,
+    effort: Effort,
 ) -> list[np.ndarray | None]:
     """The likeliest histogram of every block, from `published` numbers `(blocks, rows, numbers)`;
     None where none was found in time.
 
     `costs(figure)` prices the totals of a row by its numbers. Another histogram may be as likely.
     """
-    effort = effort or Effort()
     costs = lru_cache(maxsize=None)(costs)
     return [
-        likeliest(system, [costs(tuple(own)) for own in published[block].tolist()], effort=effort)
+        likeliest(system, [costs(tuple(own)) for own in published[block].tolist()], effort)
         if is_in_time
         else None
         for block, is_in_time in effort.until_deadline(range(len(published)))
@@ -204,7 +200,7 @@ def most_likely(
     values[:, : published.shape[1]] = np.nan_to_num(published, nan=-1.0)
     figures = np.stack([values, lower[chosen], upper[chosen]], axis=2)
     likely = likeliest_of_blocks(
-        release.bounded_system, figures, lambda figure: _costs(figure, chance), effort=effort
+        release.bounded_system, figures, lambda figure: _costs(figure, chance), effort
     )
     solved = {int(at): own for at, own in zip(chosen, likely, strict=True) if own is not None}
     return _replace_histograms(found, solved)

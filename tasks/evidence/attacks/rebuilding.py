@@ -5,9 +5,9 @@ from the release.
 
 Putative are the attacker's records that match a record of the release one to one, confirmed those
 whose feature (race by ethnicity) is thereby right; precision is confirmed over putative, recall
-confirmed over all [Reconstruction2025]. Every rate needs two baselines, the right guesses from the
-block's composition with and without the person's own record in it, and its ceiling, the same attack
-on unprotected data.
+confirmed over all [Reconstruction2025]. Every rate needs a baseline, the right guesses from the
+block's composition without the person's own record, and its ceiling, the same attack on unprotected
+data.
 
 Reconstruction of people from tables, and inference about people of whom some attributes are known.
 
@@ -141,23 +141,19 @@ def guess_from_blocks(
     truth: np.ndarray,
     counts: Sequence[np.ndarray],
     areas: Sequence[np.ndarray],
-    *,
-    leave_one_out: bool,
 ) -> tuple[Guesses, Guesses]:
     """Guesses by the block's mode, and in proportion to its composition.
 
     `counts` are people by area and feature, of the blocks first, then of coarser areas (block
     groups, the nation), which break ties of the mode; `areas[k]` is the area of every block at
-    level k, and so `areas[0]` counts through the blocks. With `leave_one_out` the person's own
-    record is subtracted from all of them (from none below 0). If the block is then empty, the next
-    level replaces it; if all levels are, there is no guess.
+    level k, and so `areas[0]` counts through the blocks. The person's own record is subtracted from
+    all of them (from none below 0). If the block is then empty, the next level replaces it; if all
+    levels are, there is no guess.
     """
     n_features = counts[0].shape[1]
     pairs, of_pair = np.unique(block * n_features + truth, return_inverse=True)
     pair_block, pair_feature = pairs // n_features, pairs % n_features
-    own = np.zeros((len(pairs), n_features), dtype=np.int64)
-    if leave_one_out:
-        own[np.arange(len(pairs)), pair_feature] = 1
+    own = np.eye(n_features, dtype=np.int64)[pair_feature]
     levels = [
         np.maximum(np.asarray(level)[of_block[pair_block]] - own, 0)
         for level, of_block in zip(counts, areas, strict=True)
@@ -231,13 +227,9 @@ def grade_reconstruction(release: Release, pieces: Sequence[Rebuilt]) -> Iterato
     )
     key, rebuilt_key = at * n_kinds + kind, rebuilt_at * n_kinds + rebuilt_kind
     for group, inside in _split_by_size(persons):
-        own, other = inside[at], inside[rebuilt_at]
-        if own.any():
-            share = agreement(key[own], rebuilt_key[other], seed=seed)
+        if (chosen := inside & (persons > 0)).any():
+            share = agreement(key[inside[at]], rebuilt_key[inside[rebuilt_at]], seed=seed)
             yield level, f"{NAME}: agreement", group, share
-    inhabited = persons > 0
-    for group, inside in _split_by_size(persons):
-        if (chosen := inside & inhabited).any():
             status = found.status[chosen]
             for measure, wanted in (
                 ("areas with one solution", BlockStatus.UNIQUE),
@@ -299,7 +291,7 @@ def _grade_reidentification(
     }
     yield from _rates(level, "", guesses, groups)
     # A guess without the release: from the composition of the area without the person.
-    mode, proportional = guess_from_blocks(at, feature, counts, areas, leave_one_out=True)
+    mode, proportional = guess_from_blocks(at, feature, counts, areas)
     fixed = {name: group for name, group in groups.items() if "one solution" not in name}
     yield from _rates(level, "baseline of ", mode, fixed)
     for name, rates in proportional.rates_by_group(fixed).items():

@@ -13,11 +13,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 from enum import IntEnum
 from time import thread_time
+from typing import Any
 
 import numpy as np
 from scipy import sparse
 
-from ...solvers.highs import LinearProgram, SolveStatus, solve
+from ...solvers.highs import LinearProgram, SolveStatus
 from .systems import (
     UNBOUNDED,
     TableSystem,
@@ -56,11 +57,20 @@ class Effort:
     seconds: float = 5.0
     all_seconds: float = np.inf
 
+    @property
+    def limits(self) -> dict[str, Any]:
+        """The limits of one solve by HiGHS."""
+        return {"node_limit": self.solver_nodes, "time_limit": self.seconds}
+
     def until_deadline(self, blocks: Iterable[int]) -> Iterator[tuple[int, bool]]:
         """Blocks with whether there is still time for each."""
         start = thread_time()
         for block in blocks:
             yield block, thread_time() - start < self.all_seconds
+
+
+EFFORT = Effort()
+"""Limits by default."""
 
 
 @dataclass(frozen=True)
@@ -110,6 +120,41 @@ def concatenate_reconstructions(parts: Iterable[Reconstruction]) -> Reconstructi
     return Reconstruction(**{**values, "block": np.concatenate(shifted)})
 
 
+@dataclass(frozen=True, eq=False)
+class Component:
+    """Free cells that binding rows tie together, above the lower bounds of the cells: whole numbers
+    x with `lower` <= `matrix` x <= `upper` and 0 <= x <= `widths`.
+    """
+
+    matrix: sparse.csr_array
+    lower: np.ndarray
+    upper: np.ndarray
+    widths: np.ndarray
+
+    @property
+    def signature(self) -> tuple[bytes, ...]:
+        """Shape and bounds, equal for components with the same solutions."""
+        own = self.matrix
+        parts = (own.indptr, own.indices, own.data, self.lower, self.upper, self.widths)
+        return tuple(values.astype(np.int64).tobytes() for values in parts)
+
+    def program(self, n_further: int = 0) -> LinearProgram:
+        """The rows as a linear program, with further columns after the cells."""
+        program, entries = LinearProgram(len(self.widths) + n_further), self.matrix.tocoo()
+        row, column = entries.coords
+        program.add_rows(row, column, entries.data, finite(self.lower), finite(self.upper))
+        return program
+
+    def check_solution(self, found: np.ndarray | None) -> np.ndarray | None:
+        """A solver's result as whole numbers if it satisfies the tables; other columns are last."""
+        if found is None:
+            return None
+        x = np.rint(found[: len(self.widths)]).astype(np.int64)
+        totals = self.matrix @ x
+        fits = (totals >= self.lower).all() and (totals <= self.upper).all()
+        return x if fits and (x >= 0).all() and (x <= self.widths).all() else None
+
+
 @dataclass(frozen=True)
 class _ComponentSolutions:
     """Solutions of a component: `solutions` are all of them if `complete`.
@@ -129,7 +174,7 @@ def reconstruct(
     upper: np.ndarray,
     *,
     seed: int = 0,
-    effort: Effort | None = None,
+    effort: Effort = EFFORT,
 ) -> Reconstruction:
     """A solution of `lower <= A x <= upper` for every block, and the distance of the farthest.
 
@@ -140,7 +185,6 @@ def reconstruct(
     """
     if lower.shape != upper.shape or lower.shape[1:] != (system.n_rows,):
         raise ValueError(f"bounds must have shape (blocks, {system.n_rows}), both")
-    effort = effort or Effort()
     rebuild = _BlockReconstructor(system, np.random.default_rng(seed), effort)
     n_blocks = len(lower)
     status = np.zeros(n_blocks, dtype=np.int8)
@@ -177,7 +221,7 @@ class _BlockReconstructor:
 
     def __init__(self, system: TableSystem, draws: np.random.Generator, effort: Effort) -> None:
         self.system, self.draws, self.effort = system, draws, effort
-        self.known: dict[tuple, _ComponentSolutions] = {}
+        self.known: dict[tuple[bytes, ...], _ComponentSolutions] = {}
         self.columns = sparse.csc_array(system.matrix)
         self.rises, self.gaps = system.matrix.maximum(0), (-system.matrix).maximum(0)
 
@@ -201,8 +245,10 @@ class _BlockReconstructor:
         histogram, certain = lower.copy(), int(lower.sum())
         for component in range(int(number.max()) + 1):
             members = np.flatnonzero(number == component)
+            part = sparse.csr_array(self.columns[:, members])
+            rows = np.flatnonzero(binding & (np.diff(part.indptr) > 0))
             widths = (upper - lower)[members]
-            solved = self._component(members, widths, binding, needed, allowed)
+            solved = self._solutions(Component(part[rows], needed[rows], allowed[rows], widths))
             if not len(solved.solutions):
                 status = BlockStatus.IMPOSSIBLE if solved.complete else BlockStatus.UNSOLVED
                 return np.zeros(n_cells, np.int64), status, 0.0, np.inf, 0
@@ -219,92 +265,39 @@ class _BlockReconstructor:
             return histogram, BlockStatus.OPEN, found, bound, certain
         return histogram, BlockStatus.UNIQUE, found, bound, int(histogram.sum())
 
-    def _component(
-        self,
-        members: np.ndarray,
-        widths: np.ndarray,
-        binding: np.ndarray,
-        needed: np.ndarray,
-        allowed: np.ndarray,
-    ) -> _ComponentSolutions:
-        """Solutions of a component above the lower bounds of its cells."""
-        part = sparse.csr_array(self.columns[:, members])
-        own_rows = np.flatnonzero(binding & (np.diff(part.indptr) > 0))
-        part = part[own_rows]
-        lower, upper = needed[own_rows], allowed[own_rows]
-        parts = (part.indptr, part.indices, part.data, lower, upper, widths)
-        signature = tuple(values.astype(np.int64).tobytes() for values in parts)
-        solved = self.known.get(signature)
-        if solved is None:
-            solved = self._solve(part, lower, upper, widths)
-            self.known[signature] = solved
-        return solved
+    def _solutions(self, component: Component) -> _ComponentSolutions:
+        """Solutions of a component; one of the same shape and bounds has the same."""
+        signature = component.signature
+        if signature not in self.known:
+            self.known[signature] = self._solve(component)
+        return self.known[signature]
 
-    def _solve(
-        self, part: sparse.csr_array, lower: np.ndarray, upper: np.ndarray, widths: np.ndarray
-    ) -> _ComponentSolutions:
+    def _solve(self, component: Component) -> _ComponentSolutions:
         solutions, complete = enumerate_solutions(
-            *rows_and_columns(part),
-            lower,
-            upper,
-            widths,
+            *rows_and_columns(component.matrix),
+            component.lower,
+            component.upper,
+            component.widths,
             self.effort.solutions,
             self.effort.enumeration_nodes,
         )
         if complete:
             return _ComponentSolutions(solutions, True, np.inf)
-        first = _any_solution(part, lower, upper, widths, self.draws, self.effort)
+        result = component.program().solve(
+            self.draws.random(len(component.widths)),
+            upper=finite(component.widths),
+            integral=np.ones(len(component.widths), dtype=bool),
+            **self.effort.limits,
+        )
+        if result.status is SolveStatus.INFEASIBLE:
+            return _ComponentSolutions(solutions[:0], True, np.inf)
+        first = component.check_solution(result.incumbent)
         if first is None:
             return _ComponentSolutions(solutions[:0], False, np.inf)
-        if not len(first):
-            return _ComponentSolutions(solutions[:0], True, np.inf)
-        other, bound = farthest_solution(part, lower, upper, widths, first, self.effort)
+        other, bound = farthest_solution(component, first, self.effort)
         ends = [first, *([] if other is None else [other])]
         # Solutions that the enumeration left also prove that there are several.
         return _ComponentSolutions(np.vstack([*ends, solutions]), False, bound)
-
-
-def _any_solution(
-    part: sparse.csr_array,
-    lower: np.ndarray,
-    upper: np.ndarray,
-    widths: np.ndarray,
-    draws: np.random.Generator,
-    effort: Effort,
-) -> np.ndarray | None:
-    """Where a random objective is least; empty if there is no solution, None if none was found."""
-    cost = draws.random(len(widths))
-    result = solve(
-        cost,
-        sparse.csr_array(part),
-        finite(lower),
-        finite(upper),
-        np.zeros(len(widths)),
-        finite(widths),
-        integral=np.ones(len(widths), dtype=bool),
-        node_limit=effort.solver_nodes,
-        time_limit=effort.seconds,
-    )
-    if result.status is SolveStatus.INFEASIBLE:
-        return np.zeros(0, dtype=np.int64)
-    return _check_solution(part, lower, upper, widths, result.incumbent)
-
-
-def _check_solution(
-    part: sparse.csr_array,
-    lower: np.ndarray,
-    upper: np.ndarray,
-    widths: np.ndarray,
-    found: np.ndarray | None,
-) -> np.ndarray | None:
-    """Return a solver's result as whole numbers, if it satisfies the tables; other variables are
-    last."""
-    if found is None:
-        return None
-    x = np.rint(found[: len(widths)]).astype(np.int64)
-    totals = part @ x
-    fits = (totals >= lower).all() and (totals <= upper).all()
-    return x if fits and (x >= 0).all() and (x <= widths).all() else None
 
 
 def finite(values: np.ndarray) -> np.ndarray:
@@ -313,12 +306,7 @@ def finite(values: np.ndarray) -> np.ndarray:
 
 
 def farthest_solution(
-    matrix: sparse.csr_array,
-    lower: np.ndarray,
-    upper: np.ndarray,
-    widths: np.ndarray,
-    solution: np.ndarray,
-    effort: Effort,
+    component: Component, solution: np.ndarray, effort: Effort
 ) -> tuple[np.ndarray | None, float]:
     """The solution x' farthest from x in L1, and a proven bound of its distance.
 
@@ -328,52 +316,34 @@ def farthest_solution(
     (width_c - x_c) b_c. Returns None, and the bound, if no other solution was found within the
     limits.
     """
-    n_cells = len(solution)
+    n_cells, widths = len(solution), component.widths
     inside = np.flatnonzero((solution > 0) & (widths > solution))
     below = (solution > 0) & (widths <= solution)
     n_inside = len(inside)
-    program = LinearProgram(n_cells + 2 * n_inside)
-    entries = sparse.coo_array(matrix)
-    program.add_rows(
-        entries.coords[0], entries.coords[1], entries.data, finite(lower), finite(upper)
-    )
-    overlap, above = n_cells + np.arange(n_inside), n_cells + n_inside + np.arange(n_inside)
+    program = component.program(2 * n_inside)
+    overlap, above = n_cells + np.arange(2 * n_inside).reshape(2, -1)
     row = np.arange(n_inside)
     x = solution[inside].astype(float)
     spare = widths[inside] - x
-    endless = np.full(n_inside, np.inf)
-    ones = np.ones(n_inside)
-    program.add_rows(
-        np.tile(row, 2),
-        np.concatenate([overlap, above]),
-        np.concatenate([ones, -x]),
-        0 * x,
-        endless,
-    )
-    program.add_rows(
-        np.tile(row, 3),
-        np.concatenate([overlap, inside, above]),
-        np.concatenate([ones, -ones, spare]),
-        0 * x,
-        endless,
-    )
-    cost = np.concatenate([np.where(below, 1.0, -1.0), np.full(n_inside, 2.0), np.zeros(n_inside)])
-    integral = np.concatenate(
-        [np.ones(n_cells, bool), np.zeros(n_inside, bool), np.ones(n_inside, bool)]
-    )
+    endless, ones = np.full(n_inside, np.inf), np.ones(n_inside)
+    for columns, values in (
+        ([overlap, above], [ones, -x]),
+        ([overlap, inside, above], [ones, -ones, spare]),
+    ):
+        rows = np.tile(row, len(columns))
+        program.add_rows(rows, np.concatenate(columns), np.concatenate(values), 0 * x, endless)
     result = program.solve(
-        cost,
+        np.concatenate([np.where(below, 1.0, -1.0), 2 * ones, 0 * ones]),
         upper=np.concatenate([finite(widths), x, ones]),
-        integral=integral,
-        node_limit=effort.solver_nodes,
-        time_limit=effort.seconds,
+        integral=np.repeat([True, False, True], [n_cells, n_inside, n_inside]),
+        **effort.limits,
     )
     people = float(solution.sum())
     # Distances are integers; the bound of the search may lack a rounding error.
     bound = (
         max(0.0, np.floor(people - result.bound + 1e-6)) if np.isfinite(result.bound) else np.inf
     )
-    other = _check_solution(matrix, lower, upper, widths, result.incumbent)
+    other = component.check_solution(result.incumbent)
     if other is None:
         return None, bound
     return other, max(bound, float(np.abs(other - solution).sum()))

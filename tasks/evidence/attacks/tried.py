@@ -7,14 +7,12 @@ in pieces, concurrently; the result of each is kept until all are graded togethe
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path
 
-import numpy as np
-
 from ...census.queries import marginal_query
+from ...runs.arrays import read_arrays, write_arrays
 from ...runs.directory import RunDirectory
-from ...runs.files import replacing
 from ..ingest import Draw, figures_file, piece_file, population_of, sizes_of_levels, tables_file
 from ..methods.publish import neighbour_tables, read_tables, write_figures
 from ..settings import EvidenceSettings
@@ -47,15 +45,7 @@ def rebuild_piece(run: RunDirectory, settings: EvidenceSettings, draw: Draw, pie
     """Rebuild a piece of the areas of a release, and keep the result."""
     part = (piece, pieces_of(run, settings))
     found = rebuilding.rebuilt(_release(run, settings, draw, part))
-    arrays = {
-        f"{side} {name}": values
-        for side, own in asdict(found).items()
-        for name, values in own.items()
-    }
-    path = piece_file(run, draw, piece)
-    with replacing(path) as unfinished, unfinished.open("wb") as file:
-        np.savez(file, **arrays)
-    return path
+    return write_arrays(piece_file(run, draw, piece).with_suffix(""), asdict(found))
 
 
 def try_attack(run: RunDirectory, settings: EvidenceSettings, draw: Draw, name: str) -> Path:
@@ -72,14 +62,8 @@ def try_attack(run: RunDirectory, settings: EvidenceSettings, draw: Draw, name: 
 
 
 def _read_piece(path: Path) -> Rebuilt:
-    names = [field.name for field in fields(Reconstruction)]
-    with np.load(path) as kept:
-        return Rebuilt(
-            *(
-                Reconstruction(**{name: kept[f"{field.name} {name}"] for name in names})
-                for field in fields(Rebuilt)
-            )
-        )
+    sides = read_arrays(path.with_suffix(""))
+    return Rebuilt(**{side: Reconstruction(**own) for side, own in sides.items()})
 
 
 def _release(

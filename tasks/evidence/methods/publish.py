@@ -125,11 +125,16 @@ def _without_cells(
     """
     published, withheld, made = {}, dict[tuple[str, str], np.ndarray](), []
     for table in population.tables:
-        counts = population.truth[table.key]
-        # From large to small areas: the totals of a level are the cells of its parents.
-        groups = siblings(table.places)
-        above = _withheld_above(table, groups, withheld)
-        masks = suppression.cells_withheld(counts, groups, threshold, above)
+        counts, places = population.truth[table.key], table.places
+        # From large to small areas: the totals of a level are the cells of its parents, published
+        # unless withheld there.
+        groups, above = siblings(places), withheld.get((table.name, places.parent_level or ""))
+        masks = [
+            suppression.with_secondary(
+                counts[rows], threshold, None if above is None else above[places.parent[rows[0]]]
+            )
+            for rows in groups
+        ]
         published[table.key] = suppression.without_cells(counts, groups, masks)
         withheld[table.key] = np.isnan(published[table.key].value)
         made += [(counts[rows], mask) for rows, mask in zip(groups, masks, strict=True)]
@@ -143,21 +148,6 @@ def _without_cells(
     )
     sums = np.sum(verified, axis=0).tolist()
     return published, [(ALL, what, ALL, float(n)) for what, n in zip(measures, sums, strict=True)]
-
-
-def _withheld_above(
-    table: RequestedTable,
-    groups: Sequence[np.ndarray],
-    withheld: Mapping[tuple[str, str], np.ndarray],
-) -> list[np.ndarray] | None:
-    """For each group of siblings, which answers of their parent are withheld; None where none are
-    published.
-    """
-    level = table.places.parent_level
-    above = withheld.get((table.name, level)) if level is not None else None
-    if above is None:
-        return None
-    return [above[table.places.parent[rows[0]]] for rows in groups]
 
 
 def swap_people(

@@ -159,23 +159,6 @@ def verify_suppression(
     return len(primary), len(drawn), int((high - low < threshold - 1e-6).sum())
 
 
-def cells_withheld(
-    counts: np.ndarray,
-    groups: Sequence[np.ndarray],
-    threshold: int,
-    above: Sequence[np.ndarray] | None = None,
-) -> list[np.ndarray]:
-    """The withheld cells of each two-way table of a table `(n_entities, n_answers)`.
-
-    groups : entities whose answers add up to published totals, unless `above`, for each group a
-        mask `(n_answers,)`, has them among the withheld.
-    """
-    return [
-        with_secondary(counts[rows], threshold, None if above is None else above[number])
-        for number, rows in enumerate(groups)
-    ]
-
-
 def without_cells(
     counts: np.ndarray, groups: Sequence[np.ndarray], masks: Sequence[np.ndarray]
 ) -> PublishedTable:

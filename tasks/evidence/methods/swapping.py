@@ -114,18 +114,24 @@ def american_pairs(
     return np.array(pairs, dtype=np.int64).reshape(-1, 2)
 
 
+def _by_profile(alike: np.ndarray, order: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
+    """The profile of every household by values `(n, k)`; households by profile, in an order."""
+    _, profile = np.unique(alike, axis=0, return_inverse=True)
+    profile = profile.ravel()
+    ordered = order[np.argsort(profile[order], kind="stable")]
+    return profile, np.split(ordered, np.cumsum(np.bincount(profile))[:-1])
+
+
 class _Nearest:
     """The free households that agree with one and are not in its entity, nearest first."""
 
     def __init__(self, households: Households, apart: np.ndarray) -> None:
-        _, self._group = np.unique(households.alike, axis=0, return_inverse=True)
-        self._group = self._group.ravel()
         self._entity, self._area = apart[households.area], households.area
-        order = np.lexsort((households.area, self._group))
-        starts = np.searchsorted(self._group[order], np.arange(self._group.max(initial=-1) + 2))
-        self._members = [order[a:b] for a, b in zip(starts[:-1], starts[1:], strict=True)]
+        order = np.argsort(households.area, kind="stable")
+        self._profile, self._members = _by_profile(households.alike, order)
         self._at = np.empty(len(order), dtype=np.int64)
-        self._at[order] = np.arange(len(order)) - starts[self._group[order]]
+        for members in self._members:
+            self._at[members] = np.arange(len(members))
         self.is_free = np.ones(len(order), dtype=bool)
 
     def take(self, one: int, other: int) -> None:
@@ -134,7 +140,7 @@ class _Nearest:
 
     def partners(self, one: int) -> np.ndarray:
         """At most `PARTNERS` of them, by distance in the order of areas."""
-        members, at = self._members[self._group[one]], self._at[one]
+        members, at = self._members[self._profile[one]], self._at[one]
         before = self._side(members[:at][::-1], one)
         after = self._side(members[at + 1 :], one)
         both = np.concatenate([before, after])
@@ -243,13 +249,8 @@ class _Donors:
     ) -> None:
         self._entity, self._is_free = entity, is_free
         self._is_donor = np.ones(len(entity), dtype=bool)
-        self._profiles = []
-        for width in range(households.alike.shape[1], 0, -1):
-            _, group = np.unique(households.alike[:, :width], axis=0, return_inverse=True)
-            group = group.ravel()
-            sorted_ = order[np.argsort(group[order], kind="stable")]
-            starts = np.searchsorted(group[sorted_], np.arange(group.max(initial=-1) + 2))
-            self._profiles.append((group, sorted_, starts))
+        widths = range(households.alike.shape[1], 0, -1)
+        self._profiles = [_by_profile(households.alike[:, :width], order) for width in widths]
 
     def pairs(self, asked: np.ndarray, spared: np.ndarray = _NOBODY) -> list[tuple[int, int]]:
         """Pairs of the given households that are still free, in order, with their donors; the
@@ -265,8 +266,8 @@ class _Donors:
         return found
 
     def _donor(self, one: int) -> int | None:
-        for group, order, starts in self._profiles:
-            own = order[starts[group[one]] : starts[group[one] + 1]]
+        for profile, members in self._profiles:
+            own = members[profile[one]]
             for start in range(0, len(own), 256):
                 some = own[start : start + 256]
                 is_possible = self._is_free[some] & self._is_donor[some]

@@ -175,14 +175,10 @@ def table_at_equal_errors(found: Mapping[str, Curve]) -> Table | None:
     chosen = np.sort(ends[np.argsort(-covered, kind="stable")[:ERRORS]])
     headers = ("method", *(f"{error:.3g}" for error in chosen))
     rows = tuple(
-        (format_name(name), *(_format_figure(curve.at(error)) for error in chosen))
+        (format_name(name), *(with_range(*at) if at else NONE for at in map(curve.at, chosen)))
         for name, curve in several.items()
     )
     return Table(headers, rows)
-
-
-def _format_figure(figure: tuple[float, float, float] | None) -> str:
-    return NONE if figure is None else with_range(*figure)
 
 
 def with_range(value: float, low: float, high: float) -> str:

@@ -105,15 +105,6 @@ def restore_figures(run: RunDirectory) -> None:
         shutil.copyfile(run.release / path.name, part)
 
 
-def _releases(settings: EvidenceSettings) -> list[tuple[str, str]]:
-    """Methods and strengths, in the order of the settings."""
-    return [
-        (name, strength)
-        for name, method in settings.methods.items()
-        for strength in method.strengths
-    ]
-
-
 def _format_range(rows: pd.DataFrame) -> str:
     """The mean of some values, and their range where there are several."""
     values = rows["value"].dropna()
@@ -158,7 +149,8 @@ def _rows(
 ) -> Iterator[tuple[str, ...]]:
     """A row for every method and strength that has some of the columns."""
     by_key = dict(tuple(own.groupby(["method", "strength"])))
-    for name, strength in [*_releases(settings), (BASELINE, ""), (CEILING, "")]:
+    releases = ((name, own) for name, of in settings.methods.items() for own in of.strengths)
+    for name, strength in [*releases, (BASELINE, ""), (CEILING, "")]:
         found = by_key.get((name, strength))
         if found is None:
             continue

@@ -120,7 +120,7 @@ def test_every_release_is_of_a_strength_and_a_random_one_of_several_draws(
     compared: Compared,
 ) -> None:
     _, settings = compared
-    assert [draw.name for draw in draws_of(settings)] == [
+    assert [str(draw) for draw in draws_of(settings)] == [
         *("as_is-1-1", "rounding-1-1", "rounding-2-1", "controlled-1-1", "ranges-1-1"),
         *("merging-1-1", "without_cells-1-1", "swapping-1-1", "swapping-1-2"),
         *("keys-1-1", "keys-1-2", "private-1-1", "private-1-2"),

@@ -9,6 +9,7 @@ import pytest
 from scipy import sparse
 from spineflow.tasks.evidence.attacks import reconstruction
 from spineflow.tasks.evidence.attacks.reconstruction import (
+    EFFORT,
     BlockStatus,
     Effort,
     reconstruct,
@@ -137,7 +138,7 @@ def every_histogram(people: int) -> np.ndarray:
     return np.unique(grown.reshape(-1, 12), axis=0)
 
 
-def faults(effort: Effort | None = None, attack=reconstruct) -> list[str]:
+def faults(effort: Effort = EFFORT, attack=reconstruct) -> list[str]:
     """What is wrong with the claims on 500 small blocks, by listing all their solutions."""
     listed = {people: every_histogram(people) for people in range(6)}
     wrong, alone = [], 0
@@ -161,7 +162,7 @@ def faults(effort: Effort | None = None, attack=reconstruct) -> list[str]:
                 wrong.append("distance")
             certain = solutions.min(axis=0).sum()
             if found.certain[block] > certain or (
-                effort is None and found.certain[block] < certain
+                effort == EFFORT and found.certain[block] < certain
             ):
                 wrong.append("certain people")
     assert 50 < alone < 450, "blocks of both kinds"
