@@ -15,50 +15,22 @@ from typing import Any
 import yaml
 
 from ..pages.numbers import format_delta
-from .finished import texts
+from .finished import template, texts
 from .office import Office
-
-MISSING = "To be written by the office."
-"""Placeholder for a required text that only an office can give and has not given."""
-
-DEFINITIONS = {True: "Zero-concentrated DP", False: "Pure DP"}
-
-SECTIONS = (
-    "basic",
-    "dp_variant",
-    "privacy_loss",
-    "deployment_model",
-    "accounting",
-    "implementation",
-    "administrative",
-)
-"""Sections of the schema, in its order."""
-
-OF_OFFICE = {
-    "basic": (
-        "name",
-        "data_curators",
-        "description",
-        "intended_use",
-        "data_product_type",
-        "data_product_region",
-        "data_product_sector",
-    ),
-    "dp_variant": ("data_domain",),
-    "deployment_model": ("actors", "release_type", "release_type_details"),
-    "implementation": ("preprocessing_and_hyperparameter_tuning", "justification"),
-    "administrative": ("sources", "notes", "registry_authors"),
-}
-"""The fields of an office by section of the schema; they precede a run's."""
 
 DETAILED = ("data_domain", "preprocessing_and_hyperparameter_tuning", "justification")
 """Fields of a third-tier registry record in addition to a run's."""
+
+OPTIONAL = (
+    *("actors", "description", "notes", "publication_date", "release_type", "release_type_details"),
+)
+"""Texts of the office that a run has too, or that nothing requires."""
 
 
 def deployment_record(released: Mapping[str, Any], office: Office) -> dict[str, Any]:
     """The registry's record of a release, in the order of its schema.
 
-    Texts that the schema requires and the office has not given are `MISSING`; others are left out.
+    Texts that the schema requires and the office has not given say so; others are left out.
     The tier is 3 if the office has given all texts that only it knows, and 2 otherwise.
 
     Args:
@@ -68,35 +40,16 @@ def deployment_record(released: Mapping[str, Any], office: Office) -> dict[str, 
     Returns:
         A mapping that the registry's schema accepts, with the status of a draft.
     """
-    certificate, together = released["certificate"], released["together"]
     sections: dict[str, dict[str, Any]] = {}
-    written = texts("record", released)
-    for section in SECTIONS:
-        own = {field: getattr(office, field) for field in OF_OFFICE.get(section, ())}
-        said: dict[str, Any] = {**written.get(section, {})}
-        if section == "basic":
-            said |= dict.fromkeys(("name", "intended_use", "data_product_region"), MISSING)
-            said["data_curators"] = [MISSING]
-        ordered = {field: _plain(own[field] or said.get(field)) for field in own}
-        sections[section] = {field: value for field, value in ordered.items() if value} | {
-            field: value for field, value in said.items() if field not in own and value
-        }
-    basic = sections["basic"]
-    created = certificate["run"]["created"][:10]
-    basic["publication_date"] = str(office.publication_date or created)
-    is_approximate = not released["zcdp"] and released["own_delta"] != "0"
-    variant = "Approximate DP" if is_approximate else DEFINITIONS[released["zcdp"]]
-    sections["dp_variant"] = {"variant_name": variant} | sections["dp_variant"]
-    sections["privacy_loss"]["privacy_parameters"] = _parameters(together)
-    model = {"model_name": "Central", "data_source_type": "Static"}
-    model |= {"access_type": "Non-interactive"}
-    is_alone = released["runs"]["runs"] == 1
-    model |= {"release_type": "One release" if is_alone else "Many releases"}
-    sections["deployment_model"] = model | sections["deployment_model"]
+    for section, written in texts("record", released).items():
+        own = {field: _field(office, field, text) for field, text in written.items()}
+        sections[section] = {field: value for field, value in own.items() if value}
+    sections["privacy_loss"]["privacy_parameters"] = _parameters(released["together"])
     if not office.registry_authors:
         # The registry requires authors of sources or notes to sign them.
         sections.pop("administrative")
-    is_whole = basic["name"] != MISSING and all(getattr(office, field) for field in DETAILED)
+    is_whole = office.name and all(getattr(office, field) for field in DETAILED)
+    created = released["certificate"]["run"]["created"]
     return {
         "url_slug": office.url_slug
         or _slug(f"{office.name or released['plan'].dataset} {created[:4]}"),
@@ -108,9 +61,17 @@ def deployment_record(released: Mapping[str, Any], office: Office) -> dict[str, 
 
 def missing_texts(office: Office) -> tuple[str, ...]:
     """The texts that only an office can give, and has not given, by name."""
-    fields = (field for own in OF_OFFICE.values() for field in own)
-    optional = ("release_type", "release_type_details", "actors", "description", "notes")
-    return tuple(name for name in fields if name not in optional and not getattr(office, name))
+    fields = (field for own in template("record").values() for field in own)
+    wanted = (name for name in fields if name in Office.model_fields and name not in OPTIONAL)
+    return tuple(name for name in wanted if not getattr(office, name))
+
+
+def _field(office: Office, field: str, text: str) -> str | list[str]:
+    """The office's text of a field, or else the run's."""
+    own = getattr(office, field, None)
+    if isinstance(own, tuple):
+        return list(own) or [text] * bool(text)
+    return str(own or text)
 
 
 def to_yaml(record: Mapping[str, Any]) -> str:
@@ -137,10 +98,6 @@ def _block(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
 
 
 _Dumper.add_representer(str, _block)
-
-
-def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value
 
 
 def _parameters(together: Any) -> dict[str, float | str]:

@@ -18,7 +18,7 @@ from ..pages.document import NONE, html_page
 from ..runs.errors import InputRefused
 from ..runs.files import write_text
 from ..tables.geometry import read_layers
-from .released_tables import LevelCounts, counts_by_level, released_tables
+from .released_tables import LevelCounts, codes_by_level, counts_by_level, released_tables
 
 MOST_AREAS = 6000
 """Largest number of areas of a level on a page; larger levels are only in the files."""
@@ -124,11 +124,8 @@ def _charts() -> str:
 
 def _boundaries(geometry: Path, levels: Sequence[LevelCounts]) -> dict[str, dict[str, Any]]:
     """Simplified shapes by level and code, as coordinates of GeoJSON."""
-    codes: dict[str, set[str]] = {}
-    for level in levels:
-        codes.setdefault(level.level, set()).update(level.codes)
     found: dict[str, dict[str, Any]] = {}
-    for layer in read_layers(geometry, codes):
+    for layer in read_layers(geometry, codes_by_level(levels)):
         points = np.concatenate([ring for area in layer.areas.values() for ring in area.rings])
         step = float(np.ptp(points, axis=0).max()) * TOLERANCE
         # Degrees of longitude are shorter than degrees of latitude.

@@ -15,7 +15,13 @@ import pyarrow as pa
 
 from ..runs.stamps import write_parquet
 from ..tables.geometry import Shapes, read_shapes
-from .released_tables import SUMMARY_LEVELS, LevelCounts, counts_by_level, released_tables
+from .released_tables import (
+    SUMMARY_LEVELS,
+    LevelCounts,
+    codes_by_level,
+    counts_by_level,
+    released_tables,
+)
 
 VERSION = "1.1.0"
 GEOMETRY = "geometry"
@@ -38,11 +44,8 @@ def write_geoparquet(release: Path, geometry: Path, labels: Mapping[str, str]) -
         InputRefused: Geometry cannot be read.
     """
     levels = [own for table in released_tables(release) for own in counts_by_level(table, labels)]
-    known: dict[str, set[str]] = {}
-    for own in levels:
-        known.setdefault(own.level, set()).update(own.codes)
     files = []
-    for layer in read_shapes(geometry, known):
+    for layer in read_shapes(geometry, codes_by_level(levels)):
         for own in levels:
             if own.level == layer.level:
                 table = "" if own.table == SUMMARY_LEVELS else f"{own.table}_"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from datetime import date
 from pathlib import Path
 from typing import Literal
@@ -11,6 +10,7 @@ from pydantic import ConfigDict, Field, ValidationError
 
 from ..runs.errors import InputRefused
 from ..runs.settings import Section
+from ..runs.settings_files import settings_tree
 from ..runs.settings_problems import sentences
 
 
@@ -67,12 +67,7 @@ def read_office(path: Path | None) -> Office:
     """
     if path is None:
         return Office()
-    try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputRefused(f"{path} does not exist.") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputRefused(f"{path} is no TOML file: {error}.") from None
+    content = settings_tree(path)
     try:
         return Office.model_validate(content)
     except ValidationError as error:

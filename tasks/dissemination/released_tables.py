@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,6 +35,10 @@ class ReleasedTable:
     def has_variables(self) -> bool:
         """Whether its columns of counts are a dimension."""
         return self.counts != ("count",)
+
+    def ends(self, end: str) -> list[str]:
+        """The columns of the lower or upper ends of margins, one for each of counts."""
+        return [f"{name}_{end.upper()}" for name in self.counts] if self.has_variables else [end]
 
     @property
     def margins(self) -> Path:
@@ -95,18 +99,26 @@ def counts_by_level(table: ReleasedTable, labels: Mapping[str, str]) -> list[Lev
     if table.has_variables:
         variables = [f"{name} {labels.get(name, '')}".strip() for name in table.counts]
         level = table.path.stem.replace("_", " ")
-        return [_level(SUMMARY_LEVELS, level, rows, variables, table.counts)]
+        return [_level(table, SUMMARY_LEVELS, level, rows, variables)]
     keys = [name for name in table.dimensions if name not in ("level", "code")]
     rows["variable"] = rows[keys].astype(str).agg(", ".join, axis=1) if keys else "all"
     found = []
     for level, own in rows.groupby("level", sort=False):
-        variables = list(own["variable"].unique())
-        found.append(_level(table.path.stem, str(level), own, variables, ("count",)))
+        variables = own["variable"].unique()
+        found.append(_level(table, table.path.stem, str(level), own, variables))
+    return found
+
+
+def codes_by_level(levels: Iterable[LevelCounts]) -> dict[str, set[str]]:
+    """The codes of the areas of each level, of all tables together."""
+    found: dict[str, set[str]] = {}
+    for own in levels:
+        found.setdefault(own.level, set()).update(own.codes)
     return found
 
 
 def _level(
-    table: str, level: str, rows: pd.DataFrame, variables: Sequence[str], counts: Sequence[str]
+    table: ReleasedTable, name: str, level: str, rows: pd.DataFrame, variables: Iterable[str]
 ) -> LevelCounts:
     areas = rows.drop_duplicates("code")
     names = areas["name"] if "name" in areas else areas["code"]
@@ -117,16 +129,13 @@ def _level(
         values = rows[list(columns)].astype("Int64").to_numpy().ravel()
         return tuple(None if pd.isna(value) else int(value) for value in values)
 
-    def bound(end: str) -> list[str]:
-        return [end] if tuple(counts) == ("count",) else [f"{n}_{end.upper()}" for n in counts]
-
     return LevelCounts(
-        table,
+        name,
         level,
         tuple(areas["code"].astype(str)),
         tuple(names.astype(str)),
         tuple(variables),
-        flat(counts),
-        flat(bound("lower")),
-        flat(bound("upper")),
+        flat(table.counts),
+        flat(table.ends("lower")),
+        flat(table.ends("upper")),
     )

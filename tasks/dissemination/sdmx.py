@@ -64,8 +64,7 @@ class Dataflow:
 
     def observations(self, structure: str) -> Iterator[pa.RecordBatch]:
         """The rows of the SDMX-CSV file, whose `STRUCTURE_ID` is given, in batches."""
-        table = self.table
-        has_variables, counts = table.has_variables, table.counts
+        table, counts = self.table, self.table.counts
         files = (path for path in (table.path, table.margins) if path.exists())
         for rows, *bounds in zip(*map(_batches, files), strict=True):
             n = len(rows) * len(counts)
@@ -77,7 +76,7 @@ class Dataflow:
             for (name, codes), column in zip(self.codes.items(), table.dimensions, strict=False):
                 own = [codes[label] for label in rows[column].to_pylist()]
                 columns[name] = pa.array(np.repeat(np.array(own, dtype=object), len(counts)))
-            if has_variables:
+            if table.has_variables:
                 variables = list(self.codes["VARIABLE"].values())
                 columns["VARIABLE"] = pa.array(np.tile(variables, len(rows)))
             values = _interleave_columns(rows, counts)
@@ -85,10 +84,9 @@ class Dataflow:
             columns["OBS_STATUS"] = pc.if_else(values.is_null(), SUPPRESSED, NORMAL)
             columns["CONF_STATUS"] = pa.repeat(FREE, n)
             for end in ("lower", "upper"):
-                names = [f"{own}_{end.upper()}" for own in counts] if has_variables else [end]
-                columns[end.upper()] = (
-                    _interleave_columns(bounds[0], names) if bounds else pa.nulls(n, pa.int64())
-                )
+                columns[end.upper()] = pa.nulls(n, pa.int64())
+                if bounds:
+                    columns[end.upper()] = _interleave_columns(bounds[0], table.ends(end))
             columns["COMMENT_OBS"] = pa.repeat(pa.scalar(table.stamp or None, pa.string()), n)
             yield pa.record_batch(columns)
 

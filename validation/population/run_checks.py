@@ -29,6 +29,14 @@ _GENERATIONS = ("parent", "grandchild", "parent-in-law")
 _RELATIVES = (*_OWN, *_GENERATIONS, "sibling", "child-in-law", "other relative")
 _OTHERS = ("roommate", "foster child", "other nonrelative")
 _HOUSEHOLDER = "householder"
+_SEVERAL_RACES = "two or more races"
+_ELDERLY = {
+    0: "no one 60 and over",
+    60: "someone 60 to 64",
+    65: "someone 65 to 74",
+    75: "someone 75 and over",
+}
+"""Labels of the oldest member of a household, by the first age of each."""
 _AGES = {
     (False, False): "none",
     (True, False): "under 6",
@@ -55,28 +63,16 @@ class ReleasedCounts:
 
 @dataclass(frozen=True)
 class ExpectedPopulation:
-    """The files, the names of their columns and known facts about labels.
+    """The files, and what they must contain.
 
-    race_of_head : the label of a householder's race by the label of a person's.
-    elderly : labels of the oldest member, with the first age of each but the youngest.
+    race : the column of the races of persons.
     person_zeros, unit_zeros : impossible rows, as labels by column.
     persons_kept, units_kept : releases whose counts must be those of the population.
     """
 
     persons: Path
     units: Path
-    sex: str
-    age: str
-    origin: str
     race: str
-    head_sex: str
-    head_age: str
-    head_origin: str
-    head_race: str
-    elderly_column: str
-    kind: str
-    race_of_head: Mapping[str, str]
-    elderly: Sequence[tuple[int, str]]
     person_zeros: Sequence[Mapping[str, Sequence[str]]]
     unit_zeros: Sequence[Mapping[str, Sequence[str]]]
     persons_kept: Sequence[ReleasedCounts]
@@ -92,7 +88,7 @@ def check_population(expected: ExpectedPopulation) -> tuple[Outcome, ...]:
         n_persons, n_units = len(persons), len(units)
         _check_whole(persons, units, whole)
         if not whole.count:
-            _check_derived(expected, persons, units, derived)
+            _check_derived(persons.rename(columns={expected.race: "race"}), units, derived)
         else:
             derived.add("households are not whole, so that their attributes cannot be recomputed")
         _check_zeros(persons, expected.person_zeros, expected.persons.name, zeros)
@@ -169,9 +165,7 @@ def _check_whole(persons: pd.DataFrame, units: pd.DataFrame, failures: Failures)
     )
 
 
-def _check_derived(
-    expected: ExpectedPopulation, persons: pd.DataFrame, units: pd.DataFrame, failures: Failures
-) -> None:
+def _check_derived(persons: pd.DataFrame, units: pd.DataFrame, failures: Failures) -> None:
     """Every attribute of a household equals that of its householder, or follows from its
     members."""
     at_home = persons[persons["unit"].notna()]
@@ -197,8 +191,7 @@ def _check_derived(
             ),
         )
 
-    relationship, sex = text("relationship"), text(expected.sex)
-    age = text(expected.age).astype(int)
+    relationship, sex, age = text("relationship"), text("sex"), text("age").astype(int)
     heads = relationship == _HOUSEHOLDER
 
     def of_head(values: np.ndarray) -> np.ndarray:
@@ -207,20 +200,19 @@ def _check_derived(
         return found
 
     head_sex, head_age = of_head(sex), of_head(age)
-    differs(expected.head_sex, head_sex)
-    differs(expected.head_origin, of_head(text(expected.origin)))
-    races = pd.Series(of_head(text(expected.race))).map(expected.race_of_head)
-    differs(expected.head_race, races.astype(str).to_numpy())
-    ends = homes[expected.head_age].astype(str).str.split("-", expand=True).astype(int)
+    differs("sex", head_sex)
+    differs("hisp", of_head(text("hispanic")))
+    races = of_head(text("race"))
+    differs("race", np.array([_SEVERAL_RACES if " + " in one else one for one in races]))
+    ends = homes["hhage"].astype(str).str.split("-", expand=True).astype(int)
     failures.add_each(
         (head_age < ends[0].to_numpy()) | (head_age > ends[1].to_numpy()),
         lambda i: f"the householder of unit {homes['unit'].iloc[i]} is of another age",
     )
     oldest = np.zeros(n, dtype=int)
     np.maximum.at(oldest, home, age)
-    starts = [start for start, _ in expected.elderly]
-    labels = np.array([label for _, label in expected.elderly], dtype=object)
-    differs(expected.elderly_column, labels[np.searchsorted(starts, oldest, side="right") - 1])
+    labels = np.array([*_ELDERLY.values()], dtype=object)
+    differs("elderly", labels[np.searchsorted([*_ELDERLY], oldest, side="right") - 1])
     own_child = np.isin(relationship, _OWN)
     relative = np.isin(relationship, _RELATIVES)
     partner = np.isin(relationship, list(_PARTNERS))
@@ -234,7 +226,7 @@ def _check_derived(
     says_same = np.array([one.startswith("same") for one in relationship[partner]], dtype=bool)
     failures.add_each(same_sex != says_same, "the sexes of a couple do not fit its relationship")
     has_relatives = (number(relative) > 0) | is_married
-    kinds = homes[expected.kind].astype(str)
+    kinds = homes["hhtype_dhch"].astype(str)
     said = kinds.str.extract(
         r"^(?P<couple>[^;]+); (?P<relatives>relatives|no relatives); own (?P<own>[^;]+); "
         r"children (?P<children>[^;]+); (?P<minors>minors|no minors)"

@@ -7,13 +7,9 @@ from pathlib import Path
 from ....validation.population.run_checks import ExpectedPopulation, ReleasedCounts
 from ...census.census import Census, Universe
 from ...census.microdata import codes_of
-from ...census.recodes import CodeSet
 from ...census.schema import Schema
 from ..release.population import PERSONS_FILE, UNITS_FILE
 from ..workload import household_types, person_levels
-from ..workload.household_types import universe
-
-_ELDERLY = (0, 60, 65, 75)
 
 
 def expected_population(folder: Path, redistricting: Path, census: Census) -> ExpectedPopulation:
@@ -22,44 +18,16 @@ def expected_population(folder: Path, redistricting: Path, census: Census) -> Ex
 
     redistricting : the folder with the microdata of that release.
     """
-    persons, homes = person_levels.universe(), universe()
-    own, theirs = persons.schema.attributes, homes.schema.attributes
-    units = household_types.unit_kinds()
+    persons, units = person_levels.universe(), household_types.unit_kinds()
     return ExpectedPopulation(
         folder / PERSONS_FILE,
         folder / UNITS_FILE,
-        own[person_levels.SEX],
-        own[person_levels.AGE],
-        own[person_levels.ORIGIN],
-        own[person_levels.RACE],
-        theirs[household_types.SEX],
-        theirs[household_types.AGE],
-        theirs[household_types.ORIGIN],
-        theirs[household_types.RACE],
-        theirs[household_types.ELDERLY],
-        theirs[household_types.TYPE],
-        _races(persons, homes),
-        tuple(zip(_ELDERLY, homes.schema.labels(theirs[household_types.ELDERLY]), strict=True)),
+        persons.schema.attributes[person_levels.RACE],
         _zeros(persons),
-        _zeros(homes),
+        _zeros(household_types.universe()),
         (_universe_counts(census.universes["persons"], persons.schema, redistricting),),
         (_universe_counts(census.universes["units"], units, redistricting),),
     )
-
-
-def _races(persons: Universe, homes: Universe) -> dict[str, str]:
-    """The race of a householder by the race of a person, both by label."""
-    of_head = homes.recodes[homes.schema.attributes[household_types.RACE]]
-    name = persons.schema.attributes[person_levels.RACE]
-    found = {}
-    for level, where in persons.recodes[name].rules:
-        (codes,) = where.values()
-        if not isinstance(codes, CodeSet):
-            raise ValueError(f"{name} is not defined by codes")
-        first = codes.ranges[0][0] if codes.ranges else int(min(codes.texts))
-        label = of_head.levels[of_head.level_of(str(first))]
-        found[persons.recodes[name].levels[level]] = label
-    return found
 
 
 def _zeros(universe: Universe) -> tuple[dict[str, tuple[str, ...]], ...]:

@@ -12,8 +12,8 @@ import numpy as np
 
 from ...census.households import HOUSEHOLDER, Members
 from ..workload.levels import are_possible, derived_levels
-from ..workload.tables import BLOCK_GROUP, COUNTY, STATE, TRACT, household_tables, person_tables
-from .counts import Spans, State, members_of, state_of
+from ..workload.tables import BLOCK_GROUP, COUNTY, STATE, TRACT
+from .counts import Spans, Surplus, members_of, state_of, surplus_of
 from .search import search
 from .start import Households, LargerBlocks, Persons, first_members
 
@@ -102,7 +102,7 @@ def populate_county(blocks: Blocks) -> Members:
             parts.append(first_members(own.persons, own.households, larger))
     starts = blocks.household_starts[:-1]
     begun = join_members(parts, starts[np.diff(blocks.household_starts) > 0])
-    return _search_blocks(blocks, begun, _no_surplus(), COUNTY_TURNS)[0]
+    return _search_blocks(blocks, begun, 0, COUNTY_TURNS)[0]
 
 
 def close_states(blocks: Blocks, made: Members) -> BlockMembers:
@@ -114,14 +114,12 @@ def close_states(blocks: Blocks, made: Members) -> BlockMembers:
     counties, parts = blocks.counties(), list[Members]()
     for _, extents in groupby(counties, key=lambda county: blocks.areas[county[0]][STATE]):
         pairs = [(blocks.part(*own), blocks.members(made, *own)) for own in extents]
-        more = _no_surplus()
+        more: Surplus = 0
         for own, members in pairs:
-            if len(members.age):
-                more = _sum(more, _surplus_of_state(_state(own, members, _no_surplus())))
+            more = more + _surplus_of_county(own, members)
         for own, members in pairs:
-            if len(members.age):
-                others = _sum(more, _surplus_of_state(_state(own, members, _no_surplus())), -1)
-                members, more = _search_blocks(own, members, others, STATE_TURNS)
+            others = more - _surplus_of_county(own, members)
+            members, more = _search_blocks(own, members, others, STATE_TURNS)
             parts.append(members)
     found = BlockMembers(join_members(parts, blocks.household_starts[[k for k, _ in counties]]))
     if not are_possible(found.levels).all():
@@ -129,38 +127,22 @@ def close_states(blocks: Blocks, made: Members) -> BlockMembers:
     return found
 
 
-_More = tuple[np.ndarray, np.ndarray]
-"""Records more than were released by row of the tables of persons and of households."""
-
-
 def _search_blocks(
-    blocks: Blocks, members: Members, others: _More, turns: Sequence[Sequence[int]]
-) -> tuple[Members, _More]:
+    blocks: Blocks, members: Members, others: Surplus, turns: Sequence[Sequence[int]]
+) -> tuple[Members, Surplus]:
     """The members after a search, and the state's surplus of records afterwards; `others` is the
     surplus of the rest of the state before.
     """
     if len(members.age) == 0:
         return members, others
-    state = _state(blocks, members, others)
+    state = state_of(blocks.persons, blocks.households, members, others)
     search(state, blocks.spans(), turns)
-    return members_of(state, members), _surplus_of_state(state)
+    return members_of(state, members), surplus_of(state)
 
 
-def _state(blocks: Blocks, members: Members, others: _More) -> State:
-    return state_of(blocks.persons, blocks.households, members, others)
-
-
-def _surplus_of_state(state: State) -> _More:
-    return state.persons.more[:, STATE].copy(), state.households.more[:, STATE].copy()
-
-
-def _no_surplus() -> _More:
-    of_persons, of_households = person_tables().n_rows, household_tables().n_rows
-    return np.zeros(of_persons, dtype=np.int32), np.zeros(of_households, dtype=np.int32)
-
-
-def _sum(one: _More, other: _More, sign: int = 1) -> _More:
-    return one[0] + sign * other[0], one[1] + sign * other[1]
+def _surplus_of_county(blocks: Blocks, members: Members) -> Surplus:
+    """The surplus of records of a county alone."""
+    return _search_blocks(blocks, members, 0, ())[1]
 
 
 def part_of(records: Record, first: int, end: int) -> Record:

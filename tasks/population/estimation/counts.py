@@ -23,7 +23,7 @@ from ..workload.places import (
     ROLE_OF_RELATIONSHIP,
     bands_of,
 )
-from ..workload.tables import BLOCK, TRACT, Tables, household_tables, person_tables
+from ..workload.tables import BLOCK, STATE, TRACT, Tables, household_tables, person_tables
 from .start import Households, Persons
 
 N_LEVELS = BLOCK + 1
@@ -125,14 +125,26 @@ class Spans(NamedTuple):
     area: np.ndarray
 
 
+Surplus = np.ndarray | int
+"""Records more than were released in a state, by row of the tables of persons and then of
+households; 0 for none."""
+
+
+def surplus_of(state: State) -> np.ndarray:
+    """The surplus of a state, the rest of it included."""
+    return np.concatenate([own.more[:, STATE] for own in (state.persons, state.households)])
+
+
 def state_of(
-    persons: Persons, households: Households, members: Members, more: tuple[np.ndarray, np.ndarray]
+    persons: Persons, households: Households, members: Members, others: Surplus = 0
 ) -> State:
     """Members of the households of some blocks of a county.
 
     persons, households : released ones, in the order of the members and of their units.
-    more : (n_rows,) surplus of records in the rest of the state, of persons and of households.
+    others : surplus of records in the rest of the state.
     """
+    n_rows = person_tables().n_rows, household_tables().n_rows
+    more = np.split(np.broadcast_to(others, sum(n_rows)), [n_rows[0]])
     known, code = relationships(), members.relationship - FIRST_RELATIONSHIP
     n = len(households.kind)
     every = range(FIRST_RELATIONSHIP, LAST_RELATIONSHIP + 1)

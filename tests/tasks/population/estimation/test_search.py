@@ -21,7 +21,7 @@ from spineflow.tasks.population.estimation.blocks import (
     close_states,
     populate_county,
 )
-from spineflow.tasks.population.estimation.counts import State, members_of, state_of
+from spineflow.tasks.population.estimation.counts import State, Surplus, members_of, state_of
 from spineflow.tasks.population.estimation.search import EXCHANGES, search
 from spineflow.tasks.population.estimation.start import Persons
 from spineflow.tasks.population.workload import household_types, person_levels
@@ -41,18 +41,12 @@ Turn = tuple[int, int, int, int, int]
 LAST = STATE_TURNS[-1]
 
 
-def state(census: Census, members: Members, others: tuple[np.ndarray, np.ndarray]) -> State:
+def state(census: Census, members: Members, others: Surplus = 0) -> State:
     return state_of(census.persons, census.households, members, others)
 
 
-def no_others() -> tuple[np.ndarray, np.ndarray]:
-    """Nothing is changed in other counties."""
-    rows = person_tables().n_rows, household_tables().n_rows
-    return np.zeros(rows[0], dtype=np.int32), np.zeros(rows[1], dtype=np.int32)
-
-
 def after_search(census: Census, members: Members, turn: Turn = LAST) -> Members:
-    own = state(census, members, no_others())
+    own = state(census, members)
     search(own, census.blocks().spans(), [turn])
     return members_of(own, members)
 
@@ -139,9 +133,10 @@ def test_counts_that_a_search_keeps_are_those_of_its_members(seed: int, kind: in
     """Of all kinds of moves of one member, and of each exchange."""
     census = noisy_census(np.random.default_rng(seed), 4, 6)
     made = populate_county(census.blocks())
-    others = no_others()
     # What other counties have changed.
-    others[0][::5], others[1][::7] = 2, -1
+    n_rows = person_tables().n_rows, household_tables().n_rows
+    others = np.zeros(sum(n_rows), dtype=np.int32)
+    others[: n_rows[0] : 5], others[n_rows[0] :: 7] = 2, -1
     own = state(census, made, others)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(searched_module, "EXCHANGES", EXCHANGES[kind : kind + 1])
