@@ -114,7 +114,8 @@ class ProtectionMethod(Section):
         if self.STRENGTHS is None:
             return ("",)
         setting, words = self.STRENGTHS
-        return tuple(words.format(float(strength)) for strength in getattr(self, setting))
+        named = tuple(words.format(float(strength)) for strength in getattr(self, setting))
+        return named or (f"{setting} as set",)
 
     @property
     def is_random(self) -> bool:
@@ -257,6 +258,7 @@ class CellKeys(ProtectionMethod):
 class DifferentialPrivacy(ProtectionMethod):
     """Releases of the product, which its settings describe."""
 
+    STRENGTHS = ("rho", "rho {:.3g}")
     IS_RANDOM: ClassVar[bool] = True
     GUARANTEE: ClassVar[str] = (
         "zero-concentrated differential privacy with the rho named, of one changed record"
@@ -269,11 +271,6 @@ class DifferentialPrivacy(ProtectionMethod):
     """Estimator of topdown."""
     rho: tuple[Loss, ...] = ()
     """Budgets of zero-concentrated differential privacy; left out, the settings' own."""
-
-    @property
-    def strengths(self) -> tuple[str, ...]:
-        """By rho."""
-        return tuple(f"rho {float(rho):.3g}" for rho in self.rho) or ("rho as set",)
 
 
 Method = Annotated[

@@ -20,7 +20,7 @@ the tables.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,39 +39,21 @@ from .release import SIZES, Release, Row
 
 
 @dataclass(frozen=True)
-class Rates:
-    """People attacked, putative and confirmed among them; expected where guesses are drawn."""
-
-    people: int
-    putative: float
-    confirmed: float
-
-    @property
-    def precision(self) -> float:
-        """Confirmed over putative; NaN if there are no putative matches."""
-        return self.confirmed / self.putative if self.putative else float("nan")
-
-    @property
-    def recall(self) -> float:
-        """Confirmed over people; NaN if there are no people."""
-        return self.confirmed / self.people if self.people else float("nan")
-
-
-@dataclass(frozen=True)
 class Guesses:
     """For every person attacked, whether there is a guess, and the chance that it is right."""
 
     is_putative: np.ndarray
     right: np.ndarray
 
-    def rates(self, group: np.ndarray | None = None) -> Rates:
-        """Rates among a group of people, given as a mask."""
-        inside = np.ones(len(self.right), dtype=bool) if group is None else group
-        putative = inside & self.is_putative
-        return Rates(int(inside.sum()), float(putative.sum()), float(self.right[putative].sum()))
+    def precision(self, group: np.ndarray) -> float:
+        """Confirmed over putative among a group of people, a mask; NaN if nobody is putative."""
+        putative = group & self.is_putative
+        return float(self.right[putative].mean()) if putative.any() else float("nan")
 
-    def rates_by_group(self, groups: Mapping[str, np.ndarray]) -> dict[str, Rates]:
-        return {name: self.rates(group) for name, group in groups.items()}
+    def recall(self, group: np.ndarray) -> float:
+        """Confirmed over people of a group, a mask; NaN if there are no people."""
+        confirmed = np.where(self.is_putative, self.right, 0.0)[group]
+        return float(confirmed.mean()) if group.any() else float("nan")
 
 
 def match_records(left: np.ndarray, right: np.ndarray, *, seed: int = 0) -> np.ndarray:
@@ -294,18 +276,19 @@ def _grade_reidentification(
     mode, proportional = guess_from_blocks(at, feature, counts, areas)
     fixed = {name: group for name, group in groups.items() if "one solution" not in name}
     yield from _rates(level, "baseline of ", mode, fixed)
-    for name, rates in proportional.rates_by_group(fixed).items():
-        yield level, f"{NAME}: precision of a proportional guess", name, rates.precision
+    for name, group in fixed.items():
+        measure = f"{NAME}: precision of a proportional guess"
+        yield level, measure, name, proportional.precision(group)
 
 
 def _rates(
     level: str, before: str, guesses: Guesses, groups: dict[str, np.ndarray]
 ) -> Iterator[Row]:
-    for name, rates in guesses.rates_by_group(groups).items():
-        yield level, f"{before}{NAME}: precision of who is who", name, rates.precision
-        yield level, f"{before}{NAME}: recall of who is who", name, rates.recall
+    for name, group in groups.items():
+        yield level, f"{before}{NAME}: precision of who is who", name, guesses.precision(group)
+        yield level, f"{before}{NAME}: recall of who is who", name, guesses.recall(group)
         if not before:
-            yield level, f"{NAME}: people", name, float(rates.people)
+            yield level, f"{NAME}: people", name, float(group.sum())
 
 
 def _compositions(

@@ -76,13 +76,11 @@ def _with_references(table: pd.DataFrame, settings: EvidenceSettings) -> pd.Data
         method=BASELINE, strength="", draw=0, measure=baselines["measure"].str[len(_BESIDE) :]
     )
     own = table[~is_baseline]
-    attacked = set(zip(*(baselines[key] for key in keys), strict=True))
     unprotected = next(
         name for name, method in settings.methods.items() if method.kind == "nothing"
     )
-    places = pd.Series(list(zip(*(own[key] for key in keys), strict=True)), index=own.index)
-    ceilings = own[(own["method"] == unprotected) & places.isin(attacked)]
-    ceilings = ceilings.assign(method=CEILING, strength="", draw=0)
+    exact = own[own["method"] == unprotected]
+    ceilings = exact.merge(baselines[keys]).assign(method=CEILING, strength="", draw=0)
     return pd.concat([own, baselines, ceilings], ignore_index=True)
 
 

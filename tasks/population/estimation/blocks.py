@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
 from itertools import groupby
 from typing import TypeVar
 
 import numpy as np
 
-from ...census.households import HOUSEHOLDER, Members
+from ...census.households import Members
 from ..workload.levels import are_possible, derived_levels
 from ..workload.tables import BLOCK_GROUP, COUNTY, STATE, TRACT
 from .counts import Spans, Surplus, members_of, state_of, surplus_of
@@ -74,18 +73,6 @@ class Blocks:
         return Spans(self.person_starts, self.household_starts, numbers)
 
 
-@dataclass(frozen=True, eq=False)
-class BlockMembers:
-    """The persons of all blocks, as members of households."""
-
-    members: Members
-
-    @cached_property
-    def levels(self) -> np.ndarray:
-        """Levels of each household by its members `(6, n_households)`, see `derived_levels`."""
-        return derived_levels(self.members, int(self.members.are(HOUSEHOLDER).sum()))
-
-
 def populate_county(blocks: Blocks) -> Members:
     """The persons of blocks of one county as members of the households of their blocks, whose
     tables are as near to the releases as moves within blocks bring them.
@@ -105,9 +92,9 @@ def populate_county(blocks: Blocks) -> Members:
     return _search_blocks(blocks, begun, 0, COUNTY_TURNS)[0]
 
 
-def close_states(blocks: Blocks, made: Members) -> BlockMembers:
-    """The population of some blocks once all counties of each state are made, when the state's
-    differences from the releases are known.
+def close_states(blocks: Blocks, made: Members) -> Members:
+    """The members of the households of some blocks once all counties of each state are made, when
+    the state's differences from the releases are known.
 
     Raises ValueError for households of an impossible type.
     """
@@ -121,8 +108,8 @@ def close_states(blocks: Blocks, made: Members) -> BlockMembers:
             others = more - _surplus_of_county(own, members)
             members, more = _search_blocks(own, members, others, STATE_TURNS)
             parts.append(members)
-    found = BlockMembers(join_members(parts, blocks.household_starts[[k for k, _ in counties]]))
-    if not are_possible(found.levels).all():
+    found = join_members(parts, blocks.household_starts[[k for k, _ in counties]])
+    if not are_possible(derived_levels(found, len(blocks.households.kind))).all():
         raise ValueError("households are of a type that cannot be")
     return found
 

@@ -14,20 +14,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
+from ...census.households import Members
 from ...census.schema import Schema
 from ...runs.directory import RunDirectory
 from ...runs.files import write_record
 from ...runs.stamps import write_parquet
-from ..estimation.blocks import BlockMembers, close_states
+from ..estimation.blocks import close_states
 from ..estimation.pieces import blocks_of, read_members
 from ..ingest.released import Released, Sources, read_released
 from ..workload import household_types, person_levels
-from ..workload.levels import DERIVED
+from ..workload.levels import DERIVED, derived_levels
 
 PERSONS_FILE, UNITS_FILE = "population_persons.parquet", "population_units.parquet"
 SUMMARY_FILE = "population.json"
@@ -41,22 +43,23 @@ class Population:
     """One population: the released counts, and the members of all households."""
 
     source: Released
-    made: BlockMembers
+    members: Members
 
+    @cached_property
     def household_levels(self) -> np.ndarray:
         """Levels of all households `(7, n)`, in the order of the released ones."""
         levels = self.source.household_levels.copy()
-        levels[list(DERIVED)] = self.made.levels
+        levels[list(DERIVED)] = derived_levels(self.members, levels.shape[1])
         return levels
 
     def sizes(self) -> np.ndarray:
         """Members of all households."""
-        return np.bincount(self.made.members.unit, minlength=self.made.levels.shape[1])
+        return np.bincount(self.members.unit, minlength=len(self.source.household_block))
 
     def person_levels(self) -> np.ndarray:
         """Levels of all persons `(5, n)`, in the order of the released ones."""
         levels = self.source.person_levels.copy()
-        levels[:, self.source.inside] = person_levels.levels_of(self.made.members, self.sizes())
+        levels[:, self.source.inside] = person_levels.levels_of(self.members, self.sizes())
         return levels
 
 
@@ -72,7 +75,7 @@ def population_of_pieces(run: RunDirectory, sources: Sources) -> Population:
 
 def write_population(population: Population, folder: Path) -> list[Path]:
     """Write both files, and a summary of changes as `population.json`; returns the paths."""
-    source, made = population.source, population.made
+    source = population.source
     kinds = household_types.unit_kinds()
     number = unit_numbers(source.units.block, source.blocks)
     is_occupied = source.units.cell < source.n_occupied
@@ -84,7 +87,7 @@ def write_population(population: Population, folder: Path) -> list[Path]:
     kind = source.units.cell
     is_facility, tenure = kind >= source.n_housing, np.where(is_occupied, kind, NOBODY)
     levels = np.full((7, len(number)), NOBODY)
-    levels[:, is_occupied] = population.household_levels()
+    levels[:, is_occupied] = population.household_levels
     blocks, (attribute,) = source.blocks.tolist(), kinds.attributes
     units = {
         "geocode": label_levels(source.units.block, blocks),
@@ -97,7 +100,7 @@ def write_population(population: Population, folder: Path) -> list[Path]:
     }
     everybody = population.person_levels()
     unit = np.full(everybody.shape[1], NOBODY)
-    unit[source.inside] = number[is_occupied][made.members.unit]
+    unit[source.inside] = number[is_occupied][population.members.unit]
     relationship = np.where(unit == NOBODY, NOBODY, everybody[person_levels.KIND])
     persons = {
         "geocode": label_levels(source.persons.block, blocks),
@@ -113,11 +116,10 @@ def write_population(population: Population, folder: Path) -> list[Path]:
 
 def summary(population: Population) -> dict[str, object]:
     """Numbers of changed blocks and records, from released counts alone."""
-    source, made = population.source, population.made
-    people = blocks_of(source).persons
-    households = (source.household_levels[list(DERIVED)] != made.levels).any(axis=0)
+    source, people = population.source, blocks_of(population.source).persons
+    households = (source.household_levels != population.household_levels).any(axis=0)
     changed = {
-        name: getattr(people, name) != getattr(made.members, name)
+        name: getattr(people, name) != getattr(population.members, name)
         for name in ("relationship", "age", "sex")
     }
     persons = np.any(list(changed.values()), axis=0)
@@ -127,7 +129,7 @@ def summary(population: Population) -> dict[str, object]:
     return {
         "blocks": len(np.unique(source.household_block)),
         "blocks_changed": len(np.unique(blocks)),
-        "households": int(made.levels.shape[1]),
+        "households": len(source.household_block),
         "households_changed": int(households.sum()),
         "persons_in_households": len(source.inside),
         "persons_changed": {name: int(own.sum()) for name, own in changed.items()},

@@ -12,7 +12,6 @@ import pytest
 from spineflow.tasks.census.census import preset_census
 from spineflow.tasks.census.households import unit_columns
 from spineflow.tasks.population.checks.expected import expected_population
-from spineflow.tasks.population.estimation.blocks import BlockMembers
 from spineflow.tasks.population.ingest.released import Records
 from spineflow.tasks.population.release.population import (
     PERSONS_FILE,
@@ -77,9 +76,8 @@ def written(tmp_path_factory) -> Path:
         4,
         11,
     )
-    made = BlockMembers(members)
     folder = tmp_path_factory.mktemp("population")
-    write_population(Population(source, made), folder)
+    write_population(Population(source, members), folder)
     kept = pd.read_parquet(folder / PERSONS_FILE)
     pd.DataFrame(
         {"block": kept["geocode"], "sex": kept["sex"].map({"male": "1", "female": "2"})}

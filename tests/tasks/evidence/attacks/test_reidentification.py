@@ -44,13 +44,11 @@ def test_matches_are_drawn_among_equal_records() -> None:
 def test_rates_have_putative_and_confirmed_people() -> None:
     known = np.array([1, 2, 3, 4])
     found = reidentify(known, np.array([4, 2, 1]), np.array([7, 8, 9]), np.array([9, 9, 9, 7]))
-    rates = found.rates()
-    assert (rates.people, rates.putative, rates.confirmed) == (4, 3, 2)
-    assert rates.precision == pytest.approx(2 / 3)
-    assert (rates.recall, rates.putative / rates.people) == (0.5, 0.75)
-    some = found.rates_by_group({"second": known == 2, "nobody": known == 0})
-    assert some["second"].precision == 0
-    assert np.isnan(some["nobody"].precision)
+    assert found.is_putative.sum() == 3
+    assert found.precision(known > 0) == pytest.approx(2 / 3)
+    assert found.recall(known > 0) == 0.5
+    assert found.precision(known == 2) == 0
+    assert np.isnan([found.precision(known == 0), found.recall(known == 0)]).all()
 
 
 NINE_AND_ONE = np.array([0] * 9 + [1])
@@ -61,5 +59,6 @@ def test_guesses_in_a_block_of_nine_and_one() -> None:
     counts = composition(block, NINE_AND_ONE, (1, 2))
     areas = [np.zeros(1, dtype=int)]
     found = guess_from_blocks(block, NINE_AND_ONE, [counts], areas)
-    assert found[0].rates().precision == pytest.approx(0.9)
-    assert found[1].rates().precision == pytest.approx(0.8)
+    everybody = np.ones(10, dtype=bool)
+    assert found[0].precision(everybody) == pytest.approx(0.9)
+    assert found[1].precision(everybody) == pytest.approx(0.8)

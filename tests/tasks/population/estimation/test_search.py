@@ -17,7 +17,6 @@ from spineflow.tasks.population.estimation import search as searched_module
 from spineflow.tasks.population.estimation.blocks import (
     COUNTY_TURNS,
     STATE_TURNS,
-    BlockMembers,
     close_states,
     populate_county,
 )
@@ -118,7 +117,7 @@ def test_a_search_leaves_one_population_that_is_nearer_to_the_releases(seed: int
     larger = have_larger(census, now)
     for turn in (*COUNTY_TURNS, *STATE_TURNS):
         after = after_search(census, now, turn)
-        assert_one_population(census, BlockMembers(after))
+        assert_one_population(census, after)
         is_same = all(map(np.array_equal, vars(now).values(), vars(after).values()))
         less = objective(census, now, turn) - objective(census, after, turn)
         assert less > 0 or (less == 0 and is_same)
@@ -266,7 +265,7 @@ def test_of_every_state_what_is_left_over_is_made_up_for() -> None:
     of_state = np.repeat(np.arange(12) // 6, np.diff(blocks.person_starts))
     for number in range(2):
         sums = []
-        for members in (made, after.members):
+        for members in (made, after):
             cells = [one[0] for one in (released_cells(census), made_cells(census, members))]
             schema = person_levels.universe().schema
             row = marginal_query(schema, "relgq * sex").row_of_cell
