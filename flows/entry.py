@@ -14,7 +14,7 @@ from ..tasks.runs.directory import LEDGER, RunDirectory
 from ..tasks.runs.settings_files import settings_of_run
 from .cancelling import add_tags
 from .events import emit_near_cap
-from .form import SettingsForm, form_of, worded
+from .form import SettingsForm, form_of, text
 from .kernels import compile_in_background
 from .results import show_notes, show_outcome, show_table
 from .runners import task_runner
@@ -36,7 +36,7 @@ CHARGED_FIRST = (
     "check has passed."
 )
 
-FullPath = worded("a full path, such as /data/settings.toml", pattern="^(/.*)?$")
+FullPath = text("^(/.*)?$")
 """A full path, or nothing: a server does not know the working directory of a worker."""
 
 

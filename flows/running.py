@@ -48,7 +48,7 @@ from .existing import parts_of
 from .interruption import set_resume_hint
 from .kernels import compile_in_background
 from .logs import LOGGER
-from .progress import begin_run, end_picture, run_id
+from .progress import begin_run, run_id
 from .registry import DECIDED_ON_THE_WAY, flow_of, stages_of
 from .results import show_failed_rules
 from .runners import chosen_runner, dead_scheduler
@@ -248,7 +248,7 @@ def enter_run(run_directory: str, model: type[Settings]) -> Iterator[tuple[RunDi
         was_released = run.release.exists()
         try:
             # Tasks have the tags of their stage alone.
-            with TagsContext(current_tags=set()), watched(flow_run.id), _finish_progress_page():
+            with TagsContext(current_tags=set()), watched(flow_run.id):
                 yield run, settings
             if not was_released:
                 emit_published(run, settings)
@@ -260,16 +260,6 @@ def enter_run(run_directory: str, model: type[Settings]) -> Iterator[tuple[RunDi
             with suppress(*NO_ANSWER):
                 show_failed_rules(run)
             raise
-
-
-@contextmanager
-def _finish_progress_page() -> Iterator[None]:
-    """After the block, the page of the flow run shows the progress of the stages."""
-    try:
-        yield
-    finally:
-        with suppress(*NO_ANSWER):
-            end_picture()
 
 
 def run_stages_in_process(product: Product, run: RunDirectory, settings: ProductSettings) -> str:

@@ -255,8 +255,6 @@ class Stages(TaskRunner[Any]):
                 future = self._next()
                 self._collect(future)
                 missing.discard(future)
-        if self._progress is not None:
-            self._progress.show()
         raise_first_error(self._outcomes[future] for future in chosen)
 
     def _next(self) -> Future:

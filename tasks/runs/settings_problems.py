@@ -1,10 +1,9 @@
-"""Problems of settings, in sentences: the key, its line in the file, and its possible values."""
+"""Problems of settings, in sentences: the key, and its possible values."""
 
 from __future__ import annotations
 
 import re
-import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -99,22 +98,10 @@ def dotted_path(location: Location) -> str:
     )
 
 
-def sentences(
-    model: type[BaseModel],
-    error: ValidationError,
-    tree: Mapping[str, Any],
-    place: Callable[[Location, bool], str] = lambda location, is_missing: "",
-) -> str:
-    """A model's problems with settings, without the last full stop: one clause, or a line each.
-
-    `place` gives the place of a location, or of a missing key the place where it belongs, "" if
-    unknown.
-    """
+def sentences(model: type[BaseModel], error: ValidationError, tree: Mapping[str, Any]) -> str:
+    """A model's problems with settings, without the last full stop: one clause, or a line each."""
     found = _problems(model, error, tree)
-    clauses = []
-    for problem in found[:MOST_SHOWN]:
-        where = place(problem.location, problem.is_missing)
-        clauses.append(f"{where}: {problem.text}" if where else problem.text)
+    clauses = [problem.text for problem in found[:MOST_SHOWN]]
     if len(found) == 1:
         return clauses[0]
     more = len(found) - len(clauses)
@@ -207,32 +194,3 @@ def _without_branches(location: Sequence[Any], tree: Any) -> tuple[Location, int
             node = None
         kept.append(part)
     return tuple(kept), len(location) - len(kept)
-
-
-def line_of(text: str, location: Location) -> int | None:
-    """The line of a TOML text in which the statement begins that gives a location its value.
-
-    None if the text does not set it. The first lines of a text that are TOML by themselves end
-    with a statement, so the shortest beginning that has the location ends with its line.
-    """
-    lines = text.splitlines()
-    begin = 1
-    for end in range(1, len(lines) + 1):
-        try:
-            tree: Any = tomllib.loads("\n".join(lines[:end]))
-        except tomllib.TOMLDecodeError:
-            continue
-        if _is_in(tree, location):
-            return begin
-        begin = end + 1
-    return None
-
-
-def _is_in(tree: Any, location: Location) -> bool:
-    for part in location:
-        has_key = isinstance(tree, Mapping) and part in tree
-        has_entry = isinstance(tree, list) and isinstance(part, int) and part < len(tree)
-        if not (has_key or has_entry):
-            return False
-        tree = tree[part]
-    return True

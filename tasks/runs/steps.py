@@ -24,15 +24,7 @@ from prefect.states import Completed
 from .charged_files import digest_of, refuse_altered
 from .directory import RunDirectory
 from .errors import SpineflowError, StorageFailed, confine_errors
-from .handles import (
-    Artifact,
-    Made,
-    confined_work,
-    meter_work,
-    reads_public_files,
-    reused,
-    stopwatch,
-)
+from .handles import Artifact, Made, meter_work, reused, stopwatch
 from .settings import ProductSettings
 from .settings_files import settings_of_run
 from .stores import StoreSilent
@@ -149,8 +141,6 @@ def step(
     """
 
     def decorate(function: Callable[..., Made]) -> Task:
-        is_public = reads_public_files(function.__module__)
-
         @functools.wraps(function)
         def perform(run_root: str, *keys: Any) -> Artifact:
             with meter_work() as work, stopwatch() as seconds:
@@ -158,8 +148,7 @@ def step(
                 path = None if made_at is None else made_at(*arguments)
                 is_made = path is not None and path.exists()
                 made = reused(path or "") if is_made else function(*arguments)
-                artifact = artifact_of(arguments[0], made, seconds())
-                return replace(artifact, work=work() if is_public else confined_work(work()))
+                return replace(artifact_of(arguments[0], made, seconds()), work=work())
 
         @functools.wraps(function)
         def run_step(run_root: str, *keys: Any) -> Artifact | State:

@@ -12,6 +12,7 @@ import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from dataclasses import fields as dataclass_fields
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,7 @@ class Task:
     aside : whether later waves did not wait for its wave.
     after : names of the tasks that it waited for, in addition to earlier waves.
     begun, ended : times when its wave began and when its end was reported, seconds since 1970.
-    started, seconds, cpu, worker, read, written : as in `metering.Work`; seconds by the wall clock.
+    started, seconds, cpu, worker : as in `handles.Work`; seconds by the wall clock.
     reused : whether it reused the result of an earlier attempt.
     """
 
@@ -56,8 +57,6 @@ class Task:
     seconds: float
     cpu: float
     worker: str
-    read: int | None
-    written: int | None
     reused: bool
     path: str = ""
 
@@ -102,8 +101,8 @@ def _record(line: str) -> Began | Task | None:
         fields: Mapping[str, Any] = json.loads(line)
         if "runner" in fields:
             return Began(**fields)
-        # Earlier versions also recorded the size of a task.
-        known = {name: value for name, value in fields.items() if name != "size"}
+        # Earlier versions recorded more.
+        known = {own.name: fields[own.name] for own in dataclass_fields(Task) if own.name in fields}
         return Task(**{**known, "after": tuple(known["after"])})
     except (ValueError, TypeError, KeyError):
         return None

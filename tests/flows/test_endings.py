@@ -11,7 +11,7 @@ import httpx
 import pytest
 from prefect.settings import PREFECT_API_URL, PREFECT_HOME, temporary_settings
 from spineflow.flows import progress
-from spineflow.flows.console import command_line, shown_progress
+from spineflow.flows.console import command_line, print_stages
 from spineflow.flows.endings import Interrupted, explain_error
 from spineflow.flows.kernels import ANNOUNCEMENT
 from spineflow.tasks.runs.errors import SpineflowError, StorageFailed
@@ -96,13 +96,11 @@ def told(listener: Callable[[str, int, int], None]) -> None:
 def test_a_terminal_has_a_bar_for_every_stage(
     is_compiling: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with shown_progress(is_compiling):
+    with print_stages(is_compiling):
         told(progress._report_progress)
     assert not progress._listeners
     shown = capsys.readouterr()
     assert (f"{ANNOUNCEMENT}: meanwhile" in shown.err) == is_compiling
     assert "watch it there" in shown.err and "persons measure County" in shown.err
-    assert "3/4" in shown.err and "starting Prefect" in shown.err
-    last = shown.err[shown.err.rindex("starting Prefect") :]
-    assert "1/1" in last
+    assert "3/4" in shown.err
     assert shown.out == ""

@@ -85,7 +85,6 @@ def test_a_flow_tells_how_its_run_ended(
     monkeypatch.setattr(running, "lock_run", held)
     monkeypatch.setattr(running, "begin_run", lambda *_: None)
     monkeypatch.setattr(running, "watched", lambda *_: nullcontext())
-    monkeypatch.setattr(running, "end_picture", lambda: None)
     if is_sound:
         with running.enter_run(str(run.root), type(settings)):
             assert not sent, "the release does not stand yet"

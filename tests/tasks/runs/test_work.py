@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import asdict
 from pathlib import Path
 
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.runs.handles import confined_work, meter_work, reads_public_files
 from spineflow.tasks.runs.steps import ErrorsInSentences
 from spineflow.tasks.runs.work import Began, Task, append, read
 
@@ -29,8 +27,6 @@ def task(name: str = "measure persons Block 00000", **other: object) -> Task:
         "seconds": 2.0,
         "cpu": 1.0,
         "worker": "host:1",
-        "read": None,
-        "written": None,
         "reused": False,
     }
     return Task(**{**fields, **other})
@@ -42,23 +38,6 @@ def test_records_are_read_as_they_were_written(tmp_path: Path) -> None:
     append(run, BEGAN, task())
     append(run, task("other"))
     assert read(run) == [BEGAN, task(), task("other")]
-
-
-def test_confidential_files_are_not_measured_out() -> None:
-    """The bytes of a histogram tell how many of its cells are not empty."""
-    with meter_work() as work:
-        told = asdict(confined_work(work()))
-    assert told["read"] is None and told["written"] is None
-    for module in (
-        "spineflow.tasks.topdown.ingest.steps",
-        "spineflow.tasks.topdown.measurement.steps",
-        "spineflow.tasks.topdown.checks.accuracy.steps",
-        "spineflow.tasks.detailed_groups.steps",
-        "spineflow.tasks.supplemental_dhc.steps",
-        "spineflow.tasks.products.steps",
-    ):
-        assert not reads_public_files(module)
-    assert reads_public_files("spineflow.tasks.topdown.estimation.steps")
 
 
 SENTENCE = "persons.parquet: the column CENRACE is missing; add it."
