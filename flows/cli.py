@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import webbrowser
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -37,7 +38,7 @@ from .arguments import (
     SettingsFile,
 )
 from .budgets import show_budget
-from .console import check_input, open_in_browser, print_block, print_ledger, print_work
+from .console import check_input, print_block, print_ledger, print_work
 from .existing import existing_run
 from .interruption import exit_code_of
 from .kernels import announce_and_compile
@@ -200,7 +201,7 @@ def demo(
     print(f"Running: spineflow {' '.join(command)}")
     code = main(command)
     if open and code == 0:
-        open_in_browser(RunDirectory(folder / "run").report)
+        webbrowser.open(RunDirectory(folder / "run").report.resolve().as_uri())
     return code
 
 

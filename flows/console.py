@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
-import shutil
-import sys
 import time
-import webbrowser
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -213,32 +209,10 @@ def print_closing(run: RunDirectory, settings: ProductSettings, seconds: float) 
         later = " (once 'prefect server start' runs)" if is_embedded() else ""
         print(f"in the UI: {address_of(flow_run)}{later}")
     print(f"time: {seconds:.0f} s from the command to this line")
-    program = command_line(sys.argv[0])
     if settings.is_private and Path(settings.privacy.ledger).exists():
-        print(f"next: {program} ledger show --ledger {shlex.quote(settings.privacy.ledger)}")
+        print(f"next: spineflow ledger show --ledger {shlex.quote(settings.privacy.ledger)}")
     elif not settings.is_private:
-        print(f"next: {program} check FLOW SETTINGS.toml, for tables of your own")
-
-
-def open_in_browser(page: Path) -> None:
-    """Open a page in the browser of a desktop, or report that no browser was found."""
-    displays = ("DISPLAY", "WAYLAND_DISPLAY")
-    has_desktop = sys.platform == "darwin" or any(name in os.environ for name in displays)
-    if not has_desktop or not webbrowser.open(page.resolve().as_uri()):
-        print(f"There is no browser here; open {page} in one.")
-
-
-def command_line(program: str) -> str:
-    """Command line of another command of the program, given this one's.
-
-    >>> command_line("/somewhere/venv/bin/spineflow")
-    '/somewhere/venv/bin/spineflow'
-    """
-    if Path(program).name != "spineflow":
-        return "spineflow"
-    on_path = shutil.which("spineflow")
-    is_on_path = on_path is not None and Path(on_path).resolve() == Path(program).resolve()
-    return "spineflow" if is_on_path else shlex.quote(program)
+        print("next: spineflow check FLOW SETTINGS.toml, for tables of your own")
 
 
 def print_rules(check: InputCheck[object], *, with_counts: bool) -> None:

@@ -9,7 +9,7 @@ package and makes self-contained pages.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -17,6 +17,7 @@ from spineflow.tasks.runs.errors import InputRefused
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from spineflow.runs import Run
 
 ENDS = ("lower", "upper")
 """Columns of the margins of a declared table."""
@@ -28,25 +29,7 @@ SMALLEST_ERROR = 1e-3
 """Height of zero errors on a logarithmic scale."""
 
 
-class PlottedRun(Protocol):
-    """The parts of a `Run` that figures show."""
-
-    @property
-    def budget(self) -> pd.DataFrame:
-        """Noise of every query and its cost."""
-
-    @property
-    def errors(self) -> pd.DataFrame:
-        """Errors of the released counts."""
-
-    def table(self, name: str) -> pd.DataFrame:
-        """A released table."""
-
-    def margins(self, name: str) -> pd.DataFrame:
-        """Margins of error of its counts."""
-
-
-def plot_budget(what: PlottedRun | pd.DataFrame, ax: Axes | None = None) -> Axes:
+def plot_budget(what: Run | pd.DataFrame, ax: Axes | None = None) -> Axes:
     """The share of the budget that every geolevel has, in bars, by query; a universe a bar each.
 
     Args:
@@ -75,7 +58,7 @@ def plot_budget(what: PlottedRun | pd.DataFrame, ax: Axes | None = None) -> Axes
     return _finish_axes(axes)
 
 
-def plot_errors(what: PlottedRun | pd.DataFrame, ax: Axes | None = None) -> Axes:
+def plot_errors(what: Run | pd.DataFrame, ax: Axes | None = None) -> Axes:
     """Mean absolute errors of a release of input that is not confidential, by geolevel.
 
     One line a query, from the root to the finest geolevel, on a logarithmic scale; zero
@@ -107,7 +90,7 @@ def plot_errors(what: PlottedRun | pd.DataFrame, ax: Axes | None = None) -> Axes
 
 
 def plot_margins(
-    run: PlottedRun | None = None,
+    run: Run | None = None,
     table: str | None = None,
     count: str | None = None,
     ax: Axes | None = None,

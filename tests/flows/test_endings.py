@@ -11,7 +11,7 @@ import httpx
 import pytest
 from prefect.settings import PREFECT_API_URL, PREFECT_HOME, temporary_settings
 from spineflow.flows import progress
-from spineflow.flows.console import command_line, print_stages
+from spineflow.flows.console import print_stages
 from spineflow.flows.endings import Interrupted, explain_error
 from spineflow.flows.kernels import ANNOUNCEMENT
 from spineflow.tasks.runs.errors import SpineflowError, StorageFailed
@@ -61,19 +61,6 @@ def test_a_home_that_cannot_be_written_is_named(tmp_path: Path) -> None:
         public = explain_error(httpx.ConnectError(SECRET), str(tmp_path), THREADS)
     assert f"cannot write to its home {home} (Not a directory)" in str(public)
     assert "set PREFECT_HOME to another folder; then, continue with" in str(public)
-
-
-def test_the_next_command_is_written_as_it_must_be_typed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    program = tmp_path / "bin dir" / "spineflow"
-    program.parent.mkdir()
-    program.touch(mode=0o755)
-    monkeypatch.setenv("PATH", "/nowhere")
-    assert command_line(str(program)) == f"'{program}'"
-    monkeypatch.setenv("PATH", str(program.parent))
-    assert command_line(str(program)) == "spineflow"
-    assert command_line("/somewhere/pytest") == "spineflow"
 
 
 @pytest.fixture
