@@ -28,8 +28,6 @@ from ..tasks.runs.settings_files import with_resume_overrides
 from ..tasks.topdown.settings import TopdownSettings
 from ..validation.expectations import by_the_rules_alone
 from .arguments import (
-    GRID,
-    HOUSEHOLDS,
     AnyDemo,
     AsJson,
     FlowName,
@@ -183,12 +181,11 @@ def demo(
         country: generate a country abroad instead, declared in its settings file
         open: open the report in the desktop's browser at the end
     """
-    from .demo import DEMO_COUNTRY, DEMO_GRID, DEMO_HOUSEHOLDS, GENERATED, write_demo  # 0.7 s
+    from .demo import GENERATED, write_demo  # 0.7 s
 
     if country and flow != "topdown":
         raise InputRefused(f"--country is a demonstration of topdown; leave it out of {flow}.")
-    named = {HOUSEHOLDS: DEMO_HOUSEHOLDS, GRID: DEMO_GRID}
-    shown = DEMO_COUNTRY if country else (GENERATED | named)[flow]
+    shown = GENERATED["country" if country else flow]
     folder = directory or Path(shown.folder)
     settings_file = write_demo(shown, folder)
     ledger_file = folder / "ledger.db"
@@ -196,7 +193,7 @@ def demo(
         # Its people are generated: it does not belong in the list of this machine's ledgers.
         made = init_ledger(ledger_file, WrittenCaps(rho=[shown.cap]), is_listed=False)
         print_ledger(summary(made), as_json=False)
-    print(f"A generated {shown.what} and its settings are in {folder}/")
+    print(f"Generated input and its settings are in {folder}/")
     command = ["run", shown.flow, str(settings_file), "--run-dir", str(folder / "run")]
     print(f"Running: spineflow {' '.join(command)}")
     code = main(command)
