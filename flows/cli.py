@@ -20,7 +20,7 @@ from ..tasks.ledger.identity import forget_ledger, listed_ledgers
 from ..tasks.ledger.store import open_ledger, refuse_unreachable
 from ..tasks.products.new_charge import new_charge
 from ..tasks.products.product import refuse_missing_runner
-from ..tasks.products.registry import product
+from ..tasks.products.registry import existing_run, product
 from ..tasks.runs.charged_files import refuse_altered
 from ..tasks.runs.directory import RunDirectory
 from ..tasks.runs.errors import InputRefused, SpineflowError
@@ -37,7 +37,6 @@ from .arguments import (
 )
 from .budgets import show_budget
 from .console import check_input, print_block, print_ledger, print_work
-from .existing import existing_run
 from .interruption import exit_code_of
 from .kernels import announce_and_compile
 from .ledger import WrittenCaps, init_ledger, join_ledgers, move_run, set_written_caps

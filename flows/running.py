@@ -17,6 +17,7 @@ from ..tasks.ledger.charging import warnings_of as warnings_of_ledger
 from ..tasks.ledger.identity import refuse_changed_input
 from ..tasks.products.acceptance import warnings_of
 from ..tasks.products.product import Product
+from ..tasks.products.registry import parts_of
 from ..tasks.products.steps import copy_checked_release
 from ..tasks.runs.damage import is_needed, mend, record_files
 from ..tasks.runs.directory import (
@@ -44,7 +45,6 @@ from ..tasks.runs.settings_files import dump_settings, frozen_settings, settings
 from .cancelling import NO_ANSWER, RunCancelled, mark_ended, was_cancelled, watched
 from .endings import Interrupted, explain_error
 from .events import emit_failed_check, emit_published
-from .existing import parts_of
 from .interruption import set_resume_hint
 from .logs import LOGGER
 from .progress import begin_run, run_id

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from spineflow.flows import events, running
 from spineflow.flows.cli import main
-from spineflow.flows.existing import existing_run
 from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
 from spineflow.tasks.ledger.caps import Caps, set_caps, spent_and_caps
 from spineflow.tasks.ledger.store import open_ledger
+from spineflow.tasks.products.registry import existing_run
 from spineflow.tasks.runs.errors import CheckFailed
 
 from tests.flows.in_process import stages_in_process
