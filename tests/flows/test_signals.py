@@ -249,7 +249,7 @@ def test_a_run_is_quiet_and_stays_on_this_machine(
     run = ["run", "topdown", "settings.toml", "--run-dir", "run"]
     code, output, errors = new_spineflow(*run, folder=tmp_path, **watched).ended()
     assert (code, errors) == (0, "")
-    ours = ("Released: ", "Protected is ", "Guarantee for ", "report: ", "certificate: ")
+    ours = ("Released: ", "Protected is ", "Guarantee: ", "report: ", "certificate: ")
     ours += ("release: ", "accuracy, confidential: ", "in the UI: ", "time: ", "next: ")
     for line in output.splitlines():
         assert line.startswith(ours) or " checks passed; " in line
