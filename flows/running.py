@@ -43,14 +43,14 @@ from ..tasks.runs.settings import (
 )
 from ..tasks.runs.settings_files import dump_settings, frozen_settings, settings_of_run
 from .cancelling import NO_ANSWER, RunCancelled, mark_ended, was_cancelled, watched
-from .endings import Interrupted, explain_error
+from .endings import explain_error
 from .events import emit_failed_check, emit_published
 from .interruption import set_resume_hint
 from .logs import LOGGER
 from .progress import begin_run, run_id
 from .registry import DECIDED_ON_THE_WAY, flow_of, stages_of
 from .results import show_failed_rules
-from .runners import chosen_runner, dead_scheduler
+from .runners import chosen_runner
 from .servers import server_for_runs
 from .stages import Body, Stages, stage
 
@@ -80,7 +80,6 @@ def prepare(settings: ProductSettings, run_directory: str | Path) -> RunDirector
     """Create or continue the run of these settings in a directory; no stage is run."""
     run = RunDirectory(Path(run_directory).resolve())
     refuse_odd_name(run)
-    _refuse_dead_scheduler(settings.run)
     # Before locking, which creates a file. Locking reports faults of the disk.
     with suppress(OSError):
         refuse_other_folders(run)
@@ -124,15 +123,6 @@ def _mend(run: RunDirectory) -> None:
     """Remove and report damaged files that can be made again; raises as `mend`."""
     for sentence in mend(run):
         LOGGER.info("%s.", sentence)
-
-
-def _refuse_dead_scheduler(runner: RunnerSettings) -> None:
-    address = dead_scheduler(runner)
-    if address is not None:
-        raise Interrupted(
-            f"The Dask scheduler at {address} does not answer; start it, or choose another with "
-            "run.dask_address or run.runner."
-        )
 
 
 def _has_run_of(run: RunDirectory, settings: ProductSettings) -> bool:

@@ -42,9 +42,7 @@ if "TMPDIR" not in os.environ and MEMORY.is_dir() and shutil.disk_usage(MEMORY).
 _prefect_home = tempfile.TemporaryDirectory(prefix="spineflow-prefect-", ignore_cleanup_errors=True)
 os.environ["PREFECT_HOME"] = _prefect_home.name
 os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
-# What runs on this machine by chance is no server of the tests.
-os.environ["SPINEFLOW_FIND_SERVER"] = "false"
-# Nor do ledgers of this machine concern the tests, or those of one test another.
+# Ledgers of this machine do not concern the tests, or those of one test another.
 os.environ["SPINEFLOW_LEDGERS"] = ""
 
 # How long an example takes says how busy the machine is, and nothing of the product.

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import html
 import math
-import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -337,16 +336,6 @@ def svg_text(x: float, y: float, text: str, *, anchor: str = "start", fill: str 
 
 def _rule(x1: float, y1: float, x2: float, y2: float, colour: str = GRID) -> str:
     return f'<path d="M{x1:.1f} {y1:.1f}L{x2:.1f} {y2:.1f}" stroke="{colour}"/>'
-
-
-def stack_drawings(title: str, drawings: Sequence[str]) -> str:
-    """Drawings of `svg_document` in one, each below the one before."""
-    parts, top = [], 0
-    for drawing in drawings:
-        parts.append(f'<g transform="translate(0 {top})">{drawing}</g>')
-        found = re.search(r' height="(\d+)"', drawing)
-        top += int(found[1]) if found else 0
-    return svg_document(title, top, parts)
 
 
 def svg_document(title: str, height: float, parts: Sequence[str]) -> str:

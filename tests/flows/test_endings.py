@@ -9,7 +9,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from prefect.settings import PREFECT_API_URL, PREFECT_HOME, temporary_settings
+from prefect.settings import PREFECT_API_URL, temporary_settings
 from spineflow.flows import progress
 from spineflow.flows.console import print_stages
 from spineflow.flows.endings import Interrupted, explain_error
@@ -51,16 +51,6 @@ def test_other_errors_become_one_sentence(
     kept = [path.read_text() for path in (tmp_path / "confidential" / "errors").iterdir()]
     assert SECRET in "".join(kept)
     assert (tmp_path / "confidential").stat().st_mode & 0o777 == 0o700
-
-
-def test_a_home_that_cannot_be_written_is_named(tmp_path: Path) -> None:
-    """As where its disk is full: a command's own server keeps its database there."""
-    home = tmp_path / "home"
-    home.write_text("no folder")
-    with temporary_settings({PREFECT_API_URL: None, PREFECT_HOME: home}):
-        public = explain_error(httpx.ConnectError(SECRET), str(tmp_path), THREADS)
-    assert f"cannot write to its home {home} (Not a directory)" in str(public)
-    assert "set PREFECT_HOME to another folder; then, continue with" in str(public)
 
 
 @pytest.fixture
