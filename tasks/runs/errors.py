@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -74,8 +74,10 @@ class UnforeseenError(SpineflowError):
     """An unforeseen error; its detail is in the run's confidential folder."""
 
 
-def confined_error(error: Exception, run_root: str, what: str) -> SpineflowError:
-    """The public error for any error of a step, which did `what` on the run at `run_root`.
+def confined_error(
+    error: Exception, run_root: str, step: str, keys: Sequence[object]
+) -> SpineflowError:
+    """The public error for any error of a step, called with keys on the run at `run_root`.
 
     Raise it outside of the handler, so that it has no reference to the error.
     """
@@ -86,8 +88,10 @@ def confined_error(error: Exception, run_root: str, what: str) -> SpineflowError
         return storage_failed(error, run_root)
     if isinstance(error, MemoryError):
         keep_traceback(error, run_root)
+        # The name of a piece of work is the name of its task at the server, too.
+        what = " ".join(map(str, [step, *keys]))
         return MemoryFailed(f"Memory ran out in {what}; {more_memory(run_root)}.")
-    return UnforeseenError(failure_sentence(error, what, run_root))
+    return UnforeseenError(failure_sentence(error, step, run_root))
 
 
 def storage_failed(error: OSError, run_root: str) -> StorageFailed:

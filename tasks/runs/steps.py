@@ -130,8 +130,7 @@ def step(
             try:
                 artifact, public = perform(run_root, *keys), None
             except Exception as error:
-                what = " ".join(map(str, [function.__name__, *keys]))
-                public = confined_error(error, run_root, what)
+                public = confined_error(error, run_root, function.__name__, keys)
             if public is not None:
                 raise public from None
             if artifact.reused:
