@@ -16,7 +16,6 @@ from spineflow.tasks.runs.errors import InputRefused
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from spineflow.runs import Run
 
 ENDS = ("lower", "upper")
 """Columns of the margins of a declared table."""
@@ -28,7 +27,7 @@ SMALLEST_ERROR = 1e-3
 """Height of zero errors on a logarithmic scale."""
 
 
-def plot_budget(what: Run | pd.DataFrame, ax: Axes | None = None) -> Axes:
+def plot_budget(what: Any, ax: Axes | None = None) -> Axes:
     """The share of the budget that every geolevel has, in bars, by query; a universe a bar each.
 
     Args:
@@ -52,7 +51,7 @@ def plot_budget(what: Run | pd.DataFrame, ax: Axes | None = None) -> Axes:
     return _finish_axes(axes, is_beside=True)
 
 
-def plot_errors(what: Run | pd.DataFrame, ax: Axes | None = None) -> Axes:
+def plot_errors(what: Any, ax: Axes | None = None) -> Axes:
     """Mean absolute errors of a release of input that is not confidential, by geolevel.
 
     One line a query, from the root to the finest geolevel, on a logarithmic scale; zero
@@ -82,7 +81,7 @@ def plot_errors(what: Run | pd.DataFrame, ax: Axes | None = None) -> Axes:
 
 
 def plot_margins(
-    run: Run | None = None,
+    run: Any = None,
     table: str | None = None,
     count: str | None = None,
     ax: Axes | None = None,

@@ -102,19 +102,6 @@ def test_resume_refuses_to_change_the_rest(
     assert run.manifest.read_text() == before
 
 
-def test_a_dead_scheduler_is_named_before_anything_is_written(
-    file: Path, closed_port: int, capsys: pytest.CaptureFixture[str]
-) -> None:
-    pytest.importorskip("prefect_dask", reason="needs the extra dask")
-    address = f"tcp://127.0.0.1:{closed_port}"
-    dask = ["--set", "run.runner=dask", "--set", f"run.dask_address={address}"]
-    assert main(["run", "topdown", str(file), *dask]) == 1
-    error = capsys.readouterr().err
-    assert f"The Dask scheduler at {address} does not answer; start it" in error
-    assert error.count("\n") == 1
-    assert [path.name for path in file.parent.iterdir()] == ["settings.toml"]
-
-
 @pytest.mark.slow
 def test_a_run_directory_has_one_owner(spineflow, tmp_path: Path, capsys) -> None:
     """Threat model: two processes in one run directory."""
