@@ -46,7 +46,7 @@ def opendp_measurement(sigma_squared: int) -> Callable[[list[int]], list[int]]:
 def main() -> int:
     """Print the table; see the module's docstring."""
     from spineflow.tasks.noise.randomness import SystemRandom
-    from spineflow.tasks.noise.sampler import discrete_gaussian
+    from spineflow.tasks.noise.sampler import draw_noise
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--draws", type=int, default=200_000, help="length of the vector")
@@ -62,7 +62,9 @@ def main() -> int:
     for sigma_squared in SIGMA_SQUARED:
         parameter = Fraction(sigma_squared)
         ours = best_rate(
-            n, OURS_ROUNDS, lambda p=parameter: counts + discrete_gaussian(p, n, source)
+            n,
+            OURS_ROUNDS,
+            lambda p=parameter: counts + draw_noise("discrete_gaussian", p, n, source),
         )
         measure = opendp_measurement(sigma_squared)
         peer = best_rate(n, PEER_ROUNDS, lambda m=measure: m(listed))

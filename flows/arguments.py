@@ -9,17 +9,13 @@ from cyclopts import Parameter
 
 from .registry import MODULES, REPLICATED
 
-HOUSEHOLDS, GRID = "households", "grid"
-"""Demonstrations that are no flow: products of persons and households, and a European census
-on a grid."""
-
 if TYPE_CHECKING:
     AnyFlow: TypeAlias = str
     AnyDemo: TypeAlias = str
     AnyReplicated: TypeAlias = str
 else:
     AnyFlow = Literal[tuple(MODULES)]
-    AnyDemo = Literal[(*MODULES, HOUSEHOLDS, GRID)]
+    AnyDemo = Literal[(*MODULES, "households", "grid")]
     AnyReplicated = Literal[REPLICATED]
 
 FlowName = Annotated[AnyFlow, Parameter(help="flow")]

@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..tasks.pages.figures import stack_drawings
+from ..tasks.pages.document import Document, Section
 from ..tasks.products.budget import costs_to_json
 from ..tasks.products.privacy_curves import curve_points, delta_chart, trade_offs
 from ..tasks.products.product import Caution, Product
@@ -41,7 +41,8 @@ def show_budget(
             persons:County:total=25 of topdown, TRACT:2=11 of detailed-groups, county=40 of
             group-sizes, 8=30 (a level) of trips, or one of these after PRODUCT: of products; may be
             given several times, for which group-sizes and trips also show the best split
-        curve: also draw delta over epsilon, and the errors of the best test of one record, as SVG
+        curve: also write an HTML page with delta over epsilon, and the errors of the best test of
+            one record
         forecast: also write an HTML page with the expected errors of topdown's estimates
         replicates: number of releases that are simulated for the forecast
     """
@@ -49,7 +50,7 @@ def show_budget(
     settings = asked.load(settings_file, overrides)
     meaning: tuple[str, ...] = ()
     if curve is not None:
-        meaning = draw_curve(asked, settings, curve)
+        meaning = write_curve(asked, settings, curve)
     if forecast is not None:
         write_forecast(settings, forecast, replicates)
     if target:
@@ -76,8 +77,8 @@ def wanted_margins(targets: Sequence[str]) -> dict[str, int]:
     return found
 
 
-def draw_curve(asked: Product, settings: ProductSettings, file: Path) -> tuple[str, ...]:
-    """Draw delta over epsilon, and the errors of the best test of one record, into an SVG file.
+def write_curve(asked: Product, settings: ProductSettings, file: Path) -> tuple[str, ...]:
+    """Write a page with delta over epsilon, and the errors of the best test of one record.
 
     Returns their meaning for one person, in sentences. Raises InputRefused without a known
     curve.
@@ -88,13 +89,11 @@ def draw_curve(asked: Product, settings: ProductSettings, file: Path) -> tuple[s
             f"There is no curve to draw of {asked.name} with these settings; leave --curve out."
         )
     points = {name: curve_points(curve) for name, curve in curves.known.items()}
-    drawings = [delta_chart(curves.rhos, points, curves.together).svg]
-    meaning: list[str] = []
-    if curves.tested:
-        *meaning, tests = trade_offs(curves.tested, curves.others, curves.question)
-        drawings.append(tests.svg)
-    file.write_text(stack_drawings("The guarantee of the budget", drawings), encoding="utf-8")
-    return tuple(meaning)
+    chart = delta_chart(curves.rhos, points, curves.together)
+    tests = trade_offs(curves.tested, curves.others, curves.question) if curves.tested else ()
+    section = Section("Privacy curve", (*tests, chart))
+    write_page(file, Document("The guarantee of the budget", (), (section,), settings.stamp))
+    return tests[:2]
 
 
 def write_forecast(settings: ProductSettings, file: Path, replicates: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import webbrowser
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -19,7 +20,7 @@ from ..tasks.ledger.identity import forget_ledger, listed_ledgers
 from ..tasks.ledger.store import open_ledger, refuse_unreachable
 from ..tasks.products.new_charge import new_charge
 from ..tasks.products.product import refuse_missing_runner
-from ..tasks.products.registry import product
+from ..tasks.products.registry import existing_run, product
 from ..tasks.runs.charged_files import refuse_altered
 from ..tasks.runs.directory import RunDirectory
 from ..tasks.runs.errors import InputRefused, SpineflowError
@@ -27,8 +28,6 @@ from ..tasks.runs.settings_files import with_resume_overrides
 from ..tasks.topdown.settings import TopdownSettings
 from ..validation.expectations import by_the_rules_alone
 from .arguments import (
-    GRID,
-    HOUSEHOLDS,
     AnyDemo,
     AsJson,
     FlowName,
@@ -37,8 +36,7 @@ from .arguments import (
     SettingsFile,
 )
 from .budgets import show_budget
-from .console import check_input, open_in_browser, print_block, print_ledger, print_work
-from .existing import existing_run
+from .console import check_input, print_block, print_ledger, print_work
 from .interruption import exit_code_of
 from .kernels import announce_and_compile
 from .ledger import WrittenCaps, init_ledger, join_ledgers, move_run, set_written_caps
@@ -182,12 +180,11 @@ def demo(
         country: generate a country abroad instead, declared in its settings file
         open: open the report in the desktop's browser at the end
     """
-    from .demo import DEMO_COUNTRY, DEMO_GRID, DEMO_HOUSEHOLDS, GENERATED, write_demo  # 0.7 s
+    from .demo import GENERATED, write_demo  # 0.7 s
 
     if country and flow != "topdown":
         raise InputRefused(f"--country is a demonstration of topdown; leave it out of {flow}.")
-    named = {HOUSEHOLDS: DEMO_HOUSEHOLDS, GRID: DEMO_GRID}
-    shown = DEMO_COUNTRY if country else (GENERATED | named)[flow]
+    shown = GENERATED["country" if country else flow]
     folder = directory or Path(shown.folder)
     settings_file = write_demo(shown, folder)
     ledger_file = folder / "ledger.db"
@@ -195,12 +192,12 @@ def demo(
         # Its people are generated: it does not belong in the list of this machine's ledgers.
         made = init_ledger(ledger_file, WrittenCaps(rho=[shown.cap]), is_listed=False)
         print_ledger(summary(made), as_json=False)
-    print(f"A generated {shown.what} and its settings are in {folder}/")
+    print(f"Generated input and its settings are in {folder}/")
     command = ["run", shown.flow, str(settings_file), "--run-dir", str(folder / "run")]
     print(f"Running: spineflow {' '.join(command)}")
     code = main(command)
     if open and code == 0:
-        open_in_browser(RunDirectory(folder / "run").report)
+        webbrowser.open(RunDirectory(folder / "run").report.resolve().as_uri())
     return code
 
 

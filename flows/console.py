@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
-import shutil
-import sys
 import time
-import webbrowser
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.progress import (
@@ -29,11 +23,10 @@ from rich.table import Table
 
 from ..tasks.pages.document import Block, Section
 from ..tasks.pages.document import Table as PageTable
-from ..tasks.pages.numbers import decimal, format_delta, format_epsilon, format_rho
 from ..tasks.products.acceptance import warnings_of
 from ..tasks.products.product import Caution, Product
 from ..tasks.products.registry import product as product_named
-from ..tasks.products.spent import epsilon_cap_words, exact_epsilon_words, stated_sentence
+from ..tasks.products.spent import caps_words, composed_sentence, draws_table
 from ..tasks.products.statement import describe_statement
 from ..tasks.runs.directory import RunDirectory
 from ..tasks.runs.files import read_record
@@ -42,7 +35,7 @@ from ..tasks.runs.settings import ProductSettings
 from ..tasks.tables.findings import InputCheck
 from ..validation.outcome import CHECKS_FILE
 from .kernels import ANNOUNCEMENT
-from .logs import LOGGER, PROGRESS
+from .logs import LOGGER, PROGRESS, sentence_of
 
 WIDTH_WHEN_PIPED = 160
 
@@ -54,7 +47,7 @@ def page() -> Console:
 
 
 @contextmanager
-def shown_progress(is_compiling: bool) -> Iterator[None]:
+def print_stages(is_compiling: bool) -> Iterator[None]:
     """A bar per stage on a terminal, and a line on kernels; elsewhere a line per finished stage."""
     from .progress import listening  # 1.1 s, Prefect's
 
@@ -65,16 +58,8 @@ def shown_progress(is_compiling: bool) -> Iterator[None]:
         return
     if is_compiling:
         console.print(f"{ANNOUNCEMENT}: meanwhile the run goes on until they are needed.")
-    with _bars(console) as progress:
-        starting = progress.add_task("starting Prefect", total=1)
-        bar = _bar_by_bar(progress)
-
-        def listener(stage: str, done: int, planned: int) -> None:
-            progress.update(starting, completed=1)
-            bar(stage, done, planned)
-
-        with listening(listener):
-            yield
+    with _bars(console) as progress, listening(_bar_by_bar(progress)):
+        yield
 
 
 @contextmanager
@@ -118,8 +103,6 @@ def _bar_by_bar(progress: Progress) -> Callable[[str, int, int], None]:
 
 def _line_by_line() -> Callable[[str, int, int], None]:
     """A listener to progress that prints a line, with the time, for every stage that has ended."""
-    from .progress import sentence_of  # 1.1 s, Prefect's
-
     begun: dict[str, float] = {}
 
     def listener(stage: str, done: int, planned: int) -> None:
@@ -226,32 +209,10 @@ def print_closing(run: RunDirectory, settings: ProductSettings, seconds: float) 
         later = " (once 'prefect server start' runs)" if is_embedded() else ""
         print(f"in the UI: {address_of(flow_run)}{later}")
     print(f"time: {seconds:.0f} s from the command to this line")
-    program = command_line(sys.argv[0])
     if settings.is_private and Path(settings.privacy.ledger).exists():
-        print(f"next: {program} ledger show --ledger {shlex.quote(settings.privacy.ledger)}")
+        print(f"next: spineflow ledger show --ledger {shlex.quote(settings.privacy.ledger)}")
     elif not settings.is_private:
-        print(f"next: {program} check FLOW SETTINGS.toml, for tables of your own")
-
-
-def open_in_browser(page: Path) -> None:
-    """Open a page in the browser of a desktop, or report that no browser was found."""
-    displays = ("DISPLAY", "WAYLAND_DISPLAY")
-    has_desktop = sys.platform == "darwin" or any(name in os.environ for name in displays)
-    if not has_desktop or not webbrowser.open(page.resolve().as_uri()):
-        print(f"There is no browser here; open {page} in one.")
-
-
-def command_line(program: str) -> str:
-    """Command line of another command of the program, given this one's.
-
-    >>> command_line("/somewhere/venv/bin/spineflow")
-    '/somewhere/venv/bin/spineflow'
-    """
-    if Path(program).name != "spineflow":
-        return "spineflow"
-    on_path = shutil.which("spineflow")
-    is_on_path = on_path is not None and Path(on_path).resolve() == Path(program).resolve()
-    return "spineflow" if is_on_path else shlex.quote(program)
+        print("next: spineflow check FLOW SETTINGS.toml, for tables of your own")
 
 
 def print_rules(check: InputCheck[object], *, with_counts: bool) -> None:
@@ -273,59 +234,18 @@ def print_rules(check: InputCheck[object], *, with_counts: bool) -> None:
         LOGGER.error(finding.sentence(with_counts=with_counts))
 
 
-def _caps_in_words(caps: Mapping[str, Any]) -> str:
-    """The caps that are set in a summary, or in a dataset of it."""
-    epsilon = caps["epsilon_cap"]
-    words = [
-        *([f"rho {format_rho(caps['cap'])}"] if caps["cap"] else []),
-        *([f"delta {format_delta(caps['delta_cap'])}"] if caps["delta_cap"] else []),
-        *([epsilon_cap_words(epsilon)] if epsilon else []),
-    ]
-    return " and of ".join(words)
-
-
-def _exact_sentence(dataset: dict) -> str:
-    """The epsilon by the exact curve of all draws, and the cap of epsilon, where there are such."""
-    exact, cap = dataset["epsilon"]["exact"], dataset["epsilon_cap"]
-    words = [] if exact is None else [exact_epsilon_words(exact)]
-    if cap is not None:
-        words.append(f"cap {epsilon_cap_words(cap)}")
-    return "".join(f"; {some}" for some in words) + ("." if words else "")
-
-
 def print_ledger(summary: dict, *, as_json: bool) -> None:
-    """Print the spending of every dataset; see `tasks.ledger.summary.summary`."""
+    """Print the spending of every dataset; see `tasks.ledger.caps.summary`."""
     if as_json:
         print(json.dumps(summary, indent=2))
         return
-    console = page()
-    if default := _caps_in_words(summary):
+    if default := caps_words(summary):
         print(f"Every dataset without a cap of its own has a cap of {default}.")
     if not summary["datasets"]:
         print("Nothing has been drawn under this ledger.")
     for name, dataset in summary["datasets"].items():
-        epsilon = dataset["epsilon"]
-        cap = "none" if dataset["cap"] is None else decimal(dataset["cap"])
-        delta_cap = dataset["delta_cap"]
-        console.print(
-            f"\n[bold]{name}[/bold]: rho {decimal(dataset['rho'])} spent, cap {cap}; delta "
-            f"{format_delta(dataset['delta'])} spent, cap "
-            f"{'none' if delta_cap is None else format_delta(delta_cap)}; epsilon "
-            f"{format_epsilon(epsilon['tight'])} at delta {format_delta(epsilon['delta'])} "
-            f"(simple bound {format_epsilon(epsilon['simple'])}){_exact_sentence(dataset)}."
-            f"{stated_sentence(dataset)}"
-        )
-        table = Table("product", "run", "draw", "native guarantee", "bounded rho", "charged")
-        folders: dict[str, str] = {}
-        for product, drawn in dataset["products"].items():
-            for draw in drawn["draws"]:
-                folders[draw["run_id"]] = draw["folder"] or "not known: charged by an older version"
-                symbol = "epsilon" if draw["definition"] == "pure_dp" else "rho"
-                native = f"{symbol} {draw['parameter']}, {draw['neighbors']}"
-                if Fraction(draw["delta"]):
-                    native += f", delta {format_delta(draw['delta'])}"
-                rho, at = decimal(draw["bounded_rho"]), draw["charged_at"]
-                table.add_row(product, draw["run_id"], draw["name"], native, rho, at)
-        console.print(table)
-        for run_id, folder in folders.items():
-            print(f"run {run_id}: {folder}")
+        print_block(Section(name, (composed_sentence(dataset), draws_table(dataset))))
+        draws = [draw for drawn in dataset["products"].values() for draw in drawn["draws"]]
+        for draw in {draw["run_id"]: draw for draw in draws}.values():
+            folder = draw["folder"] or "a folder that an older version did not enter"
+            print(f"run {draw['run_id']}, charged {draw['charged_at']}: {folder}")

@@ -54,7 +54,6 @@ class Demo:
     """A demonstration.
 
     flow : the flow that it runs.
-    what : the generated input, in words.
     write : writes the input into a folder, from a seed.
     settings : name of its settings in `DEMOS`; None if they are written with the input.
     spends : whether a run is charged to a ledger.
@@ -63,7 +62,6 @@ class Demo:
     """
 
     flow: str
-    what: str
     write: Callable[[Path, int], None]
     settings: str | None
     spends: bool = True
@@ -141,80 +139,50 @@ def _trips(folder: Path, seed: int) -> None:
     generate_commuters(folder, COMMUTERS, seed=seed)
 
 
-DEMO_COUNTRY = Demo(
-    "topdown",
-    "country abroad",
-    partial(_generate, generate_country),
-    "country.toml",
-    named="spineflow-country",
-)
-"""The country abroad, whose census its settings declare."""
-
-DEMO_GRID = Demo(
-    "topdown",
-    "European census in cells of 1 km",
-    partial(_generate, generate_grid),
-    "grid.toml",
-    named="spineflow-grid",
-)
-"""A census on a grid that its municipalities do not keep to."""
-
-HOUSED = "county of 30,000 persons in households that fit together"
-
-DEMO_HOUSEHOLDS = Demo(
-    "products",
-    HOUSED,
-    partial(_generate_households, generate_county),
-    "households.toml",
-    cap="20",
-    named="spineflow-households",
-)
-"""Redistricting, housing units and persons of one county."""
-
-
-_county, _few = partial(_generate, generate_county), partial(_generate, _generate_few)
+_county = partial(_generate, generate_county)
+_few = partial(_generate, _generate_few)
 _housed = partial(_generate_households, generate_county)
 _few_housed = partial(_generate_households, _generate_few)
 
 GENERATED = {
-    demo.flow: demo
-    for demo in (
-        Demo("topdown", "county of 30,000 persons", _county, "topdown.toml"),
-        Demo(
-            "detailed-groups",
-            "population of 60,000 persons in two states",
-            _detailed_groups,
-            "detailed_groups.toml",
-        ),
-        Demo(
-            "detailed-households",
-            HOUSED,
-            _detailed_households,
-            "detailed_households.toml",
-            cap=HOUSEHOLDS_CAP,
-        ),
-        Demo("group-sizes", "nation of two million households in 60 counties", _group_sizes, None),
-        Demo("products", "county of 30,000 persons", _county, "products.toml"),
-        Demo("tune", f"county of {FEW:,} persons", _few, "tune.toml", spends=False),
-        Demo(
-            "evidence",
-            f"county of {FEW:,} persons in households that fit together",
-            _few_housed,
-            "evidence.toml",
-            spends=False,
-        ),
-        Demo(
-            "estimate",
-            f"folder of noisy measurements of a county of {FEW:,} persons",
-            _estimate,
-            "estimate.toml",
-            spends=False,
-        ),
-        Demo("supplemental-dhc", HOUSED, _housed, "supplemental_dhc.toml"),
-        Demo("trips", "country of 500,000 commuters in 400 towns", _trips, None),
-    )
+    "topdown": Demo("topdown", _county, "topdown.toml"),
+    "country": Demo(
+        "topdown",
+        partial(_generate, generate_country),
+        "country.toml",
+        named="spineflow-country",
+    ),
+    "grid": Demo(
+        "topdown",
+        partial(_generate, generate_grid),
+        "grid.toml",
+        named="spineflow-grid",
+    ),
+    "households": Demo(
+        "products",
+        _housed,
+        "households.toml",
+        cap="20",
+        named="spineflow-households",
+    ),
+    "detailed-groups": Demo("detailed-groups", _detailed_groups, "detailed_groups.toml"),
+    "detailed-households": Demo(
+        "detailed-households",
+        _detailed_households,
+        "detailed_households.toml",
+        cap=HOUSEHOLDS_CAP,
+    ),
+    "group-sizes": Demo("group-sizes", _group_sizes, None),
+    "products": Demo("products", _county, "products.toml"),
+    "tune": Demo("tune", _few, "tune.toml", spends=False),
+    "evidence": Demo("evidence", _few_housed, "evidence.toml", spends=False),
+    "estimate": Demo("estimate", _estimate, "estimate.toml", spends=False),
+    "supplemental-dhc": Demo("supplemental-dhc", _housed, "supplemental_dhc.toml"),
+    "trips": Demo("trips", _trips, None),
 }
-"""The demonstration of every product, by the name of its flow."""
+"""The demonstrations by name: of every product, a country abroad whose census its settings declare,
+a European census on a grid that its municipalities do not keep to, and redistricting, housing units
+and persons of one county."""
 
 
 def write_demo(demo: Demo, folder: Path, *, seed: int = 2020) -> Path:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 from uuid import UUID
@@ -15,8 +15,6 @@ from prefect.client.schemas.responses import DeploymentResponse
 from prefect.deployments.runner import EntrypointType, RunnerDeployment
 from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
 from prefect.settings import PREFECT_API_URL
-from prefect.utilities.callables import ParameterSchema
-from pydantic import ConfigDict
 
 from ..tasks.runs.errors import InputRefused, SpineflowError
 from .registry import MODULES, TITLES, entry_point, flow_of
@@ -24,39 +22,6 @@ from .servers import too_busy
 
 TAG = "spineflow"
 """Tag of every deployment of Spineflow, in addition to users' tags."""
-
-EARLIER = "settings-file"
-"""Name of every deployment up to version 0.2.0; an existing one keeps it, and with it its
-runs, schedules and automations."""
-
-
-NOTHING = "a settings file, or a dataset and its tables among the settings"
-
-NOT_EMPTY: Mapping[str, Any] = {
-    "if": {
-        "properties": {
-            "settings_file": {"maxLength": 0},
-            "overrides": {"maxItems": 0},
-            "settings": {"not": {"required": ["dataset"]}},
-        },
-        # No form has this field: the server leaves `required` out of the schema when parameters
-        # are only saved, so that nothing is then refused.
-        "not": {"required": [""]},
-    },
-    # The server reports messages on the whole form; the UI shows messages on a field.
-    "then": {
-        "const": NOTHING,
-        "required": ["settings_file"],
-        "properties": {"settings_file": {"const": NOTHING}},
-    },
-}
-"""Part of a form's schema by which the server refuses an empty one before there is a run."""
-
-
-class _Form(ParameterSchema):
-    """A schema of parameters with conditions on all of them together."""
-
-    model_config = ConfigDict(extra="allow")
 
 
 class UpdatedDeployment(RunnerDeployment):
@@ -100,7 +65,6 @@ class UpdatedDeployment(RunnerDeployment):
 
 def serve(names: Sequence[str]) -> None:
     """Register flows, by default all, and run them in children of this process until it ends."""
-    _refuse_without_server()
     with _require_server():
         registered = _deployments(names)
     serve_deployments(*registered, print_starting_message=True)
@@ -112,7 +76,6 @@ def deploy(names: Sequence[str], work_pool: str) -> list[str]:
     Returns the names of the deployments. A worker of the pool needs this package in its
     environment, and the folders of settings, input, ledger and runs at the same paths.
     """
-    _refuse_without_server()
     with _require_server():
         _make_pool(work_pool)
         registered = _deployments(names, work_pool)
@@ -123,8 +86,18 @@ def deploy(names: Sequence[str], work_pool: str) -> list[str]:
 
 @contextmanager
 def _require_server() -> Iterator[None]:
-    """In the block, report a server that does not answer, with the setting of its address."""
+    """In the block, report a server that does not answer, with the setting of its address.
+
+    Deployments on the embedded server would vanish with it.
+    """
+    if PREFECT_API_URL.value() is None:
+        raise InputRefused(
+            "There is no Prefect server to register with; start one with 'prefect server start' "
+            "and set PREFECT_API_URL, for example to http://127.0.0.1:4200/api."
+        )
     try:
+        with get_client(sync_client=True) as client:
+            client.hello()
         yield
     except (OSError, RuntimeError, httpx.HTTPError) as error:
         if (busy := too_busy(error)) is not None:
@@ -136,33 +109,22 @@ def _require_server() -> Iterator[None]:
 
 
 def _deployments(names: Sequence[str], work_pool: str | None = None) -> list[UpdatedDeployment]:
-    with get_client(sync_client=True) as client:
-        return [_deployment(name, _title(client, name), work_pool) for name in names or MODULES]
+    return [_deployment(name, work_pool) for name in names or MODULES]
 
 
-def _deployment(name: str, title: str, work_pool: str | None = None) -> UpdatedDeployment:
+def _deployment(name: str, work_pool: str | None) -> UpdatedDeployment:
     flow = flow_of(name)
     made = UpdatedDeployment.from_flow(
         flow,
-        title,
+        TITLES[name],
         description=flow.description,
         tags=[TAG],
         work_pool_name=work_pool,
         entrypoint_type=EntrypointType.MODULE_PATH,
     )
     assert isinstance(made, UpdatedDeployment)
-    fields = made._parameter_openapi_schema.model_dump(exclude_unset=True)
-    made._parameter_openapi_schema = _Form(**fields, **NOT_EMPTY)
     made.entrypoint = entry_point(name)
     return made
-
-
-def _title(client: SyncPrefectClient, name: str) -> str:
-    """The name of a flow's deployment: its title, or the earlier one where that is in use."""
-    with suppress(ObjectNotFound):
-        client.read_deployment_by_name(f"{name}/{EARLIER}")
-        return EARLIER
-    return TITLES[name]
 
 
 def _make_pool(name: str) -> None:
@@ -173,12 +135,3 @@ def _make_pool(name: str) -> None:
         except ObjectNotFound:
             with suppress(ObjectAlreadyExists):
                 client.create_work_pool(WorkPoolCreate(name=name, type="process"))
-
-
-def _refuse_without_server() -> None:
-    """Deployments on the embedded server would vanish with it."""
-    if PREFECT_API_URL.value() is None:
-        raise InputRefused(
-            "There is no Prefect server to register with; start one with 'prefect server start' "
-            "and set PREFECT_API_URL, for example to http://127.0.0.1:4200/api."
-        )

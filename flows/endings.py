@@ -8,11 +8,12 @@ deployment, reach the server.
 from __future__ import annotations
 
 import httpx
+from prefect.settings import PREFECT_HOME
 
 from ..tasks.runs.errors import SpineflowError, keep_traceback, more_memory, storage_failed
 from ..tasks.runs.settings import RunnerSettings
 from .runners import dead_scheduler
-from .servers import is_embedded, too_busy, trouble_at_home
+from .servers import is_embedded, too_busy
 
 _UNREACHABLE = ("Failed to reach API", "Timed out while attempting to connect")
 """Beginnings of Prefect's errors for a server that does not answer."""
@@ -43,10 +44,12 @@ def explain_error(error: Exception, run_root: str, runner: RunnerSettings) -> Sp
         what = f"The Dask scheduler at {address} does not answer; when it does"
     elif isinstance(error, _OF_THE_SERVER) or str(error).startswith(_UNREACHABLE):
         keep_traceback(error, run_root)
-        set_server = "The Prefect server (PREFECT_API_URL)"
-        server = "Prefect's embedded server" if is_embedded() else set_server
-        trouble = trouble_at_home() or too_busy(error)
-        what = f"{trouble}; then" if trouble else f"{server} does not answer; when it does"
+        what = "The Prefect server (PREFECT_API_URL) does not answer; when it does"
+        if is_embedded():
+            home = f"its home {PREFECT_HOME.value()} can be written and has room, then"
+            what = f"Prefect's embedded server does not answer; see that {home}"
+        if busy := too_busy(error):
+            what = f"{busy}; then"
     elif isinstance(error, OSError):
         return storage_failed(error, run_root)
     elif type(error).__name__ in _LOST_WORKERS:

@@ -14,7 +14,7 @@ from ..tasks.runs.directory import LEDGER, RunDirectory
 from ..tasks.runs.settings_files import settings_of_run
 from .cancelling import add_tags
 from .events import emit_near_cap
-from .form import SettingsForm, form_of, worded
+from .form import SettingsForm, form_of, text
 from .kernels import compile_in_background
 from .results import show_notes, show_outcome, show_table
 from .runners import task_runner
@@ -36,7 +36,7 @@ CHARGED_FIRST = (
     "check has passed."
 )
 
-FullPath = worded("a full path, such as /data/settings.toml", pattern="^(/.*)?$")
+FullPath = text("^(/.*)?$")
 """A full path, or nothing: a server does not know the working directory of a worker."""
 
 
@@ -108,7 +108,6 @@ def _prepare_and_submit(
     )
     run = prepare(settings, folder)
     add_tags(tags_of(settings))
-    compile_in_background(product.name)
     with server_for_runs(), override_runner(run, settings):
         return _submit(product, stages, run.root)
 
@@ -116,6 +115,7 @@ def _prepare_and_submit(
 def _submit(product: Product, stages: Body, root: Path) -> str:
     """Submit the stages of a prepared run to the task runner that its settings choose, show the
     results, and return the release's folder."""
+    compile_in_background(product.name)
     with enter_run(str(root), product.settings) as (run, settings):
         # Computed at the first use, before noise is drawn.
         notes = cache(partial(product.words.notes, run, settings))

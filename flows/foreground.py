@@ -11,7 +11,7 @@ from ..tasks.products.product import Product
 from ..tasks.runs.settings import ProductSettings
 from ..validation.expectations import import_great_expectations
 from . import STARTED, running
-from .console import print_closing, print_summary, shown_progress
+from .console import print_closing, print_stages, print_summary
 from .endings import explain_error
 from .kernels import compile_in_background, load_kernels
 from .registry import flow_of
@@ -36,7 +36,7 @@ def run_and_report(
             server.wait()
         except httpx.HTTPError as error:
             raise explain_error(error, str(run.root), settings.run) from None
-        with shown_progress(is_compiling):
+        with print_stages(is_compiling):
             running.run_stages(asked, run, settings)
     print_summary(asked, run, settings)
     print_closing(run, settings, time.monotonic() - STARTED)

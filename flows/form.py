@@ -8,7 +8,6 @@ preset or the default in effect.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from functools import cache
@@ -16,13 +15,7 @@ from types import NoneType
 from typing import Annotated, Any, Literal, get_args
 
 import tomli_w
-from pydantic import (
-    AfterValidator,
-    Field,
-    SerializerFunctionWrapHandler,
-    create_model,
-    model_serializer,
-)
+from pydantic import Field, SerializerFunctionWrapHandler, create_model, model_serializer
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import SkipJsonSchema
 
@@ -41,39 +34,15 @@ MEASURED_TABLES = {"measurements": "A run's measurements/ or the published layou
 """Tables of the input by name, declared by the census instead of a model of settings."""
 
 
-def worded(words: str, kind: type = str, pattern: str = "") -> Any:
-    """The type of values of a kind, or of texts of a pattern; for other values the server shows
-    the words.
-
-    A schema has no place for a message: the constant expected instead of a wrong value serves as
-    one.
-    """
-
-    def checked(value: str) -> str:
-        if re.search(pattern, value) is None:
-            raise ValueError(f"{words!r} was expected")
-        return value
-
-    names = {int: "integer", float: "number"}
-    checks = [AfterValidator(checked)] if pattern else []
-    right: dict[str, Any] = {"pattern": pattern} if pattern else {"type": [names[kind], "null"]}
-    extra: dict[str, Any] = {"if": {"not": right}, "then": {"const": words}}
-    return Annotated[kind, *checks, Field(json_schema_extra=extra)]
+def text(pattern: str) -> Any:
+    """The type of texts of a pattern, which Prefect's server checks, too."""
+    return Annotated[str, Field(pattern=pattern)]
 
 
-NAME = worded(
-    "letters, digits, dots and hyphens, without spaces", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
-)
 # A worker has another working directory, so that paths in a form must be full ones.
-PATH = worded("a full path, such as /data/persons, or a URL", pattern=r"^(/|[a-z][a-z0-9+.-]*://)")
-FRACTION = worded(
-    "a number such as 1/2, 0.5 or 1e-10",
-    pattern=r"^\s*[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?\s*(/\s*[1-9][0-9]*\s*)?$",
-)
+PATH = text(r"^(/|[a-z][a-z0-9+.-]*://)")
 TYPES: Mapping[Any, Any] = {
-    Fraction: FRACTION,
-    int: worded("a whole number", int),
-    float: worded("a number", float),
+    Fraction: text(r"^\s*[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?\s*(/\s*[1-9][0-9]*\s*)?$"),
     bool: Literal["confidential", "may be disclosed"],
 }
 """Types of fields by type of setting: fractions are exact. A switch would show "off" for a value
@@ -88,8 +57,6 @@ def _type_of(field: FieldInfo) -> Any:
     """The type of the field of a setting."""
     if is_path(field):
         return PATH
-    if field.title == "Dataset":
-        return NAME
     parts: Any = get_args(field.annotation)
     kind = parts[0] if NoneType in parts else field.annotation
     return Annotated[TYPES.get(getattr(kind, "__origin__", kind), kind), Field(), *field.metadata]

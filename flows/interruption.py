@@ -14,16 +14,12 @@ from types import FrameType
 
 from .logs import LOGGER
 
-WORDS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
-"""The signals that end a command, and the word for each."""
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+"""The signals that end a command."""
 
 EXIT_CODE = 1
 
 _root: list[str] = []
-
-
-class EndSignal(KeyboardInterrupt):
-    """A signal has asked the command to end; it is the signal's word."""
 
 
 def set_resume_hint(run_root: str) -> None:
@@ -32,29 +28,21 @@ def set_resume_hint(run_root: str) -> None:
         _root.append(run_root)
 
 
-def sentence(word: str) -> str:
-    """The last sentence of an interrupted command.
-
-    >>> sentence("interrupted")
-    'interrupted.'
-    """
-    again = f"; continue with 'spineflow resume {_root[0]}'" if _root else ""
-    return f"{word}{again}."
-
-
 def exit_code_of(command: Callable[[], int]) -> int:
     """The exit code of a command that a signal may end; the main thread receives all signals."""
     if threading.current_thread() is not threading.main_thread():
         return command()
     _root.clear()
-    before = {number: signal.signal(number, _raise) for number in WORDS}
+    before = {number: signal.signal(number, _raise) for number in SIGNALS}
     try:
         return command()
     except BaseException as error:
-        word = _word_of(error)
-        if word is None:
+        # Prefect, which handles SIGTERM while it runs a flow, raises an exception of its own.
+        is_of_prefect = type(error).__name__ == "TerminationSignal"
+        if not (is_of_prefect or isinstance(error, KeyboardInterrupt)):
             raise
-        LOGGER.error(sentence(word))
+        again = f"; continue with 'spineflow resume {_root[0]}'" if _root else ""
+        LOGGER.error("interrupted%s.", again)
         return EXIT_CODE
     finally:
         for number, handler in before.items():
@@ -63,16 +51,6 @@ def exit_code_of(command: Callable[[], int]) -> int:
 
 def _raise(number: int, _frame: FrameType | None) -> None:
     """Raise the first signal; the next has the system's own effect."""
-    for each in WORDS:
+    for each in SIGNALS:
         signal.signal(each, signal.SIG_DFL)
-    raise EndSignal(WORDS[signal.Signals(number)])
-
-
-def _word_of(error: BaseException) -> str | None:
-    """The word of the signal behind an exception; None for another exception."""
-    if isinstance(error, EndSignal):
-        return str(error)
-    if isinstance(error, KeyboardInterrupt):
-        return WORDS[signal.SIGINT]
-    # Prefect, which handles this signal while it runs a flow, raises an exception of its own.
-    return WORDS[signal.SIGTERM] if type(error).__name__ == "TerminationSignal" else None
+    raise KeyboardInterrupt

@@ -77,15 +77,11 @@ def compile_in_background(product: str, *, seldom: bool = False) -> bool:
 
 def load_kernels(product: str) -> None:
     """Load the kernels that all runs of a product need, if they were compiled before."""
-    if product not in NEEDED_BY:
-        return
-    from ..tasks.topdown.estimation.example import CALLS, SELDOM  # 0.9 s, numba's
-    from ..tasks.topdown.estimation.kernels import are_compiled  # 0.9 s, numba's
+    if product in NEEDED_BY:
+        from ..tasks.topdown.estimation.kernels import are_compiled  # 0.9 s, numba's
 
-    if are_compiled():
-        for call in CALLS:
-            if call not in SELDOM:
-                call()
+        if are_compiled():
+            compile_kernels(1, seldom=False)
 
 
 def announce_and_compile(*, processes: int | None = None) -> None:

@@ -25,6 +25,15 @@ KINDS = {logging.ERROR: "spineflow", logging.WARNING: "warning", logging.INFO: "
 """The first word of a line of text, by its level."""
 
 
+def sentence_of(stage: str, planned: int, seconds: float) -> str:
+    """Log message after all tasks of a stage have ended.
+
+    >>> sentence_of("persons measure County", 4, 2.6)
+    'persons measure County: 4 tasks, 3 s.'
+    """
+    return f"{stage}: {planned} task{'s' if planned != 1 else ''}, {seconds:.0f} s."
+
+
 class LinesForPeople(logging.Formatter):
     """Lines of text that begin with their time if they report progress, or else their kind."""
 

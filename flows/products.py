@@ -18,7 +18,7 @@ from ..tasks.population.checks.agreement import agreement_section
 from ..tasks.population.release.population import SUMMARY_FILE
 from ..tasks.products.comparison import write_links
 from ..tasks.products.product import Accuracy, Product, Words
-from ..tasks.products.registry import product
+from ..tasks.products.registry import parts_of, product
 from ..tasks.products.several import write_index, write_products_certificate, write_products_report
 from ..tasks.runs.directory import RunDirectory
 from ..tasks.runs.errors import InputRefused
@@ -28,7 +28,6 @@ from ..tasks.runs.settings import ProductSettings
 from ..tasks.runs.settings_files import with_release_of
 from .console import check_input
 from .entry import flow_of_product
-from .existing import parts_of
 from .population import make_one_population, sources_of
 from .products_settings import ProductsSettings
 from .running import prepare, run_stages

@@ -14,13 +14,13 @@ from ..tasks.pages.document import Document, Section, Table
 from ..tasks.products.acceptance import warnings_of
 from ..tasks.products.comparison import EXPECTED_FILE, EXPECTED_TITLE, expected_meaning
 from ..tasks.products.product import Product
+from ..tasks.products.registry import parts_of
 from ..tasks.runs.damage import record_anew
 from ..tasks.runs.directory import RunDirectory, secure_confidential
 from ..tasks.runs.errors import InputRefused
 from ..tasks.runs.files import write_page
 from ..tasks.runs.settings import ProductSettings
 from ..tasks.topdown.settings import TopdownSettings
-from .existing import parts_of
 
 
 def write_report(run: RunDirectory, product: Product, settings: ProductSettings) -> Path:

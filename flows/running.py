@@ -14,9 +14,10 @@ from prefect.runtime import flow_run
 from prefect.states import Cancelled
 
 from ..tasks.ledger.charging import warnings_of as warnings_of_ledger
+from ..tasks.ledger.identity import refuse_changed_input
 from ..tasks.products.acceptance import warnings_of
 from ..tasks.products.product import Product
-from ..tasks.products.registry import product as product_named
+from ..tasks.products.registry import parts_of
 from ..tasks.products.steps import copy_checked_release
 from ..tasks.runs.damage import is_needed, mend, record_files
 from ..tasks.runs.directory import (
@@ -32,7 +33,7 @@ from ..tasks.runs.directory import (
     start_run,
 )
 from ..tasks.runs.errors import CheckFailed, InputRefused, SpineflowError
-from ..tasks.runs.publication import refuse_taken_place
+from ..tasks.runs.publication import copy_release, refuse_taken_place
 from ..tasks.runs.settings import (
     ProductSettings,
     RunnerSettings,
@@ -42,18 +43,16 @@ from ..tasks.runs.settings import (
 )
 from ..tasks.runs.settings_files import dump_settings, frozen_settings, settings_of_run
 from .cancelling import NO_ANSWER, RunCancelled, mark_ended, was_cancelled, watched
-from .endings import Interrupted, explain_error
+from .endings import explain_error
 from .events import emit_failed_check, emit_published
-from .existing import parts_of
 from .interruption import set_resume_hint
-from .kernels import compile_in_background
 from .logs import LOGGER
-from .progress import begin_run, end_picture, run_id
+from .progress import begin_run, run_id
 from .registry import DECIDED_ON_THE_WAY, flow_of, stages_of
 from .results import show_failed_rules
-from .runners import chosen_runner, dead_scheduler
+from .runners import chosen_runner
 from .servers import server_for_runs
-from .stages import Body, NotReused, Stages, Verification, stage
+from .stages import Body, Stages, stage
 
 PUBLICATION = "publication"
 """The stage that copies a release to its place in the settings."""
@@ -69,28 +68,18 @@ def default_run_directory(settings: ProductSettings, settings_file: str | Path) 
     """Default folder of a run: in `runs/` next to its settings file.
 
     The folder is named by the dataset and the settings, so that the same settings continue one
-    run for any user, working directory and runner. A run that an earlier
-    version began in the working directory or under another name is continued there.
+    run for any user, working directory and runner.
     """
-    runs = Path(settings_file).parent.resolve() / "runs"
-
-    def folder_name(own: ProductSettings) -> str:
-        digest = settings_digest(dump_settings(own))
-        return f"{settings.privacy.dataset}-{settings.PRODUCT}-{digest[:8]}"
-
-    folder = runs / folder_name(with_runner(settings, RunnerSettings(runner="threads")))
-    earlier_name = folder_name(settings)
-    for earlier in (runs / earlier_name, Path("runs").resolve() / earlier_name):
-        if not folder.exists() and _has_run_of(RunDirectory(earlier), settings):
-            return earlier
-    return folder
+    own = with_runner(settings, RunnerSettings(runner="threads"))
+    digest = settings_digest(dump_settings(own))
+    name = f"{settings.privacy.dataset}-{settings.PRODUCT}-{digest[:8]}"
+    return Path(settings_file).parent.resolve() / "runs" / name
 
 
 def prepare(settings: ProductSettings, run_directory: str | Path) -> RunDirectory:
     """Create or continue the run of these settings in a directory; no stage is run."""
     run = RunDirectory(Path(run_directory).resolve())
     refuse_odd_name(run)
-    _refuse_dead_scheduler(settings.run)
     # Before locking, which creates a file. Locking reports faults of the disk.
     with suppress(OSError):
         refuse_other_folders(run)
@@ -136,15 +125,6 @@ def _mend(run: RunDirectory) -> None:
         LOGGER.info("%s.", sentence)
 
 
-def _refuse_dead_scheduler(runner: RunnerSettings) -> None:
-    address = dead_scheduler(runner)
-    if address is not None:
-        raise Interrupted(
-            f"The Dask scheduler at {address} does not answer; start it, or choose another with "
-            "run.dask_address or run.runner."
-        )
-
-
 def _has_run_of(run: RunDirectory, settings: ProductSettings) -> bool:
     """Whether a run of these settings, on any runner, has been started in a directory."""
     if not run.manifest.exists() or run.read_manifest()["product"] != settings.PRODUCT:
@@ -154,10 +134,10 @@ def _has_run_of(run: RunDirectory, settings: ProductSettings) -> bool:
 
 
 def is_done(product: Product, run: RunDirectory, settings: ProductSettings) -> bool:
-    """Whether a prepared run is finished and all its artifacts are unchanged.
+    """Whether a prepared run is finished and all its files are unchanged; copies a finished release
+    to its place once more if it is gone from there.
 
-    The first stages check settings, charged files, input, measurements and the copied release.
-    Raises as they do.
+    Raises InputRefused if the input has changed since it was read, as `mend` and `copy_release`.
     """
     parts = list(parts_of(run, settings))
     if product.name in DECIDED_ON_THE_WAY and len(parts) == 1:
@@ -168,7 +148,11 @@ def is_done(product: Product, run: RunDirectory, settings: ProductSettings) -> b
                 _mend(part)
     if not all(_is_complete(part) for part, _ in parts):
         return False
-    return all(_is_verified(product_named(own.PRODUCT), part, own) for part, own in parts)
+    for part, own in parts:
+        refuse_changed_input(part, own)
+        if own.published_to is not None:
+            copy_release(part, own.published_to)
+    return True
 
 
 def _is_complete(run: RunDirectory) -> bool:
@@ -189,25 +173,12 @@ def _is_complete(run: RunDirectory) -> bool:
     return all(path.exists() for path in {run.report, *released, *files} - unchecked)
 
 
-def _is_verified(product: Product, run: RunDirectory, settings: ProductSettings) -> bool:
-    """Whether the first steps of a run, up to the charge, reuse all of their artifacts."""
-    with run.locked(), suppress(NotReused):
-        run.refuse_edited_settings()
-        if settings.published_to is not None:
-            Verification(run, settings).run(publish)
-        if product.name not in DECIDED_ON_THE_WAY:
-            Verification(run, settings).run(stages_of(product.name))
-        return True
-    return False
-
-
 def run_stages(product: Product, run: RunDirectory, settings: ProductSettings) -> str:
     """Run the stages of a prepared run by its flow, with the task runner of these settings.
 
     The runner may differ from the frozen one. The flow run is tagged with the dataset, the
     product and the runner. Returns the release's folder.
     """
-    compile_in_background(product.name)
     with override_runner(run, settings), tags(*tags_of(settings)):
         try:
             with server_for_runs() as server:
@@ -248,7 +219,7 @@ def enter_run(run_directory: str, model: type[Settings]) -> Iterator[tuple[RunDi
         was_released = run.release.exists()
         try:
             # Tasks have the tags of their stage alone.
-            with TagsContext(current_tags=set()), watched(flow_run.id), _finish_progress_page():
+            with TagsContext(current_tags=set()), watched(flow_run.id):
                 yield run, settings
             if not was_released:
                 emit_published(run, settings)
@@ -260,16 +231,6 @@ def enter_run(run_directory: str, model: type[Settings]) -> Iterator[tuple[RunDi
             with suppress(*NO_ANSWER):
                 show_failed_rules(run)
             raise
-
-
-@contextmanager
-def _finish_progress_page() -> Iterator[None]:
-    """After the block, the page of the flow run shows the progress of the stages."""
-    try:
-        yield
-    finally:
-        with suppress(*NO_ANSWER):
-            end_picture()
 
 
 def run_stages_in_process(product: Product, run: RunDirectory, settings: ProductSettings) -> str:

@@ -1,8 +1,7 @@
-"""The Prefect server that a command's runs report to: a configured one, a local one, or its own.
+"""The Prefect server that a command's runs report to: a configured one, or the command's own.
 
-Where `prefect server start` runs on this machine, the command reports to that one. Otherwise it
-starts its own, which takes seconds: it starts while the command imports modules and
-reads its settings, and ends with the command.
+The latter takes seconds to start: it starts while the command imports modules and reads its
+settings, and ends with the command.
 """
 
 from __future__ import annotations
@@ -14,17 +13,14 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from tempfile import TemporaryFile
 from typing import Any
 
 import httpx
-import prefect
 from prefect.context import refresh_global_settings_context
 from prefect.settings import (
     PREFECT_API_URL,
     PREFECT_CLIENT_MAX_RETRIES,
     PREFECT_FLOWS_HEARTBEAT_FREQUENCY,
-    PREFECT_HOME,
     PREFECT_SERVER_API_HOST,
     PREFECT_SERVER_API_PORT,
     PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS,
@@ -32,13 +28,6 @@ from prefect.settings import (
     temporary_settings,
 )
 from prefect.utilities.urls import url_for
-
-LOOKS_FOR_SERVER = "SPINEFLOW_FIND_SERVER"
-"""Variable of the environment that keeps commands from looking for a server, set to `false`."""
-
-SECONDS_TO_ANSWER = 2.0
-"""A server on this machine that takes longer is not used."""
-
 
 OWN_SERVER = "SPINEFLOW_OWN_SERVER"
 """Variable of the environment with the address of the command's own server, for its workers."""
@@ -53,9 +42,6 @@ WITHOUT_EVENTS = {
 """Environment of a server that keeps states of runs and tasks, but no other events: it has no
 automations, and its feed of events has no reader. Nor does it register types of blocks. States of
 tasks are written together every five seconds, and at its end."""
-
-LEAST_ROOM = 1 << 20
-"""Bytes that a command's own server needs at least for the records of a small run."""
 
 TOO_BUSY = 503
 """The status with which a server answers whose database is locked."""
@@ -139,7 +125,7 @@ class Server:
 
 @contextmanager
 def server_for_runs() -> Iterator[Server]:
-    """In the block, runs report to the configured server, to a local one, or to the command's own.
+    """In the block, runs report to the configured server, or to the command's own.
 
     The command's own does not serve yet: see `Server.begin` and `Server.wait`. Requests to another
     server are retried if it goes away; the command's own is not restarted.
@@ -150,20 +136,17 @@ def server_for_runs() -> Iterator[Server]:
         with temporary_settings(further) if further else nullcontext():
             yield Server(address)
         return
-    found = local_server()
-    server = _own_server() if found is None else Server(found)
-    settings = {PREFECT_API_URL: server.address, **(_patience() if found else {})}
-    environment = {setting.name: str(value) for setting, value in settings.items()}
-    if found is None:
-        environment[OWN_SERVER] = server.address
+    listening = socket.create_server(("127.0.0.1", 0))
+    server = Server(f"http://127.0.0.1:{listening.getsockname()[1]}/api", listening)
+    environment = {PREFECT_API_URL.name: server.address, OWN_SERVER: server.address}
     os.environ.update(environment)
     # For threads that Prefect starts without the present settings, such as the one that
     # forwards logs of worker processes: they would start a server of their own.
     refresh_global_settings_context()
     try:
         # The command's own server ignores heartbeats, and Prefect waits a second for their end.
-        unwatched = {PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None} if found is None else {}
-        with temporary_settings(settings | unwatched):
+        unwatched = {PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}
+        with temporary_settings({PREFECT_API_URL: server.address, **unwatched}):
             yield server
     finally:
         for name in environment:
@@ -176,29 +159,6 @@ def _patience() -> dict[Any, int]:
     """Settings with which Prefect waits for a server of the office; empty where they are set."""
     is_set = "max_retries" in get_current_settings().client.model_fields_set
     return {} if is_set else {PREFECT_CLIENT_MAX_RETRIES: RETRIES}
-
-
-def _own_server() -> Server:
-    listening = socket.create_server(("127.0.0.1", 0))
-    return Server(f"http://127.0.0.1:{listening.getsockname()[1]}/api", listening)
-
-
-def local_server() -> str | None:
-    """Address of the API of a local server of this version of Prefect; None without one.
-
-    The address is the default of `prefect server start` (PREFECT_SERVER_API_HOST and _PORT).
-    """
-    if os.environ.get(LOOKS_FOR_SERVER, "").lower() in ("0", "false", "no"):
-        return None
-    host = PREFECT_SERVER_API_HOST.value()
-    here = "127.0.0.1" if host in ("0.0.0.0", "localhost") else host
-    address = f"http://{here}:{PREFECT_SERVER_API_PORT.value()}/api"
-    try:
-        answer = httpx.get(f"{address}/admin/version", trust_env=False, timeout=SECONDS_TO_ANSWER)
-        version = answer.raise_for_status().json()
-    except (httpx.HTTPError, ValueError):
-        return None
-    return address if version == prefect.__version__ else None
 
 
 def address_of(flow_run_id: str) -> str:
@@ -231,23 +191,6 @@ def too_busy(error: Exception) -> str | None:
         "a time: start runs one after the other, or give a server for all of them PostgreSQL "
         "(PREFECT_API_DATABASE_CONNECTION_URL)"
     )
-
-
-def trouble_at_home() -> str | None:
-    """Why a command's own server cannot keep its database, with the remedy; None if it can,
-    or if runs report to another server."""
-    if not is_embedded():
-        return None
-    home = PREFECT_HOME.value()
-    try:
-        with TemporaryFile(dir=home) as trial:
-            trial.write(bytes(LEAST_ROOM))
-    except OSError as error:
-        return (
-            f"Prefect's embedded server cannot write to its home {home} ({error.strerror}); make "
-            "room there, or set PREFECT_HOME to another folder"
-        )
-    return None
 
 
 def is_embedded() -> bool:

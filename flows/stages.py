@@ -30,10 +30,11 @@ from ..tasks.runs.errors import SpineflowError
 from ..tasks.runs.handles import Artifact, reused
 from ..tasks.runs.settings import ProductSettings
 from ..tasks.runs.steps import artifact_of, made_before
+from ..tasks.runs.work import WorkRecord
 from .cancelling import refuse_if_cancelled
 from .progress import StageProgress
+from .runners import chosen_runner
 from .servers import is_embedded
-from .tracking import WorkRecord
 
 MOST_FOUND_BY_TASKS = 32
 """Most tasks submitted in a stage although their files exist, so that the UI shows them; the flow
@@ -51,10 +52,6 @@ Body = Callable[[RunDirectory, Any], None]
 
 class Stopped(Exception):
     """A run in this process has reached the requested stage."""
-
-
-class NotReused(Exception):
-    """A run assumed to be finished has work left to do."""
 
 
 @dataclass(eq=False)
@@ -130,7 +127,7 @@ class Stages(TaskRunner[Any]):
         self._open: Stage | None = None
         self._to_show: list[tuple[str, ...]] = [()]
         self._progress = None if runner is None else StageProgress()
-        self._record = WorkRecord(run, settings.run)
+        self._record = WorkRecord(run, chosen_runner(settings.run), settings.run.workers)
         stages = run.read_manifest()["stages"].values()
         self._digests = {path: own for stage in stages for path, own in stage["digests"].items()}
         self._started = True
@@ -167,7 +164,7 @@ class Stages(TaskRunner[Any]):
         stage.futures.append(future)
         _, *keys = parameters.values()  # The first parameter is the folder of the run.
         facts = {"stage": stage.name, "aside": stage.is_background}
-        self._record.begin(future, task, keys, before, **facts)
+        self._record.begin(future, task.name, keys, before, **facts)
         return future
 
     def _future_of(
@@ -255,8 +252,6 @@ class Stages(TaskRunner[Any]):
                 future = self._next()
                 self._collect(future)
                 missing.discard(future)
-        if self._progress is not None:
-            self._progress.show()
         raise_first_error(self._outcomes[future] for future in chosen)
 
     def _next(self) -> Future:
@@ -276,7 +271,7 @@ class Stages(TaskRunner[Any]):
         self._outcomes[future] = outcome
         stage.n_ended += 1
         if isinstance(outcome, Artifact):
-            self._record_work(future, outcome)
+            self._record.end(future, outcome)
         else:
             stage.has_failed = True
         for waiting in [one for one in self._stages.values() if one.began is None]:
@@ -301,10 +296,6 @@ class Stages(TaskRunner[Any]):
         stage.is_entered = True
         self._enter(stage.name, [self._outcomes[future] for future in stage.futures])
 
-    def _record_work(self, future: Future, artifact: Artifact) -> None:
-        """Record the work of a task."""
-        self._record.end(future, artifact)
-
     def _enter(self, stage: str, artifacts: Sequence[Artifact]) -> None:
         """Enter an ended stage in the manifest, and after ingest the digests of the input."""
         self._run.record_stages({stage: artifacts}, order=list(self._stages))
@@ -327,7 +318,7 @@ class Stages(TaskRunner[Any]):
         try:
             yield
         except Exception as error:
-            if not isinstance(error, SpineflowError | Stopped | NotReused):
+            if not isinstance(error, SpineflowError | Stopped):
                 under_way = [
                     f"the stage '{stage.name}'"
                     for stage in self._stages.values()
@@ -345,23 +336,6 @@ class Stages(TaskRunner[Any]):
             body(self._run, self._settings)
             self.finish(everything=True)
         self._show_ended()
-
-
-class Verification(Stages):
-    """Calls the stages of a run up to the charge in this process, to check their artifacts.
-
-    The manifest stays as it is. Raises NotReused if a step has work left.
-    """
-
-    def __init__(self, run: RunDirectory, settings: ProductSettings) -> None:
-        super().__init__(run, settings, None, until=LEDGER)
-
-    def _record_work(self, future: Future, artifact: Artifact) -> None:
-        if not artifact.reused:
-            raise NotReused
-
-    def _enter(self, stage: str, artifacts: Sequence[Artifact]) -> None:
-        pass
 
 
 def stages_here() -> Stages:

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import pandas as pd
 import pyarrow as pa
@@ -26,6 +27,19 @@ from spineflow.tasks.runs.stamps import write_parquet
 Tables = Mapping[str, pd.DataFrame]
 """Tables of the input by the keys of `[input]`."""
 
+
+class Privacy(TypedDict, total=False):
+    """Keys of `[privacy]` that all products have; each product may have more."""
+
+    dataset: str | None
+    ledger: str | Path | None
+    infinite: bool
+    seed: int
+    rho: str | Fraction
+    epsilon: str | Fraction
+    delta: str | Fraction
+
+
 INPUT = "input"
 """Folder of the frames, in the confidential folder."""
 
@@ -34,13 +48,7 @@ INGEST = "ingest"
 
 
 def topdown(
-    tables: Tables,
-    settings: Source,
-    run_dir: str | Path,
-    *,
-    dataset: str | None = None,
-    ledger: str | Path | None = None,
-    **privacy: Any,
+    tables: Tables, settings: Source, run_dir: str | Path, **privacy: Unpack[Privacy]
 ) -> Run:
     """Release microdata and tables of a census by the TopDown Algorithm.
 
@@ -52,10 +60,9 @@ def topdown(
             Losses are exact fractions in quotes. `[input]` needs no paths of the frames.
         run_dir: The run directory. Repeating the call continues or returns the existing run, and
             draws nothing twice; another table needs another directory.
-        dataset: The name under which the ledger adds up draws from these people; by default
-            from the settings.
-        ledger: The ledger's path; by default from the settings.
-        privacy: Further keys of `[privacy]`, such as `seed` for input that may be disclosed.
+        privacy: Keys of `[privacy]`, by default from the settings: `dataset`, the name under which
+            the ledger adds up draws from these people, `ledger`, its path, and others, such as
+            `seed` for input that may be disclosed.
 
     Returns:
         The run, once its release is out.
@@ -67,34 +74,22 @@ def topdown(
     Example: `spineflow.topdown({"residents": frame, "areas": areas}, settings, "release-1",
     dataset="town", ledger="ledger.db")`.
     """
-    return _run("topdown", tables, settings, run_dir, dataset, ledger, privacy)
+    return _run("topdown", tables, settings, run_dir, privacy)
 
 
 def detailed_groups(
-    tables: Tables,
-    settings: Source,
-    run_dir: str | Path,
-    *,
-    dataset: str | None = None,
-    ledger: str | Path | None = None,
-    **privacy: Any,
+    tables: Tables, settings: Source, run_dir: str | Path, **privacy: Unpack[Privacy]
 ) -> Run:
     """Release adaptive tables of detailed race and ethnicity groups, by SafeTab-P.
 
     `tables` has `persons`, `units` and `geography` of the Census Edited File layout; the settings
     name the folder of parameters. Otherwise as `topdown`.
     """
-    return _run("detailed-groups", tables, settings, run_dir, dataset, ledger, privacy)
+    return _run("detailed-groups", tables, settings, run_dir, privacy)
 
 
 def detailed_households(
-    tables: Tables,
-    settings: Source,
-    run_dir: str | Path,
-    *,
-    dataset: str | None = None,
-    ledger: str | Path | None = None,
-    **privacy: Any,
+    tables: Tables, settings: Source, run_dir: str | Path, **privacy: Unpack[Privacy]
 ) -> Run:
     """Release households by type and tenure for detailed groups of the householder, by SafeTab-H.
 
@@ -102,83 +97,54 @@ def detailed_households(
     name the folder of parameters, and as `groups` the directory of a finished run of detailed
     groups. Otherwise as `topdown`.
     """
-    return _run("detailed-households", tables, settings, run_dir, dataset, ledger, privacy)
+    return _run("detailed-households", tables, settings, run_dir, privacy)
 
 
 def group_sizes(
-    tables: Tables,
-    settings: Source,
-    run_dir: str | Path,
-    *,
-    dataset: str | None = None,
-    ledger: str | Path | None = None,
-    **privacy: Any,
+    tables: Tables, settings: Source, run_dir: str | Path, **privacy: Unpack[Privacy]
 ) -> Run:
     """Release consistent numbers of groups of each size in every region.
 
     `tables` has `sizes` (region, size, count) or `records`, and `regions` (level, region, parent);
     or the census tables. Otherwise as `topdown`.
     """
-    return _run("group-sizes", tables, settings, run_dir, dataset, ledger, privacy)
+    return _run("group-sizes", tables, settings, run_dir, privacy)
 
 
 def supplemental_dhc(
-    tables: Tables,
-    settings: Source,
-    run_dir: str | Path,
-    *,
-    dataset: str | None = None,
-    ledger: str | Path | None = None,
-    **privacy: Any,
+    tables: Tables, settings: Source, run_dir: str | Path, **privacy: Unpack[Privacy]
 ) -> Run:
     """Release people joined with their households: average sizes, relationships, with intervals.
 
     `tables` has `persons`, `units` and `geography` of the Census Edited File layout. Otherwise as
     `topdown`.
     """
-    return _run("supplemental-dhc", tables, settings, run_dir, dataset, ledger, privacy)
+    return _run("supplemental-dhc", tables, settings, run_dir, privacy)
 
 
-def trips(
-    tables: Tables,
-    settings: Source,
-    run_dir: str | Path,
-    *,
-    dataset: str | None = None,
-    ledger: str | Path | None = None,
-    **privacy: Any,
-) -> Run:
+def trips(tables: Tables, settings: Source, run_dir: str | Path, **privacy: Unpack[Privacy]) -> Run:
     """Release a table of origins and destinations, or any table that forms a tree, by InfTDA.
 
     `tables` has `trips` and `areas`, or `table`; the settings name their columns. Otherwise as
     `topdown`.
     """
-    return _run("trips", tables, settings, run_dir, dataset, ledger, privacy)
+    return _run("trips", tables, settings, run_dir, privacy)
 
 
-def _run(
-    name: str,
-    tables: Tables,
-    settings: Source,
-    run_dir: str | Path,
-    dataset: str | None,
-    ledger: str | Path | None,
-    privacy: Mapping[str, Any],
-) -> Run:
+def _run(name: str, tables: Tables, settings: Source, run_dir: str | Path, privacy: Privacy) -> Run:
     from spineflow.flows.running import is_done, prepare, run_stages_in_process  # 1.3 s
 
     arrow = {key: _to_arrow(key, frame) for key, frame in tables.items()}
     run = RunDirectory(Path(run_dir).resolve())
     files = {key: run.confidential / INPUT / f"{key}.parquet" for key in arrow}
-    own = {"dataset": dataset, "ledger": None if ledger is None else Path(ledger).resolve()}
-    privacy = {key: value for key, value in own.items() if value is not None} | dict(privacy)
     given: dict[str, Any] = {f"input.{key}": str(file) for key, file in files.items()}
-    given |= {
-        f"privacy.{key}": value if isinstance(value, bool | int) else str(value)
-        for key, value in privacy.items()
-    }
+    given |= {f"privacy.{key}": value for key, value in privacy.items() if value is not None}
+    if (ledger := privacy.get("ledger")) is not None:
+        given["privacy.ledger"] = str(Path(ledger).resolve())
     asked = product(name)
-    loaded = asked.load(settings, [f"{key}={json.dumps(value)}" for key, value in given.items()])
+    loaded = asked.load(
+        settings, [f"{key}={json.dumps(value, default=str)}" for key, value in given.items()]
+    )
     prepare(loaded, run.root)
     with run.locked():
         for key, table in arrow.items():

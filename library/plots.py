@@ -8,8 +8,7 @@ package and makes self-contained pages.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -28,25 +27,7 @@ SMALLEST_ERROR = 1e-3
 """Height of zero errors on a logarithmic scale."""
 
 
-class PlottedRun(Protocol):
-    """The parts of a `Run` that figures show."""
-
-    @property
-    def budget(self) -> pd.DataFrame:
-        """Noise of every query and its cost."""
-
-    @property
-    def errors(self) -> pd.DataFrame:
-        """Errors of the released counts."""
-
-    def table(self, name: str) -> pd.DataFrame:
-        """A released table."""
-
-    def margins(self, name: str) -> pd.DataFrame:
-        """Margins of error of its counts."""
-
-
-def plot_budget(what: PlottedRun | pd.DataFrame, ax: Axes | None = None) -> Axes:
+def plot_budget(what: Any, ax: Axes | None = None) -> Axes:
     """The share of the budget that every geolevel has, in bars, by query; a universe a bar each.
 
     Args:
@@ -60,22 +41,17 @@ def plot_budget(what: PlottedRun | pd.DataFrame, ax: Axes | None = None) -> Axes
     """
     frame = what if isinstance(what, pd.DataFrame) else what.budget
     rows = _prefix_universe(frame, "geolevel")
-    axes = _axes(ax, rows.nunique())
     wide = frame.assign(row=rows).pivot_table(
         index="row", columns="query", values="share", aggfunc="sum", sort=False, observed=True
     )
-    start = np.zeros(len(wide))
-    colors = _colors(len(wide.columns))
-    for color, (query, shares) in zip(colors, wide.fillna(0.0).items(), strict=True):
-        axes.barh(wide.index, shares, left=start, color=color, label=query, height=0.7)
-        start = start + shares.to_numpy()
+    axes = _axes(ax, len(wide))
+    wide.fillna(0.0).plot.barh(ax=axes, stacked=True, width=0.7, cmap="tab20", ylabel="")
     axes.invert_yaxis()
     axes.set_xlabel("share of the universe's budget")
-    axes.legend(fontsize="small", frameon=False, bbox_to_anchor=(1.02, 1.0), loc="upper left")
-    return _finish_axes(axes)
+    return _finish_axes(axes, is_beside=True)
 
 
-def plot_errors(what: PlottedRun | pd.DataFrame, ax: Axes | None = None) -> Axes:
+def plot_errors(what: Any, ax: Axes | None = None) -> Axes:
     """Mean absolute errors of a release of input that is not confidential, by geolevel.
 
     One line a query, from the root to the finest geolevel, on a logarithmic scale; zero
@@ -93,21 +69,19 @@ def plot_errors(what: PlottedRun | pd.DataFrame, ax: Axes | None = None) -> Axes
     if "mean_absolute_error" not in frame or "query" not in frame:
         raise InputRefused("Only errors of topdown runs are drawn; read others from `errors`.")
     lines = _prefix_universe(frame, "query")
-    geolevels = list(dict.fromkeys(frame["geolevel"]))
+    wide = frame.assign(line=lines).pivot_table(
+        index="geolevel", columns="line", values="mean_absolute_error", sort=False, observed=True
+    )
     axes = _axes(ax, 8)
-    names = list(dict.fromkeys(lines))
-    for color, name in zip(_colors(len(names)), names, strict=True):
-        own = frame[lines == name].set_index("geolevel").reindex(geolevels)
-        errors = own["mean_absolute_error"].clip(lower=SMALLEST_ERROR)
-        axes.plot(geolevels, errors, marker="o", markersize=4, color=color, label=name)
-    axes.set_yscale("log")
+    wide.clip(lower=SMALLEST_ERROR).plot(
+        ax=axes, logy=True, marker="o", markersize=4, xlabel="", xticks=range(len(wide))
+    )
     axes.set_ylabel("mean absolute error of an answer")
-    axes.legend(fontsize="small", frameon=False, bbox_to_anchor=(1.02, 1.0), loc="upper left")
-    return _finish_axes(axes)
+    return _finish_axes(axes, is_beside=True)
 
 
 def plot_margins(
-    run: PlottedRun | None = None,
+    run: Any = None,
     table: str | None = None,
     count: str | None = None,
     ax: Axes | None = None,
@@ -157,7 +131,7 @@ def plot_margins(
     rows = [f"{name}: {count:,.0f}" for name, count in zip(names, counts, strict=True)]
     axes = _axes(ax, len(rows))
     places = np.arange(len(rows))
-    axes.hlines(places, low, high, color=_colors(1)[0], linewidth=6, alpha=0.4)
+    axes.hlines(places, low, high, color="C0", linewidth=6, alpha=0.4)
     axes.axvline(0.0, color="black", linewidth=0.8)
     axes.set_yticks(places, rows)
     axes.invert_yaxis()
@@ -180,16 +154,15 @@ def plot_privacy_curve(frame: pd.DataFrame, ax: Axes | None = None) -> Axes:
     axes = _axes(ax, 10)
     lines = {"conversion": ("by rho", ":"), "upper": ("exactly, at most", "-")}
     lines["lower"] = ("exactly, at least", "--")
-    for universe, own, color in _split_by_universe(frame):
+    for number, (universe, own) in enumerate(frame.groupby("universe", sort=False)):
         for column, (words, style) in lines.items():
             # There is no place for 0 on a logarithmic scale.
             deltas = own[column].where(own[column] > 0)
             label = f"{universe}, {words}"
-            axes.plot(own["epsilon"], deltas, linestyle=style, color=color, label=label)
-    axes.set_yscale("log")
+            axes.semilogy(own["epsilon"], deltas, style, color=f"C{number}", label=label)
     axes.set_xlabel("epsilon")
     axes.set_ylabel("delta")
-    return _with_legend(axes)
+    return _finish_axes(axes)
 
 
 def plot_trade_off(frame: pd.DataFrame, ax: Axes | None = None) -> Axes:
@@ -205,12 +178,13 @@ def plot_trade_off(frame: pd.DataFrame, ax: Axes | None = None) -> Axes:
     Example: `spineflow.plot_trade_off(spineflow.trade_off("topdown", "settings.toml"))`.
     """
     axes = _axes(ax, 10)
-    for universe, own, color in _split_by_universe(frame):
-        axes.plot(own["false_positives"], own["false_negatives"], color=color, label=universe)
+    frame.pivot_table(
+        index="false_positives", columns="universe", values="false_negatives", sort=False
+    ).plot(ax=axes)
     axes.plot([0.0, 1.0], [1.0, 0.0], linestyle=":", color="black", label="by guessing")
     axes.set_xlabel("false positives")
     axes.set_ylabel("false negatives, at least")
-    return _with_legend(axes)
+    return _finish_axes(axes)
 
 
 def _prefix_universe(frame: pd.DataFrame, column: str) -> pd.Series:
@@ -232,26 +206,11 @@ def _axes(ax: Axes | None, n_rows: int) -> Axes:
     return plt.subplots(figsize=(7.0, 1.2 + 0.32 * n_rows), layout="constrained")[1]
 
 
-def _colors(n: int) -> list[Any]:
-    """Colours of n lines or bars, as distinct as so many can be."""
-    import matplotlib
-
-    return list(matplotlib.colormaps["tab10" if n <= 10 else "tab20"](range(n)))
-
-
-def _split_by_universe(frame: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame, Any]]:
-    """Each universe of a frame, in order, with its rows and a colour."""
-    groups = frame.groupby("universe", sort=False)
-    for color, (universe, own) in zip(_colors(groups.ngroups), groups, strict=True):
-        yield str(universe), own, color
-
-
-def _with_legend(axes: Axes) -> Axes:
-    axes.legend(fontsize="small", frameon=False)
-    return _finish_axes(axes)
-
-
-def _finish_axes(axes: Axes) -> Axes:
+def _finish_axes(axes: Axes, *, is_beside: bool = False) -> Axes:
+    """Axes without a frame at their top and right, and their legend inside or beside them."""
+    where: dict[str, Any] = {"bbox_to_anchor": (1.02, 1.0), "loc": "upper left"}
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(fontsize="small", frameon=False, **(where if is_beside else {}))
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
     return axes

@@ -42,9 +42,7 @@ if "TMPDIR" not in os.environ and MEMORY.is_dir() and shutil.disk_usage(MEMORY).
 _prefect_home = tempfile.TemporaryDirectory(prefix="spineflow-prefect-", ignore_cleanup_errors=True)
 os.environ["PREFECT_HOME"] = _prefect_home.name
 os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
-# What runs on this machine by chance is no server of the tests.
-os.environ["SPINEFLOW_FIND_SERVER"] = "false"
-# Nor do ledgers of this machine concern the tests, or those of one test another.
+# Ledgers of this machine do not concern the tests, or those of one test another.
 os.environ["SPINEFLOW_LEDGERS"] = ""
 
 # How long an example takes says how busy the machine is, and nothing of the product.
@@ -254,8 +252,9 @@ begun by those who wait for them. That of an office does, in the tests of deploy
 SERVER = """
 import sys
 import uvicorn
-from spineflow.flows import server_fixes
-server_fixes.apply()
+from spineflow.flows import own_server
+own_server.begin_transactions_immediately()
+own_server.collect_garbage_in_a_thread()
 app, (host, port) = "prefect.server.api.server:create_app", sys.argv[1:]
 uvicorn.run(app, factory=True, host=host, port=int(port), log_level="warning")
 """

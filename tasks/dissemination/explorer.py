@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ..pages.document import NONE, html_page
+from ..pages.document import NONE, render_page
 from ..runs.errors import InputRefused
 from ..runs.files import write_text
 from ..tables.geometry import read_layers
@@ -70,7 +70,7 @@ def write_explorer(
             "boundaries": drawn,
             "perDeviation": PER_DEVIATION,
         }
-        page = html_page(
+        page = render_page(
             "dissemination/templates/explorer.html.j2",
             title=title,
             guarantee=guarantee,

@@ -35,32 +35,19 @@ LARGEST_TABLE_SCALE = 1 << 8
 """Parameters up to which all thresholds are tabulated; beyond, `rejection` is faster."""
 
 
-def discrete_gaussian(sigma_squared: Fraction, size: int, source: RandomSource) -> np.ndarray:
-    """Draws with P(x) proportional to exp(-x^2 / (2 sigma_squared)), shape `(size,)`, int64.
+def draw_noise(mechanism: str, parameter: Fraction, size: int, source: RandomSource) -> np.ndarray:
+    """Draws of a mechanism with sigma^2 or the scale as parameter, shape `(size,)`, int64.
 
-    Raises TypeError for a parameter that is not an exact fraction, ValueError for one that is not
-    positive (a query with a share of zero is not measured), OverflowError for a draw beyond 64
-    bits.
+    P(x) is proportional to exp(-x^2 / (2 sigma^2)) of the discrete Gaussian, and to
+    exp(-|x| / scale) of the discrete Laplace. Raises TypeError for a parameter that is not an exact
+    fraction, ValueError for one that is not positive (a query with a share of zero is not
+    measured), OverflowError for a draw beyond 64 bits.
 
     >>> from spineflow.tasks.noise.randomness import SystemRandom
-    >>> discrete_gaussian(Fraction(10), 3, SystemRandom()).shape
+    >>> draw_noise(DISCRETE_GAUSSIAN, Fraction(10), 3, SystemRandom()).shape
     (3,)
     """
-    return _sampler(DISCRETE_GAUSSIAN, _positive(sigma_squared, "sigma^2")).draw(size, source)
-
-
-def discrete_laplace(scale: Fraction, size: int, source: RandomSource) -> np.ndarray:
-    """Draws with P(x) proportional to exp(-|x| / scale), shape `(size,)`, int64.
-
-    Raises as `discrete_gaussian`.
-    """
-    return _sampler(DISCRETE_LAPLACE, _positive(scale, "the scale")).draw(size, source)
-
-
-def draw_noise(mechanism: str, parameter: Fraction, size: int, source: RandomSource) -> np.ndarray:
-    """Noise of the named mechanism with sigma^2 or the scale as parameter, shape `(size,)`."""
-    draw = {DISCRETE_GAUSSIAN: discrete_gaussian, DISCRETE_LAPLACE: discrete_laplace}
-    return draw[mechanism](parameter, size, source)
+    return _sampler(mechanism, _positive(parameter)).draw(size, source)
 
 
 @lru_cache(maxsize=256)
@@ -70,15 +57,17 @@ def _sampler(mechanism: str, parameter: Fraction) -> InversionTable | CoarseFine
         if parameter <= LARGEST_TABLE_SIGMA_SQUARED:
             return build_table(distribution)
         return build_coarse_fine(distribution, parameter)
+    if mechanism != DISCRETE_LAPLACE:
+        raise ValueError(f"there is no mechanism {mechanism!r}")
     distribution = IntegerDistribution(1 / parameter, 1)
     if parameter <= LARGEST_TABLE_SCALE:
         return build_table(distribution)
     return build_coarse_fine(distribution, parameter**2)
 
 
-def _positive(parameter: Fraction, name: str) -> Fraction:
+def _positive(parameter: Fraction) -> Fraction:
     if isinstance(parameter, bool) or not isinstance(parameter, int | Fraction):
-        raise TypeError(f"{name} must be an exact Fraction, not {type(parameter).__name__}")
+        raise TypeError(f"noise needs an exact Fraction, not {type(parameter).__name__}")
     if parameter <= 0:
-        raise ValueError(f"{name} must be positive; a query with a share of 0 is not measured")
+        raise ValueError("noise must be positive; a query with a share of 0 is not measured")
     return Fraction(parameter)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from io import StringIO
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
 
@@ -124,18 +124,7 @@ def to_markdown(document: Document) -> str:
     Words.
     <BLANKLINE>
     """
-    parts = [f"# {document.title}"]
-    if document.stamp:
-        parts.append(f"**{document.stamp}**")
-    parts += document.introduction
-    front = document.front
-    if front is not None:
-        parts += [f"**{front.verdict}**", *filter(None, [front.guarantee])]
-        parts += _markdown_sections(front.panels)
-        parts.append("\n".join(f"- {_markdown_cell(link)}" for link in front.links))
-    parts += _markdown_sections(document.sections)
-    parts += [_markdown(block) for block in document.colophon]
-    return "\n\n".join(parts) + "\n"
+    return render_page("pages/templates/document.md.j2", document=document)
 
 
 def to_csv(table: Table, stamp: str | None = None) -> str:
@@ -158,20 +147,20 @@ def to_csv(table: Table, stamp: str | None = None) -> str:
 
 def to_html(document: Document) -> str:
     """The document as one HTML file that needs nothing else."""
-    return html_page("pages/templates/document.html.j2", document=document)
+    return render_page("pages/templates/document.html.j2", document=document)
 
 
-def html_page(template: str, **context: Any) -> str:
-    """A page from a template for HTML, named by its place below `tasks/`; texts are escaped."""
-    return _templates().get_template(template).render(context)
+def render_page(template: str, **context: Any) -> str:
+    """A page from a template, named by its place below `tasks/`; texts are escaped in HTML."""
+    return templates().get_template(template).render(context)
 
 
 @cache
-def _templates() -> Environment:
-    """The templates for HTML of all rooms, with their tests and filters."""
-    templates = Environment(
+def templates() -> Environment:
+    """The templates of pages of all rooms, with their tests and filters."""
+    found = Environment(
         loader=FileSystemLoader(Path(__file__).parents[1]),
-        autoescape=True,
+        autoescape=select_autoescape(["html.j2"]),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -179,28 +168,14 @@ def _templates() -> Environment:
     )
     kinds = {"table": Table, "figure": Figure, "details": Details, "link": Link}
     for name, kind in kinds.items():
-        templates.tests[name] = lambda value, kind=kind: isinstance(value, kind)
-    templates.filters["shown"] = _format_cell
-    templates.filters["numeric_columns"] = _numeric_columns
-    templates.filters["classes"] = _classes
-    templates.filters["drawing"] = Markup
-    templates.filters["csv_name"] = _csv_name
-    templates.filters["csv_link"] = _csv_link
-    return templates
-
-
-def _markdown_sections(sections: Sequence[Section]) -> Iterator[str]:
-    for section in sections:
-        yield f"## {section.title}"
-        yield from map(_markdown, section.blocks)
-
-
-def _markdown(block: Block) -> str:
-    if isinstance(block, Table):
-        return _markdown_table(block)
-    if isinstance(block, Details):
-        return "\n\n".join([f"**{block.summary}**", *map(_markdown, block.blocks)])
-    return f"*{block.caption}*" if isinstance(block, Figure) else block
+        found.tests[name] = lambda value, kind=kind: isinstance(value, kind)
+    found.filters["shown"] = _format_cell
+    found.filters["numeric_columns"] = _numeric_columns
+    found.filters["classes"] = _classes
+    found.filters["drawing"] = Markup
+    found.filters["csv_name"] = _csv_name
+    found.filters["csv_link"] = _csv_link
+    return found
 
 
 def _csv_field(cell: Cell) -> str | int:
@@ -256,18 +231,3 @@ def _classes(is_number: bool, is_deciding: bool, text: str = "") -> Markup:
 
 
 _NO_CLASSES = Markup()
-
-
-def _markdown_table(table: Table) -> str:
-    rule = ["---:" if numeric else "---" for numeric in _numeric_columns(table)]
-    rows: Sequence[Sequence[str]] = [
-        [_markdown_cell(header) for header in table.headers],
-        rule,
-        *([_markdown_cell(cell) for cell in row] for row in table.rows),
-    ]
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
-
-
-def _markdown_cell(cell: Cell) -> str:
-    text = _format_cell(cell).replace("|", "\\|")
-    return f"[{text}]({cell.target})" if isinstance(cell, Link) else text

@@ -1,4 +1,4 @@
-"""Charts as SVG markup for HTML pages: lines, bars, strips and boxes.
+"""Charts as SVG markup for HTML pages: lines, bars and boxes.
 
 A chart is 500 units wide, so that its text can be read on a telephone and at its natural size on
 a desk. Series differ by colour and by dash or shade, axes carry their labels, and every chart has
@@ -8,16 +8,16 @@ No plotting library is used, for four reasons. A page must be complete in a few 
 without scripts, which rules out libraries that draw in the browser. Its text must stay text, which
 can be searched, read aloud and set in the reader's font; Matplotlib sets it as outlines or assumes
 fonts. The same run must give the same bytes, without dates, random identifiers or a library's
-version in them. And four kinds of chart do not need a dependency of tens of megabytes.
+version in them. And three kinds of chart do not need a dependency of tens of megabytes.
 """
 
 from __future__ import annotations
 
 import html
 import math
-import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 WIDTH = 500
 FONT_SIZE = 14
@@ -106,61 +106,16 @@ def bar_chart(
     values = _finite([value for numbers in series.values() for value in numbers])
     if min(values) < 0:
         raise ValueError("a bar cannot be negative")
-    thickness, gap, between = 17, 3, 16
-    legend, top = _legend(series, _bar_key)
-    left = 18 + CHARACTER * max(len(group) for group in groups)
-    end = WIDTH - 12 - CHARACTER * max(len(_number(value)) for value in values)
-    group_height = len(series) * (thickness + gap) - gap
-    bottom = top + len(groups) * (group_height + between)
-    axis = _Axis.over(values, left, end, spacing=56, from_zero=True)
-    parts = [legend]
-    for tick in axis.ticks():
-        x = axis(tick)
-        parts.append(_rule(x, top, x, bottom))
-        parts.append(svg_text(x, bottom + 19, _number(tick), anchor="middle", fill=SOFT))
-    for row, group in enumerate(groups):
-        y = top + between / 2 + row * (group_height + between)
-        parts.append(svg_text(left - 8, y + group_height / 2 + 5, group, anchor="end"))
-        for position, numbers in enumerate(series.values()):
-            length = max(axis(numbers[row]) - left, 1)
-            bar_y = y + position * (thickness + gap)
-            parts.append(_bar(left, bar_y, length, thickness, position))
-            parts.append(svg_text(left + length + 6, bar_y + thickness - 4, _number(numbers[row])))
-    parts.append(_rule(left, top, left, bottom, SOFT))
-    parts.append(svg_text(WIDTH, bottom + 40, value_label, anchor="end", fill=SOFT))
-    return svg_document(title, bottom + 50, parts)
+    margin = 12 + CHARACTER * max(len(_number(value)) for value in values)
 
+    def draw(axis: _Axis, value: float, y: float, position: int) -> list[str]:
+        length = max(axis(value) - axis.start, 1)
+        return [
+            _bar(axis.start, y, length, 17, position),
+            svg_text(axis.start + length + 6, y + 13, _number(value)),
+        ]
 
-def strip_chart(parts: Mapping[str, float], *, title: str, value_label: str) -> str:
-    """One bar cut into parts in their order, as long as their values, with an axis from 0.
-
-    The key below has a row a part, with its value and its percentage of the whole.
-
-    Raises ValueError without parts, for values that are not finite, and for negative ones.
-    """
-    values = _finite(list(parts.values()))
-    if min(values) < 0:
-        raise ValueError("a part cannot be negative")
-    whole, thickness, top, row_height = sum(values), 30, 8.0, 21
-    axis = _Axis.over([whole], 1, WIDTH - 30, spacing=70, from_zero=True)
-    bottom = top + thickness + 6
-    drawn = []
-    for tick in axis.ticks():
-        x = axis(tick)
-        drawn.append(_rule(x, bottom, x, bottom + 5, SOFT))
-        drawn.append(svg_text(x, bottom + 20, _number(tick), anchor="middle" if tick else "start"))
-    drawn.append(svg_text(WIDTH, bottom + 40, value_label, anchor="end", fill=SOFT))
-    start, y = 0.0, bottom + 62
-    for position, (name, value) in enumerate(parts.items()):
-        end = start + value
-        drawn.append(_bar(axis(start), top, axis(end) - axis(start), thickness, position))
-        share = 100 * value / whole if whole else 0.0
-        drawn.append(_bar_key(-8, y, position))
-        drawn.append(svg_text(20, y, name))
-        drawn.append(svg_text(WIDTH - 70, y, _number(value), anchor="end"))
-        drawn.append(svg_text(WIDTH, y, f"{share:.0f} %", anchor="end", fill=SOFT))
-        start, y = end, y + row_height
-    return svg_document(title, y - row_height + 10, drawn)
+    return _rows_chart(groups, series, values, draw, (17, 3, margin), title, value_label)
 
 
 def box_chart(
@@ -179,12 +134,39 @@ def box_chart(
     if any(len(box) != 5 for box in boxes):
         raise ValueError("a box needs five values")
     values = _finite([value for box in boxes for value in box])
-    thickness, gap, between = 14, 4, 16
+
+    def draw(axis: _Axis, box: Sequence[float], y: float, position: int) -> list[str]:
+        low, first, median, third, high = map(axis, box)
+        return [
+            _rule(low, y + 7, high, y + 7, INK),
+            _bar(first, y, max(third - first, 1), 14, position),
+            _rule(median, y - 1, median, y + 15, INK),
+        ]
+
+    return _rows_chart(groups, series, values, draw, (14, 4, 30), title, value_label)
+
+
+def _rows_chart(
+    groups: Sequence[str],
+    series: Mapping[str, Sequence[Any]],
+    values: Sequence[float],
+    draw: Callable[[_Axis, Any, float, int], list[str]],
+    sizes: tuple[int, int, float],
+    title: str,
+    value_label: str,
+) -> str:
+    """A row for every series in every group, drawn at its height over an axis from 0.
+
+    `values` are to be on the axis; `sizes` the thickness of a row, the gap between rows, and the
+    margin on the right.
+    """
+    thickness, gap, margin = sizes
+    between = 16
     legend, top = _legend(series, _bar_key)
     left = 18 + CHARACTER * max(len(group) for group in groups)
     group_height = len(series) * (thickness + gap) - gap
     bottom = top + len(groups) * (group_height + between)
-    axis = _Axis.over(values, left, WIDTH - 30, spacing=56, from_zero=True)
+    axis = _Axis.over(values, left, WIDTH - margin, spacing=56, from_zero=True)
     parts = [legend]
     for tick in axis.ticks():
         x = axis(tick)
@@ -194,12 +176,7 @@ def box_chart(
         y = top + between / 2 + row * (group_height + between)
         parts.append(svg_text(left - 8, y + group_height / 2 + 5, group, anchor="end"))
         for position, column in enumerate(series.values()):
-            box_y = y + position * (thickness + gap)
-            middle = box_y + thickness / 2
-            low, first, median, third, high = (axis(value) for value in column[row])
-            parts.append(_rule(low, middle, high, middle, INK))
-            parts.append(_bar(first, box_y, max(third - first, 1), thickness, position))
-            parts.append(_rule(median, box_y - 1, median, box_y + thickness + 1, INK))
+            parts += draw(axis, column[row], y + position * (thickness + gap), position)
     parts.append(svg_text(WIDTH, bottom + 40, value_label, anchor="end", fill=SOFT))
     return svg_document(title, bottom + 50, parts)
 
@@ -359,16 +336,6 @@ def svg_text(x: float, y: float, text: str, *, anchor: str = "start", fill: str 
 
 def _rule(x1: float, y1: float, x2: float, y2: float, colour: str = GRID) -> str:
     return f'<path d="M{x1:.1f} {y1:.1f}L{x2:.1f} {y2:.1f}" stroke="{colour}"/>'
-
-
-def stack_drawings(title: str, drawings: Sequence[str]) -> str:
-    """Drawings of `svg_document` in one, each below the one before."""
-    parts, top = [], 0
-    for drawing in drawings:
-        parts.append(f'<g transform="translate(0 {top})">{drawing}</g>')
-        found = re.search(r' height="(\d+)"', drawing)
-        top += int(found[1]) if found else 0
-    return svg_document(title, top, parts)
 
 
 def svg_document(title: str, height: float, parts: Sequence[str]) -> str:

@@ -67,11 +67,6 @@ def format_rho(value: Fraction | str) -> str:
     return str(exact) if exact.denominator == 1 else f"{exact} (about {float(exact):.4g})"
 
 
-def decimal(fraction: str) -> str:
-    """A fraction p/q with four decimals, or the word for an infinite one."""
-    return fraction if fraction == "inf" else f"{float(Fraction(fraction)):.4f}"
-
-
 def _round_up(value: Fraction) -> Decimal:
     wide = Context(prec=40, rounding=ROUND_CEILING)
     near = wide.divide(Decimal(value.numerator), Decimal(value.denominator))

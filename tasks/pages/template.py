@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
-from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, pass_context
+from jinja2 import Environment, pass_context
 from jinja2.runtime import Context
 
+from . import document
 from .document import Block, Cell, Details, Figure, Section, Table
 from .figures import bar_chart
 from .numbers import format_delta, format_epsilon, format_rho, format_upper_bound
@@ -88,14 +88,8 @@ def bars(
 @cache
 def _templates() -> Environment:
     """The templates of all packages, with the functions that they call."""
-    templates = Environment(
-        loader=FileSystemLoader(Path(__file__).parents[1]),
-        autoescape=False,  # A document is escaped where it is written as HTML.
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        finalize=_place,
-    )
+    # A document is escaped where it is written as HTML.
+    templates = document.templates().overlay(autoescape=False, finalize=_place)
     templates.globals |= {
         "table": table,
         "values": values,

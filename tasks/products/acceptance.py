@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable, Sequence
 
 from ...validation.outcome import CHECKS_FILE, Outcome, write_outcomes
-from ..runs.charged_files import know_renamed
 from ..runs.directory import RunDirectory
 from ..runs.errors import CheckFailed, SpineflowError, failure_sentence
 from ..runs.files import NOT_PRIVATE, read_record, write_record
@@ -82,7 +81,6 @@ def publish_release(run: RunDirectory, complete: Callable[[], None] = lambda: No
         return reused(run.release)
     complete()
     os.rename(run.unchecked_release, run.release)
-    know_renamed(run.unchecked_release, run.release)
     return created(run.release)
 
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..runs.directory import RunDirectory, refuse_odd_name
 from ..runs.errors import InputRefused
 from ..runs.names import did_you_mean
+from ..runs.settings import ProductSettings
+from ..runs.settings_files import settings_of_run, with_release_of
 
 if TYPE_CHECKING:
     from ..pages.document import Block
-    from ..runs.directory import RunDirectory
-    from ..runs.settings import ProductSettings
     from ..tables.findings import InputCheck
 
 PRODUCTS: Mapping[str, str] = {
@@ -63,6 +65,29 @@ def product_of(run: RunDirectory) -> Any:
     if name not in PRODUCTS:
         raise InputRefused(f"{run.root} is a run of {name}, which this version does not have.")
     return product(name)
+
+
+def existing_run(folder: Path) -> tuple[RunDirectory, Any, ProductSettings]:
+    """A run that has been started: its directory, its product and its frozen settings.
+
+    Raises InputRefused if it does not exist, or its settings were edited.
+    """
+    run = RunDirectory(folder.resolve())
+    refuse_odd_name(run)
+    asked = product_of(run)
+    run.refuse_edited_settings()
+    return run, asked, settings_of_run(asked.settings, run)
+
+
+def parts_of(
+    run: RunDirectory, settings: ProductSettings
+) -> Iterator[tuple[RunDirectory, ProductSettings]]:
+    """A run, and the runs of the products that it is made of, if it is one of several."""
+    yield run, settings
+    chosen = getattr(settings, "products", None)
+    for name, own in chosen.chosen().items() if chosen is not None else ():
+        part = RunDirectory(run.root / name)
+        yield part, with_release_of(part, own)
 
 
 def find_product(name: str) -> Any:

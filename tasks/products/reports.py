@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ...validation.outcome import CHECKS_FILE
 from ..ledger.plan import UniversePlan
-from ..pages.document import NONE, Block, Details, Document, Figure, FrontPage, Link, Section, Table
-from ..pages.figures import bar_chart, strip_chart
-from ..pages.template import parts_of
+from ..pages.document import NONE, Block, Details, Document, FrontPage, Link, Section, Table
+from ..pages.template import bars, parts_of
 from ..runs.directory import RunDirectory
 from ..runs.files import read_record
 from ..runs.settings import ProductSettings
@@ -21,7 +21,7 @@ from .spent import spent_in_brief
 from .statement import losses_table, summarise_statement
 
 MOST_PARTS = 9
-"""Kinds of stages in the bar of time; shorter ones are combined."""
+"""Bars of kinds of stages; shorter ones are combined."""
 
 MOST_COUNTS = 8
 """Released counts of a table shown on the front page."""
@@ -121,25 +121,6 @@ def provenance(run: RunDirectory) -> tuple[str]:
     )
 
 
-def bars_panel(
-    title: str,
-    words: str,
-    groups: Sequence[str],
-    series: Mapping[str, Sequence[float]],
-    *,
-    value_label: str,
-    nothing: str = "No noise was drawn.",
-) -> Section:
-    """A panel of a front page with bars, such as the budget; `words` describe them, and `nothing`
-    explains why there are no bars.
-    """
-    if not groups:
-        return Section(title, (nothing,))
-    shown = [group.replace("_", " ") for group in groups]
-    svg = bar_chart(shown, series, title=title, value_label=value_label)
-    return Section(title, (Figure(svg, words),))
-
-
 def first_rows(file: Path, columns: Sequence[str] | None = None) -> tuple[Block, ...]:
     """The first rows of a released Parquet table, unchanged, for a front page; by default
     of all columns. Numbers before the last column are codes, shown unformatted. Empty for a
@@ -162,22 +143,18 @@ def first_rows(file: Path, columns: Sequence[str] | None = None) -> tuple[Block,
 
 
 def time_panel(seconds: Mapping[str, float]) -> Section:
-    """Times of the stages in one bar: stages of a kind together, short ones as one part."""
-    kinds: dict[str, float] = {}
+    """Seconds of the stages as bars: stages of a kind together, the longest first."""
+    kinds = defaultdict[str, float](float)
     for stage, spent in seconds.items():
         words = stage.split()
-        kind = next((kind for kind in KINDS if kind in words), stage)
-        kinds[kind] = kinds.get(kind, 0.0) + spent
-    longest = sorted(kinds, key=lambda kind: -kinds[kind])[:MOST_PARTS]
-    parts = {kind: spent for kind, spent in kinds.items() if kind in longest}
-    rest = sum(kinds.values()) - sum(parts.values())
-    if len(parts) < len(kinds):
-        parts["all others"] = rest
+        kinds[next((kind for kind in KINDS if kind in words), stage)] += spent
+    longest = sorted(kinds, key=kinds.__getitem__, reverse=True)[:MOST_PARTS]
+    shown = {kind: kinds[kind] for kind in longest}
+    if len(shown) < len(kinds):
+        shown["all others"] = sum(kinds.values()) - sum(shown.values())
+    about, nothing = "Seconds of work of the run's stages.", "No stage has been recorded."
     title = "Where the time went"
-    if not parts:
-        return Section(title, ("No stage has been recorded.",))
-    svg = strip_chart(parts, title="Seconds of work by stage", value_label="seconds of work")
-    return Section(title, (Figure(svg, "Seconds of work of the run's stages, in their order."),))
+    return Section(title, (bars(title, about, {"seconds": shown}, "seconds of work", nothing),))
 
 
 def stage_seconds(run: RunDirectory) -> dict[str, float]:

@@ -86,18 +86,28 @@ def _covers_statement(spent: Mapping, run_id: str, statement: Statement) -> bool
     return bool(of_run) and rho >= stated.parameter and delta >= stated.delta
 
 
-def composed_sentence(spent: Mapping[str, Any]) -> str:
-    """The composed loss of a dataset of `summary`, in words, and its caps."""
-    epsilon = spent["epsilon"]
+def caps_words(spent: Mapping[str, Any]) -> str:
+    """The caps of a dataset, or the default caps, of `summary`; empty without any."""
     caps = [
         f"{name} {show(spent[key])}"
         for name, key, show in (("rho", "cap", format_rho), ("delta", "delta_cap", format_delta))
         if spent[key] is not None
     ]
-    if spent["epsilon_cap"] is not None:
-        caps.append(epsilon_cap_words(spent["epsilon_cap"]))
-    exact = "" if epsilon["exact"] is None else f", and {exact_epsilon_words(epsilon['exact'])}"
-    capped = f"the cap is {' and '.join(caps)}" if caps else "no cap is set"
+    if (cap := spent["epsilon_cap"]) is not None:
+        planned = ", of runs planned beforehand" if cap["planned"] else ""
+        epsilon = format_epsilon(float(Fraction(cap["epsilon"])))
+        caps.append(f"epsilon {epsilon} at delta {format_delta(cap['delta'])}{planned}")
+    return " and ".join(caps)
+
+
+def composed_sentence(spent: Mapping[str, Any]) -> str:
+    """The composed loss of a dataset of `summary`, in words, and its caps."""
+    epsilon, caps = spent["epsilon"], caps_words(spent)
+    exact = ""
+    if epsilon["exact"] is not None:
+        bound = format_upper_bound(epsilon["exact"])
+        exact = f", and {bound} by the exact curve, of runs planned beforehand"
+    capped = f"the cap is {caps}" if caps else "no cap is set"
     return (
         f"Together, as bounded zCDP per person: rho {format_rho(spent['rho'])}, the mechanisms' "
         f"own delta {format_delta(spent['delta'])}; that is epsilon "
@@ -105,18 +115,6 @@ def composed_sentence(spent: Mapping[str, Any]) -> str:
         f"{format_epsilon(epsilon['simple'])}) at delta "
         f"{format_delta(epsilon['delta'])}{exact}; {capped}.{stated_sentence(spent)}"
     )
-
-
-def exact_epsilon_words(exact: float) -> str:
-    """The epsilon by the exact curve of all draws of `summary`, and its condition on runs."""
-    return f"{format_upper_bound(exact)} by the exact curve, of runs planned beforehand"
-
-
-def epsilon_cap_words(cap: Mapping) -> str:
-    """A cap of epsilon of `summary`, in words."""
-    planned = ", of runs planned beforehand" if cap["planned"] else ""
-    epsilon = format_epsilon(float(Fraction(cap["epsilon"])))
-    return f"epsilon {epsilon} at delta {format_delta(cap['delta'])}{planned}"
 
 
 def stated_sentence(spent: Mapping[str, Any]) -> str:

@@ -114,21 +114,7 @@ def summarise_statement(statement: Statement) -> str:
 
 def describe_statement(statement: Statement) -> tuple[str, ...]:
     """Whose data are protected and how well, in few sentences with rounded numbers."""
-    if statement.why_not is not None:
-        return (f"Nothing is guaranteed: {statement.why_not}.",)
-    losses = [_loss_in_words(loss) for loss in statement.losses]
-    return (*statement.protected, *losses)
-
-
-def _loss_in_words(loss: UniversePlan) -> str:
-    guarantee = loss.promised
-    change = "is added or removed" if guarantee.neighbors in _UNBOUNDED else "is changed"
-    bound, delta = f"epsilon {format_epsilon(loss.epsilon)}", format_delta(loss.whole_delta)
-    if not loss.is_pure:
-        bound += f" at delta {delta} (rho {float(guarantee.parameter):.4g})"
-    elif guarantee.delta:
-        bound += f" and delta {delta}"
-    return f"Guarantee for {loss.universe}, when one record {change}: {bound}."
+    return (*statement.protected, summarise_statement(statement))
 
 
 def losses_table(losses: Sequence[UniversePlan]) -> Table:

@@ -13,23 +13,17 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 
 from .directory import RunDirectory
 from .errors import InputRefused
-from .files import FileState, sha256_of_file, state_of_file, write_record
+from .files import cache_unchanged, sha256_of_file, write_record
 from .names import below
 
 CHARGED = "spine/charged.json"
 """File of a run that has the digests that it was charged with."""
-
-_known: dict[Path, tuple[FileState, str]] = {}
-"""Digests of files, and their states then. Threads add to it, so iterate over a
-copy, which is made atomically. A list of its items is not: it allocates, the collector may then
-run finalizers, and these let other threads run."""
 
 
 def digests_by_name(run: RunDirectory, files: Iterable[Path]) -> dict[str, str]:
@@ -40,41 +34,20 @@ def digests_by_name(run: RunDirectory, files: Iterable[Path]) -> dict[str, str]:
     }
 
 
+@cache_unchanged(lambda path: path, at_most=1 << 17)
 def digest_of(path: Path) -> str:
     """SHA-256 of a public file; cached while the file is unchanged."""
-    state = state_of_file(path)
-    before, digest = _known.get(path, ((), ""))
-    if before != state:
-        digest = sha256_of_file(path)
-        _known[path] = state, digest
-    return digest
+    return sha256_of_file(path)
 
 
 def digests_of(paths: Iterable[Path]) -> list[str]:
     """The `digest_of` many public files; raises FileNotFoundError for a missing one."""
-    paths = list(paths)
-    digests_if_there(paths)
-    return list(map(digest_of, paths))
+    with ThreadPoolExecutor(os.cpu_count()) as threads:
+        return list(threads.map(digest_of, paths))
 
 
-def _is_known(path: Path) -> bool:
-    with suppress(FileNotFoundError):
-        return _known.get(path, ((), ""))[0] == state_of_file(path)
-    return False
-
-
-def know_renamed(before: Path, after: Path) -> None:
-    """Keep the cached digests of files in a folder that has been renamed."""
-    for path, known in _known.copy().items():
-        if path.is_relative_to(before):
-            _known[after / path.relative_to(before)] = known
-
-
-def digests_if_there(paths: Sequence[Path]) -> list[str | None]:
-    """SHA-256 of public files, as many at a time as there are processors; None for missing
-    ones."""
-    if sum(not _is_known(path) for path in paths) < 2:
-        return list(map(_digest_if_there, paths))
+def digests_if_there(paths: Iterable[Path]) -> list[str | None]:
+    """As `digests_of`; None for missing ones."""
     with ThreadPoolExecutor(os.cpu_count()) as threads:
         return list(threads.map(_digest_if_there, paths))
 

@@ -28,7 +28,6 @@ OF_OTHERS = "estimate"
 
 RECORDED = (
     *(name for name in DERIVED if name not in ("intervals", CHECKS)),
-    "validation",
     "spine",
     "hierarchy",
     "parameters",
@@ -86,8 +85,7 @@ def record_anew(run: RunDirectory, folder: str) -> None:
 
 
 def mend(run: RunDirectory) -> list[str]:
-    """Remove damaged files that a continued run makes again; return sentences about them, and about
-    damaged files without effect.
+    """Remove damaged files that a continued run makes again; return sentences about them.
 
     Raises InputRefused for changed settings, spine, plan or parameters, BudgetRefused for
     measurements that differ from the published ones, which are never drawn again, and
@@ -104,27 +102,24 @@ def mend(run: RunDirectory) -> list[str]:
         sentences.append(f"{Damage(CHARGED, is_missing=False)}, and is removed")
     refuse_altered(run)
     found = [damage for damage in find_damage(run, recorded) if not _is_left_to_ledger(run, damage)]
-    aside = [damage for damage in found if _is_for_people_alone(damage)]
-    sentences += [f"{damage}; put it back if anybody is to read it" for damage in aside]
-    again = [damage for damage in found if damage not in aside]
-    for damage in again:
+    for damage in found:
         if not _can_be_made_again(run, damage):
             _refuse(run, damage, manifest)
-    for damage in again:
+    for damage in found:
         _remove_damaged(run, damage, is_handed_on=damage.name in _artifact_digests(manifest))
         sentences.append(f"{damage}, and is made again")
     return sentences
 
 
 def is_needed(name: str) -> bool:
-    """Whether a finished run needs a missing public file restored."""
-    return not name.startswith("validation/") and name != CHARGED
+    """Whether a run needs a public file; earlier versions recorded pages on the input as well."""
+    return name == CHECKS or not (name.startswith("validation/") or name == CHARGED)
 
 
 def find_damage(run: RunDirectory, recorded: Mapping[str, str]) -> list[Damage]:
     """The missing or changed files, among all with a digest in the run."""
     other = UNCHECKED if run.release.exists() else RELEASE
-    names = [name for name in recorded if not name.startswith(f"{other}/") and name != CHARGED]
+    names = [name for name in recorded if is_needed(name) and not name.startswith(f"{other}/")]
     found = digests_if_there([run.root / name for name in names])
     return [
         Damage(name, digest is None)
@@ -139,7 +134,7 @@ def _artifact_digests(manifest: Mapping[str, Any]) -> dict[str, str]:
         name: digest
         for stage in manifest["stages"].values()
         for name, digest in stage["digests"].items()
-        if digest and name.startswith(tuple(f"{folder}/" for folder in RECORDED))
+        if digest and name.startswith((*(f"{folder}/" for folder in RECORDED), CHECKS))
     }
 
 
@@ -161,11 +156,6 @@ def _is_left_to_ledger(run: RunDirectory, damage: Damage) -> bool:
     """Whether the step that looks for a file asks the ledger whether it was published."""
     is_private = run.read_manifest()["privacy"] != NOT_PRIVATE
     return is_private and damage.is_missing and _is_noise(damage)
-
-
-def _is_for_people_alone(damage: Damage) -> bool:
-    """Whether a file is for people alone, and cannot be made again."""
-    return damage.within[0] == "validation" and damage.name != CHECKS
 
 
 def _can_be_made_again(run: RunDirectory, damage: Damage) -> bool:
@@ -218,7 +208,7 @@ def _refuse(run: RunDirectory, damage: Damage, manifest: Mapping[str, Any]) -> N
             f"{damage}; restore the measurement that run {manifest['run_id']} has published, or "
             "start a new run, since it is never drawn again"
         )
-    if run.release.exists() and damage.within[0] in (*DERIVED, "validation"):
+    if run.release.exists() and (damage.within[0] in DERIVED or damage.name == CHECKS):
         raise ReleaseAltered(
             f"{run.root / damage.name}{str(damage).removeprefix(damage.name)}; put it back, or "
             f"remove {run.release} and resume the run, which makes the release again from its "

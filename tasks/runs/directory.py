@@ -292,8 +292,10 @@ def start_run(
     sentence that marks a run as not private, None for a private run. Raises InputRefused if the
     directory has a run with other settings or other contents.
     """
-    digest = settings_digest(settings_text)
-    if run.manifest.exists():
+    digest, is_new = settings_digest(settings_text), not run.manifest.exists()
+    if is_new:
+        refuse_other_folders(run)
+    else:
         run.refuse_altered_manifest()
         manifest = run.read_manifest()
         if manifest["settings_digest"] != digest or manifest["product"] != product:
@@ -301,24 +303,14 @@ def start_run(
                 f"{run.root} holds a run with other settings; choose another --run-dir, or "
                 "continue that run with 'spineflow resume'."
             )
-        secure_confidential(run)
-        make_identity(run)
-        remove_temporaries(run.root)
-        _stamp(run, stamp)
-        if run.release.exists():
-            return
-        if manifest["code_version"] != code_version():
-            discard_stages(run)
-        run.update_manifest(code_version=code_version(), status="running")
-        return
-    refuse_other_folders(run)
     secure_confidential(run)
     make_identity(run)
     remove_temporaries(run.root)
-    write_text(run.settings, settings_text)
+    if is_new:
+        write_text(run.settings, settings_text)
     _stamp(run, stamp)
-    run.write_manifest(
-        {
+    if is_new:
+        manifest = {
             "run_id": f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(4)}",
             "product": product,
             "privacy": "private" if stamp is None else NOT_PRIVATE,
@@ -329,7 +321,11 @@ def start_run(
             "status": "running",
             "stages": {},
         }
-    )
+        run.write_manifest(manifest)
+    elif not run.release.exists():
+        if manifest["code_version"] != code_version():
+            discard_stages(run)
+        run.update_manifest(code_version=code_version(), status="running")
 
 
 def _stamp(run: RunDirectory, stamp: str | None) -> None:

@@ -13,14 +13,12 @@ run's confidential folder, and a sentence without them replaces it.
 
 from __future__ import annotations
 
-import functools
 import os
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import ParamSpec, TypeVar
 
 
 class SpineflowError(Exception):
@@ -64,10 +62,6 @@ class CheckFailed(SpineflowError):
     exit_code = 5
 
 
-P = ParamSpec("P")
-R = TypeVar("R")
-
-
 class StorageFailed(SpineflowError):
     """Reading or writing failed in a way that may pass: disk full, network, permissions."""
 
@@ -80,31 +74,24 @@ class UnforeseenError(SpineflowError):
     """An unforeseen error; its detail is in the run's confidential folder."""
 
 
-def confine_errors(run_root: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Decorator that lets only public errors out of a function working on the run at `run_root`."""
+def confined_error(
+    error: Exception, run_root: str, step: str, keys: Sequence[object]
+) -> SpineflowError:
+    """The public error for any error of a step, called with keys on the run at `run_root`.
 
-    def decorate(function: Callable[P, R]) -> Callable[P, R]:
-        @functools.wraps(function)
-        def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
-            try:
-                return function(*args, **kwargs)
-            except SpineflowError as error:
-                public = error.with_traceback(None)
-                public.__cause__ = public.__context__ = None
-            except OSError as error:
-                public = storage_failed(error, run_root)
-            except MemoryError as error:
-                keep_traceback(error, run_root)
-                # The name of a piece of work is the name of its task at the server, too.
-                what = " ".join(map(str, [function.__name__, *args[1:]]))
-                public = MemoryFailed(f"Memory ran out in {what}; {more_memory(run_root)}.")
-            except Exception as error:
-                public = UnforeseenError(failure_sentence(error, function.__name__, run_root))
-            raise public from None
-
-        return wrapper
-
-    return decorate
+    Raise it outside of the handler, so that it has no reference to the error.
+    """
+    if isinstance(error, SpineflowError):
+        error.__cause__ = error.__context__ = None
+        return error.with_traceback(None)
+    if isinstance(error, OSError):
+        return storage_failed(error, run_root)
+    if isinstance(error, MemoryError):
+        keep_traceback(error, run_root)
+        # The name of a piece of work is the name of its task at the server, too.
+        what = " ".join(map(str, [step, *keys]))
+        return MemoryFailed(f"Memory ran out in {what}; {more_memory(run_root)}.")
+    return UnforeseenError(failure_sentence(error, step, run_root))
 
 
 def storage_failed(error: OSError, run_root: str) -> StorageFailed:

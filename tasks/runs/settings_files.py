@@ -8,10 +8,10 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 from unicodedata import normalize
 
 import tomli_w
@@ -25,14 +25,13 @@ from .settings import (
     RUNNER_KEYS,
     AnySection,
     ProductSettings,
-    Refuse,
     RunnerSettings,
     WrittenNumber,
     merged_tables,
     refuse_in,
     with_runner,
 )
-from .settings_problems import Location, dotted_path, line_of, sentences
+from .settings_problems import sentences
 from .stores import is_url
 
 NO_FILE = "the form"
@@ -64,11 +63,10 @@ def load_settings(
     """
     if source is None and not overrides:
         raise InputRefused("There are no settings: name a settings file, or fill in the form.")
-    text = ""
     if isinstance(source, str | Path):
         # Names agree however their letters were composed.
-        path, text = Path(source), normalize("NFC", _read(Path(source)))
-        merged = _parse_toml(text, path)
+        path = Path(source)
+        merged = _parse_toml(normalize("NFC", _read(path)), path)
     else:
         path = Path(NO_FILE if source is None else TABLES)
         merged = _own_copy(source or {})
@@ -92,9 +90,8 @@ def load_settings(
     merged = {name: own for name, own in merged.items() if name not in model.ASIDE}
     completed = model.completed(merged, path.resolve().parent)
     whole = model.expanded(completed, with_preset)
-    place = _place_in(text, overrides)
-    settings = _validate_settings(model, whole, path, place)
-    settings.refuse_ineffective(merged, _refuse_at(path.name, place))
+    settings = _validate_settings(model, whole, path)
+    settings.refuse_ineffective(merged, refuse_in(path.name))
     return settings
 
 
@@ -133,7 +130,7 @@ def settings_of_finished(
 @lru_cache(maxsize=32)
 def _frozen(model: type[Settings], text: str, path: Path) -> Settings:
     tree = _parse_toml(text, path)
-    return _validate_settings(model.chosen_by(tree), tree, path, _place_in("", ()))
+    return _validate_settings(model.chosen_by(tree), tree, path)
 
 
 def settings_of_run(model: type[Settings], run: RunDirectory) -> Settings:
@@ -224,24 +221,11 @@ def _parse_toml(text: str, path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise InputRefused(
-            f"{path.name} is not valid TOML: {error}{_quotes(text, error)}."
-        ) from None
+        raise InputRefused(f"{path.name} is not valid TOML: {error}.") from None
     except RecursionError:
         raise InputRefused(
             f"{path.name} has lists or tables too deep within each other; no setting needs that."
         ) from None
-
-
-def _quotes(text: str, error: tomllib.TOMLDecodeError) -> str:
-    """A hint where the key of the line that is wrong has letters that TOML wants quoted."""
-    found = re.search(r"at line (\d+)", str(error))
-    lines = text.split("\n")
-    line = lines[min(int(found[1]), len(lines)) - 1] if found else ""
-    named = re.search(r"(?<![\"'\w-])[\w-]*[^\W\d_a-zA-Z][\w-]*(?=\s*[]=.])", line)
-    if named is None:
-        return ""
-    return f'; a key with letters other than a to z needs quotes: "{named[0]}"'
 
 
 def _apply_override(tree: dict[str, Any], override: str) -> None:
@@ -272,36 +256,11 @@ def _parts_of(key: str) -> list[str]:
     return ["".join(parts) for parts in found[: key.count(".") + 1] if any(parts)] or [key.strip()]
 
 
-def _place_in(text: str, overrides: Sequence[str]) -> Callable[[Location, bool], str]:
-    """Function from a location of settings to its place: an override, or a line of the file."""
-    keys = [dotted_path(tuple(_parts_of(override.partition("=")[0]))) for override in overrides]
-
-    def place(location: Location, is_missing: bool) -> str:
-        there = location[:-1] if is_missing else location
-        for key in keys:
-            if not is_missing and f"{dotted_path(there)}.".startswith(f"{key}."):
-                return f"--set {key}"
-        while there:
-            line = line_of(text, there)
-            if line is not None:
-                return f"line {line}"
-            # Defaults set values that the file does not; the keys above them are in the file.
-            there = there[:-1]
-        return ""
-
-    return place
-
-
-def _validate_settings(
-    model: type[Settings],
-    tree: Mapping[str, Any],
-    path: Path,
-    place: Callable[[Location, bool], str],
-) -> Settings:
+def _validate_settings(model: type[Settings], tree: Mapping[str, Any], path: Path) -> Settings:
     try:
         settings = model.model_validate(tree)
     except ValidationError as error:
-        raise InputRefused(f"{path.name}: {sentences(model, error, tree, place)}.") from None
+        raise InputRefused(f"{path.name}: {sentences(model, error, tree)}.") from None
 
     def absolute(name: str) -> str:
         if path.name == NO_FILE and not is_url(name) and not Path(name).is_absolute():
@@ -329,20 +288,7 @@ def _validate_settings(
         return str(given.resolve())
 
     settings = settings.with_absolute_paths(absolute)
-    refuse = _refuse_at(path.name, place)
+    refuse = refuse_in(path.name)
     settings.refuse_unfit_addresses(refuse)
     settings.refuse_invalid(refuse)
     return settings
-
-
-def _refuse_at(file_name: str, place: Callable[[Location, bool], str]) -> Refuse:
-    """A `Refuse` for a settings file, whose sentences have the place of the key that they begin
-    with.
-    """
-
-    def refuse(text: str) -> NoReturn:
-        named = re.match(r"(?:unknown setting )?'?(\w+\.[^\s':]+)", text)
-        where = place(tuple(named[1].split(".")), False) if named else ""
-        refuse_in(file_name)(f"{where}: {text}" if where else text)
-
-    return refuse

@@ -1,10 +1,9 @@
-"""Problems of settings, in sentences: the key, its line in the file, and its possible values."""
+"""Problems of settings, in sentences: the key, and its possible values."""
 
 from __future__ import annotations
 
 import re
-import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,25 +27,15 @@ _BARE = re.compile(r"[\w-]{1,40}")
 _IS_A_KEY = "[key]"
 
 _WORDS = {
-    "bool_type": "true or false, without quotes",
-    "int_type": "a whole number, without quotes and without a decimal point",
-    "float_type": "a number, without quotes",
-    "string_type": "a text in quotes",
-    "tuple_type": "a list in square brackets",
+    "tuple_type": "a list",
     "dict_type": "a table",
     "model_type": "a table",
     "mapping_type": "a table",
     "model_attributes_type": "a table",
-    "finite_number": "a finite number",
-    "greater_than_equal": "{ge} or more",
-    "greater_than": "more than {gt}",
-    "less_than_equal": "{le} or less",
-    "less_than": "less than {lt}",
-    "literal_error": "{expected}",
     "union_tag_invalid": "one of {expected_tags}",
     "string_pattern_mismatch": "a text of the form {pattern}",
 }
-"""Possible values, by the kind of the complaint."""
+"""Possible values, by the kind of the complaint, where pydantic's words name no type of TOML."""
 
 _SENTENCES = {
     "missing": "the setting '{key}' is missing; add it, or name a preset that has it",
@@ -56,13 +45,6 @@ _SENTENCES = {
     "string_too_short": "{key} must not be empty",
 }
 """Whole clauses, by the kind of the complaint."""
-
-_PATTERNS = {
-    r"^[A-Za-z0-9][A-Za-z0-9._-]*$": "letters a to z, digits, '.', '_' and '-', and begin "
-    "with a letter or a digit",
-    r"^\d{4}$": "four digits in quotes",
-}
-"""Patterns in words."""
 
 
 @dataclass(frozen=True)
@@ -99,22 +81,10 @@ def dotted_path(location: Location) -> str:
     )
 
 
-def sentences(
-    model: type[BaseModel],
-    error: ValidationError,
-    tree: Mapping[str, Any],
-    place: Callable[[Location, bool], str] = lambda location, is_missing: "",
-) -> str:
-    """A model's problems with settings, without the last full stop: one clause, or a line each.
-
-    `place` gives the place of a location, or of a missing key the place where it belongs, "" if
-    unknown.
-    """
+def sentences(model: type[BaseModel], error: ValidationError, tree: Mapping[str, Any]) -> str:
+    """A model's problems with settings, without the last full stop: one clause, or a line each."""
     found = _problems(model, error, tree)
-    clauses = []
-    for problem in found[:MOST_SHOWN]:
-        where = place(problem.location, problem.is_missing)
-        clauses.append(f"{where}: {problem.text}" if where else problem.text)
+    clauses = [problem.text for problem in found[:MOST_SHOWN]]
     if len(found) == 1:
         return clauses[0]
     more = len(found) - len(clauses)
@@ -181,11 +151,8 @@ def _problem(
         return replace(problem, text=f"{key} {facts['error']}".lstrip())
     if kind in _SENTENCES:
         return replace(problem, text=_SENTENCES[kind].format(key=key, **facts))
-    words = _PATTERNS.get(facts.get("pattern", ""), _WORDS.get(kind))
-    if words is None:
-        said = complaint["msg"].removeprefix("Input should be ").removeprefix("a valid ")
-        return replace(problem, must_be=said)
-    return replace(problem, must_be=words.format_map(facts))
+    said = complaint["msg"].removeprefix("Input should be ")
+    return replace(problem, must_be=_WORDS.get(kind, "{said}").format(said=said, **facts))
 
 
 def _without_branches(location: Sequence[Any], tree: Any) -> tuple[Location, int]:
@@ -207,32 +174,3 @@ def _without_branches(location: Sequence[Any], tree: Any) -> tuple[Location, int
             node = None
         kept.append(part)
     return tuple(kept), len(location) - len(kept)
-
-
-def line_of(text: str, location: Location) -> int | None:
-    """The line of a TOML text in which the statement begins that gives a location its value.
-
-    None if the text does not set it. The first lines of a text that are TOML by themselves end
-    with a statement, so the shortest beginning that has the location ends with its line.
-    """
-    lines = text.splitlines()
-    begin = 1
-    for end in range(1, len(lines) + 1):
-        try:
-            tree: Any = tomllib.loads("\n".join(lines[:end]))
-        except tomllib.TOMLDecodeError:
-            continue
-        if _is_in(tree, location):
-            return begin
-        begin = end + 1
-    return None
-
-
-def _is_in(tree: Any, location: Location) -> bool:
-    for part in location:
-        has_key = isinstance(tree, Mapping) and part in tree
-        has_entry = isinstance(tree, list) and isinstance(part, int) and part < len(tree)
-        if not (has_key or has_entry):
-            return False
-        tree = tree[part]
-    return True

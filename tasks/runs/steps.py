@@ -1,9 +1,7 @@
 """Common parts of the Prefect tasks of all stages: frame, options, retries, display of reuse.
 
-In the logs of flow and task runs, the program's own errors are one sentence, without a traceback.
-
 Prefect logs every exception of a task and of a flow with its traceback, which says nothing to the
-person who reads on the run's page that a column is missing.
+person who reads on the run's page that a column is missing: the program's own errors have none.
 """
 
 from __future__ import annotations
@@ -23,16 +21,8 @@ from prefect.states import Completed
 
 from .charged_files import digest_of, refuse_altered
 from .directory import RunDirectory
-from .errors import SpineflowError, StorageFailed, confine_errors
-from .handles import (
-    Artifact,
-    Made,
-    confined_work,
-    meter_work,
-    reads_public_files,
-    reused,
-    stopwatch,
-)
+from .errors import SpineflowError, StorageFailed, confined_error
+from .handles import Artifact, Made, meter_work, reused, stopwatch
 from .settings import ProductSettings
 from .settings_files import settings_of_run
 from .stores import StoreSilent
@@ -41,39 +31,17 @@ LOGGERS = ("prefect.task_runs", "prefect.flow_runs", "prefect.engine")
 """The loggers with which Prefect reports exceptions of runs."""
 
 
-class ErrorsInSentences(logging.Filter):
-    """Shortens records of public errors to their sentence; lets every record pass."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Rewrite a record that reports one of our errors."""
-        # With a plain `exc_info=True` logging has put the exception in handling here already.
-        error = record.exc_info[1] if isinstance(record.exc_info, tuple) else None
-        arguments = record.args if isinstance(record.args, tuple) else ()
-        quoted = next((one for one in arguments if isinstance(one, SpineflowError)), None)
-        public = error if isinstance(error, SpineflowError) else quoted
-        if public is None:
-            return True
-        again = "" if quoted is None or error is not None else _retry_announcement(record)
-        record.msg, record.args = f"{str(public).rstrip('.')}.{again}", ()
+def shorten_error(record: logging.LogRecord) -> bool:
+    """Filter of log records that leaves out the traceback of the program's own errors."""
+    # With a plain `exc_info=True` logging has put the exception in handling here already.
+    error = record.exc_info[1] if isinstance(record.exc_info, tuple) else None
+    if isinstance(error, SpineflowError):
         record.exc_info = record.exc_text = None
-        return True
+    return True
 
 
-def shorten_errors() -> None:
-    """Have the logs of this process show the program's own errors as a sentence."""
-    for name in LOGGERS:
-        logger = logging.getLogger(name)
-        if not any(isinstance(found, ErrorsInSentences) for found in logger.filters):
-            logger.addFilter(ErrorsInSentences())
-
-
-def _retry_announcement(record: logging.LogRecord) -> str:
-    """Prefect's announcement of the next attempt in a record of a failed one; else ""."""
-    _, found, rest = record.getMessage().rpartition(" - Retry ")
-    return f" Retry {rest}." if found else ""
-
-
-shorten_errors()
+for _name in LOGGERS:
+    logging.getLogger(_name).addFilter(shorten_error)
 
 RETRY_SECONDS = (2.0, 10.0, 20.0, 40.0, 80.0, 160.0)
 """Waits before a step is tried again: five minutes in all, which outlasts most troubles of stores.
@@ -149,21 +117,22 @@ def step(
     """
 
     def decorate(function: Callable[..., Made]) -> Task:
-        is_public = reads_public_files(function.__module__)
-
-        @functools.wraps(function)
         def perform(run_root: str, *keys: Any) -> Artifact:
             with meter_work() as work, stopwatch() as seconds:
                 arguments = (*load_run(run_root, model), *keys)
                 path = None if made_at is None else made_at(*arguments)
                 is_made = path is not None and path.exists()
                 made = reused(path or "") if is_made else function(*arguments)
-                artifact = artifact_of(arguments[0], made, seconds())
-                return replace(artifact, work=work() if is_public else confined_work(work()))
+                return replace(artifact_of(arguments[0], made, seconds()), work=work())
 
         @functools.wraps(function)
         def run_step(run_root: str, *keys: Any) -> Artifact | State:
-            artifact = confine_errors(run_root)(perform)(run_root, *keys)
+            try:
+                artifact, public = perform(run_root, *keys), None
+            except Exception as error:
+                public = confined_error(error, run_root, function.__name__, keys)
+            if public is not None:
+                raise public from None
             if artifact.reused:
                 return Completed(name="Reused", message="made by an earlier attempt", data=artifact)
             return artifact

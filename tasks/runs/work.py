@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from dataclasses import fields as dataclass_fields
 from pathlib import Path
 from typing import Any
 
 from .directory import RunDirectory
+from .handles import Artifact, Work
 
 FILE = "work.jsonl"
 
@@ -40,7 +43,7 @@ class Task:
     aside : whether later waves did not wait for its wave.
     after : names of the tasks that it waited for, in addition to earlier waves.
     begun, ended : times when its wave began and when its end was reported, seconds since 1970.
-    started, seconds, cpu, worker, read, written : as in `metering.Work`; seconds by the wall clock.
+    started, seconds, cpu, worker : as in `handles.Work`; seconds by the wall clock.
     reused : whether it reused the result of an earlier attempt.
     """
 
@@ -56,8 +59,6 @@ class Task:
     seconds: float
     cpu: float
     worker: str
-    read: int | None
-    written: int | None
     reused: bool
     path: str = ""
 
@@ -102,8 +103,57 @@ def _record(line: str) -> Began | Task | None:
         fields: Mapping[str, Any] = json.loads(line)
         if "runner" in fields:
             return Began(**fields)
-        # Earlier versions also recorded the size of a task.
-        known = {name: value for name, value in fields.items() if name != "size"}
+        # Earlier versions recorded more.
+        known = {own.name: fields[own.name] for own in dataclass_fields(Task) if own.name in fields}
         return Task(**{**known, "after": tuple(known["after"])})
     except (ValueError, TypeError, KeyError):
         return None
+
+
+class WorkRecord:
+    """Records the tasks of a run as they end."""
+
+    def __init__(self, run: RunDirectory, runner: str, workers: int) -> None:
+        self._run = run
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+        self._began: Began | None = Began(time.time(), runner, workers, cores or 1)
+        self._wave = 0
+        self._begun: dict[Any, dict[str, Any]] = {}
+
+    def begin(
+        self,
+        future: Any,
+        step: str,
+        keys: Iterable[Any],
+        before: Iterable[Any],
+        **facts: Any,
+    ) -> None:
+        """A task was submitted: the call of a step with keys, after the tasks of `before`; `facts`
+        are its stage, and whether that is aside."""
+        same = [self._begun[one] for one in before if self._begun[one]["wave"] == self._wave]
+        self._begun[future] = {
+            "name": " ".join([step, *map(str, keys)]),
+            "step": step,
+            "wave": self._wave,
+            "after": tuple(one["name"] for one in same),
+            "begun": round(time.time(), 3),
+            **facts,
+        }
+
+    def close_wave(self) -> None:
+        """Mark that the flow waits for its submitted tasks."""
+        self._wave += 1
+
+    def end(self, future: Any, artifact: Artifact) -> None:
+        """A task has made an artifact."""
+        work = artifact.work or Work(round(time.time() - artifact.seconds, 3), 0.0, "")
+        task = Task(
+            **self._begun[future],
+            **asdict(work),
+            ended=round(time.time(), 3),
+            seconds=artifact.seconds,
+            reused=artifact.reused,
+            path=artifact.path,
+        )
+        append(self._run, *([] if self._began is None else [self._began]), task)
+        self._began = None

@@ -10,9 +10,10 @@ import pandas as pd
 
 from ..pages.document import NONE, Document, Figure, FrontPage, Link, Section, Table
 from ..pages.figures import line_chart
+from ..pages.template import bars
 from ..products.acceptance import publish_release
 from ..products.comparison import errors_table
-from ..products.reports import bars_panel, provenance, stage_seconds, stages_section, time_panel
+from ..products.reports import provenance, stage_seconds, stages_section, time_panel
 from ..runs.directory import RunDirectory
 from ..runs.files import NOT_PRIVATE, write_page, write_text
 from ..runs.settings_files import dump_settings
@@ -127,7 +128,8 @@ def _front(
             caption = "Smallest total loss with which each variant meets the criterion."
             label = "total loss"
             values = [float(outcome.trial.total) for outcome in found.values()]
-        panels.append(bars_panel(title, caption, list(found), {label: values}, value_label=label))
+        of_variants = {label: dict(zip(found, values, strict=True))}
+        panels.append(Section(title, (bars(title, caption, of_variants, label),)))
     links = (Link("Settings that were found", f"../release/{SETTINGS}"),) if found else ()
     panels.append(time_panel(stage_seconds(run)))
     return FrontPage(verdict, bool(found), "", tuple(panels), links)

@@ -134,6 +134,7 @@ class Shown:
 
     texts: dict[str, str] = field(default_factory=dict)
     tables: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    progress: dict[str, float] = field(default_factory=dict)
     submitted: list[tuple[Any, ...]] = field(default_factory=list)
 
 
@@ -204,10 +205,18 @@ def tasks_in_threads() -> Iterator[Shown]:
         patched.setattr(entry, "task_runner", lambda _: Threads())
         patched.setattr(results, "create_markdown_artifact", keep_text)
         patched.setattr(results, "create_table_artifact", keep_table)
-        patched.setattr(progress, "create_markdown_artifact", keep_text)
-        update = partial(keep_text, key="progress", description="")
-        patched.setattr(progress, "update_markdown", lambda _, text: update(text))
-        patched.setattr(progress, "_pictures", {})
+
+        def keep_progress(percent: float, *, key: str, description: str) -> str:
+            shown.progress[description] = percent
+            return description
+
+        def update_progress(stage: str, percent: float) -> None:
+            shown.progress[stage] = percent
+
+        patched.setattr(progress, "is_embedded", lambda: False)
+        patched.setattr(progress, "address_of", str)
+        patched.setattr(progress, "create_progress_artifact", keep_progress)
+        patched.setattr(progress, "update_progress_artifact", update_progress)
         patched.setattr(progress, "get_run_logger", partial(logging.getLogger, "spineflow.tests"))
         for module in ("products", "running"):  # The first imports from the second.
             patched.setattr(f"spineflow.flows.{module}.run_stages", run_flow_here)

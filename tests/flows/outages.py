@@ -48,7 +48,7 @@ def own_server_killed(world: World) -> str:
     run = Ongoing(world, served=False, PREFECT_CLIENT_MAX_RETRIES="1")
     for process in run.children("own_server"):
         process.kill()
-    return run.ended(held="Prefect's embedded server does not answer; when it does, continue")
+    return run.ended(held="can be written and has room, then, continue with")
 
 
 def server_killed_and_back(world: World) -> str:
@@ -66,7 +66,7 @@ def home_of_prefect_full(world: World) -> str:
     disk = surroundings.SmallDisk()
     run = Ongoing(world, served=False, at_home=disk.mount, PREFECT_CLIENT_MAX_RETRIES="1")
     with disk.full() as make_room:
-        held = f"cannot write to its home {run.home} (No space left on device)"
+        held = f"see that its home {run.home} can be written and has room"
         return run.ended(held=held, back=make_room)
 
 

@@ -18,7 +18,6 @@ from shapely.geometry import box
 from spineflow.flows import demo as demo_module
 from spineflow.flows.cli import main
 from spineflow.flows.demo import (
-    DEMO_GRID,
     GENERATED,
     _generate,
     write_demo,
@@ -46,7 +45,7 @@ def test_the_command_generates_input_and_a_ledger_and_runs(
     run, file = folder / "run", folder / "settings.toml"
     said = capsys.readouterr().out
     assert f"Running: spineflow run trips {file} --run-dir {run}" in said
-    assert f"A generated {GENERATED['trips'].what} and its settings are in {folder}/" in said
+    assert f"Generated input and its settings are in {folder}/" in said
     assert "Nothing has been drawn under this ledger." in said
     assert (run / "release" / "certificate.html").exists()
     assert folder.stat().st_mode & 0o022 == 0
@@ -66,7 +65,7 @@ def test_the_command_generates_input_and_a_ledger_and_runs(
 @pytest.mark.usefixtures("judged_in_process")
 def test_categories_of_the_grid_sum_to_the_total_of_every_cell(tmp_path: Path) -> None:
     """Of every area, and each record is counted in the cell that its point lies in."""
-    demo = replace(DEMO_GRID, write=partial(_generate, partial(generate_grid, persons=FEW)))
+    demo = replace(GENERATED["grid"], write=partial(_generate, partial(generate_grid, persons=FEW)))
     settings = write_demo(demo, tmp_path / "grid")
     text = settings.read_text(encoding="utf-8").replace('ledger = "ledger.db"', "infinite = true")
     text = text.replace("[input]", "[input]\nconfidential = false")

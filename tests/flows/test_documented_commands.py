@@ -326,7 +326,7 @@ def test_the_tutorial_shows_the_output_of_its_commands(
         "charged rho 1/2 (about 0.5) to dataset 'my-town'.",
         "The cap is rho 1, of which 0 is spent; 0.5 would remain.",
         "The settings and the input are in order.",
-        "epsilon 6.84 at delta 1e-10 (rho 0.5).",
+        "epsilon 6.84 at delta 1e-10, from a rho of 0.5).",
         "12 checks passed",
     ):
         assert line in page and line in said, line

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from spineflow.flows import events, running
 from spineflow.flows.cli import main
-from spineflow.flows.existing import existing_run
 from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
 from spineflow.tasks.ledger.caps import Caps, set_caps, spent_and_caps
 from spineflow.tasks.ledger.store import open_ledger
+from spineflow.tasks.products.registry import existing_run
 from spineflow.tasks.runs.errors import CheckFailed
 
 from tests.flows.in_process import stages_in_process
@@ -85,7 +85,6 @@ def test_a_flow_tells_how_its_run_ended(
     monkeypatch.setattr(running, "lock_run", held)
     monkeypatch.setattr(running, "begin_run", lambda *_: None)
     monkeypatch.setattr(running, "watched", lambda *_: nullcontext())
-    monkeypatch.setattr(running, "end_picture", lambda: None)
     if is_sound:
         with running.enter_run(str(run.root), type(settings)):
             assert not sent, "the release does not stand yet"

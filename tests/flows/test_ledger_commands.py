@@ -30,7 +30,7 @@ def test_a_ledger_is_made_with_its_caps(ledger: list[str], capsys) -> None:
     caps = ["--cap", "3", "--cap", "town=1/2", "--delta-cap", "1e-6"]
     assert main(["ledger", "init", *caps, *ledger]) == 0
     said = capsys.readouterr().out
-    assert "has a cap of rho 3 and of delta 1e-6" in said and "town" in said
+    assert "has a cap of rho 3 and delta 1e-6" in said and "town" in said
     found = shown(ledger, capsys)
     assert (found["cap"], Fraction(found["delta_cap"])) == ("3", Fraction(1, 10**6))
     assert found["datasets"]["town"]["cap"] == "1/2"
@@ -52,7 +52,7 @@ def test_a_ledger_has_caps_of_epsilon(ledger: list[str], capsys) -> None:
     assert (town["cap"], town["epsilon"]["exact"]) == (None, None)
     assert main(["ledger", "show", *ledger]) == 0
     text = " ".join(capsys.readouterr().out.split())
-    assert "; cap epsilon 20.00 at delta 1e-10, of runs planned beforehand." in text
+    assert "; the cap is epsilon 20.00 at delta 1e-10, of runs planned beforehand." in text
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from spineflow.flows.cli import main
 from spineflow.flows.running import default_run_directory, prepare
-from spineflow.tasks.runs.directory import RunDirectory, settings_digest, start_run
+from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings import have_same_release
-from spineflow.tasks.runs.settings_files import dump_settings, with_resume_overrides
+from spineflow.tasks.runs.settings_files import with_resume_overrides
 from spineflow.tasks.topdown.product import TOPDOWN as PRODUCT
 
 
@@ -50,20 +50,6 @@ def test_other_runners_continue_the_same_run_and_other_settings_do_not(file: Pat
     assert place() == place("run.workers=7", "run.runner=processes")
     assert place() != place("run.estimator=full_information")
     assert place() != place("geography.fanout_cutoff=3")
-
-
-@pytest.mark.parametrize("folder", ["town/runs", "elsewhere/runs"])
-def test_a_run_of_an_earlier_version_is_continued_where_it_is(
-    file: Path, monkeypatch: pytest.MonkeyPatch, folder: str
-) -> None:
-    """It was named with its runner, in the working directory or, from a deployment, beside."""
-    settings = PRODUCT.load(file)
-    text = dump_settings(settings)
-    run = RunDirectory(file.parents[1] / folder / f"county-topdown-{settings_digest(text)[:8]}")
-    run.root.mkdir(parents=True)
-    start_run(run, product="topdown", settings_text=text, stamp=settings.stamp)
-    monkeypatch.chdir(run.root.parents[1])
-    assert default_run_directory(settings, file) == run.root
 
 
 def test_a_run_goes_on_with_another_runner_and_keeps_its_settings(file: Path) -> None:
@@ -114,19 +100,6 @@ def test_resume_refuses_to_change_the_rest(
     assert main(["resume", str(run.root), "--set", override]) == 2
     assert words in capsys.readouterr().err
     assert run.manifest.read_text() == before
-
-
-def test_a_dead_scheduler_is_named_before_anything_is_written(
-    file: Path, closed_port: int, capsys: pytest.CaptureFixture[str]
-) -> None:
-    pytest.importorskip("prefect_dask", reason="needs the extra dask")
-    address = f"tcp://127.0.0.1:{closed_port}"
-    dask = ["--set", "run.runner=dask", "--set", f"run.dask_address={address}"]
-    assert main(["run", "topdown", str(file), *dask]) == 1
-    error = capsys.readouterr().err
-    assert f"The Dask scheduler at {address} does not answer; start it" in error
-    assert error.count("\n") == 1
-    assert [path.name for path in file.parent.iterdir()] == ["settings.toml"]
 
 
 @pytest.mark.slow

@@ -21,45 +21,22 @@ from prefect.settings import (
     temporary_settings,
 )
 from spineflow.flows.servers import (
-    LOOKS_FOR_SERVER,
     OWN_SERVER,
     address_of,
     is_embedded,
-    local_server,
     server_for_runs,
 )
 
 RUN = "00000000-0000-0000-0000-000000000001"
 
 
-@pytest.mark.slow
-def test_a_server_that_runs_here_is_found_and_used(
-    real_server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(LOOKS_FOR_SERVER, "true")
-    address = real_server.environment["PREFECT_API_URL"]
-    changed = {PREFECT_SERVER_API_PORT: real_server.port, PREFECT_API_URL: None}
-    with temporary_settings(changed):
-        assert local_server() == address
-        with server_for_runs() as server:
-            assert server.process is None
-            assert not is_embedded()
-            assert PREFECT_API_URL.value() == address
-            assert address_of(RUN) == f"http://127.0.0.1:{real_server.port}/runs/flow-run/{RUN}"
-        assert PREFECT_API_URL.value() is None
-        monkeypatch.setattr("prefect.__version__", "0.0.0")
-        assert local_server() is None, "another version's server may not understand this one"
-
-
-@pytest.mark.parametrize("address", ["http://set/api", None])
 def test_a_server_of_the_office_is_waited_for_as_long_as_it_takes_to_start_it_again(
-    address: str | None, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Prefect alone gives up after a minute, 2 + 4 + … + 32 seconds; who has set another number of
     retries is heard."""
-    monkeypatch.setattr("spineflow.flows.servers.local_server", lambda: "http://found/api")
     monkeypatch.delenv("PREFECT_API_URL", raising=False)
-    with temporary_settings({PREFECT_API_URL: address}):
+    with temporary_settings({PREFECT_API_URL: "http://set/api"}):
         assert sum(2**number for number in range(1, PREFECT_CLIENT_MAX_RETRIES.value() + 1)) == 62
         with server_for_runs():
             retries = PREFECT_CLIENT_MAX_RETRIES.value()
@@ -101,7 +78,7 @@ def test_a_server_of_our_own_serves_and_ends_with_its_command(
     environment = {k: v for k, v in os.environ.items() if k != "PREFECT_API_URL"}
     with subprocess.Popen(
         [sys.executable, "-c", WAITS.format(killed=killed)],
-        env=environment | {LOOKS_FOR_SERVER: "false", "PREFECT_HOME": str(tmp_path)},
+        env=environment | {"PREFECT_HOME": str(tmp_path)},
         cwd=tmp_path,
         stdout=subprocess.PIPE,
         text=True,

@@ -11,6 +11,7 @@ import multiprocessing
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal, localcontext
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pytest
@@ -24,12 +25,10 @@ from spineflow.tasks.noise.randomness import (
     random_words,
 )
 from spineflow.tasks.noise.rejection import CoarseFineSampler
-from spineflow.tasks.noise.sampler import (
-    discrete_gaussian,
-    discrete_laplace,
-    draw_noise,
-)
+from spineflow.tasks.noise.sampler import draw_noise
 
+discrete_gaussian = partial(draw_noise, DISCRETE_GAUSSIAN)
+discrete_laplace = partial(draw_noise, DISCRETE_LAPLACE)
 N_DRAWS = 10**7
 ACCEPT = 1e-3
 REJECT = 1e-9

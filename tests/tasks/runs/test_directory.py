@@ -196,14 +196,13 @@ def test_json_of_any_depth_that_is_no_record_is_refused(tmp_path: Path) -> None:
 
 @pytest.fixture
 def read(monkeypatch) -> list[str]:
-    """Names of the files that are hashed, by a process that knows none."""
+    """Names of the files that are hashed."""
     names: list[str] = []
 
     def noted(path: Path) -> str:
         names.append(path.name)
         return sha256_of_file(path)
 
-    monkeypatch.setattr(charged_files, "_known", {})
     monkeypatch.setattr(charged_files, "sha256_of_file", noted)
     return names
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import asdict
 from pathlib import Path
 
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.runs.handles import confined_work, meter_work, reads_public_files
-from spineflow.tasks.runs.steps import ErrorsInSentences
+from spineflow.tasks.runs.steps import shorten_error
 from spineflow.tasks.runs.work import Began, Task, append, read
 
 BEGAN = Began(0.0, "threads", 2, 2)
@@ -29,8 +27,6 @@ def task(name: str = "measure persons Block 00000", **other: object) -> Task:
         "seconds": 2.0,
         "cpu": 1.0,
         "worker": "host:1",
-        "read": None,
-        "written": None,
         "reused": False,
     }
     return Task(**{**fields, **other})
@@ -44,41 +40,12 @@ def test_records_are_read_as_they_were_written(tmp_path: Path) -> None:
     assert read(run) == [BEGAN, task(), task("other")]
 
 
-def test_confidential_files_are_not_measured_out() -> None:
-    """The bytes of a histogram tell how many of its cells are not empty."""
-    with meter_work() as work:
-        told = asdict(confined_work(work()))
-    assert told["read"] is None and told["written"] is None
-    for module in (
-        "spineflow.tasks.topdown.ingest.steps",
-        "spineflow.tasks.topdown.measurement.steps",
-        "spineflow.tasks.topdown.checks.accuracy.steps",
-        "spineflow.tasks.detailed_groups.steps",
-        "spineflow.tasks.supplemental_dhc.steps",
-        "spineflow.tasks.products.steps",
-    ):
-        assert not reads_public_files(module)
-    assert reads_public_files("spineflow.tasks.topdown.estimation.steps")
-
-
-SENTENCE = "persons.parquet: the column CENRACE is missing; add it."
-
-
-def record(error: Exception, message: str, *arguments: object, with_traceback: bool = True):
-    """A record as Prefect's engines make them, after the filter."""
-    try:
-        raise error
-    except Exception as raised:
-        trace = (type(raised), raised, raised.__traceback__) if with_traceback else None
-        made = logging.LogRecord("x", logging.ERROR, "f", 1, message, arguments, trace)
-    assert ErrorsInSentences().filter(made)
-    return made
-
-
-def test_a_refusal_is_its_sentence() -> None:
-    error = InputRefused(SENTENCE)
-    for made in (
-        record(error, "Encountered exception during execution: %r", error),
-        record(error, f"Task run failed with exception: {error!r} - Retries are exhausted"),
-    ):
-        assert logging.Formatter("%(message)s").format(made) == SENTENCE
+def test_the_log_has_no_traceback_of_the_programs_own_errors() -> None:
+    for error, has_traceback in ((InputRefused("add the column."), False), (ValueError("x"), True)):
+        try:
+            raise error
+        except Exception as raised:
+            trace = (type(raised), raised, raised.__traceback__)
+            made = logging.LogRecord("x", logging.ERROR, "f", 1, "%r", (error,), trace)
+        assert shorten_error(made)
+        assert ("Traceback" in logging.Formatter("%(message)s").format(made)) == has_traceback

@@ -70,15 +70,6 @@ def test_the_counts_do_not_depend_on_the_encoding(finished, encoding, tmp_path):
     assert found.areas.frame.equals(expected.areas.frame)
 
 
-def test_refusals_of_values_tell_their_lines(finished):
-    path, _ = finished
-    text = path.read_text(encoding="utf-8").replace('rho = "2"', 'rho = "0"')
-    path.with_name("zero.toml").write_text(text, encoding="utf-8")
-    line = text.splitlines().index('rho = "0"') + 1
-    with pytest.raises(InputRefused, match=f"zero.toml: line {line}: budget.people.rho must be"):
-        load(path.with_name("zero.toml"))
-
-
 def intervals(finished, areas, query="total"):
     """Intervals of the people of some areas."""
     path, run = finished

@@ -14,8 +14,9 @@ from spineflow.tasks.evidence.attacks.membership import (
     measured_test,
     optimal_statistic,
 )
+from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN
 from spineflow.tasks.noise.randomness import SeededRandom
-from spineflow.tasks.noise.sampler import discrete_gaussian
+from spineflow.tasks.noise.sampler import draw_noise
 
 GAUSSIAN_ROWS = """
 .1      .447  .624  .589  .030 .004
@@ -91,7 +92,9 @@ def measured_on_a_path(noise: Fraction, seed: int) -> tuple[MeasuredTest, Gaussi
         variance = 1 / (PL94_RHO * share)
         difference = np.array([1.0, -1.0])
         for place, present in enumerate((1, 0)):
-            drawn = discrete_gaussian(noise**2 * variance, 2 * n_draws, source).reshape(-1, 2)
+            drawn = draw_noise(DISCRETE_GAUSSIAN, noise**2 * variance, 2 * n_draws, source).reshape(
+                -1, 2
+            )
             answers = np.array([4, 7]) + present * difference + drawn
             statistics[place] += optimal_statistic(answers, difference, np.full(2, float(variance)))
     found = measured_test(statistics[0], statistics[1], 0.01, alpha=0.001)
