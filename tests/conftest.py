@@ -252,9 +252,9 @@ begun by those who wait for them. That of an office does, in the tests of deploy
 SERVER = """
 import sys
 import uvicorn
-from spineflow.flows import own_server
-own_server.begin_transactions_immediately()
-own_server.collect_garbage_in_a_thread()
+from spineflow.flows import server_fixes
+server_fixes.begin_transactions_immediately()
+server_fixes.collect_garbage_in_a_thread()
 app, (host, port) = "prefect.server.api.server:create_app", sys.argv[1:]
 uvicorn.run(app, factory=True, host=host, port=int(port), log_level="warning")
 """

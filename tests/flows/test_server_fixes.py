@@ -17,9 +17,9 @@ import pytest
 
 COLLECTS = """
 import gc, threading, time
-from spineflow.flows import own_server
-own_server.SECONDS_BETWEEN_COLLECTIONS = 0.01
-own_server.collect_garbage_in_a_thread()
+from spineflow.flows import server_fixes
+server_fixes.SECONDS_BETWEEN_COLLECTIONS = 0.01
+server_fixes.collect_garbage_in_a_thread()
 collected_in = []
 class InACycle:
     def __init__(self):
@@ -103,7 +103,7 @@ def test_what_has_read_may_write_though_another_wrote_since(
 ) -> None:
     """Prefect's own transactions are refused; where they wait, the correction is needless."""
     from prefect.server.database.configurations import AioSqliteConfiguration
-    from spineflow.flows import own_server
+    from spineflow.flows import server_fixes
     from sqlalchemy import text
     from sqlalchemy.exc import OperationalError
 
@@ -111,7 +111,7 @@ def test_what_has_read_may_write_though_another_wrote_since(
         AioSqliteConfiguration, "begin_transaction", AioSqliteConfiguration.begin_transaction
     )
     if at_once:
-        own_server.begin_transactions_immediately()
+        server_fixes.begin_transactions_immediately()
 
     async def read_and_write() -> None:
         configuration = AioSqliteConfiguration(f"sqlite+aiosqlite:///{tmp_path / 'server.db'}")
