@@ -18,8 +18,14 @@ from __future__ import annotations
 from itertools import chain
 
 from ..tasks.runs.directory import RunDirectory
-from ..tasks.topdown.ingest.ingest import n_shares
-from ..tasks.topdown.ingest.steps import count_records, ingest, read_referred
+from ..tasks.topdown.ingest.shares import n_shares
+from ..tasks.topdown.ingest.steps import (
+    check_records,
+    count_records,
+    ingest,
+    read_referred,
+    recognise_people,
+)
 from ..tasks.topdown.measurement.steps import constrain, measure
 from ..tasks.topdown.product import TOPDOWN
 from ..tasks.topdown.settings import TopdownSettings, universe_waves
@@ -91,14 +97,17 @@ def stages(run: RunDirectory, settings: TopdownSettings) -> None:
 
 
 def read_input(run: RunDirectory, settings: TopdownSettings) -> Future:
-    """Submit the tasks that read the input; shares of many records are counted side by side."""
+    """Submit the tasks that read the input; shares of many records are counted, and then
+    recognised, side by side."""
     root, of = str(run.root), n_shares(run, settings)
     with stage("ingest"):
         if of == 1:
             return ingest.submit(root)
         referred = read_referred.submit(root)
         counted = [count_records.submit(root, n, of, wait_for=[referred]) for n in range(of)]
-        return ingest.submit(root, wait_for=counted)
+        checked = check_records.submit(root, of, wait_for=counted)
+        known = [recognise_people.submit(root, n, of, wait_for=[checked]) for n in range(of)]
+        return ingest.submit(root, wait_for=known)
 
 
 topdown = flow_of_product(

@@ -106,14 +106,19 @@ class CensusInput:
         The digest of a whole universe is that of its cells, for compatibility with older ledgers;
         the others are of its raw columns.
         """
-        levels, raw = self.levels(), {name: [*self.raw.get(name, ())] for name in self.whole}
-        # Universes that are counted but not run are recognised with the first universe of the run.
-        for own in (own for name, own in self.raw.items() if name not in raw):
-            next(iter(raw.values())).extend(own)
+        levels, raw = self.levels(), self.recognised_columns()
         return {
             name: digest(key).recognised_by(people_digests(raw[name], levels, key))
             for name, digest in self.whole.items()
         }
+
+    def recognised_columns(self) -> dict[str, list[RecordColumn]]:
+        """The raw columns by which the records of each universe of the run are recognised."""
+        raw = {name: [*self.raw.get(name, ())] for name in self.whole}
+        # Universes that are counted but not run are recognised with the first universe of the run.
+        for own in (own for name, own in self.raw.items() if name not in raw):
+            next(iter(raw.values())).extend(own)
+        return raw
 
 
 @dataclass(frozen=True, eq=False)

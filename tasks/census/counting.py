@@ -20,8 +20,8 @@ from scipy import sparse
 from ..ledger.recognition import MOST_VALUES, RecordColumn, raw_value
 from ..tables.columns import CodedColumn, KeyColumn, zeros
 from ..tables.copies import RecordSums
-from ..tables.readers import Batch, Share
-from ..tables.sources import InputFile
+from ..tables.readers import Batch
+from ..tables.sources import InputFile, Share
 from .census import Universe
 from .histograms import HistogramSum
 from .joins import ByTable, Placed, Placing, read_coded

@@ -27,8 +27,8 @@ from ..tables.columns import (
 )
 from ..tables.copies import RecordSums
 from ..tables.layouts import TableLayout
-from ..tables.readers import Batch, Selection, Share, read_partitions
-from ..tables.sources import InputFile
+from ..tables.readers import Batch, Selection, read_partitions
+from ..tables.sources import InputFile, Share
 from .areas import AreaIndex
 from .declarations import OccupantDeclaration
 from .recodes import CodeSet

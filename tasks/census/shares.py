@@ -17,8 +17,8 @@ from ..runs.objects import read_object
 from ..tables.columns import CodedColumn, GrowingArray, KeyColumn, KeyIndex
 from ..tables.copies import FilesRead
 from ..tables.findings import FileRead, InputCheck
-from ..tables.readers import Share, refuse_empty
-from ..tables.sources import InputFile
+from ..tables.readers import refuse_empty
+from ..tables.sources import InputFile, Share
 from .areas import AreaIndex, Areas
 from .census_input import CensusInput, CensusTables, ReferredTables
 from .counting import CountedShare, RawColumns, RecordCounter, count_files

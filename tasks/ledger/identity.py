@@ -150,17 +150,23 @@ def store_identity(
     other ledgers. All are kept in the run's confidential folder.
     """
     if settings.is_private:
-        ledger = open_ledger(Path(settings.privacy.ledger))
-        keys = ledger.keys()
-        for _, other in _other_ledgers(ledger, settings):
-            keys |= other.keys() if other is not None else {}
-        found = {name: dict(digests_under(key)) for name, key in keys.items()}
-        own = read_key(ledger.key_path).fingerprint
+        found = {name: dict(digests_under(key)) for name, key in keys_of(settings).items()}
+        own = read_key(open_ledger(Path(settings.privacy.ledger)).key_path).fingerprint
         digests = {kind: asdict(digest) for kind, digest in found.pop(own).items()}
         elsewhere = json.dumps(asdict(_Elsewhere(own, found)))
         write_text(run.confidential / DIGESTS_ELSEWHERE, elsewhere)
         write_text(run.confidential / INPUT_DIGESTS, json.dumps(digests))
     write_text(run.confidential / INPUT_FILES, json.dumps(local_files(settings)))
+
+
+def keys_of(settings: ProductSettings) -> dict[str, bytes]:
+    """By fingerprint, the keys under which the people of a private run are recognised: the ledger's
+    and those of other ledgers."""
+    ledger = open_ledger(Path(settings.privacy.ledger))
+    keys = ledger.keys()
+    for _, other in _other_ledgers(ledger, settings):
+        keys |= other.keys() if other is not None else {}
+    return keys
 
 
 def stored_digests(run: RunDirectory) -> dict[str, InputDigest]:

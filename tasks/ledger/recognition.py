@@ -244,18 +244,34 @@ def people_digests(
     `levels` are the geolevels above the areas, root first: for every area the number of its
     geounit, `(n_areas,)`. Each geounit is within one geounit of the level above.
     """
+    numbers = numbers_of_levels(levels, columns[0].counts.shape[0] if columns else 0)
+    return join_digests([column_digests(column, numbers, key) for column in columns], key)
+
+
+ColumnDigests = tuple[frozenset[str], frozenset[str], int]
+"""The strong and the weak digests of a column, and the most that it can have."""
+
+
+def column_digests(
+    column: RecordColumn, numbers: Sequence[np.ndarray], key: bytes
+) -> ColumnDigests:
+    """Digests of one column of people; `numbers` as `numbers_of_levels` gives them."""
     hashing, strong, weak, n_digests = _KeyedHashes(key), set[str](), set[str](), 0
-    numbers = _numbers_of_levels(levels, columns[0].counts.shape[0] if columns else 0)
-    # One column at a time: its counts at every geolevel are in memory until its lists are made.
-    for column in columns:
-        for kind, sums, bits, length in _lists(_geolevels(column, numbers, hashing), hashing):
-            n_digests += length
-            enough = np.flatnonzero(bits >= WEAK_BITS)
-            order = hashing.of_sums(sums[enough])[:, 0]
-            for row in enough[np.argsort(order, kind="stable")[:length]]:
-                found = strong if bits[row] >= STRONG_BITS else weak
-                found.add(hashing.digest(kind, sums[row].astype("<u8").tobytes()))
-    weak -= strong
+    for kind, sums, bits, length in _lists(_geolevels(column, numbers, hashing), hashing):
+        n_digests += length
+        enough = np.flatnonzero(bits >= WEAK_BITS)
+        order = hashing.of_sums(sums[enough])[:, 0]
+        for row in enough[np.argsort(order, kind="stable")[:length]]:
+            found = strong if bits[row] >= STRONG_BITS else weak
+            found.add(hashing.digest(kind, sums[row].astype("<u8").tobytes()))
+    return frozenset(strong), frozenset(weak), n_digests
+
+
+def join_digests(of_columns: Sequence[ColumnDigests], key: bytes) -> PeopleDigests:
+    """Digests of people from those of all columns."""
+    strong = frozenset[str]().union(*(own for own, _, _ in of_columns))
+    weak = frozenset[str]().union(*(own for _, own, _ in of_columns)) - strong
+    hashing, n_digests = _KeyedHashes(key), sum(n for *_, n in of_columns)
     seed = hashing.digest(b"filling", "".join(sorted(strong | weak)).encode())
     n_filling = max(0, n_digests - len(strong) - len(weak))
     text, size = shake_256(seed.encode()).hexdigest(_DIGEST_BYTES * n_filling), 2 * _DIGEST_BYTES
@@ -314,7 +330,7 @@ class _Geolevel(NamedTuple):
     counts: sparse.csr_array | None
 
 
-def _numbers_of_levels(levels: Sequence[np.ndarray], n_areas: int) -> list[np.ndarray]:
+def numbers_of_levels(levels: Sequence[np.ndarray], n_areas: int) -> list[np.ndarray]:
     """The number of every area's geounit at each level, from the root to the areas.
 
     A level with as many geounits as the level above would repeat its digests, and is left out.
@@ -422,7 +438,8 @@ def _list_of_values(levels: Sequence[_Geolevel], hashing: _KeyedHashes) -> _List
             continue
         entries = sparse.coo_array(lower.counts)
         unit, value = (axis.astype(np.int64) for axis in entries.coords)
-        hashes, n_values = hashing.of_counts(entries.data), entries.shape[1]
+        distinct, place = np.unique(entries.data, return_inverse=True)
+        hashes, n_values = hashing.of_counts(distinct)[place], entries.shape[1]
         for upper in [own for own in levels[:depth] if len(own.bits) <= _FEW_UNITS]:
             group = _parents(upper.number, lower.number)[unit] * n_values + value
             sums = np.zeros((len(upper.bits) * n_values, 2), dtype=np.uint64)

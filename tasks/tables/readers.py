@@ -13,10 +13,9 @@ Files of public areas: their rows (level, area, parent).
 from __future__ import annotations
 
 import io
-import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from unicodedata import normalize
 
@@ -34,12 +33,19 @@ from .databases import is_database, open_table
 from .findings import UnreadableInput, refuse_unreadable
 from .formats import SEPARATORS, TextFormat, clean_columns
 from .layouts import Field, Kind, TableLayout
-from .sources import PARQUET_MAGIC, ByteStream, InputFile, TextStream, gunzip, open_binary
+from .sources import (
+    PARQUET_MAGIC,
+    ByteStream,
+    InputFile,
+    Share,
+    TextStream,
+    files_of_share,
+    gunzip,
+    open_binary,
+)
 
 Batch = Mapping[str, pa.Array]
 """Columns of some consecutive rows, by name."""
-
-Share = tuple[int, int]  # The number of a share of a table, from 0, and how many there are.
 
 DELIMITERS = tuple(SEPARATORS)
 _NAMED = "pipes, commas, tabs or semicolons"
@@ -123,32 +129,6 @@ def refuse_empty(files: Sequence[InputFile], n_rows: int) -> None:
     if not n_rows:
         rule = "the file holds no rows" if len(files) == 1 else "none of its files holds a row"
         raise files[0].unreadable(rule, "give a file that holds the table")
-
-
-def files_of_share(files: Sequence[InputFile], share: Share) -> Iterator[tuple[int, InputFile]]:
-    """The files of a share of a table, with their positions: Parquet files cut between row groups,
-    others as a whole, so that shares have about as many bytes each."""
-    pieces = [(at, *piece) for at, file in enumerate(files) for piece in _row_groups(file)]
-    sizes = 1 + np.array([size for *_, size in pieces])
-    shares = (2 * np.cumsum(sizes) - sizes) * share[1] // (2 * sizes.sum())
-    chosen: dict[int, list[int]] = {}
-    for own, (at, groups, _) in zip(shares.tolist(), pieces, strict=True):
-        if own == share[0]:
-            chosen.setdefault(at, []).extend(groups)
-    for at, own_groups in chosen.items():
-        yield at, replace(files[at], row_groups=tuple(own_groups) or None)
-
-
-def _row_groups(file: InputFile) -> list[tuple[tuple[int, ...], int]]:
-    """Each row group of a local Parquet file, and its bytes; any other file as a whole."""
-    if is_url(file.path) or not os.path.isfile(file.path):
-        return [((), 0)]
-    try:
-        metadata = pq.read_metadata(file.path)
-    except (pa.ArrowException, OSError):
-        return [((), os.path.getsize(file.path))]
-    numbers = range(metadata.num_row_groups)
-    return [((n,), metadata.row_group(n).total_byte_size) for n in numbers] or [((), 0)]
 
 
 def _with_cells(file: InputFile, selection: Selection) -> Iterator[Batch]:

@@ -18,13 +18,15 @@ import gzip
 import os
 import re
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import unquote
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from ..runs.stores import StoreFile, StoreRefused, is_url
 from .findings import Finding, UnreadableInput, refuse_unreadable
@@ -118,6 +120,10 @@ _UTF8_BOM = b"\xef\xbb\xbf"
 _UTF16_BOMS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
+Share = tuple[int, int]
+"""The number of a share of a table, from 0, and how many there are."""
+
+
 @dataclass(frozen=True)
 class InputFile:
     """One input table: its kind, the path or URL to open, and the name that messages show.
@@ -185,6 +191,32 @@ def input_files(table: str, path: str) -> tuple[InputFile, ...]:
         )
         for file in found
     )
+
+
+def files_of_share(files: Sequence[InputFile], share: Share) -> Iterator[tuple[int, InputFile]]:
+    """The files of a share of a table, with their positions: Parquet files cut between row groups,
+    others as a whole, so that shares have about as many bytes each."""
+    pieces = [(at, *piece) for at, file in enumerate(files) for piece in _row_groups(file)]
+    sizes = 1 + np.array([size for *_, size in pieces])
+    shares = (2 * np.cumsum(sizes) - sizes) * share[1] // (2 * sizes.sum())
+    chosen: dict[int, list[int]] = {}
+    for own, (at, groups, _) in zip(shares.tolist(), pieces, strict=True):
+        if own == share[0]:
+            chosen.setdefault(at, []).extend(groups)
+    for at, own_groups in chosen.items():
+        yield at, replace(files[at], row_groups=tuple(own_groups) or None)
+
+
+def _row_groups(file: InputFile) -> list[tuple[tuple[int, ...], int]]:
+    """Each row group of a local Parquet file, and its bytes; any other file as a whole."""
+    if is_url(file.path) or not os.path.isfile(file.path):
+        return [((), 0)]
+    try:
+        metadata = pq.read_metadata(file.path)
+    except (pa.ArrowException, OSError):
+        return [((), os.path.getsize(file.path))]
+    numbers = range(metadata.num_row_groups)
+    return [((n,), metadata.row_group(n).total_byte_size) for n in numbers] or [((), 0)]
 
 
 def refuse_shared(files: Mapping[str, Sequence[InputFile]]) -> dict[str, tuple[InputFile, ...]]:

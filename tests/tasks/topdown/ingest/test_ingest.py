@@ -18,13 +18,10 @@ from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.tables import columns
-from spineflow.tasks.topdown.ingest import ingest as ingest_module
+from spineflow.tasks.topdown.ingest import shares
 from spineflow.tasks.topdown.ingest.generate import FEWEST_PERSONS, generate_county
-from spineflow.tasks.topdown.ingest.ingest import (
-    ingest_input,
-    n_shares,
-    refuse_large_deltas,
-)
+from spineflow.tasks.topdown.ingest.ingest import ingest_input, refuse_large_deltas
+from spineflow.tasks.topdown.ingest.shares import n_shares
 from spineflow.tasks.topdown.settings import TopdownSettings
 
 ACCEPTED = "privacy.large_delta=a person may be published outright"
@@ -95,8 +92,8 @@ def county_in_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for number in range(3):
         rows = frame[part == number]
         rows.to_parquet(tmp_path / "persons" / f"{number}.parquet", index=False)
-    monkeypatch.setattr(ingest_module, "AREAS_PER_SHARE", 1)
-    monkeypatch.setattr(ingest_module, "MOST_SHARES", 3)
+    monkeypatch.setattr(shares, "AREAS_PER_SHARE", 1)
+    monkeypatch.setattr(shares, "MOST_SHARES", 3)
     return tmp_path
 
 
@@ -134,12 +131,12 @@ def test_shares_write_what_one_task_writes(county_in_files: Path) -> None:
     whole = contents(run)
     run, settings = started(county_in_files, "shares")
     tasks = reading_tasks(run, settings)
-    assert len(tasks) == 1 + 3 + 1
+    assert len(tasks) == 1 + 3 + 1 + 3 + 1
     # A killed run has the tables and a share; what it left counts nobody twice.
     assert not any(task.result().reused for task in tasks[:2])
     run, settings = started(county_in_files, "shares")
     tasks = reading_tasks(run, settings)
-    assert [task.result().reused for task in tasks] == [True, True, False, False, False]
+    assert [task.result().reused for task in tasks] == [True, True, *[False] * 7]
     assert contents(run) == whole
     assert len(reading_tasks(run, settings)) == 1
 
@@ -168,7 +165,7 @@ def test_the_number_of_shares_tells_nothing_of_the_records(
     county_in_files: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Threat model: confidential numbers in visible facts."""
-    monkeypatch.setattr(ingest_module, "MOST_SHARES", 1000)
+    monkeypatch.setattr(shares, "MOST_SHARES", 1000)
     run, settings = started(county_in_files, "run")
     persons, n = county_in_files / "persons", n_shares(run, settings)
     assert 1 < n < 1000
