@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..ledger.identity import refuse_changed_input
+from ..products.acceptance import tabulated_once
 from ..products.registry import settings_of
 from ..runs.directory import RunDirectory
 from ..runs.handles import Made, created, once, reused
@@ -105,10 +106,7 @@ def process(
 def write_tables(run: RunDirectory, settings: Settings) -> Made:
     """Write the files of the release, unless they are there; they are released once checked."""
     tidy = TIDY_FILES[run_parameters(run, settings).records]
-    if run.release.exists() or (run.unchecked_release / tidy).exists():
-        return reused(run.unchecked_release)
-    write_run_release(run, settings)
-    return created(run.unchecked_release)
+    return tabulated_once(run, tidy, write_run_release, run, settings)
 
 
 def _shard(run: RunDirectory, region_type: str, level: int, name: str) -> Shard:

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..ledger.accounting import BOUNDED, UNBOUNDED
 from ..products.budget import Cost
-from ..products.measurement import noisy_answers, publish_level
+from ..products.measurement import publish_measures
 from ..products.plan import ExactFact, Plan
 from ..products.statement import Statement
 from ..runs.directory import RunDirectory
@@ -96,16 +96,9 @@ def measure_level(run: RunDirectory, settings: GroupSizesSettings, level_name: s
     """Measure and publish one level; raises as `single_draw`."""
     plan, hierarchy = read_plan(run), read_regions(run)
     depth = hierarchy.names.index(level_name)
-    level, regions = plan.levels[depth], hierarchy.levels[depth].codes
-    vector = true_vector(plan.vector, true_counts(run, hierarchy, plan)[depth])
-    noise, loss = level.noise_of(plan.noise), plan.loss and plan.loss * level.share
-    publish_level(
-        run,
-        settings,
-        UNIVERSE,
-        level_name,
-        lambda draws: [noisy_answers(plan.vector, regions, vector, noise, loss, draws, level_name)],
-    )
+    regions = hierarchy.levels[depth].codes
+    values = {plan.vector: true_vector(plan.vector, true_counts(run, hierarchy, plan)[depth])}
+    publish_measures(run, settings, universe_plan(plan), level_name, regions, values)
 
 
 def true_vector(vector: str, counts: np.ndarray) -> np.ndarray:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from ..ledger.identity import ingested_once
+from ..products.acceptance import tabulated_once
 from ..runs.directory import RunDirectory
-from ..runs.handles import Made, created, once, reused
+from ..runs.handles import Made, once
 from ..runs.steps import step
-from .estimation.estimate import estimate_run, estimated_counts
-from .ingest.read import ingest_groups, read_plan, read_regions
+from .estimation.estimate import estimate_run
+from .ingest.read import ingest_groups, read_plan
 from .measurement import measure_level
 from .plan import UNIVERSE, plan_file
-from .release.tables import GROUP_SIZES, write_tables
+from .release.tables import GROUP_SIZES, write_run_tables
 from .settings import GroupSizesSettings
 
 
@@ -36,16 +37,4 @@ def estimate(run: RunDirectory, settings: GroupSizesSettings) -> Made:
 @step("tabulate groups", GroupSizesSettings, run_name="tabulate")
 def tabulate(run: RunDirectory, settings: GroupSizesSettings) -> Made:
     """Write the tables where the checks look for them."""
-    name = f"{GROUP_SIZES}.csv"
-    for folder in (run.release, run.unchecked_release):
-        if (folder / name).exists():
-            return reused(folder / name)
-    plan, hierarchy = read_plan(run), read_regions(run)
-    write_tables(
-        run.unchecked_release,
-        hierarchy,
-        estimated_counts(run, plan, hierarchy),
-        plan.smallest_size,
-        is_private=settings.is_private,
-    )
-    return created(run.unchecked_release / name)
+    return tabulated_once(run, f"{GROUP_SIZES}.csv", write_run_tables, run, settings)

@@ -85,3 +85,16 @@ def publish_release(run: RunDirectory, complete: Callable[[], None] = lambda: No
 
 
 CERTIFICATE = "certificate"
+
+
+def tabulated_once(
+    run: RunDirectory, name: str, tabulate: Callable[..., object], *arguments: object
+) -> Made:
+    """Reuse the file of a name in the release, checked or not, or `tabulate` it from arguments,
+    for the checks to look at.
+    """
+    for folder in (run.release, run.unchecked_release):
+        if (folder / name).exists():
+            return reused(folder / name)
+    tabulate(*arguments)
+    return created(run.unchecked_release / name)

@@ -2,37 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from fractions import Fraction
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
 from ..answers.noisy import DPQUERIES_SCHEMA, DPQUERY_SUFFIX, NoisyAnswers, measured_batches
 from ..ledger.charging import single_draw
-from ..ledger.plan import UniversePlan
+from ..ledger.plan import Measure, UniversePlan
 from ..noise.draws import Noise, NoiseDraws, sum_that_fits
 from ..runs.directory import RunDirectory
 from ..runs.settings import ProductSettings
-
-
-def publish_level(
-    run: RunDirectory,
-    settings: ProductSettings,
-    universe: str,
-    level: str,
-    answers: Callable[[NoiseDraws], Sequence[NoisyAnswers]],
-) -> None:
-    """Publish the answers of a level, which are computed while their file is written; raises like
-    `single_draw`.
-    """
-    path = run.dpqueries(universe, level)
-    truth, seeds = [run.histogram(universe)], (universe, level)
-    with single_draw(run, settings, path, universe, truth=truth, seeds=seeds) as drawing:
-
-        def groups() -> Iterator[Sequence[NoisyAnswers]]:
-            yield answers(drawing.noise)
-
-        drawing.publish(DPQUERIES_SCHEMA, measured_batches(groups()))
 
 
 def publish_measures(
@@ -43,53 +22,35 @@ def publish_measures(
     areas: np.ndarray,
     values: Mapping[str, np.ndarray],
 ) -> None:
-    """Publish the noisy answers of a level to all queries of a plan.
+    """Publish the noisy answers of a level to all queries of a plan, which are computed while their
+    file is written.
 
     Args:
         areas: names of the level's areas.
         values: true answers `(n_areas, n)` by query.
 
-    Raises like `single_draw`.
+    Raises like `single_draw` and `with_noise`.
     """
+    name, n = universe.universe, len(areas)
+    path, truth = run.dpqueries(name, level), [run.histogram(name)]
+    with single_draw(run, settings, path, name, truth=truth, seeds=(name, level)) as drawing:
 
-    def answers(draws: NoiseDraws) -> list[NoisyAnswers]:
-        return [
-            noisy_answers(
-                own.query,
+        def answers(own: Measure) -> NoisyAnswers:
+            plb, variance = "inf", 0.0
+            if own.noise is not None and universe.loss is not None:
+                plb, variance = str(universe.loss * own.share), own.noise.variance
+            return NoisyAnswers(
+                own.query + DPQUERY_SUFFIX,
                 areas,
-                values[own.query],
-                own.noise,
-                None if universe.loss is None else universe.loss * own.share,
-                draws,
-                own.part,
+                with_noise(values[own.query], own.noise, drawing.noise, own.part),
+                np.full(n, variance),
+                np.full(n, plb, dtype=object),
             )
-            for own in universe.measured
-            if own.level == level
-        ]
 
-    publish_level(run, settings, universe.universe, level, answers)
+        def groups() -> Iterator[Sequence[NoisyAnswers]]:
+            yield [answers(own) for own in universe.measured if own.level == level]
 
-
-def noisy_answers(
-    query: str,
-    regions: np.ndarray,
-    values: np.ndarray,
-    noise: Noise | None,
-    loss: Fraction | None,
-    draws: NoiseDraws,
-    part: str,
-) -> NoisyAnswers:
-    """Answers `(n_regions, n)` to a query with noise, charged under the name of a part, which
-    spends `loss`; raises like `with_noise`.
-    """
-    plb, variance = ("inf", 0.0) if noise is None else (str(loss), noise.variance)
-    return NoisyAnswers(
-        query + DPQUERY_SUFFIX,
-        regions,
-        with_noise(values, noise, draws, part),
-        np.full(len(regions), variance),
-        np.full(len(regions), plb, dtype=object),
-    )
+        drawing.publish(DPQUERIES_SCHEMA, measured_batches(groups()))
 
 
 def with_noise(

@@ -213,6 +213,20 @@ def text_rows(
 
 
 @contextmanager
+def table_rows(
+    path: Path, schema: pa.Schema, is_private: bool
+) -> Iterator[pyarrow.csv.CSVWriter | pq.ParquetWriter]:
+    """A writer of rows as CSV or, by any other name, as Parquet, into a file that appears whole."""
+    with replacing(path) as file:
+        if path.suffix == ".csv":
+            rows: Any = text_rows(file, schema, is_private)
+        else:
+            rows = parquet_rows(file, schema, is_private, keeps_types=False)
+        with rows as writer:
+            yield writer
+
+
+@contextmanager
 def parquet_rows(
     file: Path, schema: pa.Schema, is_private: bool, keeps_types: bool = True, **options: Any
 ) -> Iterator[pq.ParquetWriter]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from ..ledger.identity import ingested_once
+from ..products.acceptance import tabulated_once
 from ..runs.directory import RunDirectory
-from ..runs.handles import Made, created, once, reused
+from ..runs.handles import Made, once
 from ..runs.stamps import write_parquet
 from ..runs.steps import step
 from .estimation import estimate_level
@@ -37,10 +40,6 @@ def estimate(run: RunDirectory, settings: SupplementalDhcSettings, level: str) -
 @step("tabulate households", SupplementalDhcSettings, run_name="tabulate")
 def tabulate(run: RunDirectory, settings: SupplementalDhcSettings) -> Made:
     """Write the tables where the checks look for them."""
-    name = f"{SUPPLEMENTAL_DHC}.parquet"
-    for folder in (run.release, run.unchecked_release):
-        # The text is named last.
-        if (folder / name).with_suffix(".csv").exists():
-            return reused(folder / name)
-    write_tables(run, is_private=settings.is_private)
-    return created(run.unchecked_release / name)
+    # The text is named last.
+    name, is_private = f"{SUPPLEMENTAL_DHC}.csv", settings.is_private
+    return tabulated_once(run, name, partial(write_tables, run, is_private=is_private))

@@ -39,37 +39,20 @@ the threshold of one."""
 
 
 @lru_cache(maxsize=1024)
-def margins_of_sum(noise: CountNoise, n: int, coverage: Fraction) -> tuple[int, int]:
-    """The least and the largest number that may be the margin of a sum of n noisy counts.
+def margins_of_sum(
+    noise: CountNoise, n: int, coverage: Fraction, *, is_cut: bool = False
+) -> tuple[int, int]:
+    """The least and the largest number that may be the margin of a sum of n noisy counts, which
+    were cut at 0 before they were added if `is_cut`, for any counts.
 
-    They are equal but for rounding.
+    They are equal but for rounding. The error of a sum of cut counts is at least the sum of the
+    draws and at most the sum of their positive parts, so that either tail is the tail of one of
+    these.
     """
     if noise.rate is None:
         return 0, 0
     rate = float(noise.rate)
     # The probability beyond this is less than 1e-12, for one count and for the sum.
-    reach = (0.6 * n + 60) / rate if noise.power == 1 else math.sqrt(30 * n / rate)
-    x = np.arange(math.ceil(reach) + 3)
-    weights = np.exp(-rate * x.astype(float) ** noise.power)
-    wrapped = np.concatenate([weights, weights[:0:-1]])
-    of_sum = np.fft.irfft(np.fft.rfft(wrapped / wrapped.sum()) ** n, wrapped.size)
-    within = 2 * np.cumsum(of_sum[: x.size]) - of_sum[0]
-    bounds = [float(coverage) - _ROUNDING, float(coverage) + _ROUNDING]
-    least, largest = np.searchsorted(within, bounds)
-    return int(least), int(largest)
-
-
-@lru_cache(maxsize=1024)
-def margins_of_cut_sum(noise: CountNoise, n: int, coverage: Fraction) -> tuple[int, int]:
-    """The least and the largest number that may be the margin of a sum of n noisy counts that were
-    cut at 0, for any counts.
-
-    The error of such a sum is at least the sum of the draws and at most the sum of their positive
-    parts, so that either tail is the tail of one of these.
-    """
-    if noise.rate is None:
-        return 0, 0
-    rate = float(noise.rate)
     reach = (3 * n + 60) / rate if noise.power == 1 else math.sqrt(n * (n + 30) / rate)
     reach = math.ceil(reach) + 2
     x = np.arange(-reach, reach)
@@ -77,7 +60,7 @@ def margins_of_cut_sum(noise: CountNoise, n: int, coverage: Fraction) -> tuple[i
     weights /= weights.sum()
     cut = np.concatenate([np.zeros(reach), [weights[: reach + 1].sum()], weights[reach + 1 :]])
     tails = []
-    for own in (weights, cut):
+    for own in (weights, cut if is_cut else weights):
         of_sum = np.fft.irfft(np.fft.rfft(np.roll(own, -reach)) ** n, 2 * reach)[:reach]
         tails.append(np.cumsum(of_sum[::-1])[::-1])
     missed = np.append(tails[0] + tails[1], 0.0)[1:]
@@ -112,10 +95,8 @@ SHOWN, ROWS, COUNTS, MARGINS, SIGNS, FILES = (
 )
 """The checks of released files."""
 _KEY = ("REGION_ID", "REGION_TYPE", "ITERATION_CODE")
-_MARGINS = ("margin", "margin_if_cut")
-"""The columns that a tidy file of version 0.2.0 and before lacks."""
 _TIDY_KEY = ("region_id", "region_type", "iteration_code", "table")
-_NUMBERS = ("count", "variance", *_MARGINS)
+_NUMBERS = ("count", "variance", "margin", "margin_if_cut")
 
 Rows = tuple[np.ndarray, np.ndarray, np.ndarray]
 """Group, code and count of released rows, -1 for a group or code that there is not."""
@@ -130,8 +111,8 @@ def check_texts(
     that cannot be parsed.
     """
     rows = []
-    for name in promise.tabulation.texts:
-        for batch in _text_batches(folder / name, promise, failures[FILES]):
+    for name, labels in promise.tabulation.texts.items():
+        for batch in _text_batches(folder / name, labels, promise, failures[FILES]):
             group = promise.numbers(*batch.columns[:3])
             rows.append((group, row_codes(batch, promise.tabulation), batch["COUNT"].to_numpy()))
     _check_rows("the text files", rows, promise, counts, failures)
@@ -163,8 +144,7 @@ def check_tidy(
                 (group >= 0) & (table[here] != due), f"{name}: a row is in a table not its group's"
             )
             own.append((group, code, part["count"].to_numpy()))
-            if set(_MARGINS) <= set(part.schema.names):
-                _check_margins(part, group, code, promise, counts, failures[MARGINS])
+            _check_margins(part, group, code, promise, counts, failures[MARGINS])
         failures[ROWS].add_each(~is_known, f"{name}: a row is in no table of the release")
     for own, (promise, counts) in zip(rows, promised, strict=True):
         _check_rows(name, own, promise, counts, failures)
@@ -263,7 +243,7 @@ def _check_margins(
                 own = here[(only == is_only) & (n_cells[here] == n)]
                 due = due_if_cut = margins_of_sum(noise, n, promise.confidence)
                 if n > 1 and not promise.allow_negative_counts:
-                    due_if_cut = margins_of_cut_sum(noise, n, promise.confidence)
+                    due_if_cut = margins_of_sum(noise, n, promise.confidence, is_cut=True)
                 wrong = ~np.isclose(variance[own], n * noise.variance, rtol=1e-9, atol=1e-12)
                 for margin, (least, largest) in zip(margins, (due, due_if_cut), strict=True):
                     wrong |= (margin[own] < least) | (margin[own] > largest)
@@ -274,20 +254,16 @@ def _check_margins(
                 )
 
 
-def _text_batches(path: Path, promise: Promise, failures: Failures) -> Iterator[pa.RecordBatch]:
+def _text_batches(
+    path: Path, labels: Sequence[str], promise: Promise, failures: Failures
+) -> Iterator[pa.RecordBatch]:
     """Yield rows of a text file of the release, whose columns are texts and a count; record
     failures of the file. Raises UnusableRunFile.
     """
     if not path.is_file():
         raise UnusableRunFile(f"the file {path.name} of the release is missing")
     check_stamp(path, is_private=promise.is_private, failures=failures)
-    own = {
-        "t1.csv": (),
-        "t2.csv": ("AGESTART", "AGEEND", "SEX"),
-        "t3.csv": ("T3_DATA_CELL",),
-        "t4.csv": ("T4_DATA_CELL",),
-    }
-    columns = (*_KEY, *own[path.name], "COUNT")
+    columns = (*_KEY, *labels, "COUNT")
     if not head_of_text(path, columns):
         return
     coded = pa.dictionary(pa.int32(), pa.string())
@@ -298,16 +274,13 @@ def _text_batches(path: Path, promise: Promise, failures: Failures) -> Iterator[
 
 def _tidy_batches(path: Path, promise: Promise, failures: Failures) -> Iterator[pa.RecordBatch]:
     """Yield rows of the tidy file of the release; record failures of the file. Raises
-    UnusableRunFile for a file without its columns, except those of margins.
+    UnusableRunFile for a file without its columns.
     """
-    coded = [*_TIDY_KEY]
-    needed = [*_TIDY_KEY, "count", "variance"]
+    coded, further = [*_TIDY_KEY], ["category_code"]
     if promise.tabulation is PERSONS:
         coded += ["sex", "measured_at"]
-        needed += ["sex", "measured_at", "age_start", "age_end"]
-    else:
-        needed.append("category_code")
-    with open_parquet(path, needed, coded) as file:
+        further = ["age_start", "age_end"]
+    columns = [*coded, *_NUMBERS, *further]
+    with open_parquet(path, columns, coded) as file:
         check_stamp(path, is_private=promise.is_private, failures=failures)
-        present = [*needed, *(name for name in _MARGINS if name in file.schema_arrow.names)]
-        yield from file.iter_batches(batch_size=ROWS_PER_BATCH, columns=present)
+        yield from file.iter_batches(batch_size=ROWS_PER_BATCH, columns=columns)

@@ -37,7 +37,7 @@ class Tabulation:
     universe : name in the plan.
     folder : of the measurements.
     tables : the names, and `rows` of each.
-    texts : the released text files.
+    texts : the released text files, with the columns between keys and count.
     tidy : the released Parquet file.
     """
 
@@ -46,7 +46,7 @@ class Tabulation:
     folder: str
     tables: tuple[str, ...]
     rows: tuple[Rows, ...]
-    texts: tuple[str, ...]
+    texts: Mapping[str, tuple[str, ...]]
     tidy: str
 
     @cached_property
@@ -97,7 +97,7 @@ PERSONS = Tabulation(
     "detailed_groups",
     ("T01001", "T02001", "T02002", "T02003"),
     ({TOTAL: (0, 1)}, *map(_sex_by_age, AGE_BINS.values())),
-    ("t1.csv", "t2.csv"),
+    {"t1.csv": (), "t2.csv": ("AGESTART", "AGEEND", "SEX")},
     "population_groups.parquet",
 )
 TYPES = Tabulation(
@@ -121,7 +121,7 @@ TYPES = Tabulation(
             8: (4, 5),
         },
     ),
-    ("t3.csv",),
+    {"t3.csv": ("T3_DATA_CELL",)},
     "detailed_households.parquet",
 )
 """Codes: 0 all, 1 families, 2 married couples, 3 other families, 4 of a man, 5 of a woman, 6
@@ -132,7 +132,7 @@ TENURES = Tabulation(
     "detailed_households/t4",
     ("T04001", "T04002"),
     ({0: (0, 1)}, {0: (0, 3), 1: (0, 1), 2: (1, 2), 3: (2, 3)}),
-    ("t4.csv",),
+    {"t4.csv": ("T4_DATA_CELL",)},
     "detailed_households.parquet",
 )
 """Codes: 0 all, 1 with a mortgage, 2 free and clear, 3 rented."""

@@ -8,7 +8,6 @@ Nothing here uses the code that measured or estimated, and nothing opens `confid
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -40,19 +39,6 @@ RELAXED = ("hierarchical", "cumulative")
 """Mechanisms that promise neither consistency nor faithfulness."""
 
 
-@dataclass(frozen=True)
-class Violations:
-    """How often a release breaks the sums.
-
-    `parents` counts pairs of region and size that their children do not add to, of `n_parents`;
-    `levels` the levels that do not add to the number of groups.
-    """
-
-    parents: int
-    n_parents: int
-    levels: int
-
-
 def run_checks(root: Path, release: Path) -> tuple[Outcome, ...]:
     """Check the run below `root` whose tables are in `release`; an outcome for each of `CHECKS`.
 
@@ -65,33 +51,29 @@ def run_checks(root: Path, release: Path) -> tuple[Outcome, ...]:
     with unusable_files_fail(privacy):
         check_privacy(root, privacy)
         check_measurements(root, privacy)
-    is_relaxed, found = False, None
+    details = dict(CHECKS)
     with unusable_files_fail(consistency, validity, faithfulness):
-        is_relaxed = expectation(root).mechanism in RELAXED
         is_private = not_private_reason(read_settings(root)) is None
         levels = released_counts(root, release)
         for name in ("group_sizes", "group_totals"):
             check_text(release, name, is_private=is_private, failures=validity)
         if min(int(counts.min()) for counts in levels) < 0:
             validity.add("a count is negative")
-        found = count_violations(root, levels)
         check_totals(root, release, levels, faithfulness)
         check_exact_groups(root, levels, faithfulness)
-        if not is_relaxed:
-            if found.parents:
-                consistency.add("children do not add to their parent", found.parents)
-            if found.levels:
-                faithfulness.add("a level does not add to the number of groups", found.levels)
-    details = dict(CHECKS)
-    if is_relaxed and found is not None:
-        details["consistency"] = (
-            f"not promised by this mechanism: {found.parents} of {found.n_parents} counts are not "
-            "the sum of those below"
-        )
-        details["faithfulness"] = (
-            f"not promised by this mechanism: {found.levels} of {len(levels)} levels do not add to "
-            "the number of groups"
-        )
+        of_parents, of_levels = find_violations(root, levels)
+        if expectation(root).mechanism not in RELAXED:
+            consistency.add_each(of_parents, "children do not add to their parent")
+            faithfulness.add_each(of_levels, "a level does not add to the number of groups")
+        else:
+            details["consistency"] = (
+                f"not promised by this mechanism: {of_parents.sum()} of {of_parents.size} counts "
+                "are not the sum of those below"
+            )
+            details["faithfulness"] = (
+                f"not promised by this mechanism: {of_levels.sum()} of {of_levels.size} levels do "
+                "not add to the number of groups"
+            )
     return tuple(failures[name].outcome(name, UNIVERSE, details[name]) for name in CHECKS)
 
 
@@ -125,17 +107,18 @@ def released_counts(root: Path, release: Path) -> list[np.ndarray]:
     return levels
 
 
-def count_violations(root: Path, levels: list[np.ndarray]) -> Violations:
-    """How often counts (n, n_sizes) of every level break the sums."""
+def find_violations(root: Path, levels: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """Where counts (n, n_sizes) of every level break the sums: a mask of the pairs of region and
+    size that have regions below, and one of the levels.
+    """
     groups = expectation(root).groups
     *_, parents = hierarchy(root)
-    wrong = n_parents = 0
+    wrong = [np.zeros(0, dtype=bool)]
     for above, below, parent in zip(levels, levels[1:], parents[1:], strict=False):
         sums = np.zeros_like(above)
         np.add.at(sums, parent, below)
-        wrong += int((sums != above).sum())
-        n_parents += above.size
-    return Violations(wrong, n_parents, sum(int(level.sum()) != groups for level in levels))
+        wrong.append((sums != above).ravel())
+    return np.concatenate(wrong), np.array([level.sum() != groups for level in levels])
 
 
 def check_totals(root: Path, release: Path, levels: list[np.ndarray], failures: Failures) -> None:

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from ....validation.detailed_groups.input_rules import NO_CODE
 from ...tables.layouts import delimited_text
 from ..workload.parameters import CONFIG_FILE, thresholds_key
-from ..workload.regions import NO_AIANNH, NO_PLACE, PUERTO_RICO, REGION_TYPES
+from ..workload.regions import OUTSIDE, PUERTO_RICO, REGION_TYPES
 from ..workload.specification import CODES_FILE, ETHNICITY_FILE, LEVELS, MAPPING_FILE, RACE_FILE
 from ..workload.tabulations import HOUSEHOLD_TABULATIONS, OF_PERSONS, ConfigKeys
 from .production_files import GEOGRAPHY_FILE, PERSONS_FILE
@@ -210,9 +210,9 @@ def _blocks(tracts: int, states: Sequence[str]) -> dict[str, pa.Array]:
         "TABBLKCOU": _digits(1 + 2 * (number // _TRACTS_PER_COUNTY), 3),
         "TABTRACTCE": _digits(100 * (1 + number % _TRACTS_PER_COUNTY), 6),
         "TABBLK": _digits(1000 + within, 4),
-        "PLACEFP": _digits(np.where(position < _IN_PLACE, place, int(NO_PLACE)), 5),
+        "PLACEFP": _digits(np.where(position < _IN_PLACE, place, int(OUTSIDE["PLACE"])), 5),
         "AIANNHCE": _digits(
-            np.where(position > 1 - _IN_AIANNH, 10 + tract // 9, int(NO_AIANNH)), 4
+            np.where(position > 1 - _IN_AIANNH, 10 + tract // 9, int(OUTSIDE["AIANNH"])), 4
         ),
     }
 

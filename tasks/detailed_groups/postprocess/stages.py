@@ -32,6 +32,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 
 from ...noise.distributions import IntegerDistribution
@@ -225,11 +226,9 @@ def suppress_alone(
     total = groups["total"].to_numpy(zero_copy_only=False)[rows].astype(np.int64)
     iteration = iteration[rows].astype(np.int64)
     key = region * len(iteration_names) + iteration
-    by_key = np.argsort(key)
     partner = np.where(counterpart[iteration] >= 0, key - iteration + counterpart[iteration], -1)
-    where = np.minimum(np.searchsorted(key, partner, sorter=by_key), rows.size - 1)
-    match = by_key[where]
-    is_pair = (partner >= 0) & (key[match] == partner)
+    match = pd.Index(key).get_indexer(partner)
+    is_pair = match >= 0
     exceeds = is_pair & (total > total[match])
     if by_cell:
         alone = np.flatnonzero(is_pair & ~exceeds)

@@ -18,7 +18,7 @@ from ...products.comparison import write_errors
 from ...runs.directory import RunDirectory
 from ..ingest.counts import read_counts
 from ..ingest.ingest import Settings, run_parameters, run_regions, run_universe
-from ..measurement.stages import MeasuredCounts, ShardGroups, true_counts
+from ..measurement.stages import ShardGroups, true_counts
 from ..paths import counts_file
 from ..postprocess.groups import code_positions, counts_of, mask_of
 from ..postprocess.run import groups_to_release, stages_of
@@ -93,57 +93,41 @@ def level_errors(
     size of those groups, and `nobody_shown`; for households tables of no group are left out.
     """
     table = groups["table"].to_numpy()
-    true = _chosen_truth(groups, position, truth, tabulation)
-    sums = np.concatenate([[0], np.cumsum(true.values)])
-    true_total = (sums[true.offsets[1:]] - sums[true.offsets[:-1]])[position]
-    (counts, offsets), are_shown = counts_of(groups), ~mask_of(groups, "is_suppressed")
-    sums = np.concatenate([[0], np.cumsum(counts)])
-    total = sums[offsets[1:]] - sums[offsets[:-1]]
+    chosen = np.full(truth.is_total_only.size, NOT_MEASURED, dtype=np.int8)
+    chosen[position] = table
+    true = true_counts(truth, chosen, tabulation)
+    counts, offsets = counts_of(groups)
+    first, n_cells = offsets[:-1], np.diff(offsets)
+    place = np.arange(counts.size) + np.repeat(true.offsets[position] - first, n_cells)
+    true_cells = true.values[place]
+    of_groups = pd.DataFrame(
+        {
+            "is_shown": ~mask_of(groups, "is_suppressed"),
+            "true": np.add.reduceat(true_cells, first),
+            "error": np.add.reduceat(counts - true_cells, first),
+            "cell_error": np.add.reduceat(np.abs(counts - true_cells), first) / n_cells,
+        }
+    )
     for number, name in enumerate(tabulation.names):
-        own = table == number
-        shown, hidden = own & are_shown, own & ~are_shown
-        error = (total - true_total)[shown]
-        n_cells = int(tabulation.n_cells[number])
-        cell_error = _cell_errors(groups, np.flatnonzero(shown), position, true, n_cells)
-        lost = true_total[hidden & (true_total > 0)]
+        own = of_groups[table == number]
+        shown, hidden = own[own["is_shown"]], own[~own["is_shown"]]
+        lost = hidden.loc[hidden["true"] > 0, "true"]
         found: dict[str, object] = {
             "table": name,
-            "groups": int(own.sum()),
-            "shown": int(shown.sum()),
-            "mean_absolute_error": _mean(np.abs(error)),
-            "mean_error": _mean(error),
-            "percentile_95": float(np.quantile(np.abs(error), 0.95)) if error.size else None,
-            "mean_absolute_cell_error": _mean(np.abs(cell_error)),
-            "somebody_suppressed": int(lost.size),
-            "mean_size_suppressed": _mean(lost),
-            "nobody_shown": int((shown & (true_total == 0)).sum()),
+            "groups": len(own),
+            "shown": len(shown),
+            "mean_absolute_error": shown["error"].abs().mean(),
+            "mean_error": shown["error"].mean(),
+            "percentile_95": shown["error"].abs().quantile(0.95),
+            "mean_absolute_cell_error": shown["cell_error"].mean(),
+            "somebody_suppressed": len(lost),
+            "mean_size_suppressed": lost.mean(),
+            "nobody_shown": int((shown["true"] == 0).sum()),
         }
         if tabulation.of_persons:
             yield found
-        elif own.any():
+        elif len(own):
             yield {key: found[key] for key in ("table", *HOUSEHOLD_FIGURES)}
-
-
-def _chosen_truth(
-    groups: pa.Table, position: np.ndarray, truth: ShardGroups, tabulation: Tabulation
-) -> MeasuredCounts:
-    """The true counts of the tables that groups have."""
-    table = np.full(truth.is_total_only.size, NOT_MEASURED, dtype=np.int8)
-    table[position] = groups["table"].to_numpy()
-    return true_counts(truth, table, tabulation)
-
-
-def _cell_errors(
-    groups: pa.Table, rows: np.ndarray, position: np.ndarray, true: MeasuredCounts, n_cells: int
-) -> np.ndarray:
-    """Errors `(n, n_cells)` of the counts of some groups, by their rows, with such a table."""
-    (counts, offsets), cells = counts_of(groups), np.arange(n_cells)
-    found = counts[offsets[rows][:, None] + cells]
-    return found - true.values[true.offsets[position[rows]][:, None] + cells]
-
-
-def _mean(values: np.ndarray) -> float | None:
-    return float(values.mean()) if values.size else None
 
 
 def facts_of_run(run: RunDirectory, settings: Settings) -> dict[str, str]:

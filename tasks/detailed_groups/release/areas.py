@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +22,7 @@ from ...noise.distributions import IntegerDistribution
 from ...noise.quantiles import margin_of_sums
 from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused
-from ...runs.files import replacing
-from ...runs.stamps import parquet_rows, text_rows
+from ...runs.stamps import table_rows
 from ...tables.readers import read_texts
 from ..ingest.ingest import run_parameters, run_regions, run_specification
 from ..postprocess.groups import counts_of, mask_of
@@ -79,12 +77,7 @@ def write_area_sums(
     sums = sums_of_areas(run, settings, listed, Fraction(str(level)))
     found = pa.Table.from_pandas(sums, preserve_index=False)
     path = run.root / "intervals" / "entities.parquet" if out is None else out
-    as_parquet = partial(parquet_rows, keeps_types=False)
-    rows_of = text_rows if path.suffix == ".csv" else as_parquet
-    with (
-        replacing(path) as file,
-        rows_of(file, found.schema, settings.is_private) as writer,
-    ):
+    with table_rows(path, found.schema, settings.is_private) as writer:
         writer.write_table(found)
     return path
 

@@ -74,24 +74,18 @@ def statement_of(parameters: Parameters) -> Statement:
     tabulation."""
     losses = tuple(pass_plan(parameters, name) for name in parameters.passes)
     together, are_disjoint = "", True
-    if parameters.records == "persons":
-        protected, change = _words_of_persons(parameters)
-        if len(losses) > 1:
-            together = (
-                "Nobody is counted in both passes, so that the larger loss is that of both "
-                "together."
-            )
-        return Statement(None, (protected,), (change,), losses, together, are_disjoint)
-    if parameters.is_pure:
+    of_persons = parameters.records == "persons"
+    words = _words_of_persons if of_persons else _words_of_households
+    protected, change = words(parameters)
+    if not of_persons and parameters.is_pure:
         # The ledger has a draw of each, and summed epsilons exceed the epsilon of summed rhos.
         losses = tuple(tabulation_plan(parameters, name) for name in parameters.of)
         together, are_disjoint = "Every household is in both, so that their epsilons add up.", False
     elif len(losses) > 1:
         together = (
-            "No household is counted in both passes, so that the larger loss is that of both "
-            "together."
+            f"{'Nobody' if of_persons else 'No household'} is counted in both passes, so that the "
+            "larger loss is that of both together."
         )
-    protected, change = _words_of_households(parameters)
     return Statement(None, (protected,), (change,), losses, together, are_disjoint)
 
 

@@ -9,6 +9,7 @@ lie in several states.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,11 +22,21 @@ DETAILED, COARSE = "detailed", "coarse"
 """Granularities: the nation and the states have the detailed iterations, all else the coarse."""
 
 NATION = "1"
-NO_PLACE, NO_AIANNH = "99999", "9999"
 NO_REGION = -1
 
 BLOCK_COLUMNS = ("TABBLKST", "TABBLKCOU", "TABTRACTCE", "PLACEFP", "AIANNHCE")
 """Columns that determine a block's regions."""
+
+PARTS: Mapping[str, tuple[str, ...]] = {
+    "STATE": BLOCK_COLUMNS[:1],
+    "COUNTY": BLOCK_COLUMNS[:2],
+    "TRACT": BLOCK_COLUMNS[:3],
+    "PLACE": ("TABBLKST", "PLACEFP"),
+    "AIANNH": ("AIANNHCE",),
+}
+"""Columns whose codes make a region id."""
+OUTSIDE = {"PLACE": "99999", "AIANNH": "9999"}
+"""The last of these codes for blocks in no region of a type."""
 
 
 @dataclass(frozen=True)
@@ -74,22 +85,11 @@ def region_ids(region_type: str, blocks: pd.DataFrame) -> pd.Series:
     >>> region_ids("TRACT", blocks)[0], region_ids("PLACE", blocks)[0]
     ('44001030100', None)
     """
-    state = blocks["TABBLKST"].astype(object)
     kind = region_type.removeprefix("PR-")
     if kind == "USA":
         return pd.Series(NATION, index=blocks.index, dtype=object)
-    if kind == "STATE":
-        return state
-    if kind == "COUNTY":
-        return state + blocks["TABBLKCOU"].astype(object)
-    if kind == "TRACT":
-        county = state + blocks["TABBLKCOU"].astype(object)
-        return county + blocks["TABTRACTCE"].astype(object)
-    if kind == "PLACE":
-        place = blocks["PLACEFP"].astype(object)
-        return (state + place).where(place != NO_PLACE, None)
-    area = blocks["AIANNHCE"].astype(object)
-    return area.where(area != NO_AIANNH, None)
+    parts = [blocks[name].astype(object) for name in PARTS[kind]]
+    return sum(parts[1:], parts[0]).where(parts[-1] != OUTSIDE.get(kind), None)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ....validation.group_sizes.run_checks import count_violations, released_counts
 from ...pages.document import Cell, Document, Figure, Table
 from ...pages.figures import line_chart
 from ...products.comparison import errors_table
@@ -49,7 +48,6 @@ def report(
             "sizes": sizes_text(measured),
             "groups (invariant, exact)": f"{measured.groups:,}",
         },
-        violated=_violated_sums(run),
         **_accuracy(accuracy),
     )
 
@@ -124,14 +122,3 @@ def _accuracy(accuracy: pd.DataFrame | None) -> dict[str, Any]:
         "by_size": Table(headers, tuple(by_size)),
         "chart": Figure(chart, "Error of all sizes up to each one."),
     }
-
-
-def _violated_sums(run: RunDirectory) -> Table:
-    """How many sums of the release are violated, of how many."""
-    found = count_violations(run.root, released_counts(run.root, run.release))
-    n_levels = len(read_plan(run).levels)
-    rows = (
-        ("counts that are not the sum of those below", found.parents, found.n_parents),
-        ("levels that do not add to the number of groups", found.levels, n_levels),
-    )
-    return Table(("what", "violated", "of"), rows)

@@ -23,7 +23,8 @@ import pyarrow.parquet as pq
 
 from ...runs.directory import RunDirectory
 from ...runs.stamps import RowsForm, write_rows
-from ..ingest.read import exact_level, read_regions
+from ..estimation.estimate import estimated_counts
+from ..ingest.read import exact_level, read_plan, read_regions
 from ..ingest.regions import RegionHierarchy
 from ..plan import regions_file
 from ..settings import GeographySettings, GroupSizesSettings, GroupTables, Invariants
@@ -42,6 +43,14 @@ SIZES_SCHEMA = pa.schema(
 TOTALS_SCHEMA = pa.schema([("level", pa.string()), ("region", pa.string()), ("groups", pa.int64())])
 
 _NEEDS_QUOTES = (",", '"', "\n", "\r")
+
+
+def write_run_tables(run: RunDirectory, settings: GroupSizesSettings) -> None:
+    """Write both tables of a run's estimates to the folder of the unchecked release."""
+    plan, hierarchy = read_plan(run), read_regions(run)
+    levels = estimated_counts(run, plan, hierarchy)
+    smallest, is_private = plan.smallest_size, settings.is_private
+    write_tables(run.unchecked_release, hierarchy, levels, smallest, is_private=is_private)
 
 
 def write_tables(

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -32,8 +32,7 @@ from ...census.queries import MarginalQuery, in_schema_order, label_parts, margi
 from ...census.schema import Schema
 from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused, refuse_errors
-from ...runs.files import replacing
-from ...runs.stamps import parquet_rows, text_rows
+from ...runs.stamps import table_rows
 from ...tables.columns import coded_texts
 from ..estimation.spine_estimates import GroupedEstimates
 from ..paths import geography_file
@@ -233,9 +232,7 @@ def write_intervals(path: Path, parts: Iterator[pa.Table], *, is_private: bool) 
     n_rows = n_blank = 0
     first = next(parts)
     column = "difference" if "difference" in first.column_names else "estimate"
-    as_parquet = partial(parquet_rows, keeps_types=False)
-    rows_of = text_rows if path.suffix == ".csv" else as_parquet
-    with replacing(path) as file, rows_of(file, first.schema, is_private) as writer:
+    with table_rows(path, first.schema, is_private) as writer:
         for table in chain([first], parts):
             writer.write_table(table)
             n_rows += table.num_rows

@@ -372,9 +372,7 @@ def test_unusable_files_fail(damaged, passes_when_damaged, run: str, name: str) 
     root = damaged(run)
     unread = set()
     if name in (GROUPS, HOUSED):
-        # Files of earlier versions have no margins.
-        unread = {"region_name", "iteration_name", "iteration_level", "margin", "margin_if_cut"}
-        unread |= {"category"}
+        unread = {"region_name", "iteration_name", "iteration_level", "category"}
     outcomes = passes_when_damaged(
         root / name, lambda: run_checks(root, root / "release-unchecked"), unread
     )
