@@ -8,7 +8,6 @@ from typing import Any, Self
 
 from ...geography.rules import GEOLEVELS
 from ..census.exact_answers import (
-    refuse_contradictions,
     refuse_protected_answers,
     refuse_unknown_facts,
 )
@@ -210,8 +209,6 @@ def _refuse_declarations(settings: TopdownSettings, refuse: Refuse) -> None:
                         f"agree {one.name!r} of {name}: the structural zeros leave no cell of its "
                         "companions"
                     )
-        zeros = {name: settings.zeros_of(name) for name in universes}
-        refuse_contradictions(census, schemas, zeros)
 
 
 def _refuse_universe(settings: TopdownSettings, universe: str, refuse: Refuse) -> None:
