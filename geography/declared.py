@@ -28,7 +28,7 @@ from .bypass import bypass
 from .categories import Category, coded_category, combine
 from .hierarchy import first_rows, nest, ranks_within, text_column
 from .levels import GeographyRefused, Spine, nested_geolevels, shares_add_to_one
-from .rules import checked_geolevels
+from .rules import declared_geolevels
 
 ROOT = "0"
 GEOCODE = "block_geocode"
@@ -135,7 +135,7 @@ def declared_spine(
     Raises:
         GeographyRefused: areas, shares or rules cannot be used.
     """
-    names = checked_geolevels(geolevel_shares, kind, rules.geolevels)
+    names = declared_geolevels(geolevel_shares, kind, rules.geolevels)
     branch = np.zeros(len(areas), dtype=bool) if rules.branch is None else rules.branch
     grouped = names[-2] if kind == "optimized" else None
     pieces = _pieces(areas, names, rules, grouped)

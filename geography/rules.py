@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 
 from .levels import GeographyRefused
 
@@ -137,79 +136,66 @@ def select_aian_areas(ranges: Iterable[AianRange], areas: Iterable[str]) -> tupl
     return tuple(replace(item, on_spine=item.area in areas) for item in ranges)
 
 
-def validated_shares(geolevel_shares: Mapping[str, Fraction], kind: str) -> dict[str, Fraction]:
-    """The shares of the geolevels, root first, after checking them against the kind of spine.
-
-    Raises GeographyRefused for a geolevel this kind does not have, a wrong order, a missing block
-    geolevel, a share that is not an exact fraction, a geolevel without a positive share, and shares
-    that do not add to exactly 1.
-    """
-    order = GEOLEVEL_ORDER[kind]
-    names = tuple(geolevel_shares)
-    for name in names:
-        if name not in order:
-            raise GeographyRefused(
-                f"geolevel '{name}' is not part of the {kind} spine; it has {', '.join(order)}"
-            )
-    if list(names) != sorted(names, key=order.index):
-        raise GeographyRefused(f"geolevels of the {kind} spine must be in the order {order}")
-    if not names or names[-1] != "Block":
-        raise GeographyRefused("the last geolevel of a spine must be 'Block'")
-    if names[0] not in ("US", "State"):
-        raise GeographyRefused("the first geolevel of a spine must be 'US' or 'State'")
-    if "Tract_Subset_Group" in names and "Tract_Subset" not in names:
-        raise GeographyRefused("'Tract_Subset_Group' needs the geolevel 'Tract_Subset' below it")
-    if "Tract_Group" in names and "Tract" not in names:
-        raise GeographyRefused("'Tract_Group' needs the geolevel 'Tract' below it")
-    for name, share in geolevel_shares.items():
-        if not isinstance(share, Fraction):
-            raise GeographyRefused(
-                f"the share of geolevel '{name}' must be an exact fraction, "
-                f"not {type(share).__name__}"
-            )
-        if share <= 0:
-            raise GeographyRefused(
-                f"geolevel '{name}' has the share {share}; every geolevel of a spine needs a "
-                "positive share"
-            )
-    total = sum(geolevel_shares.values())
-    if total != 1:
-        raise GeographyRefused(f"the geolevel shares add to {total}; they must add to exactly 1")
-    return dict(geolevel_shares)
-
+GROUPED_GEOLEVEL = {"Tract_Group": "Tract", "Tract_Subset_Group": "Tract_Subset"}
+"""Geolevels whose geounits are groups of geounits of the geolevel below."""
 
 DECLARED_KINDS = ("conventional", "optimized")
 """Kinds of spine of a declared census."""
 
 
-def checked_geolevels(
-    geolevel_shares: Mapping[str, Fraction], kind: str, geolevels: Sequence[str]
-) -> tuple[str, ...]:
-    """The geolevels of a spine, after checking them and their shares.
+def block_geolevels(names: Collection[str], kind: str) -> tuple[str, ...]:
+    """The geolevels of a spine of blocks, root first, after checking them against its kind.
 
-    Raises GeographyRefused for a kind that a declared census does not have, for geolevels that are
-    not declared, out of order, without the root or the last, and for too few to form groups in.
+    Raises GeographyRefused as `checked_geolevels`, and for groups without their geolevel below.
+    """
+    found = checked_geolevels(names, kind, GEOLEVEL_ORDER[kind], ("US", "State"))
+    for group, item in GROUPED_GEOLEVEL.items():
+        if group in found and item not in found:
+            raise GeographyRefused(f"'{group}' needs the geolevel '{item}' below it")
+    return found
+
+
+def declared_geolevels(
+    names: Collection[str], kind: str, geolevels: Sequence[str]
+) -> tuple[str, ...]:
+    """The geolevels of a spine of declared areas, root first, after checking them.
+
+    Raises GeographyRefused as `checked_geolevels`, for a kind that a declared census does not have,
+    and for too few geolevels to form groups in.
     """
     if kind not in DECLARED_KINDS:
         raise GeographyRefused(
             f"spine kind '{kind}' is not one of a declared census; choose from "
             f"{', '.join(DECLARED_KINDS)}"
         )
-    names = tuple(geolevel_shares)
-    unknown = [name for name in names if name not in geolevels]
-    if unknown:
-        raise GeographyRefused(
-            f"geolevel '{unknown[0]}' is not declared; there are {', '.join(geolevels)}"
-        )
-    if list(names) != sorted(names, key=list(geolevels).index):
-        raise GeographyRefused(f"geolevels must be in the order {', '.join(geolevels)}")
-    if len(names) < 2 or names[0] != geolevels[0] or names[-1] != geolevels[-1]:
-        raise GeographyRefused(
-            f"a spine must begin with '{geolevels[0]}' and end with '{geolevels[-1]}'"
-        )
-    if kind == "optimized" and len(names) < 3:
+    found = checked_geolevels(names, kind, geolevels, geolevels[:1])
+    if kind == "optimized" and len(found) < 3:
         raise GeographyRefused(
             "an optimized spine needs a geolevel between the first and the last, whose geounits it "
             "forms"
         )
-    return names
+    return found
+
+
+def checked_geolevels(
+    names: Collection[str], kind: str, geolevels: Sequence[str], roots: Sequence[str]
+) -> tuple[str, ...]:
+    """The names of a spine's geolevels, after checking them against those that its kind has.
+
+    Raises GeographyRefused for an unknown one, for another order, and unless they begin with one of
+    the `roots` and end with the last of `geolevels`.
+    """
+    found = tuple(names)
+    for name in found:
+        if name not in geolevels:
+            raise GeographyRefused(
+                f"geolevel '{name}' is not part of the {kind} spine; it has {', '.join(geolevels)}"
+            )
+    if list(found) != sorted(found, key=list(geolevels).index):
+        raise GeographyRefused(f"geolevels must be in the order {', '.join(geolevels)}")
+    if len(found) < 2 or found[0] not in roots or found[-1] != geolevels[-1]:
+        raise GeographyRefused(
+            f"a spine must begin with {' or '.join(map(repr, roots))} and end with "
+            f"'{geolevels[-1]}'"
+        )
+    return found

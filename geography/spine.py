@@ -38,7 +38,7 @@ from .levels import (
     shares_add_to_one,
 )
 from .optimize import blocks_in_several_entities, cut_groups, fold, greedy_groups
-from .rules import AianRange, SpineRules, validated_shares
+from .rules import GROUPED_GEOLEVEL, AianRange, SpineRules, block_geolevels
 from .texts import texts_of
 
 __all__ = ["AianRange", "Geolevel", "Spine", "SpineRules", "build_spine"]
@@ -46,9 +46,6 @@ __all__ = ["AianRange", "Geolevel", "Spine", "SpineRules", "build_spine"]
 PRIM_COLUMN = "PRIM"
 """Column that names the prim of a block; without it a prim is a county's part of a minor civil
 division or place."""
-
-GROUPED_GEOLEVEL = {"Tract_Group": "Tract", "Tract_Subset_Group": "Tract_Subset"}
-"""Geolevels whose geounits are groups of geounits of the geolevel below."""
 
 CONVENTIONAL_DIGITS = {"State": 2, "County": 5, "Tract": 11, "Block_Group": 12, "Block": 16}
 """Leading digits of the block geocode that name a geounit of the conventional spine."""
@@ -89,15 +86,15 @@ def build_spine(
     Raises:
         GeographyRefused: geography, shares or rules cannot be used.
     """
-    shares = validated_shares(geolevel_shares, kind)
+    names = block_geolevels(geolevel_shares, kind)
     codes = BlockCodes(geography)
     if kind == "conventional":
         is_aian = np.zeros(len(geography), dtype=bool)
     else:
         is_aian = is_aian_block(geography, rules)
-    numbers = _nested_numbers(geography, codes, is_aian, tuple(shares), kind, rules, group_quarters)
-    geocodes = _geocodes(codes, is_aian, kind, tuple(shares))
-    geolevels, order = nested_geolevels(numbers, shares, is_aian, geocodes)
+    numbers = _nested_numbers(geography, codes, is_aian, names, kind, rules, group_quarters)
+    geocodes = _geocodes(codes, is_aian, kind, names)
+    geolevels, order = nested_geolevels(numbers, geolevel_shares, is_aian, geocodes)
     if rules.bypass:
         geolevels = bypass(geolevels, is_pure=is_pure, bypass_cutoff=rules.bypass_cutoff)
     if not shares_add_to_one(geolevels):

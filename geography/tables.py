@@ -1,4 +1,4 @@
-"""A spine as two Arrow tables, and back with every rule of a hierarchy checked.
+"""A spine as two Arrow tables, and back.
 
 `geounits`: geolevel, geocode, parent, plb_share ("p/q"), is_aian, bypassed, n_blocks; one row per
 geounit, root first; the schema's metadata holds the kind of spine under "spine". `blocks`:
@@ -50,29 +50,21 @@ def spine_from_tables(geounits: pa.Table, blocks: pa.Table) -> Spine:
     Geolevels must appear root first, rows within one in any order.
 
     Raises:
-        GeographyRefused: a column is missing, a geounit is repeated, has no share, has no parent in
-            the geolevel above or is its own ancestor, a block is in two geounits of one geolevel or
-            its path disagrees with the geounits' parents, a geounit has no block, or the shares of
-            a path do not add to exactly 1.
+        GeographyRefused: the tables do not describe one tree whose last geounits are the blocks,
+            and whose shares add to exactly 1 on every path.
     """
-    missing = [name for name in GEOUNIT_COLUMNS if name not in geounits.column_names]
-    if missing:
-        raise GeographyRefused(f"the geounits table has no column '{missing[0]}'")
     geolevel = _text(geounits["geolevel"]).dictionary_encode()
-    names = tuple(geolevel.dictionary.to_pylist())
-    missing = [name for name in ("block_geocode", *names) if name not in blocks.column_names]
-    if missing:
-        raise GeographyRefused(f"the blocks table has no column '{missing[0]}'")
-
     geolevels: list[Geolevel] = []
-    codes: list[pa.StringArray] = []
-    for number, name in enumerate(names):
+    above = pa.array([""])
+    for number, name in enumerate(geolevel.dictionary.to_pylist()):
         rows = geounits.filter(pc.equal(geolevel.indices, number))
-        geocode, parent = _checked_links(name, rows, names, codes, geounits)
+        geocode, parent = _text(rows["geocode"]), _positions(name, rows["parent"], above)
+        if not geolevels:
+            parent = np.full(len(parent), -1)
         order = _order(geocode, parent)
         if order is not None:
             rows, geocode, parent = rows.take(order), geocode.take(order), parent[order]
-        share_text = _text(rows["plb_share"]).dictionary_encode()
+        share_text = _text(pc.fill_null(rows["plb_share"], "0")).dictionary_encode()
         distinct = [Fraction(text) for text in share_text.dictionary.to_pylist()]
         shares, share_code = encode_shares(distinct, share_text.indices.to_numpy())
         geolevels.append(
@@ -87,14 +79,35 @@ def spine_from_tables(geounits: pa.Table, blocks: pa.Table) -> Spine:
                 n_blocks=rows["n_blocks"].to_numpy(),
             )
         )
-        codes.append(geocode)
-    block_geocode, block_row = _placed_blocks(geolevels, codes, blocks)
+        above = geocode
     if not shares_add_to_one(tuple(geolevels)):
         raise GeographyRefused(
             "the shares along a path of the spine do not add to exactly 1; build the spine again"
         )
+    position = _positions("the blocks", blocks[geolevels[-1].name], above)
+    if len(position) != len(above):
+        raise GeographyRefused(_NO_TREE.format("the blocks"))
+    row = np.argsort(position)
+    block_geocode = _text(blocks["block_geocode"]).take(pa.array(row))
+    rank = pc.rank(block_geocode, tiebreaker="first").to_numpy().astype(np.int64) - 1
     kind = (geounits.schema.metadata or {}).get(b"spine", b"").decode()
-    return Spine(kind, tuple(geolevels), block_geocode, block_row)
+    return Spine(kind, tuple(geolevels), block_geocode.to_numpy(zero_copy_only=False), rank)
+
+
+_NO_TREE = (
+    "the parents of {} are not all geounits of the geolevel above, each with one child or more; "
+    "build the spine again"
+)
+
+
+def _positions(name: str, parents: pa.ChunkedArray, above: pa.StringArray) -> np.ndarray:
+    """Position in the geolevel above of each parent; refuses unknown parents, and geounits above
+    without children, of which every repeated one but the first is one.
+    """
+    found = pc.index_in(_text(parents), value_set=above)
+    if found.null_count or len(pc.unique(found)) < len(above):
+        raise GeographyRefused(_NO_TREE.format(name))
+    return found.to_numpy().astype(np.int64)
 
 
 def is_in_order(spine: Spine) -> bool:
@@ -125,111 +138,3 @@ def _order(geocode: pa.StringArray, parent: np.ndarray) -> np.ndarray | None:
     keys = pa.table({"parent": parent, "geocode": geocode})
     by = [("parent", "ascending"), ("geocode", "ascending")]
     return pc.sort_indices(keys, sort_keys=by).to_numpy()
-
-
-def _checked_links(
-    name: str,
-    rows: pa.Table,
-    names: tuple[str, ...],
-    codes_above: list[pa.StringArray],
-    geounits: pa.Table,
-) -> tuple[pa.StringArray, np.ndarray]:
-    """Geocodes of a geolevel and the positions of their parents in the geolevel above.
-
-    Refuses geounits without a share, duplicates, orphans and cycles.
-    """
-    geocode, parent_code = _text(rows["geocode"]), _text(rows["parent"])
-    share = rows["plb_share"]
-    if share.null_count or pc.any(pc.equal(share, "")).as_py():
-        raise GeographyRefused(
-            f"geolevel '{name}' has geounits without a share; give every geolevel a share"
-        )
-    twice = _first_duplicate(geocode)
-    if twice is not None:
-        raise GeographyRefused(f"geounit '{twice}' is repeated at geolevel '{name}'")
-    if not codes_above:
-        if parent_code.to_pylist() != [""]:
-            raise GeographyRefused(
-                f"the root geolevel '{name}' must have one geounit and that one no parent"
-            )
-        return geocode, np.array([-1], dtype=np.int64)
-    found = pc.index_in(parent_code, value_set=codes_above[-1])
-    if found.null_count:
-        above = names[len(codes_above) - 1]
-        orphan = int(np.argmax(found.is_null()))
-        code, parent = geocode[orphan].as_py(), parent_code[orphan].as_py()
-        if _is_own_ancestor(code, geounits):
-            raise GeographyRefused(
-                f"geounit '{code}' at geolevel '{name}' is its own ancestor; the hierarchy "
-                f"must not have a cycle, so give it a parent at geolevel '{above}'"
-            )
-        raise GeographyRefused(
-            f"geounit '{code}' at geolevel '{name}' is an orphan: its parent '{parent}' is not "
-            f"a geounit of geolevel '{above}'"
-        )
-    parent = found.to_numpy().astype(np.int64)
-    childless = np.bincount(parent, minlength=len(codes_above[-1])) == 0
-    if childless.any():
-        above = names[len(codes_above) - 1]
-        raise GeographyRefused(
-            f"geounit '{codes_above[-1][int(np.argmax(childless))]}' at geolevel '{above}' has no "
-            f"child at geolevel '{name}'"
-        )
-    return geocode, parent
-
-
-def _first_duplicate(texts: pa.StringArray) -> str | None:
-    """A repeated text, None if all are distinct."""
-    if pc.count_distinct(texts, mode="all").as_py() == len(texts):
-        return None
-    counts = pc.value_counts(texts)
-    return counts.filter(pc.greater(counts.field("counts"), 1))[0]["values"].as_py()
-
-
-def _is_own_ancestor(geocode: str, geounits: pa.Table) -> bool:
-    pairs = zip(geounits["geocode"].to_pylist(), geounits["parent"].to_pylist(), strict=True)
-    parents = dict(pairs)
-    seen = set()
-    position = geocode
-    while position in parents and position not in seen:
-        seen.add(position)
-        position = parents[position]
-    return position == geocode and geocode in seen
-
-
-def _placed_blocks(
-    geolevels: list[Geolevel], codes: list[pa.StringArray], blocks: pa.Table
-) -> tuple[np.ndarray, np.ndarray]:
-    """Block geocodes in the Block level's order, and their rank among all block geocodes."""
-    block_geocode = _text(blocks["block_geocode"])
-    twice = _first_duplicate(block_geocode)
-    if twice is not None:
-        rows = blocks.filter(pc.equal(block_geocode, twice))
-        for level in geolevels:
-            held = sorted(set(rows[level.name].to_pylist()))
-            if len(held) > 1:
-                raise GeographyRefused(
-                    f"block {twice} is in two geounits of geolevel '{level.name}', "
-                    f"'{held[0]}' and '{held[1]}'; a block belongs to one"
-                )
-        raise GeographyRefused(f"block {twice} is repeated in the blocks table")
-    placed = pc.index_in(_text(blocks[geolevels[-1].name]), value_set=codes[-1])
-    position = pc.fill_null(placed, 0).to_numpy().astype(np.int64)
-    block_position = position
-    for level, code in zip(reversed(geolevels), reversed(codes), strict=True):
-        named = _text(blocks[level.name])
-        right = pc.fill_null(pc.equal(named, code.take(pa.array(position))), False)
-        if not pc.all(right).as_py():
-            row = int(np.argmin(right))
-            raise GeographyRefused(
-                f"block {block_geocode[row]} names the geounit '{named[row]}' at geolevel "
-                f"'{level.name}', which is not the one that its path through the geounits leads to"
-            )
-        position = level.parent[position]
-    if (np.bincount(block_position, minlength=len(codes[-1])) != 1).any():
-        raise GeographyRefused("a geounit of the last geolevel has no block, or several")
-    ordered = np.empty(len(block_position), dtype=np.int64)
-    ordered[block_position] = np.arange(len(block_position))
-    block_geocode = block_geocode.take(pa.array(ordered))
-    rank = pc.rank(block_geocode, tiebreaker="first").to_numpy().astype(np.int64) - 1
-    return block_geocode.to_numpy(zero_copy_only=False), rank

@@ -30,9 +30,9 @@ from ....geography.rules import (
     GEOLEVEL_ORDER,
     AianRange,
     SpineRules,
-    checked_geolevels,
+    block_geolevels,
+    declared_geolevels,
     select_aian_areas,
-    validated_shares,
 )
 from ....geography.spine import CONVENTIONAL_DIGITS, Spine, build_spine
 from ...census.areas import code_columns, joined_codes
@@ -83,9 +83,9 @@ def refuse_no_spine(settings: TopdownSettings) -> None:
             shares = settings.budget[universe].geolevels
             if settings.has_block_rules:
                 spine_rules(settings.geography, census)
-                validated_shares(shares, kind)
+                block_geolevels(shares, kind)
             else:
-                checked_geolevels(shares, kind, census.geolevels)
+                declared_geolevels(shares, kind, census.geolevels)
     totals = _state_totals(settings) if census.area_rules.totals_need_topdown else ()
     for universe, geolevel in totals:
         if geolevel not in settings.budget[universe].geolevels:
