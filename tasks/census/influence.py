@@ -31,8 +31,30 @@ k^2; both are reached where all k leave one cell for another.
 A person with several records in one table may have one in every other table with people's records
 (`Graph.people`): their joint change is charged.
 
-Everything else that a universe declares acts on released counts or on exact answers, which
-`exact_answers` follows: `RELEASED` has the reason for each.
+Keys of a universe by which values of tables get into its records, with their edges:
+
+- `table`, `occupants`, `through`: ways to records of the universe, to rows that refer to them, and
+  to tables that they refer to; `computed_from`: an edge from the table that columns were computed
+  from.
+- `attributes`, `further_attributes`, `where`: columns that ways read; `area`: columns of the own
+  table, or of the last step; `count`: a column of the own table; `largest_count`: the records of a
+  row of it.
+
+By its other keys no record has a value:
+
+- `structural_zeros`: a rule for the input, without values of it; `relations`, `held_to`: released
+  counts, and such a rule; `agree`: released counts; `counted`: words and maps of released counts.
+- `invariants`: exact answers, which the office declares to be public; `bounds`: exact answers, see
+  `exact_answers.refuse_protected_answers`; `microdata`: released counts, with `described_by`, while
+  `further` adds exact answers.
+- `identity`: digests under the ledger's key; `public`: a permission.
+
+Of the keys of a census `universes` has ways and edges, `members` an edge from the persons to the
+units whose columns are computed from them, `contributions` how many records change together. The
+rest are `attributes`, `coarsenings` and formats of `files`; the public areas (`geography`,
+`code_parts`, `summary_levels`); the choice of reader (`layout`; that of the Census Edited File has
+its preset's edges); words (`certificate`); and released counts, with the confidential report of
+accuracy (`tables`, `quantities`, `redistricting`).
 
 Norms of a change: how far some changed records move answers, and its cost.
 
@@ -114,52 +136,6 @@ def norms_of(reaches: Iterable[Reach]) -> Norms:
 
 OWN, OCCUPANTS, STEP = "table", "occupants", "through"
 """Kinds of ways, called as the keys of a universe that declare them."""
-
-READ = {
-    OWN: "a way: records of the universe",
-    OCCUPANTS: "a way: rows that refer to the records",
-    STEP: "a way: tables that the records refer to",
-    "computed_from": "an edge from the table that columns were computed from",
-    "attributes": "columns that ways read",
-    "further_attributes": "columns that ways read",
-    "where": "columns that ways read",
-    "area": "columns of the own table, or of the last step",
-    "count": "a column of the own table",
-    "largest_count": "the records of a row of the own table",
-}
-"""Keys of a universe by which values of tables get into its records, and the edges that has."""
-
-RELEASED = {
-    "structural_zeros": "a rule for the input, without values of it",
-    "invariants": "exact answers, which the office declares to be public",
-    "bounds": "exact answers; see `exact_answers.refuse_protected_answers`",
-    "relations": "released counts, and a rule for the input",
-    "agree": "released counts",
-    "held_to": "released counts, and a rule for the input",
-    "microdata": "released counts, with `described_by`; `further` adds exact answers",
-    "counted": "words and maps of released counts",
-    "identity": "digests under the ledger's key",
-    "public": "a permission, and no value",
-}
-"""Keys of a universe that no record has a value by, and the reason."""
-
-OF_CENSUS = {
-    "universes": "ways and edges, by `READ` and `RELEASED`",
-    "members": "an edge from the persons to the units whose columns are computed from them",
-    "contributions": "how many records change together",
-    "attributes": "columns that ways read",
-    "coarsenings": "levels of attributes",
-    "files": "how tables are written",
-    "geography": "the table of areas, which is public",
-    "layout": "the choice of reader; that of the Census Edited File has its preset's edges",
-    "tables": "released counts",
-    "code_parts": "public areas",
-    "summary_levels": "public areas",
-    "quantities": "released counts, and the confidential report of accuracy",
-    "redistricting": "released counts, and the confidential report of accuracy",
-    "certificate": "words",
-}
-"""Keys of a census, with their edges or the reason why they have no edge."""
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from functools import cached_property, partial
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
@@ -107,7 +108,7 @@ def count_microdata(
             telling.setdefault(column.attribute, []).append(column)
     own = census.universes[universe].declared.attributes
     schema = census.schema(universe, tuple(name for name in own if name in telling))
-    codes = [_Codes(path, telling[name], schema) for name in schema.attributes]
+    codes = [_code_index(path, telling[name], schema) for name in schema.attributes]
     further = {} if layout.further is None else dict(layout.further.values)
     marks = [(name, value) for name, value in further.items() if name in names]
     digits = {c.name: c.digits for c in layout.columns if c.digits is not None}
@@ -117,7 +118,12 @@ def count_microdata(
         is_own = np.full(batch.num_rows, not marks)
         for name, value in marks:
             is_own |= _integers(batch, name) != int(value)
-        levels = [of_attribute.levels(batch, is_own) for of_attribute in codes]
+        levels = []
+        for index in codes:
+            given = [_integers(batch, name)[is_own] for name in index.names]
+            levels.append(index.get_indexer(pd.MultiIndex.from_arrays(given)))
+            if (levels[-1] < 0).any():
+                raise _unknown_code(path, " with ".join(index.names))
         geocode = np.zeros(batch.num_rows, dtype=np.int64)
         for name, (start, stop) in digits.items():
             geocode = geocode * 10 ** (stop - start) + _integers(batch, name)
@@ -127,8 +133,8 @@ def count_microdata(
         cell = np.ravel_multi_index(levels, schema.shape)
         return block[is_own], cell, np.ones(len(cell), dtype=np.int64)
 
-    telling_names = (name for of_attribute in codes for name in of_attribute.names)
-    read = dict.fromkeys([*digits, *telling_names, *(name for name, _ in marks)])
+    read = dict.fromkeys([*digits, *(name for index in codes for name in index.names)])
+    read |= dict.fromkeys(name for name, _ in marks)
     return _count(file, tuple(read), rows, (len(blocks), schema.n_cells)), schema
 
 
@@ -164,36 +170,18 @@ def count_labelled_microdata(
     return _count(file, names, rows, (len(areas), schema.n_cells))
 
 
-class _Codes:
-    """Codes of the columns of an attribute, joined to one number: `known`, ascending, of the levels
-    in the order `level`."""
-
-    def __init__(self, path: Path, columns: Sequence[MicrodataColumn], schema: Schema) -> None:
-        """The codes of the columns of one attribute."""
-        self.path = path
-        self.names = tuple(column.name for column in columns)
-        n_levels = len(schema.labels(columns[0].attribute or ""))
-        codes = [np.array(codes_of(column, n_levels), dtype=np.int64) for column in columns]
-        self.radixes = tuple(int(of_levels.max()) + 1 for of_levels in codes)
-        joined = np.ravel_multi_index(codes, self.radixes)
-        self.known, self.level = np.unique(joined, return_index=True)
-        if self.known.size < n_levels:
-            raise ValueError(
-                f"{path.name} has the levels of {columns[0].attribute} in "
-                f"{', '.join(self.names)}, in which some of them have the same codes"
-            )
-
-    def levels(self, batch: pa.RecordBatch, is_own: np.ndarray) -> np.ndarray:
-        """The level of each of the rows that are wanted."""
-        codes = [_integers(batch, name)[is_own] for name in self.names]
-        for name, code, radix in zip(self.names, codes, self.radixes, strict=True):
-            if code.size and (code.min() < 0 or code.max() >= radix):
-                raise _unknown_code(self.path, name)
-        joined = np.ravel_multi_index(codes, self.radixes)
-        at = np.minimum(np.searchsorted(self.known, joined), self.known.size - 1)
-        if (self.known[at] != joined).any():
-            raise _unknown_code(self.path, " with ".join(self.names))
-        return self.level[at]
+def _code_index(path: Path, columns: Sequence[MicrodataColumn], schema: Schema) -> pd.MultiIndex:
+    """Codes of an attribute's levels in its columns; refuses levels of the same codes."""
+    attribute = columns[0].attribute or ""
+    n_levels = len(schema.labels(attribute))
+    codes = [np.array(codes_of(column, n_levels), dtype=np.int64) for column in columns]
+    index = pd.MultiIndex.from_arrays(codes, names=[column.name for column in columns])
+    if not index.is_unique:
+        raise ValueError(
+            f"{path.name} has the levels of {attribute} in {', '.join(index.names)}, in which some "
+            "of them have the same codes"
+        )
+    return index
 
 
 def codes_of(column: MicrodataColumn, n_levels: int) -> Sequence[str]:
