@@ -26,7 +26,6 @@ from spineflow.tasks.group_sizes.estimation.estimate import TIME_LIMIT
 from spineflow.tasks.group_sizes.ingest.generate import (
     GROUP_QUARTERS_SHARE,
     census_like,
-    taxi_like,
 )
 from spineflow.tasks.group_sizes.plan import PROVEN
 from spineflow.tasks.noise.randomness import SeededRandom
@@ -43,6 +42,7 @@ from benchmarks.group_size_mechanisms import (
     small_cases,
 )
 from benchmarks.published_figures import GROUP_SIZES
+from benchmarks.taxis import taxi_like
 
 LEAVES = 3973
 """Of the taxis' hierarchy in the paper, whose levels end with 263 zones."""

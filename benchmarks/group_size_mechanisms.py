@@ -34,7 +34,6 @@ from spineflow.tasks.group_sizes.estimation.estimate import TIME_LIMIT, estimate
 from spineflow.tasks.group_sizes.ingest.generate import (
     GroupDataset,
     census_like,
-    taxi_like,
 )
 from spineflow.tasks.group_sizes.ingest.regions import RegionHierarchy, hierarchy_of_rows
 from spineflow.tasks.group_sizes.measurement import true_vector
@@ -44,7 +43,9 @@ from spineflow.tasks.noise.draws import UnchargedNoise
 from spineflow.tasks.noise.randomness import SeededRandom, SystemRandom
 from spineflow.tasks.products.measurement import with_noise
 from spineflow.tasks.runs.errors import SolveFailed
-from spineflow.tasks.tables.findings import RuleTally
+from spineflow.tasks.tables.value_tallies import ValueTally
+
+from benchmarks.taxis import taxi_like
 
 EPSILONS = (Fraction("0.1"), Fraction("0.5"), Fraction(1))
 MECHANISMS = (
@@ -64,7 +65,7 @@ class Case:
 
     def __init__(self, dataset: GroupDataset) -> None:
         self.name = dataset.name
-        self.hierarchy: RegionHierarchy = hierarchy_of_rows(dataset.regions, RuleTally({}))
+        self.hierarchy: RegionHierarchy = hierarchy_of_rows(dataset.regions, ValueTally())
         finest = self.hierarchy.levels[-1].codes
         position = {region: i for i, region in enumerate(finest)}
         counts = np.zeros((len(finest), dataset.largest), dtype=np.int64)

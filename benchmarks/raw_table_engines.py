@@ -105,7 +105,7 @@ def arrays_cef(tables: Tables) -> Found:
     from spineflow.tasks.census.cef_2020 import CENSUS, PERSONS
     from spineflow.tasks.census.cef_tables import CefTables, units_of
     from spineflow.tasks.census.counting import count_files
-    from spineflow.tasks.census.value_tallies import ValueTally
+    from spineflow.tasks.tables.value_tallies import ValueTally
 
     reading = CefTables.of(CENSUS, {"persons": PERSONS}, tables.paths)
     evidence, scratch = ValueTally(), tables.scratch
@@ -355,7 +355,7 @@ def arrays_rows(tables: Tables) -> Found:
     """What the ingest of a declared census does before rules are judged and files are written."""
     from spineflow.tasks.census.census_input import CensusTables
     from spineflow.tasks.census.counting import count_files
-    from spineflow.tasks.census.value_tallies import ValueTally
+    from spineflow.tasks.tables.value_tallies import ValueTally
     from spineflow.tasks.topdown.product import TOPDOWN
 
     settings = TOPDOWN.load(tables.paths["areas"].with_name("settings.toml"))

@@ -18,7 +18,7 @@ import numpy as np
 from ..runs.names import did_you_mean
 from .attribute_declarations import ACCOMPANIED, HOUSEHOLDERS, PRESENCE, SIZES, AgreeDeclaration
 from .compiled_schemas import refuse_later_universe, refuse_unknown_universe
-from .declarations import BoundDeclaration, CensusDeclaration
+from .declarations import BoundDeclaration, CensusDeclaration, UniverseDeclaration
 from .queries import TOTAL, label_parts, marginal_query, rows_that_count
 from .schema import Coarsening, Schema
 
@@ -151,10 +151,8 @@ def _refuse_unfit_presence(
     of the earlier universe leaves records that agree; `schemas` are all universes' in the declared
     order.
     """
-    what, order = f"agree {entry.name!r} of {name!r}", list(schemas)
-    refuse_unknown_universe(what, entry.universe, schemas)
-    if order.index(entry.universe) >= order.index(name):
-        raise ValueError(f"{what} needs {entry.universe!r} released; declare it before {name!r}")
+    what = f"agree {entry.name!r} of {name!r}"
+    refuse_later_universe(what, entry.universe, name, schemas)
     declared = census.universes[name]
     schema, query = schemas[name], marginal_query(schemas[name], entry.query)
     inside = schema.cells_where(entry.where)
@@ -262,6 +260,14 @@ def _refuse_sizes(what: str, entry: AgreeDeclaration, other_schema: Schema) -> N
         )
 
 
+def _possible_cells(schema: Schema, declared: UniverseDeclaration) -> np.ndarray:
+    """Mask `(n_cells,)` of the cells outside the structural zeros."""
+    possible = np.ones(schema.n_cells, dtype=bool)
+    for zero in declared.structural_zeros:
+        possible &= ~schema.cells_where(zero.where)
+    return possible
+
+
 def compiled_companions(
     name: str, census: CensusDeclaration, schemas: Mapping[str, Schema]
 ) -> AgreeDeclaration | None:
@@ -285,10 +291,7 @@ def compiled_companions(
         raise ValueError(f"{what}: {error}") from None
     if (own & companions).any():
         raise ValueError(f"{what} has records that are both in where and in of; part them")
-    possible = companions.copy()
-    for zero in declared.structural_zeros:
-        possible &= ~schema.cells_where(zero.where)
-    if not possible.any():
+    if not (companions & _possible_cells(schema, declared)).any():
         raise ValueError(f"{what}: the structural zeros leave no cell of its companions")
     _refuse_unlike_conditions(what, one.most + 1, own | companions, census, name, schema)
     return one
@@ -380,9 +383,7 @@ class _Solvable:
                 f"{self.what} counts householders who are not among the people of "
                 f"{sizes.name!r}; let its where have them, too"
             )
-        possible = np.ones(self.schema.n_cells, dtype=bool)
-        for zero in self.declared.structural_zeros:
-            possible &= ~self.schema.cells_where(zero.where)
+        possible = _possible_cells(self.schema, self.declared)
         for number in range(1, types.n_types):
             if not (possible & (types.label == number)).any():
                 among = (
@@ -402,8 +403,7 @@ class _Solvable:
             return
         _, most = people_of_cells(sizes, self.other_schema)
         empty = self.other_schema.cells_where(householders.of) & (most == 0)
-        for zero in self.of_other.structural_zeros:
-            empty &= ~self.other_schema.cells_where(zero.where)
+        empty &= _possible_cells(self.other_schema, self.of_other)
         if empty.any():
             raise ValueError(
                 f"{self.what}: {householders.name!r} counts {self.other} in which "

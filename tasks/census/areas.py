@@ -20,8 +20,8 @@ from ..tables.columns import CodedColumn, without_point
 from ..tables.layouts import Field, TableLayout
 from ..tables.readers import Selection, read_batches
 from ..tables.sources import InputFile
+from ..tables.value_tallies import ValueTally
 from .declarations import CensusGeography, EntityColumns, TableDeclaration
-from .value_tallies import ValueTally
 
 FARTHEST = {"latitude": 90.0, "longitude": 180.0}
 """Largest degrees of each coordinate, east and north or west and south."""

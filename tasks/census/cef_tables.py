@@ -8,7 +8,6 @@ the preset names, adds group quarters, vacancy, and the rules between tables.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -24,18 +23,17 @@ from ...validation.census.input_rules import NURSING_FACILITY, applicable_rules
 from ...validation.rules import Rule
 from ..ledger.recognition import InputDigest, RecordColumn, digest_of_parts
 from ..tables.columns import CodedColumn, GrowingColumn, KeyColumn, KeyIndex, is_blank_key, zeros
-from ..tables.findings import InputCheck, refusal, refuse_unreadable
+from ..tables.findings import refusal, refuse_unreadable
 from ..tables.layouts import BLOCK_KEY, GEOCODE_FIELDS, GEOGRAPHY_LAYOUT
 from ..tables.readers import Batch, Selection, read_partitions
 from ..tables.sources import InputFile, input_files
+from ..tables.value_tallies import ValueTally
 from .areas import Areas
 from .cef_2020 import (
     AGE_COLUMN,
     CENSUS,
     IDENTITY_COLUMNS,
-    PERSONS,
     TYPE_COLUMN,
-    UNITS,
     cef_schema,
     is_minor,
     person_columns,
@@ -51,7 +49,6 @@ from .joins import ByTable, JoinedTable, Placed, Placing, read_joined
 from .recodes import UNKNOWN
 from .records import AreaLookup
 from .schema import Schema
-from .value_tallies import ValueTally
 
 IDENTITY = cef_schema("persons", CENSUS.universes["persons"].declared.identity)
 """Columns of persons that every product reads, apart from their block."""
@@ -420,25 +417,6 @@ def _counts_digest(
     """The digest of counts by block and cell, and those of counties."""
     counties = counties_of(numbers_of(geocode), table, shape)
     return digest_of_parts(kind, names, counties, table.nnz, key)
-
-
-def check_inputs(
-    *,
-    persons: str | os.PathLike[str],
-    units: str | os.PathLike[str],
-    geography: str | os.PathLike[str],
-    person_schema: Schema | None = PERSONS,
-    unit_schema: Schema | None = UNITS,
-    scratch: Path | None = None,
-) -> InputCheck[CensusInput]:
-    """Read the three tables, evaluate every rule and build the result, as `CensusTables.check`.
-
-    A path is a file, a folder of partitions, a glob, or an fsspec URL. A universe whose schema is
-    None gets no histogram.
-    """
-    paths = {"geography": geography, "units": units, "persons": persons}
-    schemas = {s.universe: s for s in (person_schema, unit_schema) if s is not None}
-    return CefTables.of(CENSUS, schemas, paths).check(scratch)
 
 
 def unit_counts(

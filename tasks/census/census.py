@@ -492,11 +492,7 @@ def _universe(
 def _bound(
     where: str, entry: BoundDeclaration, schema: Schema, schemas: Mapping[str, Schema]
 ) -> Bound:
-    if entry.per not in schemas:
-        raise ValueError(
-            f"{where} has a bound per {entry.per!r}, which is no universe; there are "
-            f"{', '.join(schemas)}"
-        )
+    refuse_unknown_universe(f"a bound of {where}", entry.per, schemas)
     n_rows = marginal_query(schema, entry.query).n_rows
     schema.cells_where(entry.where)
     if entry.by is not None and marginal_query(schemas[entry.per], entry.by).n_rows != n_rows:

@@ -24,6 +24,7 @@ from ...validation.rules import Rule, count_violations
 from ..ledger.recognition import InputDigest, RecordColumn, input_digest, people_digests
 from ..tables.findings import InputCheck, UnreadableInput
 from ..tables.sources import InputFile, input_files, refuse_shared
+from ..tables.value_tallies import ValueTally
 from .areas import Areas, load_areas, needed_columns, refuse_alike, shaped
 from .attribute_declarations import Where
 from .census import Bound, Census, Universe
@@ -43,16 +44,13 @@ from .records import (
     AreaLookup,
     CodeTally,
     UniverseCounter,
+    UniverseTables,
     declared_rules,
     notes,
     occupant_columns,
-    read_ways,
-    tally_contributions,
-    tally_counted,
     way_columns,
 )
 from .schema import Schema
-from .value_tallies import ValueTally
 
 
 @dataclass(frozen=True, eq=False)
@@ -280,10 +278,9 @@ class CensusTables:
         for name in self.records:
             universe = self.census.universes[name]
             refuse_alike(areas, name, universe.area_columns, table[0])
-            ways[name] = read_ways(
-                self.files, universe, areas, evidence, scratch, self._on_the_way(name)
-            )
-            tally_contributions(self.files, universe, evidence, scratch)
+            tables = UniverseTables(universe, self.files, evidence, scratch)
+            ways[name] = tables.read_ways(areas, self._on_the_way(name))
+            tables.tally_contributions()
         return ReferredTables(areas, ways)
 
     def counter(
@@ -368,8 +365,8 @@ class CensusTables:
         not may be in no count, and areas would break them for its want.
         """
         for name, of_universe in counted.items():
-            universe = self.census.universes[name]
-            tally_counted(universe, before.ways[name], of_universe, evidence, scratch)
+            tables = UniverseTables(self.census.universes[name], self.files, evidence, scratch)
+            tables.tally_counted(before.ways[name], of_universe)
         columns = before.areas.columns
         rules = declared_rules(self.census, list(counted), columns, evidence.suites)
         if not any(count_violations(rule, evidence.suites) for rule in rules):

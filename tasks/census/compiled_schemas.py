@@ -198,20 +198,13 @@ def compiled_relation(
     for sign, terms in ((1, entry.left), (-1, entry.right)):
         for term in terms:
             other = term.universe or name
-            if other not in schemas:
-                raise ValueError(f"relation {entry.name!r} names {other!r}, which is no universe")
+            if other != name:
+                refuse_later_universe(f"relation {entry.name!r} of {name!r}", other, name, schemas)
             schema = schemas[other].of(census.universes[other].attributes)
             moved = sign * term.times * schema.cells_where(term.where)
             weights[other] = weights.get(other, 0) + moved
     own = weights.pop(name, None)
     if own is None or not own.any():
         raise ValueError(f"relation {entry.name!r} has no term of {name!r}, which declares it")
-    order = list(census.universes)
-    late = [other for other in weights if order.index(other) > order.index(name)]
-    if late:
-        raise ValueError(
-            f"relation {entry.name!r} of {name!r} needs the released counts of {late[0]!r}; "
-            f"declare {late[0]!r} before {name!r}"
-        )
     sides = tuple(Side(other, values) for other, values in weights.items())
     return Relation(entry.name, entry.sign, own, sides)

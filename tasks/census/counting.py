@@ -22,12 +22,12 @@ from ..tables.columns import CodedColumn, KeyColumn, zeros
 from ..tables.copies import RecordSums
 from ..tables.readers import Batch
 from ..tables.sources import InputFile, Share
+from ..tables.value_tallies import ValueTally
 from .census import Universe
 from .histograms import HistogramSum
 from .joins import ByTable, Placed, Placing, read_coded
 from .recodes import Recode
 from .schema import Schema
-from .value_tallies import ValueTally
 
 _ROWS_AT_ONCE = 1 << 20
 

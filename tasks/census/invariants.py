@@ -21,7 +21,6 @@ import pyarrow.parquet as pq
 from ..runs.errors import InputRefused
 from ..runs.files import replacing
 from ..runs.names import is_file_name
-from ..runs.stamps import write_frame
 from .cef_2020 import N_TYPES
 
 FACILITY_COLUMNS = tuple(f"facilities_{number}" for number in range(1, N_TYPES))
@@ -63,11 +62,6 @@ def inhabitable(invariants: pd.DataFrame) -> np.ndarray:
     return invariants[["housing_units", *FACILITY_COLUMNS]].to_numpy().any(axis=1)
 
 
-def write_invariants(path: Path, invariants: pd.DataFrame) -> None:
-    """Write the invariants frame as Parquet, atomically."""
-    write_frame(path, invariants)
-
-
 def read_inhabitable(geography: Path, invariants: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
     """The rows of both frames of inhabitable blocks, from the files; see `inhabitable`.
 
@@ -83,7 +77,7 @@ def read_inhabitable(geography: Path, invariants: Path) -> tuple[pd.DataFrame, p
 
 
 def read_invariants(path: Path) -> pd.DataFrame:
-    """Read a file of `write_invariants`."""
+    """The invariants frame that an ingest wrote."""
     return pq.read_table(path).to_pandas()
 
 

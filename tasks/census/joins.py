@@ -29,10 +29,10 @@ from ..tables.copies import RecordSums
 from ..tables.layouts import TableLayout
 from ..tables.readers import Batch, Selection, read_partitions
 from ..tables.sources import InputFile, Share
+from ..tables.value_tallies import ValueTally
 from .areas import AreaIndex
 from .declarations import OccupantDeclaration
 from .recodes import CodeSet
-from .value_tallies import ValueTally
 
 _ROWS_AT_ONCE = 1 << 20
 

@@ -28,6 +28,7 @@ from ...validation.rules import Evidence, Rule, RuleFile, Value
 from ..tables.columns import CodedColumn, GrowingArray, KeyColumn, canonical_keys, is_blank_key
 from ..tables.readers import Batch
 from ..tables.sources import InputFile
+from ..tables.value_tallies import ValueTally
 from .areas import AreaIndex, Areas, shaped
 from .census import Census, Universe
 from .counting import Counted, PlacedBatch, RawColumns, RecordCounter, Weights
@@ -47,7 +48,6 @@ from .joins import (
 )
 from .recodes import FIRST_REFUSED, UNKNOWN, CodeSet, Condition, ListedCodes, Recode, whole_number
 from .schema import Schema
-from .value_tallies import ValueTally
 
 MOST_SHOWN = 5
 """Levels or codes that a note names."""
@@ -172,10 +172,6 @@ def _shown(names: Iterable[str]) -> str:
     return ", ".join(quoted[:MOST_SHOWN]) + more
 
 
-Files = Mapping[str, Sequence[InputFile]]
-"""Files of every input table."""
-
-
 @dataclass(frozen=True, eq=False)
 class AreaLookup:
     """Tables read before the records of a universe: paths to their areas, occupants by name, and
@@ -185,37 +181,6 @@ class AreaLookup:
     place: Placing
     occupants: Mapping[str, Occupants]
     raw: RawColumns
-
-
-def read_ways(
-    files: Files,
-    universe: Universe,
-    areas: Areas,
-    evidence: ValueTally,
-    scratch: Path | None = None,
-    recognised: Sequence[str] = (),
-) -> AreaLookup:
-    """Read the tables on the path to the area of a universe's records, and those of its occupants.
-
-    `recognised` are columns of these tables by which the ledger recognises their rows. Raises
-    UnreadableInput.
-    """
-    columns, raw = universe.area_columns, RawColumns(recognised, len(areas), scratch)
-    place: Placing = OwnAreas(columns, AreaIndex(areas, len(columns)))
-    for depth in reversed(range(len(universe.steps))):
-        joined = _joined(files, universe, depth, place, evidence, scratch)
-        prefix = f"{universe.steps[depth].table}."
-        told = {name: column for name, column in joined.columns.items() if name.startswith(prefix)}
-        raw.add_rows(told, joined.area)
-        place = ByTable(universe.steps[depth].column, joined)
-    occupants = {}
-    for name, way in universe.occupant_ways.items():
-        declared = universe.declared.occupants[name]
-        own = shaped(files[way.table], occupant_columns(way), way.references, evidence)
-        occupants[name] = load_occupants(
-            own, declared, name, way.columns, universe.name, evidence, scratch
-        )
-    return AreaLookup(place, occupants, raw)
 
 
 def occupant_columns(way: InfluencePath) -> tuple[str, ...]:
@@ -237,6 +202,131 @@ def way_columns(universe: Universe, records: Collection[str]) -> tuple[str, ...]
         if way.records is not None or way.table in records
         for column in way.columns
     )
+
+
+@dataclass(frozen=True, eq=False)
+class UniverseTables:
+    """The files of the tables that a universe reads, the evidence for rules on them, and the folder
+    for temporary files of confidential rows.
+    """
+
+    universe: Universe
+    files: Mapping[str, Sequence[InputFile]]
+    evidence: ValueTally
+    scratch: Path | None = None
+
+    def read_ways(self, areas: Areas, recognised: Sequence[str] = ()) -> AreaLookup:
+        """Read the tables on the path to the area of the records, and those of occupants.
+
+        `recognised` are columns of these tables by which the ledger recognises their rows. Raises
+        UnreadableInput.
+        """
+        universe, columns = self.universe, self.universe.area_columns
+        raw = RawColumns(recognised, len(areas), self.scratch)
+        place: Placing = OwnAreas(columns, AreaIndex(areas, len(columns)))
+        for depth in reversed(range(len(universe.steps))):
+            joined = self._joined(depth, place)
+            prefix = f"{universe.steps[depth].table}."
+            told = {name: own for name, own in joined.columns.items() if name.startswith(prefix)}
+            raw.add_rows(told, joined.area)
+            place = ByTable(universe.steps[depth].column, joined)
+        occupants = {}
+        for name, way in universe.occupant_ways.items():
+            declared = universe.declared.occupants[name]
+            own = self._shaped(way.table, occupant_columns(way), way.references)
+            occupants[name] = load_occupants(
+                own, declared, name, way.columns, universe.name, self.evidence, self.scratch
+            )
+        return AreaLookup(place, occupants, raw)
+
+    def tally_counted(self, ways: AreaLookup, counted: Counted) -> None:
+        """Hold the sums of all records to rules: how many refer to one row of the table on the way
+        to their areas, and how many have one key that occupants refer to.
+        """
+        name = self.universe.name
+        if isinstance(ways.place, ByTable):
+            self._tally_references(0, counted.references, ways.place)
+        for entry, occupant in self.universe.declared.occupants.items():
+            keys = counted.keys_of_occupants[occupant.key]
+            for file, rows in enumerate(ways.occupants[entry].unknown(keys)):
+                n = int(rows.sum())
+                unknown: dict[Value, int] = {True: n} if n else {False: len(rows)}
+                self.evidence.add(name, f"unknown_key_of_{entry}", unknown, file=file)
+            is_shared = numbers_of_alike(keys, scratch=self.scratch) > occupant.records_per_key
+            self.evidence.add_mask(name, f"shared_key_of_{entry}", is_shared)
+
+    def tally_contributions(self) -> None:
+        """Add to the evidence whether a person has too many records in a table.
+
+        In the universe's own table, a row counts as many times as the records that it represents.
+        Raises UnreadableInput.
+        """
+        universe, declared, evidence = self.universe, self.universe.declared, self.evidence
+        for reach in universe.reaches:
+            contribution = universe.contributions.get(reach.table)
+            if contribution is None or reach.table not in self.files or reach.beside:
+                continue
+            is_counted = reach.table == declared.table and declared.count is not None
+            texts = (declared.count,) if is_counted and declared.count else ()
+            persons, weights = KeyColumn(self.scratch), GrowingArray(np.int64, self.scratch)
+            own = self._shaped(reach.table, texts, (contribution.person,))
+            n_rows = np.zeros(len(own), dtype=np.int64)
+            blank = f"blank_person_of_{reach.table}"
+            for file, batch, columns in read_coded(own, texts, (contribution.person,)):
+                person = batch[contribution.person]
+                evidence.add_mask(universe.name, blank, is_blank_key(person), file=file)
+                persons.add(canonical_keys(person))
+                n_rows[file] += len(person)
+                for column in columns.values():
+                    weights.append(np.maximum(column.lookup(_count, np.int64), 1))
+            numbers = numbers_of_alike(
+                persons, weights.array() if is_counted else None, self.scratch
+            )
+            is_crowded = numbers > contribution.records_per_person
+            crowded = f"crowded_person_of_{reach.table}"
+            evidence.add_masks(universe.name, crowded, is_crowded, n_rows)
+
+    def _joined(self, depth: int, place: Placing) -> JoinedTable:
+        """The table of a step on the way to the area; `place` is how its rows find theirs."""
+        name, step, evidence = self.universe.name, self.universe.steps[depth], self.evidence
+        wanted = self.universe.step_ways[depth].columns
+        referring = np.zeros(len(place), dtype=np.int64)
+
+        def tally(
+            batch: Batch, columns: Mapping[str, CodedColumn], placed: Placed, file: int
+        ) -> None:
+            if isinstance(place, OwnAreas):
+                evidence.add_mask(name, "unknown_area", placed.area < 0, file=file)
+                return
+            unknown = f"unknown_{place.column}_of_{step.table}"
+            evidence.add_mask(name, unknown, placed.row < 0, file=file)
+            np.add.at(referring, placed.row[placed.row >= 0], 1)
+
+        own = self._shaped(step.table, (*wanted, *place.texts), (step.key, *place.keys))
+        columns = {f"{step.table}.{column}": column for column in wanted}
+        joined = read_joined(own, step.key, columns, place, tally, self.scratch)
+        evidence.files.add_rows(own, joined.n_rows)
+        index = joined.index
+        for state, mask in (("blank", index.is_blank), ("repeated", index.is_repeated)):
+            evidence.add_masks(name, f"{state}_key_of_{step.table}", mask, joined.n_rows)
+        if isinstance(place, ByTable):
+            self._tally_references(depth + 1, referring, place)
+        return joined
+
+    def _tally_references(self, depth: int, referring: np.ndarray, place: ByTable) -> None:
+        """Record in the evidence whether too many `(n_rows,)` records, or rows of the previous
+        table, refer to rows of the table of a step.
+        """
+        step = self.universe.steps[depth]
+        if step.records_per_row is not None:
+            suite, crowded = self.universe.name, f"crowded_row_of_{step.table}"
+            is_crowded = referring > step.records_per_row
+            self.evidence.add_masks(suite, crowded, is_crowded, place.joined.n_rows)
+
+    def _shaped(
+        self, table: str, texts: Sequence[str], keys: Sequence[str]
+    ) -> tuple[InputFile, ...]:
+        return shaped(self.files[table], texts, keys, self.evidence)
 
 
 class UniverseCounter(RecordCounter):
@@ -324,110 +414,6 @@ class UniverseCounter(RecordCounter):
         """Structural zeros must be empty."""
         for zero, mask in self._zeros:
             read.add_mask(self._universe.name, f"record_in_{zero}", mask[cell])
-
-
-def tally_counted(
-    universe: Universe,
-    ways: AreaLookup,
-    counted: Counted,
-    evidence: ValueTally,
-    scratch: Path | None = None,
-) -> None:
-    """Hold the sums of all records of a universe to rules: how many refer to one row of the table
-    on the way to their areas, and how many have one key that occupants refer to.
-    """
-    if isinstance(ways.place, ByTable):
-        n_rows = ways.place.joined.n_rows
-        tally_references(universe, counted.references, n_rows, evidence)
-    for entry, occupant in universe.declared.occupants.items():
-        keys = counted.keys_of_occupants[occupant.key]
-        for file, rows in enumerate(ways.occupants[entry].unknown(keys)):
-            unknown: dict[Value, int] = {True: n} if (n := int(rows.sum())) else {False: len(rows)}
-            evidence.add(universe.name, f"unknown_key_of_{entry}", unknown, file=file)
-        numbers = numbers_of_alike(keys, scratch=scratch)
-        is_shared = numbers > occupant.records_per_key
-        evidence.add_mask(universe.name, f"shared_key_of_{entry}", is_shared)
-
-
-def tally_references(
-    universe: Universe,
-    referring: np.ndarray,
-    n_rows: np.ndarray,
-    evidence: ValueTally,
-    depth: int = 0,
-) -> None:
-    """Record in the evidence whether too many `(n_rows,)` records, or rows of the previous table,
-    refer to rows of the table of a step; `n_rows` are those of each file.
-    """
-    step = universe.steps[depth]
-    if step.records_per_row is not None:
-        is_crowded = referring > step.records_per_row
-        evidence.add_masks(universe.name, f"crowded_row_of_{step.table}", is_crowded, n_rows)
-
-
-def tally_contributions(
-    files: Files, universe: Universe, evidence: ValueTally, scratch: Path | None = None
-) -> None:
-    """Add to the evidence whether a person has too many records in a table that a universe reads.
-
-    In the universe's own table, a row counts as many times as the records that it represents.
-    Raises UnreadableInput.
-    """
-    declared = universe.declared
-    for reach in universe.reaches:
-        contribution = universe.contributions.get(reach.table)
-        if contribution is None or reach.table not in files or reach.beside:
-            continue
-        is_counted = reach.table == declared.table and declared.count is not None
-        texts = (declared.count,) if is_counted and declared.count else ()
-        persons, weights = KeyColumn(scratch), GrowingArray(np.int64, scratch)
-        own = shaped(files[reach.table], texts, (contribution.person,), evidence)
-        n_rows = np.zeros(len(own), dtype=np.int64)
-        blank = f"blank_person_of_{reach.table}"
-        for file, batch, columns in read_coded(own, texts, (contribution.person,)):
-            person = batch[contribution.person]
-            evidence.add_mask(universe.name, blank, is_blank_key(person), file=file)
-            persons.add(canonical_keys(person))
-            n_rows[file] += len(person)
-            for column in columns.values():
-                weights.append(np.maximum(column.lookup(_count, np.int64), 1))
-        rows = weights.array() if is_counted else None
-        is_crowded = numbers_of_alike(persons, rows, scratch) > contribution.records_per_person
-        crowded = f"crowded_person_of_{reach.table}"
-        evidence.add_masks(universe.name, crowded, is_crowded, n_rows)
-
-
-def _joined(
-    files: Files,
-    universe: Universe,
-    depth: int,
-    place: Placing,
-    evidence: ValueTally,
-    scratch: Path | None,
-) -> JoinedTable:
-    """The table of a step on a universe's way to the area; `place` is how its rows find theirs."""
-    name, step = universe.name, universe.steps[depth]
-    wanted = universe.step_ways[depth].columns
-    referring = np.zeros(len(place), dtype=np.int64)
-
-    def tally(batch: Batch, columns: Mapping[str, CodedColumn], placed: Placed, file: int) -> None:
-        if isinstance(place, OwnAreas):
-            evidence.add_mask(name, "unknown_area", placed.area < 0, file=file)
-            return
-        unknown = f"unknown_{place.column}_of_{step.table}"
-        evidence.add_mask(name, unknown, placed.row < 0, file=file)
-        np.add.at(referring, placed.row[placed.row >= 0], 1)
-
-    texts = tuple(dict.fromkeys((*wanted, *place.texts)))
-    own = shaped(files[step.table], texts, (step.key, *place.keys), evidence)
-    columns = {f"{step.table}.{column}": column for column in wanted}
-    joined = read_joined(own, step.key, columns, place, tally, scratch)
-    evidence.files.add_rows(own, joined.n_rows)
-    for state, mask in (("blank", joined.index.is_blank), ("repeated", joined.index.is_repeated)):
-        evidence.add_masks(name, f"{state}_key_of_{step.table}", mask, joined.n_rows)
-    if isinstance(place, ByTable):
-        tally_references(universe, referring, place.joined.n_rows, evidence, depth + 1)
-    return joined
 
 
 def _count(value: str | None) -> int:

@@ -19,13 +19,13 @@ from ..tables.copies import FilesRead
 from ..tables.findings import FileRead, InputCheck
 from ..tables.readers import refuse_empty
 from ..tables.sources import InputFile, Share
+from ..tables.value_tallies import ValueTally
 from .areas import AreaIndex, Areas
 from .census_input import CensusInput, CensusTables, ReferredTables
 from .counting import CountedShare, RawColumns, RecordCounter, count_files
 from .histograms import HistogramSum
 from .joins import ByTable, JoinedTable, Occupants, OwnAreas
 from .records import AreaLookup
-from .value_tallies import ValueTally
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from fractions import Fraction
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, NoReturn, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
@@ -177,10 +177,6 @@ class InputSettings(Section):
         description="Confidential unless it says otherwise; pages then show no counts of it.",
     )
     """Confidential inputs never have counts or other detail shown outside `confidential/`."""
-
-    def file_names(self) -> dict[str, str]:
-        """Names of the tables in messages: the last parts of their paths."""
-        return {name: PurePosixPath(path).name for name, path in self.paths().items()}
 
     def files(self) -> tuple[str, ...]:
         """Files and folders that hold the input; a run goes on only with the same ones."""

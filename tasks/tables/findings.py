@@ -2,32 +2,22 @@
 
 Records of the check of a run's input: public outcomes, and confidential counts.
 
-`validation/data_docs/` has a page for each Great Expectations suite, with every rule in words,
-whether it was met, and the expectations that it was evaluated by, in Great Expectations' own words;
-`confidential/data_docs/` counts the rows that break each rule. Its site builder is not used, since
-its pages load scripts, styles and pictures from a dozen hosts and show nothing without them.
-
-Evidence on each rule from reading the input: rows that break it, and the values it concerns.
-
-The program counts the rows that break a rule. Great Expectations judges it independently,
-from the distinct values that were seen of a column, or from a yes/no column where a rule is about
-rows together or about several columns.
+`validation/data_docs/index.html` has every rule in words, whether it was met, and the expectations
+that it was evaluated by, in Great Expectations' own words; `confidential/data_docs/` counts the
+rows that break each rule. Its site builder is not used, since its pages load scripts, styles and
+pictures from a dozen hosts and show nothing without them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
 
-import pandas as pd
-
-from ...validation.expectations import run_suites
 from ...validation.outcome import Outcome
-from ...validation.rules import Rule, Value
-from ..pages.document import NONE, Details, Document, FrontPage, Link, Section, Table
+from ..pages.document import NONE, Block, Details, Document, FrontPage, Section, Table
 from ..runs.directory import RunDirectory
 from ..runs.errors import InputRefused
 from ..runs.files import write_page, write_record
@@ -167,48 +157,47 @@ def write_input_outcomes(
     ]
     write_record(run.checks / RULES_FILE, listed)
     write_findings(run.confidential / "findings.json", findings)
-    suites: dict[str, list[Outcome]] = {}
-    for outcome in outcomes:
-        suites.setdefault(outcome.subject, []).append(outcome)
-    folder = run.checks / DATA_DOCS
-    for suite, rules in suites.items():
-        write_page(folder / f"{suite}.html", _suite_page(suite, rules, stamp))
-    write_page(folder / INDEX, _index_page(suites, check.files, with_counts, stamp))
+    write_page(run.checks / DATA_DOCS / INDEX, _rules_page(check, with_counts, stamp))
     write_page(run.confidential / DATA_DOCS / INDEX, _findings_page(findings, stamp))
 
 
-def _index_page(
-    suites: dict[str, list[Outcome]],
-    files: Sequence[FileRead],
-    with_counts: bool,
-    stamp: str | None,
-) -> Document:
-    rows = tuple(
-        (
-            Link(_words(suite), f"{suite}.html"),
-            _outcome(all(rule.passed for rule in rules)),
-            len(rules),
-            sum(rule.passed for rule in rules),
-        )
-        for suite, rules in suites.items()
-    )
-    headers = ("table", "outcome", "rules", "passed")
-    sections = [Section("Tables of the input", (Table(headers, rows, "outcome"),))]
-    if files:
-        sections.append(Section("Files that were read", (_files_table(files, with_counts),)))
+def _rules_page(check: InputCheck[object], with_counts: bool, stamp: str | None) -> Document:
+    """Every rule in words with its outcome, unmet ones first, and its expectations, by table."""
+    suites: dict[str, list[Outcome]] = {}
+    for rule in check.outcomes:
+        suites.setdefault(rule.subject, []).append(rule)
+    sections = []
     failed = tuple(
-        (_words(suite), _rule_in_words(rule))
-        for suite, rules in suites.items()
-        for rule in rules
-        if not rule.passed
+        (_words(rule.subject), _rule_in_words(rule)) for rule in check.outcomes if not rule.passed
     )
     if failed:
-        sections.insert(0, Section("Rules not met", (Table(("table", "rule"), failed),)))
+        sections.append(Section("Rules not met", (Table(("table", "rule"), failed),)))
+    for suite, rules in suites.items():
+        ordered = sorted(rules, key=lambda rule: rule.passed)
+        rows = tuple((_rule_in_words(rule), _outcome(rule.passed)) for rule in ordered)
+        evaluated = tuple(
+            (_words(rule.name), expectation.sentence, _outcome(expectation.passed))
+            for rule in ordered
+            for expectation in rule.expectations
+        )
+        content: list[Block] = [Table(("rule", "outcome"), rows, "outcome")]
+        if evaluated:
+            headers = ("rule", "expectation of its distinct values", "outcome")
+            words = "Expectations in the words of Great Expectations"
+            content.append(Details(words, (Table(headers, evaluated, "outcome"),)))
+        sections.append(Section(f"Rules on {_words(suite)}", tuple(content)))
+    if check.files:
+        files = _files_table(check.files, with_counts)
+        sections.append(Section("Files that were read", (files,)))
     about = (
         "The rules on the input, evaluated by Great Expectations. Pass or fail is public; how many "
         "rows break a rule is kept in the run's confidential folder."
     )
-    verdict = _verdict([rule for rules in suites.values() for rule in rules])
+    words = f"All {len(check.outcomes)} rules are met."
+    if failed:
+        is_one = len(failed) == 1
+        words = f"{len(failed)} of {len(check.outcomes)} rules {'is' if is_one else 'are'} not met."
+    verdict = FrontPage(words, not failed, "", (), ())
     return Document("Data docs: the input", (about,), tuple(sections), stamp, verdict)
 
 
@@ -220,33 +209,6 @@ def _files_table(files: Sequence[FileRead], with_counts: bool) -> Table:
     counts = [NONE if file.n_rows is None else file.n_rows for file in files]
     counted = tuple((*row, count) for row, count in zip(rows, counts, strict=True))
     return Table(("file", "written as", "rows"), counted)
-
-
-def _suite_page(suite: str, rules: Sequence[Outcome], stamp: str | None) -> Document:
-    """Every rule in words with its outcome, unmet rules first, and its expectations."""
-    ordered = sorted(rules, key=lambda rule: rule.passed)
-    rows = tuple((_rule_in_words(rule), _outcome(rule.passed)) for rule in ordered)
-    asked = tuple(
-        (_words(rule.name), expectation.sentence, _outcome(expectation.passed))
-        for rule in ordered
-        for expectation in rule.expectations
-    )
-    sections = [Section("Rules", (Table(("rule", "outcome"), rows, "outcome"),))]
-    if asked:
-        headers = ("rule", "expectation of its distinct values", "outcome")
-        table = Table(headers, asked, "outcome")
-        details = Details("Expectations in the words of Great Expectations", (table,))
-        sections.append(Section("How the rules were evaluated", (details,)))
-    verdict = _verdict(rules, Link("All tables", INDEX))
-    return Document(f"Data docs: {_words(suite)}", (), tuple(sections), stamp, verdict)
-
-
-def _verdict(rules: Sequence[Outcome], *links: Link) -> FrontPage:
-    failed = sum(not rule.passed for rule in rules)
-    words = f"All {len(rules)} rules are met."
-    if failed:
-        words = f"{failed} of {len(rules)} rules {'is' if failed == 1 else 'are'} not met."
-    return FrontPage(words, not failed, "", (), links)
 
 
 def _rule_in_words(rule: Outcome) -> str:
@@ -277,76 +239,3 @@ def _words(name: str) -> str:
 
 def _outcome(passed: bool) -> str:
     return "passed" if passed else "FAILED"
-
-
-@dataclass
-class RuleTally:
-    """Evidence on rules, in the order in which rules are looked at; counts and values are
-    confidential.
-
-    `files` maps a table to the name that messages show for it.
-    """
-
-    files: dict[str, str]
-    _broken: dict[Rule, int] = field(default_factory=dict)
-    _examples: dict[Rule, str] = field(default_factory=dict)
-    _seen: dict[tuple[str, str], dict[Value, None]] = field(default_factory=dict)
-
-    def add(self, rule: Rule, count: int, example: str = "") -> bool:
-        """Add cases that break a rule, 0 included; returns whether there were no cases.
-
-        `example` ends the public sentence: only content of a public file.
-        """
-        self._broken[rule] = self._broken.get(rule, 0) + int(count)
-        if count and example:
-            self._examples.setdefault(rule, example)
-        return not count
-
-    def add_areas(self, rule: Rule, rows: pd.DataFrame, is_wrong: pd.Series, what: str) -> bool:
-        """Add the public areas, rows of level, area, parent, that break a rule; an example ends
-        with the first area and `what` about it. Returns whether no area breaks the rule."""
-        example = ""
-        if is_wrong.any():
-            level, area, _ = rows[is_wrong].iloc[0]
-            example = f", but {area} of level {level} {what}"
-        return self.add(rule, is_wrong.sum(), example)
-
-    def see(self, rule: Rule, values: Iterable[Value]) -> None:
-        """Add values of a rule's column, None for a row without a value of the required kind."""
-        self._seen.setdefault((rule.suite, rule.evidence), {}).update(dict.fromkeys(values))
-
-    def is_broken(self, rule: Rule) -> bool:
-        """Whether rows that break a rule were counted."""
-        return self._broken[rule] > 0
-
-    @property
-    def is_clean(self) -> bool:
-        """Whether no rule has been broken."""
-        return not any(self._broken.values())
-
-    def outcomes(self) -> tuple[Outcome, ...]:
-        """Public outcome of every rule that was looked at, by Great Expectations.
-
-        Each judges independently; input is accepted only if neither finds a fault.
-        """
-        distinct: dict[str, dict[str, tuple[Value, ...]]] = {}
-        for rule, count in self._broken.items():
-            counted = (False, True) if count else (False,)
-            seen: Iterable[Value] = self._seen.get((rule.suite, rule.evidence), counted)
-            distinct.setdefault(rule.suite, {})[rule.evidence] = tuple(seen)
-        return run_suites(tuple(self._broken), distinct)
-
-    def findings(self, outcomes: Iterable[Outcome] = ()) -> tuple[Finding, ...]:
-        """The rules that were broken by our count or by an outcome, with counts where there are."""
-        failed = {(outcome.subject, outcome.name) for outcome in outcomes if not outcome.passed}
-        return tuple(
-            Finding(
-                self.files[rule.table],
-                rule.column,
-                rule.statement + self._examples.get(rule, ""),
-                rule.remedy,
-                count or None,
-            )
-            for rule, count in self._broken.items()
-            if count or (rule.suite, rule.name) in failed
-        )

@@ -16,12 +16,11 @@ The Census Edited File (CEF) layout: columns of the three input tables, and fixe
 No other part of the tables knows their names; `tasks/census/presets/cef_2020.toml` declares the
 attributes by which persons and units are counted.
 
-Writers of the input tables in the three layouts that the readers accept.
+Texts of delimited tables.
 """
 
 from __future__ import annotations
 
-import gzip
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,7 +29,6 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pacsv
-import pyarrow.parquet as pq
 
 from ..runs.files import read_declared
 
@@ -56,13 +54,6 @@ class Field:
         if self.start is None or self.end is None:
             raise ValueError(f"the column {self.name} has no place in a fixed-width line")
         return self.start, self.end
-
-    @property
-    def digits(self) -> int:
-        """`width` of a code that has one; raises ValueError for any other column."""
-        if self.width is None:
-            raise ValueError(f"the column {self.name} is no code of a fixed width")
-        return self.width
 
 
 @dataclass(frozen=True)
@@ -115,7 +106,6 @@ LAYOUTS: Mapping[str, TableLayout] = {
 }
 """Layout of each input table by its name in the settings."""
 
-PERSONS_LAYOUT, UNITS_LAYOUT = LAYOUTS["persons"], LAYOUTS["units"]
 GEOGRAPHY_LAYOUT = LAYOUTS["geography"]
 
 BLOCK_KEY = "OIDTABBLK"
@@ -128,32 +118,8 @@ GEOCODE_FIELDS = ("TABBLKST", "TABBLKCOU", "TABTRACTCE", "TABBLKGRPCE", "TABBLK"
 """The parts of a 16-digit block geocode: state, county, tract, block group, block."""
 
 
-FileLayout = Literal["parquet", "delimited", "fixed_width"]
-Columns = Mapping[str, np.ndarray]
-"""Columns of a table by name, shape `(n_rows,)` each: integers or texts."""
-
-
-def write_table(
-    path: Path, columns: Columns, layout: TableLayout, file_layout: FileLayout, delimiter: str = "|"
-) -> None:
-    """Write a table; a `path` that ends in `.gz` is gzipped (not for Parquet).
-
-    Fixed-width lines hold the columns that the layout places; numbers are padded with zeros on
-    the left, and a table without a fixed-width layout raises ValueError.
-    """
-    if file_layout == "parquet":
-        pq.write_table(pa.table(dict(columns)), path, compression="zstd")
-        return
-    content = (
-        delimited_text(columns, delimiter)
-        if file_layout == "delimited"
-        else fixed_width_text(columns, layout)
-    )
-    path.write_bytes(gzip.compress(content, mtime=0) if path.suffix == ".gz" else content)
-
-
-def delimited_text(columns: Columns, delimiter: str = "|") -> bytes:
-    """A header with the column names, then the rows, unquoted."""
+def delimited_text(columns: Mapping[str, np.ndarray], delimiter: str = "|") -> bytes:
+    """A header with the names of columns `(n_rows,)`, then the rows, unquoted."""
     sink = pa.BufferOutputStream()
     sink.write((delimiter.join(columns) + "\n").encode())
     pacsv.write_csv(
@@ -162,25 +128,3 @@ def delimited_text(columns: Columns, delimiter: str = "|") -> bytes:
         pacsv.WriteOptions(include_header=False, delimiter=delimiter, quoting_style="none"),
     )
     return sink.getvalue().to_pybytes()
-
-
-def fixed_width_text(columns: Columns, layout: TableLayout) -> bytes:
-    """Lines of the layout's length, filled with spaces between columns."""
-    line_length = layout.fixed_length
-    n_rows = len(next(iter(columns.values())))
-    lines = np.full((n_rows, line_length + 1), ord(" "), dtype=np.uint8)
-    lines[:, -1] = ord("\n")
-    for column in layout.fields:
-        if column.name not in columns:
-            continue
-        values = columns[column.name]
-        start, end = column.place
-        width = end - start
-        if np.issubdtype(values.dtype, np.integer):
-            powers = 10 ** np.arange(width - 1, -1, -1, dtype=np.int64)
-            digits = values.astype(np.int64)[:, None] // powers % 10
-            lines[:, start:end] = digits + ord("0")
-        else:
-            characters = values.astype(f"S{width}").view(np.uint8).reshape(n_rows, width)
-            lines[:, start:end] = np.where(characters, characters, ord(" "))
-    return lines.tobytes()

@@ -12,10 +12,10 @@ Files of public areas: their rows (level, area, parent).
 
 from __future__ import annotations
 
-import io
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from io import BufferedReader, BytesIO
 from pathlib import Path
 from unicodedata import normalize
 
@@ -32,7 +32,7 @@ from .columns import CodedColumn
 from .databases import is_database, open_table
 from .findings import UnreadableInput, refuse_unreadable
 from .formats import SEPARATORS, TextFormat, clean_columns
-from .layouts import Field, Kind, TableLayout
+from .layouts import Field, TableLayout
 from .sources import (
     PARQUET_MAGIC,
     ByteStream,
@@ -42,6 +42,7 @@ from .sources import (
     files_of_share,
     gunzip,
     open_binary,
+    open_text,
 )
 
 Batch = Mapping[str, pa.Array]
@@ -187,7 +188,7 @@ def _batches_of(file: InputFile, selection: Selection) -> Iterator[Batch]:
             batches = _read_parquet(file, source, selection)
         elif unpacked.startswith(PARQUET_MAGIC):
             # Parquet is read from its end, so that it cannot be unpacked on the way.
-            batches = _read_parquet(file, io.BytesIO(gunzip(file, stream)), selection)
+            batches = _read_parquet(file, BytesIO(gunzip(file, stream)), selection)
         elif file.path.lower().endswith(".parquet"):
             raise _damaged_parquet(file)
         else:
@@ -356,7 +357,7 @@ def _is_supported(kind: pa.DataType) -> bool:
 
 def _read_text(file: InputFile, stream: ByteStream, selection: Selection) -> Iterator[Batch]:
     layout = file.columns
-    text = TextStream(file, stream)
+    text = open_text(file, stream)
     start = text.peek()
     if not start.strip():
         raise file.unreadable("the file is empty", "give a file that holds the table")
@@ -376,9 +377,11 @@ def _read_text(file: InputFile, stream: ByteStream, selection: Selection) -> Ite
     return _read_fixed_width(file, text, selection)
 
 
-def _header(file: InputFile, text: TextStream, layout: TableLayout) -> tuple[str, list[str]]:
+def _header(
+    file: InputFile, text: BufferedReader[TextStream], layout: TableLayout
+) -> tuple[str, list[str]]:
     """The delimiter and the column names of the first line."""
-    line = normalize("NFC", text.read_line().decode("utf-8", "replace"))
+    line = normalize("NFC", _read_line(text))
     declared = file.format.separator if file.format else None
     headers = {
         delimiter: [name.strip().strip('"').strip() for name in line.split(delimiter)]
@@ -395,13 +398,19 @@ def _header(file: InputFile, text: TextStream, layout: TableLayout) -> tuple[str
     return delimiter, headers[delimiter]
 
 
-def _read_delimited(file: InputFile, text: TextStream, selection: Selection) -> Iterator[Batch]:
+def _read_line(text: BufferedReader[TextStream]) -> str:
+    """The next line of at most a megabyte, without its end."""
+    return text.readline(1 << 20).rstrip(b"\n").decode("utf-8", "replace")
+
+
+def _read_delimited(
+    file: InputFile, text: BufferedReader[TextStream], selection: Selection
+) -> Iterator[Batch]:
     layout = file.columns
     delimiter, names = _header(file, text, layout)
     columns = selection.choose(file, names)
     if not text.peek():
         return
-    lines_before = text.lines
     n_ragged = 0
 
     def skip_ragged(_row: pacsv.InvalidRow) -> str:
@@ -431,30 +440,29 @@ def _read_delimited(file: InputFile, text: TextStream, selection: Selection) -> 
     if n_ragged:
         rule = "every row must have as many fields as the header, separated by the same character"
         raise file.unreadable(rule, "correct the rows or the header", count=n_ragged)
-    if n_rows != text.lines - lines_before:
+    if n_rows != text.raw.lines - 1:
         raise file.unreadable(
             "every row must be one line, but a quoted field runs over a line's end",
             "remove the line ends inside fields, and quotation marks that are not closed",
         )
 
 
-def _read_fixed_width(file: InputFile, text: TextStream, selection: Selection) -> Iterator[Batch]:
+def _read_fixed_width(
+    file: InputFile, text: BufferedReader[TextStream], selection: Selection
+) -> Iterator[Batch]:
     layout = file.columns
     line_length = layout.fixed_length
-    text_format = file.format if file.format is not None and file.format.places else None
-    columns = selection.choose(
-        file, layout.names if text_format is None else tuple(text_format.places)
-    )
-    line_end = b"\r\n" if text.peek().split(b"\n", 1)[0].endswith(b"\r") else b"\n"
+    placed = [field.name for field in layout.fields if field.start is not None]
+    columns = selection.choose(file, placed)
     wrong_length = (
         f"every line must have {line_length} characters in the fixed-width CEF layout",
         "correct these lines, or give delimited text with a header of CEF column names",
     )
     not_ascii = "a fixed-width CEF file has digits, letters and spaces only; write it again"
-    if text_format is not None:
+    if file.format is not None:
         wrong_length = (
             f"every line must have {line_length} characters",
-            f"correct these lines, or {text_format.key}.columns and line_length",
+            f"correct these lines, or {file.format.key}.columns and line_length",
         )
         not_ascii = "write the table as delimited text, or as Parquet"
     n_wrong = 0
@@ -463,7 +471,7 @@ def _read_fixed_width(file: InputFile, text: TextStream, selection: Selection) -
     while not at_end:
         chunk = text.read(_BLOCK_BYTES)
         at_end = not chunk
-        data = rest + (chunk or (line_end if rest else b""))
+        data = rest + (chunk or (b"\n" if rest else b""))
         if not data.isascii():
             raise file.unreadable("the file holds characters that are not ASCII", not_ascii)
         cut = data.rfind(b"\n") + 1
@@ -471,23 +479,14 @@ def _read_fixed_width(file: InputFile, text: TextStream, selection: Selection) -
             raise file.unreadable(*wrong_length)
         rest = data[cut:]
         characters = np.frombuffer(data, dtype=np.uint8, count=cut)
-        n_wrong_here = _wrong_lines(characters, line_length, line_end)
-        n_wrong += n_wrong_here
+        ends = np.flatnonzero(characters == ord("\n"))
+        n_wrong += int((np.diff(ends, prepend=-1) != line_length + 1).sum())
         if cut and not n_wrong:
-            lines = characters.reshape(-1, line_length + len(line_end))
+            lines = characters.reshape(-1, line_length + 1)
             found = {name: _slice(lines, layout, name) for name in columns}
-            yield found if text_format is None else clean_columns(text_format, found)
+            yield found if file.format is None else clean_columns(file.format, found)
     if n_wrong:
         raise file.unreadable(*wrong_length, count=n_wrong)
-
-
-def _wrong_lines(characters: np.ndarray, line_length: int, line_end: bytes) -> int:
-    """Number of lines, each with its line end, that are not exactly as long as they must be."""
-    ends = np.flatnonzero(characters == ord("\n"))
-    is_wrong = np.diff(ends, prepend=-1) != line_length + len(line_end)
-    if len(line_end) == 2:
-        is_wrong |= characters[ends - 1] != ord("\r")
-    return int(is_wrong.sum())
 
 
 def _slice(lines: np.ndarray, layout: TableLayout, name: str) -> pa.Array:
@@ -517,13 +516,13 @@ def format_of(file: InputFile) -> str:
             magic = gunzip(file, stream, len(PARQUET_MAGIC)) or start
             if magic == PARQUET_MAGIC:
                 return "Parquet"
-            text = TextStream(file, stream)
+            text = open_text(file, stream)
+            encoding = text.raw.encoding.upper()
             if file.format is not None and file.format.places:
                 length = file.format.line_length
-                return f"text of {length} characters a line, {text.encoding.upper()}"
+                return f"text of {length} characters a line, {encoding}"
             delimiter, _ = _header(file, text, file.columns)
             decimal = file.format.decimal_beside(delimiter) if file.format else "."
-            encoding = text.encoding.upper()
             mark = ", decimal commas" if decimal == "," else ""
             return (
                 f"text separated by {SEPARATORS.get(delimiter, repr(delimiter))}{mark}, {encoding}"
@@ -532,54 +531,22 @@ def format_of(file: InputFile) -> str:
         return ""
 
 
-def read_under_names(
-    file: InputFile, columns: Sequence[str], other_names: Mapping[str, str]
-) -> Iterator[Batch]:
-    """Batches of columns, possibly under another name; under their own if the file has both.
-
-    Raises UnreadableInput about a column's own name if the file has neither.
-    """
-    try:
-        yield from read_batches(file, Selection(tuple(columns)))
-    except UnreadableInput as error:
-        missing = error.finding.column
-        if missing not in other_names or "is missing" not in error.finding.rule:
-            raise
-        names = {other_names[missing] if name == missing else name: name for name in columns}
-        try:
-            for batch in read_batches(file, Selection(tuple(names))):
-                yield {names[name]: array for name, array in batch.items()}
-        except UnreadableInput:
-            raise error from None
-
-
-_OTHER_NAME = {"area": "region", "region": "area"}
-
-
-def areas_file(table: str, path: str, name: str) -> InputFile:
-    """The input file of areas under a key of the settings."""
-    kinds: dict[str, Kind] = dict.fromkeys(("level", "area", "region", "parent"), "text")
-    return InputFile(table, path, name, TableLayout.expected(table, kinds))
-
-
 def read_area_rows(file: InputFile, area: str) -> pd.DataFrame:
     """The columns level, `area` and parent as texts without surrounding blanks, "" where blank.
 
     `area` is "area" or "region", and the column may have either name. Raises UnreadableInput.
     """
-    columns = ("level", area, "parent")
-    batches = [
-        {
-            name: CodedColumn.from_arrow(batch[name], Field(name, "text")).lookup(_text, object)
-            for name in columns
-        }
-        for batch in read_under_names(file, columns, {area: _OTHER_NAME[area]})
-    ]
-    return pd.concat(map(pd.DataFrame, batches), ignore_index=True)
-
-
-def _text(value: str | None) -> str:
-    return value or ""
+    rows = []
+    file = file.with_columns(dict.fromkeys(("level", "area", "region", "parent"), "text"))
+    for batch in read_batches(file, Selection(("level", "parent"), with_others=True)):
+        name = next((name for name in (area, "area", "region") if name in batch), area)
+        Selection((name,)).choose(file, tuple(batch))
+        texts = (
+            CodedColumn.from_arrow(batch[column], Field(column, "text")).texts()
+            for column in ("level", name, "parent")
+        )
+        rows.append(pd.DataFrame(dict(zip(("level", area, "parent"), texts, strict=True))))
+    return pd.concat(rows, ignore_index=True).fillna("")
 
 
 def read_texts(

@@ -15,13 +15,14 @@ from __future__ import annotations
 import codecs
 import glob
 import gzip
+import io
 import os
 import re
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 from urllib.parse import unquote
 
 import numpy as np
@@ -31,7 +32,10 @@ import pyarrow.parquet as pq
 from ..runs.stores import StoreFile, StoreRefused, is_url
 from .findings import Finding, UnreadableInput, refuse_unreadable
 from .formats import UTF_8, TextFormat
-from .layouts import LAYOUTS, TableLayout
+from .layouts import LAYOUTS, Kind, TableLayout
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
 ENDINGS = (".parquet", ".csv", ".txt", ".tsv", ".gz")
 """Endings, in any case, of the files of a table."""
@@ -115,9 +119,9 @@ def unpack_stream(stream: ByteStream) -> ByteStream | gzip.GzipFile:
 
 
 PARQUET_MAGIC = b"PAR1"
-_LONE_RETURN = re.compile(rb"\r(?!\n)")
 _UTF8_BOM = b"\xef\xbb\xbf"
 _UTF16_BOMS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_BUFFER_BYTES = 1 << 16
 
 
 Share = tuple[int, int]
@@ -148,6 +152,10 @@ class InputFile:
         """The layout of the table."""
         return self.layout or LAYOUTS[self.table]
 
+    def with_columns(self, kinds: Mapping[str, Kind]) -> InputFile:
+        """The file with the layout of a table whose columns the settings name, by their kinds."""
+        return replace(self, layout=TableLayout.expected(self.table, kinds))
+
     def unreadable(
         self,
         rule: str,
@@ -170,6 +178,15 @@ def names_several_files(path: str) -> bool:
     return is_glob or os.path.isdir(path)
 
 
+def single_files(paths: Mapping[str, str]) -> dict[str, tuple[InputFile, ...]]:
+    """The file of each path by table; readers refuse folders and globs among them."""
+    return {table: (_single_file(table, path),) for table, path in paths.items()}
+
+
+def _single_file(table: str, path: str) -> InputFile:
+    return InputFile(table, path, path.rpartition("/")[2])
+
+
 def input_files(table: str, path: str) -> tuple[InputFile, ...]:
     """The files of a path: itself, the files of a folder, or the matches of a glob.
 
@@ -178,7 +195,7 @@ def input_files(table: str, path: str) -> tuple[InputFile, ...]:
     """
     found = files_of(path) if names_several_files(path) else []
     if not found:
-        return (InputFile(table, path, path.rpartition("/")[2]),)
+        return (_single_file(table, path),)
     above, base = os.path.commonpath([file.parent for file in found]), base_of(path)
     refused = refusals(found, base, of_folder=os.path.isdir(path))
     return tuple(
@@ -268,12 +285,8 @@ def gunzip(file: InputFile, stream: ByteStream, size: int = -1) -> bytes:
 
     The stream is left at its first byte.
     """
-    stream.seek(0)
-    magic = stream.read(len(GZIP_MAGIC))
-    stream.seek(0)
-    if magic != GZIP_MAGIC:
-        return b""
-    content = _read(file, gzip.GzipFile(fileobj=stream), size)
+    unpacked = unpack_stream(stream)
+    content = b"" if unpacked is stream else _read(file, unpacked, size)
     stream.seek(0)
     return content
 
@@ -281,8 +294,7 @@ def gunzip(file: InputFile, stream: ByteStream, size: int = -1) -> bytes:
 def read_public_text(file: InputFile) -> str:
     """A public file's text, decompressed and decoded; raises InputRefused if it cannot be read."""
     with refuse_unreadable(with_counts=True), open_binary(file) as stream:
-        text = TextStream(file, stream)
-        return b"".join(iter(text.read, b"")).decode("utf-8")
+        return open_text(file, stream).read().decode("utf-8")
 
 
 def _read(file: InputFile, stream: ByteStream | gzip.GzipFile, size: int) -> bytes:
@@ -306,8 +318,9 @@ def encoding_of(start: bytes, declared: str | None) -> str:
     return "utf-16" if is_marked else name
 
 
-class TextStream:
-    """The bytes of a text file: decompressed, in UTF-8, without a byte order mark.
+class TextStream(io.RawIOBase):
+    """The bytes of a text file: decompressed, in UTF-8, without a byte order mark, a line feed at
+    the end of every line.
 
     A file is in UTF-8 or UTF-16 if a byte order mark says so, or in the encoding of its format, or
     else in UTF-8, which is checked. `lines` counts the lines read so far that are not empty, a last
@@ -315,94 +328,45 @@ class TextStream:
     """
 
     def __init__(self, file: InputFile, stream: ByteStream) -> None:
-        self._file = file
-        self._raw = unpack_stream(stream)
-        start = _read(file, self._raw, len(_UTF8_BOM))
-        declared = file.format.encoding if file.format else None
-        self.encoding = encoding_of(start, declared)
-        self._decoder = codecs.getincrementaldecoder(self.encoding)()
-        self._line_ends = 0
-        self._ahead = self._checked(1 << 16, start)
-        if self._ahead.startswith(_UTF8_BOM):
-            self._ahead = self._ahead[len(_UTF8_BOM) :]
+        self._file, self._packed = file, unpack_stream(stream)
+        start = _read(file, self._packed, len(_UTF8_BOM))
+        self.encoding = encoding_of(start, file.format.encoding if file.format else None)
+        decoder = codecs.getincrementaldecoder(self.encoding)()
+        self._decoder = io.IncrementalNewlineDecoder(decoder, translate=True)
+        self._line_ends = self.lines = 0
         self._after_line_end = True
-        self.lines = 0
-        self.closed = False
-
-    def peek(self) -> bytes:
-        """The bytes that the next `read` starts with, without consuming them; empty at the end."""
-        if not self._ahead:
-            self._ahead = self._checked(1 << 16)
-        return self._ahead
-
-    def read(self, size: int = 1 << 24) -> bytes:
-        """Up to `size` bytes; empty at the end of the file."""
-        chunk = self.peek()
-        if len(chunk) < size:
-            chunk += self._checked(size - len(chunk))
-        chunk, self._ahead = chunk[:size], chunk[size:]
-        self._count_lines(chunk)
-        return chunk
-
-    def read_line(self, limit: int = 1 << 20) -> bytes:
-        """The next line without its line end, at most `limit` bytes of it."""
-        while b"\n" not in self._ahead and len(self._ahead) < limit:
-            more = self._checked(1 << 16)
-            if not more:
-                break
-            self._ahead += more
-        end = self._ahead.find(b"\n")
-        size = len(self._ahead) if end < 0 else end + 1
-        return self.read(size).rstrip(b"\r\n") if size else b""
-
-    def close(self) -> None:
-        """Close the underlying file."""
-        self.closed = True
-        self._raw.close()
+        self._ahead = memoryview(self._decoded(_BUFFER_BYTES, start).removeprefix(_UTF8_BOM))
+        self._count_lines(self._ahead)
 
     def readable(self) -> bool:
-        """Part of the protocol that pyarrow asks of a file."""
+        """Whether it can be read."""
         return True
 
-    def seekable(self) -> bool:
-        """Part of the protocol that pyarrow asks of a file."""
-        return False
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        """Fill a buffer with further bytes; their number, 0 at the end of the file."""
+        given = memoryview(buffer)
+        if not self._ahead:
+            self._ahead = memoryview(self._decoded(len(given)))
+            self._count_lines(self._ahead)
+        n = min(len(given), len(self._ahead))
+        given[:n], self._ahead = self._ahead[:n], self._ahead[n:]
+        return n
 
-    def writable(self) -> bool:
-        """Part of the protocol that pyarrow asks of a file."""
-        return False
-
-    def _checked(self, size: int, start: bytes = b"") -> bytes:
+    def _decoded(self, size: int, start: bytes = b"") -> bytes:
         """About `size` further bytes in UTF-8, after `start` of the file; empty at its end."""
-        chunk = start + _read(self._file, self._raw, size)
+        text = ""
         try:
-            if self.encoding == UTF_8:
-                if not chunk or not chunk.isascii() or self._decoder.getstate()[0]:
-                    self._decoder.decode(chunk, final=not chunk)
-            else:
-                chunk = self._decoded(chunk, size)
+            while not text and (chunk := start + _read(self._file, self._packed, size)):
+                text, start = self._decoder.decode(chunk), b""
+            text = text or self._decoder.decode(b"", final=True)
         except UnicodeDecodeError as error:
             before = bytes(error.object[: error.start]).decode(self.encoding, "ignore")
-            raise self._not_in_encoding(self._line_ends + before.count("\n") + 1) from None
+            lines = io.IncrementalNewlineDecoder(None, translate=True).decode(before, final=True)
+            raise self._not_in_encoding(self._line_ends + lines.count("\n") + 1) from None
         except UnicodeError:
             # Of a file that should begin with a byte order mark.
             raise self._not_in_encoding(1) from None
-        n_before = self._line_ends
-        self._line_ends += chunk.count(b"\n")
-        if chunk.count(b"\r") == chunk.count(b"\r\n"):
-            return chunk
-        # A carriage return alone ends a line, as old spreadsheets write it.
-        after = self._checked(1 << 24) if chunk.endswith(b"\r") else b""
-        chunk = _LONE_RETURN.sub(b"\n", chunk + after)
-        self._line_ends = n_before + chunk.count(b"\n")
-        return chunk
-
-    def _decoded(self, chunk: bytes, size: int) -> bytes:
-        """A chunk in UTF-8; more is read where it ends within its first character."""
-        text = self._decoder.decode(chunk, final=not chunk)
-        while not text and chunk:
-            chunk = _read(self._file, self._raw, size)
-            text = self._decoder.decode(chunk, final=not chunk)
+        self._line_ends += text.count("\n")
         return text.encode("utf-8", "surrogatepass")
 
     def _not_in_encoding(self, line: int) -> UnreadableInput:
@@ -419,11 +383,15 @@ class TextStream:
             f"the file holds bytes that are not {name} text", remedy, line=line
         )
 
-    def _count_lines(self, chunk: bytes) -> None:
-        text = chunk.replace(b"\r", b"") if b"\r" in chunk else chunk
+    def _count_lines(self, text: memoryview) -> None:
         if not text:
             return
         is_end = np.frombuffer(text, dtype=np.uint8) == ord("\n")
         starts = is_end[:-1] & ~is_end[1:]
         self.lines += int(starts.sum()) + int(self._after_line_end and not is_end[0])
         self._after_line_end = bool(is_end[-1])
+
+
+def open_text(file: InputFile, stream: ByteStream) -> io.BufferedReader[TextStream]:
+    """The text of a file that is open, as `TextStream` gives it."""
+    return io.BufferedReader(TextStream(file, stream), _BUFFER_BYTES)

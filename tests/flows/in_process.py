@@ -29,11 +29,7 @@ from spineflow.validation.rules import Rule, Value
 
 ServerForRuns = Callable[[], AbstractContextManager[servers.Server]]
 
-JUDGED_IN = (
-    "spineflow.tasks.census.value_tallies",
-    "spineflow.tasks.detailed_groups.ingest.inputs",
-    "spineflow.tasks.tables.findings",
-)
+JUDGED_IN = ("spineflow.tasks.tables.value_tallies",)
 """Modules that ask Great Expectations for a second opinion on an input."""
 
 

@@ -26,6 +26,7 @@ from spineflow.tasks.topdown.ingest.generate import FEWEST_PERSONS, generate_cou
 from spineflow.tasks.topdown.ingest.generate_households import synthesize_households
 from spineflow.tasks.trips.ingest.generate import CountrySize, generate_country
 
+from tests.census_inputs import generate_texts
 from tests.flows.household_input import write_detailed_households
 
 pytestmark = pytest.mark.slow
@@ -124,7 +125,7 @@ What a task has made in an earlier round, none is started to find, but in the la
 def write_census(folder: Path, *, is_broken: bool) -> Path:
     """Census tables with the planted values, and settings of topdown."""
     folder.mkdir()
-    files = generate_county(folder, persons=900, seed=5, layout="delimited")
+    files = generate_texts(folder, "delimited", persons=900, seed=5)
     tables = {
         name: pd.read_csv(path, sep="|", dtype=str, keep_default_na=False)
         for name, path in (("persons", files.persons), ("units", files.units))

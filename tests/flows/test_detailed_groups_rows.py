@@ -49,7 +49,7 @@ def quick_rules(monkeypatch: pytest.MonkeyPatch) -> None:
     def outcomes(rules, values) -> tuple[Outcome, ...]:
         return tuple(Outcome(rule.name, rule.suite, True) for rule in rules)
 
-    monkeypatch.setattr("spineflow.tasks.detailed_groups.ingest.inputs.run_suites", outcomes)
+    monkeypatch.setattr("spineflow.tasks.tables.value_tallies.run_suites", outcomes)
 
 
 def rows_of(path: Path) -> list[dict[str, str]]:

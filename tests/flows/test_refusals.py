@@ -14,8 +14,10 @@ import pandas as pd
 import pytest
 from spineflow.flows.cli import main
 from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.topdown.ingest.generate import FEWEST_PERSONS, generate_county
+from spineflow.tasks.topdown.ingest.generate import FEWEST_PERSONS
 from spineflow.validation.expectations import by_the_rules_alone
+
+from tests.census_inputs import generate_texts
 
 pytestmark = pytest.mark.slow
 
@@ -85,7 +87,7 @@ tests of the census and of readers have every rule."""
 @pytest.fixture(scope="module")
 def county(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("county")
-    generate_county(folder, persons=FEWEST_PERSONS, seed=1, layout="delimited")
+    generate_texts(folder, "delimited", persons=FEWEST_PERSONS, seed=1)
     return folder
 
 

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from ...census.cef_2020 import IDENTITY_COLUMNS
 from ...census.histograms import block_levels
-from ...census.invariants import read_geography, write_invariants
+from ...census.invariants import read_geography
 from ...ledger.identity import store_identity, whole_digests
 from ...ledger.recognition import InputDigest, input_digest, people_digests
 from ...runs.directory import RunDirectory
@@ -175,7 +175,7 @@ def ingest_input(run: RunDirectory, settings: Settings) -> None:
     write_run_names(run, names_of(settings))
     write_frame(geography_file(run), result.blocks)
     if isinstance(settings, DetailedGroupsSettings) and settings.mechanism.units_are_invariant:
-        write_invariants(invariants_file(run), result.invariants)
+        write_frame(invariants_file(run), result.invariants)
     parameters = run_parameters(run, settings)
     cut = shards(run, parameters.levels())
     write_shards(run, cut if totals is None else _with_totals(run, parameters, totals, cut))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 from scipy import sparse
@@ -34,12 +35,13 @@ from ...runs.files import cache_unchanged, read_values, write_values
 from ...runs.stamps import write_parquet
 from ...tables.findings import (
     InputCheck,
-    RuleTally,
     UnreadableInput,
     accepted_input,
     refusal,
     refuse_unreadable,
 )
+from ...tables.sources import InputFile, single_files
+from ...tables.value_tallies import ValueTally
 from ..plan import (
     KEEP_ROWS,
     TOPDOWN,
@@ -124,50 +126,50 @@ def check_groups(
     """
     if settings.input.kind == "census":
         return _check_census(settings, scratch)
-    kind = settings.input.kind
-    paths = settings.input.paths()
-    names = settings.input.file_names()
-    tally = RuleTally(names)
+    kind, tally = settings.input.kind, ValueTally()
+    files = _files(settings)
     read: list[Outcome] = []
     table = "regions"
     try:
-        hierarchy = read_hierarchy(paths[table], names[table], tally)
+        hierarchy = read_hierarchy(files[table][0], tally)
         read.append(readable(table, True))
         if hierarchy is None:
-            return InputCheck((*read, *tally.outcomes()), tally.findings(), None)
+            return tally.checked(tally.rules, files, read, lambda: None)
         table = kind
         read_column = "size" if kind == "sizes" else "quantity"
         raw = RawColumns((read_column,), hierarchy.n_leaves, scratch)
-        counts = _counts(settings, paths[table], names[table], hierarchy, tally, raw)
+        counts = _counts(settings, files[table][0], hierarchy, tally, raw)
         read.append(readable(table, True))
     except UnreadableInput as error:
         read.append(readable(table, False))
-        return InputCheck((*read, *tally.outcomes()), (error.finding,), None)
+        judged = tally.outcomes(tally.rules)
+        return InputCheck((*read, *judged), (error.finding,), None)
     declared = settings.invariants.groups
-    if tally.is_clean and not isinstance(declared, bool):
-        tally.add(RULES.one("total", table=kind), int(counts.sum() != declared))
+    if tally.are_met(tally.rules) and not isinstance(declared, bool):
+        tally.count(RULES.one("total", table=kind), counts.sum() != declared)
     _check_declared_numbers(settings, hierarchy, counts, kind, tally, read)
-    outcomes = (*read, *tally.outcomes())
-    findings = tally.findings(outcomes)
     smallest, columns = settings.smallest_size, raw.columns()
     accepted = GroupInput(hierarchy, counts, smallest_size=smallest, raw=columns)
-    return InputCheck(outcomes, findings, None if findings else accepted)
+    return tally.checked(tally.rules, files, read, lambda: accepted)
 
 
 def public_hierarchy(settings: GroupSizesSettings) -> RegionHierarchy:
     """The hierarchy alone, from the file of regions or the geography table; raises InputRefused."""
-    paths = settings.input.paths()
-    table = "geography" if settings.input.kind == "census" else "regions"
-    name = settings.input.file_names()[table]
+    files, tally = _files(settings), ValueTally()
     with refuse_unreadable():
-        if table == "geography":
-            blocks = read_blocks(paths[table])
-            return hierarchy_of_geography(blocks, settings.geography.levels, name)[0]
-        tally = RuleTally({table: name})
-        hierarchy = read_hierarchy(paths[table], name, tally)
+        if settings.input.kind == "census":
+            blocks = read_blocks(settings.input.paths()["geography"])
+            return _hierarchy_of_census(settings, blocks)[0]
+        hierarchy = read_hierarchy(files["regions"][0], tally)
     if hierarchy is None:
-        raise refusal(tally.findings())
+        raise refusal(tally.findings(tally.rules, files))
     return hierarchy
+
+
+def _files(settings: GroupSizesSettings) -> dict[str, tuple[InputFile, ...]]:
+    """The files that the settings name, by table."""
+    numbers = settings.invariants.numbers
+    return single_files(settings.input.paths() | ({"numbers": numbers} if numbers else {}))
 
 
 def public_plan(settings: GroupSizesSettings) -> Plan:
@@ -266,21 +268,18 @@ def _refuse_level_shares(
 
 def _counts(
     settings: GroupSizesSettings,
-    path: str,
-    name: str,
+    file: InputFile,
     hierarchy: RegionHierarchy,
-    tally: RuleTally,
+    tally: ValueTally,
     raw: RawColumns,
 ) -> sparse.csr_array:
     regions = hierarchy.levels[-1].codes
     sizes = (settings.smallest_size, settings.mechanism.largest_size)
     is_top_coded = settings.mechanism.top_coded
     if settings.input.kind == "sizes":
-        return count_sizes(path, name, regions, sizes, tally, is_top_coded=is_top_coded, raw=raw)
+        return count_sizes(file, regions, sizes, tally, is_top_coded=is_top_coded, raw=raw)
     quantity = settings.mechanism.largest_quantity
-    return count_records(
-        path, name, regions, sizes, quantity, tally, is_top_coded=is_top_coded, raw=raw
-    )
+    return count_records(file, regions, sizes, quantity, tally, is_top_coded=is_top_coded, raw=raw)
 
 
 def _check_declared_numbers(
@@ -288,37 +287,32 @@ def _check_declared_numbers(
     hierarchy: RegionHierarchy,
     counts: sparse.csr_array,
     table: str,
-    tally: RuleTally,
+    tally: ValueTally,
     read: list[Outcome],
 ) -> None:
     """Compare the numbers of groups by region with the declared numbers, if there are any."""
-    path, level = settings.invariants.numbers, exact_level(settings, hierarchy)
-    if path is None or level is None or not tally.is_clean:
+    files, level = _files(settings).get("numbers"), exact_level(settings, hierarchy)
+    if files is None or level is None or not tally.are_met(tally.rules):
         return
-    name = tally.files["numbers"] = PurePosixPath(path).name
     depth = hierarchy.names.index(level)
     with refuse_unreadable():
-        numbers = read_numbers(path, name, hierarchy.levels[depth].codes, tally)
+        numbers = read_numbers(files[0], hierarchy.levels[depth].codes, tally)
     read.append(readable("numbers", True))
     if numbers is not None:
         found = hierarchy.sum_up(counts.sum(axis=1))[depth]
-        tally.add(RULES.one("numbers_by_region", table=table), int((found != numbers).sum()))
+        tally.count(RULES.one("numbers_by_region", table=table), (found != numbers).sum())
 
 
 def _check_census(settings: GroupSizesSettings, scratch: Path | None) -> InputCheck[GroupInput]:
-    paths = settings.input.paths()
-    names = settings.input.file_names()
-    check = CefTables.of(CENSUS, {"units": UNITS}, paths).check(scratch)
+    check = CefTables.of(CENSUS, {"units": UNITS}, settings.input.paths()).check(scratch)
     if check.result is None:
         return InputCheck(check.outcomes, check.findings, None, check.files)
     result, units = check.result, check.result.referred["persons"]
     largest = settings.mechanism.largest_size
-    tally = RuleTally(names)
+    tally = ValueTally()
     if not settings.mechanism.top_coded:
-        tally.add(census_rule(largest), int((units.records > largest).sum()))
-    hierarchy, of_block = hierarchy_of_geography(
-        result.geography, settings.geography.levels, names["geography"]
-    )
+        tally.count(census_rule(largest), (units.records > largest).sum())
+    hierarchy, of_block = _hierarchy_of_census(settings, result.geography)
     counts = block_histogram(
         of_block[units.area],
         np.minimum(units.records, largest),
@@ -327,10 +321,17 @@ def _check_census(settings: GroupSizesSettings, scratch: Path | None) -> InputCh
     )
     read: list[Outcome] = []
     _check_declared_numbers(settings, hierarchy, counts, "units", tally, read)
-    outcomes = (*check.outcomes, *read, *tally.outcomes())
-    findings = tally.findings(outcomes)
-    accepted = None if findings else GroupInput(hierarchy, counts, result)
-    return InputCheck(outcomes, findings, accepted, check.files)
+    accepted, outcomes = GroupInput(hierarchy, counts, result), (*check.outcomes, *read)
+    found = tally.checked(tally.rules, _files(settings), outcomes, lambda: accepted)
+    return replace(found, files=check.files)
+
+
+def _hierarchy_of_census(
+    settings: GroupSizesSettings, geography: pd.DataFrame
+) -> tuple[RegionHierarchy, np.ndarray]:
+    """`hierarchy_of_geography` of the levels in the settings."""
+    name = settings.input.paths()["geography"].rpartition("/")[2]
+    return hierarchy_of_geography(geography, settings.geography.levels, name)
 
 
 @cache_unchanged(regions_file, at_most=1)

@@ -18,10 +18,10 @@ from ....geography.hierarchy import AreaHierarchy, AreaLevel
 from ....validation.group_sizes.input_rules import RULES
 from ...census.invariants import NATION, codes_of_level
 from ...runs.errors import InputRefused
-from ...runs.names import is_file_name
 from ...runs.stamps import write_parquet
-from ...tables.findings import RuleTally
-from ...tables.readers import areas_file, read_area_rows
+from ...tables.readers import read_area_rows
+from ...tables.sources import InputFile
+from ...tables.value_tallies import ValueTally
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,32 +74,29 @@ class RegionHierarchy(AreaHierarchy):
 COLUMNS = ("level", "region", "parent")
 
 
-def read_hierarchy(path: str, name: str, tally: RuleTally) -> RegionHierarchy | None:
+def read_hierarchy(file: InputFile, tally: ValueTally) -> RegionHierarchy | None:
     """The hierarchy of a file with columns level, region (or area), parent; None if it breaks a
     rule.
 
     Rows may be in any order. Raises UnreadableInput for a file that cannot be read.
     """
-    rows = read_area_rows(areas_file("regions", path, name), "region")
-    return hierarchy_of_rows(rows, tally)
+    return hierarchy_of_rows(read_area_rows(file, "region"), tally)
 
 
-def hierarchy_of_rows(rows: pd.DataFrame, tally: RuleTally) -> RegionHierarchy | None:
+def hierarchy_of_rows(rows: pd.DataFrame, tally: ValueTally) -> RegionHierarchy | None:
     """The hierarchy of rows level, region, parent, texts all; None if they break a rule."""
     named, once, plain, one_root, chain, depths = RULES.of("regions")
     rows = rows.reset_index(drop=True)
     is_named = (rows["level"] != "") & (rows["region"] != "")
-    tally.add(named, int((~is_named).sum()))
+    tally.count(named, (~is_named).sum())
     rows = rows[is_named]
     repeated = rows.duplicated(["level", "region"])
-    tally.add_areas(once, rows, repeated, "has more")
-    odd = [name for name in rows["level"].unique() if not is_file_name(name)]
-    tally.add(plain, len(odd))
-    tally.see(plain, rows["level"].unique().tolist())
+    tally.count_areas(once, rows, repeated, "has more")
+    tally.look_at(plain, dict.fromkeys(rows["level"], 1))
     roots = rows[rows["parent"] == ""]
     is_rooted = len(roots) == 1 and (rows["level"] == roots["level"].iloc[0]).sum() == 1
-    tally.add(one_root, int(not is_rooted))
-    if not tally.is_clean:
+    tally.count(one_root, not is_rooted)
+    if not tally.are_met(tally.rules):
         return None
     order = [roots["level"].iloc[0]]
     above = set(roots["region"])
@@ -109,16 +106,16 @@ def hierarchy_of_rows(rows: pd.DataFrame, tally: RuleTally) -> RegionHierarchy |
         level = max(n_known, key=n_known.__getitem__)
         own = rest.pop(level)
         lost = ~own["parent"].isin(above)
-        tally.add_areas(chain, own, lost, f"has a parent that is not in {order[-1]}")
+        tally.count_areas(chain, own, lost, f"has a parent that is not in {order[-1]}")
         parents, here = set(own["parent"]), rows[rows["level"] == order[-1]]
         ends = ~here["region"].isin(parents)
-        tally.add_areas(depths, here, ends, f"has no regions of {level} below it")
-        if not tally.is_clean:
+        tally.count_areas(depths, here, ends, f"has no regions of {level} below it")
+        if not tally.are_met((chain, depths)):
             return None
         order.append(level)
         above = set(own["region"])
-    tally.add(chain, 0)
-    tally.add(depths, 0)
+    tally.count(chain, 0)
+    tally.count(depths, 0)
     return sorted_hierarchy(rows, order)
 
 

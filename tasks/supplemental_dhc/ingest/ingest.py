@@ -33,11 +33,11 @@ from ...runs.settings_files import frozen_settings
 from ...runs.stamps import write_parquet
 from ...tables.findings import (
     InputCheck,
-    RuleTally,
     UnreadableInput,
     accepted_input,
     refuse_unreadable,
 )
+from ...tables.value_tallies import ValueTally
 from ..measures import N_COLUMNS
 from ..plan import UNIVERSE, areas_file, make_plan
 from ..settings import SupplementalDhcSettings
@@ -171,13 +171,14 @@ def check_households(
     the folder `scratch`, by default the system's, that is removed at the end; where present, they
     must agree with the members.
     """
-    names = settings.input.file_names()
     tables = CefTables.of(CENSUS, {"units": UNITS}, settings.input.paths())
     check = tables.check(scratch)
     if check.result is None:
         return InputCheck(check.outcomes, check.findings, None, check.files)
     result, files = check.result, tables.files
-    areas, area_of_block = areas_of(result.geography, settings.geography.levels, names["geography"])
+    areas, area_of_block = areas_of(
+        result.geography, settings.geography.levels, files["geography"][0].name
+    )
     with TemporaryDirectory(dir=scratch) as folder:
         target = Path(folder) / COMPLETED
         try:
@@ -191,17 +192,17 @@ def check_households(
             raw += [*result.raw["persons"], *in_areas(found.raw.columns(), block, n_blocks)]
         except UnreadableInput as error:
             return InputCheck(check.outcomes, (error.finding,), None, check.files)
-    tally = RuleTally(names)
-    tally.add(TENURE_RULE, households.n_of_unknown_tenure)
-    outcomes = (*outcomes, *tally.outcomes())
-    if findings := tally.findings(outcomes):
-        return InputCheck(outcomes, findings, None, check.files)
-    counts = count_people(
-        households, found.members, area_of_block[block], settings.mechanism.taus, len(areas)
-    )
-    result = replace(result, raw={"persons": raw})
-    accepted = SupplementalInput(areas, counts, result)
-    return InputCheck(outcomes, (), accepted, check.files)
+    tally = ValueTally()
+    tally.count(TENURE_RULE, households.n_of_unknown_tenure)
+    area = area_of_block[block]
+
+    def accept() -> SupplementalInput:
+        taus = settings.mechanism.taus
+        counts = count_people(households, found.members, area, taus, len(areas))
+        return SupplementalInput(areas, counts, replace(result, raw={"persons": raw}))
+
+    judged = tally.checked(tally.rules, files, outcomes, accept)
+    return replace(judged, files=check.files)
 
 
 def ingest_households(run: RunDirectory, settings: SupplementalDhcSettings) -> None:

@@ -30,12 +30,8 @@ from ...tables.layouts import (
     AIAN_COLUMN,
     BLOCK_KEY,
     GEOCODE_FIELDS,
-    GEOGRAPHY_LAYOUT,
-    PERSONS_LAYOUT,
     RACE_COLUMN,
-    UNITS_LAYOUT,
-    FileLayout,
-    write_table,
+    delimited_text,
 )
 
 FEWEST_PERSONS = 500
@@ -70,15 +66,13 @@ def generate_county(
     seed: int = 20,
     n_counties: int = 1,
     state: str = "35",
-    layout: FileLayout = "parquet",
-    gzipped: bool = False,
 ) -> GeneratedFiles:
     """Write a fictional county, or `n_counties` of `persons` each, and return the files' paths.
 
-    The tables are `persons` and `units` (`.parquet`, or `.txt` in the text layouts, with `.gz`
-    where `gzipped`) and `grfc.txt`, which is pipe-delimited in every layout. The directory is made
-    if it does not exist. The same arguments give the same tables. Raises ValueError for fewer than
-    `FEWEST_PERSONS` persons a county, or for more counties than there are codes.
+    The tables are `persons.parquet`, `units.parquet` and the pipe-delimited `grfc.txt`. The
+    directory is made if it does not exist. The same arguments give the same tables. Raises
+    ValueError for fewer than `FEWEST_PERSONS` persons a county, or for more counties than there are
+    codes.
     """
     if persons < FEWEST_PERSONS:
         raise ValueError(f"a generated county has at least {FEWEST_PERSONS} persons")
@@ -102,14 +96,14 @@ def generate_county(
 
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
-    suffix = ".parquet" if layout == "parquet" else ".txt.gz" if gzipped else ".txt"
     files = GeneratedFiles(
-        directory / f"persons{suffix}", directory / f"units{suffix}", directory / "grfc.txt"
+        directory / "persons.parquet", directory / "units.parquet", directory / "grfc.txt"
     )
     people = _person_columns(rng, stock, in_aian_area[stock["block"]], state)
-    write_table(files.persons, people, PERSONS_LAYOUT, layout)
-    write_table(files.units, _unit_table(rng, stock, geography, state), UNITS_LAYOUT, layout)
-    write_table(files.geography, geography, GEOGRAPHY_LAYOUT, "delimited")
+    units = _unit_table(rng, stock, geography, state)
+    for path, columns in ((files.persons, people), (files.units, units)):
+        pq.write_table(pa.table(columns), path, compression="zstd")
+    files.geography.write_bytes(delimited_text(geography))
     return files
 
 

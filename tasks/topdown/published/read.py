@@ -28,18 +28,17 @@ from ...census.cef_tables import load_geography
 from ...census.invariants import (
     FACILITY_COLUMNS,
     read_geography,
-    write_invariants,
     write_state_totals,
 )
 from ...census.queries import incidence
 from ...census.schema import Schema
-from ...census.value_tallies import ValueTally
 from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused
 from ...runs.stamps import write_frame
 from ...tables.findings import refusal, refuse_unreadable
 from ...tables.readers import read_texts
 from ...tables.sources import input_files
+from ...tables.value_tallies import ValueTally
 from ..measurement.constraints import constraint_name
 from ..paths import geography_file, invariants_file, state_totals_file
 from ..settings import TopdownSettings
@@ -361,7 +360,7 @@ def write_derived_invariants(run: RunDirectory, settings: TopdownSettings) -> No
     geography = read_geography(geography_file(run))
     spines = {name: spine_of(run, name) for name in settings.run.universes}
     invariants, totals = _invariants(folder_of(settings), settings, geography, spines)
-    write_invariants(invariants_file(run), invariants)
+    write_frame(invariants_file(run), invariants)
     write_state_totals(state_totals_file(run), totals)
 
 

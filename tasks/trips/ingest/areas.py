@@ -19,29 +19,29 @@ import pandas as pd
 from ....validation.rules import Rule
 from ....validation.trips.input_rules import RULES, column_rules
 from ...tables.columns import CodedColumn
-from ...tables.findings import RuleTally
 from ...tables.layouts import Field
 from ...tables.readers import Selection, read_area_rows, read_batches
 from ...tables.sources import InputFile
+from ...tables.value_tallies import ValueTally
 from ..tree import Hierarchy, hierarchy_of_links
 
 Level = tuple[str, pd.DataFrame]
 """A level's name, and its areas with their parents."""
 
 
-def area_levels(file: InputFile, evidence: RuleTally) -> list[Level] | None:
+def area_levels(file: InputFile, evidence: ValueTally) -> list[Level] | None:
     """Levels of an areas file, coarsest first, each with its areas; None if a rule is broken."""
     *rules, chain, depths = RULES.of("areas", table=file.table)
     rows = _checked_rows(file, rules[:3], evidence)
     order = _chain(rows)
-    is_whole = evidence.add(chain, int(order is None))
+    is_whole = evidence.count(chain, order is None)
     levels = [(level, rows[rows["level"] == level]) for level in order or ()]
     is_whole &= _check_links(rows, levels, (rules[3], depths), evidence)
-    return levels if is_whole and not any(evidence.is_broken(rule) for rule in rules) else None
+    return levels if is_whole and evidence.are_met(rules) else None
 
 
 def column_levels(
-    file: InputFile, columns: Sequence[str], evidence: RuleTally
+    file: InputFile, columns: Sequence[str], evidence: ValueTally
 ) -> list[list[Level]] | None:
     """The values of a table's level columns, one list of nested levels for each dimension.
 
@@ -61,10 +61,10 @@ def column_levels(
             dimensions[-1].append((column, own))
         else:
             dimensions.append([(column, own)])
-    is_whole = evidence.add(complete, n_unclear)
+    is_whole = evidence.count(complete, n_unclear)
     for levels in dimensions:
         is_whole &= _check_links(rows, levels, (rules[3], depths), evidence)
-    return dimensions if is_whole and not any(evidence.is_broken(rule) for rule in rules) else None
+    return dimensions if is_whole and evidence.are_met(rules) else None
 
 
 def hierarchy_of_areas(name: str, levels: Sequence[Level], *, level_prefix: str = "") -> Hierarchy:
@@ -78,21 +78,21 @@ def hierarchy_of_areas(name: str, levels: Sequence[Level], *, level_prefix: str 
     )
 
 
-def _checked_rows(file: InputFile, rules: Sequence[Rule], evidence: RuleTally) -> pd.DataFrame:
+def _checked_rows(file: InputFile, rules: Sequence[Rule], evidence: ValueTally) -> pd.DataFrame:
     """The distinct rows of a file with one parent; the others are counted."""
     rows = read_area_rows(file, "area")
     named, once, one_parent = rules
-    evidence.add(named, ((rows["level"] == "") | (rows["area"] == "")).sum())
+    evidence.count(named, ((rows["level"] == "") | (rows["area"] == "")).sum())
     twin = rows.duplicated()
-    evidence.add_areas(once, rows, twin, "appears again")
+    evidence.count_areas(once, rows, twin, "appears again")
     rows = rows[~twin]
     torn = rows.duplicated(["level", "area"])
-    evidence.add_areas(one_parent, rows, torn, "has two")
+    evidence.count_areas(one_parent, rows, torn, "has two")
     return rows[~torn]
 
 
 def _check_links(
-    rows: pd.DataFrame, levels: Sequence[Level], rules: tuple[Rule, Rule], evidence: RuleTally
+    rows: pd.DataFrame, levels: Sequence[Level], rules: tuple[Rule, Rule], evidence: ValueTally
 ) -> bool:
     """Count parents that are not in the level above, and areas without children."""
     known, depths = rules
@@ -100,8 +100,8 @@ def _check_links(
     for (_, above), (_, below) in zip(levels, levels[1:], strict=False):
         lost[below.index[~below["parent"].isin(set(above["area"]))]] = True
         ends[above.index[~above["area"].isin(set(below["parent"]))]] = True
-    are_known = evidence.add_areas(known, rows, lost, "names another")
-    return evidence.add_areas(depths, rows, ends, "has no areas below it") and are_known
+    are_known = evidence.count_areas(known, rows, lost, "names another")
+    return evidence.count_areas(depths, rows, ends, "has no areas below it") and are_known
 
 
 def _chain(rows: pd.DataFrame) -> list[str] | None:
@@ -145,6 +145,7 @@ def observed_levels(file: InputFile, columns: Sequence[str]) -> list[list[Level]
     """
     pairs: dict[tuple[str, str], set[tuple[str | None, str | None]]] = {}
     values: dict[str, set[str]] = {column: set() for column in columns}
+    file = file.with_columns(dict.fromkeys(columns, "text"))
     for batch in read_batches(file, Selection(tuple(columns))):
         coded = {
             column: CodedColumn.from_arrow(batch[column], Field(column, "text"))

@@ -25,19 +25,19 @@ from ...runs.directory import RunDirectory
 from ...runs.settings import refuse_large_delta
 from ...tables.findings import (
     InputCheck,
-    RuleTally,
     UnreadableInput,
     accepted_input,
     refusal,
     refuse_unreadable,
 )
-from ...tables.readers import areas_file
+from ...tables.sources import single_files
+from ...tables.value_tallies import ValueTally
 from ..plan import UNIVERSE, Plan, make_plan
 from ..settings import TripsInput, TripsSettings
 from ..tree import Hierarchy, NodeCounts, Tree, column_tree, od_tree
 from .areas import area_levels, column_levels, hierarchy_of_areas, observed_levels
 from .files import ReleaseColumn, RunTree, write_leaves, write_plan, write_tree
-from .tables import PlaceColumn, check_contributions, count_leaves, trips_file
+from .tables import PlaceColumn, check_contributions, count_leaves
 
 ORIGIN, DESTINATION = "origin", "destination"
 
@@ -66,15 +66,14 @@ class AcceptedTrips:
 
 def check_input(settings: TripsSettings) -> InputCheck[AcceptedTrips]:
     """Read and check the files that the settings name; messages show their names."""
-    evidence = RuleTally(settings.input.file_names())
+    evidence = ValueTally()
     try:
         accepted = _read_all(settings, evidence)
     except UnreadableInput as error:
-        outcomes = (readable("files", False), *evidence.outcomes())
-        return InputCheck(outcomes, (error.finding,), None)
-    outcomes = (readable("files", True), *evidence.outcomes())
-    findings = evidence.findings(outcomes)
-    return InputCheck(outcomes, findings, None if findings else accepted)
+        judged = evidence.outcomes(evidence.rules)
+        return InputCheck((readable("files", False), *judged), (error.finding,), None)
+    files, read = single_files(settings.input.paths()), [readable("files", True)]
+    return evidence.checked(evidence.rules, files, read, lambda: accepted)
 
 
 def public_plan(settings: TripsSettings) -> Plan:
@@ -84,12 +83,13 @@ def public_plan(settings: TripsSettings) -> Plan:
 
 def public_shape(settings: TripsSettings) -> Shape:
     """The shape of a run from its areas alone; raises InputRefused if they break a rule."""
-    evidence = RuleTally(settings.input.file_names())
+    evidence = ValueTally()
     with_counts = not settings.input.confidential
     with refuse_unreadable(with_counts=with_counts):
         shape = _read_shape(settings, evidence)
     if shape is None:
-        raise refusal(evidence.findings(), with_counts=with_counts)
+        found = evidence.findings(evidence.rules, single_files(settings.input.paths()))
+        raise refusal(found, with_counts=with_counts)
     return shape
 
 
@@ -164,15 +164,14 @@ def _record_column(
     return RecordColumn(sparse.csr_array(entries), [raw_value(text) for text in values.tolist()])
 
 
-def _read_all(settings: TripsSettings, evidence: RuleTally) -> AcceptedTrips | None:
+def _read_all(settings: TripsSettings, evidence: ValueTally) -> AcceptedTrips | None:
     """Valid content of the files; None if the areas break a rule."""
     shape = _read_shape(settings, evidence)
     if shape is None:
         return None
     given = settings.input
     table = "trips" if given.trips is not None else "table"
-    columns = [*(place.column for place in shape.places), *([given.count] if given.count else [])]
-    file = trips_file(table, given.paths()[table], evidence.files[table], columns)
+    (file,) = single_files(given.paths())[table]
     counted = count_leaves(
         file, shape.tree, shape.places, given.count, evidence, person=given.person
     )
@@ -194,31 +193,28 @@ def _read_all(settings: TripsSettings, evidence: RuleTally) -> AcceptedTrips | N
     return AcceptedTrips(shape, released, leaves, counted.leaves)
 
 
-def _read_shape(settings: TripsSettings, evidence: RuleTally) -> Shape | None:
+def _read_shape(settings: TripsSettings, evidence: ValueTally) -> Shape | None:
     if settings.input.trips is not None:
         return _od_shape(settings, evidence)
     return _table_shape(settings.input, evidence)
 
 
-def _od_shape(settings: TripsSettings, evidence: RuleTally) -> Shape | None:
+def _od_shape(settings: TripsSettings, evidence: ValueTally) -> Shape | None:
     given = settings.input
     key = "destination_areas" if given.destination_areas is not None else "areas"
-    paths = given.paths()
-    found = {
-        name: area_levels(areas_file(name, paths[name], evidence.files[name]), evidence)
-        for name in dict.fromkeys(("areas", key))
-    }
+    files = single_files(given.paths())
+    found = {name: area_levels(files[name][0], evidence) for name in dict.fromkeys(("areas", key))}
     levels, destination_levels = found["areas"], found[key]
     if levels is None or destination_levels is None:
         return None
-    if not evidence.add(RULES.one("depth", table=key), len(levels) != len(destination_levels)):
+    if not evidence.count(RULES.one("depth", table=key), len(levels) != len(destination_levels)):
         return None
     dimensions = (
         hierarchy_of_areas(ORIGIN, levels, level_prefix="origin "),
         hierarchy_of_areas(DESTINATION, destination_levels, level_prefix="destination "),
     )
     tree = od_tree(*dimensions, first=settings.mechanism.tree)
-    files = (evidence.files["areas"], evidence.files[key])
+    names = (files["areas"][0].name, files[key][0].name)
     places = tuple(
         PlaceColumn(
             column,
@@ -227,19 +223,18 @@ def _od_shape(settings: TripsSettings, evidence: RuleTally) -> Shape | None:
             place_rule("trips", column, dimension.name, f"an area of the finest level in {file}"),
         )
         for number, (column, dimension, file) in enumerate(
-            zip(given.ends, dimensions, files, strict=True)
+            zip(given.ends, dimensions, names, strict=True)
         )
     )
     return Shape(tree, places)
 
 
-def _table_shape(given: TripsInput, evidence: RuleTally) -> Shape | None:
+def _table_shape(given: TripsInput, evidence: ValueTally) -> Shape | None:
+    (file,) = single_files(given.paths())["table" if given.areas is None else "areas"]
     if given.areas is not None:
-        file = areas_file("areas", given.areas, evidence.files["areas"])
         dimensions = column_levels(file, given.levels, evidence)
-        where = f"a value that {evidence.files['areas']} lists for it"
+        where = f"a value that {file.name} lists for it"
     else:
-        file = trips_file("table", given.paths()["table"], evidence.files["table"], given.levels)
         dimensions = observed_levels(file, given.levels)
         where = "filled"
     if dimensions is None:

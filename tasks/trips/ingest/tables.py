@@ -25,10 +25,10 @@ from ....validation.rules import Rule
 from ....validation.trips.input_rules import LARGEST_COUNT, RULES
 from ...noise.randomness import RandomSource, random_words
 from ...tables.columns import CodedColumn, KeyIndex, trimmed_texts
-from ...tables.findings import RuleTally
-from ...tables.layouts import Field, Kind, TableLayout
+from ...tables.layouts import Field
 from ...tables.readers import Batch, Selection, read_batches
 from ...tables.sources import InputFile
+from ...tables.value_tallies import ValueTally
 from ..mechanisms import Contribution
 from ..tree import NO_NODES, NodeCounts, Tree, sum_by_key
 
@@ -90,13 +90,13 @@ class PeopleSoFar:
         usable: np.ndarray,
         keys: np.ndarray,
         counts: np.ndarray,
-        evidence: RuleTally,
+        evidence: ValueTally,
     ) -> None:
         """Add a batch: the persons of all rows, and keys and counts of the usable ones."""
         texts = trimmed_texts(persons)
         is_blank = texts.is_null().to_numpy(zero_copy_only=False)
         rule = RULES.one("person", table=self.table, column=self.column)
-        evidence.add(rule, int(is_blank.sum()))
+        evidence.count(rule, is_blank.sum())
         is_named = ~is_blank[usable]
         self._persons.append(texts.filter(pa.array(usable & ~is_blank)))
         self._keys.append(keys[is_named])
@@ -116,7 +116,7 @@ def check_contributions(
     table: str,
     column: str,
     contribution: Contribution,
-    evidence: RuleTally,
+    evidence: ValueTally,
     *,
     drops: bool,
 ) -> None:
@@ -128,14 +128,14 @@ def check_contributions(
     at_most, at_least, once = RULES.of("contribution", table=table, column=column, most=most)
     rows = trips.distinct()
     if are_distinct and not drops:
-        evidence.add(once, int(np.unique(rows.person[rows.counts > 1]).size))
+        evidence.count(once, np.unique(rows.person[rows.counts > 1]).size)
     if are_distinct and drops:
         rows = PersonTrips(rows.person, rows.keys, np.ones_like(rows.counts))
     per_person = rows.per_person
     if not drops:
-        evidence.add(at_most, int((per_person > most).sum()))
+        evidence.count(at_most, (per_person > most).sum())
     if contribution.has_invariant_total:
-        evidence.add(at_least, int((per_person < most).sum()))
+        evidence.count(at_least, (per_person < most).sum())
 
 
 LARGEST_TOTAL = 1 << 53
@@ -157,12 +157,6 @@ class PlaceColumn:
     rule: Rule
 
 
-def trips_file(table: str, path: str, name: str, columns: Sequence[str]) -> InputFile:
-    """The input file of a table whose columns the settings name."""
-    kinds: dict[str, Kind] = dict.fromkeys(columns, "text")
-    return InputFile(table, path, name, TableLayout.expected(table, kinds))
-
-
 @dataclass(frozen=True, eq=False)
 class CountedTable:
     """The counts of a table's leaves, and the place columns that hold integers.
@@ -180,7 +174,7 @@ def count_leaves(
     tree: Tree,
     places: Sequence[PlaceColumn],
     count: str | None,
-    evidence: RuleTally,
+    evidence: ValueTally,
     *,
     person: str | None = None,
 ) -> CountedTable:
@@ -191,14 +185,17 @@ def count_leaves(
     """
     columns = [*dict.fromkeys(place.column for place in places)]
     columns += [name for name in (count, person) if name]
+    file = file.with_columns(dict.fromkeys(columns, "text"))
     indexes = [
         KeyIndex(pa.array(tree.dimensions[place.dimension].levels[place.depth].codes, pa.string()))
         for place in places
     ]
     words = {"table": file.table, "column": count, "largest": LARGEST_COUNT}
     rules = RULES.of("counts", **words) if count else ()
-    for rule in (*(place.rule for place in places), *rules):
-        evidence.add(rule, 0)
+    for place in places:
+        evidence.count(place.rule, 0)
+    for rule in rules:
+        evidence.look_at(rule, {})
     so_far = NO_NODES
     people = PeopleSoFar(file.table, person) if person else None
     integer_columns = {place.column for place in places}
@@ -216,8 +213,7 @@ def count_leaves(
             np.concatenate([so_far.keys, keys]), np.concatenate([so_far.counts, counts[usable]])
         )
         if so_far.total > LARGEST_TOTAL and rules:
-            evidence.add(rules[0], 1)
-            evidence.see(rules[0], [None])
+            evidence.look_at(rules[0], {None: 1})
             break
     persons = None if people is None else people.trips()
     return CountedTable(so_far, frozenset(integer_columns), persons)
@@ -233,13 +229,13 @@ def _place(
     tree: Tree,
     places: Sequence[PlaceColumn],
     indexes: Sequence[KeyIndex],
-    evidence: RuleTally,
+    evidence: ValueTally,
 ) -> list[np.ndarray]:
     """Position of every row at the finest level of each dimension; negative if unknown."""
     found: dict[int, dict[int, np.ndarray]] = {}
     for place, index in zip(places, indexes, strict=True):
         position = index.positions_by_value(batch[place.column])
-        evidence.add(place.rule, int((position < 0).sum()))
+        evidence.count(place.rule, (position < 0).sum())
         found.setdefault(place.dimension, {})[place.depth] = position
     finest = []
     for number, dimension in enumerate(tree.dimensions):
@@ -250,29 +246,26 @@ def _place(
                 above = dimension.ancestors(place.depth)[position]
                 torn = (position >= 0) & (by_depth[place.depth] >= 0)
                 torn &= above != by_depth[place.depth]
-                evidence.add(place.rule, int(torn.sum()))
+                evidence.count(place.rule, torn.sum())
                 position = np.where(torn, -1, position)
         finest.append(position)
     return finest
 
 
 def _counts(
-    batch: Batch, count: str | None, rules: Sequence[Rule], evidence: RuleTally
+    batch: Batch, count: str | None, rules: Sequence[Rule], evidence: ValueTally
 ) -> np.ndarray:
     """The count of every row, 0 where it breaks a rule."""
     if count is None:
         return np.ones(len(next(iter(batch.values()))), dtype=np.int64)
-    whole, not_negative = rules
     column = CodedColumn.from_arrow(batch[count], Field(count, "number"))
-    values = np.array([_whole_number(text) for text in column.values], dtype=object)
-    is_whole = np.array([value is not None for value in values])
-    is_negative = np.array([value is not None and value < 0 for value in values])
-    evidence.add(whole, int((~is_whole)[column.codes].sum()))
-    evidence.add(not_negative, int(is_negative[column.codes].sum()))
-    used = values[np.unique(column.codes)].tolist()
-    evidence.see(whole, used)
-    kept = np.where(is_whole & ~is_negative, values, 0).astype(np.int64)
-    return kept[column.codes]
+    values = [_whole_number(text) for text in column.values]
+    rows = np.bincount(column.codes, minlength=len(values)).tolist()
+    for value, n in zip(values, rows, strict=True):
+        if n:
+            evidence.look_at(rules[0], {value: n})
+    usable = np.array([max(0, value or 0) for value in values], dtype=np.int64)
+    return usable[column.codes]
 
 
 def _whole_number(text: str | None) -> int | None:

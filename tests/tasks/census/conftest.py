@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from spineflow.tasks.census import value_tallies
-from spineflow.tasks.census.cef_tables import check_inputs
+from spineflow.tasks.tables import value_tallies
 from spineflow.tasks.topdown.ingest.generate import generate_county
 from spineflow.validation.outcome import Outcome
 from spineflow.validation.rules import count_violations
+
+from tests.census_inputs import check_inputs
 
 
 def assert_same(result, expected, *, further: bool = True) -> None:

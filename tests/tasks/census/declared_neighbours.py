@@ -22,7 +22,7 @@ from spineflow.tasks.census.census_input import CensusTables
 from spineflow.tasks.census.counting import count_files
 from spineflow.tasks.census.members import completed_units
 from spineflow.tasks.census.queries import marginal_query
-from spineflow.tasks.census.value_tallies import ValueTally
+from spineflow.tasks.tables.value_tallies import ValueTally
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.workload.costs import guarantee_of
 from spineflow.tasks.topdown.workload.statement import statement_of

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from spineflow.tasks.census import value_tallies
+from spineflow.tasks.tables import value_tallies
 from spineflow.tasks.topdown.ingest.ingest import reading_of
 from spineflow.tasks.topdown.product import TOPDOWN
 from spineflow.tasks.topdown.settings import TopdownSettings

@@ -9,9 +9,9 @@ from unicodedata import normalize
 import numpy as np
 import pandas as pd
 import pytest
-from spineflow.tasks.census import value_tallies
 from spineflow.tasks.census.census_input import CensusInput
 from spineflow.tasks.runs.errors import InputRefused
+from spineflow.tasks.tables import value_tallies
 from spineflow.tasks.tables.findings import InputCheck
 from spineflow.tasks.topdown.ingest.ingest import check_input_of
 from spineflow.tasks.topdown.product import TOPDOWN

@@ -18,9 +18,9 @@ from spineflow.tasks.census.invariants import (
     read_invariants,
     read_state_totals,
     state_totals,
-    write_invariants,
     write_state_totals,
 )
+from spineflow.tasks.runs.stamps import write_frame
 
 CODES = np.array(["44001030100" + f"1100{i}" for i in range(4)], dtype=object)
 
@@ -84,7 +84,7 @@ def test_invariants(tmp_path):
     assert invariants["facilities_1"].tolist() == [0, 0, 1, 0]
     assert (invariants.dtypes.iloc[1:] == np.int64).all()
     np.testing.assert_array_equal(inhabitable(invariants), [True, False, True, False])
-    write_invariants(tmp_path / "invariants.parquet", invariants)
+    write_frame(tmp_path / "invariants.parquet", invariants)
     pd.testing.assert_frame_equal(read_invariants(tmp_path / "invariants.parquet"), invariants)
 
 

@@ -10,17 +10,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from spineflow.tasks.census import cef_tables, histograms, invariants, value_tallies
+from spineflow.tasks.census import cef_tables, histograms, invariants
 from spineflow.tasks.census.cef_2020 import CENSUS, PERSONS, UNITS, cef_schema
-from spineflow.tasks.census.cef_tables import check_inputs
-from spineflow.tasks.census.census import Census, compiled
-from spineflow.tasks.census.declarations import CensusDeclaration
-from spineflow.tasks.census.exact_answers import refuse_contradictions
 from spineflow.tasks.census.invariants import inhabitable
 from spineflow.tasks.runs.errors import InputRefused
-from spineflow.tasks.tables import columns, readers
-from spineflow.tasks.topdown.ingest.generate import generate_county
+from spineflow.tasks.tables import columns, readers, value_tallies
 
+from tests.census_inputs import check_inputs, generate_texts
 from tests.tasks.census.conftest import Tables, assert_same
 
 SHARED = Path(__file__).resolve().parents[3] / ".." / "shared"
@@ -349,7 +345,7 @@ def test_types_of_parquet_columns_do_not_matter(as_type, tables, expected):
     [("delimited", False), ("delimited", True), ("fixed_width", False), ("fixed_width", True)],
 )
 def test_layouts_agree(layout, gzipped, tmp_path, expected):
-    other = generate_county(tmp_path, persons=900, seed=1, layout=layout, gzipped=gzipped)
+    other = generate_texts(tmp_path, layout, gzipped=gzipped, persons=900, seed=1)
     assert_same(
         check_inputs(
             persons=other.persons, units=other.units, geography=other.geography
@@ -419,65 +415,3 @@ def test_totals_of_the_real_state():
         by_block[:, is_hispanic].sum(axis=1), published["pop_hisp"].to_numpy()
     )
     np.testing.assert_array_equal(by_block[:, white].sum(axis=1), published["vap_white"].to_numpy())
-
-
-KINDS = ("a", "b", "c")
-
-
-def census(zeros: dict[str, str], bounds: dict[str, str]) -> Census:
-    """A census of people of three kinds: of some there is nobody, of some at least one."""
-    return compiled(
-        CensusDeclaration.model_validate(
-            {
-                "geography": {"table": "areas", "geolevels": ["all", "area"]},
-                "attributes": {"kind": {"column": "k", "levels": {n: [n] for n in KINDS}}},
-                "universes": {
-                    "homes": {"table": "homes", "attributes": ["kind"], "area": "area"},
-                    "people": {
-                        "table": "people",
-                        "attributes": ["kind"],
-                        "area": "area",
-                        "structural_zeros": [
-                            {"name": name, "where": {"kind": list(kinds)}}
-                            for name, kinds in zeros.items()
-                        ],
-                        "bounds": [
-                            {"name": name, "where": {"kind": list(kinds)}}
-                            | {"per": "homes", "at_least": 1}
-                            for name, kinds in bounds.items()
-                        ],
-                    },
-                },
-            }
-        )
-    )
-
-
-def refuse(own: Census) -> None:
-    schemas = {name: own.schema(name) for name in own.universes}
-    zeros = {name: universe.zeros for name, universe in own.universes.items()}
-    refuse_contradictions(own, schemas, zeros)
-
-
-def test_declarations_that_hold_together_are_not_refused() -> None:
-    refuse(census({"no a": "a"}, {"some": "ab", "more": "c"}))
-    refuse(census({}, {"some": "a"}))
-    refuse(census({"no a": "a", "no b": "b"}, {}))
-
-
-def test_two_that_clash_are_named_and_no_other() -> None:
-    own = census({"no a": "a", "no b": "b"}, {"some a": "a", "some c": "c"})
-    with pytest.raises(ValueError, match="contradict each other; correct one of them") as refused:
-        refuse(own)
-    told = str(refused.value)
-    assert "'no a'" in told and "'some a'" in told and " and " in told
-    assert "no b" not in told and "some c" not in told
-
-
-def test_three_that_clash_together_alone_are_all_named() -> None:
-    own = census({"no a": "a", "no b": "b"}, {"one": "ab"})
-    with pytest.raises(ValueError, match="contradict each other") as refused:
-        refuse(own)
-    told = str(refused.value)
-    assert all(f"'{name}'" in told for name in ("no a", "no b", "one"))
-    assert told.count(", ") == 2

@@ -8,9 +8,10 @@ import numpy as np
 import pandas as pd
 import pytest
 from spineflow.tasks.census.cef_2020 import CENSUS, PERSONS, UNITS
-from spineflow.tasks.census.cef_tables import CefTables, check_inputs
+from spineflow.tasks.census.cef_tables import CefTables
 from spineflow.tasks.census.histograms import write_histogram
 
+from tests.census_inputs import check_inputs
 from tests.tasks.census.conftest import Tables, assert_same
 from tests.tasks.census.in_shares import checked_in_shares
 

@@ -24,7 +24,7 @@ from spineflow.tasks.census.recodes import (
 from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.tables.columns import CodedColumn
-from spineflow.tasks.tables.layouts import PERSONS_LAYOUT
+from spineflow.tasks.tables.layouts import LAYOUTS
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.validation.census.input_rules import RULES
 
@@ -56,7 +56,7 @@ def test_group_quarters_types(qgqtyp, level):
 def test_levels_number_the_cells_of_the_persons_schema():
     raw = {"QGQTYP": "501", "QAGE": "020", "CENHISP": "2", "CENRACE": "07"}
     columns = {
-        name: CodedColumn.from_arrow(pa.array([value]), PERSONS_LAYOUT.field(name))
+        name: CodedColumn.from_arrow(pa.array([value]), LAYOUTS["persons"].field(name))
         for name, value in raw.items()
     }
     levels = {name: recode_of("persons", name).evaluate(columns, 0) for name in PERSONS.attributes}

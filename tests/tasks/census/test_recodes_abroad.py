@@ -23,10 +23,10 @@ from spineflow.tasks.census.recodes import (
     date_pattern,
 )
 from spineflow.tasks.census.schema import Coarsening, Schema
-from spineflow.tasks.census.value_tallies import ValueTally
 from spineflow.tasks.tables.columns import CodedColumn
 from spineflow.tasks.tables.layouts import Field
 from spineflow.tasks.tables.sources import InputFile
+from spineflow.tasks.tables.value_tallies import ValueTally
 
 ISO = date_pattern("YYYY-MM-DD")
 DAYS = st.dates(date(1900, 1, 1), date(2100, 12, 31))

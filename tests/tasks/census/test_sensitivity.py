@@ -17,7 +17,6 @@ import tomli_w
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
-from spineflow.tasks.census.cef_tables import check_inputs
 from spineflow.tasks.census.census import preset_census
 from spineflow.tasks.census.influence import Norms
 from spineflow.tasks.products.presets import PRESETS
@@ -26,6 +25,7 @@ from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.workload.costs import guarantee_of
 from spineflow.tasks.topdown.workload.statement import statement_of
 
+from tests.census_inputs import check_inputs
 from tests.tasks.census.conftest import Tables as CountyTables
 from tests.tasks.census.declared_neighbours import (
     AREAS,

@@ -14,7 +14,7 @@ from spineflow.tasks.group_sizes.plan import PROVEN, PUBLISHED, Plan, make_plan
 from spineflow.tasks.noise.draws import UnchargedNoise
 from spineflow.tasks.noise.randomness import SeededRandom
 from spineflow.tasks.products.measurement import with_noise
-from spineflow.tasks.tables.findings import RuleTally
+from spineflow.tasks.tables.value_tallies import ValueTally
 
 COUNTIES = 3144
 AT_COUNTIES = {"hierarchical_dp": 128_800, "cumulative_dp": 91_000, "topdown": 127_200}
@@ -69,7 +69,7 @@ def test_no_level_of_a_release_is_further_off_than_twice_its_groups(
 ) -> None:
     """The bound above is one of our own releases, however large the noise is."""
     data = census_like(groups=300, counties=30, states=3, largest=200)
-    hierarchy = hierarchy_of_rows(data.regions, RuleTally({}))
+    hierarchy = hierarchy_of_rows(data.regions, ValueTally())
     finest = {region: i for i, region in enumerate(hierarchy.levels[-1].codes)}
     counts = np.zeros((30, 200), dtype=np.int64)
     counts[data.sizes["region"].map(finest), data.sizes["size"] - 1] = data.sizes["count"]

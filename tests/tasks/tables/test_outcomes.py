@@ -10,13 +10,15 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from spineflow.tasks.census.cef_tables import check_inputs
 from spineflow.tasks.group_sizes.ingest.tables import count_sizes
 from spineflow.tasks.runs.directory import RunDirectory
-from spineflow.tasks.tables.findings import RuleTally, write_input_outcomes
-from spineflow.tasks.topdown.ingest.generate import generate_county
+from spineflow.tasks.tables.findings import write_input_outcomes
+from spineflow.tasks.tables.sources import InputFile
+from spineflow.tasks.tables.value_tallies import ValueTally
 from spineflow.validation.group_sizes.input_rules import size_rules
 from spineflow.validation.trips.input_rules import LARGEST_COUNT, RULES
+
+from tests.census_inputs import check_inputs, generate_texts
 
 AGE, RACE = "842739", "97351"
 """Values of two records that no rule allows."""
@@ -26,7 +28,7 @@ AGE, RACE = "842739", "97351"
 def run(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
     """A run whose input broke two rules."""
     folder = tmp_path_factory.mktemp("docs")
-    files = generate_county(folder, persons=600, seed=2, layout="delimited")
+    files = generate_texts(folder, "delimited", persons=600, seed=2)
     persons = pd.read_csv(files.persons, sep="|", dtype=str, keep_default_na=False)
     persons.loc[3:6, "QAGE"] = AGE
     persons.loc[8, "CENRACE"] = RACE
@@ -78,32 +80,30 @@ WHOLE, NOT_NEGATIVE = RULES.of("counts", table="trips", column="n", largest=LARG
     ],
 )
 def test_values_decide_and_not_what_was_counted(rule, good, bad) -> None:
-    tally = RuleTally({rule.table: "t.csv"})
-    tally.add(rule, 0)
-    tally.see(rule, good)
-    assert [outcome.passed for outcome in tally.outcomes()] == [True]
-    assert all(rule.is_met_by(value) for value in good)
-    tally.see(rule, bad)
-    outcomes = tally.outcomes()
+    tally, files = ValueTally(), {rule.table: (InputFile(rule.table, "", "t.csv"),)}
+    tally.look_at(rule, dict.fromkeys(good, 1))
+    assert [outcome.passed for outcome in tally.outcomes(tally.rules)] == [True]
+    assert tally.are_met(tally.rules)
+    tally.look_at(rule, dict.fromkeys(bad, 2))
+    outcomes = tally.outcomes(tally.rules)
     assert [outcome.passed for outcome in outcomes] == [False]
     assert not any(rule.is_met_by(value) for value in bad)
-    (finding,) = tally.findings(outcomes)
-    assert finding.count is None
+    (finding,) = tally.findings(tally.rules, files, outcomes)
+    assert finding.count == 2
 
 
 def test_a_rule_on_no_values_holds() -> None:
-    tally = RuleTally({"sizes": "t.csv"})
-    tally.add(SIZES, 0)
-    tally.see(SIZES, [])
-    assert [outcome.passed for outcome in tally.outcomes()] == [True]
+    tally = ValueTally()
+    tally.look_at(SIZES, {})
+    assert [outcome.passed for outcome in tally.outcomes(tally.rules)] == [True]
 
 
 def test_outcomes_are_booleans_and_words_of_the_rule(tmp_path: Path) -> None:
     table = pa.table({"region": ["01", "01"], "size": [2, 987654], "count": [7, 8]})
     pq.write_table(table, tmp_path / "t.parquet")
-    tally = RuleTally({"sizes": "t.parquet"})
-    count_sizes(str(tmp_path / "t.parquet"), "t.parquet", ["01"], (1, 3), tally)
-    outcomes = {outcome.name: outcome for outcome in tally.outcomes()}
+    tally, file = ValueTally(), InputFile("sizes", str(tmp_path / "t.parquet"), "t.parquet")
+    count_sizes(file, ["01"], (1, 3), tally)
+    outcomes = {outcome.name: outcome for outcome in tally.outcomes(tally.rules)}
     assert {name for name, outcome in outcomes.items() if not outcome.passed} == {"size_is_valid"}
     assert "987654" not in repr(outcomes)
-    assert "987654" not in repr(tally.findings(outcomes.values()))
+    assert "987654" not in repr(tally.findings(tally.rules, {"sizes": (file,)}))

@@ -441,8 +441,8 @@ def _write_geography(geography: pd.DataFrame, identifier: np.ndarray, path: Path
     parts = {"OIDTABBLK": identifier}
     position = 0
     for field in GEOGRAPHY_LAYOUT.fields[1:6]:
-        parts[field.name] = geocode[position : position + field.digits].to_numpy()
-        position += field.digits
+        first, position = position, position + (field.width or 0)
+        parts[field.name] = geocode[first:position].to_numpy()
     table = pd.DataFrame(parts).join(geography.drop(columns="block_geocode"))
     with replacing(path) as part:
         table.to_csv(part, sep="|", index=False, lineterminator="\n")

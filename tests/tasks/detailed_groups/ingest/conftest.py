@@ -28,7 +28,4 @@ def outcomes_by_own_code() -> Callable[..., tuple[Outcome, ...]]:
 @pytest.fixture(autouse=True)
 def quick_rules(request, monkeypatch: pytest.MonkeyPatch, outcomes_by_own_code) -> None:
     if "great_expectations" not in request.node.name:
-        monkeypatch.setattr(
-            "spineflow.tasks.detailed_groups.ingest.inputs.run_suites", outcomes_by_own_code
-        )
-        monkeypatch.setattr("spineflow.tasks.census.value_tallies.run_suites", outcomes_by_own_code)
+        monkeypatch.setattr("spineflow.tasks.tables.value_tallies.run_suites", outcomes_by_own_code)

@@ -11,7 +11,8 @@ from spineflow.tasks.group_sizes.ingest.regions import (
     hierarchy_of_rows,
     read_hierarchy,
 )
-from spineflow.tasks.tables.findings import RuleTally
+from spineflow.tasks.tables.sources import InputFile
+from spineflow.tasks.tables.value_tallies import ValueTally
 
 ROWS = [
     ("county", "b2", "B"),
@@ -27,14 +28,11 @@ def frame(rows) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["level", "region", "parent"], dtype=object)
 
 
-def tally() -> RuleTally:
-    return RuleTally({"regions": "regions.csv"})
-
-
 def as_text(hierarchy) -> list[tuple[str, list[str], list[int]]]:
     return [(level.name, level.codes.tolist(), level.parent.tolist()) for level in hierarchy.levels]
 
 
+FILES = {"regions": (InputFile("regions", "", "regions.csv"),)}
 EXPECTED = [
     ("nation", ["US"], [-1]),
     ("state", ["A", "B"], [0, 0]),
@@ -49,7 +47,7 @@ def test_rows_in_any_order_make_the_same_hierarchy(ending: str, tmp_path: Path) 
         frame(ROWS).to_csv(path, index=False)
     else:
         frame(ROWS).to_parquet(path)
-    found = read_hierarchy(str(path), path.name, tally())
+    found = read_hierarchy(InputFile("regions", str(path), path.name), ValueTally())
     assert as_text(found) == EXPECTED
 
 
@@ -68,16 +66,16 @@ def test_rows_in_any_order_make_the_same_hierarchy(ending: str, tmp_path: Path) 
     ],
 )
 def test_broken_hierarchies_are_refused(rows, sentence: str) -> None:
-    found = tally()
+    found = ValueTally()
     assert hierarchy_of_rows(frame(ROWS + rows), found) is None
-    assert sentence in found.findings()[0].sentence()
-    assert [outcome.passed for outcome in found.outcomes()].count(False) >= 1
+    assert sentence in found.findings(found.rules, FILES)[0].sentence()
+    assert [outcome.passed for outcome in found.outcomes(found.rules)].count(False) >= 1
 
 
 def test_a_hierarchy_without_root_is_refused() -> None:
-    found = tally()
+    found = ValueTally()
     assert hierarchy_of_rows(frame([("state", "A", "US"), ("state", "B", "US")]), found) is None
-    assert "one level must have no parents" in found.findings()[0].rule
+    assert "one level must have no parents" in found.findings(found.rules, FILES)[0].rule
 
 
 def test_nation_states_and_counties_of_a_geography() -> None:

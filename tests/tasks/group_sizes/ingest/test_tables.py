@@ -9,7 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 from spineflow.tasks.group_sizes.ingest.tables import count_records, count_sizes, read_numbers
-from spineflow.tasks.tables.findings import RuleTally
+from spineflow.tasks.tables.findings import Finding
+from spineflow.tasks.tables.sources import InputFile
+from spineflow.tasks.tables.value_tallies import ValueTally
 
 REGIONS = np.array(["01", "02"], dtype=object)
 SIZES = pd.DataFrame(
@@ -25,25 +27,28 @@ RECORDS = pd.DataFrame(
 )
 
 
-def tally() -> RuleTally:
-    return RuleTally({"sizes": "t.csv", "records": "t.csv"})
+FILES = {table: (InputFile(table, "", "t.csv"),) for table in ("sizes", "records", "numbers")}
 
 
-def write(frame: pd.DataFrame, folder: Path, ending: str) -> str:
+def findings(tally: ValueTally) -> tuple[Finding, ...]:
+    return tally.findings(tally.rules, FILES)
+
+
+def write(frame: pd.DataFrame, folder: Path, ending: str) -> InputFile:
     path = folder / f"t.{ending}"
     if ending == "parquet":
         frame.to_parquet(path)
     else:
         frame.to_csv(path, index=False, sep="|" if ending == "txt" else ",")
-    return str(path)
+    return InputFile("sizes", str(path), path.name)
 
 
 @pytest.mark.parametrize("ending", ["csv", "txt", "parquet"])
 def test_sizes_are_counted_by_region_and_size(ending: str, tmp_path: Path) -> None:
-    found = tally()
-    counts = count_sizes(write(SIZES, tmp_path, ending), "t", REGIONS, (1, 3), found)
+    found = ValueTally()
+    counts = count_sizes(write(SIZES, tmp_path, ending), REGIONS, (1, 3), found)
     assert counts.toarray().tolist() == [[4, 1, 0], [0, 0, 2]]
-    assert found.is_clean
+    assert found.are_met(found.rules)
 
 
 @pytest.mark.parametrize("is_top_coded", [False, True])
@@ -51,10 +56,10 @@ def test_a_second_row_of_a_region_and_size_is_refused(is_top_coded: bool, tmp_pa
     """Sizes above a top code are other sizes, though they are counted as one."""
     above = pd.DataFrame({"region": ["01", "01"], "size": [4, 5], "count": [1, 1]})
     frame = pd.concat([SIZES, SIZES[:3], above[: 2 * is_top_coded]])
-    found = tally()
+    found = ValueTally()
     path = write(frame, tmp_path, "csv")
-    count_sizes(path, "t", REGIONS, (1, 3), found, is_top_coded=is_top_coded)
-    (finding,) = found.findings()
+    count_sizes(path, REGIONS, (1, 3), found, is_top_coded=is_top_coded)
+    (finding,) = findings(found)
     assert finding.rule.startswith("region and size must stand together in one row alone")
     assert finding.count == 3
 
@@ -78,9 +83,9 @@ def test_rows_that_break_a_rule_are_counted_and_left_out(
 ) -> None:
     frame = SIZES.astype(str)
     frame.loc[1, column] = value
-    found = tally()
-    counts = count_sizes(write(frame, tmp_path, "csv"), "t", REGIONS, (1, 3), found)
-    (finding,) = found.findings()
+    found = ValueTally()
+    counts = count_sizes(write(frame, tmp_path, "csv"), REGIONS, (1, 3), found)
+    (finding,) = findings(found)
     assert finding.rule.startswith(sentence)
     assert finding.count == 1
     assert value in ("", "0") or value not in finding.sentence().replace("from 1 to 3", "")
@@ -89,15 +94,15 @@ def test_rows_that_break_a_rule_are_counted_and_left_out(
 
 @pytest.mark.parametrize("ending", ["csv", "txt", "parquet"])
 def test_units_of_persons_are_counted_by_their_size(ending: str, tmp_path: Path) -> None:
-    found = tally()
-    counts = count_records(write(RECORDS, tmp_path, ending), "t", REGIONS, (1, 3), 1, found)
+    found = ValueTally()
+    counts = count_records(write(RECORDS, tmp_path, ending), REGIONS, (1, 3), 1, found)
     assert counts.toarray().tolist() == [[1, 1, 0], [1, 1, 0]]
-    assert found.is_clean
+    assert found.are_met(found.rules)
 
 
 def test_quantities_up_to_the_declared_one(tmp_path: Path) -> None:
     frame = RECORDS.assign(quantity=[3, 1, 1, 2, 0, 0, 1])
-    counts = count_records(write(frame, tmp_path, "csv"), "t", REGIONS, (1, 3), 3, tally())
+    counts = count_records(write(frame, tmp_path, "csv"), REGIONS, (1, 3), 3, ValueTally())
     assert counts.toarray().tolist() == [[0, 1, 1], [1, 1, 0]]
 
 
@@ -124,10 +129,10 @@ def spoil(column: str, value: str | None, row: int = 4) -> Callable[[pd.DataFram
 def test_records_that_break_a_rule_are_told(change, sentence: str, tmp_path: Path) -> None:
     frame = RECORDS.assign(quantity=["1", "1", "1", "1", "1", "1", "1"]).astype(object)
     change(frame)
-    found = tally()
-    count_records(write(frame, tmp_path, "csv"), "t", REGIONS, (1, 3), 1, found)
-    assert found.findings()[0].rule.startswith(sentence)
-    assert found.findings()[0].count == 1
+    found = ValueTally()
+    count_records(write(frame, tmp_path, "csv"), REGIONS, (1, 3), 1, found)
+    assert findings(found)[0].rule.startswith(sentence)
+    assert findings(found)[0].count == 1
 
 
 @pytest.mark.parametrize(
@@ -146,10 +151,10 @@ def test_public_numbers_stand_in_the_order_of_the_regions(
     rows: str, numbers: list[int] | None, told: str | None, tmp_path: Path
 ) -> None:
     (tmp_path / "n.csv").write_text(f"region,groups\n{rows}")
-    found = RuleTally({"numbers": "n.csv"})
-    read = read_numbers(str(tmp_path / "n.csv"), "n.csv", REGIONS, found)
+    found = ValueTally()
+    read = read_numbers(InputFile("numbers", str(tmp_path / "n.csv"), "n.csv"), REGIONS, found)
     assert (None if read is None else read.tolist()) == numbers
-    assert [finding.rule.startswith(str(told)) for finding in found.findings()] == (
+    assert [finding.rule.startswith(str(told)) for finding in findings(found)] == (
         [True] if told else []
     )
-    assert all(finding.count == 1 for finding in found.findings())
+    assert all(finding.count == 1 for finding in findings(found))

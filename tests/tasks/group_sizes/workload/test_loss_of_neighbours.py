@@ -14,7 +14,8 @@ from spineflow.tasks.group_sizes.ingest.regions import RegionHierarchy
 from spineflow.tasks.group_sizes.ingest.tables import count_sizes
 from spineflow.tasks.group_sizes.measurement import true_vector
 from spineflow.tasks.group_sizes.plan import VECTOR_OF, Plan, make_plan
-from spineflow.tasks.tables.findings import RuleTally
+from spineflow.tasks.tables.sources import InputFile
+from spineflow.tasks.tables.value_tallies import ValueTally
 
 from tests.tasks.group_sizes.workload.test_mechanisms import Dataset, datasets, joined, moved
 
@@ -48,7 +49,9 @@ def levels_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Dataset], l
     def read(dataset: Dataset) -> list[np.ndarray]:
         rows = "".join(f"{REGIONS[region]},{size},1\n" for region, size in dataset)
         path.write_text(f"region,size,count\n{rows}", encoding="utf-8")
-        counts = count_sizes(str(path), path.name, REGIONS, (0, LARGEST), RuleTally({}))
+        counts = count_sizes(
+            InputFile("sizes", str(path), path.name), REGIONS, (0, LARGEST), ValueTally()
+        )
         return HIERARCHY.sum_up(counts.toarray())
 
     return read

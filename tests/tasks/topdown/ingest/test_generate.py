@@ -2,9 +2,10 @@ from __future__ import annotations
 
 import pytest
 from spineflow.tasks.census.cef_2020 import PERSONS
-from spineflow.tasks.census.cef_tables import check_inputs
 from spineflow.tasks.census.invariants import inhabitable
 from spineflow.tasks.topdown.ingest.generate import generate_county
+
+from tests.census_inputs import check_inputs
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from spineflow.tasks.census.cef_tables import check_inputs
 from spineflow.tasks.ledger.recognition import InputDigest
 from spineflow.tasks.ledger.store import Ledger, open_ledger
 from spineflow.tasks.products.presets import PRESETS
@@ -18,6 +17,7 @@ from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.ingest.ingest import check_input_of
 from spineflow.tasks.topdown.settings import TopdownSettings
 
+from tests.census_inputs import check_inputs
 from tests.tasks.ledger.charged_runs import charge_run
 from tests.tasks.topdown.offices import Office, budget, office
 

@@ -52,7 +52,7 @@ def test_the_preset_declares_it_and_follows_it_only_when_asked() -> None:
     [
         ({"at_most": 3}, "needs a bound on these records of 'persons' of at most 3 per 'units'"),
         ({"where": {"occupancy": ["occupied", "vacant"]}}, "one whole answer"),
-        ({"universe": "facilities"}, "declare it before"),
+        ({"universe": "facilities"}, "declare 'facilities' before"),
         ({"of": {}}, "needs a bound"),
     ],
 )

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 from spineflow.tasks.noise.randomness import SystemRandom
-from spineflow.tasks.tables.findings import RuleTally
+from spineflow.tasks.tables.sources import InputFile
+from spineflow.tasks.tables.value_tallies import ValueTally
 from spineflow.tasks.trips.ingest.tables import PersonTrips, check_contributions
 from spineflow.tasks.trips.mechanisms import Contribution
 
@@ -107,10 +108,12 @@ def test_tables_that_differ_in_one_person_differ_in_at_most_their_trips() -> Non
     ],
 )
 def test_persons_who_break_a_rule_are_counted(settings, broken) -> None:
-    tally = RuleTally({"trips": "t.csv"})
+    tally = ValueTally()
     known = {"is_exact": False, "drops": False} | settings
     drops = known.pop("drops")
     check_contributions(trips(), "trips", "pid", Contribution(**known), tally, drops=drops)
-    outcomes = tally.outcomes()
+    outcomes = tally.outcomes(tally.rules)
     assert {outcome.name for outcome in outcomes if not outcome.passed} == set(broken)
-    assert [finding.count for finding in tally.findings()] == list(broken.values())
+    files = {"trips": (InputFile("trips", "", "t.csv"),)}
+    found = tally.findings(tally.rules, files)
+    assert [finding.count for finding in found] == list(broken.values())

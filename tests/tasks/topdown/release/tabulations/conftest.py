@@ -9,11 +9,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from spineflow.tasks.census.cef_2020 import PERSONS, UNITS
-from spineflow.tasks.census.cef_tables import check_inputs
 from spineflow.tasks.topdown.ingest.generate import generate_county
 from spineflow.tasks.topdown.release.microdata import write_microdata
 
 from tests.block_estimates import block_counts
+from tests.census_inputs import check_inputs
 from tests.tabulated import Tabulation, tabulate
 
 

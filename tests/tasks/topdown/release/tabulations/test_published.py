@@ -7,7 +7,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import sparse
-from spineflow.tasks.census.cef_tables import check_inputs
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.topdown.release.tabulations.published import (
     PUBLISHED_PERSONS,
@@ -17,6 +16,7 @@ from spineflow.tasks.topdown.release.tabulations.published import (
     write_input_tables,
 )
 
+from tests.census_inputs import check_inputs
 from tests.tabulated import write_legacy
 
 SAMPLE = "pl94171_2018_prototype"

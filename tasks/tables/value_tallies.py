@@ -1,35 +1,42 @@
-"""Evidence: rows per distinct value of the columns that the rules on an input are checked on."""
+"""Evidence: rows per distinct value of the columns that the rules on an input are checked on.
+
+Our own code counts the rows that break a rule, and Great Expectations judges it by the distinct
+values: of a column, or yes and no where a rule is about rows together or about several columns.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 import numpy as np
+import pandas as pd
 
 from ...validation.expectations import run_suites
 from ...validation.outcome import Outcome
 from ...validation.rules import Rule, Value, count_violations
-from ..tables.copies import FilesRead
-from ..tables.findings import Finding, InputCheck
-from ..tables.sources import InputFile
+from .copies import FilesRead
+from .findings import Finding, InputCheck
+from .sources import InputFile
 
 Accepted = TypeVar("Accepted")
 
 
 @dataclass
 class ValueTally:
-    """Rows per distinct value of every evidence column, by suite, summed over batches.
+    """Rows per distinct value of every evidence column, by suite, over all batches; confidential.
 
-    For a table in several files it also has the first file with each value.
+    For a table in several files it also has the first file with each value. `rules` are those that
+    a reader has looked at, in their order, each with the end of its public sentence.
     """
 
     suites: dict[str, dict[str, dict[Value, int]]] = field(default_factory=dict)
     _first_file: dict[tuple[str, str, Value], int] = field(default_factory=dict)
     files: FilesRead = field(default_factory=FilesRead)
+    rules: dict[Rule, str] = field(default_factory=dict)
 
     def add(self, suite: str, column: str, counts: Mapping[Value, int], *, file: int = 0) -> None:
         """Add the rows of some distinct values, of the table's file at this position."""
@@ -63,9 +70,40 @@ class ValueTally:
                         file = share._first_file[suite, column, value]
                         self.add(suite, column, {value: rows}, file=file)
 
+    def look_at(self, rule: Rule, counts: Mapping[Value, int], example: str = "") -> None:
+        """Add the rows of some distinct values of a rule's evidence, None for a row without a value
+        of the required kind.
+
+        `example` ends the public sentence: only content of a public file.
+        """
+        self.add(rule.suite, rule.evidence, counts)
+        self.rules[rule] = self.rules.get(rule) or example
+
+    def count(self, rule: Rule, n_broken: int, example: str = "") -> bool:
+        """Add cases that break a yes/no rule, 0 included; returns whether there were none."""
+        self.look_at(rule, {True: int(n_broken)} if n_broken else {False: 1}, example)
+        return not n_broken
+
+    def count_areas(self, rule: Rule, rows: pd.DataFrame, is_wrong: pd.Series, what: str) -> bool:
+        """Add the public areas, rows of level, area, parent, that break a rule; an example ends
+        with the first area and `what` about it. Returns whether no area breaks the rule."""
+        example = ""
+        if is_wrong.any():
+            level, area, _ = rows[is_wrong].iloc[0]
+            example = f", but {area} of level {level} {what}"
+        return self.count(rule, is_wrong.sum(), example)
+
+    def are_met(self, rules: Iterable[Rule]) -> bool:
+        """Whether no row breaks one of some rules."""
+        return not any(count_violations(rule, self.suites) for rule in rules)
+
+    def outcomes(self, rules: Collection[Rule]) -> tuple[Outcome, ...]:
+        """Public outcome of every rule, by Great Expectations."""
+        return run_suites(tuple(rules), self.suites)
+
     def findings(
         self,
-        rules: Sequence[Rule],
+        rules: Collection[Rule],
         files: Mapping[str, Sequence[InputFile]],
         outcomes: Sequence[Outcome] | None = None,
     ) -> tuple[Finding, ...]:
@@ -84,17 +122,18 @@ class ValueTally:
                 broken = [value for value in seen if not rule.is_met_by(value)]
                 first = min((self._first_file[*where, value] for value in broken), default=0)
                 name = files[rule.table][first].name
-                found.append(Finding(name, rule.column, rule.statement, rule.remedy, count or None))
+                statement = rule.statement + self.rules.get(rule, "")
+                found.append(Finding(name, rule.column, statement, rule.remedy, count or None))
         for own in files.values():
             found.extend(self.files.copies(own))
         return tuple(found)
 
     def checked(
         self,
-        rules: Sequence[Rule],
+        rules: Collection[Rule],
         files: Mapping[str, Sequence[InputFile]],
         read: Sequence[Outcome],
-        build: Callable[[], Accepted],
+        build: Callable[[], Accepted | None],
         ahead: Callable[[Accepted], object] | None = None,
     ) -> InputCheck[Accepted]:
         """The check of tables that have been read, with the outcomes of their reading.
@@ -104,7 +143,7 @@ class ValueTally:
         start long work. The input is accepted only if both find nothing.
         """
         with ThreadPoolExecutor(1) as other:
-            judging = other.submit(copy_context().run, run_suites, rules, self.suites)
+            judging = other.submit(copy_context().run, self.outcomes, rules)
             result = None if self.findings(rules, files) else build()
             if result is not None and ahead is not None:
                 ahead(result)
