@@ -30,7 +30,11 @@ from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
-from spineflow.tasks.group_sizes.estimation.estimate import TIME_LIMIT, estimate_plan
+from spineflow.tasks.group_sizes.estimation.estimate import (
+    TIME_LIMIT,
+    estimate_plan,
+    relaxed_estimate,
+)
 from spineflow.tasks.group_sizes.ingest.generate import (
     GroupDataset,
     census_like,
@@ -101,8 +105,10 @@ class Case:
         exact = None
         if plan.exact_level is not None:
             exact = self.truth[self.hierarchy.names.index(plan.exact_level)].sum(axis=1)
-        options = {"time_limit": limit} if plan.mechanism in RELAXED else {}
-        return estimate_plan(plan, self.hierarchy, noisy, exact, **options)
+        if plan.mechanism in RELAXED:
+            program = plan.mechanism, noisy, self.hierarchy, self.groups, plan.weights
+            return relaxed_estimate(*program, time_limit=limit)
+        return estimate_plan(plan, self.hierarchy, noisy, exact)
 
     def mean_error(self, plan: Plan, replicates: int, key: str) -> np.ndarray:
         """L1 error of every level, mean over replicates."""

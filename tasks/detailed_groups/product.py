@@ -44,7 +44,6 @@ from .release.accuracy import (
     write_accuracy,
 )
 from .release.budget import costs, curves_of, level_figures, refuse_settings
-from .release.figures import populations_table
 from .release.files import TIDY_FILES
 from .release.report import facts_of_run, margins_table, report
 from .settings import DetailedGroupsSettings, DetailedHouseholdsSettings
@@ -106,9 +105,6 @@ def words_on_costs(settings: Settings, plan: Plan) -> Iterator[Block | Section]:
         margins = margins_table(level_figures(parameters, specification, cost.name))
         if margins is not None:
             blocks += [f"Margins hold with a probability of {percent} %.", margins]
-        if margins is not None and parameters.records == "persons":
-            sizes = populations_table(cost.further["levels"])
-            blocks += ["Populations from which tables are accurate", sizes]
         yield Section(f"Levels of {cost.plan.universe}", tuple(blocks))
     if isinstance(settings, DetailedGroupsSettings):
         with suppress(InputRefused, UnreadableInput):

@@ -31,7 +31,7 @@ from .workload.parameters import (
 )
 from .workload.regions import REGION_TYPES
 from .workload.specification import LEVELS, SPECIFICATION_FILES
-from .workload.tabulations import HOUSEHOLD_TABULATIONS, OF_PERSONS, ConfigKeys
+from .workload.tabulations import HOUSEHOLD_TABULATIONS, OF_PERSONS, SEX_BY_AGE, TABULATIONS
 
 CENSUS_TABLES = ("persons", "units", "geography")
 PUBLIC_FILES = ("parameters", "region_names", "groups")
@@ -105,30 +105,10 @@ KEYS = {
 """The settings of a mechanism that replace single keys of `config.json`, by key."""
 
 
-def given_keys(mechanism: Section) -> dict[str, Any]:
-    """The keys of `config.json` that settings of a mechanism, which may not have all, give."""
-    values = {key: getattr(mechanism, name, None) for key, name in KEYS.items()}
-    return {key: value for key, value in values.items() if value is not None}
-
-
-def keys_of_levels(
-    keys: ConfigKeys,
-    budgets: Mapping[str, Mapping[str, Fraction]],
-    thresholds: Mapping[str, Mapping[str, tuple[int, ...]]] | None,
-) -> dict[str, Any]:
-    """The keys of `config.json` that settings of a tabulation by region type and level give."""
-    config: dict[str, Any] = {
-        keys.budget(region_type, int(level)): budget
-        for region_type, levels in budgets.items()
-        for level, budget in levels.items()
-    }
-    if thresholds is not None:
-        config[keys.thresholds] = {
-            thresholds_key(region_type, int(level)): values
-            for region_type, of_levels in thresholds.items()
-            for level, values in of_levels.items()
-        }
-    return config
+Budgets = Mapping[str, Mapping[str, Fraction]]
+"""By region type and iteration level."""
+Thresholds = Mapping[str, Mapping[str, tuple[int, ...]]]
+"""By the same."""
 
 
 def refuse_unknown_levels(
@@ -168,6 +148,29 @@ class SharedMechanism(Section):
         """The margins that are wanted, and the probability with which all of them hold."""
         return WantedMargins(COVERAGE if self.confidence is None else self.confidence)
 
+    @property
+    def of_tables(self) -> Mapping[str, tuple[Budgets, Thresholds]]:
+        """The budgets and the thresholds of every tabulation, by its name."""
+        raise NotImplementedError
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The settings that replace keys of `config.json`, by key."""
+        given = {key: getattr(self, name, None) for key, name in KEYS.items()}
+        config = {key: value for key, value in given.items() if value is not None}
+        for table, (budgets, thresholds) in self.of_tables.items():
+            keys = TABULATIONS[table].keys
+            for region_type, levels in budgets.items():
+                for level, budget in levels.items():
+                    config[keys.budget(region_type, int(level))] = budget
+            if thresholds:
+                config[keys.thresholds] = {
+                    thresholds_key(region_type, int(level)): values
+                    for region_type, of_levels in thresholds.items()
+                    for level, values in of_levels.items()
+                }
+        return config
+
 
 class MechanismSettings(SharedMechanism):
     """The mechanism; left out, a key is taken from `config.json`."""
@@ -188,9 +191,8 @@ class MechanismSettings(SharedMechanism):
     """Order in which coterminous regions lend their counts."""
     units_are_invariant: bool = False
     """Whether housing units and facilities of every block are public by declaration."""
-    suppress_alone_above_combination: bool | Literal["cells"] = False
-    """Whether an 'alone' group above that in any combination is hidden: above in its total, or,
-    with "cells", in any cell where both show cells."""
+    suppress_alone_above_combination: bool = False
+    """Whether an 'alone' group whose total is above that in any combination is hidden."""
 
     @property
     def wanted(self) -> WantedMargins:
@@ -200,9 +202,9 @@ class MechanismSettings(SharedMechanism):
         return replace(super().wanted, by_level=due)
 
     @property
-    def config(self) -> dict[str, Any]:
-        """The settings that replace keys of `config.json`, by key."""
-        return given_keys(self) | keys_of_levels(OF_PERSONS, self.budgets, self.thresholds or None)
+    def of_tables(self) -> Mapping[str, tuple[Budgets, Thresholds]]:
+        """The budgets and the thresholds of the only tabulation."""
+        return {SEX_BY_AGE.name: (self.budgets, self.thresholds)}
 
 
 class HouseholdsInput(InputInFolders):
@@ -237,14 +239,12 @@ class HouseholdMechanismSettings(SharedMechanism):
     """Thresholds of the noisy total of persons, by the same: three of `t3`, one of `t4`."""
 
     @property
-    def config(self) -> dict[str, Any]:
-        """The settings that replace keys of `config.json`, by key."""
-        config = given_keys(self)
-        for name, one in HOUSEHOLD_TABULATIONS.items():
-            config |= keys_of_levels(
-                one.keys, self.budgets.get(name, {}), self.thresholds.get(name)
-            )
-        return config
+    def of_tables(self) -> Mapping[str, tuple[Budgets, Thresholds]]:
+        """The budgets and the thresholds of every tabulation, by its name."""
+        return {
+            name: (self.budgets.get(name, {}), self.thresholds.get(name, {}))
+            for name in HOUSEHOLD_TABULATIONS
+        }
 
 
 class DetailedHouseholdsSettings(ProductSettings):

@@ -110,36 +110,30 @@ PUBLISHED_SENSITIVITY: Mapping[str, int] = {
 """The sensitivity that the paper calibrates the noise of each vector to."""
 
 
-def sensitivity(vector: str, n_regions: int, *, bounded: bool = False, quantity: int = 1) -> int:
-    """L1 sensitivity of a vector at a level of `n_regions` regions; see the module's docstring.
+def sensitivity(
+    vector: str,
+    n_regions: int,
+    *,
+    bounded: bool = False,
+    quantity: int = 1,
+    is_squared: bool = False,
+) -> int:
+    """L1 sensitivity of a vector at a level of `n_regions` regions, or its squared L2 sensitivity;
+    see the module's docstring.
 
-    `bounded` takes datasets in which a person moves between groups as neighbours, and doubles the
-    result. `quantity` is the most by which one person changes the size of a group.
+    `bounded` takes datasets in which a person moves between groups as neighbours. `quantity` is the
+    most by which one person changes the size of a group. Cumulative entries change by one at most,
+    so that both are the same there.
 
     >>> sensitivity(CHAINED_CUMULATIVE_GROUP_SIZES, 52)
     52
-    """
-    joining = {
-        GROUP_SIZES: 2,
-        CUMULATIVE_GROUP_SIZES: quantity,
-        CHAINED_CUMULATIVE_GROUP_SIZES: quantity * n_regions,
-    }[vector]
-    return 2 * joining if bounded else joining
-
-
-def squared_sensitivity(
-    vector: str, n_regions: int, *, bounded: bool = False, quantity: int = 1
-) -> int:
-    """Squared L2 sensitivity of a vector; arguments as for `sensitivity`.
-
-    Cumulative entries change by one at most, so that it is the L1 sensitivity there.
-
-    >>> squared_sensitivity(GROUP_SIZES, 52, bounded=True)
+    >>> sensitivity(GROUP_SIZES, 52, bounded=True, is_squared=True)
     6
     """
     if vector == GROUP_SIZES:
-        return 6 if bounded else 2
-    return sensitivity(vector, n_regions, bounded=bounded, quantity=quantity)
+        return 2 if not bounded else 6 if is_squared else 4
+    entries = quantity * (n_regions if vector == CHAINED_CUMULATIVE_GROUP_SIZES else 1)
+    return 2 * entries if bounded else entries
 
 
 def level_weights(
@@ -328,8 +322,10 @@ def make_plan(
     if calibration == PUBLISHED:
         changes = [PUBLISHED_SENSITIVITY[vector]] * len(names)
     else:
-        norm = sensitivity if rho is None else squared_sensitivity
-        changes = [norm(vector, n, bounded=bounded, quantity=quantity) for n in n_regions]
+        changes = [
+            sensitivity(vector, n, bounded=bounded, quantity=quantity, is_squared=rho is not None)
+            for n in n_regions
+        ]
     loss = 2 * rho if rho is not None else epsilon or Fraction(1)
     parameters = [
         change / (loss * share) if share else None

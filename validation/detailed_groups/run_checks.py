@@ -31,7 +31,7 @@ from .released import (
     check_tidy,
     threshold_of,
 )
-from .tables import AGE_BINS, PERSONS
+from .tables import PERSONS
 from .universe import STATE_TYPES, Level, Promise, promises
 
 PRIVACY = "privacy_accounting"
@@ -146,32 +146,12 @@ def _suppress_alone(counts: GroupCounts, level: Level, promise: Promise) -> None
         return
     alone, combined = np.array(pairs).T
     shape = len(level.regions), len(level.iterations)
-    number = level.first + np.arange(level.n).reshape(shape)
+    groups = level.first + np.arange(level.n)
     was_shown = counts.is_shown[level.rows].reshape(shape)
-    groups = number.ravel()
     ends = promise.tabulation.n_cells[counts.table[groups]]
     totals = counts.sums(groups, np.zeros_like(groups), ends).reshape(shape)
     both = was_shown[:, alone] & was_shown[:, combined]
     exceeds = both & (totals[:, alone] > totals[:, combined])
-    if promise.compares_cells:
-        for region, pair in np.argwhere(both & ~exceeds):
-            sides = number[region, alone[pair]], number[region, combined[pair]]
-            exceeds[region, pair] = _has_larger_cell(counts, *sides)
     is_shown = was_shown.copy()
     is_shown[:, alone] &= ~exceeds
     counts.is_shown[level.rows] = is_shown.ravel()
-
-
-def _has_larger_cell(counts: GroupCounts, alone: int, combined: int) -> bool:
-    """Whether a group has more than another in a cell of the coarser of their tables."""
-    coarser = min(counts.table[alone], counts.table[combined])
-    if coarser == 0:
-        return False
-    bins = AGE_BINS[int(coarser)]
-    sums = []
-    for group in (alone, combined):
-        table, first = int(counts.table[group]), counts.first_cell[group]
-        cells = counts.cells[first : first + 2 * len(AGE_BINS[table])].reshape(2, -1)
-        starts = [AGE_BINS[table].index(age) for age in bins]
-        sums.append(np.add.reduceat(cells, starts, axis=1))
-    return bool((sums[0] > sums[1]).any())

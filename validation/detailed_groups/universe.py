@@ -175,7 +175,6 @@ class Promise:
     donor_order : region types, the donor's first; None if coterminous regions are left alone.
     coterminous : by region type, the number of the set of coterminous regions that a region is in.
     counterparts : 'alone' iteration code to that in any combination; None if none is suppressed.
-    compares_cells : whether these are compared in the cells too that both show.
     confidence : the probability with which the margins of released counts hold.
     """
 
@@ -189,7 +188,6 @@ class Promise:
     donor_order: tuple[str, ...] | None
     coterminous: Mapping[str, Mapping[str, int]]
     counterparts: Mapping[str, str] | None
-    compares_cells: bool
     confidence: Fraction
 
     @property
@@ -260,7 +258,6 @@ def promises(root: Path) -> tuple[Promise, ...]:
                 tuple(own["summary_levels"]) if is_coterminous else None,
                 sets,
                 counterparts(iterations, pairs) if compared else None,
-                compared == "cells",
                 Fraction(own.get("confidence", "0.95")),
             )
         )

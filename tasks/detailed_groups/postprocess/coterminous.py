@@ -100,16 +100,19 @@ def copy_coterminous(groups: pa.Table, sets: np.ndarray, order: Sequence[str]) -
     inside = np.flatnonzero(sets != NO_SET)
     if not inside.size:
         return groups
-    rank = _rank(groups, order)[inside]
-    iteration, _ = codes_of(groups, "iteration_code")
     hidden = mask_of(groups, "is_suppressed")[inside]
-    iteration = iteration[inside].astype(np.int64)
-    key = sets[inside] * (int(iteration.max()) + 1) + iteration
-    ordered = np.lexsort((rank, hidden, key))
-    first = np.concatenate([[True], np.diff(key[ordered]) != 0])
-    donor_of_key = ordered[first]
-    donor = np.empty(inside.size, dtype=np.int64)
-    donor[ordered] = donor_of_key[np.cumsum(first) - 1]
+    iteration, _ = codes_of(groups, "iteration_code")
+    members = pd.DataFrame(
+        {
+            "set": sets[inside],
+            "iteration": iteration[inside],
+            "hidden": hidden,
+            "rank": _rank(groups, order)[inside],
+            "place": np.arange(inside.size),
+        }
+    ).sort_values(["hidden", "rank"], kind="stable")
+    first = members.groupby(["set", "iteration"])["place"].transform("first")
+    donor = first.sort_index().to_numpy()
     donor = np.where(hidden[donor], np.arange(inside.size), donor)
     source = np.arange(groups.num_rows)
     source[inside] = inside[donor]

@@ -46,7 +46,7 @@ def stages_of(settings: DetailedGroupsSettings) -> tuple[str, ...]:
     """The stages in the settings, in their order."""
     optional = {
         COTERMINOUS: settings.mechanism.coterminous,
-        ALONE: bool(settings.mechanism.suppress_alone_above_combination),
+        ALONE: settings.mechanism.suppress_alone_above_combination,
     }
     return (SUPPRESSED, MARGINALS, *(stage for stage, is_asked in optional.items() if is_asked))
 
@@ -123,11 +123,8 @@ def postprocess(
         donate_between_levels(files, coterminous_of(run, settings, region_pass), order)
     else:
         before = stages_of(settings)[stages_of(settings).index(ALONE) - 1]
-        by_cell = settings.mechanism.suppress_alone_above_combination == "cells"
         counterparts = alone_counterparts(run_specification(run))
-        change_levels(
-            files, before, stage, lambda _, own: suppress_alone(own, counterparts, by_cell=by_cell)
-        )
+        change_levels(files, before, stage, lambda _, own: suppress_alone(own, counterparts))
 
 
 def groups_to_release(
@@ -176,14 +173,13 @@ def redundant_spending(
         for (region_type, level), budget in budgets.items():
             own = sets.number.get(region_type, {})
             n_regions = len(pd.unique(pd.Series(regions[region_type]).dropna()))
-            before = order[: order.index(region_type)]
-            repeated = {
-                name: set(own.values()) & set(sets.number.get(name, {}).values())
-                for name in before
+            found = [
+                name
+                for name in order[: order.index(region_type)]
                 if (name, level) in budgets
-            }
-            found = [name for name, numbers in repeated.items() if len(numbers) == n_regions]
-            if not n_regions or not found:
+                and set(own.values()) <= set(sets.number.get(name, {}).values())
+            ]
+            if not own or len(own) < n_regions or not found:
                 continue
             key = f"mechanism.budgets.{region_type}.{level}"
             fate = (

@@ -15,9 +15,6 @@ noise. Where the released total of the first exceeds the second's in one region,
 suppressed, its sex by age table included. A group whose counterpart is itself suppressed stays:
 nothing that is shown contradicts it.
 
-Where both show a table of sex by age, cells can contradict each other although totals do not. Cell
-by cell, they are compared in the coarser of the two tables, whose ages are unions of the other's.
-
 A sub-state group that received only a total is released if its noisy count is above the threshold
 T, the smallest k for which an empty group would have a noisy count of at most k with the given
 probability (equation 12 of [SafeTabP2025]). Groups with a sex by age table, groups that are
@@ -38,7 +35,6 @@ import pyarrow as pa
 from ...noise.distributions import IntegerDistribution
 from ...noise.quantiles import inverse_cdf
 from ..workload.regions import COARSE, REGION_TYPES
-from ..workload.tabulations import AGE_BINS, N_CELLS, cells_of_table
 from .coterminous import NO_SET, CoterminousSets, copy_coterminous
 from .groups import (
     COUNTED,
@@ -199,12 +195,8 @@ def add_marginals(screened: pa.Table, *, allow_negative_counts: bool) -> pa.Tabl
     return screened
 
 
-def suppress_alone(
-    groups: pa.Table, counterparts: Mapping[str, str], *, by_cell: bool = False
-) -> pa.Table:
+def suppress_alone(groups: pa.Table, counterparts: Mapping[str, str]) -> pa.Table:
     """Mark as suppressed every 'alone' group with a larger total than its counterpart.
-
-    With `by_cell` also those with a larger count in a cell that both groups show.
 
     Args:
         groups: columns `COUNTED`; a region's groups of one iteration level all among them.
@@ -228,37 +220,6 @@ def suppress_alone(
     key = region * len(iteration_names) + iteration
     partner = np.where(counterpart[iteration] >= 0, key - iteration + counterpart[iteration], -1)
     match = pd.Index(key).get_indexer(partner)
-    is_pair = match >= 0
-    exceeds = is_pair & (total > total[match])
-    if by_cell:
-        alone = np.flatnonzero(is_pair & ~exceeds)
-        exceeds[alone] = _exceeds_in_a_cell(groups, rows[alone], rows[match[alone]])
+    exceeds = (match >= 0) & (total > total[match])
     hidden[rows[exceeds]] = True
     return with_mask(groups, "is_suppressed", hidden)
-
-
-def _exceeds_in_a_cell(groups: pa.Table, alone: np.ndarray, combined: np.ndarray) -> np.ndarray:
-    """Mask of the pairs of groups, by their rows, whose first group has more in a shown cell."""
-    counts, offsets = counts_of(groups)
-    table = groups["table"].to_numpy().astype(np.int64)
-    found = np.zeros(alone.size, dtype=bool)
-    for first in AGE_BINS:
-        for second in AGE_BINS:
-            here = (table[alone] == first) & (table[combined] == second)
-            if not here.any():
-                continue
-            coarser = min(first, second)
-            sides = (
-                counts[offsets[rows[here]][:, None] + np.arange(N_CELLS[own])]
-                @ _aggregation_matrix(own, coarser)
-                for rows, own in ((alone, first), (combined, second))
-            )
-            found[here] = np.greater(*sides).any(axis=1)
-    return found
-
-
-def _aggregation_matrix(table: int, coarser: int) -> np.ndarray:
-    """0/1 matrix (cells of a table, cells of a coarser one) that sums the former up."""
-    matrix = np.zeros((N_CELLS[table], N_CELLS[coarser]), dtype=np.int64)
-    matrix[cells_of_table(table), cells_of_table(coarser)] = 1
-    return matrix

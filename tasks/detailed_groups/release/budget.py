@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
 from ...ledger.accounting import BOUNDED, SAFETAB_P, UNBOUNDED
-from ...ledger.plan import Measure, UniversePlan
+from ...ledger.plan import Measure
 from ...noise.quantiles import margin, margin_of_sum
 from ...products.budget import Cost
 from ...products.privacy_curves import Curves
 from ...runs.errors import InputRefused, refuse_errors
 from ..ingest.ingest import Settings, parameters_of
 from ..postprocess.stages import threshold_of
-from ..settings import DetailedGroupsSettings, DetailedHouseholdsSettings
+from ..settings import DetailedHouseholdsSettings
 from ..workload.budgets import (
     LevelBudget,
     level_budgets,
     level_noise,
-    margin_by_formula,
     refuse_missed_margins,
-    target_of,
 )
 from ..workload.exact_loss import exact_curve
 from ..workload.guarantee import pass_plan
@@ -31,7 +28,6 @@ from ..workload.parameters import MechanismParameters, Parameters, read_specific
 from ..workload.regions import COARSE, REGION_TYPES
 from ..workload.specification import Specification
 from ..workload.tabulations import Tabulation
-from .figures import table_populations
 
 
 @dataclass(frozen=True)
@@ -41,10 +37,8 @@ class LevelFigures:
     thresholds : of the totals that choose tables.
     coverage : the probability with which margins hold.
     margin : the smallest m with P(|X| <= m) >= the coverage, X being the noise of released counts.
-    margin_total_only : the margin for groups that are measured by a total only.
+    margin_total_only : the margin for groups of persons that are measured by a total only.
     wanted : the margin wanted by the settings, if any.
-    margin_by_formula : floor(1.96 sigma) of [SafeTabP2025], None under pure DP.
-    margin_target : the margin for which the paper's formula gives this budget, rounded.
     threshold : the largest total that is suppressed, None where none is.
     """
 
@@ -55,10 +49,8 @@ class LevelFigures:
     thresholds: tuple[int, ...]
     coverage: Fraction
     margin: int
-    margin_total_only: int
+    margin_total_only: int | None
     wanted: int | None
-    margin_by_formula: int | None
-    margin_target: int | None
     threshold: int | None
 
     @property
@@ -67,16 +59,22 @@ class LevelFigures:
         noise, n_cells = self.budget.second_stage, self.tabulation.n_cells.tolist()
         return tuple(margin_of_sum(noise, n, self.coverage) for n in n_cells)
 
-    @property
-    def told(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """The output of `spineflow budget --json` for a level."""
+        margins = zip(self.tabulation.names, self.margins_of_totals, strict=True)
         return {
+            "tabulation": self.tabulation.name,
             "region_type": self.region_type,
             "level": self.level,
             "budget": str(self.budget.budget),
             "stability": self.budget.stability,
             "confidence": str(self.coverage),
             "margin": self.margin,
+            "margin_wanted": self.wanted,
+            "margin_total_only": self.margin_total_only,
+            "margins_of_totals": dict(margins),
+            "table_thresholds": list(self.thresholds),
+            "suppression_threshold": self.threshold,
         }
 
 
@@ -94,9 +92,10 @@ def level_figures(
         named = "" if tabulation.of_persons else f"{tabulation.name}, "
         for level, budget in level_budgets(own, specification, region_pass).items():
             noise = budget.second_stage
-            with refused_budget(f"{named}{level[0]}, level {level[1]}", budget):
-                if budget.stage_1_fraction:
-                    margin(budget.first_stage, coverage)  # The report compares it as well.
+            with refuse_errors(
+                f"The budget of {named}{level[0]}, level {level[1]}, is {budget.budget}: ",
+                "; give it more, or 0 to leave it out.",
+            ):
                 figures.append(
                     LevelFigures(
                         tabulation,
@@ -105,21 +104,14 @@ def level_figures(
                         own.thresholds[level],
                         coverage,
                         margin=margin(noise, coverage),
-                        margin_total_only=margin(budget.total_only, coverage),
+                        margin_total_only=margin(budget.total_only, coverage)
+                        if tabulation.of_persons
+                        else None,
                         wanted=own.wanted.by_level.get(level),
-                        margin_by_formula=margin_by_formula(budget),
-                        margin_target=target_of(budget),
                         threshold=threshold_of(level[0], noise, own.zero_suppression_chance),
                     )
                 )
     return tuple(figures)
-
-
-def refused_budget(what: str, level: LevelBudget) -> AbstractContextManager[None]:
-    """Refuse the budget of the measurement `what` if figures of its noise cannot be computed."""
-    return refuse_errors(
-        f"The budget of {what}, is {level.budget}: ", "; give it more, or 0 to leave it out."
-    )
 
 
 def refuse_settings(settings: Settings) -> None:
@@ -133,9 +125,7 @@ def refuse_settings(settings: Settings) -> None:
     refuse_idle_settings(settings, parameters)
     for own in () if parameters.infinite else parameters.of.values():
         refuse_missed_margins(own, specification)
-    figures = level_figures(parameters, specification)
-    if isinstance(settings, DetailedGroupsSettings):
-        level_reports(figures)
+    level_figures(parameters, specification)
 
 
 def costs(settings: Settings) -> dict[str, Cost]:
@@ -153,25 +143,14 @@ def costs_of(parameters: Parameters, specification: Specification) -> dict[str, 
         total = parameters.total_of(region_pass)
         measures = tuple(own for item in figures for own in _measures(item, total))
         plan = replace(pass_plan(parameters, region_pass), measures=measures)
-        further: dict[str, Any] = {"native": native_loss(plan)}
-        if parameters.records == "persons":
-            further["levels"] = level_reports(figures)
-        else:
+        native = {"neighbors": UNBOUNDED, plan.symbol: plan.stated_loss}
+        levels = [item.to_json() for item in figures]
+        further: dict[str, Any] = {"native": native, "levels": levels}
+        if len(parameters.of) > 1:
             further["tabulations"] = {
                 name: "inf" if own.infinite else str(own.total_of(region_pass))
                 for name, own in parameters.of.items()
             }
-            further["levels"] = [
-                {
-                    "tabulation": item.tabulation.name,
-                    **item.told,
-                    "margins_of_totals": dict(
-                        zip(item.tabulation.names, item.margins_of_totals, strict=True)
-                    ),
-                    "table_thresholds": list(item.thresholds),
-                }
-                for item in figures
-            ]
         curve = exact_curve(parameters.of.values(), specification, region_pass, is_bounded=True)
         found[region_pass] = Cost(plan, curve, BOUNDED, SAFETAB_P, region_pass, further=further)
     return found
@@ -196,30 +175,6 @@ def curves_of(parameters: Parameters, specification: Specification) -> Curves | 
     )
 
 
-def level_reports(figures: Iterable[LevelFigures]) -> list[dict[str, Any]]:
-    """Accuracy of the levels of persons, as `spineflow budget --json` prints it: margins of
-    error, the suppression threshold, and the populations from which tables are accurate.
-    """
-    return [
-        {
-            **item.told,
-            "margin_wanted": item.wanted,
-            "margin_total_only": item.margin_total_only,
-            "margin_by_formula": item.margin_by_formula,
-            "margin_target": item.margin_target,
-            "suppression_threshold": item.threshold,
-            "table_thresholds": list(item.thresholds),
-            "tables": table_populations(item.budget, item.thresholds, item.coverage),
-        }
-        for item in figures
-    ]
-
-
-def native_loss(plan: UniversePlan) -> dict[str, str]:
-    """The loss of one record added or removed."""
-    return {"neighbors": UNBOUNDED, plan.symbol: plan.stated_loss}
-
-
 def _measures(item: LevelFigures, total: Fraction) -> Iterator[Measure]:
     """The measures of a level, by names of a budget rather than of a run."""
     tabulation, level = item.tabulation, f"level {item.level}"
@@ -239,21 +194,20 @@ def refuse_idle_settings(settings: Settings, parameters: Parameters) -> None:
     """
     if settings.mechanism.states is not None and not parameters.first.run_us:
         refuse_idle("mechanism.states", "run_us = true")
+    for name, tables in settings.mechanism.of_tables.items():
+        within = f".{name}" if len(parameters.of) > 1 else ""
+        for key, of_types in zip(("budgets", "thresholds"), tables, strict=True):
+            where, need_budgets = f"mechanism.{key}{within}", key == "thresholds"
+            refuse_idle_levels(where, of_types, parameters.of[name], need_budgets=need_budgets)
     if isinstance(settings, DetailedHouseholdsSettings):
-        for key in ("budgets", "thresholds"):
-            for name, of_types in getattr(settings.mechanism, key).items():
-                where, own = f"mechanism.{key}.{name}", parameters.of[name]
-                refuse_idle_levels(where, of_types, own, need_budgets=key == "thresholds")
         return
     mechanism, own = settings.mechanism, parameters.first
-    refuse_idle_levels("mechanism.budgets", mechanism.budgets, own)
     refuse_idle_levels("mechanism.margins", mechanism.margins or {}, own)
     for region_type, number in own.wanted.by_level:
         if (region_type, number) not in own.budgets:
             refuse_idle(
                 f"mechanism.margins.{region_type}.{number}", f"a budget of {region_type} above 0"
             )
-    refuse_idle_levels("mechanism.thresholds", mechanism.thresholds, own, need_budgets=True)
     types = {region_type for region_type, _ in own.budgets}
     has_coarse = any(REGION_TYPES[name].granularity == COARSE for name in types)
     if mechanism.zero_suppression_chance and not has_coarse:

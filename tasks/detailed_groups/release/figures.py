@@ -1,13 +1,4 @@
-"""Effects of noise on margins, populations and suppression, from its distribution alone.
-
-How large a group must be for its tables to have a small relative error, from the noise alone.
-
-A group of N persons has N / k of them in the average of the k cells of a table. With a margin m of
-every noisy count, the average cell is within the part r of its size from N = k m / r on; with a
-margin M of the sum of k counts, the group's total is from N = M / r on. The thresholds that choose
-tables can be set by these ([SafeTabP2025], section 6.3, which uses expected errors instead).
-
-Suppression of a group of a given size, from the distribution of the noise alone.
+"""Suppression of a group of a given size, from the distribution of the noise alone.
 
 The two curves follow figures 1 and 2 of [SafeTabP2025]: the probability that a group of
 n persons is suppressed, P(n + X <= T), and the expected error of its count if it is released,
@@ -16,85 +7,13 @@ E[X | n + X > T], both with sizes as fractions of the threshold T. No data enter
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping
-from fractions import Fraction
-from typing import Any
+from collections.abc import Mapping
 
 import numpy as np
 
 from ...noise.distributions import IntegerDistribution
-from ...noise.quantiles import margin_of_sum
-from ...pages.document import Figure, Table
+from ...pages.document import Figure
 from ...pages.figures import line_chart
-from ..workload.budgets import LevelBudget
-from ..workload.tabulations import N_CELLS, SEX_BY_AGE
-
-RELATIVE_ERRORS = (Fraction(1, 20), Fraction(1, 10))
-"""Errors of cells and totals for which populations are given."""
-
-
-def table_populations(
-    level: LevelBudget,
-    thresholds: tuple[int, ...],
-    coverage: Fraction,
-) -> list[dict[str, Any]]:
-    """The populations that each of the four tables needs; margins hold with the coverage.
-
-    For every table `cells` is the number of noisy counts, `from_total` the noisy total from which
-    on a group gets it, `margin_of_cell` and `margin_of_total` are the margins of one count and of
-    the sum of all, and the others, by relative error, the population from which on the average
-    cell, and the total, are within it.
-
-    >>> level = LevelBudget(Fraction("0.159"), 9, Fraction("0.1"))
-    >>> tables = table_populations(level, (1000, 5000, 20000), Fraction("0.95"))
-    >>> [table["population_for_cells"]["1/10"] for table in tables]
-    [110, 880, 1980, 5060]
-    """
-    found = []
-    for name, table, start in zip(
-        SEX_BY_AGE.names, sorted(N_CELLS), (None, *thresholds), strict=True
-    ):
-        k = N_CELLS[table]
-        one, whole = (margin_of_sum(level.second_stage, n, coverage) for n in (1, k))
-        found.append(
-            {
-                "table": name,
-                "cells": k,
-                "from_total": start,
-                "margin_of_cell": one,
-                "margin_of_total": whole,
-                "population_for_cells": {str(r): math.ceil(k * one / r) for r in RELATIVE_ERRORS},
-                "population_for_total": {str(r): math.ceil(whole / r) for r in RELATIVE_ERRORS},
-            }
-        )
-    return found
-
-
-def populations_table(levels: Iterable[Mapping[str, Any]]) -> Table:
-    """The populations that tables need, of `levels`, at least one, as `budget_report` has them."""
-
-    def within(what: str, populations: Mapping[str, int]) -> dict[str, int]:
-        percent = {r: f"{float(100 * Fraction(r)):.6g} %" for r in populations}
-        return {f"{what} within {percent[r]}": number for r, number in populations.items()}
-
-    rows = [
-        {
-            "region type": level["region_type"],
-            "level": level["level"],
-            "table": table["table"],
-            "cells": table["cells"],
-            "given from": table["from_total"],
-            "margin of a cell": table["margin_of_cell"],
-            "of the total": table["margin_of_total"],
-            **within("average cell", table["population_for_cells"]),
-            **within("total", table["population_for_total"]),
-        }
-        for level in levels
-        for table in level["tables"]
-    ]
-    return Table.of(rows, "of the total")
-
 
 LARGEST_SIZE = 2
 """The curves end at this multiple of the threshold."""

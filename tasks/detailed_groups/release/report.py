@@ -29,8 +29,8 @@ from ..workload.budgets import format_percent
 from ..workload.parameters import MechanismParameters, Parameters
 from ..workload.regions import region_types
 from ..workload.tabulations import TABULATIONS
-from .budget import LevelFigures, curves_of, level_figures, level_reports
-from .figures import populations_table, suppression_figures
+from .budget import LevelFigures, curves_of, level_figures
+from .figures import suppression_figures
 from .files import TIDY_FILES
 
 FIRST_COLUMNS: Mapping[str, Sequence[str]] = {
@@ -90,32 +90,28 @@ def facts_of_run(run: RunDirectory, settings: Settings) -> Facts:
 
 def margins_table(figures: Iterable[LevelFigures]) -> Table | None:
     """Margins of error and thresholds of levels; None without noise."""
-    rows: list[dict[str, Cell | None]] = []
-    for item in figures:
-        row: dict[str, Cell | None] = {
+    listed = list(figures)
+    several = len({item.tabulation.name for item in listed}) > 1
+    rows: list[dict[str, Cell | None]] = [
+        {
+            "tabulation": item.tabulation.name.upper() if several else None,
             "region type": item.region_type,
             "level": item.level,
             "budget": str(item.budget.budget),
             "stability": item.budget.stability,
             "margin": item.margin,
+            "wanted": item.wanted,
+            "total only": item.margin_total_only,
+            "of the total, by table": ", ".join(map(str, item.margins_of_totals)),
+            "tables from totals of": ", ".join(map(str, item.thresholds)),
+            "threshold": item.threshold,
         }
-        if item.tabulation.of_persons:
-            row |= {
-                "wanted": item.wanted,
-                "total only": item.margin_total_only,
-                "formula": item.margin_by_formula,
-                "target": item.margin_target,
-                "threshold": item.threshold,
-            }
-        else:
-            row = {"tabulation": item.tabulation.name.upper(), **row}
-            row["of the total, by table"] = ", ".join(map(str, item.margins_of_totals))
-            row["tables from totals of"] = ", ".join(map(str, item.thresholds))
-        rows.append(row)
-    known = [name for name in (rows or [{}])[0] if any(row[name] is not None for row in rows)]
-    return (
-        Table.of([{name: row[name] for name in known} for row in rows], "margin") if rows else None
-    )
+        for item in listed
+    ]
+    if not rows:
+        return None
+    known = [name for name in rows[0] if any(row[name] is not None for row in rows)]
+    return Table.of([{name: row[name] for name in known} for row in rows], "margin")
 
 
 def report(
@@ -176,11 +172,9 @@ def _further_of_persons(
 ) -> dict[str, Any]:
     """Names of the template that runs of persons have in addition."""
     suppressed, suppression = _suppression(figures, parameters)
-    levels = level_reports(figures)
     return {
         "suppressed": suppressed,
         "suppression": suppression,
-        "populations": populations_table(levels) if levels else None,
         "coterminous": _coterminous(run, settings, parameters),
     }
 

@@ -7,11 +7,11 @@ DP (power 1). Groups measured by a total only have all of b, the others gamma b 
 and (1 - gamma) b in the second, whose counts are released.
 
 Margins and thresholds are quantiles of these distributions, found by exact comparisons
-(`tasks.noise.quantiles`). A further function gives [SafeTabP2025]'s approximation of the margin,
-floor(1.96 sigma), which takes the discrete Gaussian for the continuous one and can be one too small
-to cover 95 %. The margin falls as b grows, so that the least b that meets a margin is the least of
-the second stage over 1 - gamma. The levels of a pass add up, and each has its own margin: together
-these budgets are the least too.
+(`tasks.noise.quantiles`). [SafeTabP2025] approximates the margin by floor(1.96 sigma), which takes
+the discrete Gaussian for the continuous one and can be one too small to cover 95 %. The margin
+falls as b grows, so that the least b that meets a margin is the least of the second stage over
+1 - gamma. The levels of a pass add up, and each has its own margin: together these budgets are the
+least too.
 """
 
 from __future__ import annotations
@@ -32,13 +32,7 @@ from .regions import REGION_TYPES
 from .specification import IterationUniverse, Specification, iteration_universe, stability
 from .tabulations import Tabulation
 
-NORMAL_QUANTILE = Fraction(196, 100)
-"""The paper's factor between sigma and its 95 % margin of error."""
-
 ONE = Fraction(1)
-
-DECIMALS = 3
-"""Decimal places of a budget, in the production specification and by default."""
 
 
 @dataclass(frozen=True)
@@ -144,56 +138,6 @@ def level_noise(
     if not gamma:
         return LevelNoise(whole, whole, whole)
     return LevelNoise(whole, noise(f"{name}/stage 1", gamma), noise(f"{name}/stage 2", 1 - gamma))
-
-
-def margin_by_formula(level: LevelBudget) -> int | None:
-    """The paper's 95 % margin of error floor(1.96 sigma) of the second stage, in integer
-    arithmetic; None under pure DP.
-
-    >>> margin_by_formula(LevelBudget(Fraction("2.134"), 9, Fraction("0.1")))
-    3
-    """
-    if level.is_pure:
-        return None
-    square = NORMAL_QUANTILE**2 * level.noise(1 - level.stage_1_fraction).parameter
-    return math.isqrt(square.numerator // square.denominator)
-
-
-def budget_by_formula(level: LevelBudget, margin_of_error: int) -> Fraction:
-    """The paper's budget of a level for a margin (Corollary 2): 1.96^2 s / (2 m^2 (1 - gamma)).
-
-    Rounded to three decimals this gives the Total column of the paper's Table 7; times
-    1 - gamma, its Step 2 column. The level's own `budget` is not used. Raises ValueError under pure
-    DP.
-
-    >>> round(float(budget_by_formula(LevelBudget(Fraction(1), 9, Fraction("0.1")), 11)), 3)
-    0.159
-    """
-    if level.is_pure:
-        raise ValueError("the formula holds for the discrete Gaussian only")
-    second = NORMAL_QUANTILE**2 * level.stability / (2 * margin_of_error**2)
-    return second / (1 - level.stage_1_fraction)
-
-
-def target_of(level: LevelBudget) -> int | None:
-    """The margin that a budget was set for: the largest whose formula budget rounds to it.
-
-    None under pure DP, or if no whole margin has this budget. The paper's Table 7 lists the margins
-    of its budgets.
-
-    >>> target_of(LevelBudget(Fraction("0.008"), 9, Fraction("0.1")))
-    50
-    """
-    if level.is_pure or level.budget <= 0:
-        return None
-    smallest = level.budget - Fraction(1, 2 * 10**DECIMALS)
-    if smallest <= 0:
-        return None
-    square = budget_by_formula(level, 1) / smallest
-    target = math.isqrt(square.numerator // square.denominator)
-    if target == 0 or round(budget_by_formula(level, target), DECIMALS) != level.budget:
-        return None
-    return target
 
 
 DIGITS = 6

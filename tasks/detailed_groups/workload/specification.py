@@ -156,25 +156,27 @@ def _iteration(name: str, row: Sequence[str]) -> CharacteristicIteration:
     fields = dict(zip(_COLUMNS[name], row, strict=True))
     code, level = fields["ITERATION_CODE"], int(fields["LEVEL"])
     flags = (fields["DETAILED_ONLY"], fields["COARSE_ONLY"])
-    if level not in (MAJOR_LEVEL, *LEVELS):
-        raise SpecificationError(
-            f"{name}: iteration {code} has level {level}; use 0, 1 or 2, since no other "
-            "is tabulated"
-        )
-    if flags == ("True", "True"):
-        raise SpecificationError(
-            f"{name}: iteration {code} is both DETAILED_ONLY and COARSE_ONLY; make one False"
-        )
-    if level == MAJOR_LEVEL and flags != ("Null", "Null"):
-        raise SpecificationError(
-            f"{name}: iteration {code} has level 0 and must have Null in DETAILED_ONLY and "
-            "COARSE_ONLY; correct its level or these columns"
-        )
-    if level != MAJOR_LEVEL and "Null" in flags:
-        raise SpecificationError(
-            f"{name}: iteration {code} has level {level} and must have True or False in "
-            "DETAILED_ONLY and COARSE_ONLY; correct its level or these columns"
-        )
+    is_major, needed = level == MAJOR_LEVEL, "True or False"
+    is_flagged = "Null" not in flags
+    if is_major:
+        is_flagged, needed = flags == ("Null", "Null"), "Null"
+    for is_right, fault in (
+        (
+            level in (MAJOR_LEVEL, *LEVELS),
+            f"has level {level}; use 0, 1 or 2, since no other is tabulated",
+        ),
+        (
+            flags != ("True", "True"),
+            "is both DETAILED_ONLY and COARSE_ONLY; make one False",
+        ),
+        (
+            is_flagged,
+            f"has level {level} and must have {needed} in DETAILED_ONLY and COARSE_ONLY; correct "
+            "its level or these columns",
+        ),
+    ):
+        if not is_right:
+            raise SpecificationError(f"{name}: iteration {code} {fault}")
     return CharacteristicIteration(
         code=code,
         name=fields["ITERATION_NAME"],
@@ -190,17 +192,16 @@ def _check_pairs(
     iterations: Mapping[str, CharacteristicIteration],
     codes: set[str],
 ) -> None:
-    unknown = {iteration for iteration, _ in pairs} - set(iterations)
-    if unknown:
-        raise SpecificationError(
-            f"{MAPPING_FILE}: iteration {min(unknown)} is in neither {RACE_FILE} nor "
-            f"{ETHNICITY_FILE}; add it or remove its rows"
-        )
-    unknown = {code for _, code in pairs} - codes
-    if unknown:
-        raise SpecificationError(
-            f"{MAPPING_FILE}: code {min(unknown)} is not in {CODES_FILE}; add it or remove its rows"
-        )
+    for what, values, known, files in (
+        ("iteration", (pair[0] for pair in pairs), iterations, f"{RACE_FILE} or {ETHNICITY_FILE}"),
+        ("code", (pair[1] for pair in pairs), codes, CODES_FILE),
+    ):
+        unknown = set(values) - set(known)
+        if unknown:
+            raise SpecificationError(
+                f"{MAPPING_FILE}: {what} {min(unknown)} is not in {files}; add it or remove its "
+                "rows"
+            )
     _refuse_repeated(MAPPING_FILE, "pair of ITERATION_CODE and RACE_ETH_CODE", pairs)
     for granularity in (DETAILED, COARSE):
         for level in LEVELS:

@@ -98,7 +98,6 @@ def estimate_sizes(
     weights: Sequence[int],
     *,
     rows: Rows | None = None,
-    time_limit: float = TIME_LIMIT,
 ) -> list[np.ndarray]:
     """Non-negative integers (n, n_sizes) for every level, root first.
 
@@ -110,13 +109,12 @@ def estimate_sizes(
             `topdown` has no use for them. All levels but the finest and, with `topdown`, the root
             may have weight 0 for no measurement.
         rows: public numbers of groups by region, for the mechanisms of `KEEP_ROWS`.
-        time_limit: seconds for a relaxed program; the others are fast and take no notice.
 
     Children add to their parents and every level to the total, except for the relaxed baselines.
     Raises SolveFailed if a relaxed program does not finish.
     """
     if mechanism in RELAXED:
-        return relaxed_estimate(mechanism, noisy, hierarchy, total, weights, time_limit=time_limit)
+        return relaxed_estimate(mechanism, noisy, hierarchy, total, weights)
     if mechanism == TOPDOWN:
         return hierarchy.sum_up(topdown_estimate(noisy, hierarchy, total))
     if mechanism == CHAIN_DP:
@@ -155,13 +153,12 @@ def estimate_plan(
     hierarchy: RegionHierarchy,
     noisy: Sequence[np.ndarray],
     exact: np.ndarray | None = None,
-    **options: float,
 ) -> list[np.ndarray]:
     """Counts (n, n_sizes) of every level, from its noisy vector, by the mechanism of a plan.
 
     `exact` are the public numbers of groups of the regions of the plan's exact level. The estimated
     hierarchy has the measured levels with the root and the exact level; the other levels have the
-    regions of one of these, or are sums of those below. `options` go to `estimate_sizes`.
+    regions of one of these, or are sums of those below.
     """
     first = merged_levels(hierarchy.n_regions)
     rows, kept = None, {0, *plan.measured}
@@ -177,7 +174,6 @@ def estimate_plan(
         plan.groups,
         [plan.weights[depth] for depth in depths],
         rows=rows,
-        **options,
     )
     estimates = dict(zip(depths, found, strict=True))
     for depth in reversed(range(len(noisy))):

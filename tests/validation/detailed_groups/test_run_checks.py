@@ -43,11 +43,10 @@ REVERSED = (
     'summary_levels = ["PR-PLACE", "PR-TRACT", "PR-COUNTY", "PR-STATE", "AIANNH", "PLACE", '
     '"TRACT", "COUNTY", "STATE", "USA"]\n'
 )
-CELLS = 'coterminous = true\nsuppress_alone_above_combination = "cells"\n'
+ALONE = "coterminous = true\nsuppress_alone_above_combination = true\n"
 VARIANTS = [
     (PERSONS, ""),
     (PERSONS, f"[mechanism]\n{EVERYTHING}{REVERSED}"),
-    (PERSONS, f"[mechanism]\n{CELLS}"),
     (PERSONS, '[mechanism]\ndefinition = "puredp"\nconfidence = "0.9"\ncoterminous = true\n'),
     (PERSONS, f"infinite = true\n[mechanism]\n{EVERYTHING}"),
     (PERSONS, 'seed = 3\n[mechanism]\nzero_suppression_chance = "0"\n'),
@@ -56,7 +55,7 @@ VARIANTS = [
         '[mechanism]\nzero_suppression_chance = "0.2"\nmax_race_codes = 2\n'
         'stage_1_fraction = "1/3"\nrun_us = false\n',
     ),
-    ("tables", f"[mechanism]\nunits_are_invariant = true\n{CELLS}"),
+    ("tables", f"[mechanism]\nunits_are_invariant = true\n{ALONE}"),
     (HOUSEHOLDS, '[mechanism]\ndefinition = "puredp"\nconfidence = "9/10"\n'),
     (HOUSEHOLDS, "infinite = true\n"),
     (HOUSEHOLDS, "seed = 6\n[mechanism.thresholds.t3]\nTRACT = {2 = [-5, 0, 4]}\n"),

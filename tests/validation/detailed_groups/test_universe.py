@@ -19,10 +19,8 @@ from spineflow.tasks.noise.distributions import IntegerDistribution
 from spineflow.tasks.noise.mechanisms import DISCRETE_GAUSSIAN, DISCRETE_LAPLACE
 from spineflow.tasks.noise.mechanisms import noise_variance as exact_variance
 from spineflow.tasks.noise.quantiles import inverse_cdf, margin_of_cut_sum, margin_of_sum
-from spineflow.validation.detailed_groups.measured import GroupCounts
 from spineflow.validation.detailed_groups.released import margins_of_sum, threshold_of
-from spineflow.validation.detailed_groups.run_checks import _has_larger_cell
-from spineflow.validation.detailed_groups.tables import AGE_BINS, PERSONS, TENURES, TYPES
+from spineflow.validation.detailed_groups.tables import PERSONS, TENURES, TYPES
 from spineflow.validation.detailed_groups.universe import (
     GEOGRAPHY,
     CountNoise,
@@ -175,41 +173,3 @@ def test_regions_of_blocks() -> None:
         "AIANNH": ["2415", None, None],
     }
     assert region_of_blocks("PR-PLACE", blocks) == [None, None, "7254321"]
-
-
-def cells_of(table: int, **counts: int) -> list[int]:
-    """Counts of a table of ages, nothing but what is named: m or f, and the first age of a bin."""
-    cells = np.zeros((2, len(AGE_BINS[table])), dtype=np.int64)
-    for name, count in counts.items():
-        cells["mf".index(name[0]), AGE_BINS[table].index(int(name[1:]))] = count
-    return cells.ravel().tolist()
-
-
-@pytest.mark.parametrize(
-    ("alone", "combined", "is_larger"),
-    [
-        # The same table: a cell is larger, or none is.
-        ((1, cells_of(1, m18=2, f45=1)), (1, cells_of(1, m18=1, f45=9)), True),
-        ((1, cells_of(1, m18=1, f45=1)), (1, cells_of(1, m18=1, f45=9)), False),
-        # The other sex is another cell.
-        ((1, cells_of(1, m18=1)), (1, cells_of(1, f18=9)), True),
-        # A finer table is added up: 18 to 44 are the bins 18, 25 and 35 of the second.
-        ((2, cells_of(2, m18=1, m25=1, m35=1)), (1, cells_of(1, m18=3)), False),
-        ((2, cells_of(2, m18=1, m25=1, m35=2)), (1, cells_of(1, m18=3, f0=9)), True),
-        ((2, cells_of(2, m45=1)), (1, cells_of(1, m18=3)), True),
-        ((1, cells_of(1, m65=2)), (3, cells_of(3, m65=1, m80=1)), False),
-        ((1, cells_of(1, m65=2)), (3, cells_of(3, m62=5, m80=1)), True),
-        # With a total alone there is nothing to compare cell by cell.
-        ((1, cells_of(1, m18=2)), (0, [4]), False),
-    ],
-)
-def test_cells_are_compared_in_the_coarser_of_both_tables(alone, combined, is_larger: bool) -> None:
-    tables, cells = zip(alone, combined, strict=True)
-    counts = GroupCounts(
-        np.array(tables),
-        np.array([0, len(cells[0])]),
-        np.concatenate(cells),
-        np.ones(2, dtype=bool),
-        np.arange(2),
-    )
-    assert _has_larger_cell(counts, 0, 1) == is_larger

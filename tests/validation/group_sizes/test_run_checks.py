@@ -17,7 +17,6 @@ from spineflow.tasks.group_sizes.plan import (
     CUMULATIVE_GROUP_SIZES,
     GROUP_SIZES,
     sensitivity,
-    squared_sensitivity,
 )
 from spineflow.tasks.products.registry import product
 from spineflow.validation.group_sizes.privacy_loss import _largest_change
@@ -318,6 +317,7 @@ def test_sensitivities_are_recomputed_alike(vector: str, is_bounded: bool) -> No
             "mechanism": {"calibration": "proven", "largest_quantity": quantity},
             "privacy": {"neighbors": "bounded" if is_bounded else "unbounded"},
         }
-        for power, own in ((1, sensitivity), (2, squared_sensitivity)):
-            expected = own(vector, n_regions, bounded=is_bounded, quantity=quantity)
+        for power in (1, 2):
+            arguments = {"bounded": is_bounded, "quantity": quantity, "is_squared": power == 2}
+            expected = sensitivity(vector, n_regions, **arguments)
             assert _largest_change(settings, vector, n_regions, power) == expected

@@ -8,7 +8,6 @@ from spineflow.tasks.detailed_groups.postprocess.stages import (
     suppress,
     suppress_alone,
 )
-from spineflow.tasks.detailed_groups.workload.tabulations import AGE_BINS
 
 COUNTERPARTS = {"1001": "1002", "1003": "1004", "1009": "1005", "1005": "1008"}
 
@@ -30,44 +29,6 @@ def test_against_loops(random_groups, seed: int) -> None:
         assert after["is_suppressed"] == (row["is_suppressed"] or exceeds)
         n_more += exceeds
     assert n_more
-
-
-def by_coarse_bins(row: dict, coarser: int) -> list[int]:
-    """Counts of a group in the cells of a coarser table, sex by sex and age by age."""
-    bins, wanted = AGE_BINS[row["table"]], AGE_BINS[coarser]
-    found = []
-    for sex in range(2):
-        own = row["value"][sex * len(bins) : (sex + 1) * len(bins)]
-        for start, end in zip(wanted, [*wanted[1:], 200], strict=True):
-            found.append(sum(n for age, n in zip(bins, own, strict=True) if start <= age < end))
-    return found
-
-
-@pytest.mark.parametrize("seed", range(8))
-def test_cell_by_cell_against_loops(random_groups, seed: int) -> None:
-    groups = add_marginals(suppress(random_groups(seed), 3), allow_negative_counts=True)
-    rows = groups.to_pylist()
-    shown = {
-        (row["region_type"], row["region_id"], row["iteration_code"]): row
-        for row in rows
-        if not row["is_suppressed"]
-    }
-    found = suppress_alone(groups, COUNTERPARTS, by_cell=True)
-    by_cell = 0
-    for row, after in zip(rows, found.to_pylist(), strict=True):
-        code = COUNTERPARTS.get(row["iteration_code"])
-        other = shown.get((row["region_type"], row["region_id"], code))
-        exceeds = not row["is_suppressed"] and other is not None and row["total"] > other["total"]
-        if not row["is_suppressed"] and other is not None and not exceeds:
-            coarser = min(row["table"], other["table"])
-            if coarser:
-                pairs = zip(
-                    by_coarse_bins(row, coarser), by_coarse_bins(other, coarser), strict=True
-                )
-                exceeds = any(own > above for own, above in pairs)
-                by_cell += exceeds
-        assert after["is_suppressed"] == (row["is_suppressed"] or exceeds)
-    assert by_cell
 
 
 def test_equal_totals_and_hidden_counterparts_stay(measured) -> None:

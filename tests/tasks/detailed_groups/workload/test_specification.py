@@ -55,7 +55,7 @@ REFUSED = {
     "race and ethnicity": (ETHNICITY_FILE, "0200|", "0101|", "is also in"),
     "pair twice": (MAPPING_FILE, "0101|1001", "0101|1000", "listed more than once"),
     "unknown code": (MAPPING_FILE, "0101|1001", "0101|1999", "1999 is not in"),
-    "unknown iteration": (MAPPING_FILE, "0102|1000", "0999|1000", "0999 is in neither"),
+    "unknown iteration": (MAPPING_FILE, "0102|1000", "0999|1000", "0999 is not in"),
     "no rows": (CODES_FILE, "1000|One\n1001|Two\n2000|Three\n", "", "no rows"),
 }
 
