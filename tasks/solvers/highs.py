@@ -165,6 +165,13 @@ class LinearProgram:
         self._bounds.append((lower, lower if upper is None else upper))
         self.n_rows += len(lower)
 
+    def add_matrix(
+        self, matrix: sparse.sparray, lower: np.ndarray, upper: np.ndarray | None = None
+    ) -> None:
+        """Add the rows of a matrix, as `add_rows` does."""
+        entries = sparse.coo_array(matrix)
+        self.add_rows(entries.row, entries.col, entries.data, lower, upper)
+
     def matrix(self) -> sparse.csr_array:
         """The constraint matrix, shape `(n_rows, n_columns)`."""
         if not self._entries:

@@ -30,6 +30,7 @@ from numba import njit
 
 from ...solvers.highs import SolveStatus
 from .dense_matrices import factorise, solve_factorised
+from .dual_kernels import largest_of
 from .elimination import (
     add_child,
     add_of_rows,
@@ -40,7 +41,6 @@ from .elimination import (
     shared_sums,
     softness_of_rows,
     step_of_child,
-    type_of_cell,
 )
 from .problem import SolveRecord
 from .quadratic import Constraints, Quadratic, inverse_of_child, slope_of, squared_distance
@@ -81,25 +81,18 @@ class _Tolerances(NamedTuple):
 def _first_guess(constraints: Constraints, x: np.ndarray) -> _Guess:
     """Free the cells that are positive in `x`, and all cells of a sum without any; note the
     bounds that `x` attains."""
-    c, k = x.shape
     allowed = constraints.allowed
-    free = np.zeros((c, k), dtype=np.bool_)
+    free = allowed & (x > 0.0)
+    if constraints.has_parent:
+        for j in range(x.shape[1]):
+            if not free[:, j].any():
+                free[:, j] = allowed[:, j]
     bound = np.zeros(constraints.lower.shape, dtype=np.int8)
-    for j in range(k):
-        is_reached = not constraints.has_parent
-        for i in range(c):
-            free[i, j] = allowed[i, j] and x[i, j] > 0.0
-            is_reached |= free[i, j]
-        if not is_reached:
-            for i in range(c):
-                free[i, j] = allowed[i, j]
-    for i in range(c):
+    for i in range(x.shape[0]):
         for t in range(constraints.lower.shape[1]):
-            start, stop = constraints.type_starts[t], constraints.type_starts[t + 1]
             lower, upper = constraints.lower[i, t], constraints.upper[i, t]
-            total = 0.0
-            is_empty = True
-            for j in range(start, stop):
+            total, is_empty = 0.0, True
+            for j in range(constraints.type_starts[t], constraints.type_starts[t + 1]):
                 if allowed[i, j]:
                     is_empty = False
                     total += x[i, j]
@@ -116,18 +109,12 @@ def _first_guess(constraints: Constraints, x: np.ndarray) -> _Guess:
 def _sizes(quadratic: Quadratic, constraints: Constraints, x: np.ndarray) -> tuple[float, float]:
     """Largest count, and largest gradient at zero."""
     c, k = x.shape
-    size, slope_size = 1.0, 1e-300
-    if constraints.has_parent:
-        for j in range(k):
-            size = max(size, constraints.parent[j])
-    slope, nothing = np.empty(k), np.zeros(k)
-    scratch = np.empty(quadratic.answers.shape[1])
+    size, slope_size = max(1.0, constraints.parent.max()), 1e-300
+    slope, scratch = np.empty(k), np.empty(quadratic.answers.shape[1])
     for i in range(c):
-        slope_of(quadratic, i, nothing, scratch, slope)
-        for j in range(k):
-            if constraints.allowed[i, j]:
-                slope_size = max(slope_size, abs(slope[j]))
-                size = max(size, x[i, j])
+        slope_of(quadratic, i, np.zeros(k), scratch, slope)
+        slope_size = max(slope_size, np.abs(slope * constraints.allowed[i]).max())
+        size = max(size, (x[i] * constraints.allowed[i]).max())
     return size, slope_size
 
 
@@ -174,10 +161,10 @@ def _misses(
     """
     pin_give, type_give = give
     miss, soft = np.empty(n_rows), np.empty(n_rows)
-    for r in range(n_own_pins(constraints)):
-        soft[r] = pin_give[i, r]
-        miss[r] = constraints.targets[constraints.group_of_child[i], r]
-        miss[r] -= soft[r] * multipliers.pins[i, r]
+    if n_own_pins(constraints) > 0:
+        n_pins, group = pin_give.shape[1], constraints.group_of_child[i]
+        soft[:n_pins] = pin_give[i]
+        miss[:n_pins] = constraints.targets[group] - pin_give[i] * multipliers.pins[i]
     for t in range(bound.size):
         r = row_of_type[t]
         if r >= 0:
@@ -208,13 +195,10 @@ def _judge(
     changes, primal, dual, gap = 0, 0.0, 0.0, 0.0
     if multipliers.pins.shape[1] > 0:
         add_of_rows(reduced, constraints.pin_rows, multipliers.pins[i], 1.0)
-        pinned = np.empty(multipliers.pins.shape[1])
-        for r in range(pinned.size):
-            pinned[r] = -constraints.targets[constraints.group_of_child[i], r]
+        pinned = -constraints.targets[constraints.group_of_child[i]]
         add_to_rows(pinned, constraints.pin_rows, x, 1.0)
-        for r in range(pinned.size):
-            primal = max(primal, abs(pinned[r]))
-            gap += multipliers.pins[i, r] * pinned[r]
+        primal = max(primal, largest_of(pinned))
+        gap += np.dot(multipliers.pins[i], pinned)
     for t in range(row_of_type.size):
         start, stop = constraints.type_starts[t], constraints.type_starts[t + 1]
         lower, upper = constraints.lower[i, t], constraints.upper[i, t]
@@ -223,8 +207,7 @@ def _judge(
             held += x[j]
         if row_of_type[t] >= 0:
             multiplier = multipliers.bounds[i, t]
-            for j in range(start, stop):
-                reduced[j] += multiplier
+            reduced[start:stop] += multiplier
             held -= lower if guess.bound[i, t] < 0 else upper
             primal = max(primal, abs(held))
             gap += multiplier * held
@@ -268,7 +251,7 @@ def _iterate(
 ) -> tuple[int, bool, float, float, float]:
     c, k = x.shape
     n_types, n_pins = constraints.lower.shape[1], n_own_pins(constraints)
-    types, every = type_of_cell(constraints), np.arange(k)
+    types, every = np.repeat(np.arange(n_types), np.diff(constraints.type_starts)), np.arange(k)
     sums = shared_sums(constraints)
     n_shared = sums.size
     shared_give, pin_give, type_give = softness_of_rows(quadratic, constraints, softness)
@@ -291,7 +274,6 @@ def _iterate(
     systems = [(np.zeros((0, 0)), np.zeros((0, 0)), np.zeros((0, 0))) for _ in range(c)]
     slope, scratch = np.empty((c, k)), np.empty(quadratic.answers.shape[1])
     factor = np.zeros((n_shared, n_shared))
-    right, total = np.empty(n_shared), np.empty(n_shared)
     reduced = np.empty(k)
     was_good, before = False, np.inf
     for iteration in range(1, max_iterations + 1):
@@ -319,24 +301,17 @@ def _iterate(
             entries += n_free[i] * n_free[i]
         is_kept = entries <= MOST_ENTRIES
         if is_new:
-            factor = np.zeros((n_shared, n_shared))
-            for r in range(n_shared):
-                factor[r, r] = shared_give[r]
-        for r in range(n_shared):
-            right[r] = shared_give[r] * y[r] - sums[r]
-            total[r] = -sums[r]
+            factor = np.diag(shared_give)
+        right, total = shared_give * y - sums, -sums
         changes, primal, dual, gap = 0, 0.0, 0.0, 0.0
         # First sweep: the system of the shared rows. Second: steps, multipliers, new guesses.
         for sweep in range(2):
             if sweep == 1 and n_shared > 0:
                 if is_new:
                     factor = factorise(factor)
-                solved = solve_factorised(factor, right)
-                for r in range(n_shared):
-                    y[r] = solved[r]
-                for r in range(n_shared):
-                    if not np.isfinite(y[r]):
-                        return iteration, False, primal, dual, gap
+                y[:] = solve_factorised(factor, right)
+                if not np.isfinite(y).all():
+                    return iteration, False, primal, dual, gap
             for i in range(c):
                 free = cells[i, : n_free[i]]
                 here = x[i][free]
@@ -363,26 +338,22 @@ def _iterate(
                 if sweep == 0:
                     if n_shared > 0:
                         step, multiplier = step_of_child(system, force, miss)
-                        for a in range(here.size):
-                            here[a] += step[a]
+                        here += step
                         add_to_rows(right, rows, here, 1.0)
                         if is_new:
                             add_child(factor, system[0], rows)
                     continue
                 add_of_rows(force, rows, y, -1.0)
                 step, multiplier = step_of_child(system, force, miss)
-                for r in range(n_pins):
-                    pin_y[i, r] = multiplier[r]
+                pin_y[i] = multiplier[:n_pins]
                 for t in range(n_types):
                     r = row_of_type[i, t]
                     bound_y[i, t] = multiplier[r] if r >= 0 else 0.0
-                for a in range(here.size):
-                    here[a] += step[a]
-                    x[i, free[a]] = here[a]
+                here += step
+                x[i][free] = here
                 add_to_rows(total, rows, here, 1.0)
                 slope_of(quadratic, i, x[i], scratch, slope[i])
-                for j in range(k):
-                    reduced[j] = -slope[i, j]
+                reduced[:] = -slope[i]
                 add_of_rows(reduced, shared_rows(constraints, i, every), y, 1.0)
                 judged = _judge(
                     constraints, guess, multipliers, tolerances, i, row_of_type[i], x[i], reduced
@@ -391,9 +362,8 @@ def _iterate(
                 changes += judged[0]
                 primal, dual = max(primal, judged[1]), max(dual, judged[2])
                 gap += judged[3]
-        for r in range(n_shared):
-            primal = max(primal, abs(total[r]))
-            gap += y[r] * total[r]
+        primal = max(primal, largest_of(total))
+        gap += np.dot(y, total)
         # Sums of many large cells may never get below rounding error.
         is_met = primal <= tolerances.sums or 0.5 * before <= primal <= ROUNDING
         before = primal
@@ -402,10 +372,7 @@ def _iterate(
                 break
             was_good = True
     # A matrix made singular by rounding errors gives NaN cells, and no changes.
-    is_settled = changes == 0 and dual <= tolerances.signs
-    for i in range(c):
-        for j in range(k):
-            is_settled &= np.isfinite(x[i, j])
+    is_settled = changes == 0 and dual <= tolerances.signs and np.isfinite(x).all()
     return iteration, is_settled, primal, dual / slope_size, abs(gap)
 
 

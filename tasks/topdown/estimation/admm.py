@@ -17,6 +17,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from .dual_kernels import project_to_sum
+from .elimination import add_to_rows
 from .inverse_covariance import add_product, blocks_inverse
 from .quadratic import Constraints, Quadratic, curvature, inverse_of_sum, slope_of, thin_inverse
 
@@ -42,43 +44,18 @@ def _project_bounded_sum(
 ) -> None:
     """Nearest point of {z >= 0, low <= sum z <= high, z = 0 where not allowed} in the norm that
     weighs squares by `weight`.
-
-    Newton's method on the multiplier of the sum, from all allowed cells active.
     """
-    n = values.size
     positive = 0.0
-    total = 0.0
-    reach = 0.0
-    for j in range(n):
-        out[j] = 0.0
-        if allowed[j]:
-            reach += 1.0 / weight[j]
-            total += values[j]
-            if values[j] > 0.0:
-                out[j] = values[j]
-                positive += values[j]
-    if low <= positive <= high or reach == 0.0:
+    for j in range(values.size):
+        out[j] = values[j] if allowed[j] and values[j] > 0.0 else 0.0
+        positive += out[j]
+    if low <= positive <= high:
         return
-    target = high if positive > high else low
-    # The remaining sum falls with theta and is convex, so Newton's method from below reaches the
-    # root without passing it, and ends once no further cell becomes zero.
-    theta = (total - target) / reach
-    for _ in range(n + 2):
-        total = 0.0
-        reach = 0.0
-        for j in range(n):
-            if allowed[j] and values[j] > theta / weight[j]:
-                total += values[j] - theta / weight[j]
-                reach += 1.0 / weight[j]
-        if reach == 0.0:
-            break
-        step = (total - target) / reach
-        theta += step
-        if step <= 1e-15 * (1.0 + abs(theta)):
-            break
-    for j in range(n):
-        value = values[j] - theta / weight[j]
-        out[j] = value if allowed[j] and value > 0.0 else 0.0
+    out[:] = np.where(allowed, values, 0.0)
+    left = np.empty(values.size, dtype=np.int64)
+    project_to_sum(out, allowed / weight, high if positive > high else low, left)
+    for j in range(values.size):
+        out[j] = max(out[j], 0.0)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -86,68 +63,78 @@ def _own_answers(quadratic: Quadratic, k: int) -> tuple[np.ndarray, float]:
     """Mean noisy answer of every cell (c, k) by queries that distinguish all cells, and its weight;
     zero without such queries.
     """
-    c = quadratic.scale.size
-    own = np.zeros((c, k))
-    total = 0.0
+    own, total = np.zeros((quadratic.scale.size, k)), 0.0
     for q in range(quadratic.labels.shape[0]):
-        label = quadratic.labels[q]
         if quadratic.starts[q + 1] - quadratic.starts[q] == k:
             weight = quadratic.weights[0, q]
             total += weight
-            for i in range(c):
-                for j in range(k):
-                    own[i, j] += weight * quadratic.answers[i, label[j]]
-    if total > 0.0:
-        for i in range(c):
-            for j in range(k):
-                own[i, j] /= total
-    return own, total
+            own += weight * quadratic.answers[:, quadratic.labels[q]]
+    return own / total if total > 0.0 else own, total
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _first_point_by_covariance(
-    quadratic: Quadratic, constraints: Constraints
-) -> tuple[np.ndarray, np.ndarray]:
+def _penalties(
+    start: np.ndarray, weight: np.ndarray, noise: np.ndarray, diagonal: np.ndarray
+) -> np.ndarray:
+    """Penalties (k,) of cells by the weight and noise of their own answers (k,), and the Hessian's
+    diagonal (k,).
+    """
+    mean = start.sum(axis=0) / start.shape[0]
+    wanted = NOISE_PENALTY * weight * noise / np.maximum(mean, 1e-9)
+    return np.minimum(np.maximum(wanted, SMALLEST_PENALTY * weight), LARGEST_PENALTY * diagonal)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _first_point_by_covariance(quadratic: Quadratic) -> tuple[np.ndarray, np.ndarray]:
     """As `first_point`: the estimates with negative values set to 0, and penalties by the cells'
     own precisions.
     """
+    start, total = np.maximum(quadratic.covariance.centre, 0.0), quadratic.scale.sum()
+    weight = np.zeros(start.shape[1])
+    for i in range(start.shape[0]):
+        weight += curvature(quadratic, i) / total
+    # The standard deviation of one child's cell, by the mean precision.
+    noise = 1.0 / np.sqrt(weight * total / start.shape[0])
+    return start, _penalties(start, weight, noise, weight)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def first_point(quadratic: Quadratic, constraints: Constraints) -> tuple[np.ndarray, np.ndarray]:
+    """The first point (c, k), and the penalties (k,)."""
+    if quadratic.covariance.within.shape[0] > 0:
+        return _first_point_by_covariance(quadratic)
     c, k = constraints.allowed.shape
-    start = np.empty((c, k))
+    own, weight = _own_answers(quadratic, k)
+    diagonal = np.full(k, curvature(quadratic, 0).sum() / (k * quadratic.scale[0]))
+    start = np.maximum(own, 0.0)
     for i in range(c):
-        for j in range(k):
-            centre = quadratic.covariance.centre[i, j]
-            start[i, j] = centre if centre >= 0.0 else 0.0
-    penalty, weight, mean = np.empty(k), np.zeros(k), np.zeros(k)
-    total = quadratic.scale.sum()
-    for i in range(c):
-        diagonal = curvature(quadratic, i)
-        for j in range(k):
-            weight[j] += diagonal[j] / total
-            mean[j] += start[i, j] / c
-    for j in range(k):
-        # The standard deviation of one child's cell, by the mean precision.
-        noise = 1.0 / np.sqrt(weight[j] * total / c)
-        wanted = NOISE_PENALTY * weight[j] * noise / max(mean[j], 1e-9)
-        penalty[j] = min(max(wanted, SMALLEST_PENALTY * weight[j]), LARGEST_PENALTY * weight[j])
-    return start, penalty
+        if constraints.has_parent:
+            start[i] = constraints.parent / c
+        elif weight == 0.0:
+            slope_of(quadratic, i, np.zeros(k), np.empty(quadratic.answers.shape[1]), start[i])
+            start[i] = np.maximum(start[i] / curvature(quadratic, i), 0.0)
+    if weight == 0.0:
+        return start, diagonal
+    # Impossible counts reveal the size of the noise: the children's answers as far as they do not
+    # add to the parent's, or answers below zero.
+    if constraints.has_parent:
+        excess = np.abs(constraints.parent - own.sum(axis=0))
+        noise = np.median(excess) / np.sqrt((1.0 / quadratic.scale).sum())
+    else:
+        answers = own.ravel()
+        below = answers[answers < 0.0]
+        noise = -np.median(below) if below.size > 0 else 0.0
+    # Half of all normal errors are within 0.6745 standard deviations; a median is robust to the few
+    # cells that are far off for other reasons.
+    deviation = np.full(k, noise / 0.6745)
+    return start, _penalties(start, np.full(k, weight), deviation, diagonal)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _mean_covariance(quadratic: Quadratic) -> tuple[np.ndarray, np.ndarray]:
     """The children's mean matrix, less their scales, as W and G of `InverseCovariance`."""
     total, covariance = quadratic.scale.sum(), quadratic.covariance
-    c, n = covariance.within.shape[:2]
-    within, across = np.zeros((n, n)), np.zeros((n, n))
-    for i in range(c):
-        for u in range(n):
-            for v in range(n):
-                within[u, v] += covariance.within[i, u, v]
-                across[u, v] += covariance.across[i, u, v]
-    for u in range(n):
-        for v in range(n):
-            within[u, v] /= total
-            across[u, v] /= total
-    return within, across
+    return covariance.within.sum(axis=0) / total, covariance.across.sum(axis=0) / total
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -156,90 +143,29 @@ def _linear_terms_by_covariance(
 ) -> np.ndarray:
     """Terms (c, k) by which the mean matrix has every child's own gradient at its centre."""
     covariance = quadratic.covariance
-    classes, levels = covariance.class_of_cell, covariance.level_of_cell
-    c, k = covariance.centre.shape
-    linear = np.empty((c, k))
-    for i in range(c):
-        for j in range(k):
-            linear[i, j] = covariance.pull[i, j] / quadratic.scale[i]
-        add_product(within, across, classes, levels, covariance.centre[i], linear[i])
+    linear = np.empty_like(covariance.centre)
+    for i in range(linear.shape[0]):
+        linear[i] = covariance.pull[i] / quadratic.scale[i]
+        add_product(
+            within,
+            across,
+            covariance.class_of_cell,
+            covariance.level_of_cell,
+            covariance.centre[i],
+            linear[i],
+        )
     return linear
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def first_point(quadratic: Quadratic, constraints: Constraints) -> tuple[np.ndarray, np.ndarray]:
-    """The first point (c, k), and the penalties (k,)."""
-    c, k = constraints.allowed.shape
-    if quadratic.covariance.within.shape[0] > 0:
-        return _first_point_by_covariance(quadratic, constraints)
-    own, weight = _own_answers(quadratic, k)
-    diagonal, of_first = 0.0, curvature(quadratic, 0)
-    for j in range(k):
-        diagonal += of_first[j] / (k * quadratic.scale[0])
-    start = np.empty((c, k))
-    penalty = np.full(k, diagonal)
-    if not constraints.has_parent:
-        slope = np.empty(k)
-        scratch = np.empty(quadratic.answers.shape[1])
-        nothing = np.zeros(k)
-        for i in range(c):
-            slope_of(quadratic, i, nothing, scratch, slope)
-            of_child = curvature(quadratic, i)
-            for j in range(k):
-                start[i, j] = max(own[i, j] if weight > 0.0 else slope[j] / of_child[j], 0.0)
-    else:
-        for i in range(c):
-            for j in range(k):
-                start[i, j] = constraints.parent[j] / c
-    if weight == 0.0:
-        return start, penalty
-    # Impossible counts reveal the size of the noise: the children's answers as far as they do not
-    # add to the parent's, or answers below zero.
-    if constraints.has_parent:
-        excess = np.empty(k)
-        for j in range(k):
-            total = 0.0
-            for i in range(c):
-                total += own[i, j]
-            excess[j] = abs(constraints.parent[j] - total)
-        noise = np.median(excess) / np.sqrt((1.0 / quadratic.scale).sum())
-    else:
-        below = np.empty(c * k)
-        n = 0
-        for i in range(c):
-            for j in range(k):
-                if own[i, j] < 0.0:
-                    below[n] = -own[i, j]
-                    n += 1
-        noise = np.median(below[:n]) if n > 0 else 0.0
-    # Half of all normal errors are within 0.6745 standard deviations; a median is robust to the few
-    # cells that are far off for other reasons.
-    noise /= 0.6745
-    for j in range(k):
-        mean = 0.0
-        for i in range(c):
-            mean += start[i, j]
-        mean /= c
-        wanted = NOISE_PENALTY * weight * noise / max(mean, 1e-9)
-        penalty[j] = min(max(wanted, SMALLEST_PENALTY * weight), LARGEST_PENALTY * diagonal)
-    return start, penalty
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _mean_matrix(quadratic: Quadratic) -> tuple[float, np.ndarray]:
     """Diagonal and coarse part of the children's mean matrix, less their scales."""
     total = quadratic.scale.sum()
-    share = np.zeros(quadratic.diagonal.size)
-    for i in range(quadratic.scale.size):
-        share[quadratic.profile[i]] += quadratic.scale[i] / total
-    n = quadratic.coarse.shape[1]
-    coarse = np.zeros((n, n))
-    diagonal = 0.0
-    for m in range(share.size):
-        diagonal += share[m] * quadratic.diagonal[m]
-        for r in range(n):
-            for s in range(n):
-                coarse[r, s] += share[m] * quadratic.coarse[m, r, s]
+    diagonal, coarse = 0.0, np.zeros_like(quadratic.coarse[0])
+    for m in range(quadratic.diagonal.size):
+        share = quadratic.scale[quadratic.profile == m].sum() / total
+        diagonal += share * quadratic.diagonal[m]
+        coarse += share * quadratic.coarse[m]
     return diagonal, coarse
 
 
@@ -252,19 +178,14 @@ def _applied(
         return np.dot(right, inverse)
     # By Woodbury's identity the inverse is 1/D - 1/D A' M A 1/D, where `inverse` is M; A adds cells
     # to answers, so that only M is a product of matrices.
-    c, k = right.shape
-    x = np.empty((c, k))
-    answers = np.zeros((c, inverse.shape[0]))
-    for i in range(c):
-        for j in range(k):
-            x[i, j] = right[i, j] / diagonal[j]
-        for s in range(rows.shape[0]):
-            for j in range(k):
-                answers[i, rows[s, j]] += x[i, j]
+    x = right / diagonal
+    answers = np.zeros((right.shape[0], inverse.shape[0]))
+    for i in range(right.shape[0]):
+        add_to_rows(answers[i], rows, x[i], 1.0)
     answers = np.dot(answers, inverse)
-    for i in range(c):
+    for i in range(right.shape[0]):
         for s in range(rows.shape[0]):
-            for j in range(k):
+            for j in range(diagonal.size):
                 x[i, j] -= answers[i, rows[s, j]] / diagonal[j]
     return x
 
@@ -272,33 +193,27 @@ def _applied(
 @njit(cache=True, nogil=True, error_model="numpy")
 def _linear_terms(quadratic: Quadratic, start: np.ndarray) -> np.ndarray:
     """Minus the gradient at zero (c, k), less the scales, with the proximal term's."""
-    linear = np.empty(start.shape)
-    scratch, nothing = np.empty(quadratic.answers.shape[1]), np.zeros(start.shape[1])
+    linear, nothing = np.empty(start.shape), np.zeros(start.shape[1])
+    scratch = np.empty(quadratic.answers.shape[1])
     proximal = quadratic.proximal.sum() / quadratic.proximal.size
     for i in range(start.shape[0]):
         slope_of(quadratic, i, nothing, scratch, linear[i])
-        for j in range(start.shape[1]):
-            linear[i, j] = linear[i, j] / quadratic.scale[i] + proximal * start[i, j]
+        linear[i] = linear[i] / quadratic.scale[i] + proximal * start[i]
     return linear
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _meet_parent(x: np.ndarray, parent: np.ndarray, inverse_scale: np.ndarray) -> None:
     """Move the children's cells to their parent's sums, in proportion to 1 / scale."""
-    shift = np.empty(parent.size)
-    for j in range(parent.size):
-        shift[j] = parent[j]
-    for i in range(x.shape[0]):
-        for j in range(x.shape[1]):
-            shift[j] -= x[i, j]
     # Children have one matrix but for their scales, so that the multiplier of the parent's sums
     # moves each child by the same vector over its scale, and that vector need not be solved for.
-    reach = inverse_scale.sum()
-    for j in range(parent.size):
-        shift[j] /= reach
+    shift, reach = parent.copy(), inverse_scale.sum()
     for i in range(x.shape[0]):
-        for j in range(x.shape[1]):
-            x[i, j] += shift[j] * inverse_scale[i]
+        for j in range(parent.size):
+            shift[j] -= x[i, j]
+    for i in range(x.shape[0]):
+        for j in range(parent.size):
+            x[i, j] += shift[j] / reach * inverse_scale[i]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -309,19 +224,14 @@ def _meet_pins(
     inverse_scale: np.ndarray,
 ) -> None:
     """Move the cells of every group of children to its pins, in proportion to 1 / scale."""
-    group = constraints.group_of_child
-    targets = constraints.targets
-    residual = targets.copy()
+    group, residual = constraints.group_of_child, constraints.targets.copy()
     reach = np.zeros(residual.shape[0])
     for i in range(x.shape[0]):
         reach[group[i]] += inverse_scale[i]
-        for q in range(constraints.pin_rows.shape[0]):
-            for j in range(x.shape[1]):
-                residual[group[i], constraints.pin_rows[q, j]] -= x[i, j]
+        add_to_rows(residual[group[i]], constraints.pin_rows, x[i], -1.0)
     moves = np.dot(residual, moves_of_residual)
     for i in range(x.shape[0]):
-        for j in range(x.shape[1]):
-            x[i, j] += moves[group[i], j] * inverse_scale[i] / reach[group[i]]
+        x[i] += moves[group[i]] * (inverse_scale[i] / reach[group[i]])
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -391,29 +301,20 @@ def approach(
     gram = np.linalg.pinv(np.dot(reach, pins.T)) if n_pins else np.zeros((0, 0))
     moves_of_residual = np.dot(np.ascontiguousarray(gram), reach)
     z, u = start.copy(), np.zeros((c, k))
-    right = np.empty((c, k))
     was_zero = np.zeros((c, k), dtype=np.bool_)
     for iteration in range(iterations):
-        for i in range(c):
-            for j in range(k):
-                right[i, j] = linear[i, j] + penalty[j] * (z[i, j] - u[i, j])
-        x = _applied(right, inverse, diagonal, rows, is_thin)
+        x = _applied(linear + penalty * (z - u), inverse, diagonal, rows, is_thin)
         if constraints.has_parent:
             _meet_parent(x, constraints.parent, inverse_scale)
         if n_pins:
             _meet_pins(x, constraints, moves_of_residual, inverse_scale)
         # The relaxed point is put into u; the part removed by the projection is the new multiplier.
-        for i in range(c):
-            for j in range(k):
-                u[i, j] += RELAXATION * x[i, j] + (1.0 - RELAXATION) * z[i, j]
+        u += RELAXATION * x + (1.0 - RELAXATION) * z
         _project(u, penalty, constraints, z)
-        changes = 0
-        for i in range(c):
-            for j in range(k):
-                u[i, j] -= z[i, j]
-                is_zero = z[i, j] == 0.0
-                changes += is_zero != was_zero[i, j]
-                was_zero[i, j] = is_zero
+        u -= z
+        is_zero = z == 0.0
+        changes = np.count_nonzero(is_zero != was_zero)
+        was_zero = is_zero
         # Only the zeros and the binding bounds are needed: `active_set` finds the values exactly.
         if iteration >= FEWEST and changes * SETTLED <= c * k:
             break

@@ -72,15 +72,14 @@ def accompany(siblings: Siblings, rule: Companions, parent: str) -> None:
 
     Raises SolveFailed if the parent's counts allow it not.
     """
-    if siblings.problem.parent_counts is None:
-        _replace(siblings, rule)
+    is_root = siblings.problem.parent_counts is None
     while True:
         missing = rule.missing(siblings.x)
         lacking = np.flatnonzero(missing > 0)
         if not lacking.size:
             return
-        if missing.sum() <= 0:
-            _swap(siblings, rule, int(lacking[0]), missing < 0)
+        if is_root or missing.sum() <= 0:
+            _give_companion(siblings, rule, int(lacking[0]), None if is_root else missing < 0)
         elif not _put_together(siblings, rule):
             raise SolveFailed(
                 f"The children of geounit {parent} cannot all have companions; report the run's "
@@ -88,52 +87,43 @@ def accompany(siblings: Siblings, rule: Companions, parent: str) -> None:
             )
 
 
-def _replace(siblings: Siblings, rule: Companions) -> None:
-    """Turn dependants of the root into companions, as many as it lacks."""
-    for child in np.flatnonzero(rule.missing(siblings.x) > 0).tolist():
-        while rule.missing(siblings.x)[child] > 0:
-            gradient, best = siblings.gradient()[child], (np.inf, -1, -1)
-            to = np.flatnonzero(rule.companions)
-            for cell in np.flatnonzero(rule.dependants & (siblings.x[child] > 0)).tolist():
-                cost = gradient[to] - gradient[cell] + siblings.across(cell)[child, to]
-                best = min(best, (float(cost.min()), cell, int(to[np.argmin(cost)])))
-            _, cell, target = best
-            siblings.x[child, cell] -= 1
-            siblings.x[child, target] += 1
-            siblings.moves += 1
-
-
-def _people(siblings: Siblings, rule: Companions) -> np.ndarray:
-    return siblings.x[:, rule.dependants | rule.companions].sum(axis=1)
-
-
-def _swap(siblings: Siblings, rule: Companions, child: int, has_more: np.ndarray) -> None:
+def _give_companion(
+    siblings: Siblings, rule: Companions, child: int, has_more: np.ndarray | None
+) -> None:
     """Swap a dependant of a child for a companion of a sibling that has more than it needs, as is
-    cheapest."""
+    cheapest; at the root, without siblings, turn one into the other."""
     x, gradient = siblings.x, siblings.gradient()
-    sibling, companion = np.nonzero((x > 0) & rule.companions & has_more[:, None])
+    sibling, companion = np.nonzero((np.arange(len(x)) == child)[:, None] & rule.companions)
+    if has_more is not None:
+        sibling, companion = np.nonzero((x > 0) & rule.companions & has_more[:, None])
     best = (np.inf, -1, -1, -1)
     for cell in np.flatnonzero(rule.dependants & (x[child] > 0)).tolist():
         across = siblings.across(cell)
         cost = gradient[child, companion] - gradient[child, cell] + across[child, companion]
-        cost += gradient[sibling, cell] - gradient[sibling, companion]
-        cost += across[sibling, companion]
+        if has_more is not None:
+            cost += gradient[sibling, cell] - gradient[sibling, companion]
+            cost += across[sibling, companion]
         place = int(np.argmin(cost))
         found = float(cost[place]), cell, int(companion[place]), int(sibling[place])
         best = min(best, found)
     _, own, other, at = best
-    siblings.move(own, child, at)
-    siblings.move(other, at, child)
+    if has_more is not None:
+        siblings.move(own, child, at)
+        siblings.move(other, at, child)
+    else:
+        x[child, [own, other]] += [-1, 1]
+        siblings.moves += 1
 
 
 def _put_together(siblings: Siblings, rule: Companions) -> bool:
     """Move the cheapest record between two children whose people are no multiples of K + 1, from
     one with the fewest beyond a multiple; False if there are no two that can exchange records."""
-    people, size = _people(siblings, rule), rule.at_most + 1
-    beyond = np.where(rule.n_below == 0, people % size, 0)
     either = rule.dependants | rule.companions
-    for source in np.argsort(beyond, kind="stable").tolist():
-        if beyond[source]:
-            if siblings.move_cheapest(source, either, beyond >= beyond[source]):
-                return True
-    return False
+    people = siblings.x[:, either].sum(axis=1)
+    beyond = np.where(rule.n_below == 0, people % (rule.at_most + 1), 0)
+    children = np.arange(beyond.size)
+    return any(
+        siblings.move_cheapest((children == source)[:, None] & either, beyond >= beyond[source])
+        for source in np.argsort(beyond, kind="stable").tolist()
+        if beyond[source]
+    )

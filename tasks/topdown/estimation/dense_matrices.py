@@ -57,23 +57,12 @@ def definite_inverse(matrix: np.ndarray) -> np.ndarray:
     first = definite_inverse(matrix[:h, :h].copy())
     beside = matrix[:h, h:].copy()
     reach = np.dot(first, beside)
-    second, taken = matrix[h:, h:].copy(), np.dot(beside.T, reach)
-    for i in range(n - h):
-        for j in range(n - h):
-            second[i, j] -= taken[i, j]
-    second = definite_inverse(second)
+    second = definite_inverse(matrix[h:, h:] - np.dot(beside.T, reach))
     across = np.dot(reach, second)
-    added = np.dot(across, reach.T)
-    for i in range(h):
-        for j in range(h):
-            matrix[i, j] = first[i, j] + added[i, j]
-        for j in range(n - h):
-            matrix[i, h + j] = -across[i, j]
-    for i in range(n - h):
-        for j in range(h):
-            matrix[h + i, j] = -across[j, i]
-        for j in range(n - h):
-            matrix[h + i, h + j] = second[i, j]
+    matrix[:h, :h] = first + np.dot(across, reach.T)
+    matrix[:h, h:] = -across
+    matrix[h:, :h] = -across.T
+    matrix[h:, h:] = second
     return matrix
 
 

@@ -12,8 +12,6 @@ from numba import njit, objmode
 
 from .dense_matrices import BLOCK_ENTRIES
 
-DENSE = 4
-"""A product goes through all cells, several at a time, if one in this many moves or more."""
 TOGETHER = 64
 """Most rows of blocks that are inverted together."""
 
@@ -136,7 +134,7 @@ def write_cells(
             own[i] = ease[j, i] if allowed[j, i] else 0.0
             wish[i] = centre[j, i] + slope[i] * own[i]
         if parent.size:
-            _project(wish, own, parent[j], left)
+            project_to_sum(wish, own, parent[j], left)
         for i in range(c):
             x[j, i] = max(0.0, wish[i])
         for i in range(c):
@@ -165,28 +163,10 @@ def _sum(values: np.ndarray) -> float:
 @njit(cache=True, nogil=True, error_model="numpy")
 def pairwise_sum(values: np.ndarray) -> float:
     """The sum of some values (n,), by halves, so that rounding errors grow as log n."""
-    n = values.size
-    if n > 128:
-        half = n // 2 - n // 2 % 8
-        return pairwise_sum(values[:half]) + pairwise_sum(values[half:])
-    total, first = 0.0, 0
-    if n >= 8:
-        a, b, c, d = values[0], values[1], values[2], values[3]
-        e, f, g, h = values[4], values[5], values[6], values[7]
-        first = n // 8 * 8
-        for i in range(8, first, 8):
-            a += values[i]
-            b += values[i + 1]
-            c += values[i + 2]
-            d += values[i + 3]
-            e += values[i + 4]
-            f += values[i + 5]
-            g += values[i + 6]
-            h += values[i + 7]
-        total = ((a + b) + (c + d)) + ((e + f) + (g + h))
-    for i in range(first, n):
-        total += values[i]
-    return total
+    if values.size <= 128:
+        return _sum(values)
+    half = values.size // 2
+    return pairwise_sum(values[:half]) + pairwise_sum(values[half:])
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -203,12 +183,12 @@ def largest_of(values: np.ndarray) -> float:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _project(wish: np.ndarray, own: np.ndarray, total: float, left: np.ndarray) -> None:
-    """Shift `wish` (c,) in proportion to `own` so that its positive parts sum to `total`.
+def project_to_sum(wish: np.ndarray, own: np.ndarray, total: float, left: np.ndarray) -> None:
+    """Shift `wish` (n,) in proportion to `own` so that its positive parts sum to `total`.
 
-    Michelot's projection: children that the common shift makes negative drop out and become zero,
-    until none does; children without ease cannot move. `left` (c,) is scratch for the remaining
-    children.
+    Michelot's projection: entries that the common shift makes negative drop out and become zero,
+    until none does; entries whose `own` is 0 cannot move. `left` (n,) is scratch for the remaining
+    entries.
     """
     shares, weights = _sum(wish), _sum(own)
     n = 0
@@ -246,10 +226,7 @@ def movable_cells(x: np.ndarray, ease: np.ndarray, is_shared: bool) -> Movable:
     """
     k, c = x.shape
     starts = np.zeros(k + 1, dtype=np.int64)
-    most = 0
-    for j in range(k):
-        for i in range(c):
-            most += x[j, i] > 0.0
+    most = np.count_nonzero(x > 0.0)
     child, h = np.empty(most, dtype=np.int64), np.empty(most)
     of_movable = np.zeros((k, c))
     n = 0
@@ -281,13 +258,12 @@ def inverses_of(rows: Rows, movable: Movable, diagonal: np.ndarray) -> Inverses:
         width = 0
     blocks = np.zeros((c, width, width))
     places = np.full((c, width), -1, dtype=np.int64)
-    full, alone = diagonal.copy(), np.zeros(diagonal.size)
+    full = diagonal.copy()
     if width:
         _add_blocks(rows, movable, number, blocks)
     else:
         _add_diagonal(rows, movable, full)
-    for p in range(alone.size):
-        alone[p] = 1.0 / full[p]
+    alone = 1.0 / full
     for i in range(c if width else 0):
         for q in range(r):
             a = number[q, i]
@@ -376,43 +352,8 @@ def _times(
 ) -> None:
     """Write (R H R' + diagonal) y to `out` (n,)."""
     start, row, weight = rows.start, rows.row, rows.weight
-    place, starts, child, ease = rows.place, movable.starts, movable.child, movable.ease
-    for p in range(y.size):
-        out[p] = diagonal[p] * y[p]
-    slope = np.empty(ease.shape[1])
-    for j in range(start.size - 1):
-        first, last = starts[j], starts[j + 1]
-        if first == last:
-            continue
-        total, eases = 0.0, 0.0
-        for f in range(first, last):
-            i = child[f]
-            s = 0.0
-            for e in range(start[j], start[j + 1]):
-                p = place[row[e], i]
-                if p >= 0:
-                    s += weight[e] * y[p]
-            slope[f - first] = s
-            total += s * ease[j, i]
-            eases += ease[j, i]
-        mean = total / eases if movable.is_shared else 0.0
-        for f in range(first, last):
-            i = child[f]
-            moved = (slope[f - first] - mean) * ease[j, i]
-            for e in range(start[j], start[j + 1]):
-                p = place[row[e], i]
-                if p >= 0:
-                    out[p] += weight[e] * moved
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _times_all(
-    rows: Rows, movable: Movable, diagonal: np.ndarray, y: np.ndarray, out: np.ndarray
-) -> None:
-    """As `_times`, through all cells of a child, which the processor takes several at a time."""
-    start, row, weight = rows.start, rows.row, rows.weight
-    place, starts, ease = rows.place, movable.starts, movable.ease
-    r, c = place.shape
+    starts, ease = movable.starts, movable.ease
+    r, c = rows.place.shape
     dense, sums = np.empty((r, c)), np.zeros((r, c))
     spread(rows, y, dense)
     slope, pull = np.empty(c), np.empty(c)
@@ -433,20 +374,15 @@ def _times_all(
         for e in range(start[j], start[j + 1]):
             for i in range(c):
                 sums[row[e], i] += weight[e] * slope[i]
-    for p in range(y.size):
-        out[p] = diagonal[p] * y[p]
-    for q in range(r):
-        for i in range(c):
-            if place[q, i] >= 0:
-                out[place[q, i]] += sums[q, i]
+    gather(rows, sums, out)
+    out += diagonal * y
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _precondition(inverses: Inverses, right: np.ndarray, out: np.ndarray) -> None:
     """Write the preconditioner of `Inverses` times `right` (n,) to `out`."""
     blocks, places, common = inverses.blocks, inverses.places, inverses.common
-    for p in range(right.size):
-        out[p] = inverses.alone[p] * right[p]
+    out[:] = inverses.alone * right
     own, moved = np.zeros(places.shape[1]), np.empty(places.shape[1])
     for i in range(places.shape[0] if own.size else 0):
         for a in range(own.size):
@@ -465,15 +401,6 @@ def _precondition(inverses: Inverses, right: np.ndarray, out: np.ndarray) -> Non
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _is_within(values: np.ndarray, limit: float) -> bool:
-    """Whether none of some values (n,) is larger than `limit`, or not a number."""
-    for value in values:  # noqa: SIM110
-        if not abs(value) <= limit:
-            return False
-    return True
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
 def conjugate_gradients(
     rows: Rows,
     movable: Movable,
@@ -486,31 +413,25 @@ def conjugate_gradients(
     """Solve (R H R' + diagonal) y = right to within `forcing` of its largest entry; and how long
     that took. A direction in which rounding errors leave no curvature ends it."""
     n = right.size
-    is_dense = DENSE * movable.child.size >= movable.ease.size
     y, remainder = np.zeros(n), right.copy()
-    direction, moved, better = np.empty(n), np.empty(n), np.empty(n)
+    moved, better = np.empty(n), np.empty(n)
     _precondition(inverses, remainder, better)
-    direction[:] = better
+    direction = better.copy()
     product = np.dot(remainder, better)
     limit = forcing * largest_of(right)
     for number in range(1, iterations + 1):
-        if is_dense:
-            _times_all(rows, movable, diagonal, direction, moved)
-        else:
-            _times(rows, movable, diagonal, direction, moved)
+        _times(rows, movable, diagonal, direction, moved)
         curvature = np.dot(direction, moved)
         if not curvature > 0.0:
             return y, number
         length = product / curvature
-        for p in range(n):
-            y[p] += length * direction[p]
-            remainder[p] -= length * moved[p]
-        if _is_within(remainder, limit):
+        y += length * direction
+        remainder -= length * moved
+        if largest_of(remainder) <= limit:
             return y, number
         _precondition(inverses, remainder, better)
         new = np.dot(remainder, better)
         turn = new / product
-        for p in range(n):
-            direction[p] = better[p] + turn * direction[p]
+        direction = better + turn * direction
         product = new
     return y, iterations

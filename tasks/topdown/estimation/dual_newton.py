@@ -49,7 +49,9 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import njit
+from scipy import sparse
 
+from ...census.queries import incidence
 from ...solvers.highs import SolveStatus
 from .dual_kernels import (
     Rows,
@@ -67,10 +69,8 @@ from .dual_kernels import (
 from .elimination import n_own_pins
 from .problem import (
     NO_BOUND,
-    LinearRows,
     SiblingProblem,
     SolveRecord,
-    is_refined,
     numbered,
     sum_rows,
 )
@@ -332,13 +332,10 @@ def _set_cells(one: _Round, y: np.ndarray, at: _Point) -> float:
     rows, slack = one.rows, at.slack
     spread(rows, y, at.of_children)
     value = write_cells(rows, at.of_children, one.centre, one.ease, one.allowed, one.parent, at.x)
-    terms = np.empty(slack.size)
-    for b in range(slack.size):
-        p, centre = rows.bounded[b], one.slack_centre[b]
-        slack[b] = min(max(centre - y[p] * one.slack_ease, rows.lower[b]), rows.upper[b])
-        moved = slack[b] - centre
-        terms[b] = 0.5 * (moved * moved) / one.slack_ease + y[p] * slack[b]
-    value += pairwise_sum(terms)
+    centre, pull = one.slack_centre, y[rows.bounded]
+    slack[:] = np.minimum(np.maximum(centre - pull * one.slack_ease, rows.lower), rows.upper)
+    moved = slack - centre
+    value += pairwise_sum(0.5 * (moved * moved) / one.slack_ease + pull * slack)
     return value + pairwise_sum(y * (one.target - 0.5 * one.give * y))
 
 
@@ -350,8 +347,7 @@ def _set_gradient(one: _Round, y: np.ndarray, at: _Point) -> None:
     add_to_rows(rows, at.x, at.sums)
     gather(rows, at.sums, gradient)
     gradient[:] = one.target - one.give * y - gradient
-    for b in range(at.slack.size):
-        gradient[rows.bounded[b]] += at.slack[b]
+    gradient[rows.bounded] += at.slack
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -360,9 +356,8 @@ def _diagonal(one: _Round, at: _Point) -> np.ndarray:
     between their bounds.
     """
     rows, diagonal = one.rows, one.give.copy()
-    for b in range(at.slack.size):
-        if rows.lower[b] < at.slack[b] < rows.upper[b]:
-            diagonal[rows.bounded[b]] += one.slack_ease
+    is_between = (rows.lower < at.slack) & (at.slack < rows.upper)
+    diagonal[rows.bounded[is_between]] += one.slack_ease
     return diagonal
 
 
@@ -383,42 +378,40 @@ def dual_problem(
     and their precisions (c,). scale : (c,) see `DualProblem`.
     """
     c, k = problem.n_children, problem.cells.size
-    stacked = StackedRows(c)
+    blocks: list[_Block] = []
     allowed = np.ascontiguousarray(constraints.allowed.T)
     own, pull = np.zeros((k, c)), np.zeros((k, c))
-    held = constraints.pin_rows if n_own_pins(constraints) else ()
     for row, answers, precision in asked:
-        # Answers determined by held ones add no information, and would join cells that these
-        # separate.
-        if any(is_refined(row, label) for label in held):
-            continue
         is_shared = np.bincount(row) > 1
         alone = np.flatnonzero(~is_shared[row])
         own[alone] += precision
         pull[alone] += (precision[:, None] * answers[:, row[alone]]).T
-        stacked.measure(numbered(is_shared)[row], answers[:, is_shared], precision)
+        blocks.append(_measured(numbered(is_shared)[row], answers[:, is_shared], precision))
     own *= allowed
     aim = np.divide(pull, own, out=np.zeros((k, c)), where=own > 0.0)
     for label in constraints.pin_rows:
         first, stop = int(label.min()), int(label.max()) + 1
         targets = constraints.targets[:, first:stop]
-        stacked.hold(_counted_entries(label - first), constraints.group_of_child, targets, targets)
+        counted = incidence(label - first, stop - first)
+        blocks.append(_held(counted, constraints.group_of_child, targets, targets))
     lower, upper = constraints.lower, constraints.upper
     most = np.full(lower.shape[1], NO_BOUND)
     if problem.parent_counts is not None:
         most = np.bincount(problem.type_of_cell, problem.parent_counts, lower.shape[1])
-    stacked.hold(
-        _counted_entries(problem.type_of_cell),
-        np.arange(c),
-        np.where(lower > 0.0, lower, -np.inf),
-        np.where(upper >= most, np.inf, upper),
-    )
+    lower, upper = np.where(lower > 0.0, lower, -np.inf), np.where(upper >= most, np.inf, upper)
+    counted = incidence(problem.type_of_cell, lower.shape[1])
+    blocks.append(_held(counted, np.arange(c), lower, upper))
     for rows in problem.rows:
-        _add_linear_rows(stacked, rows)
+        # Each row scaled so that its largest weight, if any, is one.
+        largest = abs(rows.matrix).max(axis=1).toarray().ravel()
+        largest[largest == 0.0] = 1.0
+        scaled = sparse.diags_array(1.0 / largest) @ rows.matrix
+        bounds = rows.lower / largest, rows.upper / largest
+        blocks.append(_held(scaled, rows.group_of_child, *bounds))
     margins = [(row, answers) for row, answers, _ in asked]
     totals = _totals(constraints, margins)
     fill = proportional_fill(problem.parent_counts, totals, allowed, margins)
-    return DualProblem(stacked.stacked(k), problem.parent_counts, allowed, fill, own, aim, scale)
+    return DualProblem(_stacked(blocks), problem.parent_counts, allowed, fill, own, aim, scale)
 
 
 def _totals(
@@ -435,104 +428,65 @@ def _totals(
     return np.asarray(min((answers for _, answers in margins), key=np.size).sum(axis=1))
 
 
-def _counted_entries(label: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Entries of the rows that count each cell once, by the row of every cell (k,); -1 for no
-    row.
+class _Block(NamedTuple):
+    """Rows of cells, for single children or for groups of them, and their multipliers.
+
+    matrix : (R, k) the cells' weights. group_of_child : (c,) -1 for no group. is_in : (g, R)
+    whether a row counts a group. multipliers : their target, give, lower and upper, each (g, R).
     """
-    cells = np.flatnonzero(label >= 0)
-    return cells, label[cells], np.ones(cells.size)
+
+    matrix: sparse.sparray
+    group_of_child: np.ndarray
+    is_in: np.ndarray
+    multipliers: tuple[np.ndarray | float, ...]
 
 
-class StackedRows:
-    """Collects rows of cells, for single children or for groups of them, into `Rows`."""
-
-    def __init__(self, n_children: int) -> None:
-        self.n_children = n_children
-        self._entries: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
-        self._places: list[np.ndarray] = []
-        self._multipliers: list[np.ndarray] = []
-        self._n_rows = self._n_multipliers = 0
-
-    def measure(self, label: np.ndarray, answers: np.ndarray, precision: np.ndarray) -> None:
-        """Rows of a query: each cell's (k,) or -1, noisy answers (c, R), precisions (c,)."""
-        is_in = np.broadcast_to(precision[:, None] > 0.0, answers.shape)
-        give = 1.0 / np.where(precision > 0.0, precision, 1.0)[:, None]
-        multipliers = (answers, give, -np.inf, np.inf)
-        self._add(_counted_entries(label), np.arange(self.n_children), is_in, multipliers)
-
-    def hold(
-        self,
-        entries: tuple[np.ndarray, np.ndarray, np.ndarray],
-        group_of_child: np.ndarray,
-        lower: np.ndarray,
-        upper: np.ndarray,
-    ) -> None:
-        """Rows between bounds (g, R), each of a group of children; -1 for no group.
-
-        `entries` are cells, the row of each, and its weight there. Equal bounds are held; a pair
-        without effect is left out.
-        """
-        upper = np.where(upper >= NO_BOUND, np.inf, upper)
-        says = np.isfinite(lower) | np.isfinite(upper)
-        is_exact = lower == upper
-        target = np.where(is_exact, lower, 0.0)
-        lower, upper = np.where(is_exact, -np.inf, lower), np.where(is_exact, np.inf, upper)
-        self._add(entries, group_of_child, says, (target, 0.0, lower, upper))
-
-    def _add(
-        self,
-        entries: tuple[np.ndarray, np.ndarray, np.ndarray],
-        group_of_child: np.ndarray,
-        is_in: np.ndarray,
-        multipliers: tuple[np.ndarray | float, ...],
-    ) -> None:
-        """Rows with their multipliers: target, give, lower and upper, each as (g, R)."""
-        cells, rows, weights = entries
-        number = np.full(is_in.shape, -1, dtype=np.int64)
-        number[is_in] = self._n_multipliers + np.arange(np.count_nonzero(is_in))
-        place = np.where(group_of_child[:, None] >= 0, number[group_of_child], -1)
-        self._entries.append((cells, rows + self._n_rows, weights))
-        self._places.append(place.T)
-        of_rows = [np.broadcast_to(part, is_in.shape)[is_in] for part in multipliers]
-        self._multipliers.append(np.array(of_rows))
-        self._n_rows += is_in.shape[1]
-        self._n_multipliers += int(np.count_nonzero(is_in))
-
-    def stacked(self, n_cells: int) -> Rows:
-        """All rows, in the order of the cells that they count."""
-        cell, row, weight = (
-            np.concatenate([entries[part] for entries in self._entries]) for part in range(3)
-        )
-        places = np.ascontiguousarray(np.vstack(self._places))
-        is_used = np.asarray((places >= 0).any(axis=1))[row]
-        cell, row, weight = cell[is_used], row[is_used], weight[is_used]
-        order = np.argsort(cell, kind="stable")
-        start = np.searchsorted(cell[order], np.arange(n_cells + 1))
-        target, give, lower, upper = np.hstack(self._multipliers)
-        bounded = np.flatnonzero((give == 0.0) & (np.isfinite(lower) | np.isfinite(upper)))
-        return Rows(
-            start.astype(np.int64),
-            row[order].astype(np.int64),
-            weight[order].astype(np.float64),
-            places,
-            target,
-            give,
-            bounded,
-            lower[bounded],
-            upper[bounded],
-        )
+def _measured(label: np.ndarray, answers: np.ndarray, precision: np.ndarray) -> _Block:
+    """Rows of a query: each cell's (k,) or -1, noisy answers (c, R), precisions (c,)."""
+    is_in = np.broadcast_to(precision[:, None] > 0.0, answers.shape)
+    give = 1.0 / np.where(precision > 0.0, precision, 1.0)[:, None]
+    counted, children = incidence(label, answers.shape[1]), np.arange(len(answers))
+    return _Block(counted, children, is_in, (answers, give, -np.inf, np.inf))
 
 
-def _add_linear_rows(stacked: StackedRows, rows: LinearRows) -> None:
-    """Hold weighted rows, each scaled so that its largest weight, if any, is one."""
-    matrix = rows.matrix.tocoo()
-    largest = abs(rows.matrix).max(axis=1).toarray().ravel()
-    largest[largest == 0.0] = 1.0
-    stacked.hold(
-        (matrix.col, matrix.row, matrix.data / largest[matrix.row]),
-        rows.group_of_child,
-        rows.lower / largest,
-        rows.upper / largest,
+def _held(
+    matrix: sparse.sparray, group_of_child: np.ndarray, lower: np.ndarray, upper: np.ndarray
+) -> _Block:
+    """Rows between bounds (g, R); equal bounds are held, and a pair without effect is left out."""
+    upper = np.where(upper >= NO_BOUND, np.inf, upper)
+    is_in = np.isfinite(lower) | np.isfinite(upper)
+    is_exact = lower == upper
+    target = np.where(is_exact, lower, 0.0)
+    lower, upper = np.where(is_exact, -np.inf, lower), np.where(is_exact, np.inf, upper)
+    return _Block(matrix, group_of_child, is_in, (target, 0.0, lower, upper))
+
+
+def _stacked(blocks: Sequence[_Block]) -> Rows:
+    """All rows, by the cells that they count; rows without multipliers are left out."""
+    places, multipliers, n = [], [], 0
+    for block in blocks:
+        number = np.full(block.is_in.shape, -1, dtype=np.int64)
+        number[block.is_in] = n + np.arange(np.count_nonzero(block.is_in))
+        n = max(n, int(number.max(initial=-1)) + 1)
+        group = block.group_of_child[:, None]
+        places.append(np.where(group >= 0, number[group[:, 0]], -1).T)
+        of_rows = [np.broadcast_to(part, number.shape)[block.is_in] for part in block.multipliers]
+        multipliers.append(np.array(of_rows))
+    place = np.vstack(places)
+    is_used = (place >= 0).any(axis=1)
+    matrix = sparse.vstack([block.matrix for block in blocks]).tocsr()[is_used].tocsc()
+    target, give, lower, upper = np.hstack(multipliers)
+    bounded = np.flatnonzero((give == 0.0) & (np.isfinite(lower) | np.isfinite(upper)))
+    return Rows(
+        matrix.indptr.astype(np.int64),
+        matrix.indices.astype(np.int64),
+        matrix.data.astype(np.float64),
+        np.ascontiguousarray(place[is_used]),
+        target,
+        give,
+        bounded,
+        lower[bounded],
+        upper[bounded],
     )
 
 

@@ -17,13 +17,11 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from .dense_matrices import SMALL, definite_inverse
+from .dense_matrices import definite_inverse
 from .quadratic import Constraints, Quadratic, curvature
 
 System = tuple[np.ndarray, np.ndarray, np.ndarray]
 """One child's inverse, response and compliance; see `eliminate`."""
-FEW = 4
-"""Up to this number of own rows, a child's products are loops rather than calls of BLAS."""
 
 
 @njit(cache=True, nogil=True)
@@ -36,17 +34,10 @@ def n_own_pins(constraints: Constraints) -> int:
 @njit(cache=True, nogil=True)
 def shared_sums(constraints: Constraints) -> np.ndarray:
     """Required sums of the shared rows: the parent's cells, then the pins of groups."""
-    n_parent = constraints.parent.size if constraints.has_parent else 0
-    n_groups, n_pins = constraints.targets.shape
+    parent = constraints.parent if constraints.has_parent else constraints.parent[:0]
     if n_own_pins(constraints) > 0:
-        n_groups = 0
-    sums = np.empty(n_parent + n_groups * n_pins)
-    for j in range(n_parent):
-        sums[j] = constraints.parent[j]
-    for g in range(n_groups):
-        for r in range(n_pins):
-            sums[n_parent + g * n_pins + r] = constraints.targets[g, r]
-    return sums
+        return parent.copy()
+    return np.concatenate((parent, constraints.targets.ravel()))
 
 
 @njit(cache=True, nogil=True)
@@ -57,24 +48,11 @@ def shared_rows(constraints: Constraints, i: int, cells: np.ndarray) -> np.ndarr
     first = int(constraints.has_parent)
     rows = np.empty((first + n_labels, cells.size), dtype=np.int64)
     if constraints.has_parent:
-        for a in range(cells.size):
-            rows[0, a] = cells[a]
+        rows[0] = cells
     for q in range(n_labels):
         start = n_parent + constraints.group_of_child[i] * constraints.targets.shape[1]
-        for a in range(cells.size):
-            rows[first + q, a] = start + constraints.pin_rows[q, cells[a]]
+        rows[first + q] = start + constraints.pin_rows[q][cells]
     return rows
-
-
-@njit(cache=True, nogil=True)
-def type_of_cell(constraints: Constraints) -> np.ndarray:
-    """Type of every cell, (k,)."""
-    starts = constraints.type_starts
-    types = np.empty(constraints.allowed.shape[1], dtype=np.int64)
-    for t in range(starts.size - 1):
-        for j in range(starts[t], starts[t + 1]):
-            types[j] = t
-    return types
 
 
 @njit(cache=True, nogil=True)
@@ -84,33 +62,20 @@ def softness_of_rows(
     """G of shared rows (n_shared,), of own pins (c, n_own_pins) and of types (c, T): how far sums
     may miss for a unit's move of their multipliers, `softness` times their cells' compliance."""
     c, k = constraints.allowed.shape
-    types = type_of_cell(constraints)
-    every = np.arange(k)
+    types = np.repeat(np.arange(constraints.lower.shape[1]), np.diff(constraints.type_starts))
     shared = np.zeros(shared_sums(constraints).size)
     pins = np.zeros((c, n_own_pins(constraints)))
     of_type = np.zeros((c, constraints.lower.shape[1]))
     for i in range(c):
-        rows = shared_rows(constraints, i, every)
-        diagonal = curvature(quadratic, i)
+        give = np.where(constraints.allowed[i], softness / curvature(quadratic, i), 0.0)
         for j in range(k):
-            if not constraints.allowed[i, j]:
-                continue
-            give = softness / diagonal[j]
-            of_type[i, types[j]] += give
-            for q in range(rows.shape[0]):
-                shared[rows[q, j]] += give
-            if pins.shape[1] > 0:
-                for q in range(constraints.pin_rows.shape[0]):
-                    pins[i, constraints.pin_rows[q, j]] += give
+            of_type[i, types[j]] += give[j]
+        add_to_rows(shared, shared_rows(constraints, i, np.arange(k)), give, 1.0)
+        if pins.shape[1] > 0:
+            add_to_rows(pins[i], constraints.pin_rows, give, 1.0)
     # A row without any cell would leave a line of zeros in the system.
-    for r in range(shared.size):
-        if shared[r] == 0.0:
-            shared[r] = softness
-    for i in range(c):
-        for r in range(pins.shape[1]):
-            if pins[i, r] == 0.0:
-                pins[i, r] = softness
-    return shared, pins, of_type
+    shared = np.where(shared == 0.0, softness, shared)
+    return shared, np.where(pins == 0.0, softness, pins), of_type
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -124,32 +89,20 @@ def eliminate(inverse: np.ndarray, rows: np.ndarray, give: np.ndarray) -> System
     # The Schur complement of K is B K^-1 B' + G. B is 0/1, so that `reach` = B K^-1 adds rows of
     # the inverse, and no product by B is made.
     f, n_rows = inverse.shape[0], give.size
-    reach = np.zeros((n_rows, f))
+    reach, compliance = np.zeros((n_rows, f)), np.zeros((n_rows, n_rows))
+    if n_rows == 0:
+        return inverse, np.zeros((f, n_rows)), compliance
     for q in range(rows.shape[0]):
         for a in range(f):
             if rows[q, a] >= 0:
                 for d in range(f):
                     reach[rows[q, a], d] += inverse[a, d]
-    compliance = np.zeros((n_rows, n_rows))
     for r in range(n_rows):
-        for q in range(rows.shape[0]):
-            for a in range(f):
-                if rows[q, a] >= 0:
-                    compliance[r, rows[q, a]] += reach[r, a]
+        add_to_rows(compliance[r], rows, reach[r], 1.0)
         compliance[r, r] += give[r]
     compliance = definite_inverse(compliance)
-    # K^-1 less the rows' part: with few rows, loops are faster than the calls of BLAS.
-    if n_rows > FEW:
-        response = np.dot(reach.T, compliance)
-        inverse -= np.dot(response, reach)
-        return inverse, response, compliance
-    response = np.zeros((f, n_rows))
-    for a in range(f):
-        for r in range(n_rows):
-            for s in range(n_rows):
-                response[a, r] += reach[s, a] * compliance[s, r]
-            for d in range(f):
-                inverse[a, d] -= response[a, r] * reach[r, d]
+    response = np.dot(reach.T, compliance)
+    inverse -= np.dot(response, reach)
     return inverse, response, compliance
 
 
@@ -159,21 +112,10 @@ def step_of_child(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Solution (dx_i, eta_i) of one child's system for given y; see `eliminate`."""
     inverse, response, compliance = system
-    f, n_rows = response.shape
-    if f > SMALL or n_rows > FEW:
-        step = np.dot(inverse, force) + np.dot(response, miss)
-        return step, np.dot(response.T, force) - np.dot(compliance, miss)
-    step, multiplier = np.zeros(f), np.zeros(n_rows)
-    for a in range(f):
-        for d in range(f):
-            step[a] += inverse[a, d] * force[d]
-        for r in range(n_rows):
-            step[a] += response[a, r] * miss[r]
-            multiplier[r] += response[a, r] * force[a]
-    for r in range(n_rows):
-        for s in range(n_rows):
-            multiplier[r] -= compliance[r, s] * miss[s]
-    return step, multiplier
+    if miss.size == 0:
+        return np.dot(inverse, force), np.zeros(0)
+    step = np.dot(inverse, force) + np.dot(response, miss)
+    return step, np.dot(response.T, force) - np.dot(compliance, miss)
 
 
 @njit(cache=True, nogil=True)

@@ -169,9 +169,7 @@ class Sums:
         """(n_rows,) position of each answer of the query in a row of `cube`."""
         rows = np.arange(self.query.n_rows)[None]
         arranged = self._arranged(self.algebra.by_core(rows, self.query.shape)).ravel()
-        place = np.empty(self.query.n_rows, dtype=np.int64)
-        place[arranged] = np.arange(self.query.n_rows)
-        return place
+        return np.argsort(arranged)
 
     @property
     def n_levels(self) -> int:

@@ -11,11 +11,10 @@ import numpy as np
 
 from ...census.cef_2020 import cef_schema
 from ...census.queries import marginal_query
-from . import active_set, admm, area_kernels, dual_newton
+from . import area_kernels
 from .exchange import exchange_records
 from .least_squares import PassProblem
 from .problem import NO_BOUND, Pins, QueryMeasurement, SiblingProblem, rows_on_support
-from .quadratic import Constraints, Quadratic
 from .rounder import RoundingPass, round_by_flow
 
 SCHEMA = cef_schema("units", ("occupancy",))
@@ -23,26 +22,14 @@ QUERIES = ("total", "detailed")
 SHAPE = (2, SCHEMA.n_cells)
 
 
-def first_points() -> None:
-    """Where the alternating direction method begins, and how far a point is from the answers."""
-    problem = _pass_problem()
-    start, _ = admm.first_point(problem.quadratic, problem.constraints)
-    problem.objective(start)
-
-
-def approaches() -> None:
-    """The alternating direction method."""
-    admm.approach(*_form(), np.ones(SHAPE), np.ones(SHAPE[1]), 1)
-
-
 def active_sets() -> None:
-    """The active-set method."""
-    active_set.solve(*_form(), np.ones(SHAPE), max_iterations=1)
+    """The alternating direction method and the active-set method."""
+    _pass_problem().solve()
 
 
 def newton_steps() -> None:
     """Newton's method on the rows' multipliers, which hard problems and wide ones need."""
-    dual_newton.solve(_pass_problem().by_rows())
+    _pass_problem().solve_by_rows()
 
 
 def flows() -> None:
@@ -67,7 +54,7 @@ def areas() -> None:
     area_kernels.add_change(none, none, none, *matrices[:4])
 
 
-CALLS = (approaches, newton_steps, active_sets, flows, areas, exchanges, first_points)
+CALLS = (active_sets, newton_steps, flows, areas, exchanges)
 """All calls, the longest to compile first."""
 SELDOM = (newton_steps, exchanges)
 """Calls hardly ever needed in runs with few marginal queries; see `kernels.SELDOM`."""
@@ -93,8 +80,3 @@ def _labels() -> list[np.ndarray]:
 def _pass_problem() -> PassProblem:
     problem, measured = _siblings()
     return PassProblem.build(problem, measured, _labels(), Pins())
-
-
-def _form() -> tuple[Quadratic, Constraints]:
-    problem = _pass_problem()
-    return problem.quadratic, problem.constraints

@@ -53,13 +53,46 @@ def exchange_records(
     target : (c, k) on the rounder's grid; each x is its floor or one more. kept, asked :
     row of every cell (k,) in each labelling whose answers stay, and in each asked query.
     """
-    search = _Search(problem, target, kept, asked)
-    asks_for_cells = any(int(label.max(initial=-1)) + 1 == target.shape[1] for label in asked)
-    if problem.parent_counts is None and not asks_for_cells:
-        found, moves = search.run(search.spread(x))
-        if search.distance(found) <= search.distance(x):
+    k, base = problem.cells.size, np.floor(target)
+    sizes = [int(label.max(initial=-1)) + 1 for label in asked]
+    starts = np.cumsum([0, *sizes[:-1]])
+    columns = np.array([label + start for label, start in zip(asked, starts, strict=True)])
+    # Moves stay within the classes of cells that the kept labellings do not distinguish.
+    linear = [rows.labels() for rows in problem.rows]
+    classes = joint_classes([np.zeros(k, dtype=np.int64), *kept, *linear])
+
+    def errors(x: np.ndarray) -> np.ndarray:
+        """Answers of x less the target's, (c, R), in units."""
+        found = np.hstack([sum_rows(x - target, label) for label in asked])
+        return np.rint(found * UNIT).astype(np.int64)
+
+    def search(x: np.ndarray) -> tuple[np.ndarray, int]:
+        """x after the search, and the number of moves."""
+        ones = (x - base).astype(np.int8)
+        of_type = sum_rows(x, problem.type_of_cell, problem.lower.shape[1])
+        state = _State(
+            ones,
+            target > base,
+            errors(x),
+            np.ascontiguousarray(columns.T, dtype=np.int64),
+            problem.type_of_cell.astype(np.int64),
+            of_type.astype(np.int64),
+            problem.lower.astype(np.int64),
+            problem.upper.astype(np.int64),
+        )
+        has_parent = problem.parent_counts is not None
+        moves = _exchange(state, *_sort_by_class(classes), has_parent, LOOKS * ones.size)
+        return base.astype(np.int64) + ones, moves
+
+    if problem.parent_counts is None and k not in sizes:
+        # The ones of each class and type where a systematic sample has them.
+        ones = (x - base).astype(np.int8)
+        fraction = np.rint((target - base) * UNIT).astype(np.int64)
+        _spread(ones, fraction, *_sort_by_class(joint_classes([classes, problem.type_of_cell])))
+        found, moves = search(base.astype(np.int64) + ones)
+        if np.abs(errors(found)).sum() <= np.abs(errors(x)).sum():
             return found, moves
-    return search.run(x)
+    return search(x)
 
 
 class _State(NamedTuple):
@@ -79,66 +112,6 @@ class _State(NamedTuple):
     of_type: np.ndarray
     lower: np.ndarray
     upper: np.ndarray
-
-
-class _Search:
-    """The search with its constants; see `exchange_records`."""
-
-    def __init__(
-        self,
-        problem: SiblingProblem,
-        target: np.ndarray,
-        kept: Sequence[np.ndarray],
-        asked: Sequence[np.ndarray],
-    ) -> None:
-        self.problem, self.target, self.labels = problem, target, asked
-        k = problem.cells.size
-        starts = np.cumsum([0, *(int(label.max(initial=-1)) + 1 for label in asked)])
-        columns = [label + start for label, start in zip(asked, starts, strict=False)]
-        self.asked = np.ascontiguousarray(np.array(columns, dtype=np.int64).T)
-        # Moves stay within the classes of cells that the kept labellings do not distinguish.
-        linear = [rows.labels() for rows in problem.rows]
-        self.classes = joint_classes([np.zeros(k, dtype=np.int64), *kept, *linear])
-
-    def _errors(self, x: np.ndarray) -> np.ndarray:
-        """Answers of x less the target's, (c, R), in units."""
-        errors = np.hstack([sum_rows(x - self.target, label) for label in self.labels])
-        return np.rint(errors * UNIT).astype(np.int64)
-
-    def distance(self, x: np.ndarray) -> int:
-        """Objective of the search, in units."""
-        return int(np.abs(self._errors(x)).sum())
-
-    def run(self, x: np.ndarray) -> tuple[np.ndarray, int]:
-        """`x` (c, k) after the search, and the number of moves."""
-        problem, base = self.problem, np.floor(self.target)
-        ones = (x - base).astype(np.int8)
-        of_type = sum_rows(x, problem.type_of_cell, problem.lower.shape[1])
-        state = _State(
-            ones,
-            self.target > base,
-            self._errors(x),
-            self.asked,
-            problem.type_of_cell.astype(np.int64),
-            of_type.astype(np.int64),
-            problem.lower.astype(np.int64),
-            problem.upper.astype(np.int64),
-        )
-        has_parent = problem.parent_counts is not None
-        moves = _exchange(state, *_sort_by_class(self.classes), has_parent, LOOKS * ones.size)
-        return base.astype(np.int64) + ones, moves
-
-    def spread(self, x: np.ndarray) -> np.ndarray:
-        """`x` (c, k) with the ones of each class and type where a systematic sample has them."""
-        base = np.floor(self.target)
-        fraction = np.rint((self.target - base) * UNIT).astype(np.int64)
-        ones = (x - base).astype(np.int8)
-        _spread(
-            ones,
-            fraction,
-            *_sort_by_class(joint_classes([self.classes, self.problem.type_of_cell])),
-        )
-        return base.astype(np.int64) + ones
 
 
 def _sort_by_class(classes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -136,18 +136,9 @@ def sums_of_nodes(network: Network, values: np.ndarray) -> np.ndarray:
 def grow(network: Network) -> Trees:
     """The trees of the network's children."""
     c, k = network.fraction.shape
-    n_levels = network.labels.shape[0]
-    n_leaves = 0
-    for i in range(c):
-        for j in range(k):
-            n_leaves += network.fraction[i, j] != 0
-    wanted, level_of = (
-        sums_of_nodes(network, network.fraction),
-        np.empty(network.low.size, dtype=np.int64),
-    )
-    for level in range(n_levels):
-        for v in range(network.level_starts[level], network.level_starts[level + 1]):
-            level_of[v] = level
+    n_levels, n_leaves = network.labels.shape[0], np.count_nonzero(network.fraction)
+    wanted = sums_of_nodes(network, network.fraction)
+    level_of = np.repeat(np.arange(n_levels), np.diff(network.level_starts))
     first_leaf, first_node = np.zeros(c + 1, dtype=np.int64), np.zeros(c + 1, dtype=np.int64)
     cell = np.empty(n_leaves, dtype=np.int64)
     leaf_parent = np.empty(n_leaves, dtype=np.int64)
@@ -252,14 +243,11 @@ def choose(network: Network, trees: Trees, price: np.ndarray) -> np.ndarray:
             # By cost, then from large to small share; both sorts are stable.
             below = leaf[trees.start[v] : trees.stop[v]]
             by_share = below[np.argsort(share[below], kind="mergesort")]
-            by_cost = np.argsort(cost[by_share], kind="mergesort")
-            for n in range(below.size):
-                below[n] = by_share[by_cost[n]]
+            below[:] = by_share[np.argsort(cost[by_share], kind="mergesort")]
             for p in range(trees.first_part[v], trees.first_part[v + 1]):
                 for n in range(trees.stop[v] - trees.start[v]):
                     cost[leaf[trees.start[v] + n]] += step(network, trees, trees.part[p], n)
-        for a in range(trees.first_leaf[i], trees.first_leaf[i + 1]):
-            chosen[leaf[a]] = cost[leaf[a]] < 0
+    chosen[leaf] = cost[leaf] < 0
     return chosen
 
 
@@ -283,9 +271,7 @@ def first_state(network: Network, trees: Trees, chosen: np.ndarray) -> State:
         chosen, ones, np.empty(n_nodes, dtype=np.int64), np.empty(n_nodes, dtype=np.int64)
     )
     for v in range(n_nodes):
-        ones[v] = 0
-        for a in range(trees.start[v], trees.stop[v]):
-            ones[v] += chosen[a]
+        ones[v] = np.count_nonzero(chosen[trees.start[v] : trees.stop[v]])
         price_node(network, trees, state, v)
     return state
 
@@ -304,27 +290,18 @@ HIGHEST = 16 * UNIT
 @njit(cache=True, nogil=True)
 def first_prices(network: Network, trees: Trees) -> np.ndarray:
     """Prices (k,) of the cells in units of 1 / UNIT."""
-    k, n_leaves, n_nodes = network.residual.size, trees.cell.size, trees.parent.size
-    first = np.zeros(k + 1, dtype=np.int64)
-    for a in range(n_leaves):
-        first[trees.cell[a] + 1] += 1
-    largest = first.max()
-    for j in range(k):
-        first[j + 1] += first[j]
-    cost, node = np.empty(n_leaves), np.empty(n_leaves, dtype=np.int64)
-    filled = first[:k].copy()
+    k, n_nodes = network.residual.size, trees.parent.size
+    order = np.argsort(trees.cell, kind="mergesort")
+    first = np.searchsorted(trees.cell[order], np.arange(k + 1))
+    cost, node = trees.leaf_cost[order].astype(np.float64), trees.leaf_parent[order]
     wanted = np.zeros(n_nodes)
     for i in range(network.fraction.shape[0]):
         for a in range(trees.first_leaf[i], trees.first_leaf[i + 1]):
-            j, v = trees.cell[a], trees.leaf_parent[a]
-            cost[filled[j]], node[filled[j]] = trees.leaf_cost[a], v
-            filled[j] += 1
-            wanted[v] += network.fraction[i, j] / UNIT
+            wanted[trees.leaf_parent[a]] += network.fraction[i, trees.cell[a]] / UNIT
 
     charge, price, best = np.zeros(n_nodes), np.zeros(k), np.zeros(k)
     # A node's steps are halved after an overshoot, and grow again otherwise.
     pace, last = np.ones(n_nodes), np.zeros(n_nodes)
-    asked = np.empty(largest)
     fewest = np.inf
     for _ in range(ROUNDS):
         held, near = np.zeros(n_nodes), np.zeros(n_nodes)
@@ -332,9 +309,8 @@ def first_prices(network: Network, trees: Trees) -> np.ndarray:
             start, n = first[j], first[j + 1] - first[j]
             if n == 0:
                 continue
-            for m in range(n):
-                asked[m] = cost[start + m] + charge[node[start + m]]
-            ordered = np.sort(asked[:n])
+            asked = cost[start : start + n] + charge[node[start : start + n]]
+            ordered = np.sort(asked)
             n_ones = network.residual[j]
             if n_ones <= 0:
                 price[j] = ordered[0] - UNIT
@@ -347,19 +323,13 @@ def first_prices(network: Network, trees: Trees) -> np.ndarray:
                 near[node[start + m]] += abs(asked[m] - price[j]) < NEAR
         amiss = np.abs(held - wanted).sum()
         if amiss < fewest:
-            fewest = amiss
-            for j in range(k):
-                best[j] = price[j]
+            fewest, best = amiss, price.copy()
         if amiss < np.count_nonzero(wanted) / 2:
             break
-        for v in range(n_nodes):
-            over = held[v] - wanted[v]
-            pace[v] = pace[v] / 2 if over * last[v] < 0 else min(pace[v] * 1.2, 1.0)
-            last[v] = over
-            step = pace[v] * over * 2 * NEAR / max(near[v], 1.0)
-            charge[v] += min(max(step, -LARGEST_STEP), LARGEST_STEP)
+        over = held - wanted
+        pace = np.where(over * last < 0, pace / 2, np.minimum(pace * 1.2, 1.0))
+        last = over
+        steps = pace * over * 2 * NEAR / np.maximum(near, 1.0)
+        charge += np.minimum(np.maximum(steps, -LARGEST_STEP), LARGEST_STEP)
         charge -= charge.sum() / max(np.count_nonzero(wanted), 1)
-    prices = np.empty(k, dtype=np.int64)
-    for j in range(k):
-        prices[j] = min(max(best[j], -HIGHEST), HIGHEST)
-    return prices
+    return np.minimum(np.maximum(best, -HIGHEST), HIGHEST).astype(np.int64)

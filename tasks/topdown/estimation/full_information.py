@@ -23,12 +23,13 @@ Estimates from the descendants of geounits, as Parquet: one row a geounit, one f
 children.
 
 `geocode`; `can_have` list<bool>, by type; `mean` list<double>, row-major (n, m); `variance` and
-`diffuse` list<double>, row-major (S, n, n), the second empty where it is zero; all three are empty
-where a geounit can have nothing. For shapes see `tasks.topdown.estimation.query_algebra`.
+`diffuse` list<double>, row-major (S, n, n); all three are empty where a geounit can have nothing.
+For shapes see `tasks.topdown.estimation.query_algebra`.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -40,7 +41,7 @@ import pyarrow.parquet as pq
 
 from ...census.queries import MarginalQuery, marginal_query
 from ...runs.errors import InputRefused
-from ...runs.stamps import marked_not_private, stamp, write_parquet
+from ...runs.stamps import write_parquet
 from ..paths import combined_file
 from ..settings import TopdownSettings
 from ..spine.shards import Family
@@ -65,32 +66,18 @@ from .spine_estimates import (
 _COLUMNS = ("geocode", "can_have", "mean", "variance", "diffuse")
 
 
-def write_combined(
-    path: Path, geocode: np.ndarray, sums: GroupedEstimates, *, is_private: bool = True
-) -> None:
+def write_combined(path: Path, geocode: np.ndarray, sums: GroupedEstimates) -> None:
     """Write the estimates of geounits from their children, `geocode` (n_geounits,)."""
-    is_empty = np.ones(len(geocode), dtype=bool)
-    for group in sums.groups:
-        is_empty[group.rows] = False
-    groups, rows = [*sums.groups], np.flatnonzero(is_empty)
-    if rows.size:
-        groups.append(Group(rows, rows[:0], LinearEstimates.zero(rows.size, 0, 1, 1)))
+    found = np.concatenate([np.zeros(0, dtype=np.int64), *(group.rows for group in sums.groups)])
+    rest = np.setdiff1d(np.arange(len(geocode)), found)
+    nothing = Group(rest, rest[:0], LinearEstimates.zero(rest.size, 0, 1, 1))
     parts = []
-    for group in groups:
-        diffuse = _lists(group.estimates.diffuse)
-        is_zero = ~group.estimates.diffuse.any(axis=(1, 2, 3))
-        columns = (
-            pa.array(geocode[group.rows], pa.string()),
-            _lists(sums.type_is_possible[group.rows]),
-            _lists(group.estimates.mean),
-            _lists(group.estimates.variance),
-            pc.if_else(pa.array(is_zero), pa.scalar([], diffuse.type), diffuse),
-        )
-        parts.append(pa.table(columns, names=_COLUMNS))
-    table = pa.concat_tables(parts)
-    schema = marked_not_private(table.schema, stamp(is_private=is_private))
-    table = table.replace_schema_metadata(schema.metadata)
-    write_parquet(path, table, compression="zstd", use_dictionary=["geocode"])
+    for group in (*sums.groups, nothing):
+        of = group.estimates
+        columns = (sums.type_is_possible[group.rows], of.mean, of.variance, of.diffuse)
+        geocodes = pa.array(geocode[group.rows], pa.string())
+        parts.append(pa.table([geocodes, *map(_lists, columns)], names=_COLUMNS))
+    write_parquet(path, pa.concat_tables(parts), compression="zstd", use_dictionary=["geocode"])
 
 
 def read_combined(
@@ -113,24 +100,19 @@ def read_combined(
     groups = []
     for rows, cells in patterns(algebra, type_is_possible):
         part = table.take(pa.array(rows))
-        shape = (rows.size, len(algebra.components), cells.size, cells.size)
-        diffuse = np.zeros(shape)
-        has_diffuse = np.flatnonzero(pc.list_value_length(part["diffuse"]).to_numpy())
-        if has_diffuse.size:
-            found = _rows(part["diffuse"].take(pa.array(has_diffuse)))
-            diffuse[has_diffuse] = found.reshape(-1, *shape[1:])
-        estimates = LinearEstimates(
-            _rows(part["mean"]).reshape(rows.size, cells.size, algebra.n_coordinates),
-            _rows(part["variance"]).reshape(shape),
-            diffuse,
+        square = (rows.size, len(algebra.components), cells.size, cells.size)
+        shapes = ((rows.size, cells.size, algebra.n_coordinates), square, square)
+        arrays = (
+            _rows(part[name]).reshape(shape)
+            for name, shape in zip(_COLUMNS[2:], shapes, strict=True)
         )
-        groups.append(Group(rows, cells, estimates))
+        groups.append(Group(rows, cells, LinearEstimates(*arrays)))
     return GroupedEstimates(algebra, type_is_possible, tuple(groups))
 
 
 def _lists(values: np.ndarray) -> pa.ListArray:
     """One list for each geounit, of the numbers in its row."""
-    flat = values.reshape(len(values), -1)
+    flat = values.reshape(len(values), math.prod(values.shape[1:]))
     offsets = np.arange(len(values) + 1, dtype=np.int32) * flat.shape[1]
     return pa.ListArray.from_arrays(pa.array(offsets), pa.array(flat.ravel()))
 
@@ -154,7 +136,7 @@ def combine_shard(given: ShardInput) -> None:
     above = spine.geolevels[spine.names.index(shard.geolevel) - 1]
     geocode = above.geocode[shard.parent_start : shard.parent_stop]
     path = combined_file(given.run, given.universe, shard.geolevel, shard.name)
-    write_combined(path, geocode, steps[0].sums, is_private=given.settings.is_private)
+    write_combined(path, geocode, steps[0].sums)
 
 
 def estimate_shard(given: ShardInput) -> tuple[SolveRecord, ...]:

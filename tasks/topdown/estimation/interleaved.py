@@ -68,10 +68,6 @@ def solve_interleaved(
     and the chain `rounder[p]`, coarsest first. A pass without measurements is skipped. None where
     a pass has no solution.
     """
-    whole = problem.cells.size
-    type_is_possible = np.any(problem.upper > 0, axis=0)
-    possible = np.flatnonzero(type_is_possible[problem.type_of_cell])
-    problem = _restrict_to_used_types(problem.on_cells(possible))
     passes = [
         ([measurements[name] for name in names if name in measurements], chain)
         for names, chain in zip(least_squares, rounder, strict=True)
@@ -81,8 +77,7 @@ def solve_interleaved(
     held = Pins()
     counts = np.zeros((problem.n_children, problem.cells.size), dtype=np.int64)
     if not passes:
-        found = round_anywhere(problem, counts.astype(np.float64)).x
-        return None if found is None else _spread(found, possible, whole), ()
+        return round_anywhere(problem, counts.astype(np.float64)).x, ()
     for number, (asked, chain) in enumerate(passes, 1):
         queried = [rows_on_support(m.query, problem.cells) for m in asked]
         rounded = [rows_on_support(query, problem.cells) for query in chain]
@@ -108,25 +103,7 @@ def solve_interleaved(
             return None, tuple(records)
         counts = result.x
         held = held.with_answers(rounded, counts, first)
-    return _spread(counts, possible, whole), tuple(records)
-
-
-def _restrict_to_used_types(problem: SiblingProblem) -> SiblingProblem:
-    """The problem with the types of its cells alone, numbered anew."""
-    used, label = np.unique(problem.type_of_cell, return_inverse=True)
-    return replace(
-        problem,
-        type_of_cell=label.reshape(-1).astype(np.int64),
-        lower=problem.lower[:, used],
-        upper=problem.upper[:, used],
-    )
-
-
-def _spread(counts: np.ndarray, cells: np.ndarray, n_cells: int) -> np.ndarray:
-    """Counts of the cells at some positions, and none of the others."""
-    found = np.zeros((len(counts), n_cells), dtype=np.int64)
-    found[:, cells] = counts
-    return found
+    return counts, tuple(records)
 
 
 @dataclass(frozen=True)
@@ -146,9 +123,8 @@ class _Pass:
         x = np.zeros((self.problem.n_children, self.problem.cells.size), dtype=np.int64)
         records, results = [], []
         parts = self.parts()
-        one = self if len(parts) < 2 else self._without_held()
         for members in parts:
-            record, result = (one if len(parts) < 2 else one.at(members)).solved_whole()
+            record, result = (self if len(parts) < 2 else self.at(members)).solved_whole()
             if result.x is None:
                 return record, result
             x[:, members] = result.x
@@ -188,17 +164,6 @@ class _Pass:
         bundles = np.unique(np.searchsorted(starts, np.arange(TOGETHER, k, TOGETHER)))
         found = np.split(order, starts[bundles[bundles < starts.size]])
         return [members[np.argsort(held[members], kind="stable")] for members in found]
-
-    def _without_held(self) -> _Pass:
-        """The pass without measurements that earlier answers determine, if any others remain."""
-        kept = [
-            (asked, label)
-            for asked, label in zip(self.asked, self.labels, strict=True)
-            if not is_refined(label, self.pins.labels[0])
-        ]
-        if not kept:
-            return self
-        return replace(self, asked=[asked for asked, _ in kept], labels=[own for _, own in kept])
 
     def at(self, members: np.ndarray) -> _Pass:
         """The pass on the classes at these positions, which are parts: the answers of earlier

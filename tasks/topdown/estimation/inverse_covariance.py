@@ -61,27 +61,11 @@ class InverseCovariance(NamedTuple):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def number_of_levels(levels: np.ndarray) -> int:
-    """One more than the largest level, 0 without levels."""
-    n = 0
-    for level in levels:
-        n = max(n, level + 1)
-    return n
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
 def cells_by_level(levels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(order, starts): positions sorted by level, stably, and where each level's begin."""
-    starts = np.zeros(number_of_levels(levels) + 1, dtype=np.int64)
-    for level in levels:
-        starts[level + 1] += 1
-    for level in range(starts.size - 1):
-        starts[level + 1] += starts[level]
-    order, next_of_level = np.empty(levels.size, dtype=np.int64), starts.copy()
-    for j in range(levels.size):
-        order[next_of_level[levels[j]]] = j
-        next_of_level[levels[j]] += 1
-    return order, starts
+    order = np.argsort(levels, kind="mergesort")
+    n_levels = levels[order[-1]] + 1 if levels.size else 0
+    return order, np.searchsorted(levels[order], np.arange(n_levels + 1))
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -97,7 +81,7 @@ def add_product(
     `out`."""
     n = within.shape[0]
     sums = np.zeros(n)
-    by_level = np.zeros((number_of_levels(levels), n))
+    by_level = np.zeros((levels.max() + 1, n))
     for j in range(y.size):
         if y[j] != 0.0:
             sums[classes[j]] += y[j]
@@ -119,22 +103,15 @@ def _product(covariance: InverseCovariance, i: int, y: np.ndarray) -> np.ndarray
 @njit(cache=True, nogil=True, error_model="numpy")
 def covariance_slope(covariance: InverseCovariance, i: int, x: np.ndarray, out: np.ndarray) -> None:
     """Write minus the gradient of child i's objective at its cells `x` (k,) to `out`."""
-    y = np.empty(x.size)
-    for j in range(x.size):
-        y[j] = x[j] - covariance.centre[i, j]
-    product = _product(covariance, i, y)
-    for j in range(x.size):
-        out[j] = covariance.pull[i, j] - product[j]
+    out[:] = covariance.pull[i] - _product(covariance, i, x - covariance.centre[i])
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def covariance_distance(covariance: InverseCovariance, x: np.ndarray) -> float:
     """The objective at `x` (c, k)."""
     total = 0.0
-    y = np.empty(x.shape[1])
     for i in range(x.shape[0]):
-        for j in range(y.size):
-            y[j] = x[i, j] - covariance.centre[i, j]
+        y = x[i] - covariance.centre[i]
         product = _product(covariance, i, y)
         total += 0.5 * np.dot(y, product) - np.dot(covariance.pull[i], y) + covariance.rest[i]
     return total
@@ -162,32 +139,18 @@ def blocks_inverse(
         first, size = starts[level], starts[level + 1] - starts[level]
         if size == 0:
             continue
-        block = np.empty((size, size))
-        for a in range(size):
-            here = order[first + a]
-            for b in range(size):
-                block[a, b] = within[classes[here], classes[order[first + b]]]
-            block[a, a] += extra[here]
+        cells = order[first : first + size]
+        block = within[classes[cells]][:, classes[cells]] + np.diag(extra[cells])
         block = definite_inverse(block)
         for a in range(size):
-            here = order[first + a]
+            here = cells[a]
             for b in range(size):
-                there = order[first + b]
+                there = cells[b]
                 inverse[here, there] = block[a, b]
                 reach[here, classes[there]] += block[a, b]
     compliance = np.zeros((n, n))
     for a in range(f):
         for u in range(n):
             compliance[classes[a], u] += reach[a, u]
-    middle = np.dot(across, compliance)
-    for u in range(n):
-        middle[u, u] += 1.0
-    solved = np.linalg.solve(middle, across)
-    for u in range(n):
-        for v in range(n):
-            middle[u, v] = 0.5 * (solved[u, v] + solved[v, u])
-    taken = np.dot(np.dot(reach, middle), reach.T)
-    for a in range(f):
-        for b in range(f):
-            inverse[a, b] -= taken[a, b]
-    return inverse
+    solved = np.linalg.solve(np.dot(across, compliance) + np.eye(n), across)
+    return inverse - np.dot(np.dot(reach, 0.5 * (solved + solved.T)), reach.T)

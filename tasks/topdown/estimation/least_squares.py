@@ -26,12 +26,14 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+from scipy import sparse
 
 from ...census.queries import MarginalQuery
 from ...solvers.highs import HighsResult, LinearProgram, SolveStatus
 from . import active_set, admm, dual_newton
 from .dense_matrices import MANY_UNTOLD, is_wide
 from .dual_newton import DualProblem, dual_problem
+from .elimination import n_own_pins
 from .exact_weights import ExactWeights
 from .inverse_covariance import InverseCovariance
 from .problem import (
@@ -173,8 +175,21 @@ class PassProblem:
         covariance: InverseCovariance | None = None,
     ) -> PassProblem:
         """From measurements and the dense row of each cell in each of them; with `covariance`,
-        the objective is the distance to its centre."""
+        the objective is the distance to its centre.
+
+        Answers that held ones determine add no information, and would join cells that these
+        separate: they are left out.
+        """
         c, k = problem.n_children, problem.cells.size
+        constraints = _constraints(problem, pins)
+        held = constraints.pin_rows if n_own_pins(constraints) else ()
+        open_queries = [
+            (one, label)
+            for one, label in zip(asked, labels, strict=True)
+            if not any(is_refined(label, own) for own in held)
+        ]
+        if open_queries:
+            asked, labels = zip(*open_queries, strict=True)
         starts = np.cumsum([0, *(int(label.max()) + 1 for label in labels)])
         answers = np.empty((c, starts[-1]))
         columns = np.empty((len(asked), k), dtype=np.int64)
@@ -192,7 +207,7 @@ class PassProblem:
             weights,
             profile,
             scale,
-            _constraints(problem, pins),
+            constraints,
             bool(pins.labels),
             covariance or InverseCovariance.none(),
         )
@@ -297,13 +312,8 @@ class PassProblem:
         n = c * k
         cell = np.arange(n).reshape(c, k)
         program = LinearProgram(3 * n)
-        every = np.arange(n)
-        program.add_rows(
-            np.tile(every, 3),
-            np.concatenate([every, n + every, 2 * n + every]),
-            np.repeat([1.0, -1.0, 1.0], n),
-            target.ravel(),
-        )
+        one = sparse.eye_array(n)
+        program.add_matrix(sparse.hstack([one, -one, one]), target.ravel())
         self._add_constraints(program, cell)
         return program.solve(np.repeat([0.0, 1.0, 1.0], n))
 
@@ -376,57 +386,37 @@ class PassProblem:
         The columns after the cells are the children's answers, the variables of the quadratic.
         """
         c, k = self.shape
-        cell = np.arange(c * k).reshape(c, k)
-        if self.covariance.rest.size:
-            return self._as_program_by_covariance(cell)
-        n = self.answers.shape[1]
-        answer = c * k + np.arange(c * n).reshape(c, n)
-        program = LinearProgram(c * (k + n))
-        row = np.arange(c)[:, None, None] * n + self.labels[None, :, :]
-        columns = np.repeat(cell[:, None, :], len(self.labels), 1).ravel()
-        program.add_rows(
-            np.concatenate([row.ravel(), np.arange(c * n)]),
-            np.concatenate([columns, answer.ravel()]),
-            np.concatenate([np.ones(row.size), -np.ones(c * n)]),
-            np.zeros(c * n),
+        cell, linear = np.arange(c * k).reshape(c, k), np.zeros(c * k)
+        rows, answers = self._counted, self.answers
+        precision = self.scale[:, None] * np.repeat(
+            self.weights[self.profile], np.diff(self.starts), axis=1
         )
-        weight = np.repeat(self.weights, np.diff(self.starts), axis=1)
-        precision = (self.scale[:, None] * weight[self.profile]).ravel()
-        diagonal, cost = np.zeros(program.n_columns), np.zeros(program.n_columns)
-        diagonal[c * k :] = precision
-        cost[c * k :] = -precision * self.answers.ravel()
+        if self.covariance.rest.size:
+            # L'x in place of answers, where P = L L'.
+            roots = [np.linalg.cholesky(self.covariance.matrix(i)).T for i in range(c)]
+            rows, linear = sparse.block_diag(roots), -self.covariance.pull.ravel()
+            answers = (rows @ self.covariance.centre.ravel()).reshape(c, k)
+            precision = np.ones((c, k))
+        program = LinearProgram(c * k + answers.size)
+        program.add_matrix(
+            sparse.hstack([rows, -sparse.eye_array(answers.size)]), np.zeros(answers.size)
+        )
         self._add_constraints(program, cell)
-        return program, cell, cost, diagonal
+        cost = np.concatenate([linear, -(precision * answers).ravel()])
+        return program, cell, cost, np.concatenate([np.zeros(c * k), precision.ravel()])
 
-    def _as_program_by_covariance(
-        self, cell: np.ndarray
-    ) -> tuple[LinearProgram, np.ndarray, np.ndarray, np.ndarray]:
-        """Like `as_program`, with L'(x - centre) in place of answers, where P = L L'."""
-        c, k = self.shape
-        program = LinearProgram(2 * c * k)
-        across = np.arange(k)
-        for i in range(c):
-            factor = np.linalg.cholesky(self.covariance.matrix(i)).T
-            row = np.concatenate([np.repeat(across, k), across])
-            columns = np.concatenate([np.tile(cell[i], k), c * k + cell[i]])
-            values = np.concatenate([factor.ravel(), -np.ones(k)])
-            target = factor @ self.covariance.centre[i]
-            program.add_rows(row, columns, values, target)
-        diagonal, cost = np.zeros(2 * c * k), np.zeros(2 * c * k)
-        diagonal[c * k :] = 1.0
-        cost[: c * k] = -self.covariance.pull.ravel()
-        self._add_constraints(program, cell)
-        return program, cell, cost, diagonal
+    @cached_property
+    def _counted(self) -> sparse.sparray:
+        """0/1 matrix (c n, c k) from the children's cells to their answers, side by side."""
+        return _counting_matrix(self.labels, self.answers.shape[1], len(self.answers))
 
     def _add_constraints(self, program: LinearProgram, cell: np.ndarray) -> None:
         """Every constraint of the pass on the columns `cell` of shape (c, k)."""
-        c = len(cell)
         add_constraints(program, self.problem, cell)
         if self.is_pinned:
             pin_rows, targets = self.constraints.pin_rows, self.constraints.targets
-            row = np.arange(c)[:, None, None] * targets.shape[1] + pin_rows[None, :, :]
-            columns = np.repeat(cell[:, None, :], len(pin_rows), 1)
-            program.add_rows(row.ravel(), columns.ravel(), 1.0, targets.ravel())
+            counted = _counting_matrix(pin_rows, targets.shape[1], len(cell))
+            program.add_matrix(counted, targets.ravel())
 
     def secondary(self, x: np.ndarray) -> tuple[float, np.ndarray | None]:
         """Problem (7.6): the smallest tolerance, and a feasible point that attains it.
@@ -435,26 +425,26 @@ class PassProblem:
         the pass's queries B, and every constraint of the pass.
         """
         c, k = x.shape
-        n = self.answers.shape[1]
         cell = np.arange(c * k).reshape(c, k)
         program = LinearProgram(c * k + 1)
-        row = (np.arange(c)[:, None, None] * n + self.labels[None, :, :]).ravel()
-        columns = np.repeat(cell[:, None, :], len(self.labels), 1).ravel()
-        answers = sum((sum_rows(x, label, n) for label in self.labels), np.zeros((c, n))).ravel()
-        tau_row, tau_column = np.arange(c * n), np.full(c * n, c * k)
+        answers = self._counted @ x.ravel()
+        tau = np.ones((answers.size, 1))
         for sign in (1.0, -1.0):
-            program.add_rows(
-                np.concatenate([row, tau_row]),
-                np.concatenate([columns, tau_column]),
-                np.concatenate([np.full(row.size, sign), -np.ones(c * n)]),
-                np.full(c * n, -np.inf),
-                sign * answers,
-            )
+            within = sparse.hstack([sign * self._counted, -tau])
+            program.add_matrix(within, np.full(answers.size, -np.inf), sign * answers)
         self._add_constraints(program, cell)
         result = program.solve(np.append(np.zeros(c * k), 1.0))
         if result.x is None:
             return np.inf, None
         return float(result.x[-1]), np.maximum(result.x[:-1], 0.0).reshape(c, k)
+
+
+def _counting_matrix(labels: np.ndarray, n_rows: int, n_children: int) -> sparse.sparray:
+    """0/1 matrix (c n, c k) from the children's cells to the rows in which the labellings (., k)
+    count them, side by side."""
+    cells = np.tile(np.arange(labels.shape[1]), len(labels))
+    entries = np.ones(cells.size), (labels.ravel(), cells)
+    return sparse.block_diag([sparse.csr_array(entries, (n_rows, labels.shape[1]))] * n_children)
 
 
 def _constraints(problem: SiblingProblem, pins: Pins) -> Constraints:

@@ -244,15 +244,11 @@ def _balance(
 @njit(cache=True, nogil=True)
 def _objective(network: Network, trees: Trees, held: np.ndarray) -> int:
     """Cost of `held` ones in every node of the network, less the cost without ones."""
-    objective = 0
-    for v in range(held.size):
-        if network.counted[trees.level[v]]:
-            whole = trees.wanted[v] // UNIT
-            objective -= UNIT * min(held[v], whole)
-            if held[v] > whole:
-                objective += UNIT - 2 * (trees.wanted[v] - whole * UNIT)
-                objective += UNIT * (held[v] - whole - 1)
-    return objective
+    whole = trees.wanted // UNIT
+    over = np.maximum(held - whole, 0)
+    cost = UNIT * (over - np.minimum(held, whole))
+    cost -= np.where(over > 0, 2 * (trees.wanted - whole * UNIT), 0)
+    return np.where(network.counted[trees.level], cost, 0).sum()
 
 
 @njit(cache=True, nogil=True)
@@ -260,8 +256,8 @@ def _values(network: Network, trees: Trees, chosen: np.ndarray) -> np.ndarray:
     """Ones (c, k) of the chosen leaves."""
     y = np.zeros(network.fraction.shape, dtype=np.int64)
     for i in range(network.fraction.shape[0]):
-        for a in range(trees.first_leaf[i], trees.first_leaf[i + 1]):
-            y[i, trees.cell[a]] = chosen[a]
+        first, last = trees.first_leaf[i], trees.first_leaf[i + 1]
+        y[i][trees.cell[first:last]] = chosen[first:last]
     return y
 
 
@@ -275,33 +271,22 @@ def solve(network: Network) -> tuple[int, np.ndarray, int, int]:
     n_cells = network.residual.size
     price = np.zeros(network.fraction.shape[1] + network.group_residual.size, dtype=np.int64)
     if n_cells > 0 and trees.cell.size >= MANY_LEAVES:
-        first = first_prices(network, trees)
-        for j in range(n_cells):
-            price[j] = first[j]
+        price[:n_cells] = first_prices(network, trees)
     state = first_state(network, trees, choose(network, trees, price))
     y = _values(network, trees, state.chosen)
     held = sums_of_nodes(network, y)
-    for v in range(held.size):
-        if held[v] < network.low[v] or held[v] > network.high[v]:
-            return INFEASIBLE, y, 0, 0
-
-    excess = np.empty(n_cells + network.group_residual.size, dtype=np.int64)
-    for j in range(n_cells):
-        excess[j] = -network.residual[j]
-    for g in range(network.group_residual.size):
-        excess[n_cells + g] = network.group_residual[g]
-    for i in range(y.shape[0]):
-        group = network.group_of_child[i]
-        for j in range(y.shape[1]):
-            if n_cells > 0:
-                excess[j] += y[i, j]
-            if group >= 0:
-                excess[n_cells + group] -= y[i, j]
-    total, n_moved = 0, 0
-    for v in range(excess.size):
-        total += excess[v]
-    if total != 0:
+    if (held < network.low).any() or (held > network.high).any():
         return INFEASIBLE, y, 0, 0
+
+    excess = np.concatenate((-network.residual, network.group_residual))
+    if n_cells > 0:
+        excess[:n_cells] += y.sum(axis=0)
+    for i in range(y.shape[0]):
+        if network.group_of_child[i] >= 0:
+            excess[n_cells + network.group_of_child[i]] -= y[i].sum()
+    if excess.sum() != 0:
+        return INFEASIBLE, y, 0, 0
+    n_moved = 0
     if excess.any():
         n_moved = _balance(network, trees, state, excess, price)
         if n_moved < 0:

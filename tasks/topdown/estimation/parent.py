@@ -65,13 +65,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy import sparse
 
 from ...census.queries import MarginalQuery
 from ...runs.errors import SolveFailed
-from ...solvers.highs import LinearProgram
+from ...solvers.highs import LinearProgram, solve
 from . import interleaved, least_squares, rounder
 from .exact_weights import ExactWeights
-from .problem import Measurements, SiblingProblem, SolveRecord
+from .problem import Measurements, SiblingProblem, SolveRecord, add_constraints
 
 
 @dataclass(frozen=True)
@@ -251,49 +252,26 @@ def conflicting_constraint(problem: SiblingProblem) -> str | None:
     child and type that add up to the parent's. It suffices to look at types: constraints do not
     distinguish cells of a type.
     """
-    c, n_types = problem.lower.shape
-    size = c * n_types
-    column = np.arange(size).reshape(c, n_types)
-    grouped = problem.grouped_totals
-    n_groups = 0 if grouped is None else grouped[1].size
-    program = LinearProgram(3 * size + 2 * n_groups)
-    short, over = size + np.arange(size), 2 * size + np.arange(size)
-    row = np.arange(size)
-    program.add_rows(
-        np.tile(row, 3),
-        np.concatenate([column.ravel(), short, over]),
-        np.repeat([1.0, 1.0, -1.0], size),
-        problem.lower.ravel(),
-        problem.upper.ravel(),
-    )
-    if problem.parent_counts is not None:
-        counts = np.bincount(problem.type_of_cell, problem.parent_counts, n_types)
-        program.add_rows(np.tile(np.arange(n_types), c), column.ravel(), 1.0, counts)
-    if grouped is not None:
-        group, totals = grouped
-        slack = 3 * size + np.arange(2 * n_groups)
-        program.add_rows(
-            np.concatenate([np.repeat(group, n_types), np.tile(np.arange(n_groups), 2)]),
-            np.concatenate([column.ravel(), slack]),
-            np.concatenate([np.ones(size), np.repeat([1.0, -1.0], n_groups)]),
-            totals,
-        )
-    cost = np.ones(program.n_columns)
-    cost[:size] = 0.0
-    upper = np.full(program.n_columns, np.inf)
-    in_support = np.bincount(problem.type_of_cell, minlength=n_types) > 0
-    upper[:size] = np.where(np.tile(in_support, c), np.inf, 0.0)
-    result = program.solve(cost, upper=upper)
+    types = replace(problem, rows=()).coarsened([problem.type_of_cell])[0]
+    column = np.arange(problem.n_children * types.cells.size).reshape(-1, types.cells.size)
+    program = LinearProgram(column.size)
+    add_constraints(program, types, column)
+    n_groups = 0 if types.group_totals is None else types.group_totals.size
+    n_fixed = program.n_rows - n_groups - column.size
+    short = sparse.eye_array(program.n_rows, format="csr")[:, n_fixed:]
+    matrix = sparse.csr_array(sparse.hstack([program.matrix(), short, -short]))
+    cost = np.repeat([0.0, 1.0], [column.size, 2 * short.shape[1]])
+    none, unbounded = np.zeros(cost.size), np.full(cost.size, np.inf)
+    result = solve(cost, matrix, *program.bounds(), none, unbounded)
     if result.x is None or result.objective < 0.5:
         return None
-    violation = result.x[size:]
-    worst = int(np.argmax(violation))
-    if worst < 2 * size:
-        child, kind = divmod(worst % size, n_types)
-        side = "lower" if worst < size else "upper"
-        return f"the {side} bound of type {kind} at geounit {problem.geocodes[child]}"
-    child = int(np.flatnonzero(problem.group_of_child == (worst - 2 * size) % n_groups)[0])
-    return f"the invariant total that includes geounit {problem.geocodes[child]}"
+    is_over, row = divmod(int(np.argmax(result.x[column.size :])), short.shape[1])
+    if row < n_groups:
+        child = int(np.flatnonzero(problem.group_of_child == row)[0])
+        return f"the invariant total that includes geounit {problem.geocodes[child]}"
+    child, cell = divmod(row - n_groups, types.cells.size)
+    side, kind = "upper" if is_over else "lower", types.type_of_cell[cell]
+    return f"the {side} bound of type {kind} at geounit {problem.geocodes[child]}"
 
 
 def _name_geounits(geocodes: Sequence[str] | np.ndarray) -> str:

@@ -10,7 +10,7 @@ The constraints of siblings as rows of a linear program.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -157,23 +157,19 @@ class SiblingProblem:
         told_apart = [self.type_of_cell, *labels, *(rows.labels() for rows in self.rows)]
         classes = joint_classes(told_apart)
         first = np.unique(classes, return_index=True)[1]
-        coarse = self.on_cells(first)
-        if self.parent_counts is not None:
-            counts = np.bincount(classes, self.parent_counts, first.size).astype(np.int64)
-            coarse = replace(coarse, parent_counts=counts)
-        return coarse, classes, first
-
-    def on_cells(self, cells: np.ndarray) -> SiblingProblem:
-        """The problem of the cells at these positions alone."""
-        return replace(
+        counts = self.parent_counts
+        if counts is not None:
+            counts = np.bincount(classes, counts, first.size).astype(np.int64)
+        coarse = replace(
             self,
-            cells=self.cells[cells],
-            type_of_cell=self.type_of_cell[cells],
-            parent_counts=None if self.parent_counts is None else self.parent_counts[cells],
+            cells=self.cells[first],
+            type_of_cell=self.type_of_cell[first],
+            parent_counts=counts,
             rows=tuple(
-                replace(rows, matrix=sparse.csr_array(rows.matrix[:, cells])) for rows in self.rows
+                replace(rows, matrix=sparse.csr_array(rows.matrix[:, first])) for rows in self.rows
             ),
         )
+        return coarse, classes, first
 
 
 def rows_on_support(query: MarginalQuery, cells: np.ndarray) -> np.ndarray:
@@ -271,61 +267,36 @@ def add_constraints(
     (c, k) is a constant added to each cell's column, 0 by default.
     """
     c, k = column.shape
-    n_types = problem.lower.shape[1]
-    base = np.zeros((c, k)) if base is None else base
-    free = column >= 0
-    child, cell = np.nonzero(free)
-    columns = column[free]
+    free, columns = column.ravel() >= 0, column[column >= 0]
     possible = True
-    if problem.parent_counts is not None:
-        counts = problem.parent_counts - base.sum(axis=0)
-        possible &= _add_sums(program, cell, columns, 1.0, counts, counts)
-    if problem.grouped_totals is not None:
-        group, totals = problem.grouped_totals
-        totals = totals - np.bincount(group, base.sum(axis=1), totals.size)
-        possible &= _add_sums(program, group[child], columns, 1.0, totals, totals)
-    of_type = sum_rows(base, problem.type_of_cell, n_types)
-    row = child * n_types + problem.type_of_cell[cell]
-    upper = np.where(problem.upper >= NO_BOUND, np.inf, problem.upper)
-    possible &= _add_sums(
-        program, row, columns, 1.0, (problem.lower - of_type).ravel(), (upper - of_type).ravel()
-    )
-    for rows in problem.rows:
-        possible &= _add_linear(program, rows, column, base)
+    for matrix, lower, upper in _sums_between_bounds(problem):
+        held = 0.0 if base is None else matrix @ base.ravel()
+        lower = np.where(lower <= -NO_BOUND, -np.inf, lower - held)
+        upper = np.where(upper >= NO_BOUND, np.inf, upper - held)
+        own = matrix[:, free]
+        is_used = np.diff(own.indptr) > 0
+        possible &= not np.any(~is_used & ((lower > 0) | (upper < 0)))
+        entries = sparse.coo_array(own[is_used])
+        program.add_rows(
+            entries.row, columns[entries.col], entries.data, lower[is_used], upper[is_used]
+        )
     return bool(possible)
 
 
-def _add_linear(
-    program: LinearProgram, rows: LinearRows, column: np.ndarray, base: np.ndarray
-) -> bool:
-    """Bound weighted sums of columns; False if a row without columns excludes 0."""
-    n_rows = rows.lower.shape[1]
-    matrix = sparse.coo_array(rows.matrix)
-    children = np.flatnonzero(rows.group_of_child >= 0)
-    child = np.repeat(children, matrix.nnz)
-    cell = np.tile(matrix.col, children.size)
-    value = np.tile(matrix.data, children.size)
-    row = rows.group_of_child[child] * n_rows + np.tile(matrix.row, children.size)
-    held = rows.sums(base)
-    lower, upper = (rows.lower - held).ravel(), (rows.upper - held).ravel()
-    lower = np.where(rows.lower.ravel() <= -NO_BOUND, -np.inf, lower)
-    upper = np.where(rows.upper.ravel() >= NO_BOUND, np.inf, upper)
-    columns = column[child, cell]
-    free = columns >= 0
-    return _add_sums(program, row[free], columns[free], value[free], lower, upper)
-
-
-def _add_sums(
-    program: LinearProgram,
-    row: np.ndarray,
-    columns: np.ndarray,
-    value: np.ndarray | float,
-    lower: np.ndarray,
-    upper: np.ndarray,
-) -> bool:
-    """Bound weighted sums of columns by row; False if a row without columns excludes 0."""
-    used, position = np.unique(row, return_inverse=True)
-    empty = np.ones(lower.size, dtype=bool)
-    empty[used] = False
-    program.add_rows(position.reshape(-1), columns, value, lower[used], upper[used])
-    return not np.any(empty & ((lower > 0) | (upper < 0)))
+def _sums_between_bounds(
+    problem: SiblingProblem,
+) -> Iterator[tuple[sparse.csr_array, np.ndarray, np.ndarray]]:
+    """Matrices (R, c k) on the children's cells side by side, and bounds (R,) on the sums."""
+    c, k = problem.n_children, problem.cells.size
+    if problem.parent_counts is not None:
+        every = sparse.kron(np.ones((1, c)), sparse.eye_array(k), "csr")
+        yield every, problem.parent_counts, problem.parent_counts
+    if problem.grouped_totals is not None:
+        group, totals = problem.grouped_totals
+        yield sparse.kron(incidence(group, totals.size), np.ones((1, k)), "csr"), totals, totals
+    of_type = incidence(problem.type_of_cell, problem.lower.shape[1])
+    every = sparse.kron(sparse.eye_array(c), of_type, "csr")
+    yield every, problem.lower.ravel(), problem.upper.ravel()
+    for rows in problem.rows:
+        into = incidence(rows.group_of_child, len(rows.lower))
+        yield sparse.kron(into, rows.matrix, "csr"), rows.lower.ravel(), rows.upper.ravel()

@@ -89,13 +89,7 @@ def factor(
     size = columns[1:] - columns[:-1]
     scratch = np.empty(k, dtype=np.int64)
     # From many rows to few; equal numbers keep their order.
-    order: np.ndarray = np.empty(n_queries, dtype=np.int64)
-    for other in range(n_queries):
-        place = other
-        while place > 0 and size[order[place - 1]] < size[other]:
-            order[place] = order[place - 1]
-            place -= 1
-        order[place] = other
+    order = np.argsort(-size, kind="mergesort")
     home = np.full(n_queries, -1, dtype=np.int64)
     chosen = np.empty(n_queries, dtype=np.int64)
     starts = np.zeros(n_queries + 1, dtype=np.int64)
@@ -115,14 +109,12 @@ def factor(
     diagonal, proximal = np.zeros(n_profiles), np.zeros(n_profiles)
     coarse_rows = np.empty((n_coarse, k), dtype=np.int64)
     for s in range(n_coarse):
-        for j in range(k):
-            coarse_rows[s, j] = starts[s] + labels[chosen[s], j] - columns[chosen[s]]
+        coarse_rows[s] = starts[s] + labels[chosen[s]] - columns[chosen[s]]
     n_rows = starts[n_coarse]
     coarse = np.zeros((n_profiles, n_rows, n_rows))
     for q in range(n_queries):
         if home[q] < 0:
-            for m in range(n_profiles):
-                diagonal[m] += weights[m, q]
+            diagonal += weights[:, q]
             continue
         start, stop = starts[home[q]], starts[home[q] + 1]
         for j in range(k):
@@ -151,20 +143,15 @@ def curvature(quadratic: Quadratic, i: int) -> np.ndarray:
     """
     covariance = quadratic.covariance
     if covariance.within.shape[0] > 0:
-        diagonal = np.empty(covariance.class_of_cell.size)
-        for j in range(diagonal.size):
-            u = covariance.class_of_cell[j]
-            diagonal[j] = covariance.within[i, u, u] + covariance.across[i, u, u]
-        return diagonal
+        of_classes = np.diag(covariance.within[i]) + np.diag(covariance.across[i])
+        return of_classes[covariance.class_of_cell]
     profile = quadratic.profile[i]
-    diagonal = np.empty(quadratic.coarse_rows.shape[1])
-    for j in range(diagonal.size):
-        total = quadratic.diagonal[profile]
-        for s in range(quadratic.coarse_rows.shape[0]):
+    diagonal = np.full(quadratic.coarse_rows.shape[1], quadratic.diagonal[profile])
+    for s in range(quadratic.coarse_rows.shape[0]):
+        for j in range(diagonal.size):
             row = quadratic.coarse_rows[s, j]
-            total += quadratic.coarse[profile, row, row]
-        diagonal[j] = quadratic.scale[i] * total
-    return diagonal
+            diagonal[j] += quadratic.coarse[profile, row, row]
+    return quadratic.scale[i] * diagonal
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -180,10 +167,9 @@ def slope_of(
         return
     labels = quadratic.labels
     n_queries, k = labels.shape
-    for r in range(residual.size):
-        residual[r] = quadratic.answers[i, r]
+    residual[:] = quadratic.answers[i]
+    out[:] = 0.0
     for j in range(k):
-        out[j] = 0.0
         if x[j] != 0.0:
             for q in range(n_queries):
                 residual[labels[q, j]] -= x[j]
@@ -204,15 +190,14 @@ def squared_distance(quadratic: Quadratic, x: np.ndarray) -> float:
     distance = 0.0
     residual = np.empty(quadratic.answers.shape[1])
     for i in range(x.shape[0]):
-        for r in range(residual.size):
-            residual[r] = -quadratic.answers[i, r]
+        residual[:] = -quadratic.answers[i]
         for q in range(n_queries):
             for j in range(k):
                 residual[labels[q, j]] += x[i, j]
         for q in range(n_queries):
             weight = 0.5 * quadratic.scale[i] * quadratic.weights[quadratic.profile[i], q]
-            for r in range(quadratic.starts[q], quadratic.starts[q + 1]):
-                distance += weight * residual[r] * residual[r]
+            of_query = residual[quadratic.starts[q] : quadratic.starts[q + 1]]
+            distance += weight * np.dot(of_query, of_query)
     return distance
 
 
@@ -223,16 +208,8 @@ def thin_inverse(diagonal: np.ndarray, coarse: np.ndarray, rows: np.ndarray) -> 
     diagonal (f,) is D, coarse (r, r) is C, rows (n_coarse, f) the rows of A that hold each cell.
     """
     r = coarse.shape[0]
-    matrix = coarse.copy()
-    trace, least = 0.0, diagonal[0]
-    for a in range(r):
-        trace += coarse[a, a]
-    for j in range(diagonal.size):
-        least = min(least, diagonal[j])
-    tiny = TINY * max(trace / r, least)
-    for a in range(r):
-        matrix[a, a] += tiny
-    matrix = definite_inverse(matrix)
+    tiny = TINY * max(np.trace(coarse) / r, diagonal.min())
+    matrix = definite_inverse(coarse + tiny * np.eye(r))
     for s in range(rows.shape[0]):
         for t in range(rows.shape[0]):
             for j in range(diagonal.size):
@@ -243,50 +220,35 @@ def thin_inverse(diagonal: np.ndarray, coarse: np.ndarray, rows: np.ndarray) -> 
 @njit(cache=True, nogil=True, error_model="numpy")
 def inverse_of_sum(diagonal: np.ndarray, coarse: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """Inverse (f, f) of D + A' C A; see `thin_inverse`, used where it saves work."""
-    f, n_coarse = diagonal.size, rows.shape[0]
-    matrix = np.zeros((f, f))
-    # The rows that hold a cell, numbered among themselves, where fewer rows may save work.
-    number = np.full(coarse.shape[0] if f > SMALL else 0, -1, dtype=np.int64)
-    present = np.empty(number.size, dtype=np.int64)
-    n_present = 0
+    f = diagonal.size
     if f > SMALL:
-        for s in range(n_coarse):
-            for a in range(f):
-                number[rows[s, a]] = 0
-        for r in range(number.size):
-            if number[r] == 0:
-                number[r] = n_present
-                present[n_present] = r
-                n_present += 1
-    if f <= SMALL or THIN * n_present > f:
+        present = np.unique(rows)
+        if THIN * present.size <= f:
+            few = np.searchsorted(present, rows)
+            inner = thin_inverse(diagonal, coarse[present][:, present], few)
+            return _by_thin_inverse(diagonal, inner, few)
+    matrix = np.diag(diagonal)
+    for s in range(rows.shape[0]):
         for a in range(f):
-            matrix[a, a] = diagonal[a]
-        for s in range(n_coarse):
-            for a in range(f):
-                row = rows[s, a]
-                for d in range(f):
-                    matrix[a, d] += coarse[row, rows[s, d]]
-        return definite_inverse(matrix)
-    few = np.empty((n_coarse, f), dtype=np.int64)
-    for s in range(n_coarse):
-        for a in range(f):
-            few[s, a] = number[rows[s, a]]
-    inner = np.empty((n_present, n_present))
-    for r in range(n_present):
-        for t in range(n_present):
-            inner[r, t] = coarse[present[r], present[t]]
-    inner = thin_inverse(diagonal, inner, few)
-    line = np.empty(n_present)
-    for a in range(f):
-        for r in range(n_present):
-            line[r] = 0.0
-            for s in range(n_coarse):
-                line[r] -= inner[few[s, a], r]
-        for s in range(n_coarse):
+            row = rows[s, a]
             for d in range(f):
-                matrix[a, d] += line[few[s, d]]
-        for d in range(f):
-            matrix[a, d] /= diagonal[a] * diagonal[d]
+                matrix[a, d] += coarse[row, rows[s, d]]
+    return definite_inverse(matrix)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _by_thin_inverse(diagonal: np.ndarray, inner: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """The inverse of D + A' C A from `inner`, the `thin_inverse` of its rows."""
+    f = diagonal.size
+    matrix, line = np.zeros((f, f)), np.empty(inner.shape[0])
+    for a in range(f):
+        line[:] = 0.0
+        for s in range(rows.shape[0]):
+            line -= inner[rows[s, a]]
+        for s in range(rows.shape[0]):
+            for d in range(f):
+                matrix[a, d] += line[rows[s, d]]
+        matrix[a] /= diagonal[a] * diagonal
         matrix[a, a] += 1.0 / diagonal[a]
     return matrix
 
@@ -297,14 +259,10 @@ def inverse_of_child(
 ) -> np.ndarray:
     """Inverse (f, f) of child i's matrix on `cells` (f,), with `extra` (f,) on the diagonal."""
     covariance = quadratic.covariance
-    f = cells.size
     if covariance.within.shape[0] > 0:
         classes, levels = covariance.class_of_cell[cells], covariance.level_of_cell[cells]
         return blocks_inverse(covariance.within[i], covariance.across[i], classes, levels, extra)
     profile, scale = quadratic.profile[i], quadratic.scale[i]
     diagonal = quadratic.diagonal[profile] + extra / scale
-    rows = np.empty((quadratic.coarse_rows.shape[0], f), dtype=np.int64)
-    for s in range(rows.shape[0]):
-        for a in range(f):
-            rows[s, a] = quadratic.coarse_rows[s, cells[a]]
+    rows = quadratic.coarse_rows[:, cells]
     return inverse_of_sum(diagonal, quadratic.coarse[profile], rows) / scale

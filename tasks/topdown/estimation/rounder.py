@@ -26,8 +26,9 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
+from scipy import sparse
 
-from ...census.queries import MarginalQuery
+from ...census.queries import MarginalQuery, incidence
 from ...solvers.highs import LinearProgram, SolveStatus
 from . import network_flow
 from .exchange import exchange_records
@@ -39,7 +40,6 @@ from .problem import (
     SolveRecord,
     add_constraints,
     is_refined,
-    numbered,
     rows_on_support,
     sum_rows,
 )
@@ -310,47 +310,39 @@ def round_by_highs(rounding: RoundingPass) -> RounderResult:
     n_free = int(free.sum())
     column = np.full(target.shape, -1, dtype=np.int64)
     column[free] = np.arange(n_free)
-    child, cell = np.nonzero(free)
+
+    def counted(label: np.ndarray, n: int) -> sparse.csr_array:
+        """0/1 matrix (c n, n_free) of the free cells in each row of a labelling, by child."""
+        every = sparse.kron(sparse.eye_array(len(target)), incidence(label, n), "csr")
+        return every[:, free.ravel()]
+
     unit_cost = np.zeros(n_free)
-    steps: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+    steps = []
     for label in rounding.labels:
-        n = int(label.max(initial=-1)) + 1
-        rows, row_of_free, size = np.unique(
-            child * n + label[cell], return_inverse=True, return_counts=True
-        )
-        row_target = np.bincount(row_of_free, fraction[free], rows.size)
-        is_alone = size[row_of_free] == 1
-        unit_cost[is_alone] += 1.0 - 2.0 * fraction[free][is_alone]
-        is_shared = size > 1
-        steps.append((numbered(is_shared)[row_of_free], size[is_shared], row_target[is_shared]))
+        rows = counted(label, int(label.max(initial=-1)) + 1)
+        size, row_target = np.diff(rows.indptr), rows @ fraction[free]
+        unit_cost += rows[size == 1].sum(axis=0) * (1.0 - 2.0 * fraction[free])
+        steps.append((rows[size > 1], size[size > 1], row_target[size > 1]))
 
     program = LinearProgram(n_free + 3 * sum(size.size for _, size, _ in steps))
     cost = np.zeros(program.n_columns)
     upper = np.ones(program.n_columns)
     cost[:n_free] = unit_cost
     offset = n_free
-    for position, size, row_target in steps:
-        n = size.size
-        if n == 0:
-            continue
-        whole = np.floor(row_target)
+    for rows, size, row_target in steps:
+        n, whole = size.size, np.floor(row_target)
         slopes = offset + np.arange(3 * n).reshape(3, n)
         cost[slopes[0]], upper[slopes[0]] = -1.0, whole
         cost[slopes[1]] = 1.0 - 2.0 * (row_target - whole)
         cost[slopes[2]], upper[slopes[2]] = 1.0, np.maximum(size - whole - 1, 0)
-        member = np.flatnonzero(position >= 0)
-        program.add_rows(
-            np.concatenate([position[member], np.tile(np.arange(n), 3)]),
-            np.concatenate([member, slopes.ravel()]),
-            np.concatenate([np.ones(member.size), -np.ones(3 * n)]),
-            np.zeros(n),
-        )
+        others, one = sparse.csr_array((n, offset - n_free)), sparse.eye_array(n)
+        program.add_matrix(sparse.hstack([rows, others, -one, -one, -one]), np.zeros(n))
         offset += 3 * n
     for label, answers in zip(rounding.held.labels, rounding.held.targets, strict=True):
-        n = answers.shape[1]
-        rows, row = np.unique(child * n + label[cell], return_inverse=True)
-        fixed = answers.ravel()[rows] - sum_rows(base, label, n).ravel()[rows]
-        program.add_rows(row, np.arange(n_free), 1.0, fixed)
+        rows = counted(label, answers.shape[1])
+        fixed = (answers - sum_rows(base, label, answers.shape[1])).ravel()
+        is_used = np.diff(rows.indptr) > 0
+        program.add_matrix(rows[is_used], fixed[is_used])
     if not add_constraints(program, problem, column, base):
         return RounderResult(SolveStatus.INFEASIBLE, None, solver="highs")
     return _solve_integral(program, cost, 0.0, upper, base, free)
@@ -393,14 +385,9 @@ def round_anywhere(problem: SiblingProblem, target: np.ndarray) -> RounderResult
     n = c * k
     column = np.arange(n).reshape(c, k)
     program = LinearProgram(4 * n)
-    every = np.arange(n)
+    one = sparse.eye_array(n)
     # y = first step up + further steps up - steps down, in this order of columns.
-    program.add_rows(
-        np.tile(every, 4),
-        np.arange(4 * n),
-        np.concatenate([np.ones(n), -np.ones(2 * n), np.ones(n)]),
-        np.zeros(n),
-    )
+    program.add_matrix(sparse.hstack([one, -one, -one, one]), np.zeros(n))
     if not add_constraints(program, problem, column, base):
         return RounderResult(SolveStatus.INFEASIBLE, None, solver="highs", relaxed=True)
     cost = np.concatenate([np.zeros(n), (1.0 - 2.0 * fraction).ravel(), np.ones(2 * n)])

@@ -11,7 +11,7 @@ and public facts enter; equal costs are decided by position.
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 
@@ -105,27 +105,29 @@ class Siblings:
         self.x[target, cell] += 1
         self.moves += 1
 
-    def move_cheapest(self, child: int, cells: np.ndarray, allowed: np.ndarray) -> bool:
-        """Move one of the child's records in some cells (k,) to one of the `allowed` siblings (c,),
+    def move_cheapest(self, sources: np.ndarray, targets: np.ndarray) -> bool:
+        """Move a record of one of the cells `sources` (c, k) to one of the children `targets` (c,),
         as is cheapest; False if none can move."""
-        gradient, best = self.gradient(), (np.inf, -1, -1)
-        for cell in np.flatnonzero(cells & (self.x[child] > 0)).tolist():
-            targets = np.flatnonzero(self.destinations(child, cell) & allowed)
-            if targets.size:
-                cost = gradient[targets, cell] + self.weight[targets] - gradient[child, cell]
-                place = int(np.argmin(cost))
-                best = min(best, (float(cost[place]), cell, int(targets[place])))
-        _, cell, target = best
-        if cell >= 0:
-            self.move(cell, child, target)
-        return cell >= 0
+        child, cell = np.nonzero(sources & (self.x > 0))
+        to, gradient = np.flatnonzero(targets), self.gradient()
+        cost = gradient[to[None, :], cell[:, None]] + self.weight[to]
+        cost += (self.weight[child] - gradient[child, cell])[:, None]
+        destinations = cache(self.destinations)
+        for place in np.argsort(cost, axis=None, kind="stable").tolist():
+            number, target = divmod(place, to.size)
+            record = int(child[number]), int(cell[number])
+            if destinations(*record)[to[target]]:
+                self.move(record[1], record[0], int(to[target]))
+                return True
+        return False
 
     def empty(self, child: int, allowed: np.ndarray) -> None:
         """Move all records of a child to the `allowed` siblings (c,), each as is cheapest; none if
         they cannot all move."""
-        before, every = self.x.copy(), np.ones(self.problem.cells.size, dtype=bool)
+        before, own = self.x.copy(), np.zeros(self.x.shape, dtype=bool)
+        own[child] = True
         while self.x[child].any():
-            if not self.move_cheapest(child, every, allowed):
+            if not self.move_cheapest(own, allowed):
                 self.moves -= int(before[child].sum() - self.x[child].sum())
                 self.x = before
                 return
@@ -133,10 +135,5 @@ class Siblings:
     def fill(self, child: int) -> None:
         """Move a record into a child, as is cheapest, from a sibling that has several; none if none
         can move."""
-        gradient, has_several = self.gradient(), self.x.sum(axis=1) > 1
-        source, cell = np.nonzero((self.x > 0) & has_several[:, None])
-        cost = self.weight[source] - gradient[source, cell] + gradient[child, cell]
-        for place in np.argsort(cost, kind="stable").tolist():
-            if self.destinations(source[place], cell[place])[child]:
-                self.move(cell[place], source[place], child)
-                return
+        has_several = np.broadcast_to(self.x.sum(axis=1, keepdims=True) > 1, self.x.shape)
+        self.move_cheapest(has_several, np.arange(len(self.x)) == child)
