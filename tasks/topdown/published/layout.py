@@ -316,8 +316,15 @@ def to_bytes(geocode: np.ndarray) -> np.ndarray:
 ROWS_PER_BATCH = 1 << 12
 """Rows in memory at a time; a row of the detailed query of persons takes 16 KiB."""
 
-TEXTS = ("geocode", "query_name")
-LISTS = ("value", "query_shape")
+_INTEGERS = pa.list_(pa.int64())
+TYPES: Mapping[str, pa.DataType] = {
+    "geocode": pa.string(),
+    "query_name": pa.string(),
+    "value": _INTEGERS,
+    "query_shape": _INTEGERS,
+    "variance": pa.float64(),
+}
+"""Types that columns are read as; texts are dictionaries."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -431,15 +438,10 @@ def _normal(name: str, table: pa.Table, needed: Sequence[str]) -> pa.Table:
 
 
 def _convert_column(column: str, array: pa.ChunkedArray) -> pa.ChunkedArray:
-    if column in LISTS:
-        return array.cast(pa.list_(pa.int64()))
-    if column == "variance":
-        return array.cast(pa.float64())
-    if column in TEXTS:
-        if pa.types.is_dictionary(array.type):
-            array = array.cast(array.type.value_type)
-        return array.cast(pa.string()).dictionary_encode()
-    return array
+    if pa.types.is_dictionary(array.type):
+        array = array.cast(array.type.value_type)
+    array = array.cast(TYPES[column])
+    return array.dictionary_encode() if pa.types.is_string(array.type) else array
 
 
 MEASURED_FILE = "measured.toml"

@@ -37,9 +37,9 @@ from ..intervals.run_posterior import (
     posterior_of,
 )
 from ..intervals.sizes import margins_refusal
-from ..measurement.public_answers import released_counts
 from ..paths import spine_folder
 from ..settings import TopdownSettings
+from ..spine.shards import released_counts
 from .tabulations.run import MARGIN_LEVEL, tables_of_run
 
 MOST_ANSWERS = 150

@@ -47,10 +47,11 @@ from ...runs.directory import RunDirectory
 from ...runs.names import below
 from ...runs.stamps import RowsForm, WrittenFiles, write_rows
 from ...tables.columns import coded_texts
-from ..measurement.public_answers import area_counts, released_counts
+from ..measurement.public_answers import area_counts
 from ..paths import geography_file, invariants_file
 from ..settings import TopdownSettings
 from ..spine.files import spine_of
+from ..spine.shards import released_counts
 from ..spine.subspines import STATE, first_states, n_pieces, read_areas, state_codes, subspine_of
 from .tabulations.tables import LABELLED, of_occupied
 

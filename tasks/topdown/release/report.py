@@ -27,9 +27,9 @@ from ...products.epsilons import epsilons_table, parts_table
 from ...products.plan import Plan
 from ...products.reports import MOST_COUNTS, report_document
 from ...runs.directory import RunDirectory
-from ..measurement.public_answers import released_counts
 from ..settings import TopdownSettings
 from ..spine.files import spine_of
+from ..spine.shards import released_counts
 from ..workload.costs import cost_of
 from .certificate import exact_figures, losses_of
 from .map_section import map_section

@@ -49,10 +49,10 @@ from ....runs.directory import RunDirectory
 from ....runs.names import below
 from ....runs.stamps import RowsForm, WrittenFiles, rows_written, write_rows
 from ....tables.columns import coded_texts
-from ...measurement.public_answers import released_counts
 from ...paths import geography_file
 from ...settings import TopdownSettings
 from ...spine.files import spine_of
+from ...spine.shards import released_counts
 from ...spine.subspines import blocks_of_state, read_codes
 from .levels import (
     NAME,
@@ -143,9 +143,7 @@ class TableAnswers:
             labels, masks = zip(*table_variables(table, schema), strict=True)
             number = np.arange(len(masks))
             return cls(
-                _selection_matrix(
-                    [np.flatnonzero(mask[cells]) for mask in masks], masks[0][cells].size
-                ),
+                sparse.csr_array(np.array([mask[cells] for mask in masks])).astype(np.int64),
                 {VARIABLE: (number, [str(1 + i) for i in number]), LABEL: (number, labels)},
                 described,
             )
@@ -153,13 +151,9 @@ class TableAnswers:
         inside = schema.cells_where(table.where)
         rows = query.rows_of(inside)
         axes = np.unravel_index(rows, query.shape)
-        is_counted, row = inside[cells], query.row_of_cell[cells]
-        column = np.flatnonzero(is_counted)
-        counted = np.searchsorted(rows, row[column]), column
+        row_of_cell = np.where(inside, query.row_of_cell, -1)[cells]
         return cls(
-            sparse.csr_array(
-                (np.ones(column.size, dtype=np.int64), counted), (rows.size, is_counted.size)
-            ),
+            incidence(row_of_cell, query.n_rows)[rows],
             {
                 name: (axes[schema.attributes.index(attribute)], labels)
                 for name, attribute, labels in label_parts(schema, table.query)
@@ -196,13 +190,6 @@ class TableAnswers:
         for name, (label, labels) in self.labels.items():
             found[name] = coded_texts(np.tile(label, n), labels)
         return found
-
-
-def _selection_matrix(columns: Sequence[np.ndarray], n_columns: int) -> sparse.csr_array:
-    """The 0/1 matrix whose rows have ones in these columns, ascending."""
-    starts = np.cumsum([0, *map(len, columns)])
-    ones = np.ones(starts[-1], dtype=np.int64)
-    return sparse.csr_array((ones, np.concatenate(columns), starts), (len(columns), n_columns))
 
 
 ENDINGS = ("parquet", "csv")
