@@ -64,7 +64,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -216,7 +215,7 @@ def _exact_answers(
     """
     file = state_totals_file(run)
     if HOUSING_UNITS not in public:
-        totals = read_declared_totals(file)[universe.name]
+        totals = json.loads(file.read_text(encoding="utf-8"))[universe.name]
         return {
             invariant.name: UnitAnswers.of_units(units[invariant.geolevel], totals[invariant.name])
             for invariant in universe.invariants
@@ -308,11 +307,6 @@ def geounits_to_units(
         np.add.at(sums, parent, 1 + found)
         found = sums
     return found[shard.start : shard.stop]
-
-
-def read_declared_totals(path: Path) -> dict[str, dict[str, dict[str, list[int]]]]:
-    """By universe and invariant, the exact answers of every unit by its path."""
-    return json.loads(path.read_text(encoding="utf-8"))
 
 
 def read_constraining_answers(

@@ -27,7 +27,7 @@ from scipy import sparse
 
 from ....census.areas import descriptions, entities
 from ....census.cef_2020 import CENSUS
-from ....census.declarations import TableDeclaration
+from ....census.declarations import SummaryLevelDeclaration, TableDeclaration
 from ....census.invariants import read_geography
 from ....runs.concatenation import concatenate_rows
 from ....runs.directory import RunDirectory
@@ -43,7 +43,6 @@ from ...spine.subspines import n_pieces, states_of_subspine
 from .legacy import legacy_files, write_state
 from .levels import (
     SUMMARY_LEVELS,
-    SummaryLevel,
     entities_of,
     tables_of,
     variable_matrix,
@@ -74,7 +73,7 @@ def write_table_margins(
     found: Mapping[str, RunPosterior],
     geography: pd.DataFrame,
     directory: Path,
-    level: SummaryLevel,
+    level: SummaryLevelDeclaration,
 ) -> WrittenFiles:
     """Write the margins of the redistricting tables of a summary level below `directory`.
 

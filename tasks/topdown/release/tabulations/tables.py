@@ -41,7 +41,7 @@ from scipy import sparse
 from ....census.areas import described_columns, descriptions, entities
 from ....census.cef_2020 import CENSUS
 from ....census.compiled_schemas import table_variables
-from ....census.declarations import TableDeclaration
+from ....census.declarations import SummaryLevelDeclaration, TableDeclaration
 from ....census.microdata import layout_of
 from ....census.queries import incidence, label_parts, marginal_query
 from ....census.schema import Schema
@@ -58,7 +58,6 @@ from .levels import (
     NAME,
     SUMMARY_LEVELS,
     Entities,
-    SummaryLevel,
     entities_of,
     named_columns,
     needs_block_groups,
@@ -279,7 +278,7 @@ def write_tables(
     return files
 
 
-def geoid(level: SummaryLevel, geocode: pa.Array) -> pa.Array:
+def geoid(level: SummaryLevelDeclaration, geocode: pa.Array) -> pa.Array:
     """Names of entities that are unique in all products, such as 0500000US44007.
 
     They are made of the summary level, "00" twice for no variant and the whole area, and the
