@@ -422,20 +422,26 @@ class Step:
     """One step of the spine, from parts to the wholes that they add up to.
 
     whole : (n,) the whole of each part. sums : estimates of the wholes from the parts alone.
-    gains : responses of parts to their wholes, for each group of the sums.
+    known_gains : `gains`, where they are known.
     """
 
     parts: GroupedEstimates
     whole: np.ndarray
     sums: GroupedEstimates
-    gains: tuple[Gains, ...]
+    known_gains: tuple[Gains, ...] | None = None
 
     @classmethod
     def up(cls, parts: GroupedEstimates, whole: np.ndarray, n_wholes: int) -> Step:
         """The step, from the estimates of the parts."""
-        sums, components = parts.summed(whole, n_wholes), parts.algebra.components
-        gains = tuple(Gains.of(group.estimates, components) for group in sums.groups)
-        return cls(parts, whole, sums, gains)
+        return cls(parts, whole, parts.summed(whole, n_wholes))
+
+    @cached_property
+    def gains(self) -> tuple[Gains, ...]:
+        """Responses of parts to their wholes, for each group of the sums."""
+        if self.known_gains is not None:
+            return self.known_gains
+        components = self.sums.algebra.components
+        return tuple(Gains.of(group.estimates, components) for group in self.sums.groups)
 
     def means(self, histograms: np.ndarray) -> np.ndarray:
         """Estimates `(n, n_cells)` of the parts if the wholes' histograms `(n_wholes, n_cells)` are

@@ -46,8 +46,6 @@ from .layout import (
 SAME_VARIANCE = 1e-5
 """Relative distance within which a variance, written in 32 bits, matches a share."""
 
-ROWS_OF_TEXT_PER_BATCH = 1 << 17
-
 
 @dataclass(frozen=True, eq=False)
 class LevelCodes:
@@ -162,7 +160,7 @@ def _codes_of_level(folder: MeasurementFolder, universe: str, geolevel: str) -> 
     for number, path in enumerate(paths):
         seen: list[pa.Array] = []
         wanted = ["geocode", "query_name"]
-        for rows in read_rows(folder, path, wanted, rows_per_batch=ROWS_OF_TEXT_PER_BATCH):
+        for rows in read_rows(folder, path, wanted):
             table = rows.table
             own = pc.not_equal(table["query_name"].cast(pa.string()), STATE_TOTAL)
             seen.append(pc.unique(table["geocode"].cast(pa.string()).filter(own)))
@@ -333,7 +331,7 @@ def _measured_rows(
 ) -> Iterator[tuple[Rows, str, np.ndarray]]:
     """Rows of one query, the query, and the geounits (n,)."""
     needed = ["geocode", "query_name", "variance"]
-    for rows in read_rows(folder, path, needed, rows_per_batch=ROWS_OF_TEXT_PER_BATCH):
+    for rows in read_rows(folder, path, needed):
         for name, own in rows.by_query():
             yield own, query_of(name), geounits_of(own, index, geolevel)
 

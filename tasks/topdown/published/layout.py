@@ -313,8 +313,8 @@ def to_bytes(geocode: np.ndarray) -> np.ndarray:
     return codes if codes.dtype.kind == "S" else codes.astype("S")
 
 
-ROWS_PER_BATCH = 1 << 12
-"""Rows in memory at a time; a row of the detailed query of persons takes 16 KiB."""
+ROWS_PER_BATCH, ROWS_OF_TEXT_PER_BATCH = 1 << 12, 1 << 17
+"""Rows in memory at a time; a row with values of the detailed query of persons takes 16 KiB."""
 
 _INTEGERS = pa.list_(pa.int64())
 TYPES: Mapping[str, pa.DataType] = {
@@ -382,12 +382,7 @@ class Rows:
 
 
 def read_rows(
-    folder: MeasurementFolder,
-    path: Path,
-    needed: Sequence[str],
-    optional: Sequence[str] = (),
-    *,
-    rows_per_batch: int = ROWS_PER_BATCH,
+    folder: MeasurementFolder, path: Path, needed: Sequence[str], optional: Sequence[str] = ()
 ) -> Iterator[Rows]:
     """The rows of a file in batches, with the columns `needed` and existing `optional` ones.
 
@@ -407,7 +402,8 @@ def read_rows(
         if missing:
             raise InputRefused(f"{name} has no column '{missing[0]}'; fetch the file again.")
         columns = [*needed, *(column for column in optional if column in there)]
-        batches = file.iter_batches(batch_size=rows_per_batch, columns=columns)
+        size = ROWS_PER_BATCH if "value" in needed else ROWS_OF_TEXT_PER_BATCH
+        batches = file.iter_batches(batch_size=size, columns=columns)
         while True:
             try:
                 batch = next(batches, None)
