@@ -376,9 +376,10 @@ def _level_files(
             yield folder / f"{name}.parquet", area_intervals(found, asked, areas)
     last = max(map(found.spine.names.index, named), default=-1)
     for depth, estimates in islice(found.posterior.down(), last + 1):
-        name = named.get(found.spine.names[depth])
-        if name is not None:
-            yield folder / f"{name}.parquet", _geolevel_tables(found, asked, depth, estimates)
+        own = found.spine.names[depth]
+        if own in named:
+            table = _geolevel_tables(found, asked, depth, estimates)
+            yield folder / f"{named[own]}.parquet", table
 
 
 def _read_listed_areas(

@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -56,7 +57,6 @@ from .layout import (
     STATE_TOTAL,
     SUMMED,
     UNIVERSE_FOLDERS,
-    CodeIndex,
     address_bounds,
     attribute_columns,
     measured_settings,
@@ -162,14 +162,14 @@ def _write_universe(
     for level in own.universes[universe]:
         state_digits = 0 if level.geolevel == "US" else digits
         at = target / f"{level.geolevel}.parquet"
-        own_codes = CodeIndex.of(spine.geolevel(level.geolevel).geocode)
+        own_codes = pd.Index(np.asarray(spine.geolevel(level.geolevel).geocode, dtype=object))
         published = pa.array(codes[level.geolevel].tolist(), pa.binary()).cast(pa.string())
         for kind, files in ((MEASUREMENTS, level.measurements), (CONSTRAINTS, level.constraints)):
             layout = _Layout(schema, kind == CONSTRAINTS)
             with ExitStack() as stack:
                 partitions = _Partitions(stack, at / kind, state_digits, layout.schema(stamp))
                 for table in _tables(files, layout, unpublished):
-                    place = own_codes.find(table["geocode"].to_numpy())
+                    place = own_codes.get_indexer(table["geocode"].to_numpy())
                     column = table.column_names.index("geocode")
                     renamed = published.take(pa.array(place))
                     partitions.write(table.set_column(column, "geocode", renamed))

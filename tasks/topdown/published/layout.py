@@ -8,10 +8,6 @@ spine's state:
 
 The other is the folder `measurements/` of a run. Both become one record, `MeasurementFolder`.
 
-Fast lookup of geocodes of one geolevel: sorted bytes, searched row by row.
-
-A hash table of a nation's blocks would take more memory than the codes themselves.
-
 Rows of measurement files, batch by batch, whatever widths their columns have.
 
 Settings of the estimate flow: the measurements, their budget and spine, the estimator.
@@ -279,38 +275,6 @@ def address_bounds(schema: Schema) -> tuple[str, ...]:
     """
     bounded = CENSUS.universes[schema.universe].bounded_queries
     return tuple(name for entry in bounded for name in bound_names(entry, schema))
-
-
-@dataclass(frozen=True, eq=False)
-class CodeIndex:
-    """Index from geocodes to positions.
-
-    ascending : (n,) the geocodes as bytes, sorted. position : (n,) position of each.
-    """
-
-    ascending: np.ndarray
-    position: np.ndarray
-
-    @classmethod
-    def of(cls, geocode: np.ndarray) -> CodeIndex:
-        """Index of geocodes in any order, texts or bytes; positions refer to `geocode`."""
-        codes = to_bytes(geocode)
-        position = np.argsort(codes, kind="stable")
-        return cls(codes[position], position)
-
-    def find(self, geocode: np.ndarray) -> np.ndarray:
-        """(m,) position of each geocode, -1 where it is unknown."""
-        codes = to_bytes(geocode)
-        if not len(self.ascending):
-            return np.full(len(codes), -1)
-        place = np.minimum(np.searchsorted(self.ascending, codes), len(self.ascending) - 1)
-        return np.where(self.ascending[place] == codes, self.position[place], -1)
-
-
-def to_bytes(geocode: np.ndarray) -> np.ndarray:
-    """Geocodes as bytes of one width."""
-    codes = np.asarray(geocode)
-    return codes if codes.dtype.kind == "S" else codes.astype("S")
 
 
 ROWS_PER_BATCH, ROWS_OF_TEXT_PER_BATCH = 1 << 12, 1 << 17

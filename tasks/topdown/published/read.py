@@ -49,7 +49,6 @@ from .geounits import geounits_of, read_spine_of
 from .layout import (
     STATE_TOTAL,
     TOTAL_CONSTRAINT,
-    CodeIndex,
     MeasurementFolder,
     address_bounds,
     open_folder,
@@ -172,12 +171,12 @@ def block_invariants_of(
     `blocks` has the spine and the counts of each universe. Raises InputRefused where universes
     disagree on a block, or on which blocks are inhabitable.
     """
-    index = CodeIndex.of(geography["block_geocode"].to_numpy(dtype=object))
+    index = pd.Index(geography["block_geocode"])
     housing_units = np.zeros(len(geography), dtype=np.int64)
     facilities = np.zeros((len(geography), len(FACILITY_COLUMNS)), dtype=np.int64)
     placed: dict[str, np.ndarray] = {}
     for universe, (spine, counts) in blocks.items():
-        place = index.find(spine.block_geocode)
+        place = index.get_indexer(np.asarray(spine.block_geocode, dtype=object))
         own = np.zeros(len(geography), dtype=np.int64)
         own[place] = counts.housing_units
         for other, known in placed.items():
@@ -233,7 +232,7 @@ def read_constraints(
     zeros that are not.
     """
     schema, level = settings.schema_of(universe), spine.geolevel(geolevel)
-    index = CodeIndex.of(level.geocode)
+    index = pd.Index(np.asarray(level.geocode, dtype=object))
     zeros = [constraint_name(zero.name) for zero in settings.zeros_of(universe)]
     bounds = dict.fromkeys(address_bounds(schema), _n_types(schema))
     widths = {TOTAL_CONSTRAINT: 1, **bounds, **dict.fromkeys(zeros, 1)}
