@@ -77,25 +77,20 @@ def report(
 
 
 def margins_of(run: RunDirectory, settings: TopdownSettings) -> dict[str, Any]:
-    """The tables of every universe's margins, or the reason why requested ones are missing."""
+    """By universe, the position of a release within the intervals of its measurements and causes of
+    deviations, or the reason why requested margins are missing."""
     found = {}
     for universe in settings.run.universes:
         summary, why = read_margin_summary(run, universe), read_refusal(run, universe)
         if summary is not None:
-            found[universe] = margin_tables(summary)
+            found[universe] = {
+                "level": MARGIN_LEVEL,
+                "agreement": _agreement(summary),
+                "classes": None if summary.classes.empty else _classes(summary),
+            }
         elif why is not None:
             found[universe] = {"why": why}
     return found
-
-
-def margin_tables(summary: MarginSummary) -> dict[str, Any]:
-    """Position of a release within the intervals of its measurements, and causes of deviations."""
-    return {
-        "why": None,
-        "level": MARGIN_LEVEL,
-        "agreement": _agreement(summary),
-        "classes": None if summary.classes.empty else _classes(summary),
-    }
 
 
 def _released_table(run: RunDirectory, settings: TopdownSettings) -> Table:
