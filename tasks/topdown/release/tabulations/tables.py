@@ -328,11 +328,10 @@ class States:
 
 
 def state_tabulations(
-    run: RunDirectory, settings: TopdownSettings, universes: Sequence[str], states: Sequence[str]
+    run: RunDirectory, settings: TopdownSettings, universes: Sequence[str], states: States
 ) -> Iterator[list[LevelTable]]:
     """The tables of each of some states, in turn; every block of the geography is tabulated."""
-    tells_block_group = States.read(run).tells_block_group
-    for fips in states:
+    for fips in states.fips:
         geography = read_codes(geography_file(run), fips, f"{fips}:")  # A colon follows digits.
         blocks = pd.Index(geography["block_geocode"])
         counted = {}
@@ -343,7 +342,7 @@ def state_tabulations(
             row, found = _state_counts(run, universe, full.n_cells, fips, blocks)
             where, shape = (row[found.row], own_cell[found.col]), (len(blocks), schema.n_cells)
             counted[schema] = sparse.csr_array(sparse.coo_array((found.data, where), shape))
-        yield tabulate(geography, counted, tells_block_group)
+        yield tabulate(geography, counted, states.tells_block_group)
 
 
 def _state_counts(
