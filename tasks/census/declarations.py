@@ -456,6 +456,15 @@ class SummaryLevelDeclaration(Part):
     parts: tuple[str, ...] = Field(min_length=1)
     """Parts of a geocode, by their names in `code_parts`."""
 
+    @property
+    def stem(self) -> str:
+        """Name of its files, without ending.
+
+        >>> SummaryLevelDeclaration(code="280", name="AIAN area", parts=("AIANHH",)).stem
+        '280_aian_area'
+        """
+        return f"{self.code}_{self.name.replace(' ', '_').lower()}"
+
 
 class QuantityDeclaration(Part):
     """Counts that reports of accuracy and criteria speak of together."""

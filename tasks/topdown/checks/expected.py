@@ -20,9 +20,9 @@ from ...products.comparison import EXPECTED_FILE, EXPECTED_TITLE, errors_table, 
 from ...runs.directory import RunDirectory
 from ...runs.errors import InputRefused
 from ...runs.files import write_page
-from ..measurement.public_answers import released_counts
 from ..settings import TopdownSettings
 from ..spine.files import spine_of
+from ..spine.shards import released_counts
 from .accuracy.compared import compute_figures
 from .accuracy.errors import ALL_ANSWERS
 from .replicate import estimate, link_run, measure, with_seed

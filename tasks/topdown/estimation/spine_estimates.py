@@ -422,11 +422,13 @@ class Step:
     """One step of the spine, from parts to the wholes that they add up to.
 
     whole : (n,) the whole of each part. sums : estimates of the wholes from the parts alone.
+    known_gains : `gains`, where they are known.
     """
 
     parts: GroupedEstimates
     whole: np.ndarray
     sums: GroupedEstimates
+    known_gains: tuple[Gains, ...] | None = None
 
     @classmethod
     def up(cls, parts: GroupedEstimates, whole: np.ndarray, n_wholes: int) -> Step:
@@ -436,6 +438,8 @@ class Step:
     @cached_property
     def gains(self) -> tuple[Gains, ...]:
         """Responses of parts to their wholes, for each group of the sums."""
+        if self.known_gains is not None:
+            return self.known_gains
         components = self.sums.algebra.components
         return tuple(Gains.of(group.estimates, components) for group in self.sums.groups)
 

@@ -3,7 +3,8 @@
 An estimate mostly adds up a great many independent noises, so that its error is normal for all
 purposes: of level p, z = the normal quantile of (1 + p) / 2, the interval is estimate +- z sd.
 Where it rests on one answer alone its error is that answer's noise, a whole number: the interval
-then reaches to the quantile of this noise (`whole_quantiles`), if that is farther.
+then reaches to the quantile of this noise, the smallest whole k with P(|X| <= k) >= p, if that is
+farther: at 90 % and a variance of 0.5 to 1, although 1.645 deviations are 1.16.
 
 The truth is a whole number. Taking an interval to the whole numbers inside it loses nothing that
 could be true, and so keeps the coverage; the same applies to cutting at a lower or upper bound. It
@@ -71,9 +72,7 @@ def intervals_of(
         for part in (estimate, variance, at_least, at_most)
     )
     of_noise = mechanism == DISCRETE_LAPLACE
-    farther = (
-        whole_quantiles(variances, level, mechanism) if of_noise else _largest_variances(level)
-    )
+    farther = _laplace_quantiles(variances, level) if of_noise else _largest_variances(level)
     ends = np.empty((4, estimates.size), dtype=np.int64)
     z = float(ndtri(0.5 + level / 2))
     _enter_ends(estimates, variances, least, most, z, farther, of_noise, ends)
@@ -91,9 +90,9 @@ def _enter_ends(
     of_noise: bool,
     ends: np.ndarray,
 ) -> None:
-    """Enter the ends (4, n) of intervals that reach z deviations, or as far as `whole_quantiles`
-    if that is farther: `farther` has these (n,), or else the largest variances from which they
-    follow."""
+    """Enter the ends (4, n) of intervals that reach z deviations, or as far as the quantile of the
+    noise if that is farther: `farther` has these (n,), or else the largest variances from which
+    they follow."""
     for i in range(estimate.size):
         reach = z * math.sqrt(variance[i])
         if of_noise:
@@ -112,22 +111,13 @@ def _enter_ends(
         ends[3, i] = min(max(upper, at_least[i]), at_most[i])
 
 
-def whole_quantiles(variance: np.ndarray, level: float, mechanism: str) -> np.ndarray:
-    """The smallest whole k with P(|X| <= k) >= level for noise X of these variances.
-
-    Example: at 90 %, of discrete Gaussian noise with variance 0.5 a k of 1, although 1.645
-    deviations are 1.16: and of one with variance 0.3, whose deviations make 0.9, too.
-    """
-    variance = np.asarray(variance, dtype=np.float64)
-    if mechanism == DISCRETE_LAPLACE:
-        some = np.where(variance > 0, variance, 1.0)
-        rate = some / (some + 1.0 + np.sqrt(2.0 * some + 1.0))
-        k = np.ceil(np.log((1.0 - level) * (1.0 + rate) / 2.0) / np.log(rate) - 1.0 - 1e-12)
-        return np.where(variance > 0, np.maximum(k, 0.0), 0.0)
-    largest = _largest_variances(level)
-    k = np.searchsorted(largest, variance).astype(np.float64)
-    wide = np.ceil(ndtri(0.5 + level / 2) * np.sqrt(variance) - 0.5)
-    return np.where(variance > largest[-1], wide, k)
+def _laplace_quantiles(variance: np.ndarray, level: float) -> np.ndarray:
+    """The smallest whole k with P(|X| <= k) >= level for discrete Laplace noise X of these
+    variances."""
+    some = np.where(variance > 0, variance, 1.0)
+    rate = some / (some + 1.0 + np.sqrt(2.0 * some + 1.0))
+    k = np.ceil(np.log((1.0 - level) * (1.0 + rate) / 2.0) / np.log(rate) - 1.0 - 1e-12)
+    return np.where(variance > 0, np.maximum(k, 0.0), 0.0)
 
 
 WIDE_VARIANCE = 400.0

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -110,28 +110,8 @@ class IntervalRequest:
             columns[name] = coded_texts(np.tile(axis, n), labels)
         return columns
 
-    def whole_of(self, query: MarginalQuery) -> np.ndarray:
-        """(n_answers,) the answer of `share_of` that each answer of the query is a part of."""
-        if self.share_of is None:
-            raise ValueError("no shares are asked for")
-        whole = np.zeros(query.n_rows, dtype=np.int64)
-        whole[query.row_of_cell] = self.share_of.row_of_cell
-        return whole
-
 
 _TEXT = pa.dictionary(pa.int32(), pa.string())
-
-
-def intervals_of_geolevels(
-    found: RunPosterior, asked: IntervalRequest, geolevels: Sequence[str]
-) -> Iterator[tuple[str, Iterator[pa.Table]]]:
-    """Pairs of a geolevel and the parts of its table, root first."""
-    last = max(map(found.spine.names.index, geolevels))
-    for depth, estimates in found.posterior.down():
-        if found.spine.names[depth] in geolevels:
-            yield found.spine.names[depth], _geolevel_tables(found, asked, depth, estimates)
-        if depth == last:
-            return
 
 
 def _geolevel_tables(
@@ -277,7 +257,8 @@ def _table(
     for name, value in values.items():
         columns[name] = _numbers(value, is_known, is_whole=name in WHOLE_NUMBERS)
     if asked.share_of is not None:
-        part, whole = np.arange(n), n + asked.whole_of(query)
+        part, whole = np.arange(n), np.zeros(n, dtype=np.int64)
+        whole[query.row_of_cell] = n + asked.share_of.row_of_cell  # Each answer's denominator.
         found_shares = shares(
             estimate,
             estimates[:, whole],
@@ -393,8 +374,11 @@ def _level_files(
         else:
             areas = NamedAreas.of_blocks(units.path, units.number)
             yield folder / f"{name}.parquet", area_intervals(found, asked, areas)
-    if named:
-        for own, table in intervals_of_geolevels(found, asked, list(named)):
+    last = max(map(found.spine.names.index, named), default=-1)
+    for depth, estimates in islice(found.posterior.down(), last + 1):
+        own = found.spine.names[depth]
+        if own in named:
+            table = _geolevel_tables(found, asked, depth, estimates)
             yield folder / f"{named[own]}.parquet", table
 
 

@@ -11,7 +11,7 @@ everything. Readers get NaN for them.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -31,7 +31,7 @@ from ..estimation.full_information import measured_algebra
 from ..estimation.problem import NO_BOUND, QueryMeasurement
 from ..estimation.query_algebra import QueryAlgebra
 from ..estimation.shard_constraints import sums_of_level
-from ..estimation.spine_estimates import Group, GroupedEstimates, LinearEstimates, Step
+from ..estimation.spine_estimates import Gains, Group, GroupedEstimates, LinearEstimates, Step
 from ..settings import TopdownSettings
 from ..spine.files import spine_of
 from ..spine.shards import shards_by_geolevel
@@ -241,7 +241,8 @@ class RunPosterior:
 def _level(
     spine: Spine, geolevel: str, given: Sequence[ShardInput]
 ) -> tuple[LevelInput, LevelBounds]:
-    """A geolevel's input, whose measurements are read shard by shard on request."""
+    """A geolevel's input, whose measurements are read shard by shard on request, weighted by the
+    exact variance of their noise."""
     held = [shard.constraints for shard in given]
     lower, upper, type_is_possible, total = (
         np.concatenate([getattr(part, name) for part in held])
@@ -251,33 +252,28 @@ def _level(
     # use less than is known are unbiased all the same, and their errors known.
     bounds = LevelBounds(lower, upper, None if (total < 0).any() else total)
     # Shards are not kept in memory: their constraints are large.
-    unread = [(own.shard.start, own.shard.stop, _answers_of(own)) for own in given]
+    first, unread = given[0], [(own.shard, own.geocode) for own in given]
+    run, universe, schema = first.run, first.universe, first.schema
 
     def measured() -> Iterator[tuple[int, int, Mapping[str, QueryMeasurement]]]:
-        for start, stop, answers in unread:
-            yield start, stop, answers()
+        for shard, geocode in unread:
+            path = run.dpqueries(universe, geolevel, shard.name)
+            answers = by_query(read_measurements(path, geocode), schema)
+            yield (
+                shard.start,
+                shard.stop,
+                {
+                    query.name: QueryMeasurement(query, noisy.values, 1.0 / noisy.variance)
+                    for query, noisy in answers
+                },
+            )
 
     parent = np.maximum(spine.geolevel(geolevel).parent, 0)
     level = LevelInput(parent, type_is_possible, measured, bounds.total, sums_of_level(held))
     return level, bounds
 
 
-def _answers_of(given: ShardInput) -> Callable[[], dict[str, QueryMeasurement]]:
-    """Function that reads the answers of a shard, weighted by the exact variance of their noise."""
-    path = given.run.dpqueries(given.universe, given.shard.geolevel, given.shard.name)
-    schema, geocode = given.schema, given.geocode
-
-    def answers() -> dict[str, QueryMeasurement]:
-        found = by_query(read_measurements(path, geocode), schema)
-        return {
-            query.name: QueryMeasurement(query, noisy.values, 1.0 / noisy.variance)
-            for query, noisy in found
-        }
-
-    return answers
-
-
-FORMAT = 3
+FORMAT = 4
 """Version of the stored format; files in another version are made again."""
 _STEPS = ("variance", "diffuse")
 _ALL = ("mean", *_STEPS)
@@ -290,7 +286,12 @@ def keep_posterior(run: RunDirectory, universe: str, found: RunPosterior) -> Pat
         "format": FORMAT,
         "root": _facts(posterior.root, _STEPS),
         "steps": [
-            (_facts(step.parts, _STEPS), step.whole, _facts(step.sums, _STEPS))
+            {
+                "parts": _facts(step.parts, _STEPS),
+                "whole": step.whole,
+                "sums": _facts(step.sums, _STEPS),
+                "gains": [(gain.along, gain.along_diffuse) for gain in step.gains],
+            }
             for step in posterior.steps
         ],
         "depths": posterior.depth_of_step,
@@ -324,9 +325,15 @@ def posterior_of(run: RunDirectory, settings: TopdownSettings, universe: str) ->
         groups = tuple(_group(algebra, **group) for group in of["groups"])
         return GroupedEstimates(algebra, of["can_have"], groups)
 
-    steps = tuple(
-        Step(estimates(parts), whole, estimates(sums)) for parts, whole, sums in facts["steps"]
-    )
+    def step(of: Mapping[str, Any]) -> Step:
+        sums = estimates(of["sums"])
+        gains = tuple(
+            Gains(group.estimates, algebra.components, *along)
+            for group, along in zip(sums.groups, of["gains"], strict=True)
+        )
+        return Step(estimates(of["parts"]), of["whole"], sums, gains)
+
+    steps = tuple(map(step, facts["steps"]))
     up = SpinePosterior(algebra, estimates(facts["root"]), steps, tuple(facts["depths"]))
     return RunPosterior(levels, up, tuple(map(estimates, facts["geolevels"])))
 

@@ -21,7 +21,6 @@ from ...products.plan import Plan
 from ...runs.directory import RunDirectory
 from ...runs.errors import BudgetRefused, InputRefused
 from ..paths import (
-    demanded_file,
     geography_file,
     held_file,
     invariants_file,
@@ -36,7 +35,7 @@ from ..workload.costs import check_budget, cost_of, universe_plan
 from ..workload.exact_loss import exact_curve, exact_epsilon, paths_of
 from ..workload.privacy_curve import curves_of_run
 from ..workload.statement import exact_of, statement_of
-from .measure import part_of
+from .measure import measurement_file, part_of
 from .public_answers import refuse_unheld_invariants
 
 
@@ -47,14 +46,6 @@ def measurement_files(run: RunDirectory, settings: TopdownSettings) -> list[Path
         for universe in settings.run.universes
         for shard in shards_of(run, universe)
     ]
-
-
-def measurement_file(
-    run: RunDirectory, settings: TopdownSettings, universe: str, shard: Shard
-) -> Path:
-    """The file of noisy measurements of a shard, existing or not."""
-    file = demanded_file if settings.is_on_demand(universe) else RunDirectory.dpqueries
-    return file(run, universe, shard.geolevel, shard.name)
 
 
 def plan_of_run(run: RunDirectory, settings: TopdownSettings) -> Plan:

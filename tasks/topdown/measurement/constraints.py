@@ -224,10 +224,16 @@ def constraints_of_shard(
 
     into = incidence(geounit, n)
     found: list[Constraint] = []
+
+    def add_limits(names: tuple[str, str], limits: Sequence[np.ndarray | None]) -> None:
+        for name, sign, values in zip(names, (">=", "<="), limits, strict=True):
+            if values is not None:
+                found.append(Constraint(name, sign, geocode, values))
+
     counted = [into @ values for values in public.multiples(rows)]
     for bounded in universe.bounded_queries:
         records = [counted[number] for number in bounded.numbers]
-        found += _bound_constraints(bounded, schema, geocode, records)
+        add_limits(bound_names(bounded, schema), bound_values(bounded, schema, records))
     for invariant in universe.invariants:
         exact = public.exact[invariant.name]
         here = resolved[invariant.name][shard.geolevel].part(shard.start, shard.stop)
@@ -240,10 +246,8 @@ def constraints_of_shard(
         name = constraint_name(relation.name)
         found.append(Constraint(name, relation.sign, geocode, others))
     for name, limits in public.agreed.items():
-        signs = (("_lb", ">="), ("_ub", "<="))
-        for (ending, sign), values in zip(signs, limits, strict=True):
-            sums = into @ values[rows]
-            found.append(Constraint(constraint_name(name, ending), sign, geocode, sums))
+        names = constraint_name(name, "_lb"), constraint_name(name, "_ub")
+        add_limits(names, [into @ values[rows] for values in limits])
     for name, answers in public.held.items():
         values = (into @ answers[rows]).toarray()
         found.append(Constraint(constraint_name(name), "=", geocode, values))
@@ -269,16 +273,6 @@ def bound_values(
         is_askable = bounded.is_askable(schema)
         found.append(values if is_askable else values.sum(axis=1, keepdims=True))
     return found[0], found[1]
-
-
-def _bound_constraints(
-    bounded: BoundedQuery, schema: Schema, geocode: np.ndarray, records: Sequence[np.ndarray]
-) -> Iterator[Constraint]:
-    """The declared lower and upper bounds that records `(n, n_rows)` multiply."""
-    limits = bound_values(bounded, schema, records)
-    for name, sign, values in zip(bound_names(bounded, schema), (">=", "<="), limits, strict=True):
-        if values is not None:
-            yield Constraint(name, sign, geocode, values)
 
 
 def _exact_constraints(

@@ -19,7 +19,6 @@ See `docs/measurement_on_demand.md`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -33,7 +32,7 @@ from ...answers.noisy import DPQUERIES_SCHEMA, DPQUERY_SUFFIX, NoisyAnswers, mea
 from ...census.histograms import sum_histogram
 from ...census.queries import MarginalQuery, marginal_query
 from ...census.schema import Schema
-from ...ledger.charging import FileDraw, single_draw
+from ...ledger.charging import single_draw
 from ...noise.draws import NoiseDraws, sum_that_fits
 from ...runs.directory import RunDirectory
 from ..paths import demanded_file
@@ -156,28 +155,35 @@ def _measure_query(
     return NoisyAnswers(query.name + DPQUERY_SUFFIX, shard.geocode, values, variance, plb)
 
 
+def measurement_file(
+    run: RunDirectory, settings: TopdownSettings, universe: str, shard: Shard
+) -> Path:
+    """The file of noisy measurements of a shard, existing or not."""
+    file = demanded_file if settings.is_on_demand(universe) else RunDirectory.dpqueries
+    return file(run, universe, shard.geolevel, shard.name)
+
+
 def measure_once(run: RunDirectory, settings: TopdownSettings, universe: str, shard: Shard) -> None:
-    """Measure and publish one shard, from the system's randomness unless the settings fix a seed.
+    """Measure and publish one shard, from the system's randomness unless the settings fix a seed:
+    on demand, the answers that the estimates of the shard's parents demand.
 
     If the file exists, it is kept and nothing is drawn. Memory is bounded by
     `ANSWERS_PER_ROW_GROUP` and the histograms. Raises as `single_draw`.
     """
-    path = run.dpqueries(universe, shard.geolevel, shard.name)
-    spine = spine_of(run, universe)
-    schema = settings.schema_of(universe)
-    with drawing_of(run, settings, universe, shard, path) as drawing:
+    path, spine = measurement_file(run, settings, universe, shard), spine_of(run, universe)
+    schema, budget = settings.schema_of(universe), settings.budget_of(universe)
+    families = None
+    if settings.is_on_demand(universe):
+        families = list(families_of_shard(run, settings, universe, spine, shard))
+    seeds, truth = (universe, shard.geolevel, shard.name), [run.histogram(universe)]
+    with single_draw(run, settings, path, universe, truth=truth, seeds=seeds) as drawing:
         confidential = ConfidentialShard.read(run, universe, spine, shard, schema.n_cells)
-        answers = noisy_answers(confidential, settings.budget_of(universe), schema, drawing.noise)
-        drawing.publish(DPQUERIES_SCHEMA, measured_batches(answers))
-
-
-def drawing_of(
-    run: RunDirectory, settings: TopdownSettings, universe: str, shard: Shard, path: Path
-) -> AbstractContextManager[FileDraw]:
-    """The draw of a shard's file, under the universe's charge; see `single_draw`."""
-    seeds = (universe, shard.geolevel, shard.name)
-    truth = [run.histogram(universe)]
-    return single_draw(run, settings, path, universe, truth=truth, seeds=seeds)
+        if families is None:
+            answers = noisy_answers(confidential, budget, schema, drawing.noise)
+            drawing.publish(DPQUERIES_SCHEMA, measured_batches(answers))
+        else:
+            demanded = demanded_answers(confidential, families, budget, schema, drawing.noise)
+            drawing.publish(DEMANDED_SCHEMA, demanded_batches(demanded))
 
 
 def shard_histograms(
@@ -204,24 +210,6 @@ def demanded_rows(query: MarginalQuery, family: Family) -> np.ndarray:
     if family.is_settled:
         return np.zeros(0, dtype=np.int64)
     return query.rows_of(family.support)
-
-
-def measure_on_demand_once(
-    run: RunDirectory, settings: TopdownSettings, universe: str, shard: Shard
-) -> None:
-    """Measure the answers demanded by the estimates of a shard's parents, and publish them.
-
-    Raises as `single_draw`.
-    """
-    path = demanded_file(run, universe, shard.geolevel, shard.name)
-    spine = spine_of(run, universe)
-    schema = settings.schema_of(universe)
-    families = list(families_of_shard(run, settings, universe, spine, shard))
-    with drawing_of(run, settings, universe, shard, path) as drawing:
-        confidential = ConfidentialShard.read(run, universe, spine, shard, schema.n_cells)
-        budget = settings.budget_of(universe)
-        answers = demanded_answers(confidential, families, budget, schema, drawing.noise)
-        drawing.publish(DEMANDED_SCHEMA, demanded_batches(answers))
 
 
 def demanded_answers(

@@ -64,7 +64,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -72,8 +71,7 @@ import pyarrow.parquet as pq
 from scipy import sparse
 
 from ....geography.declared import GEOCODE, Units, declared_units
-from ....geography.levels import Geolevel, Spine
-from ...answers.estimates import read_estimates
+from ....geography.levels import Spine
 from ...answers.noisy import write_constraints
 from ...census.agreements import (
     AgreeingTypes,
@@ -91,7 +89,7 @@ from ..paths import constraints_file, geography_file, held_file, invariants_file
 from ..settings import TopdownSettings
 from ..spine.build import spines_of
 from ..spine.files import spine_of
-from ..spine.shards import Shard, shards_by_geolevel, shards_of
+from ..spine.shards import Shard, released_counts, shards_of
 from ..spine.subspines import STATE, state_codes
 from ..workload.implied_types import IMPLIED, implied_labels, implying
 from .constraints import (
@@ -217,7 +215,7 @@ def _exact_answers(
     """
     file = state_totals_file(run)
     if HOUSING_UNITS not in public:
-        totals = read_declared_totals(file)[universe.name]
+        totals = json.loads(file.read_text(encoding="utf-8"))[universe.name]
         return {
             invariant.name: UnitAnswers.of_units(units[invariant.geolevel], totals[invariant.name])
             for invariant in universe.invariants
@@ -309,11 +307,6 @@ def geounits_to_units(
         np.add.at(sums, parent, 1 + found)
         found = sums
     return found[shard.start : shard.stop]
-
-
-def read_declared_totals(path: Path) -> dict[str, dict[str, dict[str, list[int]]]]:
-    """By universe and invariant, the exact answers of every unit by its path."""
-    return json.loads(path.read_text(encoding="utf-8"))
 
 
 def read_constraining_answers(
@@ -436,21 +429,6 @@ def area_counts(
     found = sparse.coo_array(released_counts(run, universe, spine.geolevels[-1], n_cells))
     rows = spine.block_row[found.row]
     return sparse.csr_array((found.data, (rows, found.col)), shape=(n_areas, n_cells))
-
-
-def released_counts(
-    run: RunDirectory, universe: str, level: Geolevel, n_cells: int, rows: np.ndarray | None = None
-) -> sparse.csr_array:
-    """Released counts `(n, n_cells)` of all geounits of a geolevel in its order, or of some of them
-    by their positions; reads only the files of their shards.
-    """
-    shards, geocode = shards_by_geolevel(run, universe)[level.name], level.geocode
-    if rows is not None:
-        ends = np.array([shard.stop for shard in shards])
-        held = np.unique(np.searchsorted(ends, rows, side="right"))
-        shards, geocode = [shards[i] for i in held], geocode[rows]
-    files = [run.estimates(universe, level.name, shard.name) for shard in shards]
-    return read_estimates(files, geocode, n_cells)
 
 
 def refuse_unheld_invariants(run: RunDirectory, settings: TopdownSettings) -> None:

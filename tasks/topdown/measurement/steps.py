@@ -9,8 +9,7 @@ from ...runs.handles import Made, created, reused
 from ...runs.steps import step
 from ..settings import TopdownSettings
 from ..spine.shards import shard_of
-from .charge import measurement_file
-from .measure import measure_on_demand_once, measure_once
+from .measure import measure_once, measurement_file
 from .public_answers import constrain_universe
 
 
@@ -41,8 +40,5 @@ def measure(
 ) -> Made:
     """Publish a shard's noisy measurements; published noise is never drawn again."""
     part = shard_of(run, universe, geolevel, shard)
-    if settings.is_on_demand(universe):
-        measure_on_demand_once(run, settings, universe, part)
-    else:
-        measure_once(run, settings, universe, part)
+    measure_once(run, settings, universe, part)
     return created(measurement_file(run, settings, universe, part))

@@ -20,12 +20,13 @@ codes of the tabulation, stay as they are.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -56,7 +57,6 @@ from .layout import (
     STATE_TOTAL,
     SUMMED,
     UNIVERSE_FOLDERS,
-    CodeIndex,
     address_bounds,
     attribute_columns,
     measured_settings,
@@ -162,17 +162,14 @@ def _write_universe(
     for level in own.universes[universe]:
         state_digits = 0 if level.geolevel == "US" else digits
         at = target / f"{level.geolevel}.parquet"
-        own_codes = CodeIndex.of(spine.geolevel(level.geolevel).geocode)
+        own_codes = pd.Index(np.asarray(spine.geolevel(level.geolevel).geocode, dtype=object))
         published = pa.array(codes[level.geolevel].tolist(), pa.binary()).cast(pa.string())
-        for kind, files, is_written in (
-            (MEASUREMENTS, level.measurements, lambda name: True),
-            (CONSTRAINTS, level.constraints, lambda name: name not in unpublished),
-        ):
+        for kind, files in ((MEASUREMENTS, level.measurements), (CONSTRAINTS, level.constraints)):
             layout = _Layout(schema, kind == CONSTRAINTS)
             with ExitStack() as stack:
                 partitions = _Partitions(stack, at / kind, state_digits, layout.schema(stamp))
-                for table in _tables(files, layout, is_written):
-                    place = own_codes.find(table["geocode"].to_numpy())
+                for table in _tables(files, layout, unpublished):
+                    place = own_codes.get_indexer(table["geocode"].to_numpy())
                     column = table.column_names.index("geocode")
                     renamed = published.take(pa.array(place))
                     partitions.write(table.set_column(column, "geocode", renamed))
@@ -223,25 +220,22 @@ class _Layout:
         return factors, shape
 
 
-def _tables(
-    files: Sequence[Path], layout: _Layout, is_written: Callable[[str], bool]
-) -> Iterator[pa.Table]:
-    """The rows of a run's files with the columns of the published layout, some at a time."""
-    needed = ["geocode", "query_name", "value"]
+def _tables(files: Sequence[Path], layout: _Layout, unpublished: Set[str]) -> Iterator[pa.Table]:
+    """The rows of a run's files with the columns of the published layout, some at a time, without
+    those of some names."""
     further = ["sign"] if layout.is_constraint else ["variance", "plb"]
+    columns, left_out = ["geocode", "query_name", "value", *further], pa.array(sorted(unpublished))
     for path in files:
-        with pq.ParquetFile(path, read_dictionary=["query_name"]) as file:
-            for batch in file.iter_batches(batch_size=ROWS_PER_BATCH, columns=needed + further):
+        with pq.ParquetFile(path) as file:
+            for batch in file.iter_batches(batch_size=ROWS_PER_BATCH, columns=columns):
                 table = pa.Table.from_batches([batch])
-                names = table["query_name"].combine_chunks()
-                distinct = names.dictionary.to_pylist()
-                kept = np.array([is_written(name) for name in distinct])[names.indices.to_numpy()]
-                if kept.any():
-                    yield _published(table.filter(pa.array(kept)), layout)
+                table = table.filter(pc.invert(pc.is_in(table["query_name"], left_out)))
+                if table.num_rows:
+                    yield _published(table, layout)
 
 
 def _published(table: pa.Table, layout: _Layout) -> pa.Table:
-    names = table["query_name"].combine_chunks()
+    names = table["query_name"].combine_chunks().dictionary_encode()
     found = [layout.of_name(name) for name in names.dictionary.to_pylist()]
     columns: dict[str, pa.Array | pa.ChunkedArray] = {
         "geocode": table["geocode"],

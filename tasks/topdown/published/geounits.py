@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import NoReturn
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -35,18 +36,14 @@ from .layout import (
     BLOCK_DIGITS,
     STATE_DIGITS,
     STATE_TOTAL,
-    CodeIndex,
     MeasurementFolder,
     Rows,
     partition_of,
     read_rows,
-    to_bytes,
 )
 
 SAME_VARIANCE = 1e-5
 """Relative distance within which a variance, written in 32 bits, matches a share."""
-
-ROWS_OF_TEXT_PER_BATCH = 1 << 17
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,13 +84,13 @@ def read_spine_of(
     budget, schema = settings.budget_of(universe), settings.schema_of(universe)
     levels = read_geounits(folder, universe, list(budget.geolevel_shares))
     blocks = levels[-1]
-    own = to_bytes(pc.utf8_slice_codeunits(pa.array(blocks.geocode), -BLOCK_DIGITS).to_numpy(False))
+    own = pc.utf8_slice_codeunits(pa.array(blocks.geocode), -BLOCK_DIGITS).to_numpy(False)
     blocks.refuse_where(
-        CodeIndex.of(block_geocode).find(own) < 0,
+        pd.Index(block_geocode).get_indexer(own) < 0,
         "ends in a block that input.geography does not have; name the geography file that the "
         "measurements were made with",
     )
-    order = np.argsort(own, kind="stable")
+    order = np.argsort(own.astype("S"), kind="stable")
     twice = order[1:][own[order][1:] == own[order][:-1]]
     if twice.size:
         what = "ends in a block that another one ends in too; fetch the file again"
@@ -121,7 +118,7 @@ def read_spine_of(
     _refuse_unbalanced(folder, universe, levels, geolevels)
     rank = np.empty(len(own), dtype=np.int64)
     rank[order] = np.arange(len(own))
-    return Spine(settings.geography.spine, geolevels, own.astype(str).astype(object), rank)
+    return Spine(settings.geography.spine, geolevels, own, rank)
 
 
 def read_geounits(
@@ -162,7 +159,7 @@ def _codes_of_level(folder: MeasurementFolder, universe: str, geolevel: str) -> 
     for number, path in enumerate(paths):
         seen: list[pa.Array] = []
         wanted = ["geocode", "query_name"]
-        for rows in read_rows(folder, path, wanted, rows_per_batch=ROWS_OF_TEXT_PER_BATCH):
+        for rows in read_rows(folder, path, wanted):
             table = rows.table
             own = pc.not_equal(table["query_name"].cast(pa.string()), STATE_TOTAL)
             seen.append(pc.unique(table["geocode"].cast(pa.string()).filter(own)))
@@ -173,9 +170,7 @@ def _codes_of_level(folder: MeasurementFolder, universe: str, geolevel: str) -> 
     names = [folder.name(path) for path in paths]
     if not len(codes):
         raise InputRefused(f"{names[0]} has no geounits; fetch the file again.")
-    keys = to_bytes(codes)
-    order = np.argsort(keys, kind="stable")
-    first = order[np.r_[True, keys[order][1:] != keys[order][:-1]]]
+    _, first = np.unique(codes.astype("S"), return_index=True)
     parent = np.full(len(first), -1, dtype=np.int64)
     return LevelCodes(geolevel, codes[first], parent, np.concatenate(file)[first], names)
 
@@ -186,13 +181,12 @@ def _nest_geolevel(above: Sequence[LevelCodes], level: LevelCodes) -> LevelCodes
     if len(parents.geocode) == 1 and parents.name == "US":
         parent[:] = 0
     else:
-        codes, index = pa.array(level.geocode), CodeIndex.of(parents.geocode)
+        codes, index = pa.array(level.geocode), pd.Index(parents.geocode)
         widths = np.unique(pc.utf8_length(pa.array(parents.geocode)).to_numpy())
         for width in widths[::-1]:
             open_ = np.flatnonzero(parent < 0)
             start = pc.utf8_slice_codeunits(codes.take(pa.array(open_)), 0, int(width))
-            place = index.find(start.to_numpy(zero_copy_only=False))
-            parent[open_] = place
+            parent[open_] = index.get_indexer(start.to_numpy(zero_copy_only=False))
     level.refuse_where(
         parent < 0,
         f"begins with the geocode of no geounit of {parents.name}; fetch the files of both "
@@ -294,7 +288,7 @@ def _shares_of_level(
     reader = ShareReader(budget, level.name)
     code = np.zeros(len(level.geocode), dtype=np.int32)
     seen = np.zeros(len(level.geocode), dtype=np.uint64)
-    index = CodeIndex.of(level.geocode)
+    index = pd.Index(level.geocode)
     paths = folder.level(universe, level.name).measurements
     for path in paths:
         for rows, query, place in _measured_rows(folder, path, index, level.name):
@@ -329,11 +323,11 @@ def _shares_of_level(
 
 
 def _measured_rows(
-    folder: MeasurementFolder, path: Path, index: CodeIndex, geolevel: str
+    folder: MeasurementFolder, path: Path, index: pd.Index, geolevel: str
 ) -> Iterator[tuple[Rows, str, np.ndarray]]:
     """Rows of one query, the query, and the geounits (n,)."""
     needed = ["geocode", "query_name", "variance"]
-    for rows in read_rows(folder, path, needed, rows_per_batch=ROWS_OF_TEXT_PER_BATCH):
+    for rows in read_rows(folder, path, needed):
         for name, own in rows.by_query():
             yield own, query_of(name), geounits_of(own, index, geolevel)
 
@@ -356,11 +350,11 @@ def _codes_of_shares(
     return code
 
 
-def geounits_of(rows: Rows, index: CodeIndex, geolevel: str) -> np.ndarray:
+def geounits_of(rows: Rows, index: pd.Index, geolevel: str) -> np.ndarray:
     """(n,) the position of each row's geounit; raises InputRefused for one without constraints."""
     codes, code = rows.texts("geocode")
     used, at = np.unique(code, return_inverse=True)
-    place = index.find(codes[used])[at]
+    place = index.get_indexer(codes[used])[at]
     what = f"has no constraints at {geolevel}; fetch the files of {geolevel} again"
     rows.refuse_where(place < 0, codes[code], what)
     return place

@@ -8,10 +8,6 @@ spine's state:
 
 The other is the folder `measurements/` of a run. Both become one record, `MeasurementFolder`.
 
-Fast lookup of geocodes of one geolevel: sorted bytes, searched row by row.
-
-A hash table of a nation's blocks would take more memory than the codes themselves.
-
 Rows of measurement files, batch by batch, whatever widths their columns have.
 
 Settings of the estimate flow: the measurements, their budget and spine, the estimator.
@@ -281,43 +277,18 @@ def address_bounds(schema: Schema) -> tuple[str, ...]:
     return tuple(name for entry in bounded for name in bound_names(entry, schema))
 
 
-@dataclass(frozen=True, eq=False)
-class CodeIndex:
-    """Index from geocodes to positions.
+ROWS_PER_BATCH, ROWS_OF_TEXT_PER_BATCH = 1 << 12, 1 << 17
+"""Rows in memory at a time; a row with values of the detailed query of persons takes 16 KiB."""
 
-    ascending : (n,) the geocodes as bytes, sorted. position : (n,) position of each.
-    """
-
-    ascending: np.ndarray
-    position: np.ndarray
-
-    @classmethod
-    def of(cls, geocode: np.ndarray) -> CodeIndex:
-        """Index of geocodes in any order, texts or bytes; positions refer to `geocode`."""
-        codes = to_bytes(geocode)
-        position = np.argsort(codes, kind="stable")
-        return cls(codes[position], position)
-
-    def find(self, geocode: np.ndarray) -> np.ndarray:
-        """(m,) position of each geocode, -1 where it is unknown."""
-        codes = to_bytes(geocode)
-        if not len(self.ascending):
-            return np.full(len(codes), -1)
-        place = np.minimum(np.searchsorted(self.ascending, codes), len(self.ascending) - 1)
-        return np.where(self.ascending[place] == codes, self.position[place], -1)
-
-
-def to_bytes(geocode: np.ndarray) -> np.ndarray:
-    """Geocodes as bytes of one width."""
-    codes = np.asarray(geocode)
-    return codes if codes.dtype.kind == "S" else codes.astype("S")
-
-
-ROWS_PER_BATCH = 1 << 12
-"""Rows in memory at a time; a row of the detailed query of persons takes 16 KiB."""
-
-TEXTS = ("geocode", "query_name")
-LISTS = ("value", "query_shape")
+_INTEGERS = pa.list_(pa.int64())
+TYPES: Mapping[str, pa.DataType] = {
+    "geocode": pa.string(),
+    "query_name": pa.string(),
+    "value": _INTEGERS,
+    "query_shape": _INTEGERS,
+    "variance": pa.float64(),
+}
+"""Types that columns are read as; texts are dictionaries."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -375,12 +346,7 @@ class Rows:
 
 
 def read_rows(
-    folder: MeasurementFolder,
-    path: Path,
-    needed: Sequence[str],
-    optional: Sequence[str] = (),
-    *,
-    rows_per_batch: int = ROWS_PER_BATCH,
+    folder: MeasurementFolder, path: Path, needed: Sequence[str], optional: Sequence[str] = ()
 ) -> Iterator[Rows]:
     """The rows of a file in batches, with the columns `needed` and existing `optional` ones.
 
@@ -400,7 +366,8 @@ def read_rows(
         if missing:
             raise InputRefused(f"{name} has no column '{missing[0]}'; fetch the file again.")
         columns = [*needed, *(column for column in optional if column in there)]
-        batches = file.iter_batches(batch_size=rows_per_batch, columns=columns)
+        size = ROWS_PER_BATCH if "value" in needed else ROWS_OF_TEXT_PER_BATCH
+        batches = file.iter_batches(batch_size=size, columns=columns)
         while True:
             try:
                 batch = next(batches, None)
@@ -431,15 +398,10 @@ def _normal(name: str, table: pa.Table, needed: Sequence[str]) -> pa.Table:
 
 
 def _convert_column(column: str, array: pa.ChunkedArray) -> pa.ChunkedArray:
-    if column in LISTS:
-        return array.cast(pa.list_(pa.int64()))
-    if column == "variance":
-        return array.cast(pa.float64())
-    if column in TEXTS:
-        if pa.types.is_dictionary(array.type):
-            array = array.cast(array.type.value_type)
-        return array.cast(pa.string()).dictionary_encode()
-    return array
+    if pa.types.is_dictionary(array.type):
+        array = array.cast(array.type.value_type)
+    array = array.cast(TYPES[column])
+    return array.dictionary_encode() if pa.types.is_string(array.type) else array
 
 
 MEASURED_FILE = "measured.toml"

@@ -13,7 +13,7 @@ the nation's total the sum of the states'.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,9 +48,7 @@ from .geounits import geounits_of, read_spine_of
 from .layout import (
     STATE_TOTAL,
     TOTAL_CONSTRAINT,
-    CodeIndex,
     MeasurementFolder,
-    Rows,
     address_bounds,
     open_folder,
     read_rows,
@@ -69,10 +67,12 @@ class BlockCounts:
     """Counts from a universe's block constraints, by block of its spine.
 
     housing_units : (n,), facilities : (n, T) by type, or the sum of all; None where not published.
+    constraints : the constraints that say so, as `read_constraints` has them.
     """
 
     housing_units: np.ndarray
     facilities: np.ndarray | None
+    constraints: Mapping[str, np.ndarray]
 
 
 def read_totals(
@@ -143,36 +143,23 @@ def read_blocks(
     twice, have another number of answers, or are not such bounds.
     """
     schema, level = settings.schema_of(universe), spine.geolevel(BLOCK)
-    n_types = _n_types(schema)
-    widths = dict.fromkeys(address_bounds(schema), n_types) or {TOTAL_CONSTRAINT: 1}
-    values_of = {
-        name: np.full((len(level), width), -1, dtype=np.int64) for name, width in widths.items()
-    }
-    for rows, name, place, values in constraint_rows(folder, settings, universe, spine, BLOCK):
-        if name in values_of:
-            what = f"has the constraint {name} twice; fetch the file again"
-            rows.refuse_repeated(place, values_of[name][place, 0] >= 0, level.geocode, what)
-            values_of[name][place] = values
-    for name, found in values_of.items():
-        _refuse_missing(folder, universe, name, level, found)
+    found = read_constraints(folder, settings, universe, spine, BLOCK)
     if universe == UNITS:
-        return BlockCounts(values_of[TOTAL_CONSTRAINT][:, 0], None)
-    lower, upper = values_of.values()
+        return BlockCounts(found[TOTAL_CONSTRAINT][:, 0], None, found)
+    lower, upper = (found[name] for name in address_bounds(schema))
     addresses, rest = np.divmod(upper, MOST_PERSONS_PER_ADDRESS)
     is_odd = (rest != 0).any(axis=1)
-    if n_types > 1:
+    if _n_types(schema) > 1:
         is_odd |= (addresses[:, 1:] != lower[:, 1:]).any(axis=1) | (lower[:, 0] != 0)
         housing_units, facilities = addresses[:, 0], lower[:, 1:]
     else:
         is_odd |= addresses[:, 0] < lower[:, 0]
         housing_units, facilities = addresses[:, 0] - lower[:, 0], lower
-    if is_odd.any():
-        raise InputRefused(
-            f"{folder.place(universe, BLOCK)}: the bounds of geounit "
-            f"{level.geocode[int(np.argmax(is_odd))]} are not 1 to 99,999 persons a facility and "
-            "at most 99,999 a housing unit; fetch the file again."
-        )
-    return BlockCounts(housing_units, facilities)
+    what = (
+        "are not 1 to 99,999 persons a facility and at most 99,999 a housing unit; fetch the file"
+    )
+    _refuse_geounit(folder, universe, level, is_odd, "the bounds of ", f"{what} again")
+    return BlockCounts(housing_units, facilities, found)
 
 
 def block_invariants_of(
@@ -183,12 +170,12 @@ def block_invariants_of(
     `blocks` has the spine and the counts of each universe. Raises InputRefused where universes
     disagree on a block, or on which blocks are inhabitable.
     """
-    index = CodeIndex.of(geography["block_geocode"].to_numpy(dtype=object))
+    index = pd.Index(geography["block_geocode"])
     housing_units = np.zeros(len(geography), dtype=np.int64)
     facilities = np.zeros((len(geography), len(FACILITY_COLUMNS)), dtype=np.int64)
     placed: dict[str, np.ndarray] = {}
     for universe, (spine, counts) in blocks.items():
-        place = index.find(spine.block_geocode)
+        place = index.get_indexer(np.asarray(spine.block_geocode, dtype=object))
         own = np.zeros(len(geography), dtype=np.int64)
         own[place] = counts.housing_units
         for other, known in placed.items():
@@ -219,56 +206,38 @@ def refuse_inconsistent(
 
     `totals` are the exact populations of the states, which must add up to the nation's.
     """
-    schema = settings.schema_of(universe)
-    expected: dict[str, np.ndarray] = {TOTAL_CONSTRAINT: counts.housing_units[:, None]}
-    if universe != UNITS:
-        lower_name, upper_name = address_bounds(schema)
-        facilities = counts.facilities
-        assert facilities is not None
-        lower, units = facilities, counts.housing_units
-        if _n_types(schema) > 1:
-            lower = np.column_stack([np.zeros_like(units), facilities])
-        upper = MOST_PERSONS_PER_ADDRESS * lower
-        upper[:, 0] += MOST_PERSONS_PER_ADDRESS * units
-        expected = {lower_name: lower, upper_name: upper}
+    expected = {name: counts.constraints[name] for name in _required(settings, universe)}
+    what = (
+        "is not the sum of those below it; fetch the files of all geolevels again, and check "
+        "input.state_totals"
+    )
     for level in reversed(spine.geolevels[:-1]):
         into = incidence(spine.ancestors(level.name), len(level))
         sums = {name: into @ values for name, values in expected.items()}
         if universe != UNITS and level.name == "US" and totals:
             sums[TOTAL_CONSTRAINT] = np.array([[sum(totals.values())]])
-        seen = {name: np.zeros((len(level), 1), dtype=np.int64) - 1 for name in sums}
-        of_level = constraint_rows(folder, settings, universe, spine, level.name)
-        for rows, name, place, values in of_level:
-            if name not in sums:
-                continue
-            what = f"has the constraint {name} twice; fetch the file again"
-            rows.refuse_repeated(place, seen[name][place, 0] >= 0, level.geocode, what)
-            seen[name][place] = 0
-            rows.refuse_where(
-                (values != sums[name][place]).any(axis=1),
-                level.geocode[place],
-                "is not the sum of those below it; fetch the files of all geolevels again, and "
-                "check input.state_totals",
-                f"the constraint {name} of ",
-            )
-        for name, marks in seen.items():
-            if name != TOTAL_CONSTRAINT or universe == UNITS:
-                _refuse_missing(folder, universe, name, level, marks)
+        found = read_constraints(folder, settings, universe, spine, level.name)
+        for name in sums:
+            is_wrong = (found[name] != sums[name]).any(axis=1) & (found[name][:, 0] >= 0)
+            _refuse_geounit(folder, universe, level, is_wrong, f"the constraint {name} of ", what)
 
 
-def constraint_rows(
+def read_constraints(
     folder: MeasurementFolder, settings: TopdownSettings, universe: str, spine: Spine, geolevel: str
-) -> Iterator[tuple[Rows, str, np.ndarray, np.ndarray]]:
-    """Constraints of a geolevel: rows of one name, its geounits (m,), and their values (m, k).
+) -> dict[str, np.ndarray]:
+    """Values (n, k) of a geolevel's geounits by constraint, -1 where the files have none.
 
-    Refuses unknown names, and answers of another number; checks structural zeros.
+    Refuses unknown, repeated and missing constraints, answers of another number, and structural
+    zeros that are not.
     """
     schema, level = settings.schema_of(universe), spine.geolevel(geolevel)
-    index = CodeIndex.of(level.geocode)
+    index = pd.Index(np.asarray(level.geocode, dtype=object))
     zeros = [constraint_name(zero.name) for zero in settings.zeros_of(universe)]
-    widths = {TOTAL_CONSTRAINT: 1, **dict.fromkeys(zeros, 1)}
-    if universe != UNITS:
-        widths |= dict.fromkeys(address_bounds(schema), _n_types(schema))
+    bounds = dict.fromkeys(address_bounds(schema), _n_types(schema))
+    widths = {TOTAL_CONSTRAINT: 1, **bounds, **dict.fromkeys(zeros, 1)}
+    found = {
+        name: np.full((len(level), width), -1, dtype=np.int64) for name, width in widths.items()
+    }
     for path in folder.level(universe, geolevel).constraints:
         for rows in read_rows(folder, path, ["geocode", "query_name", "value"]):
             for name, own in rows.by_query():
@@ -281,11 +250,22 @@ def constraint_rows(
                 own.refuse_where(is_unknown, geocode, f"{what} declares it")
                 what = f"does not have {widths[name]} values; fetch the file again"
                 values = own.numbers("value", widths[name], geocode, what, whose)
+                what = f"has the constraint {name} twice; fetch the file again"
+                own.refuse_repeated(place, found[name][place, 0] >= 0, level.geocode, what)
                 if name in zeros:
                     whose = f"the structural zero {name} of "
                     what = "is not 0; fetch the file again"
                     own.refuse_where((values != 0).any(axis=1), geocode, what, whose)
-                yield own, name, place, values
+                found[name][place] = values
+    for name in _required(settings, universe):
+        what = f"has no constraint {name}; fetch its files again"
+        _refuse_geounit(folder, universe, level, found[name][:, 0] < 0, "", what)
+    return found
+
+
+def _required(settings: TopdownSettings, universe: str) -> Sequence[str]:
+    """The constraints that every geounit must have: bounds by addresses, or the exact total."""
+    return address_bounds(settings.schema_of(universe)) or [TOTAL_CONSTRAINT]
 
 
 def _n_types(schema: Schema) -> int:
@@ -294,15 +274,19 @@ def _n_types(schema: Schema) -> int:
     return N_TYPES if bounded is not None else 1
 
 
-def _refuse_missing(
-    folder: MeasurementFolder, universe: str, name: str, level: Geolevel, found: np.ndarray
+def _refuse_geounit(
+    folder: MeasurementFolder,
+    universe: str,
+    level: Geolevel,
+    is_wrong: np.ndarray,
+    subject: str,
+    what: str,
 ) -> None:
-    if (found[:, 0] < 0).any():
-        place = int(np.argmax(found[:, 0] < 0))
-        raise InputRefused(
-            f"{folder.place(universe, level.name)}: geounit {level.geocode[place]} has no "
-            f"constraint {name}; fetch its files again."
-        )
+    """Refuse the first geounit of a geolevel that is wrong (n,), if any is."""
+    if is_wrong.any():
+        geounit = level.geocode[int(np.argmax(is_wrong))]
+        place = folder.place(universe, level.name)
+        raise InputRefused(f"{place}: {subject}geounit {geounit} {what}.")
 
 
 def _refuse_blocks(geography: pd.DataFrame, rows: np.ndarray, what: str) -> None:

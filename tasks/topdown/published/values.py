@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
 from ....geography.levels import Geolevel, Spine
 from ...answers.noisy import DPQUERY_SUFFIX, NoisyAnswers, write_measurements
@@ -24,7 +25,7 @@ from ..spine.files import spine_of
 from ..spine.shards import Shard, shards_of
 from ..workload.budget import Budget
 from .geounits import geounits_of, query_of
-from .layout import CodeIndex, MeasurementFolder, read_rows
+from .layout import MeasurementFolder, read_rows
 
 
 def write_level(
@@ -117,7 +118,7 @@ def _answers(
     """Rows of a geolevel's files by query: its number, the geounits (m,), and the answers
     (m, n_rows); none without queries."""
     number = {query.name: position for position, query in enumerate(queries)}
-    index = CodeIndex.of(level.geocode)
+    index = pd.Index(np.asarray(level.geocode, dtype=object))
     columns = ["geocode", "query_name", "value"]
     for path in folder.level(universe, level.name).measurements if queries else ():
         for rows in read_rows(folder, path, columns, ["query_shape"]):

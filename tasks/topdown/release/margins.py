@@ -37,9 +37,9 @@ from ..intervals.run_posterior import (
     posterior_of,
 )
 from ..intervals.sizes import margins_refusal
-from ..measurement.public_answers import released_counts
 from ..paths import spine_folder
 from ..settings import TopdownSettings
+from ..spine.shards import released_counts
 from .tabulations.run import MARGIN_LEVEL, tables_of_run
 
 MOST_ANSWERS = 150
@@ -157,36 +157,20 @@ def _classes(
                 }
 
 
-def write_margin_summary(run: RunDirectory, universe: str, summary: MarginSummary) -> None:
-    """Store the figures in `intervals/<universe>/summary` of the run."""
-    write_frames(_folder(run, universe), summary)
-
-
-def has_margin_summary(run: RunDirectory, universe: str) -> bool:
-    """Whether the figures are stored."""
-    return has_frames(_folder(run, universe), MarginSummary)
-
-
 def read_margin_summary(run: RunDirectory, universe: str) -> MarginSummary | None:
     """The stored figures; None if they do not exist."""
-    if not has_margin_summary(run, universe):
-        return None
-    return read_frames(_folder(run, universe), MarginSummary)
-
-
-def write_refusal(run: RunDirectory, universe: str, why: str) -> None:
-    """Store the reason why a universe has no margins, next to where its figures would be."""
-    write_text(_refusal_file(run, universe), why)
+    folder = _folder(run, universe)
+    return read_frames(folder, MarginSummary) if has_frames(folder, MarginSummary) else None
 
 
 def read_refusal(run: RunDirectory, universe: str) -> str | None:
-    """The stored sentence; None if it does not exist."""
-    path = _refusal_file(run, universe)
+    """The reason why a universe has no margins; None if none is stored."""
+    path = _folder(run, universe) / REFUSAL
     return path.read_text(encoding="utf-8") if path.exists() else None
 
 
-def _refusal_file(run: RunDirectory, universe: str) -> Path:
-    return _folder(run, universe) / "none.txt"
+REFUSAL = "none.txt"
+"""File with the reason, where the figures would be."""
 
 
 def _folder(run: RunDirectory, universe: str) -> Path:
@@ -206,13 +190,6 @@ def has_margins(settings: TopdownSettings) -> bool:
         and settings.has_all_measurements
         and not any(settings.budget_of(universe).infinite for universe in settings.run.universes)
     )
-
-
-def margin_files(run: RunDirectory, settings: TopdownSettings) -> list[Path]:
-    """The margins of the unchecked tables, in the order in which they are written."""
-    tables = tables_of_run(run, settings)
-    subjects = [piece.subject for piece in _due(run, settings) if piece.kind == FILES]
-    return [file for subject in subjects for file in tables.margin_files(subject)]
 
 
 def has_all_margins(run: RunDirectory, settings: TopdownSettings) -> bool:
@@ -291,7 +268,7 @@ def restore_figures(run: RunDirectory, settings: TopdownSettings) -> bool:
 
 def write_margins(run: RunDirectory, settings: TopdownSettings) -> list[Path]:
     """Write the missing pieces of the margins of the unchecked tables, and of their figures in the
-    report.
+    report; returns all files of margins.
 
     Reads measurements, constraints, public geography and, for the report, estimates. A universe
     whose estimates would not fit in memory gets none, and the run records the reason. Universes in
@@ -308,7 +285,9 @@ def write_margins(run: RunDirectory, settings: TopdownSettings) -> list[Path]:
             _write(run, settings, left, universes)
     for universe in settings.run.universes:
         drop_posterior(run, universe)
-    return margin_files(run, settings)
+    tables = tables_of_run(run, settings)
+    subjects = [piece.subject for piece in _due(run, settings) if piece.kind == FILES]
+    return [file for subject in subjects for file in tables.margin_files(subject)]
 
 
 def has_estimates(run: RunDirectory, settings: TopdownSettings) -> bool:
@@ -319,7 +298,7 @@ def has_estimates(run: RunDirectory, settings: TopdownSettings) -> bool:
 def is_written(run: RunDirectory, settings: TopdownSettings, piece: MarginPiece) -> bool:
     """Whether a piece of the margins is written."""
     if piece.kind == FIGURES:
-        return has_margin_summary(run, piece.subject)
+        return has_frames(_folder(run, piece.subject), MarginSummary)
     files = tables_of_run(run, settings).margin_files(piece.subject)
     return all(path.exists() for path in files)
 
@@ -363,7 +342,8 @@ def _write(
     for piece in pieces:
         if piece.kind == FIGURES:
             name = piece.subject
-            write_margin_summary(run, name, summarise_margins(run, settings, name, found[name]))
+            summary = summarise_margins(run, settings, name, found[name])
+            write_frames(_folder(run, name), summary)
         else:
             tables.write_margins(piece.subject, found)
 
@@ -375,5 +355,5 @@ def _left_out(run: RunDirectory, levels: Mapping[str, RunLevels]) -> bool:
     for name, size in sizes.items():
         why = margins_refusal(name, size, together)
         if why is not None:
-            write_refusal(run, name, why)
+            write_text(_folder(run, name) / REFUSAL, why)
     return any(read_refusal(run, name) is not None for name in levels)

@@ -47,10 +47,11 @@ from ...runs.directory import RunDirectory
 from ...runs.names import below
 from ...runs.stamps import RowsForm, WrittenFiles, write_rows
 from ...tables.columns import coded_texts
-from ..measurement.public_answers import area_counts, released_counts
+from ..measurement.public_answers import area_counts
 from ..paths import geography_file, invariants_file
 from ..settings import TopdownSettings
 from ..spine.files import spine_of
+from ..spine.shards import released_counts
 from ..spine.subspines import STATE, first_states, n_pieces, read_areas, state_codes, subspine_of
 from .tabulations.tables import LABELLED, of_occupied
 
@@ -85,7 +86,6 @@ def _write_rows(
     *,
     count: str | None = None,
     n_before: int = 0,
-    rows_per_batch: int = ROWS_PER_BATCH,
     **options: Any,
 ) -> WrittenFiles:
     """Write the rows of all parts of the records.
@@ -109,7 +109,7 @@ def _write_rows(
             counts.sort_indices()
             entries = sparse.coo_array(counts)
             times = np.ones_like(entries.data) if count else entries.data
-            for entry in _batches(times, rows_per_batch):
+            for entry in _batches(times):
                 area, cell = pa.array(entries.row[entry]), pa.array(entries.col[entry])
                 columns = {name: column.take(area) for name, column in own.items()}
                 columns |= {name: column.take(cell) for name, column in of_cells.items()}
@@ -247,7 +247,6 @@ def write_microdata(
     *,
     census: Census = CENSUS,
     is_private: bool = True,
-    rows_per_batch: int = ROWS_PER_BATCH,
     n_before: int = 0,
 ) -> WrittenFiles:
     """Write `mdf_<universe>.parquet` and `.csv`, a row for each record, in the declared layout.
@@ -281,7 +280,7 @@ def write_microdata(
         of_all = np.concatenate([of_cell, of_rest])
         coded[column.name] = _texts(column.name, [*codes, rest], of_all)
     stem = directory / f"mdf_{schema.universe}"
-    return _write(parts, declared, coded, stem, is_private, rows_per_batch, n_before)
+    return _write(parts, declared, coded, stem, is_private, n_before)
 
 
 def coded_cells(column: MicrodataColumn, schema: Schema) -> tuple[Sequence[str], np.ndarray]:
@@ -341,7 +340,6 @@ def _write(
     of_cells: Mapping[str, pa.DictionaryArray],
     stem: Path,
     is_private: bool,
-    rows_per_batch: int = ROWS_PER_BATCH,
     n_before: int = 0,
 ) -> WrittenFiles:
     """Write the rows of all parts: the declared columns, made of the geocodes of each part's blocks
@@ -370,18 +368,17 @@ def _write(
         is_private,
         _CODED,
         n_before=n_before,
-        rows_per_batch=rows_per_batch,
         compression="snappy",
         use_dictionary=[*digits, *of_cells],
     )
 
 
-def _batches(count: np.ndarray, rows_per_batch: int) -> Iterator[np.ndarray]:
-    """The entry of each row of the microdata, `rows_per_batch` rows at a time."""
+def _batches(count: np.ndarray) -> Iterator[np.ndarray]:
+    """The entry of each row of the microdata, `ROWS_PER_BATCH` rows at a time."""
     end = np.cumsum(count)
     n_rows = int(end[-1]) if end.size else 0
-    for start in range(0, n_rows, rows_per_batch):
-        stop = min(start + rows_per_batch, n_rows)
+    for start in range(0, n_rows, ROWS_PER_BATCH):
+        stop = min(start + ROWS_PER_BATCH, n_rows)
         first = np.searchsorted(end, start, side="right")
         last = np.searchsorted(end, stop, side="left") + 1
         within = np.diff(np.minimum(end[first:last], stop), prepend=start)

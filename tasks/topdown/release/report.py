@@ -27,9 +27,9 @@ from ...products.epsilons import epsilons_table, parts_table
 from ...products.plan import Plan
 from ...products.reports import MOST_COUNTS, report_document
 from ...runs.directory import RunDirectory
-from ..measurement.public_answers import released_counts
 from ..settings import TopdownSettings
 from ..spine.files import spine_of
+from ..spine.shards import released_counts
 from ..workload.costs import cost_of
 from .certificate import exact_figures, losses_of
 from .map_section import map_section
@@ -77,25 +77,20 @@ def report(
 
 
 def margins_of(run: RunDirectory, settings: TopdownSettings) -> dict[str, Any]:
-    """The tables of every universe's margins, or the reason why requested ones are missing."""
+    """By universe, the position of a release within the intervals of its measurements and causes of
+    deviations, or the reason why requested margins are missing."""
     found = {}
     for universe in settings.run.universes:
         summary, why = read_margin_summary(run, universe), read_refusal(run, universe)
         if summary is not None:
-            found[universe] = margin_tables(summary)
+            found[universe] = {
+                "level": MARGIN_LEVEL,
+                "agreement": _agreement(summary),
+                "classes": None if summary.classes.empty else _classes(summary),
+            }
         elif why is not None:
             found[universe] = {"why": why}
     return found
-
-
-def margin_tables(summary: MarginSummary) -> dict[str, Any]:
-    """Position of a release within the intervals of its measurements, and causes of deviations."""
-    return {
-        "why": None,
-        "level": MARGIN_LEVEL,
-        "agreement": _agreement(summary),
-        "classes": None if summary.classes.empty else _classes(summary),
-    }
 
 
 def _released_table(run: RunDirectory, settings: TopdownSettings) -> Table:

@@ -14,7 +14,7 @@ from ....geography.levels import level_names
 from ....geography.rules import GEOLEVEL_ORDER
 from ....geography.variance import noisier_than_larger
 from ...pages.document import NONE, Block, Details, Document, Figure, Section, Table
-from ...pages.figures import bar_chart, line_chart
+from ...pages.figures import bar_chart
 from ...runs.directory import RunDirectory
 from ...runs.files import read_declared
 from ..settings import TopdownSettings
@@ -47,7 +47,6 @@ def spine_section(run: RunDirectory, settings: TopdownSettings, universe: str) -
         f"Geounits of the {SPINE_NAMES[spine]}, and the children of a geounit at the geolevel "
         f"below. A bypassed geounit is not measured: its share of the budget went to its {taker}.",
         _geounits(settings, _of(summary.geounits, spine), _of(summary.fan_out, spine)),
-        *_fan_out_chart(_of(summary.fan_out, spine), universe),
     ]
     blocks += tabulated_deviations(settings, summary.tabulated, universe)
     if summary.distances.empty:
@@ -136,29 +135,6 @@ def _geounits(settings: TopdownSettings, geounits: pd.DataFrame, fan_out: pd.Dat
     branch = (spines_of(settings).branch,) * has_branch
     headers = ("geolevel", "geounits", *branch, "bypassed", "mean children", "90%", "most")
     return Table(headers, tuple(rows))
-
-
-def _fan_out_chart(fan_out: pd.DataFrame, universe: str) -> list[Figure]:
-    """Distribution functions of the number of children, one a geolevel of several parents."""
-    series = {}
-    most = int(fan_out["n_children"].max())
-    for name, rows in fan_out.groupby("geolevel", sort=False):
-        if rows["geounits"].sum() > 1:
-            at = rows["n_children"].to_numpy()
-            share = 100 * rows["geounits"].cumsum().to_numpy() / rows["geounits"].sum()
-            below_first = share[0] if at[0] == 1 else 0
-            series[name.replace("_", " ")] = ((1, *at, most), (below_first, *share, 100))
-    if not series:
-        return []
-    svg = line_chart(
-        series,
-        title=f"Distribution of the number of children, {universe}",
-        x_label="children of a geounit (log scale)",
-        y_label="% of the geounits with at most so many children",
-        log_x=True,
-        steps=True,
-    )
-    return [Figure(svg, "Fan-out: how many children the geounits of each geolevel have.")]
 
 
 def statistics_table(frame: pd.DataFrame) -> Table:

@@ -15,8 +15,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from scipy import sparse
 
-from ....geography.levels import Spine
+from ....geography.levels import Geolevel, Spine
 from ...answers.estimates import read_estimates
 from ...census.queries import marginal_query
 from ...census.schema import Schema
@@ -64,13 +65,11 @@ def families_of_shard(
         possible = possible_cells(settings, universe)
         yield Family(ROOT, 0, shard.stop - shard.start, possible, None)
         return
-    above = spine.geolevels[index - 1]
-    names = above.geocode[shard.parent_start : shard.parent_stop]
-    files = estimates_above(run, universe, spine, shard)
-    estimates = read_estimates(files, names, settings.schema_of(universe).n_cells)
+    above, rows = spine.geolevels[index - 1], np.arange(shard.parent_start, shard.parent_stop)
+    estimates = released_counts(run, universe, above, settings.schema_of(universe).n_cells, rows)
     parents = np.arange(shard.parent_start, shard.parent_stop + 1)
     offsets = np.searchsorted(spine.geolevels[index].parent, parents) - shard.start
-    for i, name in enumerate(names):
+    for i, name in enumerate(above.geocode[rows]):
         part = slice(estimates.indptr[i], estimates.indptr[i + 1])
         yield Family(
             name,
@@ -81,16 +80,19 @@ def families_of_shard(
         )
 
 
-def estimates_above(run: RunDirectory, universe: str, spine: Spine, shard: Shard) -> list[Path]:
-    """Estimate files with the shard's parents."""
-    above = spine.names[spine.names.index(shard.geolevel) - 1]
-    return [
-        run.estimates(universe, above, other.name)
-        for other in shards_of(run, universe)
-        if other.geolevel == above
-        and other.start < shard.parent_stop
-        and other.stop > shard.parent_start
-    ]
+def released_counts(
+    run: RunDirectory, universe: str, level: Geolevel, n_cells: int, rows: np.ndarray | None = None
+) -> sparse.csr_array:
+    """Released counts `(n, n_cells)` of all geounits of a geolevel in its order, or of some of them
+    by their positions; reads only the files of their shards.
+    """
+    shards, geocode = shards_by_geolevel(run, universe)[level.name], level.geocode
+    if rows is not None:
+        ends = np.array([shard.stop for shard in shards])
+        held = np.unique(np.searchsorted(ends, rows, side="right"))
+        shards, geocode = [shards[i] for i in held], geocode[rows]
+    files = [run.estimates(universe, level.name, shard.name) for shard in shards]
+    return read_estimates(files, geocode, n_cells)
 
 
 SHARDS = "shards.parquet"

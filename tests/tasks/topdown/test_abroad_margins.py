@@ -17,7 +17,6 @@ from spineflow.tasks.topdown.intervals.run_posterior import RunLevels, RunPoster
 from spineflow.tasks.topdown.product import TOPDOWN
 from spineflow.tasks.topdown.release.margins import (
     has_all_margins,
-    margin_files,
     read_margin_summary,
     universes_without_margins,
     write_margins,
@@ -65,7 +64,6 @@ def test_margins_are_made_of_every_universe_that_can_have_them(finished):
     assert [path.name for path in tables.glob("*_margins.*")] != []
     assert {path.stem for path in tables.glob("*_margins.*")} == {"Flächen_margins"}
     assert has_all_margins(run, settings)
-    assert {path.stem for path in margin_files(run, settings)} == {"Flächen_margins"}
     assert read_margin_summary(run, "dwellings") is not None
 
 

@@ -33,7 +33,6 @@ from ...measurement.public_answers import (
     HOUSING_UNITS,
     frame_multiples,
     read_public,
-    released_counts,
     units_of_run,
 )
 from ...paths import geography_file, invariants_file, spine_folder
@@ -41,7 +40,7 @@ from ...release.tabulations.levels import COLUMNS
 from ...settings import TopdownSettings
 from ...spine.build import areas_of_level, levels_of_run
 from ...spine.files import spine_of
-from ...spine.shards import Shard, shards_of
+from ...spine.shards import Shard, released_counts, shards_of
 from ...spine.subspines import Subspine, n_pieces, n_subspines, subspine_of
 from ...workload.implied_types import structural_zeros
 from ..pieces import cached_result, state_of, store_result

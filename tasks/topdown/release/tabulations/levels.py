@@ -31,32 +31,11 @@ from ....census.areas import entities
 from ....census.cef_2020 import CENSUS
 from ....census.census import Census
 from ....census.compiled_schemas import names_of_table, table_cells, table_variables
-from ....census.declarations import TableDeclaration
+from ....census.declarations import SummaryLevelDeclaration, TableDeclaration
 from ....census.queries import incidence, tells
 from ....census.schema import Schema
 
-
-@dataclass(frozen=True)
-class SummaryLevel:
-    """A summary level: its code, its name, and the parts of its geocodes."""
-
-    code: str
-    name: str
-    parts: tuple[str, ...]
-
-    @property
-    def stem(self) -> str:
-        """Name of its files, without ending.
-
-        >>> SUMMARY_LEVELS["060"].stem
-        '060_county_subdivision'
-        """
-        return f"{self.code}_{self.name.replace(' ', '_').lower()}"
-
-
-SUMMARY_LEVELS: Mapping[str, SummaryLevel] = {
-    level.code: SummaryLevel(level.code, level.name, level.parts) for level in CENSUS.summary_levels
-}
+SUMMARY_LEVELS = {level.code: level for level in CENSUS.summary_levels}
 """By code, in the order in which a release numbers its records."""
 
 COLUMNS: Mapping[str, str] = {
@@ -79,7 +58,7 @@ _DIGITS: Mapping[str, tuple[int, int]] = {
 class Entities:
     """The entities of one summary level, by geocode."""
 
-    level: SummaryLevel
+    level: SummaryLevelDeclaration
     geography: pd.DataFrame
     geocode: pa.StringArray
     """(n,) ascending; geocodes of one state are contiguous."""
@@ -99,7 +78,10 @@ class Entities:
 
 
 def entities_of(
-    geography: pd.DataFrame, level: SummaryLevel, *, tells_block_group: bool | None = None
+    geography: pd.DataFrame,
+    level: SummaryLevelDeclaration,
+    *,
+    tells_block_group: bool | None = None,
 ) -> Entities:
     """The entities of a summary level over the blocks of a geography frame.
 

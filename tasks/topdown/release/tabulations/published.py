@@ -19,7 +19,6 @@ institutional facilities.
 
 from __future__ import annotations
 
-import codecs
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -219,36 +218,29 @@ def _files(folder: Path) -> dict[str, Path]:
     return {part: paths[0] for part, paths in found.items()}
 
 
-def _encoding(path: Path) -> str:
-    """UTF-8 if a whole file is valid in it, else Latin-1; some vintages are in either."""
-    decoder = codecs.getincrementaldecoder("utf-8")()
-    with path.open("rb") as stream:
-        try:
-            while block := stream.read(1 << 24):
-                decoder.decode(block)
-            decoder.decode(b"", final=True)
-        except UnicodeDecodeError:
-            return "latin-1"
-    return "utf-8"
+ENCODINGS = ("utf-8", "latin-1")
+"""Encodings of the files of some vintages: the first in which a whole file is valid."""
 
 
 def _read(path: Path, names: tuple[str, ...], integers: tuple[str, ...]) -> pd.DataFrame:
     """The records of a file; blanks around texts are stripped, as older files pad them."""
     types = dict.fromkeys(names, pa.string()) | dict.fromkeys(("LOGRECNO", *integers), pa.int64())
-    try:
-        table = pyarrow.csv.read_csv(
-            path,
-            read_options=pyarrow.csv.ReadOptions(column_names=names, encoding=_encoding(path)),
-            parse_options=pyarrow.csv.ParseOptions(delimiter="|", quote_char=False),
-            convert_options=pyarrow.csv.ConvertOptions(
-                column_types=types, null_values=[], strings_can_be_null=False
-            ),
-        )
-    except pa.ArrowInvalid:
+    parse = pyarrow.csv.ParseOptions(delimiter="|", quote_char=False)
+    convert = pyarrow.csv.ConvertOptions(
+        column_types=types, null_values=[], strings_can_be_null=False
+    )
+    for encoding in ENCODINGS:
+        options = pyarrow.csv.ReadOptions(column_names=names, encoding=encoding)
+        try:
+            table = pyarrow.csv.read_csv(path, options, parse, convert)
+        except pa.ArrowInvalid:
+            continue
+        break
+    else:
         raise InputRefused(
             f"{path.name} does not have records of {len(names)} fields with whole numbers where "
             "they are due; take the published file."
-        ) from None
+        )
     frame = table.to_pandas()
     for name in set(names) - {"LOGRECNO", *integers}:
         frame[name] = frame[name].str.strip()

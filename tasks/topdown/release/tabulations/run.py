@@ -17,6 +17,8 @@ that counts are not negative. It is no interval around the published count, whic
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +29,7 @@ from scipy import sparse
 
 from ....census.areas import descriptions, entities
 from ....census.cef_2020 import CENSUS
-from ....census.declarations import TableDeclaration
+from ....census.declarations import SummaryLevelDeclaration, TableDeclaration
 from ....census.invariants import read_geography
 from ....runs.concatenation import concatenate_rows
 from ....runs.directory import RunDirectory
@@ -43,7 +45,6 @@ from ...spine.subspines import n_pieces, states_of_subspine
 from .legacy import legacy_files, write_state
 from .levels import (
     SUMMARY_LEVELS,
-    SummaryLevel,
     entities_of,
     tables_of,
     variable_matrix,
@@ -74,7 +75,7 @@ def write_table_margins(
     found: Mapping[str, RunPosterior],
     geography: pd.DataFrame,
     directory: Path,
-    level: SummaryLevel,
+    level: SummaryLevelDeclaration,
 ) -> WrittenFiles:
     """Write the margins of the redistricting tables of a summary level below `directory`.
 
@@ -207,6 +208,11 @@ class LevelTables:
         self.together = [settings.run.universes]
         """Universes in the same files."""
 
+    @cached_property
+    def states(self) -> States:
+        """The states of the run's geography."""
+        return States.read(self.run)
+
     @property
     def n_pieces(self) -> int:
         """Number of pieces in which workers write the tables, each of a subspine."""
@@ -214,14 +220,14 @@ class LevelTables:
 
     def files(self) -> list[Path]:
         """Paths of the tables in the order in which they are written."""
-        states = States.read(self.run).fips
+        states = self.states.fips
         return [*table_files(self.run.unchecked_release, _STEMS), *self._legacy_files(states)]
 
     def write(self) -> list[Path]:
         """Write the tables from the estimates, using the pieces that exist; returns the files."""
         of, place = self.n_pieces, self.run.unchecked_release
         if of == 1:
-            self._write(place, States.read(self.run).fips)
+            self._write(place, self.states.fips)
         else:
             folders = [self.write_piece(number, of) for number in range(of)]
             for stem in _STEMS:
@@ -233,7 +239,7 @@ class LevelTables:
         returns the folder of the tables."""
         folder = self.run.piece(TABLES, number, of)
         spine = spine_of(self.run, tabulated_universes(self.settings)[0])
-        states = states_of_subspine(spine, number, States.read(self.run).fips)
+        states = states_of_subspine(spine, number, self.states.fips)
         files = [*table_files(folder, _STEMS), *self._legacy_files(states)]
         if not all(path.exists() for path in files):
             self._write(folder, states)
@@ -244,7 +250,8 @@ class LevelTables:
         run, settings = self.run, self.settings
 
         def tabulations() -> Iterator[list[LevelTable]]:
-            parts = state_tabulations(run, settings, tabulated_universes(settings), states)
+            chosen = replace(self.states, fips=tuple(states))
+            parts = state_tabulations(run, settings, tabulated_universes(settings), chosen)
             for fips, tables in zip(states, parts, strict=True):
                 if has_legacy(settings):
                     write_state(tables, self._legacy_files([fips]))
@@ -257,7 +264,7 @@ class LevelTables:
         if not has_legacy(self.settings):
             return []
         folder, is_private = self.run.unchecked_release, self.settings.is_private
-        files = legacy_files(folder, States.read(self.run).fips, is_private=is_private)
+        files = legacy_files(folder, self.states.fips, is_private=is_private)
         return [path for fips in states for path in files[fips]]
 
     def margin_pieces(self) -> list[str]:

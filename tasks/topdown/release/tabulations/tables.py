@@ -41,7 +41,7 @@ from scipy import sparse
 from ....census.areas import described_columns, descriptions, entities
 from ....census.cef_2020 import CENSUS
 from ....census.compiled_schemas import table_variables
-from ....census.declarations import TableDeclaration
+from ....census.declarations import SummaryLevelDeclaration, TableDeclaration
 from ....census.microdata import layout_of
 from ....census.queries import incidence, label_parts, marginal_query
 from ....census.schema import Schema
@@ -49,16 +49,15 @@ from ....runs.directory import RunDirectory
 from ....runs.names import below
 from ....runs.stamps import RowsForm, WrittenFiles, rows_written, write_rows
 from ....tables.columns import coded_texts
-from ...measurement.public_answers import released_counts
 from ...paths import geography_file
 from ...settings import TopdownSettings
 from ...spine.files import spine_of
+from ...spine.shards import released_counts
 from ...spine.subspines import blocks_of_state, read_codes
 from .levels import (
     NAME,
     SUMMARY_LEVELS,
     Entities,
-    SummaryLevel,
     entities_of,
     named_columns,
     needs_block_groups,
@@ -143,9 +142,7 @@ class TableAnswers:
             labels, masks = zip(*table_variables(table, schema), strict=True)
             number = np.arange(len(masks))
             return cls(
-                _selection_matrix(
-                    [np.flatnonzero(mask[cells]) for mask in masks], masks[0][cells].size
-                ),
+                sparse.csr_array(np.array([mask[cells] for mask in masks])).astype(np.int64),
                 {VARIABLE: (number, [str(1 + i) for i in number]), LABEL: (number, labels)},
                 described,
             )
@@ -153,13 +150,9 @@ class TableAnswers:
         inside = schema.cells_where(table.where)
         rows = query.rows_of(inside)
         axes = np.unravel_index(rows, query.shape)
-        is_counted, row = inside[cells], query.row_of_cell[cells]
-        column = np.flatnonzero(is_counted)
-        counted = np.searchsorted(rows, row[column]), column
+        row_of_cell = np.where(inside, query.row_of_cell, -1)[cells]
         return cls(
-            sparse.csr_array(
-                (np.ones(column.size, dtype=np.int64), counted), (rows.size, is_counted.size)
-            ),
+            incidence(row_of_cell, query.n_rows)[rows],
             {
                 name: (axes[schema.attributes.index(attribute)], labels)
                 for name, attribute, labels in label_parts(schema, table.query)
@@ -196,13 +189,6 @@ class TableAnswers:
         for name, (label, labels) in self.labels.items():
             found[name] = coded_texts(np.tile(label, n), labels)
         return found
-
-
-def _selection_matrix(columns: Sequence[np.ndarray], n_columns: int) -> sparse.csr_array:
-    """The 0/1 matrix whose rows have ones in these columns, ascending."""
-    starts = np.cumsum([0, *map(len, columns)])
-    ones = np.ones(starts[-1], dtype=np.int64)
-    return sparse.csr_array((ones, np.concatenate(columns), starts), (len(columns), n_columns))
 
 
 ENDINGS = ("parquet", "csv")
@@ -292,7 +278,7 @@ def write_tables(
     return files
 
 
-def geoid(level: SummaryLevel, geocode: pa.Array) -> pa.Array:
+def geoid(level: SummaryLevelDeclaration, geocode: pa.Array) -> pa.Array:
     """Names of entities that are unique in all products, such as 0500000US44007.
 
     They are made of the summary level, "00" twice for no variant and the whole area, and the
@@ -342,11 +328,10 @@ class States:
 
 
 def state_tabulations(
-    run: RunDirectory, settings: TopdownSettings, universes: Sequence[str], states: Sequence[str]
+    run: RunDirectory, settings: TopdownSettings, universes: Sequence[str], states: States
 ) -> Iterator[list[LevelTable]]:
     """The tables of each of some states, in turn; every block of the geography is tabulated."""
-    tells_block_group = States.read(run).tells_block_group
-    for fips in states:
+    for fips in states.fips:
         geography = read_codes(geography_file(run), fips, f"{fips}:")  # A colon follows digits.
         blocks = pd.Index(geography["block_geocode"])
         counted = {}
@@ -357,7 +342,7 @@ def state_tabulations(
             row, found = _state_counts(run, universe, full.n_cells, fips, blocks)
             where, shape = (row[found.row], own_cell[found.col]), (len(blocks), schema.n_cells)
             counted[schema] = sparse.csr_array(sparse.coo_array((found.data, where), shape))
-        yield tabulate(geography, counted, tells_block_group)
+        yield tabulate(geography, counted, states.tells_block_group)
 
 
 def _state_counts(

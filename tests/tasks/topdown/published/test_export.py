@@ -17,7 +17,7 @@ from spineflow.tasks.runs.settings_files import frozen_settings, load_settings
 from spineflow.tasks.topdown.product import TOPDOWN as PRODUCT
 from spineflow.tasks.topdown.published.export import export_measurements
 from spineflow.tasks.topdown.published.geounits import ShareReader
-from spineflow.tasks.topdown.published.layout import CodeIndex, partition_of
+from spineflow.tasks.topdown.published.layout import partition_of
 from spineflow.tasks.topdown.settings import TopdownSettings
 
 SIZES = {"hhgq": 8, "hhinstlevels": 3, "votingage": 2, "hispanic": 2, "cenrace": 63}
@@ -28,13 +28,6 @@ AXES = {"Person": ("hhgq", "votingage", "hispanic", "cenrace"), "Unit": ("h1",)}
 def tables(folder: Path, universe: str, kind: str):
     for path in sorted(folder.glob(f"US_{universe}_PL_PROD/*.parquet/{kind}/**/*.parquet")):
         yield path, pq.ParquetFile(path).read()
-
-
-@given(st.lists(st.text("0123", max_size=3), unique=True), st.lists(st.text("0123", max_size=4)))
-def test_codes_are_found_in_any_order(known: list[str], asked: list[str]) -> None:
-    index = CodeIndex.of(np.array(known, dtype=str))
-    found = index.find(np.array(asked, dtype=str))
-    assert found.tolist() == [known.index(code) if code in known else -1 for code in asked]
 
 
 @pytest.mark.parametrize("universe", ["Person", "Unit"])

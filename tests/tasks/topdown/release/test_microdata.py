@@ -117,9 +117,9 @@ def test_batches_do_not_matter_nor_does_the_order(tmp_path_factory, counts, rows
     folder = tmp_path_factory.mktemp("release")
     whole = write_microdata(estimates(*rows), PERSONS, folder)
     shuffled = [rows[i] for i in np.random.default_rng(seed).permutation(len(rows))]
-    parts = write_microdata(
-        estimates(*shuffled), PERSONS, folder / "parts", rows_per_batch=rows_per_batch
-    )
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(microdata, "ROWS_PER_BATCH", rows_per_batch)
+        parts = write_microdata(estimates(*shuffled), PERSONS, folder / "parts")
     assert whole.csv.read_bytes() == parts.csv.read_bytes()
     frame = same_content(parts)
     assert len(frame) == parts.n_rows == sum(counts.values())

@@ -13,6 +13,7 @@ from spineflow.tasks.census.invariants import read_invariants
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.topdown.measurement.measure import shard_histograms
 from spineflow.tasks.topdown.paths import invariants_file, spine_folder
+from spineflow.tasks.topdown.release import microdata
 from spineflow.tasks.topdown.release.microdata import (
     BlockCounts,
     block_estimate_parts,
@@ -91,9 +92,9 @@ def test_a_part_reads_the_files_of_its_shards_alone(
 
 @pytest.mark.parametrize("universe", ["persons", "units"])
 def test_microdata_do_not_depend_on_the_parts(
-    cut_county, estimated: RunDirectory, tmp_path: Path, universe: str
+    cut_county, estimated: RunDirectory, tmp_path: Path, universe: str, monkeypatch
 ) -> None:
-
+    monkeypatch.setattr(microdata, "ROWS_PER_BATCH", 100)
     _, settings = cut_county
     schema = settings.schema_of(universe)
     texts, tables = [], []
@@ -101,10 +102,10 @@ def test_microdata_do_not_depend_on_the_parts(
         folder = tmp_path / str(blocks_per_part)
         parts = parts_of(estimated, universe, blocks_per_part)
         if universe == "persons":
-            files = write_microdata(parts, schema, folder, rows_per_batch=100)
+            files = write_microdata(parts, schema, folder)
         else:
             invariants = read_invariants(invariants_file(estimated))
-            files = write_microdata(parts, schema, folder, invariants, rows_per_batch=100)
+            files = write_microdata(parts, schema, folder, invariants)
         texts.append(files.csv.read_bytes())
         tables.append(pq.read_table(files.parquet))
         assert tables[-1].num_rows == files.n_rows
