@@ -8,7 +8,7 @@ No plotting library is used, for four reasons. A page must be complete in a few 
 without scripts, which rules out libraries that draw in the browser. Its text must stay text, which
 can be searched, read aloud and set in the reader's font; Matplotlib sets it as outlines or assumes
 fonts. The same run must give the same bytes, without dates, random identifiers or a library's
-version in them. And three kinds of chart do not need a dependency of tens of megabytes.
+version in them. And two kinds of chart do not need a dependency of tens of megabytes.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from ...validation.topdown.privacy import check_privacy
 from ..pages.document import Block, Section
 from ..products.comparison import read_errors
 from ..products.plan import Plan
-from ..products.product import Accuracy, Checks, Product, Rules, Words, format_notes
+from ..products.product import Accuracy, Checks, Product, Rules, Words
 from .checks.accuracy.report import errors_of_totals, write_comparison
 from .checks.pieces import outcomes_of_pieces
 from .estimation.largest_solve import largest_solve, refuse_settings, size_in_words
@@ -30,14 +30,10 @@ from .workload.privacy_curve import scope_of_figures
 
 
 def words_on_costs(settings: TopdownSettings, _plan: Plan) -> Iterator[Block | Section]:
-    """The change behind the figures, the size of the largest solve, and redundant spending."""
+    """The change behind the figures, and the size of the largest solve."""
     yield from scope_of_figures(settings)
     for universe in settings.run.universes:
         yield from size_in_words(universe, largest_solve(settings, universe))
-    if not settings.geography.bypass:  # Building a spine takes longer than the rest.
-        from .preflight import redundant_spending_of_geography
-
-        yield from format_notes(redundant_spending_of_geography(settings))
 
 
 TOPDOWN: Product = Product(

@@ -66,13 +66,20 @@ def first_row(file: pq.ParquetFile, columns: Sequence[str], is_before: IsBefore)
     return sum(sizes[: number - 1]) + row
 
 
-def rows_between(file: pq.ParquetFile, rows: range) -> Iterator[pa.RecordBatch]:
+def rows_between(
+    file: pq.ParquetFile,
+    rows: range,
+    columns: Sequence[str] | None = None,
+    rows_per_batch: int = ROWS_PER_BATCH,
+    *,
+    use_threads: bool = True,
+) -> Iterator[pa.RecordBatch]:
     """Some rows of a file in batches; reads only the row groups that have them."""
     sizes = [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)]
     starts = list(accumulate(sizes, initial=0))
     groups = [i for i in range(len(sizes)) if starts[i] < rows.stop and starts[i + 1] > rows.start]
     at = starts[groups[0]] if groups else 0
-    for batch in file.iter_batches(ROWS_PER_BATCH, groups) if groups else ():
+    for batch in file.iter_batches(rows_per_batch, groups, columns, use_threads=use_threads):
         first, stop = max(0, rows.start - at), min(batch.num_rows, rows.stop - at)
         at += batch.num_rows
         if first < stop:

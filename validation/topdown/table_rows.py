@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ..run_files import UnusableRunFile, encode_texts, open_parquet
+from .sections import rows_between
 
 STATE = "STATE"
 ROWS_PER_BATCH = 1 << 13
 
 
 def wide_batches(
-    file: pq.ParquetFile, columns: Sequence[str] | None = None, groups: list[int] | None = None
+    file: pq.ParquetFile, columns: Sequence[str] | None = None, rows: range | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Rows of a table of hundreds of columns, as many at a time of every file."""
+    """Rows of a table of hundreds of columns, all or some, as many at a time of every file."""
+    rows = range(file.metadata.num_rows) if rows is None else rows
     # Batches have few rows: threads would take longer to be handed the columns.
-    return file.iter_batches(ROWS_PER_BATCH, groups, columns, use_threads=False)
+    return rows_between(file, rows, columns, ROWS_PER_BATCH, use_threads=False)
 
 
 class TableRows:
@@ -35,12 +35,9 @@ class TableRows:
         self._file = open_parquet(path, [STATE, *columns], [STATE])
         fields = self._file.schema_arrow.remove_metadata()
         self.schema = pa.schema([fields.field(name) for name in columns])
-        metadata = self._file.metadata
-        sizes = (metadata.row_group(i).num_rows for i in range(metadata.num_row_groups))
-        self._starts = list(accumulate(sizes, initial=0))
         self.ranges: dict[str, range] = {}
         n_rows = 0
-        for batch in self._batches(0, [STATE]):
+        for batch in wide_batches(self._file, [STATE]):
             column = encode_texts(batch.column(STATE)).to_pandas()
             starts = column.ne(column.shift()).to_numpy().nonzero()[0].tolist()
             for start, stop in zip(starts, [*starts[1:], len(column)], strict=True):
@@ -57,35 +54,14 @@ class TableRows:
     def __exit__(self, *_: object) -> None:
         self._file.close()
 
-    def _batches(self, group: int, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """All rows from a row group on."""
-        return wide_batches(self._file, columns, list(range(group, self._file.num_row_groups)))
-
     def of_state(
         self, state: str, columns: Sequence[str] | None = None
     ) -> Iterator[pa.RecordBatch]:
         """The rows of a state, some thousand at a time, with some of the columns or all; none if
         the table does not have it."""
-        return self.of_states([state], columns)
-
-    def of_states(
-        self, states: Sequence[str], columns: Sequence[str] | None = None
-    ) -> Iterator[pa.RecordBatch]:
-        """The rows from the first to the last of some states, as `of_state`."""
-        found = [self.ranges[state] for state in states if state in self.ranges]
-        if not found:
-            return
-        rows = range(min(own.start for own in found), max(own.stop for own in found))
         names = self.schema.names if columns is None else list(columns)
-        group = bisect_right(self._starts, rows.start) - 1
-        at = self._starts[group]
-        for batch in self._batches(group, names):
-            first, stop = max(0, rows.start - at), min(batch.num_rows, rows.stop - at)
-            if first < stop:
-                yield batch.slice(first, stop - first).select(names)
-            at += batch.num_rows
-            if at >= rows.stop:
-                return
+        for batch in wide_batches(self._file, names, self.ranges.get(state, range(0))):
+            yield batch.select(names)
 
 
 def gather_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -25,7 +25,7 @@ from ..settings import TopdownSettings
 from ..spine.files import spine_of
 from .accuracy.compared import compute_figures
 from .accuracy.errors import ALL_ANSWERS
-from .replicate import estimate, link_run, measure, with_seed
+from .replicate import link_run, run_replicate
 
 SIMULATED = (
     "pairs",
@@ -53,11 +53,7 @@ def expected_errors(
     layout = _lay_out_release(run, settings, folder / "release")
     frames = []
     for seed in range(1, replicates + 1):
-        seeded = with_seed(settings, seed)
-        measured = measure(layout, seeded, folder / f"measured-{seed}")
-        errors = compute_figures(
-            estimate(measured, seeded, folder / f"estimated-{seed}"), seeded
-        ).errors
+        errors = compute_figures(*run_replicate(layout, settings, seed, folder / str(seed))).errors
         frames.append(errors[errors["answer"] == ALL_ANSWERS])
     return mean_figures(frames, KEYS)
 
