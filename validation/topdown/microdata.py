@@ -31,9 +31,15 @@ from ..run_files import (
 from .declaration import Cells
 from .estimates import LevelEstimates, sum_counts
 from .layout import SEPARATOR, Description, Layout, Rows
-from .sections import end_of_header, first_line, first_row, rows_between, text_of
 from .spine import BLOCKS_PER_PART, RunSpine, SpineLevel
-from .table_rows import pairs_of_rows
+from .table_rows import (
+    end_of_header,
+    first_line,
+    first_row,
+    pairs_of_rows,
+    rows_between,
+    text_of,
+)
 
 MICRODATA = "microdata_tabulate_to_estimates"
 

@@ -20,12 +20,12 @@ from ...pages.figures import bar_chart
 from ...runs.directory import RunDirectory
 from ...runs.files import NOT_PRIVATE
 from ..checks.accuracy.compared import compute_figures
-from ..checks.accuracy.errors import ALL_ANSWERS, ALL_SIZES
+from ..checks.accuracy.errors import ALL_ANSWERS
 from ..checks.expected import KEYS, figure_tables, mean_figures
 from ..checks.replicate import possible_estimators, study, with_estimator
 from ..settings import TopdownSettings
 from ..spine.build import PublicTables
-from .design import EXACT, NORMAL_95, UNDETERMINED, margin_of
+from .design import EXACT, UNDETERMINED, margin_of
 from .problem import PublicFacts, UniverseProblem
 from .settings import Target, UniverseDesign
 
@@ -33,7 +33,8 @@ FULL, BLOCKS = "full_information", "block_by_block"
 """Estimators whose unbiased estimates solve a linear problem."""
 _SIMULATION = (
     "Mean figures over replicates of the whole release, on this input, by estimator. The "
-    "predicted standard deviation is for unbiased estimates."
+    "predicted standard deviation is for unbiased estimates; non-negativity and public facts can "
+    "make errors much smaller."
 )
 STAMP = f"{NOT_PRIVATE}: simulated on data that may be disclosed; for choosing settings only"
 
@@ -116,8 +117,6 @@ def forecast_document(
         if errors is not None:
             own = errors[errors["universe"] == universe]
             own = own.assign(estimator=own["estimator"].map(settings.in_words))
-            if universe not in refused:
-                sections.append(_released_totals(settings, universe, of_universe, own))
             simulated_tables = figure_tables(own, ("estimator", "level", "size_class"))
             title = f"Simulated releases of {universe}"
             sections.append(Section(title, (_SIMULATION, *simulated_tables)))
@@ -170,43 +169,3 @@ def _format_value(margin: float | None) -> str | float:
     if margin is None:
         return "not determined"
     return "exact" if margin == 0 else margin
-
-
-def _released_totals(
-    settings: TopdownSettings, universe: str, rows: Sequence[Forecast], errors: pd.DataFrame
-) -> Section:
-    """Predicted errors of released totals, with the errors of unbiased estimates."""
-    first = str(errors["quantity"].iloc[0])
-    own = errors[(errors["quantity"] == first) & (errors["size_class"] == ALL_SIZES)]
-    simulated_errors = own.set_index(["estimator", "level"])["root_mean_square_error"]
-    estimators = list(dict.fromkeys(own["estimator"]))
-    table = Table(
-        (
-            "level",
-            "areas",
-            *(f"expected error, {name}" for name in estimators),
-            "unbiased, all measurements",
-        ),
-        tuple(
-            (
-                row.level,
-                row.n_areas,
-                *(float(simulated_errors[name, row.level]) for name in estimators),
-                _format_value(
-                    None if (margin := row.margins[FULL]) is None else margin / NORMAL_95
-                ),
-            )
-            for row in rows
-            if row.query == TOTAL and (estimators[0], row.level) in simulated_errors.index
-        ),
-    )
-    return Section(
-        f"Expected errors of totals of {universe}",
-        (
-            "Root mean square error of released totals over all areas of a level. "
-            "Non-negativity and public facts about the "
-            f"{settings.area_word}s can make errors much smaller than the standard deviations of "
-            "unbiased estimates, which are given for comparison.",
-            table,
-        ),
-    )
