@@ -14,7 +14,6 @@ import numpy as np
 from ...geography.levels import Spine
 from ..census.census_input import CensusInput
 from ..pages.document import Block
-from ..products.budget import Cost
 from ..products.plan import Plan
 from ..products.product import Caution, format_notes
 from ..runs.directory import RunDirectory
@@ -144,11 +143,8 @@ def plan_within_memory(settings: TopdownSettings, run: RunDirectory | None) -> P
         refuse_large_solves(settings)
         return plan_of_run(run, settings)
     plan = public_plan(settings)
-    return replace(plan, costs=tuple(with_size(settings, cost) for cost in plan.costs))
-
-
-def with_size(settings: TopdownSettings, cost: Cost) -> Cost:
-    """A cost with the largest solve of its universe, as far as it is known without input."""
+    sizes = [asdict(largest_solve(settings, cost.plan.universe)) for cost in plan.costs]
+    costs = zip(plan.costs, sizes, strict=True)
     return replace(
-        cost, further={"largest_solve": asdict(largest_solve(settings, cost.plan.universe))}
+        plan, costs=tuple(replace(cost, further={"largest_solve": size}) for cost, size in costs)
     )
