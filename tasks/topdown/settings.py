@@ -141,7 +141,7 @@ def _needed_universes(universe: Universe) -> list[tuple[str, str | None]]:
     return [
         *((f"relation {name!r}", other) for name, other in sides),
         *((f"held_to {one.name!r}", one.universe) for one in universe.held_beside),
-        *((f"agree {one.name!r}", one.universe) for one in universe.agreements),
+        *((f"run.coherent: agree {one.name!r}", one.universe) for one in universe.agreements),
         ("microdata", universe.described_by),
     ]
 
