@@ -17,7 +17,6 @@ import html
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 WIDTH = 500
 FONT_SIZE = 14
