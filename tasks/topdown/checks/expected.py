@@ -9,7 +9,6 @@ cannot lose again: where counts are mostly zero, expect somewhat more.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -38,6 +37,8 @@ SIMULATED = (
 )
 """Statistics of the simulated errors."""
 KEYS = ("universe", "quantity", "level", "size_class")
+_ROOTS = ["root_mean_square_error", "predicted_standard_deviation"]
+"""Roots of mean squares, which are averaged as such."""
 
 
 def expected_errors(
@@ -55,16 +56,10 @@ def expected_errors(
     for seed in range(1, replicates + 1):
         errors = compute_figures(*run_replicate(layout, settings, seed, folder / str(seed))).errors
         frames.append(errors[errors["answer"] == ALL_ANSWERS])
-    return mean_figures(frames, KEYS)
-
-
-def mean_figures(frames: Sequence[pd.DataFrame], keys: Sequence[str]) -> pd.DataFrame:
-    """`SIMULATED` averaged over frames by the keys; roots of mean squares as such."""
     together = pd.concat(frames)
-    squared = ["root_mean_square_error", "predicted_standard_deviation"]
-    together[squared] **= 2
-    means = together.groupby(list(keys), sort=False)[list(SIMULATED)].mean().reset_index()
-    means[squared] **= 0.5
+    together[_ROOTS] **= 2
+    means = together.groupby(list(KEYS), sort=False)[list(SIMULATED)].mean().reset_index()
+    means[_ROOTS] **= 0.5
     return means
 
 
@@ -82,7 +77,7 @@ def write_expected_page(
             "somewhat more.",
         ),
         tuple(
-            Section(f"{universe}", figure_tables(of_universe, ("level", "size_class")))
+            Section(f"{universe}", _figure_tables(of_universe))
             for universe, of_universe in errors.groupby("universe", sort=False)
         ),
         settings.stamp,
@@ -90,9 +85,9 @@ def write_expected_page(
     return write_page(run.report.parent / EXPECTED_FILE, document)
 
 
-def figure_tables(errors: pd.DataFrame, keys: Sequence[str]) -> tuple[Details, ...]:
-    """A table for each quantity: `keys`, and the figures."""
-    shown = {name: name.replace("_", " ") for name in (*keys, *SIMULATED)}
+def _figure_tables(errors: pd.DataFrame) -> tuple[Details, ...]:
+    """A table for each quantity: level, size class, and the figures."""
+    shown = {name: name.replace("_", " ") for name in ("level", "size_class", *SIMULATED)}
     return tuple(
         Details(str(quantity), (errors_table(of_quantity, shown),))
         for quantity, of_quantity in errors.groupby("quantity", sort=False)
