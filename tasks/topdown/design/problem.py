@@ -357,9 +357,6 @@ def _areas(target: Target, where: str, facts: PublicFacts, known: KnownBlocks) -
 def _component_weights(answers: ProductAnswers) -> np.ndarray:
     """(S,) multiplicity of the variance of each component's coordinates in the sum over all of a
     query's answers, equal for all its core rows."""
-    found = np.ones(len(answers.algebra.components))
-    for bit, sets in enumerate(answers.coordinates):
-        first, others = float((sets[:, 0] ** 2).sum()), float((sets[:, 1:] ** 2).sum())
-        sees = np.arange(len(found)) >> bit & 1
-        found *= np.where(sees, others, first)
+    each, found = np.arange(answers.n_answers), np.zeros(len(answers.algebra.components))
+    found[answers.places] = answers.coupling(each, each).sum(axis=1) / len(answers.core)
     return found
