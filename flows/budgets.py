@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -30,7 +29,6 @@ def show_budget(
     target: tuple[str, ...] = (),
     curve: Path | None = None,
     forecast: Path | None = None,
-    replicates: int = 0,
 ) -> None:
     """Show the cost of a run: rho, epsilon, sigma of every query.
 
@@ -44,7 +42,6 @@ def show_budget(
         curve: also write an HTML page with delta over epsilon, and the errors of the best test of
             one record
         forecast: also write an HTML page with the expected errors of topdown's estimates
-        replicates: number of releases that are simulated for the forecast
     """
     asked = product(flow)
     settings = asked.load(settings_file, overrides)
@@ -52,7 +49,7 @@ def show_budget(
     if curve is not None:
         meaning = write_curve(asked, settings, curve)
     if forecast is not None:
-        write_forecast(settings, forecast, replicates)
+        write_forecast(settings, forecast)
     if target:
         for sentence in asked.needed(settings, wanted_margins(target)):
             print(f"{sentence}.")
@@ -96,21 +93,16 @@ def write_curve(asked: Product, settings: ProductSettings, file: Path) -> tuple[
     return tests[:2]
 
 
-def write_forecast(settings: ProductSettings, file: Path, replicates: int) -> None:
-    """Write the page of a budget's forecast; with replicates, also from simulated releases.
+def write_forecast(settings: ProductSettings, file: Path) -> None:
+    """Write the page of a budget's forecast.
 
     Universes whose queries distinguish too many combinations of levels are left out with a note;
-    without any other there is no page. Raises InputRefused for other products, for runs without
-    noise, and for replicates on confidential input.
+    without any other there is no page. Raises InputRefused for other products, and for runs without
+    noise.
     """
     # Only forecasts need topdown's design, whose solvers are slow to import.
     # 1.3 s
-    from ..tasks.topdown.design.forecast import (
-        Forecast,
-        forecast_document,
-        forecasts,
-        simulate_errors,
-    )
+    from ..tasks.topdown.design.forecast import Forecast, forecast_document, forecasts
     from ..tasks.topdown.design.problem import TooManyCombinations
     from ..tasks.topdown.ingest.ingest import public_tables
     from ..tasks.topdown.release.spine_section import areas_section
@@ -119,10 +111,6 @@ def write_forecast(settings: ProductSettings, file: Path, replicates: int) -> No
         raise InputRefused("--forecast: there are forecasts for topdown only.")
     if settings.privacy.infinite:
         raise InputRefused("--forecast: without noise there is nothing to forecast.")
-    errors = None
-    if replicates:
-        with tempfile.TemporaryDirectory() as folder:
-            errors = simulate_errors(settings, replicates, Path(folder))
     found: list[Forecast] = []
     refused: dict[str, str] = {}
     tables = public_tables(settings)
@@ -132,6 +120,6 @@ def write_forecast(settings: ProductSettings, file: Path, replicates: int) -> No
         except TooManyCombinations as error:
             refused[universe] = f"There is no forecast of {universe}: {error}."
             print_block(Caution(refused[universe]))
-    if found or errors is not None:
+    if found:
         areas = [areas_section(settings, universe, tables) for universe in settings.run.universes]
-        write_page(file, forecast_document(settings, found, errors, refused, areas))
+        write_page(file, forecast_document(settings, found, refused, areas))

@@ -1,4 +1,4 @@
-"""Charts as SVG markup for HTML pages: lines, bars and boxes.
+"""Charts as SVG markup for HTML pages: lines and bars.
 
 A chart is 500 units wide, so that its text can be read on a telephone and at its natural size on
 a desk. Series differ by colour and by dash or shade, axes carry their labels, and every chart has
@@ -8,7 +8,7 @@ No plotting library is used, for four reasons. A page must be complete in a few 
 without scripts, which rules out libraries that draw in the browser. Its text must stay text, which
 can be searched, read aloud and set in the reader's font; Matplotlib sets it as outlines or assumes
 fonts. The same run must give the same bytes, without dates, random identifiers or a library's
-version in them. And three kinds of chart do not need a dependency of tens of megabytes.
+version in them. And two kinds of chart do not need a dependency of tens of megabytes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import html
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 WIDTH = 500
 FONT_SIZE = 14
@@ -106,77 +105,27 @@ def bar_chart(
     values = _finite([value for numbers in series.values() for value in numbers])
     if min(values) < 0:
         raise ValueError("a bar cannot be negative")
-    margin = 12 + CHARACTER * max(len(_number(value)) for value in values)
-
-    def draw(axis: _Axis, value: float, y: float, position: int) -> list[str]:
-        length = max(axis(value) - axis.start, 1)
-        return [
-            _bar(axis.start, y, length, 17, position),
-            svg_text(axis.start + length + 6, y + 13, _number(value)),
-        ]
-
-    return _rows_chart(groups, series, values, draw, (17, 3, margin), title, value_label)
-
-
-def box_chart(
-    groups: Sequence[str],
-    series: Mapping[str, Sequence[Sequence[float]]],
-    *,
-    title: str,
-    value_label: str,
-) -> str:
-    """Horizontal boxes, one a series in every group, each of five ascending quantiles.
-
-    A line reaches from the first to the last, a box from the second to the fourth, with a mark at
-    the third. Raises ValueError without boxes, and for values that are not finite or not five.
-    """
-    boxes = [box for column in series.values() for box in column]
-    if any(len(box) != 5 for box in boxes):
-        raise ValueError("a box needs five values")
-    values = _finite([value for box in boxes for value in box])
-
-    def draw(axis: _Axis, box: Sequence[float], y: float, position: int) -> list[str]:
-        low, first, median, third, high = map(axis, box)
-        return [
-            _rule(low, y + 7, high, y + 7, INK),
-            _bar(first, y, max(third - first, 1), 14, position),
-            _rule(median, y - 1, median, y + 15, INK),
-        ]
-
-    return _rows_chart(groups, series, values, draw, (14, 4, 30), title, value_label)
-
-
-def _rows_chart(
-    groups: Sequence[str],
-    series: Mapping[str, Sequence[Any]],
-    values: Sequence[float],
-    draw: Callable[[_Axis, Any, float, int], list[str]],
-    sizes: tuple[int, int, float],
-    title: str,
-    value_label: str,
-) -> str:
-    """A row for every series in every group, drawn at its height over an axis from 0.
-
-    `values` are to be on the axis; `sizes` the thickness of a row, the gap between rows, and the
-    margin on the right.
-    """
-    thickness, gap, margin = sizes
-    between = 16
+    thickness, gap, between = 17, 3, 16
     legend, top = _legend(series, _bar_key)
     left = 18 + CHARACTER * max(len(group) for group in groups)
+    end = WIDTH - 12 - CHARACTER * max(len(_number(value)) for value in values)
     group_height = len(series) * (thickness + gap) - gap
     bottom = top + len(groups) * (group_height + between)
-    axis = _Axis.over(values, left, WIDTH - margin, spacing=56, from_zero=True)
+    axis = _Axis.over(values, left, end, spacing=56, from_zero=True)
     parts = [legend]
     for tick in axis.ticks():
         x = axis(tick)
-        parts.append(_rule(x, top, x, bottom, SOFT if abs(tick) < 1e-12 else GRID))
+        parts.append(_rule(x, top, x, bottom))
         parts.append(svg_text(x, bottom + 19, _number(tick), anchor="middle", fill=SOFT))
     for row, group in enumerate(groups):
         y = top + between / 2 + row * (group_height + between)
         parts.append(svg_text(left - 8, y + group_height / 2 + 5, group, anchor="end"))
-        for position, column in enumerate(series.values()):
-            parts += draw(axis, column[row], y + position * (thickness + gap), position)
+        for position, numbers in enumerate(series.values()):
+            length = max(axis(numbers[row]) - left, 1)
+            bar_y = y + position * (thickness + gap)
+            parts.append(_bar(left, bar_y, length, thickness, position))
+            parts.append(svg_text(left + length + 6, bar_y + thickness - 4, _number(numbers[row])))
+    parts.append(_rule(left, top, left, bottom, SOFT))
     parts.append(svg_text(WIDTH, bottom + 40, value_label, anchor="end", fill=SOFT))
     return svg_document(title, bottom + 50, parts)
 

@@ -21,6 +21,7 @@ from ..runs.settings import ProductSettings
 from ..runs.stamps import write_parquet
 
 COMPARISON = "comparison.html"
+CONFIDENTIAL = "CONFIDENTIAL: shows how the release differs from the truth; do not publish"
 
 ACCURACY = "accuracy.parquet"
 """Errors of a run, in its confidential folder."""
@@ -146,10 +147,12 @@ def comparison_document(
         )
         headers = (*(key.replace("_", " ") for key in keys), *labels)
         sections.append(Section(words[:1].upper() + words[1:], (Table(headers, body),)))
-    stamps = [one.settings.stamp for one in compared if one.settings.stamp is not None]
+    stamps = [CONFIDENTIAL] * any(one.settings.input.confidential for one in compared)
+    stamps += [one.settings.stamp for one in compared if one.settings.stamp is not None]
+    stamp = "; ".join(dict.fromkeys(stamps)) or None
     title = f"{len(compared)} runs of {compared[0].settings.PRODUCT} compared with the truth"
     meaning = "Errors of released counts, each run against its own confidential input."
-    return Document(title, (meaning,), tuple(sections), stamps[0] if stamps else None)
+    return Document(title, (meaning,), tuple(sections), stamp)
 
 
 def _format_value(value: float | None) -> str:

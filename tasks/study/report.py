@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -12,7 +12,6 @@ from ..pages.document import NONE, Document, Figure, FrontPage, Link, Section, T
 from ..pages.figures import line_chart
 from ..pages.template import bars
 from ..products.acceptance import publish_release
-from ..products.comparison import errors_table
 from ..products.reports import provenance, stage_seconds, stages_section, time_panel
 from ..runs.directory import RunDirectory
 from ..runs.files import NOT_PRIVATE, write_page, write_text
@@ -182,9 +181,8 @@ def _accuracy(
     )
     words = shown.replace("_", " ")
     words = f"{words[:1].upper()}{words[1:]}, averaged over the replicates, and its standard error."
-    further = (block for name, own in errors.items() for block in _statistics(name, own))
-    blocks = (words, side_by_side(errors, shown), *further)
-    return Section("Accuracy of the results", blocks)
+    words += f" All other figures are in `release/{ERRORS}`."
+    return Section("Accuracy of the results", (words, side_by_side(errors, shown)))
 
 
 KEYS = ["quantity", "level"]
@@ -215,20 +213,6 @@ def side_by_side(errors: Mapping[str, pd.DataFrame], statistic: str) -> Table:
     keys = first[KEYS].itertuples(index=False, name=None)
     rows = ((*map(str, key), *(cell(own, key) for own in errors.values())) for key in keys)
     return Table((*KEYS, *errors), tuple(rows))
-
-
-_PER_TABLE = 9
-"""Statistics shown next to each other."""
-
-
-def _statistics(name: str, errors: pd.DataFrame) -> Iterator[str | Table]:
-    """All error statistics of one variant, some side by side."""
-    yield f"All statistics of the errors, {name}; `pairs` are pairs of an entity and an answer."
-    statistics = [x for x in errors if x not in KEYS and not x.endswith(_SPREAD)]
-    for start in range(0, len(statistics), _PER_TABLE):
-        shown = statistics[start : start + _PER_TABLE]
-        headers = dict.fromkeys(KEYS) | {x: x.replace("_", " ") for x in shown}
-        yield errors_table(errors, {x: words or x for x, words in headers.items()})
 
 
 def _trials(settings: TuneSettings, outcomes: Sequence[TrialOutcome]) -> Section:

@@ -5,24 +5,19 @@ Redundant spending on a spine: measurements of only children, who take their par
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict, replace
-from fractions import Fraction
 from itertools import chain
 
 import numpy as np
 
 from ...geography.levels import Spine
-from ..census.cef_tables import read_blocks
 from ..census.census_input import CensusInput
-from ..census.invariants import block_invariants
 from ..pages.document import Block
-from ..products.budget import Cost
 from ..products.plan import Plan
 from ..products.product import Caution, format_notes
 from ..runs.directory import RunDirectory
 from ..runs.errors import InputRefused
-from ..tables.findings import UnreadableInput
 from .estimation.full_information import measured_algebra
 from .estimation.largest_solve import (
     largest_solve,
@@ -38,7 +33,6 @@ from .measurement.public_answers import checked_spines, spending_on_exact_answer
 from .published.read import check_measurements, refuse_missing_folder
 from .release.margins import has_margins
 from .settings import TopdownSettings
-from .spine.build import spines_of
 from .spine.files import spine_of
 from .workload.idle import unmeasured_attributes
 
@@ -63,8 +57,8 @@ def redundant_spending(settings: TopdownSettings, universe: str, spine: Spine) -
         if not n_repeated:
             continue
         codes = np.unique(level.plb_share_code[is_repeated])
-        costs = [budget.total * level.plb_shares[code] for code in codes]
-        named = " to ".join(_shown(cost) for cost in dict.fromkeys((min(costs), max(costs))))
+        costs = sorted(float(budget.total * level.plb_shares[code]) for code in codes)
+        named = " to ".join(f"{cost:.4g}" for cost in dict.fromkeys((costs[0], costs[-1])))
         sentences.append(
             f"{universe}: {n_repeated:,} of {len(level):,} geounits of {names[level.name]} are the "
             f"only one in theirs of {names[above.name]} and take its counts, so that their own "
@@ -77,38 +71,7 @@ def redundant_spending(settings: TopdownSettings, universe: str, spine: Spine) -
 def redundant_spending_of_run(run: RunDirectory, settings: TopdownSettings) -> tuple[str, ...]:
     """The sentences of all universes of a run whose spines are built."""
     universes = settings.run.universes
-    return _of_spines(settings, {u: spine_of(run, u) for u in universes})
-
-
-def redundant_spending_of_geography(settings: TopdownSettings) -> tuple[str, ...]:
-    """The sentences before any input but the geography table is read.
-
-    Every block is assumed to have housing units and no facility. The result is empty where the
-    bypass runs, where areas are no blocks, or where the table is not there yet.
-    """
-    if settings.geography.bypass or not settings.compiled_census.area_rules.have_addresses:
-        return ()
-    try:
-        blocks = read_blocks(settings.input.paths()["geography"])
-        n = len(blocks)
-        anywhere = block_invariants(
-            blocks["block_geocode"], np.arange(n), np.zeros(n, dtype=np.int64)
-        )
-        spines = {
-            u: spines_of(settings).spine(u, (blocks, anywhere)) for u in settings.run.universes
-        }
-    except (InputRefused, UnreadableInput):
-        return ()
-    return _of_spines(settings, spines)
-
-
-def _of_spines(settings: TopdownSettings, spines: Mapping[str, Spine]) -> tuple[str, ...]:
-    """The sentences of universes with these spines."""
-    return tuple(chain(*(redundant_spending(settings, u, spine) for u, spine in spines.items())))
-
-
-def _shown(cost: Fraction) -> str:
-    return f"{float(cost):.4g}"
+    return tuple(chain(*(redundant_spending(settings, u, spine_of(run, u)) for u in universes)))
 
 
 def refuse_estimate(settings: TopdownSettings) -> None:
@@ -180,11 +143,8 @@ def plan_within_memory(settings: TopdownSettings, run: RunDirectory | None) -> P
         refuse_large_solves(settings)
         return plan_of_run(run, settings)
     plan = public_plan(settings)
-    return replace(plan, costs=tuple(with_size(settings, cost) for cost in plan.costs))
-
-
-def with_size(settings: TopdownSettings, cost: Cost) -> Cost:
-    """A cost with the largest solve of its universe, as far as it is known without input."""
+    sizes = [asdict(largest_solve(settings, cost.plan.universe)) for cost in plan.costs]
+    costs = zip(plan.costs, sizes, strict=True)
     return replace(
-        cost, further={"largest_solve": asdict(largest_solve(settings, cost.plan.universe))}
+        plan, costs=tuple(replace(cost, further={"largest_solve": size}) for cost, size in costs)
     )

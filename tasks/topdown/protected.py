@@ -18,7 +18,8 @@ from ..census.histograms import write_histogram
 from ..census.invariants import read_geography
 from ..census.schema import Schema
 from ..runs.directory import RunDirectory
-from .checks.replicate import estimate, lay_out, link_run, measure, with_estimator, with_seed
+from ..study.search import scale_losses
+from .checks.replicate import lay_out, link_run, run_replicate, with_estimator
 from .ingest.ingest import completed, reading_of
 from .measurement.public_answers import area_counts
 from .paths import geography_file, held_file, invariants_file, state_totals_file
@@ -72,10 +73,7 @@ class TopdownCensus:
         own = with_estimator(TRIALS.measuring_only(settings, universe), estimator)
         if rho is None:
             return own
-        losses = TRIALS.losses(own, universe)
-        total = sum(losses.values(), Fraction(0))
-        scaled = {name: loss * rho / total for name, loss in losses.items()}
-        return TRIALS.with_losses(own, universe, scaled)
+        return TRIALS.with_losses(own, universe, scale_losses(TRIALS.losses(own, universe), rho))
 
     def keep(
         self, settings: TopdownSettings, universe: str, people: People, dataset: Path, folder: Path
@@ -100,9 +98,7 @@ class TopdownCensus:
         """Released counts `(n_areas, n_cells)` of a run under a seed, in an empty folder."""
         source = RunDirectory(dataset)
         layout = lay_out(source, settings, folder / "layout")
-        seeded = with_seed(settings, seed)
-        measured = measure(layout, seeded, folder / "measured")
-        run = estimate(measured, seeded, folder / "estimated")
+        run, _ = run_replicate(layout, settings, seed, folder)
         n_areas = len(read_geography(geography_file(source)))
         return area_counts(run, settings, universe, n_areas)
 

@@ -7,6 +7,7 @@ from graphlib import TopologicalSorter
 from typing import Any, Self
 
 from ...geography.rules import GEOLEVELS
+from ..census.census import Universe
 from ..census.exact_answers import (
     refuse_protected_answers,
     refuse_unknown_facts,
@@ -133,15 +134,35 @@ def universe_waves(settings: TopdownSettings) -> tuple[tuple[str, ...], ...]:
     return tuple(waves)
 
 
+def _needed_universes(universe: Universe) -> list[tuple[str, str | None]]:
+    """Declarations of a universe that need the released counts of another, by name."""
+    sides = [(one.name, side.universe) for one in universe.relations for side in one.others]
+    return [
+        *((f"relation {name!r}", other) for name, other in sides),
+        *((f"held_to {one.name!r}", one.universe) for one in universe.held_beside),
+        *((f"run.coherent: agree {one.name!r}", one.universe) for one in universe.agreements),
+        ("microdata", universe.described_by),
+    ]
+
+
 def _refuse_declarations(settings: TopdownSettings, refuse: Refuse) -> None:
     """Refuse references to undeclared parts, and declarations that contradict each other."""
     census, universes = settings.compiled_census, settings.run.universes
     has_further = any(one.declared.further_attributes for one in census.universes.values())
+    cannot_hold = settings.blocks_only and not census.area_rules.totals_need_topdown
+    if settings.run.ghosts == "avoid" and settings.blocks_only:
+        refuse(
+            "run.ghosts does nothing where every area is estimated by itself; take it out, or "
+            "choose the estimator topdown"
+        )
+    if settings.run.coherent and settings.run.estimator != "topdown":
+        refuse(
+            "run.coherent carries requirements of areas up to the geounits above them, as the "
+            f"estimator topdown can; run.estimator = {settings.run.estimator!r} cannot"
+        )
     for universe in universes:
         for invariant in census.universes[universe].invariants:
-            is_above = invariant.geolevel != census.geolevels[-1]
-            is_held = settings.blocks_only and not census.area_rules.totals_need_topdown
-            if is_held and is_above:
+            if cannot_hold and invariant.geolevel != census.geolevels[-1]:
                 refuse(
                     f"run.estimator = {settings.run.estimator!r} estimates every area by itself, "
                     f"and cannot hold the invariant {invariant.name!r} of {universe} at "
@@ -152,37 +173,11 @@ def _refuse_declarations(settings: TopdownSettings, refuse: Refuse) -> None:
                 f"workload.{universe}.attributes is set; the census has them under "
                 f"census.universes.{universe}.attributes"
             )
-        for relation in census.universes[universe].relations:
-            for side in relation.others:
-                if side.universe not in universes:
-                    refuse(
-                        f"relation {relation.name!r} of {universe} needs the released counts of "
-                        f"{side.universe}; add it to run.universes"
-                    )
-        if settings.run.ghosts == "avoid" and settings.blocks_only:
-            refuse(
-                "run.ghosts does nothing where every area is estimated by itself; take it out, or "
-                "choose the estimator topdown"
-            )
-        if settings.run.coherent and settings.run.estimator != "topdown":
-            refuse(
-                "run.coherent carries requirements of areas up to the geounits above them, as the "
-                f"estimator topdown can; run.estimator = {settings.run.estimator!r} cannot"
-            )
-        for agreement in census.universes[universe].agreements:
-            if agreement.universe not in universes:
+        for declared, other in _needed_universes(census.universes[universe]):
+            if other is not None and other not in universes:
                 refuse(
-                    f"run.coherent: {universe} agree with the released {agreement.universe}; add "
-                    "them to run.universes, or take run.coherent out"
-                )
-        described = census.universes[universe].described_by
-        if described is not None and described not in universes:
-            refuse(f"microdata of {universe} are described by {described}; add it to run.universes")
-        for held in census.universes[universe].held_beside:
-            if held.universe not in universes:
-                refuse(
-                    f"held_to {held.name!r} of {universe} needs the released counts of "
-                    f"{held.universe}; add it to run.universes"
+                    f"{declared} of {universe} needs the released counts of {other}; add it to "
+                    "run.universes"
                 )
     if settings.run.coherent and settings.measured is not None:
         refuse("run.coherent belongs to runs that measure; take it out")

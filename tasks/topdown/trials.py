@@ -24,7 +24,7 @@ from ..runs.directory import RunDirectory
 from ..runs.errors import InputRefused
 from ..study.trials import Figures, SearchedProduct
 from .checks.accuracy.compared import compute_figures
-from .checks.replicate import estimate, lay_out, measure, read_dataset, with_estimator, with_seed
+from .checks.replicate import lay_out, read_dataset, run_replicate, with_estimator
 from .paths import state_totals_file
 from .settings import TopdownSettings
 from .workload.costs import cost_of
@@ -202,14 +202,9 @@ class TopdownTrials(SearchedProduct):
         The entities are those of the summary levels, which every spine shares: the compared areas
         are the same, whatever a spine's own geounits are.
         """
-        seeded = with_seed(settings, seed)
-        measured = measure(RunDirectory(layout), seeded, folder / "measured")
-        estimated = estimate(measured, seeded, folder / "estimated")
-        found, targets = (
-            compute_figures(estimated, seeded),
-            off_spine_levels(seeded.compiled_census),
-        )
+        found = compute_figures(*run_replicate(RunDirectory(layout), settings, seed, folder))
         is_shared = ~found.errors["level"].str.endswith(OF_THE_SPINE)
+        targets = off_spine_levels(settings.compiled_census)
         share = partial(redistricting_share, found.criterion, targets)
         return Figures(found.errors[is_shared], share)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
@@ -65,77 +64,38 @@ def check_legacy(tables: LevelTables, states: Sequence[str], failures: Failures)
             stack.enter_context(TableRows(tables.file(stem), needed)) for stem in tables.levels
         ]
         for state in sorted(set(states) & set(files)):
-            of_state = {
-                part: gather_batches(
-                    chain.from_iterable([one.of_state(state, names) for one in levels])
-                )
-                for part, names in columns.items()
-            }
-            _check_state(files[state], of_state, failures)
+            for part, names in columns.items():
+                of_levels = [one.of_state(state, names) for one in levels]
+                rows = gather_batches(chain.from_iterable(of_levels))
+                _check_part(files[state][part], part, names, rows, failures)
 
 
-def _check_state(
-    files: Mapping[str, Path],
-    tables: Mapping[str, Iterator[pa.RecordBatch]],
-    failures: Failures,
+def _check_part(
+    path: Path, part: str, names: Sequence[str], rows: Iterator[pa.RecordBatch], failures: Failures
 ) -> None:
-    """Compare the files of a state with its rows of the tables, level by level."""
-    wanted = [_HEADER_POSITIONS[name] for name in ("GEOID", *_TOTALS, "LOGRECNO")]
-    header = _read_legacy(files[_HEADER], _N_HEADER_FIELDS, wanted)
-    found = _compare_columns(header, tables[_HEADER])
-    name = files[_HEADER].name
-    if found is None or 0 in found.differing:
-        failures.add(f"{name} does not have the entities of the tables in order")
-        return
-    _add_differing(found, list(_TOTALS.values()), 1, name, failures)
-    if not found.is_numbered:
-        failures.add(f"{name} does not number its records from 1")
-    for segment in _SEGMENTS:
-        names = _segment_variables(segment)
-        n_fields = _N_SEGMENT_FIELDS + len(names)
-        positions = [*range(_N_SEGMENT_FIELDS, n_fields), _N_SEGMENT_FIELDS - 1]
-        records = _compare_columns(
-            _read_legacy(files[segment], n_fields, positions), tables[segment]
-        )
-        if records is None or not records.is_numbered:
-            failures.add(f"{files[segment].name} does not have the records of the header")
-            continue
-        _add_differing(records, names, 0, files[segment].name, failures)
-
-
-def _add_differing(
-    found: _ColumnDifferences, names: Sequence[str], first: int, file: str, failures: Failures
-) -> None:
-    for column, name in enumerate(names, first):
-        if column in found.differing:
-            failures.add(f"{name} in {file} differs from the tables")
-
-
-@dataclass(frozen=True)
-class _ColumnDifferences:
-    """Columns that differ somewhere, and whether the last one counts the records from 1."""
-
-    differing: frozenset[int]
-    is_numbered: bool
-
-
-def _compare_columns(
-    records: Iterator[pa.RecordBatch], rows: Iterator[pa.RecordBatch]
-) -> _ColumnDifferences | None:
-    """Compare texts with rows, column by column; None where they are not as many."""
-    differing: set[int] = set()
+    """The records of a state's file have the values of the tables' rows, column by column, and are
+    numbered from 1."""
+    n_fields = _N_SEGMENT_FIELDS + len(names)
+    fields = [*range(_N_SEGMENT_FIELDS, n_fields), _N_SEGMENT_FIELDS - 1]
+    if part == _HEADER:
+        n_fields = _N_HEADER_FIELDS
+        fields = [_HEADER_POSITIONS[name] for name in ("GEOID", *_TOTALS, "LOGRECNO")]
+    differing = set[str]()
     is_numbered, n_seen = True, 0
-    for texts, numbers in pairs_of_rows(records, rows):
+    for texts, numbers in pairs_of_rows(_read_legacy(path, n_fields, fields), rows):
         if texts is None or numbers is None:
-            return None
-        for column, values in enumerate(numbers.columns):
-            if column not in differing:
-                if not texts.column(column).equals(pc.cast(values, pa.string())):
-                    differing.add(column)
+            failures.add(f"{path.name} does not have the entities of the tables")
+            return
+        *columns, number = texts.columns
+        for name, text, values in zip(names, columns, numbers.columns, strict=True):
+            if name not in differing and not text.equals(pc.cast(values, pa.string())):
+                differing.add(name)
+                failures.add(f"{name} in {path.name} differs from the tables")
         due = pa.array(np.arange(n_seen + 1, n_seen + texts.num_rows + 1)).cast(pa.string())
-        is_numbered &= texts.column(texts.num_columns - 1).equals(due)
+        is_numbered &= number.equals(due)
         n_seen += texts.num_rows
-    return _ColumnDifferences(frozenset(differing), is_numbered)
+    if not is_numbered:
+        failures.add(f"{path.name} does not number its records from 1")
 
 
 def _segment_variables(segment: str) -> list[str]:

@@ -7,7 +7,7 @@ order of their areas, together with the estimates of some ten thousand areas at 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -31,11 +31,18 @@ from ..run_files import (
 from .declaration import Cells
 from .estimates import LevelEstimates, sum_counts
 from .layout import SEPARATOR, Description, Layout, Rows
-from .sections import end_of_header, first_line, first_row, rows_between, text_of
 from .spine import BLOCKS_PER_PART, RunSpine, SpineLevel
-from .table_rows import pairs_of_rows
+from .table_rows import (
+    end_of_header,
+    first_line,
+    first_row,
+    pairs_of_rows,
+    rows_between,
+    text_of,
+)
 
 MICRODATA = "microdata_tabulate_to_estimates"
+_NONE = np.zeros(0, dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -266,7 +273,7 @@ def _rows_in_parts(
             here = is_placed & (own_part == number)
             within = area - part.areas.start
             own = here & is_own
-            part.add(within[own] * cells.n + cell[own], text[own], read.count[own])
+            part.read.append((within[own] * cells.n + cell[own], text[own], read.count[own]))
             part.further.append(within[here & ~is_own])
     while part.areas.start < end:
         yield part.rows()
@@ -299,34 +306,26 @@ class _DescribingCodes:
         return np.array(list(self._known), dtype=object)[number] if self._columns else None
 
 
+@dataclass
 class _Part:
-    """Rows read so far of a part of the areas."""
+    """Rows read so far of a part of the areas: keys, describing codes and counts; and the areas of
+    further records."""
 
-    def __init__(
-        self, number: int, areas: slice, n_cells: int, described: _DescribingCodes
-    ) -> None:
-        self.number, self.areas = number, areas
-        self._n_cells, self._described = n_cells, described
-        self.further = [np.zeros(0, np.int64)]
-        self._key, self._text, self._count = ([np.zeros(0, np.int64)] for _ in range(3))
-
-    def add(self, key: np.ndarray, text: np.ndarray, count: np.ndarray) -> None:
-        """Take in rows."""
-        keys, sums = sum_counts(key * self._described.n + text, count)
-        self._key.append(keys // self._described.n)
-        self._text.append(keys % self._described.n)
-        self._count.append(sums)
+    number: int
+    areas: slice
+    n_cells: int
+    described: _DescribingCodes
+    read: list[tuple[np.ndarray, ...]] = field(default_factory=lambda: [(_NONE, _NONE, _NONE)])
+    further: list[np.ndarray] = field(default_factory=lambda: [_NONE])
 
     def rows(self) -> ReleasedRows:
-        """All that have been taken in."""
-        areas, described = self.areas, self._described
-        text = np.concatenate(self._text)
-        key, count = sum_counts(
-            np.concatenate(self._key) * described.n + text, np.concatenate(self._count)
-        )
+        """All that have been read."""
+        areas, described = self.areas, self.described
+        key, text, count = map(np.concatenate, zip(*self.read, strict=True))
+        key, count = sum_counts(key * described.n + text, count)
         return ReleasedRows(
             areas,
-            self._n_cells,
+            self.n_cells,
             key // described.n,
             count,
             described.texts(key % described.n),

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 import numpy as np
@@ -137,6 +137,14 @@ class Findings:
         """None yet, of some checks."""
         return cls(list(checks), {name: Failures() for name in checks})
 
+    @classmethod
+    def made_by(cls, check: str, make: Callable[[Failures], None]) -> Findings:
+        """Those of one check, which `make` records; an unusable file is one of them."""
+        found = cls.of(check)
+        with unusable_files_fail(found.failures[check]):
+            make(found.failures[check])
+        return found
+
     def add(self, further: Findings, *, is_repeated: bool = False) -> None:
         """Add the findings of the next piece. With `is_repeated`, failures that begin like known
         ones are left out: several pieces report one unusable file of tables."""
@@ -217,42 +225,31 @@ class CheckedRun:
                 return checked.check_top()
             return checked.check_rows(piece) if piece.kind == ROWS else checked.check_below(piece)
         if piece.kind == PLAN:
-            found = Findings.of(ACCOUNTING)
-            with unusable_files_fail(found.failures[ACCOUNTING]):
-                check_privacy(self.root, found.failures[ACCOUNTING])
-        elif piece.kind == MARGINS:
-            if not any((self.release / "tables").glob(f"*{SUFFIX}.*")):
-                return Findings()
-            found = Findings.of(MARGINS)
-            with unusable_files_fail(found.failures[MARGINS]):
-                groups = margin_groups(self.declaration, self.tables)
-                states = self.tables.share(piece.number, piece.of) if piece.of > 1 else None
-                check_margins(self.release, groups, found.failures[MARGINS], states)
-        elif piece.kind == NAMED:
-            found = Findings.of(COUNT)
+            return Findings.made_by(ACCOUNTING, partial(check_privacy, self.root))
+        if piece.kind == MARGINS and not any((self.release / "tables").glob(f"*{SUFFIX}.*")):
+            return Findings()
+        if piece.kind == MARGINS:
+            return Findings.made_by(MARGINS, partial(self._check_margins, piece))
+        found = Findings()
+        if piece.kind == NAMED:
             for table in named_tables(self.declaration):
-                with unusable_files_fail(found.failures[COUNT]):
-                    check_named_table(self.declaration, table, self.release, found.failures[COUNT])
-        else:
-            found = self._check_tables(piece)
+                check_table = partial(check_named_table, self.declaration, table, self.release)
+                found.add(Findings.made_by(COUNT, check_table))
+            return found
+        for name in (COUNT, *([REPEAT] if self.tables.has_legacy else [])):
+            found.add(Findings.made_by(name, partial(self._check_tables, name, piece)))
         return found
 
-    def _check_tables(self, piece: Piece) -> Findings:
-        tables = self.tables
-        found = Findings.of(COUNT, *([REPEAT] if tables.has_legacy else []))
-        count, repeat = found.failures[COUNT], found.failures.get(REPEAT)
-        with unusable_files_fail(count):
-            if piece.kind == FILES:
-                check_files(tables, count)
-            else:
-                check_states(tables, tables.share(piece.number, piece.of), count)
-        if repeat is not None:
-            with unusable_files_fail(repeat):
-                if piece.kind == FILES:
-                    check_legacy_states(tables, repeat)
-                else:
-                    check_legacy(tables, tables.share(piece.number, piece.of), repeat)
-        return found
+    def _check_margins(self, piece: Piece, failures: Failures) -> None:
+        groups = margin_groups(self.declaration, self.tables)
+        check_margins(self.release, groups, failures, (piece.number, piece.of))
+
+    def _check_tables(self, check: str, piece: Piece, failures: Failures) -> None:
+        if piece.kind == FILES:
+            (check_files if check == COUNT else check_legacy_states)(self.tables, failures)
+        else:
+            states = self.tables.share(piece.number, piece.of)
+            (check_states if check == COUNT else check_legacy)(self.tables, states, failures)
 
     def outcomes(self, findings: Sequence[tuple[Piece, Findings]]) -> list[Outcome]:
         """Return the outcomes of all checks, from the findings of all pieces."""

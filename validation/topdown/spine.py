@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
@@ -58,14 +58,13 @@ class SpineLevel:
 
     def part(self, geounits: np.ndarray, parent: np.ndarray) -> SpineLevel:
         """The geounits at these positions alone, in this order, with `parent` as their parents."""
-        return SpineLevel(
-            self.name,
-            self.geocode.take(pa.array(geounits)),
-            parent,
-            self.shares,
-            self.share_code[geounits],
-            self.bypassed[geounits],
-            self.n_blocks[geounits],
+        return replace(
+            self,
+            geocode=self.geocode.take(pa.array(geounits)),
+            parent=parent,
+            share_code=self.share_code[geounits],
+            bypassed=self.bypassed[geounits],
+            n_blocks=self.n_blocks[geounits],
             is_part=True,
         )
 

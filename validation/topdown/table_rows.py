@@ -1,27 +1,100 @@
-"""Rows of the tables of a release, state by state in their order, and of two files side by side."""
+"""Rows of released files: sections found by bisection, states in order, two files side by side."""
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+import mmap
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import accumulate
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ..run_files import UnusableRunFile, encode_texts, open_parquet
+from ..run_files import ROWS_PER_BATCH, UnusableRunFile, encode_texts, is_stamped, open_parquet
 
 STATE = "STATE"
-ROWS_PER_BATCH = 1 << 13
+WIDE_ROWS_PER_BATCH = 1 << 13
+IsBefore = Callable[[Sequence[str]], bool]
+"""Whether the row with these codes is before a section."""
+
+
+@contextmanager
+def text_of(path: Path) -> Iterator[mmap.mmap]:
+    """The bytes of a text that is not empty, mapped."""
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+        yield mapped
+
+
+def end_of_header(path: Path) -> int:
+    """Offset of the first line of a text after its stamp, if there is one, and its header."""
+    with path.open("rb") as text:
+        for _ in range(1 + is_stamped(path)):
+            text.readline()
+        return text.tell()
+
+
+def first_line(text: mmap.mmap, start: int, is_before: Callable[[bytes], bool]) -> int:
+    """Offset of the first line from `start` on that is not before a section, in a text ordered
+    so."""
+    low, high = start, len(text)
+    while low < high:
+        middle = (low + high) // 2
+        line = max(text.rfind(b"\n", low, middle) + 1, low)
+        end = text.find(b"\n", middle) + 1 or len(text)
+        if is_before(text[line:end]):
+            low = end
+        else:
+            high = line
+    return low
+
+
+def first_row(file: pq.ParquetFile, columns: Sequence[str], is_before: IsBefore) -> int:
+    """Number of the first row that is not before a section, in a file ordered so."""
+
+    def is_not_before(group: pa.Table, row: int) -> bool:
+        return not is_before([str(group[name][row].as_py()) for name in columns])
+
+    def begins_not_before(number: int) -> bool:
+        return is_not_before(file.read_row_group(number, columns), 0)
+
+    sizes = [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)]
+    number = bisect_left(range(len(sizes)), True, key=begins_not_before)
+    if not number:
+        return 0
+    group = file.read_row_group(number - 1, columns)
+    row = bisect_left(range(len(group)), True, key=lambda row: is_not_before(group, row))
+    return sum(sizes[: number - 1]) + row
+
+
+def rows_between(
+    file: pq.ParquetFile,
+    rows: range,
+    columns: Sequence[str] | None = None,
+    rows_per_batch: int = ROWS_PER_BATCH,
+    *,
+    use_threads: bool = True,
+) -> Iterator[pa.RecordBatch]:
+    """Some rows of a file in batches; reads only the row groups that have them."""
+    sizes = [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)]
+    starts = list(accumulate(sizes, initial=0))
+    groups = [i for i in range(len(sizes)) if starts[i] < rows.stop and starts[i + 1] > rows.start]
+    at = starts[groups[0]] if groups else 0
+    for batch in file.iter_batches(rows_per_batch, groups, columns, use_threads=use_threads):
+        first, stop = max(0, rows.start - at), min(batch.num_rows, rows.stop - at)
+        at += batch.num_rows
+        if first < stop:
+            yield batch.slice(first, stop - first)
 
 
 def wide_batches(
-    file: pq.ParquetFile, columns: Sequence[str] | None = None, groups: list[int] | None = None
+    file: pq.ParquetFile, columns: Sequence[str] | None = None, rows: range | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Rows of a table of hundreds of columns, as many at a time of every file."""
+    """Rows of a table of hundreds of columns, all or some, as many at a time of every file."""
+    rows = range(file.metadata.num_rows) if rows is None else rows
     # Batches have few rows: threads would take longer to be handed the columns.
-    return file.iter_batches(ROWS_PER_BATCH, groups, columns, use_threads=False)
+    return rows_between(file, rows, columns, WIDE_ROWS_PER_BATCH, use_threads=False)
 
 
 class TableRows:
@@ -35,12 +108,9 @@ class TableRows:
         self._file = open_parquet(path, [STATE, *columns], [STATE])
         fields = self._file.schema_arrow.remove_metadata()
         self.schema = pa.schema([fields.field(name) for name in columns])
-        metadata = self._file.metadata
-        sizes = (metadata.row_group(i).num_rows for i in range(metadata.num_row_groups))
-        self._starts = list(accumulate(sizes, initial=0))
         self.ranges: dict[str, range] = {}
         n_rows = 0
-        for batch in self._batches(0, [STATE]):
+        for batch in wide_batches(self._file, [STATE]):
             column = encode_texts(batch.column(STATE)).to_pandas()
             starts = column.ne(column.shift()).to_numpy().nonzero()[0].tolist()
             for start, stop in zip(starts, [*starts[1:], len(column)], strict=True):
@@ -57,35 +127,14 @@ class TableRows:
     def __exit__(self, *_: object) -> None:
         self._file.close()
 
-    def _batches(self, group: int, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """All rows from a row group on."""
-        return wide_batches(self._file, columns, list(range(group, self._file.num_row_groups)))
-
     def of_state(
         self, state: str, columns: Sequence[str] | None = None
     ) -> Iterator[pa.RecordBatch]:
         """The rows of a state, some thousand at a time, with some of the columns or all; none if
         the table does not have it."""
-        return self.of_states([state], columns)
-
-    def of_states(
-        self, states: Sequence[str], columns: Sequence[str] | None = None
-    ) -> Iterator[pa.RecordBatch]:
-        """The rows from the first to the last of some states, as `of_state`."""
-        found = [self.ranges[state] for state in states if state in self.ranges]
-        if not found:
-            return
-        rows = range(min(own.start for own in found), max(own.stop for own in found))
         names = self.schema.names if columns is None else list(columns)
-        group = bisect_right(self._starts, rows.start) - 1
-        at = self._starts[group]
-        for batch in self._batches(group, names):
-            first, stop = max(0, rows.start - at), min(batch.num_rows, rows.stop - at)
-            if first < stop:
-                yield batch.slice(first, stop - first).select(names)
-            at += batch.num_rows
-            if at >= rows.stop:
-                return
+        for batch in wide_batches(self._file, names, self.ranges.get(state, range(0))):
+            yield batch.select(names)
 
 
 def gather_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -93,7 +142,7 @@ def gather_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch
     waiting: list[pa.RecordBatch] = []
     for batch in batches:
         waiting.append(batch)
-        if sum(one.num_rows for one in waiting) >= ROWS_PER_BATCH:
+        if sum(one.num_rows for one in waiting) >= WIDE_ROWS_PER_BATCH:
             yield pa.concat_batches(waiting)
             waiting = []
     if waiting:

@@ -9,7 +9,6 @@ cannot lose again: where counts are mostly zero, expect somewhat more.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -25,7 +24,7 @@ from ..spine.files import spine_of
 from ..spine.shards import released_counts
 from .accuracy.compared import compute_figures
 from .accuracy.errors import ALL_ANSWERS
-from .replicate import estimate, link_run, measure, with_seed
+from .replicate import link_run, run_replicate
 
 SIMULATED = (
     "pairs",
@@ -38,6 +37,8 @@ SIMULATED = (
 )
 """Statistics of the simulated errors."""
 KEYS = ("universe", "quantity", "level", "size_class")
+_ROOTS = ["root_mean_square_error", "predicted_standard_deviation"]
+"""Roots of mean squares, which are averaged as such."""
 
 
 def expected_errors(
@@ -53,22 +54,12 @@ def expected_errors(
     layout = _lay_out_release(run, settings, folder / "release")
     frames = []
     for seed in range(1, replicates + 1):
-        seeded = with_seed(settings, seed)
-        measured = measure(layout, seeded, folder / f"measured-{seed}")
-        errors = compute_figures(
-            estimate(measured, seeded, folder / f"estimated-{seed}"), seeded
-        ).errors
+        errors = compute_figures(*run_replicate(layout, settings, seed, folder / str(seed))).errors
         frames.append(errors[errors["answer"] == ALL_ANSWERS])
-    return mean_figures(frames, KEYS)
-
-
-def mean_figures(frames: Sequence[pd.DataFrame], keys: Sequence[str]) -> pd.DataFrame:
-    """`SIMULATED` averaged over frames by the keys; roots of mean squares as such."""
     together = pd.concat(frames)
-    squared = ["root_mean_square_error", "predicted_standard_deviation"]
-    together[squared] **= 2
-    means = together.groupby(list(keys), sort=False)[list(SIMULATED)].mean().reset_index()
-    means[squared] **= 0.5
+    together[_ROOTS] **= 2
+    means = together.groupby(list(KEYS), sort=False)[list(SIMULATED)].mean().reset_index()
+    means[_ROOTS] **= 0.5
     return means
 
 
@@ -86,7 +77,7 @@ def write_expected_page(
             "somewhat more.",
         ),
         tuple(
-            Section(f"{universe}", figure_tables(of_universe, ("level", "size_class")))
+            Section(f"{universe}", _figure_tables(of_universe))
             for universe, of_universe in errors.groupby("universe", sort=False)
         ),
         settings.stamp,
@@ -94,9 +85,9 @@ def write_expected_page(
     return write_page(run.report.parent / EXPECTED_FILE, document)
 
 
-def figure_tables(errors: pd.DataFrame, keys: Sequence[str]) -> tuple[Details, ...]:
-    """A table for each quantity: `keys`, and the figures."""
-    shown = {name: name.replace("_", " ") for name in (*keys, *SIMULATED)}
+def _figure_tables(errors: pd.DataFrame) -> tuple[Details, ...]:
+    """A table for each quantity: level, size class, and the figures."""
+    shown = {name: name.replace("_", " ") for name in ("level", "size_class", *SIMULATED)}
     return tuple(
         Details(str(quantity), (errors_table(of_quantity, shown),))
         for quantity, of_quantity in errors.groupby("quantity", sort=False)

@@ -149,6 +149,15 @@ def estimate(measured: RunDirectory, settings: TopdownSettings, folder: Path) ->
     return run
 
 
+def run_replicate(
+    layout: RunDirectory, settings: TopdownSettings, seed: int, folder: Path
+) -> tuple[RunDirectory, TopdownSettings]:
+    """Measure and estimate the replicate with this seed in a folder; its run and its settings."""
+    seeded = with_seed(settings, seed)
+    measured = measure(layout, seeded, folder / "measured")
+    return estimate(measured, seeded, folder / "estimated"), seeded
+
+
 Figures = Callable[[RunDirectory, TopdownSettings], pd.DataFrame]
 
 

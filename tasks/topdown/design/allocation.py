@@ -17,14 +17,12 @@ derivatives are in `geography.variance`.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import compress
 
 import numpy as np
-from scipy.optimize import Bounds, LinearConstraint, milp
 
 from ....geography.classes import ClassedAreas, ClassedSpine
 from ....geography.levels import Spine
@@ -36,73 +34,15 @@ PRIOR = 1e-7
 Unmeasured coordinates would have infinite variances; this makes no variance larger."""
 
 
-class LimitsContradict(ValueError):
-    """No allocation meets the limits."""
-
-
-@dataclass(frozen=True, eq=False)
-class ShareLimit:
-    """Range `at_least` to `at_most` of the sum of some entries `chosen` (L, Q) of an allocation, as
-    a share of the whole."""
-
-    chosen: np.ndarray
-    at_least: Fraction
-    at_most: Fraction
-
-
-def to_fractions(
-    p: np.ndarray, denominator: int, limits: Sequence[ShareLimit] = ()
-) -> list[list[Fraction]]:
+def to_fractions(p: np.ndarray, denominator: int) -> list[list[Fraction]]:
     """The allocation in whole parts of `denominator`, of sum exactly 1: every number rounded down
-    or up, up where most was lost, or near to it where the limits require it.
-
-    Raises LimitsContradict where no whole parts meet the limits.
-    """
+    or up, up where most was lost."""
     parts = np.asarray(p, dtype=np.float64).ravel() / np.sum(p) * denominator
     whole = np.floor(parts).astype(np.int64)
     missing = denominator - int(whole.sum())
     whole[np.argsort(-(parts - whole), kind="stable")[:missing]] += 1
-    ranges = [
-        (
-            limit.chosen.ravel(),
-            math.ceil(limit.at_least * denominator),
-            math.floor(limit.at_most * denominator),
-        )
-        for limit in limits
-    ]
-    if any(not low <= whole[chosen].sum() <= high for chosen, low, high in ranges):
-        whole = _round_to_sums(parts, denominator, ranges)
     rows = whole.reshape(np.shape(p)).tolist()
     return [[Fraction(number, denominator) for number in row] for row in rows]
-
-
-def _round_to_sums(
-    parts: np.ndarray, total: int, ranges: Sequence[tuple[np.ndarray, int, int]]
-) -> np.ndarray:
-    """Whole numbers of a given sum, within ranges of sums of some of them, whose distances to
-    `parts` add up to the least; zeros remain zero, and positive parts positive."""
-    n = len(parts)
-    # A number, and its distance, which is no less than the difference either way.
-    sums = np.array([np.ones(n), *(chosen for chosen, _, _ in ranges)], dtype=np.float64)
-    low = np.array([total, *(low for _, low, _ in ranges)])
-    high = np.array([total, *(high for _, _, high in ranges)])
-    eye = np.eye(n)
-    found = milp(
-        np.append(np.zeros(n), np.ones(n)),
-        integrality=np.append(np.ones(n), np.zeros(n)),
-        bounds=Bounds(
-            np.append(np.minimum(np.floor(parts), 1), np.zeros(n)),
-            np.append(np.where(parts > 0, total, 0), np.full(n, np.inf)),
-        ),
-        constraints=[
-            LinearConstraint(np.hstack([sums, np.zeros_like(sums)]), low, high),
-            LinearConstraint(np.hstack([eye, -eye]), -np.inf, parts),
-            LinearConstraint(np.hstack([eye, eye]), parts, np.inf),
-        ],
-    )
-    if not found.success:
-        raise LimitsContradict("no whole parts are within the limits")
-    return np.rint(found.x[:n]).astype(np.int64)
 
 
 def shares_of(

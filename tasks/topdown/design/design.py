@@ -23,7 +23,7 @@ from ..settings import TopdownSettings
 from ..spine.build import PublicTables
 from ..workload.budget import Budget
 from ..workload.exact_loss import exact_epsilon, rho_under_guarantee
-from .allocation import PRIOR, LimitsContradict, allocation_of, shares_of, to_fractions
+from .allocation import PRIOR, allocation_of, shares_of, to_fractions
 from .problem import PARTS, UniverseProblem
 from .program import certify_allocation, optimum
 from .settings import DesignSettings, UniverseDesign
@@ -173,22 +173,15 @@ def design_universe(settings: DesignSettings, universe: str, tables: PublicTable
 
     `tables` come from `ingest.public_tables`. Under exact accounting rho is the one that the new
     split may have; settings are to be resolved. Raises InputRefused for targets without areas,
-    known exactly or not determined, for limits that no allocation meets, and for margins that need
-    more than an exact guarantee allows.
+    known exactly or not determined, and for margins that need more than an exact guarantee allows.
     """
     design, before = settings.design[universe], settings.budget_of(universe)
     problem = UniverseProblem.of(settings.topdown, universe, design, tables)
     old = allocation_of(before.geolevel_shares, before.query_shares, problem.queries)
     now, _ = problem.variances(problem.measured.kinds.precision(old))
     program = problem.program(_scale(design, now, before, f"design.{universe}"))
-    try:
-        best = optimum(program, old, float(design.tolerance))
-        whole = _with_every_geolevel(best.allocation)
-        fractions = to_fractions(whole, PARTS, problem.limits)
-    except LimitsContradict:
-        raise InputRefused(
-            f"design.{universe}.limits: no allocation is within all of them; widen some."
-        ) from None
+    best = optimum(program, old, float(design.tolerance))
+    fractions = to_fractions(_with_every_geolevel(best.allocation), PARTS)
     of_geolevel, of_query = shares_of(fractions, problem.geolevels, problem.queries)
     # Certify the fractions as written in the settings rather than the floats of the search.
     shares = allocation_of(of_geolevel, of_query, problem.queries)

@@ -1,41 +1,27 @@
 """Forecast of a budget before it is spent: margins of every query at every level, and a page.
 
 For unbiased estimates the margins follow from the budget, the geography and declared invariants
-alone (`tasks.topdown.design.problem`). The effect of non-negativity and rounding depends on
-counts: on input that may be disclosed, it is estimated by replicates of the whole release.
+alone (`tasks.topdown.design.problem`). The effect of non-negativity and rounding depends on counts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from types import MappingProxyType
-
-import pandas as pd
 
 from ...census.queries import TOTAL
 from ...pages.document import Details, Document, Figure, Section, Table
 from ...pages.figures import bar_chart
-from ...runs.directory import RunDirectory
-from ...runs.files import NOT_PRIVATE
-from ..checks.accuracy.compared import compute_figures
-from ..checks.accuracy.errors import ALL_ANSWERS, ALL_SIZES
-from ..checks.expected import KEYS, figure_tables, mean_figures
-from ..checks.replicate import possible_estimators, study, with_estimator
+from ..checks.replicate import with_estimator
 from ..settings import TopdownSettings
 from ..spine.build import PublicTables
-from .design import EXACT, NORMAL_95, UNDETERMINED, margin_of
+from .design import EXACT, UNDETERMINED, margin_of
 from .problem import PublicFacts, UniverseProblem
 from .settings import Target, UniverseDesign
 
 FULL, BLOCKS = "full_information", "block_by_block"
 """Estimators whose unbiased estimates solve a linear problem."""
-_SIMULATION = (
-    "Mean figures over replicates of the whole release, on this input, by estimator. The "
-    "predicted standard deviation is for unbiased estimates."
-)
-STAMP = f"{NOT_PRIVATE}: simulated on data that may be disclosed; for choosing settings only"
 
 
 @dataclass(frozen=True)
@@ -77,35 +63,14 @@ def forecasts(settings: TopdownSettings, universe: str, tables: PublicTables) ->
     ]
 
 
-def simulate_errors(settings: TopdownSettings, replicates: int, folder: Path) -> pd.DataFrame:
-    """Errors of the whole release by every estimator that supports the declarations, on input that
-    is not confidential, with the columns `estimator`, `KEYS` and `SIMULATED` of
-    `tasks.topdown.checks.expected`, averaged over replicates in `folder`.
-
-    Raises InputRefused for confidential input.
-    """
-    choices: dict[str, TopdownSettings] = {
-        name: with_estimator(settings, name) for name in possible_estimators(settings)
-    }
-
-    def figures(run: RunDirectory, own: TopdownSettings) -> pd.DataFrame:
-        errors = compute_figures(run, own).errors
-        return errors[errors["answer"] == ALL_ANSWERS]
-
-    frames = study(choices, range(1, replicates + 1), folder, figures)
-    named = [frame.rename(columns={"choice": "estimator"}) for frame in frames]
-    return mean_figures(named, ("estimator", *KEYS))
-
-
 def forecast_document(
     settings: TopdownSettings,
     rows: Sequence[Forecast],
-    errors: pd.DataFrame | None,
     refused: Mapping[str, str] = MappingProxyType({}),
     further: Sequence[Section] = (),
 ) -> Document:
-    """The page: margins by query and level, the results of a simulation, the reason where a
-    universe has no forecast, and further sections."""
+    """The page: margins by query and level, the reason where a universe has no forecast, and
+    further sections."""
     sections = []
     for universe in settings.run.universes:
         of_universe = [row for row in rows if row.universe == universe]
@@ -113,14 +78,6 @@ def forecast_document(
             sections.append(Section(f"Margins of {universe}", (refused[universe],)))
         else:
             sections.append(_margins(settings, universe, of_universe))
-        if errors is not None:
-            own = errors[errors["universe"] == universe]
-            own = own.assign(estimator=own["estimator"].map(settings.in_words))
-            if universe not in refused:
-                sections.append(_released_totals(settings, universe, of_universe, own))
-            simulated_tables = figure_tables(own, ("estimator", "level", "size_class"))
-            title = f"Simulated releases of {universe}"
-            sections.append(Section(title, (_SIMULATION, *simulated_tables)))
     totals = ", ".join(
         f"rho {float(settings.budget_of(name).total):.4g} for {name}"
         for name in settings.run.universes
@@ -130,11 +87,10 @@ def forecast_document(
         (
             f"Forecast for {settings.privacy.dataset}: {totals}. Nothing has been spent.",
             "Margins hold for 95 of 100 counts, and are the root mean square over all areas of a "
-            "level, for unbiased estimates. Only a simulation shows the effect of a release on "
-            "small counts, which cannot be negative.",
+            "level, for unbiased estimates. Only releases of data that may be disclosed, as of "
+            "'spineflow run tune', show the effect on small counts, which cannot be negative.",
         ),
         (*sections, *further),
-        None if errors is None else STAMP,
     )
 
 
@@ -170,43 +126,3 @@ def _format_value(margin: float | None) -> str | float:
     if margin is None:
         return "not determined"
     return "exact" if margin == 0 else margin
-
-
-def _released_totals(
-    settings: TopdownSettings, universe: str, rows: Sequence[Forecast], errors: pd.DataFrame
-) -> Section:
-    """Predicted errors of released totals, with the errors of unbiased estimates."""
-    first = str(errors["quantity"].iloc[0])
-    own = errors[(errors["quantity"] == first) & (errors["size_class"] == ALL_SIZES)]
-    simulated_errors = own.set_index(["estimator", "level"])["root_mean_square_error"]
-    estimators = list(dict.fromkeys(own["estimator"]))
-    table = Table(
-        (
-            "level",
-            "areas",
-            *(f"expected error, {name}" for name in estimators),
-            "unbiased, all measurements",
-        ),
-        tuple(
-            (
-                row.level,
-                row.n_areas,
-                *(float(simulated_errors[name, row.level]) for name in estimators),
-                _format_value(
-                    None if (margin := row.margins[FULL]) is None else margin / NORMAL_95
-                ),
-            )
-            for row in rows
-            if row.query == TOTAL and (estimators[0], row.level) in simulated_errors.index
-        ),
-    )
-    return Section(
-        f"Expected errors of totals of {universe}",
-        (
-            "Root mean square error of released totals over all areas of a level. "
-            "Non-negativity and public facts about the "
-            f"{settings.area_word}s can make errors much smaller than the standard deviations of "
-            "unbiased estimates, which are given for comparison.",
-            table,
-        ),
-    )

@@ -34,7 +34,7 @@ from ..settings import TopdownSettings
 from ..spine.build import PublicTables, spines_of
 from ..workload.budget import Budget
 from ..workload.implied_types import structural_zeros
-from .allocation import MeasuredSpine, RequestedAreas, ShareLimit, allocation_of
+from .allocation import MeasuredSpine, RequestedAreas, allocation_of
 from .program import Program
 from .settings import Target, UniverseDesign
 
@@ -266,42 +266,14 @@ class UniverseProblem:
         )
 
     def program(self, scale: np.ndarray) -> Program:
-        """The program whose criteria are `scale` (criteria, targets) times the mean variances,
-        within the limits, and with the queries that the passes of a geolevel take."""
+        """The program whose criteria are `scale` (criteria, targets) times the mean variances, with
+        the queries that the passes of a geolevel take."""
 
         def criteria(precision: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             values, slopes = self.variances(precision)
             return scale @ values, np.tensordot(scale, slopes, axes=1)
 
-        allowed = self._asked
-        for limit in self.limits:
-            if limit.at_most == 0:
-                allowed = allowed & ~limit.chosen
-        rows, most = [], []
-        for limit in self.limits:
-            # A lower bound on some entries is an upper bound on the rest.
-            for chosen, share in (
-                (limit.chosen, limit.at_most),
-                (~limit.chosen, 1 - limit.at_least),
-            ):
-                if 0 < share < 1:
-                    rows.append(1.0 * (chosen & allowed).ravel())
-                    most.append(float(share))
-        limits = np.array(rows).reshape(-1, allowed.size)
-        return Program(self.measured.kinds, criteria, allowed, limits, np.array(most))
-
-    @cached_property
-    def limits(self) -> tuple[ShareLimit, ...]:
-        """The limits of the design on sums of entries of an allocation."""
-        found = []
-        for limit in self.design.limits.values():
-            query = None if limit.query is None else normalize_query_name(limit.query)
-            chosen = np.outer(
-                [limit.geolevel in (None, name) for name in self.geolevels],
-                [query in (None, name) for name in self.queries],
-            )
-            found.append(ShareLimit(chosen, limit.at_least, limit.at_most))
-        return tuple(found)
+        return Program(self.measured.kinds, criteria, self._asked)
 
     @cached_property
     def _asked(self) -> np.ndarray:
@@ -385,9 +357,6 @@ def _areas(target: Target, where: str, facts: PublicFacts, known: KnownBlocks) -
 def _component_weights(answers: ProductAnswers) -> np.ndarray:
     """(S,) multiplicity of the variance of each component's coordinates in the sum over all of a
     query's answers, equal for all its core rows."""
-    found = np.ones(len(answers.algebra.components))
-    for bit, sets in enumerate(answers.coordinates):
-        first, others = float((sets[:, 0] ** 2).sum()), float((sets[:, 1:] ** 2).sum())
-        sees = np.arange(len(found)) >> bit & 1
-        found *= np.where(sees, others, first)
+    each, found = np.arange(answers.n_answers), np.zeros(len(answers.algebra.components))
+    found[answers.places] = answers.coupling(each, each).sum(axis=1) / len(answers.core)
     return found

@@ -4,7 +4,7 @@ A criterion r_i is a weighted sum of variances of best linear unbiased estimates
 the precisions v of all kinds of geounits it is tr(W M(v)^-1) with an information matrix M that is
 linear in v: convex, and homogeneous of degree -1. The program is
 
-    minimise the largest r_i(v(p))    over allocations p >= 0 of sum 1 within the limits,
+    minimise the largest r_i(v(p))    over allocations p >= 0 of sum 1,
 
 an A-optimal design where there is one criterion. The reciprocal of such a function is concave, and
 homogeneous of degree 1, so its derivative at one point bounds it everywhere: for all v,
@@ -12,9 +12,9 @@ homogeneous of degree 1, so its derivative at one point bounds it everywhere: fo
     1 / r_i(v) <= <-r_i'(u), v> / r_i(u)^2.
 
 The largest s with s <= <-r_i'(u), v> / r_i(u)^2 for all criteria i and some points u is a linear
-program, and no allocation has a largest criterion below 1 / s. With one criterion, one point and
-no limits, this is the bound of the equivalence theorem of optimal design ([Pukelsheim2006]). It
-does not depend on the method that found the points.
+program, and no allocation has a largest criterion below 1 / s. With one criterion and one point,
+this is the bound of the equivalence theorem of optimal design ([Pukelsheim2006]). It does not
+depend on the method that found the points.
 
 Precisions are linear in an allocation but for geounits to which a bypass has given the shares of
 other geolevels. For the bound, these may spend the given shares on any queries, which allows more
@@ -32,13 +32,12 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 
 import numpy as np
 from scipy import sparse
 from scipy.optimize import linprog
 
-from .allocation import GeounitClasses, LimitsContradict
+from .allocation import GeounitClasses
 
 SMALLEST = 1e-9
 """Least loss of an entry of an allocation during the search."""
@@ -53,14 +52,14 @@ PROGRESS = 0.05
 """Least fall of the gap from one certificate to the next, relative to the tolerance, for the search
 to go on; and the gap at which it is closed."""
 INWARDS = 1e-6
-"""Distance by which a point is moved inside the limits; its criteria hardly change."""
+"""Distance by which a point is moved away from zero entries; its criteria hardly change."""
 CENTRED = 1e-2
 """Newton decrement below which a point counts as the centre."""
 MOST_NEWTON_STEPS = 50
 INFEASIBLE = 2
 """Status of SciPy's linear programs without a solution."""
 ROUNDING = 1e-12
-"""Tolerance of a limit."""
+"""Shortest step, and distance of points that count as one."""
 MOST_CUTS = 25
 """Points, those with the smallest largest criteria, whose derivatives are kept for the bound."""
 MOST_RANGES = 40
@@ -83,55 +82,16 @@ class Program:
     kinds : the kinds of geounits, T of them.
     criteria : of the precisions of the kinds; positive, and not known without noise.
     allowed : (L, Q) bool, entries that may be positive.
-    rows, most : (m, L * Q) 0/1 and (m,) positive; `rows` times an allocation is at most `most`.
     """
 
     kinds: GeounitClasses
     criteria: Criteria
     allowed: np.ndarray
-    rows: np.ndarray
-    most: np.ndarray
-
-    @cached_property
-    def centre(self) -> np.ndarray:
-        """(L, Q) an allocation well within the limits; raises LimitsContradict if none exists."""
-        n = self.allowed.size
-        upper = np.where(self.allowed.ravel(), 1.0, 0.0)
-        # The smallest slack of all limits and entries is made as large as it can be, in terms of
-        # the most that the limits allow each entry.
-        sizes = np.maximum(self.rows.sum(axis=1), 1.0)
-        left = np.where(self.rows > 0, (self.most / sizes)[:, None], 1.0).min(axis=0, initial=1.0)
-        slack = np.zeros((n, n + 1))
-        slack[:, :n], slack[:, n] = -np.eye(n), upper
-        limits = np.column_stack([self.rows * left, self.most / sizes]) / self.most[:, None]
-        found = linprog(
-            -np.eye(n + 1)[n],
-            A_ub=np.vstack([limits, slack]),
-            b_ub=np.append(np.ones(len(self.most)), np.zeros(n)),
-            A_eq=np.append(left, 0.0)[None],
-            b_eq=[1.0],
-            bounds=[
-                *((0.0, most / own) for most, own in zip(upper, left, strict=True)),
-                (None, None),
-            ],
-        )
-        if not found.success or found.x[n] <= 0:
-            raise LimitsContradict("no allocation meets the limits")
-        return (found.x[:n] * left).reshape(self.allowed.shape)
-
-    def within_limits(self, p: np.ndarray) -> np.ndarray:
-        """The allocation nearest to p on the way to the centre that is within the limits."""
-        p = np.where(self.allowed, p, 0.0)
-        p = p / p.sum()
-        over = self.rows @ p.ravel() - self.most
-        room = self.most - self.rows @ self.centre.ravel()
-        share = np.max(np.where(over > 0, over / (over + room), 0.0), initial=0.0)
-        return (1 - share) * p + share * self.centre
 
     def bound(
         self, cuts: Sequence[Cut], at: np.ndarray | None = None, enough: float = np.inf
     ) -> Bounded:
-        """Lower bound of the largest criterion over all allocations within the limits.
+        """Lower bound of the largest criterion over all allocations.
 
         Ranges of the budgets given to bypassed geounits are halved until the bound is `enough`,
         first at their values `at` an allocation.
@@ -217,11 +177,7 @@ class _BoundingProgram:
         of_geolevel = np.equal.outer(np.arange(n_geolevels), kinds.depth).astype(float)
         own = (of_geolevel @ slopes).reshape(len(slopes), self.n)
         moved = slopes[:, self.bypassed].reshape(len(slopes), n_moved)
-        of_cuts = np.column_stack([-own, -moved, np.ones(len(slopes))])
-        of_limits = np.zeros((len(program.most), self.n + n_moved + 1))
-        of_limits[:, : self.n] = program.rows
-        self.upper = np.vstack([of_cuts, of_limits])
-        self.most = np.append(np.zeros(len(slopes)), program.most)
+        self.upper = np.column_stack([-own, -moved, np.ones(len(slopes))])
         # A kind is given the shares of other geolevels.
         of_kinds = np.column_stack(
             [
@@ -259,7 +215,7 @@ class _BoundingProgram:
         found = linprog(
             -np.eye(upper.shape[1])[-1],
             A_ub=sparse.csr_array(upper),
-            b_ub=np.append(self.most, np.zeros(len(upper) - len(self.most))),
+            b_ub=np.zeros(len(upper)),
             A_eq=self.equal,
             b_eq=np.append(1.0, np.zeros(len(self.bypassed))),
             bounds=self.bounds,
@@ -321,7 +277,7 @@ def optimum(program: Program, start: np.ndarray, tolerance: float) -> Optimum:
 
     The search goes from one analytic centre to the next, until the gap is closed or there is no
     progress. Where geounits are bypassed, the bound is then sharpened where it leaves most room,
-    and the gap need not close entirely. Raises LimitsContradict.
+    and the gap need not close entirely.
     """
     search = _Search(program, tolerance)
     search.centred(np.maximum(start, FIRST_SHARE))
@@ -349,8 +305,7 @@ class _Search:
     def add(self, p: np.ndarray) -> None:
         """Add the cut of an allocation."""
         values, slopes = self.program.criteria(self.program.kinds.precision(p))
-        is_within = (self.program.rows @ p.ravel() <= self.program.most + ROUNDING).all()
-        if is_within and values.max() < self.least:
+        if values.max() < self.least:
             self.least, self.point = float(values.max()), p
         self.cuts.append(Cut(values, slopes))
 
@@ -363,8 +318,9 @@ class _Search:
         """Search from one analytic centre to the next, until the gap is closed or nothing
         improves."""
         program = self.program
-        inside = program.centre
-        p = program.within_limits(p)
+        inside = program.allowed / program.allowed.sum()
+        p = np.where(program.allowed, p, 0.0)
+        p /= p.sum()
         self.add(p)
         bound, before = 0.0, np.inf
         for step in range(1, MOST_STEPS + 1):
@@ -383,7 +339,7 @@ class _Search:
 @dataclass(frozen=True, eq=False)
 class _Barrier:
     """Sum of logarithms of the slacks of p (L, Q) and s: of the cuts above s, of s above
-    `floor` with the multiplicity `weight`, of the limits, and of all entries that may be positive.
+    `floor` with the multiplicity `weight`, and of all entries that may be positive.
 
     cuts : (m, t * Q), of the precisions.
     """
@@ -410,7 +366,6 @@ class _Barrier:
         slacks = np.concatenate(
             [
                 self.cuts @ self.program.kinds.precision(p).ravel() - s,
-                self.program.most - self.program.rows @ p.ravel(),
                 p[self.program.allowed],
             ]
         )
@@ -449,20 +404,16 @@ class _Barrier:
         shape = (*program.kinds.shares.shape[:1], allowed.shape[1])
         by_precision = self.cuts.reshape(-1, *shape)
         cuts = program.kinds.by_allocation(p, by_precision)[:, allowed]
-        limits = -program.rows[:, allowed.ravel()]
         above = 1.0 / (self.cuts @ program.kinds.precision(p).ravel() - s)
-        room = 1.0 / (program.most - program.rows @ p.ravel())
         entries = 1.0 / p[allowed]
         level = self.weight / (s - self.floor)
         system = np.zeros((n + 2, n + 2))
-        system[:n, :n] = (cuts.T * above**2) @ cuts + (limits.T * room**2) @ limits
+        system[:n, :n] = (cuts.T * above**2) @ cuts
         system[:n, :n] += np.diag(entries**2)
         system[n, :n] = system[:n, n] = -(cuts.T @ above**2)
         system[n, n] = np.sum(above**2) + level**2 / self.weight
         system[n + 1, :n] = system[:n, n + 1] = 1.0
-        right = np.concatenate(
-            [cuts.T @ above + limits.T @ room + entries, [level - above.sum(), 1.0 - p.sum()]]
-        )
+        right = np.concatenate([cuts.T @ above + entries, [level - above.sum(), 1.0 - p.sum()]])
         found = np.linalg.solve(system, right)
         step = np.zeros(allowed.shape)
         step[allowed] = found[:n]

@@ -49,19 +49,6 @@ class Target(Section):
     one under the allocation of the settings."""
 
 
-class Limit(Section):
-    """Limits on a share of the budget: of a geolevel, a query, or a query at a geolevel."""
-
-    geolevel: str | None = None
-    """Geolevel whose share is limited."""
-    query: str | None = None
-    """Query whose share is limited."""
-    at_least: ExactFraction = Fraction(0)
-    """Smallest share."""
-    at_most: ExactFraction = Fraction(1)
-    """Largest share."""
-
-
 class UniverseDesign(Section):
     """Targets of the budget of a universe."""
 
@@ -72,7 +59,6 @@ class UniverseDesign(Section):
     targets: dict[Label, Target] = Field(min_length=1)
     queries: tuple[str, ...] = ()
     """Queries that may be measured at every geolevel; left out, all queries of the budget."""
-    limits: dict[Label, Limit] = {}
     tolerance: ExactFraction = Fraction(1, 100)
     """The search ends when no allocation can be better by more than this, in terms of variances."""
 
@@ -90,7 +76,7 @@ class DesignSettings(TopdownSettings):
         return without_section(TopdownSettings, self)
 
     def refuse_invalid(self, refuse: Refuse) -> None:
-        """Refuse budgets outside the program, and targets and limits without effect."""
+        """Refuse budgets outside the program, and targets without effect."""
         super().refuse_invalid(refuse)
         if self.blocks_only or self.privacy.infinite:
             refuse(
@@ -108,7 +94,6 @@ class DesignSettings(TopdownSettings):
                     "privacy precision is not linear in the budget"
                 )
             self._refuse_targets(universe, design, where, refuse)
-            self._refuse_limits(universe, design, where, refuse)
 
     def _refuse_targets(
         self, universe: str, design: UniverseDesign, where: str, refuse: Refuse
@@ -134,34 +119,6 @@ class DesignSettings(TopdownSettings):
                 refuse(f"{place}.weight does nothing in a ratio to margins; give margin instead")
             if design.objective == "smallest_rho" and target.margin is None:
                 refuse(f"{place}.margin is missing; the smallest rho is the one that meets it")
-
-    def _refuse_limits(
-        self, universe: str, design: UniverseDesign, where: str, refuse: Refuse
-    ) -> None:
-        geolevels = tuple(self.budget_of(universe).geolevel_shares)
-        for name, limit in design.limits.items():
-            place = f"{where}.limits.{name}"
-            if limit.geolevel is None and limit.query is None:
-                refuse(f"{place} needs geolevel, query, or both")
-            if limit.geolevel is not None and limit.geolevel not in geolevels:
-                hint = did_you_mean(limit.geolevel, geolevels)
-                refuse(f"{place} names {limit.geolevel!r}, which is no geolevel{hint}")
-            if limit.at_least == 1:
-                refuse(
-                    f"{place} leaves nothing for the rest, and every geolevel has a share; name "
-                    f"the queries to measure as design.{universe}.queries"
-                )
-            is_none = limit.at_least == limit.at_most == 0
-            if not 0 <= limit.at_least < limit.at_most <= 1 and not is_none:
-                refuse(
-                    f"{place}: at_least must be below at_most, and both from 0 to 1; at_most = 0 "
-                    "alone measures nothing"
-                )
-            if is_none and limit.query is None:
-                refuse(
-                    f"{place} leaves {limit.geolevel} nothing, and every geolevel of a spine has a "
-                    f"share; take it out of budget.{universe}.geolevels"
-                )
 
     def refuse_ineffective(self, own: Mapping[str, Any], refuse: Refuse) -> None:
         """As in a run, which has no setting `design`."""

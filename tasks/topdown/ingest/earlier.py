@@ -21,7 +21,7 @@ import pyarrow as pa
 from scipy import sparse
 
 from ...census.areas import Areas
-from ...census.census import Census, Held, Universe, preset_census
+from ...census.census import Bound, Census, Held, Universe, preset_census
 from ...census.census_input import CensusInput
 from ...census.invariants import read_geography
 from ...census.microdata import MicrodataFile, count_labelled_microdata, count_microdata
@@ -219,13 +219,14 @@ def _answers(
 
 
 @dataclass(frozen=True, eq=False)
-class _Sum:
-    """The sum of some cells, mask (n_cells,), that a declaration keeps between `lower` and `upper`
-    (n_units,) in units of areas: `unit` (n_areas,) of each area, and their names in messages.
+class _Sums:
+    """Sums of cells that a declaration keeps between `lower` and `upper` (n_units, n_sums): the sum
+    of each cell, `row` (n_cells,), -1 for none; in units of areas: `unit` (n_areas,) of each area,
+    and their names in messages.
     """
 
     what: str
-    cells: np.ndarray
+    row: np.ndarray
     unit: np.ndarray
     places: Sequence[str]
     lower: np.ndarray
@@ -241,29 +242,36 @@ def _refuse_contradictions(
     """
     name, schema = universe.name, settings.schema_of(universe.name)
     for declared in _declared_sums(settings, universe, schema, result, found):
-        for held in universe.held_earlier:
-            rows = _held_rows(held, schema, declared.cells)
-            if rows is None:
-                continue
-            of_area = np.asarray(found[name, held.name][:, rows].sum(axis=1)).ravel()
-            sums = np.zeros(len(declared.places), dtype=np.int64)
-            np.add.at(sums, declared.unit, of_area)
-            broken = (sums < declared.lower) | (sums > declared.upper)
-            if broken.any():
-                place = declared.places[int(broken.argmax())]
-                raise InputRefused(
-                    f"The answers of {name} that are held as {held.name!r} contradict "
-                    f"{declared.what} in {place}; take one of them out."
-                )
+        for answer in np.unique(declared.row[declared.row >= 0]).tolist():
+            for held in universe.held_earlier:
+                rows = _held_rows(held, schema, declared.row == answer)
+                if rows is None:
+                    continue
+                of_area = np.asarray(found[name, held.name][:, rows].sum(axis=1)).ravel()
+                sums = np.zeros(len(declared.places), dtype=np.int64)
+                np.add.at(sums, declared.unit, of_area)
+                broken = sums < declared.lower[:, answer]
+                broken |= sums > declared.upper[:, answer]
+                if broken.any():
+                    place = declared.places[int(broken.argmax())]
+                    raise InputRefused(
+                        f"The answers of {name} that are held as {held.name!r} contradict "
+                        f"{declared.what} in {place}; take one of them out."
+                    )
 
 
 def _held_rows(held: Held, schema: Schema, cells: np.ndarray) -> np.ndarray | None:
     """The held rows whose cells together are a sum's; None if no rows match."""
-    inside = schema.cells_where(held.where)
-    row = np.where(inside, marginal_query(schema, held.query).row_of_cell, -1)
+    row = _row_of_cell(held, schema)
     rows = np.unique(row[cells])
     is_sum = rows.size and rows[0] >= 0 and np.array_equal(np.isin(row, rows), cells)
     return rows if is_sum else None
+
+
+def _row_of_cell(one: Held | Bound, schema: Schema) -> np.ndarray:
+    """(n_cells,) the answer of a query that counts each cell, -1 for none."""
+    row = marginal_query(schema, one.query).row_of_cell
+    return np.where(schema.cells_where(one.where), row, -1)
 
 
 def _declared_sums(
@@ -272,40 +280,33 @@ def _declared_sums(
     schema: Schema,
     result: CensusInput,
     found: HeldAnswers,
-) -> Iterator[_Sum]:
+) -> Iterator[_Sums]:
     """The sums that structural zeros, bounds, invariants and, if several, held answers fix."""
     name = universe.name
     areas = [f"area {path}" for path in result.areas.frame["block_geocode"]]
     each = np.arange(len(areas))
     forbidden = structural_zeros(settings, name)
     for held in universe.held_earlier:
-        row = marginal_query(schema, held.query).row_of_cell
-        inside = schema.cells_where(held.where)
-        impossible = inside & ~np.isin(row, row[inside & ~forbidden])
-        nothing = np.zeros(len(areas), dtype=np.int64)
-        yield _Sum("the structural zeros", impossible, each, areas, nothing, nothing)
+        row = _row_of_cell(held, schema)
+        is_impossible = (row >= 0) & ~np.isin(row, row[~forbidden])
+        nothing = np.zeros((len(areas), 1), dtype=np.int64)
+        yield _Sums(
+            "the structural zeros", np.where(is_impossible, 0, -1), each, areas, nothing, nothing
+        )
         if len(universe.held_earlier) > 1:
             answers = found[name, held.name].toarray()
-            for answer in np.unique(row[inside]).tolist():
-                own = answers[:, answer]
-                what = f"those held as {held.name!r}"
-                yield _Sum(what, inside & (row == answer), each, areas, own, own)
+            yield _Sums(f"those held as {held.name!r}", row, each, areas, answers, answers)
     for number, bound in enumerate(universe.bounds):
-        row = marginal_query(schema, bound.query).row_of_cell
-        inside = schema.cells_where(bound.where)
-        for answer in np.unique(row[inside]).tolist():
-            records = result.multiples[name, number][:, answer]
-            lower = (bound.at_least or 0) * records
-            upper = np.full_like(records, NO_BOUND)
-            if bound.at_most is not None:
-                upper = bound.at_most * records
-            cells = inside & (row == answer)
-            yield _Sum(f"the bound {bound.name}", cells, each, areas, lower, upper)
+        records = result.multiples[name, number]
+        lower = (bound.at_least or 0) * records
+        upper = np.full_like(records, NO_BOUND)
+        if bound.at_most is not None:
+            upper = bound.at_most * records
+        row = _row_of_cell(bound, schema)
+        yield _Sums(f"the bound {bound.name}", row, each, areas, lower, upper)
     for invariant in universe.invariants:
         row = marginal_query(schema, invariant.query).row_of_cell
         units = result.areas.units[invariant.geolevel]
         places = [f"{invariant.geolevel} {path}" for path in units.path]
         exact = np.array([result.totals[name][invariant.name][path] for path in units.path])
-        for answer, values in enumerate(exact.T):
-            what = f"the invariant {invariant.name}"
-            yield _Sum(what, row == answer, units.number, places, values, values)
+        yield _Sums(f"the invariant {invariant.name}", row, units.number, places, exact, exact)

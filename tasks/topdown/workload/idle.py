@@ -43,8 +43,7 @@ def refuse_idle_settings(settings: TopdownSections, own: Mapping[str, Any], refu
     if not settings.has_all_measurements and table_of(own, "release").get("margins"):
         refuse(f"release.margins = true needs {_ALL_MEASUREMENTS}; remove it, or measure them all")
     for universe in settings.run.universes:
-        _refuse_idle_budget(settings, own, universe, refuse)
-        _refuse_idle_passes(settings, own, universe, refuse)
+        _refuse_idle_geolevels(settings, own, universe, refuse)
 
 
 def unmeasured_attributes(settings: TopdownSections, universe: str) -> tuple[str, ...]:
@@ -121,47 +120,34 @@ def _spine_uses(settings: TopdownSections) -> Uses:
     }
 
 
-def _refuse_idle_budget(
+def _refuse_idle_geolevels(
     settings: TopdownSections, own: Mapping[str, Any], universe: str, refuse: Refuse
 ) -> None:
-    where = f"budget.{universe}"
-    budget, given = settings.budget[universe], table_of(own, "budget", universe)
-    last = next(reversed(budget.geolevels))
-    for geolevel in table_of(given, "queries"):
-        if geolevel not in budget.geolevels and geolevel != OTHER:
-            refuse(
-                f"{where}.queries.{geolevel} does nothing without a share of {geolevel} in "
-                f"{where}.geolevels; remove it"
-            )
-        if settings.blocks_only and settings.preset is not None and geolevel != last:
-            refuse(
-                f"{where}.queries.{geolevel} does nothing where {last} alone is measured; remove it"
-            )
-    if settings.blocks_only and settings.preset is not None and "geolevels" in given:
-        refuse(f"{where}.geolevels does nothing where {last} alone is measured; remove it")
-
-
-def _refuse_idle_passes(
-    settings: TopdownSections, own: Mapping[str, Any], universe: str, refuse: Refuse
-) -> None:
-    where = f"workload.{universe}.passes"
+    """Refuse queries, shares and passes of geolevels that are not measured."""
     geolevels = list(settings.budget[universe].geolevels)
+    last, budget = geolevels[-1], f"budget.{universe}"
+    # The shares that a file without a preset gives say which geolevel is the last.
+    of_preset = settings.blocks_only and settings.preset is not None
+    unused = f"does nothing where {last} alone is measured; remove it"
+    for section, key, is_alone in (
+        ("budget", "queries", of_preset),
+        ("workload", "passes", settings.blocks_only),
+    ):
+        where = f"{section}.{universe}.{key}"
+        for geolevel in table_of(own, section, universe, key):
+            if geolevel not in (*geolevels, OTHER):
+                refuse(
+                    f"{where}.{geolevel} does nothing without a share of {geolevel} in "
+                    f"{budget}.geolevels; remove it"
+                )
+            if is_alone and geolevel != last and (key, geolevel) != ("passes", OTHER):
+                refuse(f"{where}.{geolevel} {unused}")
+    if of_preset and "geolevels" in table_of(own, "budget", universe):
+        refuse(f"{budget}.geolevels {unused}")
     estimated = set(geolevels[-1:] if settings.blocks_only else geolevels)
     named = set(settings.workload_of(universe).passes)
-    for geolevel in table_of(own, "workload", universe, "passes"):
-        if geolevel == OTHER:
-            if named >= estimated:
-                refuse(
-                    f"{where}.other does nothing, because every geolevel that is estimated is "
-                    "named; remove it"
-                )
-        elif geolevel not in geolevels:
-            refuse(
-                f"{where}.{geolevel} does nothing without a share of {geolevel} in "
-                f"budget.{universe}.geolevels; remove it"
-            )
-        elif settings.blocks_only and geolevel != geolevels[-1]:
-            refuse(
-                f"{where}.{geolevel} does nothing where {geolevels[-1]} alone is estimated; "
-                "remove it"
-            )
+    if OTHER in table_of(own, "workload", universe, "passes") and named >= estimated:
+        refuse(
+            f"workload.{universe}.passes.other does nothing, because every geolevel that is "
+            "estimated is named; remove it"
+        )

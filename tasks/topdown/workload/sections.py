@@ -108,16 +108,6 @@ def refuse_tables(
             refuse(f"the setting 'input.{name}' is missing; add it, or name a preset that has it")
 
 
-def default_passes(asked: Sequence[str]) -> dict[str, tuple[tuple[str, ...], ...]]:
-    """Passes of the estimators where the settings give none: the total first, if it is measured."""
-    if "total" in asked and len(asked) > 1:
-        return {
-            "least_squares": (("total",), ("all but total",)),
-            "rounder": (("total",), ("detailed",)),
-        }
-    return {"least_squares": (("all",),), "rounder": (("total", "detailed"),)}
-
-
 Universe = FileName
 """Name of a universe that the census declares."""
 
@@ -279,6 +269,13 @@ class GeolevelPasses(Section):
         if self.interleaved and len(self.rounder) < 2:
             raise ValueError("interleaved does nothing to a single pass; remove it")
         return self
+
+
+TOTAL_FIRST = GeolevelPasses(
+    least_squares=(("total",), ("all but total",)), rounder=(("total",), ("detailed",))
+)
+AT_ONCE = GeolevelPasses(least_squares=(("all",),), rounder=(("total", "detailed"),))
+"""Passes where the settings give none, with the total measured among others and otherwise."""
 
 
 class UniverseSettings(Section):
@@ -485,9 +482,8 @@ class TopdownSections(ProductSettings):
         passes = self.workload_of(universe).passes
         measured = self.budget_of(universe).query_shares[geolevel]
         asked = list(measured if queries is None else queries)
-        chosen = passes.get(geolevel, passes.get("other"))
-        if chosen is None:
-            chosen = GeolevelPasses.model_validate(default_passes(asked))
+        default = TOTAL_FIRST if "total" in asked and len(asked) > 1 else AT_ONCE
+        chosen = passes.get(geolevel, passes.get("other", default))
 
         def spelt_out(names: Sequence[str]) -> tuple[str, ...]:
             found: list[str] = []

@@ -25,7 +25,7 @@ def table_file(folder: Path, states: list[str], row_group_size: int) -> Path:
 
 @pytest.mark.parametrize("row_group_size", [1, 4, 1000])
 def test_every_state_has_its_rows_whatever_is_skipped(tmp_path, monkeypatch, row_group_size):
-    monkeypatch.setattr(table_rows, "ROWS_PER_BATCH", 3)
+    monkeypatch.setattr(table_rows, "WIDE_ROWS_PER_BATCH", 3)
     states = ["01"] * 5 + ["02"] + ["04"] * 11 + ["05"] * 2
     path = table_file(tmp_path, states, row_group_size)
     assert TableRows(path).ranges == {

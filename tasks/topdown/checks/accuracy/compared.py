@@ -398,7 +398,8 @@ def totals_of_universe(settings: TopdownSettings, whole: PredictedUniverse) -> T
         return {}
     quantities = compared_quantities(settings, whole.universe)
     asked = [answer for quantity in quantities for answer in quantity.answers]
-    return totals_of(whole.prediction, whole.prediction.components(asked))
+    prediction = whole.prediction
+    return totals_of(prediction, prediction.components(prediction.product(asked)))
 
 
 def _errors_of_subspine(
@@ -435,12 +436,13 @@ def _errors_of_subspine(
     for quantity in compared_quantities(settings, universe):
         matrix = answer_matrix(quantity.answers, schema)
         truth, released = ((own @ matrix).toarray() for own in counts)
+        product = prediction.product(quantity.answers)
         may_be = possible @ ((of_types @ matrix).toarray() > 0) > 0
         errors[quantity.name] = {
             level.name: tally(
                 level.sums(truth),
                 level.sums(released),
-                prediction.variances(level, quantity.answers),
+                prediction.variances(level, product),
                 level.sums(may_be.astype(np.int64)) > 0,
                 level.sums(records)[:, 0],
             )

@@ -1,4 +1,4 @@
-"""The accuracy report: the figures of one run, or of several side by side, as one HTML file.
+"""The accuracy report: the figures of a run as one HTML file, and runs side by side.
 
 The figures and their report go to the confidential folder. The report is copied to where the UI and
 the public look only for inputs that are not confidential.
@@ -6,28 +6,26 @@ the public look only for inputs that are not confidential.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from ....census.census import Census
 from ....pages.document import Block, Details, Document, Figure, Section, Table
-from ....pages.figures import bar_chart, box_chart, line_chart
+from ....pages.figures import bar_chart, line_chart
 from ....pages.numbers import format_epsilon
 from ....products.comparison import (
-    COMPARISON,
+    CONFIDENTIAL,
+    ComparedRun,
     errors_table,
-    labels_of,
     require_errors,
     write_comparison_page,
     write_errors,
 )
+from ....products.comparison import write_comparison as write_comparison_of
 from ....runs.directory import RunDirectory
-from ....runs.errors import InputRefused
 from ...estimation.full_information import algebra_of
 from ...settings import TopdownSettings
 from ...workload.costs import cost_of
@@ -37,7 +35,6 @@ from .errors import (
     ABSOLUTE_THRESHOLDS,
     ALL_ANSWERS,
     ALL_SIZES,
-    ERROR_QUANTILES,
     FOLDER,
     PERCENT_THRESHOLDS,
     SIZE_LIMITS,
@@ -47,8 +44,6 @@ from .errors import (
     write_figures,
 )
 from .theory import MOST_CORE
-
-CONFIDENTIAL = "CONFIDENTIAL: shows how the release differs from the truth; do not publish"
 
 _SHORT = {
     "county subdivision": "subdivision",
@@ -60,32 +55,19 @@ _SHORT = {
 """Names of levels that are too long for the side of a chart."""
 
 
-@dataclass(frozen=True, eq=False)
-class ComparedRun:
-    """A run, its label in the report, and its figures."""
-
-    label: str
-    settings: TopdownSettings
-    figures: AccuracyFigures
-
-
-def accuracy_document(runs: Sequence[ComparedRun]) -> Document:
-    """The report of one run, or of several in the order given; repeated runs count once."""
-    runs = [*{run.label: run for run in runs}.values()]
-    confidential = [CONFIDENTIAL] * any(run.settings.input.confidential for run in runs)
-    stamps = dict.fromkeys([*confidential, *filter(None, (run.settings.stamp for run in runs))])
-    title = f"Accuracy of {runs[0].label}" if len(runs) == 1 else "Accuracy of runs side by side"
-    errors = _format_rows([run.figures.errors.assign(run=run.label) for run in runs])
+def accuracy_document(label: str, settings: TopdownSettings, figures: AccuracyFigures) -> Document:
+    """The report of a run with this label."""
+    stamps = [CONFIDENTIAL] * settings.input.confidential + [settings.stamp or ""]
+    errors = _format_rows(figures.errors)
     of_quantity: dict[tuple[str, str], pd.DataFrame] = {
         (str(own["universe"].iloc[0]), str(own["quantity"].iloc[0])): own
         for _, own in errors.groupby(["universe", "quantity"], sort=False)
     }
-    settings = runs[0].settings
     areas = f"{settings.area_word}s".capitalize()
     exact = f"totals, types that a {settings.area_word} cannot have, and structural zeros"
-    meanings = {q.name: q.meaning for q in runs[0].settings.compiled_census.quantities}
+    meanings = {q.name: q.meaning for q in settings.compiled_census.quantities}
     return Document(
-        title,
+        f"Accuracy of {label}",
         (
             "An error is a released count less the true one. The tables also show the standard "
             "deviation that the budget implies for the best linear unbiased estimate, which "
@@ -100,17 +82,14 @@ def accuracy_document(runs: Sequence[ComparedRun]) -> Document:
             *_reasons_without_deviations(settings, errors),
         ),
         (
-            _runs(runs),
-            *_criterion(
-                settings,
-                _format_rows([run.figures.criterion.assign(run=run.label) for run in runs]),
-            ),
+            _run(label, settings),
+            *_criterion(settings, _format_rows(figures.criterion)),
             *(
                 _quantity(own, _title(*quantity, list(of_quantity)), meanings.get(quantity[1], ""))
                 for quantity, own in of_quantity.items()
             ),
         ),
-        "; ".join(stamps) or None,
+        "; ".join(filter(None, stamps)) or None,
         folded=True,
     )
 
@@ -177,6 +156,7 @@ _FALSE = {
     "false_zeros": "false zeros, %",
     "false_positives": "false positives, %",
 }
+_COMPARED = {**_MAIN, **{name: words for name, words in _FALSE.items() if name != "level"}}
 _CRITERION = {
     **_HEAD,
     "share_within": "% within 5 points",
@@ -187,34 +167,30 @@ _DECIDING = ("mean |error|", "95%", "criterion", "false zeros, %")
 """The main column of each kind of table."""
 
 
-def _format_rows(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """The rows of all runs, the first run's first, in percent and words."""
-    rows = pd.concat(frames, ignore_index=True)
+def _format_rows(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows in percent and words."""
     if rows.empty:
         return rows
-    for name in rows:
-        if name.startswith(("beyond_", "false_", "share_")):
-            rows[name] *= 100
+    shares = [name for name in rows if name.startswith(("beyond_", "false_", "share_"))]
     words = {"on_spine": {True: "yes", False: "no"}, "met": {True: "met", False: "MISSED"}}
-    return rows.assign(**{name: rows[name].map(own) for name, own in words.items() if name in rows})
+    shown = {name: rows[name].map(own) for name, own in words.items() if name in rows}
+    return rows.assign(**{name: rows[name] * 100 for name in shares}, **shown)
 
 
-def _runs(runs: Sequence[ComparedRun]) -> Section:
+def _run(label: str, settings: TopdownSettings) -> Section:
     rows = []
-    for run in runs:
-        settings = run.settings
-        dataset, spine = settings.privacy.dataset, settings.geography.spine
-        for universe in settings.run.universes:
-            plan = cost_of(settings, universe).plan
-            epsilon = format_epsilon(plan.epsilons()["tight"])
-            rows.append((run.label, dataset, universe, spine, plan.bounded_rho, epsilon))
+    for universe in settings.run.universes:
+        plan = cost_of(settings, universe).plan
+        epsilon = format_epsilon(plan.epsilons()["tight"])
+        spine = settings.geography.spine
+        rows.append((label, settings.privacy.dataset, universe, spine, plan.bounded_rho, epsilon))
     headers = ("run", "dataset", "universe", "spine", "rho", "epsilon")
     blocks: list[Block] = [Table(headers, tuple(rows))]
-    if any(run.settings.privacy.infinite for run in runs):
+    if settings.privacy.infinite:
         blocks.append(
             "A run without noise is compared with the errors that its budget would imply."
         )
-    return Section("Compared runs", tuple(blocks))
+    return Section("Compared run", tuple(blocks))
 
 
 def _criterion(settings: TopdownSettings, shares: pd.DataFrame) -> list[Section]:
@@ -257,9 +233,7 @@ def _quantity(errors: pd.DataFrame, quantity: str, meaning: str) -> Section:
     whole = together[is_whole]
     universe = errors["universe"].iloc[0]
     unit = _UNITS.get(universe, universe)
-    series = {"root_mean_square_error": ""}
-    if errors["run"].nunique() == 1:
-        series = {"root_mean_square_error": "released", IMPLIED: "implied by the budget"}
+    series = {"root_mean_square_error": "released", IMPLIED: "implied by the budget"}
     by_size = {"level": "level", "size_class": "size", "entities": "entities", **_MAIN}
     details = {f"By size class: entities of so many {unit}": (together[~is_whole], by_size)}
     by_answer = errors[errors["answer"] != ALL_ANSWERS]
@@ -273,7 +247,6 @@ def _quantity(errors: pd.DataFrame, quantity: str, meaning: str) -> Section:
         "How the errors are spread: quantiles of the absolute error, and the share of counts "
         "whose error is larger than a threshold, in counts or in percent of the true count.",
         _table(whole, _SPREAD),
-        *_boxes(whole, unit, quantity),
         "False zeros are true counts above 0 that are released as 0; false positives are true "
         "counts of 0 that are released as more.",
         _table(whole, _FALSE),
@@ -284,82 +257,44 @@ def _quantity(errors: pd.DataFrame, quantity: str, meaning: str) -> Section:
 
 
 def _table(rows: pd.DataFrame, columns: Mapping[str, str]) -> Table:
-    """A row for each, of columns under headers; with several runs their labels, and rows of one
-    kind together."""
+    """A row for each, of columns under headers."""
     deciding = next((header for header in columns.values() if header in _DECIDING), None)
-    if rows["run"].nunique() > 1:
-        keys = [key for key in ("size_class", "answer", "level") if key in rows]
-        rows = rows.iloc[np.lexsort([pd.factorize(rows[key])[0] for key in keys])]
-        columns = {"level": "level", "run": "run", **columns}
     return errors_table(rows, columns, deciding)
 
 
 def _bars(rows: pd.DataFrame, columns: Mapping[str, str], label: str, title: str) -> list[Figure]:
-    """Bars by level: for one run all `columns` by their names, for several the first."""
-    if rows["run"].nunique() > 1:
-        values = _wide(rows, [*columns][0])
-    else:
-        values = rows.set_index("level")[list(columns)].rename(columns=columns)
+    """Bars by level, of columns by their names."""
+    values = rows.set_index("level")[list(columns)].rename(columns=columns)
     values = values[np.isfinite(values).all(axis=1)]
     if values.empty:
         return []
+    levels = [_SHORT.get(level, level) for level in values.index]
     series = {str(name): own.tolist() for name, own in values.items()}
-    svg = bar_chart(_short(values.index), series, title=title, value_label=label)
+    svg = bar_chart(levels, series, title=title, value_label=label)
     return [Figure(svg, f"{title}.")]
-
-
-def _wide(rows: pd.DataFrame, column: str) -> pd.DataFrame:
-    """A column by level and run, in their order."""
-    wide = rows.pivot(index="level", columns="run", values=column)
-    return wide.loc[rows["level"].unique(), rows["run"].unique()]
-
-
-def _short(levels: Iterable[str]) -> list[str]:
-    return [_SHORT.get(level, level) for level in levels]
-
-
-def _boxes(whole: pd.DataFrame, unit: str, quantity: str) -> list[Figure]:
-    names = [f"error_q{round(100 * q):02d}" for q in ERROR_QUANTILES]
-    common = _wide(whole, "pairs").dropna().index
-    if common.empty:
-        return []
-    series = {
-        str(run): own.set_index("level").loc[common, names].to_numpy().tolist()
-        for run, own in whole.groupby("run", sort=False)
-    }
-    title = f"Errors by level: {quantity}"
-    svg = box_chart(_short(common), series, title=title, value_label=f"error ({unit})")
-    caption = (
-        f"{title}. The box holds the middle half of the errors, the line the middle 90%, the mark "
-        "is the median."
-    )
-    return [Figure(svg, caption)]
 
 
 _LINES = ("block", "block group", "tract", "place", "county subdivision")
 
 
 def _lines(together: pd.DataFrame, unit: str, quantity: str) -> list[Figure]:
-    """Root mean square error against size class, one line a level; of several runs, blocks only."""
-    several = together["run"].nunique() > 1
+    """Root mean square error against size class, one line a level."""
     start = dict(zip(size_class_names()[1:], SIZE_LIMITS, strict=True))
     rows = together[together["size_class"].isin(list(start))]
-    is_usual = rows["level"].isin(_LINES).any()
-    shown = _LINES if is_usual else tuple(dict.fromkeys(rows["level"]))[::-1]
-    rows = rows[rows["level"].isin(shown[:1] if several else shown)]
+    if rows["level"].isin(_LINES).any():
+        rows = rows[rows["level"].isin(_LINES)]
     rows = rows[rows["root_mean_square_error"] > 0]
     series = {
         str(name): (
             [start[size] for size in line["size_class"]],
             line["root_mean_square_error"].tolist(),
         )
-        for name, line in rows.groupby("run" if several else "level", sort=False)
+        for name, line in rows.groupby("level", sort=False)
         if len(line) > 1
     }
     if not series:
         return []
-    of = f"{shown[0]}s" if several and is_usual else "entities"
-    title = f"Root mean square error of {of} by size: {quantity}"
+    title = f"Root mean square error of entities by size: {quantity}"
     svg = line_chart(
         series,
         title=title,
@@ -390,50 +325,22 @@ def write_run_accuracy(run: RunDirectory, settings: TopdownSettings) -> Path | N
     write_errors(run, pa.Table.from_pandas(errors, preserve_index=False))
     figures = compute_figures(run, settings)
     write_figures(run, figures)
-    compared = [ComparedRun(run.root.name, settings, figures)]
-    return _write(compared, run, REPORT)
+    document = accuracy_document(run.root.name, settings, figures)
+    return write_comparison_page(document, accuracy_report(run), run, [settings])
 
 
 def write_comparison(runs: Sequence[tuple[RunDirectory, TopdownSettings]]) -> Path:
-    """Write the report of several runs side by side into the first one; returns its path.
+    """Write the errors of several runs side by side into the first one; returns the page's path.
 
-    Raises InputRefused for a run whose truth and figures are both gone, and for runs of censuses
-    that declare different things.
+    Raises InputRefused for a run whose truth and figures are both gone.
     """
-    first = runs[0][1].compiled_census
-    for run, settings in runs[1:]:
-        if not _have_same_levels(first, settings.compiled_census):
-            raise InputRefused(
-                f"{run.root} is a run of another census than {runs[0][0].root}, whose quantities "
-                "and levels it does not have; compare runs of one census."
-            )
-    labels = labels_of([run for run, _ in runs])
-    compared = [
-        ComparedRun(label, settings, _figures(run, settings))
-        for label, (run, settings) in zip(labels, runs, strict=True)
-    ]
-    return _write(compared, runs[0][0], COMPARISON)
-
-
-def _have_same_levels(first: Census, other: Census) -> bool:
-    """Whether two censuses have the same geolevels and schemas."""
-    if first.geolevels != other.geolevels or first.layout != other.layout:
-        return False
-    first_schemas, other_schemas = (
-        {name: universe.schema for name, universe in census.universes.items()}
-        for census in (first, other)
-    )
-    return first_schemas == other_schemas
-
-
-def _write(compared: Sequence[ComparedRun], run: RunDirectory, name: str) -> Path:
-    document, path = accuracy_document(compared), run.confidential / FOLDER / name
-    return write_comparison_page(document, path, run, [one.settings for one in compared])
-
-
-def _figures(run: RunDirectory, settings: TopdownSettings) -> AccuracyFigures:
-    if has_truth(run, settings):
-        figures = compute_figures(run, settings)
-        write_figures(run, figures)
-        return figures
-    return require_errors(run, read_figures(run))
+    compared = []
+    for run, settings in runs:
+        figures = read_figures(run)
+        if has_truth(run, settings):
+            figures = compute_figures(run, settings)
+            write_figures(run, figures)
+        errors = _format_rows(require_errors(run, figures).together)
+        facts = {"dataset": settings.privacy.dataset, "spine": settings.geography.spine}
+        compared.append(ComparedRun(run, settings, facts, errors))
+    return write_comparison_of(compared, ("universe", "quantity", "level"), _COMPARED)

@@ -20,7 +20,6 @@ by the sum of their covariances, which is all that the root takes of them.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -33,15 +32,18 @@ from .....geography.variance import Covariances
 from ....census.queries import marginal_query
 from ....census.schema import Schema
 from ...estimation.query_algebra import QueryAlgebra
+from ...intervals.answers import ProductAnswers
 from ...spine.subspines import Subspine, n_subspines, subspine_of
 from ...workload.budget import Budget
-from .subjects import Answer, EntityLevel
+from .subjects import Answer, EntityLevel, answer_matrix
 
 LARGEST_CORE = 32
 """Most core cells of a prediction; where structural zeros make more, they are not used."""
 MOST_CORE = 60
 """Most core cells of a prediction without structural zeros; beyond, no prediction is made."""
 
+ROUNDING = 1e-12
+"""Multiplier of a variance below which it is a rounding error of 0."""
 SMALLEST_VARIANCE = 1e-9
 """Lower limit of noise variances: answers that are as good as exact still have a finite weight."""
 
@@ -84,20 +86,22 @@ class Prediction:
                 break
         return algebra
 
-    def variances(self, level: EntityLevel, answers: Sequence[Answer]) -> np.ndarray:
+    def product(self, answers: Sequence[Answer]) -> ProductAnswers:
+        """The answers in the coordinates of the budget's queries."""
+        return ProductAnswers.of(self._algebra, answer_matrix(answers, self.schema).T)
+
+    def variances(self, level: EntityLevel, answers: ProductAnswers) -> np.ndarray:
         """`(n_entities, n_answers)` variances of the answers for every entity of a level; NaN where
         there is no prediction.
         """
-        if len(self._algebra.cell_type) > MOST_CORE:
-            return np.full((level.n_entities, len(answers)), np.nan)
-        weights = [self._core_weights(answer) for answer in answers]
-        asked, place = np.unique(weights, axis=0, return_inverse=True)
-        factors = np.array([self._factors(answer) for answer in answers])
+        found = np.full((level.n_entities, answers.n_answers), np.nan)
+        if self.n_core > MOST_CORE:
+            return found
         areas = self._classed_areas(level)
-        found = np.zeros((level.n_entities, len(answers)))
-        for component in sorted(self.components(answers)):
-            variances = self.covariances(component).variances(areas, asked)[:, 0, place.reshape(-1)]
-            own = factors[:, component]
+        found[:] = 0
+        for component, own in self._factors(answers).items():
+            variances = self.covariances(component).variances(areas, answers.core)[:, 0]
+            variances = variances[:, answers.core_of_answer]
             found[areas.area] += np.multiply(
                 variances, own, where=own != 0, out=np.zeros_like(variances)
             )
@@ -117,16 +121,19 @@ class Prediction:
             )
         return self._covariances[component]
 
-    def components(self, answers: Sequence[Answer]) -> set[int]:
+    def components(self, answers: ProductAnswers) -> set[int]:
         """The components in the variances of answers; none without a prediction."""
-        if len(self._algebra.cell_type) > MOST_CORE:
-            return set()
-        return {
-            component
-            for answer in answers
-            for component, factor in enumerate(self._factors(answer))
-            if factor and not (component == 0 and self._is_constant_known)
-        }
+        return set() if self.n_core > MOST_CORE else set(self._factors(answers))
+
+    def _factors(self, answers: ProductAnswers) -> dict[int, np.ndarray]:
+        """(n_answers,) multipliers of the variance of each component that is not known; see the
+        module's docstring."""
+        each = np.arange(answers.n_answers)
+        factors = zip(answers.places, answers.coupling(each, each), strict=True)
+        found = {component: np.where(own > ROUNDING, own, 0.0) for component, own in factors}
+        if self._is_constant_known:
+            found.pop(0, None)
+        return {component: found[component] for component in sorted(found)}
 
     @property
     def n_core(self) -> int:
@@ -182,30 +189,6 @@ class Prediction:
                         matrices[code] += gram / max(variance, SMALLEST_VARIANCE)
             found.append(matrices)
         return np.concatenate(found)
-
-    def _core_weights(self, answer: Answer) -> np.ndarray:
-        """(n_core,): 1 for the core cells counted by the answer."""
-        core = [self.schema.attributes[axis] for axis in self._algebra.core]
-        shape = tuple(self.schema.shape[axis] for axis in self._algebra.core)
-        weights = np.ones(shape)
-        for axis, name in enumerate(core):
-            if name in answer.where:
-                outside = np.setdiff1d(np.arange(shape[axis]), answer.where[name])
-                np.moveaxis(weights, axis, 0)[outside] = 0
-        return weights.ravel()
-
-    def _factors(self, answer: Answer) -> list[float]:
-        """Multipliers of each component's variance; see the module's docstring."""
-        names, shape = self.schema.attributes, self.schema.shape
-        free = [(names[axis], shape[axis]) for axis in self._algebra.free]
-        sizes = [(len(answer.where.get(name, range(n))), n) for name, n in free]
-        return [
-            math.prod(
-                (k * (d - k) / d if component >> bit & 1 else k * k / d)
-                for bit, (k, d) in enumerate(sizes)
-            )
-            for component in range(1 << len(sizes))
-        ]
 
 
 Totals = Mapping[int, np.ndarray]

@@ -156,12 +156,6 @@ REFUSED = {
         'a = { query = "total", level = "tract", smallest_housing_units = 9999999 }',
         "no area with 9,999,999 housing units",
     ),
-    "fine": (
-        'a = { query = "total", level = "tract" }\n[design.persons.limits]\n'
-        'l = { geolevel = "Block", at_least = "3/5" }\nm = { query = "total", at_least = "3/5" }\n'
-        'n = { geolevel = "Block", query = "total", at_most = "1/10" }',
-        "no allocation is within all of them",
-    ),
 }
 
 

@@ -8,13 +8,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from scipy.optimize import minimize
-from spineflow.tasks.topdown.design.allocation import RequestedAreas, ShareLimit, to_fractions
-from spineflow.tasks.topdown.design.program import (
-    LimitsContradict,
-    Program,
-    certify_allocation,
-    optimum,
-)
+from spineflow.tasks.topdown.design.allocation import RequestedAreas
+from spineflow.tasks.topdown.design.program import Program, certify_allocation, optimum
 
 from tests.tasks.topdown.design.small_program import (
     NAMES,
@@ -25,11 +20,10 @@ from tests.tasks.topdown.design.small_program import (
     small,
 )
 
-NO_LIMITS = np.zeros((0, len(NAMES) * len(QUERIES))), np.zeros(0)
 EVERYWHERE = np.ones((len(NAMES), len(QUERIES)), dtype=bool)
 
 
-def problem(case: Small, limits: tuple[np.ndarray, np.ndarray] = NO_LIMITS) -> Program:
+def problem(case: Small) -> Program:
     """Two criteria: the variances of counties' and of blocks' totals, each over its mean share."""
     measured, grams = case.measured, case.grams
     core = np.ones((1, len(case.algebra.cell_type)))
@@ -43,7 +37,7 @@ def problem(case: Small, limits: tuple[np.ndarray, np.ndarray] = NO_LIMITS) -> P
         values, slopes = measured.summed_variances(grams, precision, asked)
         return scale * values[:, 0], scale[:, None, None] * slopes[:, 0]
 
-    return Program(case.kinds, criteria, EVERYWHERE, *limits)
+    return Program(case.kinds, criteria, EVERYWHERE)
 
 
 Dense = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
@@ -70,22 +64,20 @@ def dense_criteria(case: Small) -> Dense:
     return criteria
 
 
-def by_scipy(criteria: Dense, limits: tuple[np.ndarray, np.ndarray] = NO_LIMITS) -> float:
+def by_scipy(criteria: Dense) -> float:
     """The least of the largest criterion, by SciPy on the dense problem."""
 
     def allocation(x: np.ndarray) -> np.ndarray:
         return np.exp(x[:-1]) / np.exp(x[:-1]).sum()
 
     def slack(x: np.ndarray) -> np.ndarray:
-        p = allocation(x)
-        return np.append(x[-1] - np.log(criteria(p)[0]), limits[1] - limits[0] @ p)
+        return x[-1] - np.log(criteria(allocation(x))[0])
 
     def slack_slopes(x: np.ndarray) -> np.ndarray:
         p = allocation(x)
         values, slopes = criteria(p)
-        by_p = np.vstack([-slopes / values[:, None], -limits[0]])
-        level = np.append(np.ones(len(values)), np.zeros(len(limits[0])))
-        return np.column_stack([(by_p - (by_p @ p)[:, None]) * p, level])
+        by_p = -slopes / values[:, None]
+        return np.column_stack([(by_p - (by_p @ p)[:, None]) * p, np.ones(len(values))])
 
     best = np.inf
     for seed in range(3):
@@ -116,52 +108,6 @@ def test_the_optimum_is_that_of_an_independent_solver(seed: int, states: bool) -
     assert found.values == pytest.approx(dense(found.allocation)[0], rel=1e-5)
     assert found.values.max() == pytest.approx(by_scipy(dense), rel=1e-4)
     assert found.gap < 1e-4
-
-
-@pytest.mark.slow
-def test_limits_are_held_and_cost_something() -> None:
-    case = small(1)
-    free = optimum(problem(case), random_allocation(1), 1e-4)
-    below = np.ones(EVERYWHERE.shape)
-    below[NAMES.index("US")] = 0.0
-    detailed = np.zeros(EVERYWHERE.shape)
-    detailed[:, QUERIES.index("total")] = 1.0
-    limits = np.array([below.ravel(), detailed.ravel()]), np.array([0.8, 0.3])
-    held = optimum(problem(case, limits), random_allocation(1), 1e-4)
-    assert held.allocation[NAMES.index("US")].sum() >= 0.2 - 1e-9
-    assert held.allocation[:, QUERIES.index("total")].sum() <= 0.3 + 1e-9
-    assert held.gap < 1e-3
-    assert held.values.max() > free.values.max() * 1.01
-    assert held.values.max() == pytest.approx(by_scipy(dense_criteria(case), limits), rel=1e-3)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", [1, 15, 38])
-def test_many_limits_that_some_allocation_meets_are_met(seed: int) -> None:
-    """Limits of geolevels and of queries, down to millionths, drawn about an allocation."""
-    rng, shape = np.random.default_rng(seed), EVERYWHERE.shape
-    inside = np.maximum(np.exp(rng.normal(0, 4, shape)), 1e-5)
-    inside /= inside.sum()
-    places = [(slice(None), q) for q in range(shape[1])] + [(level,) for level in range(shape[0])]
-    limits = []
-    for place in rng.permutation(len(places))[:5]:
-        chosen = np.zeros(shape, dtype=bool)
-        chosen[places[place]] = True
-        most = Fraction(float(inside[chosen].sum()) * 1.05 + 2e-6)
-        limits.append(ShareLimit(chosen, Fraction(0), min(most, Fraction(1))))
-    rows = np.array([limit.chosen.ravel() for limit in limits], dtype=float)
-    program = problem(small(1), (rows, np.array([float(limit.at_most) for limit in limits])))
-    found = optimum(program, random_allocation(seed), 1e-2)
-    parts = np.array(to_fractions(found.allocation, 10**6, limits))
-    assert parts.sum() == 1 and found.gap < 0.02
-    assert all(parts[limit.chosen].sum() <= limit.at_most for limit in limits)
-
-
-def test_limits_that_contradict_each_other_are_refused() -> None:
-    rows = np.ones((1, EVERYWHERE.size))
-    program = problem(small(1), (rows, np.array([0.9])))
-    with pytest.raises(LimitsContradict):
-        optimum(program, random_allocation(1), 1e-3)
 
 
 @pytest.mark.slow

@@ -25,12 +25,7 @@ def of_target(target: str, further: str = "") -> str:
     return f"[design.persons]\n{further}\n[design.persons.targets]\ntracts = {{ {target} }}\n"
 
 
-def limited(limit: str) -> str:
-    return f"{TARGET}[design.persons.limits]\nsome = {{ {limit} }}\n"
-
-
 LEVEL = 'query = "total", level = "tract"'
-RANGE = "at_least must be below at_most, and both from 0 to 1"
 REFUSED = [
     (TARGET.replace("persons", "units"), "design.units is of no universe of run.universes"),
     (of_target(LEVEL, 'tolerance = "1"'), "tolerance must be positive and below 1"),
@@ -47,14 +42,6 @@ REFUSED = [
     ),
     (of_target(f'{LEVEL}, weight = "2"'), "weight does nothing in a ratio to margins"),
     (of_target(LEVEL, 'objective = "smallest_rho"'), "margin is missing; the smallest rho"),
-    (limited('at_most = "1/2"'), "design.persons.limits.some needs geolevel, query, or both"),
-    (limited('geolevel = "Tracts", at_most = "1/2"'), "no geolevel (did you mean 'Tract'?)"),
-    (limited('geolevel = "Tract", at_least = "1"'), "leaves nothing for the rest"),
-    (limited('geolevel = "Tract", at_least = "1/2", at_most = "1/3"'), RANGE),
-    (limited('geolevel = "Tract", at_least = "1/2", at_most = "1/2"'), RANGE),
-    (limited('query = "total", at_least = "-1/2"'), RANGE),
-    (limited('query = "total", at_most = "3/2"'), RANGE),
-    (limited('geolevel = "Tract", at_most = "0"'), "leaves Tract nothing"),
 ]
 
 

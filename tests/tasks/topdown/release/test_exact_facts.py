@@ -22,8 +22,7 @@ from spineflow.tasks.topdown.measurement.public_answers import constrain_univers
 from spineflow.tasks.topdown.paths import state_totals_file
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.spine.build import write_universe_spine
-from spineflow.tasks.topdown.workload.declared_statements import declared_statements
-from spineflow.tasks.topdown.workload.statement import exact_of
+from spineflow.tasks.topdown.workload.statement import declared_statements, exact_of
 
 from tests.seeds import seeds
 

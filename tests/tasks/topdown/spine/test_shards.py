@@ -14,10 +14,11 @@ from spineflow.tasks.census.schema import Schema
 from spineflow.tasks.products.presets import PRESETS
 from spineflow.tasks.runs.settings_files import load_settings
 from spineflow.tasks.topdown.ingest.generate import generate_county
-from spineflow.tasks.topdown.preflight import redundant_spending_of_geography
+from spineflow.tasks.topdown.ingest.ingest import public_geography
+from spineflow.tasks.topdown.preflight import redundant_spending
 from spineflow.tasks.topdown.settings import TopdownSettings
 from spineflow.tasks.topdown.spine import shards
-from spineflow.tasks.topdown.spine.build import on_aian_spine
+from spineflow.tasks.topdown.spine.build import on_aian_spine, spines_of
 from spineflow.tasks.topdown.spine.shards import VALUES_PER_SHARD, values_per_shard
 from spineflow.tasks.topdown.workload.budget import Budget
 
@@ -103,7 +104,8 @@ def settings_of(file: Path, *overrides: str) -> TopdownSettings:
 
 def test_a_state_that_is_one_county_is_measured_in_vain(county: Path) -> None:
     settings = settings_of(county)
-    first, second, *_ = redundant_spending_of_geography(settings)
+    spine = spines_of(settings).spine("persons", public_geography(settings))
+    first, second, *_ = redundant_spending(settings, "persons", spine)
     budget = settings.budget_of("persons")
     for sentence, geolevel, above in ((first, "State", "US"), (second, "County", "State")):
         cost = float(budget.total * budget.geolevel_shares[geolevel])

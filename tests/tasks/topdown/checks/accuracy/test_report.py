@@ -33,5 +33,5 @@ def test_comparison_is_confidential_if_any_input_is(public_run, confidential_run
     assert public_run[0].confidential in path.parents
     text = path.read_text()
     assert STAMP in text
-    assert "<td>first</td>" in text and "<td>second</td>" in text
+    assert ">first</th>" in text and ">second</th>" in text
     assert not (public_run[0].report.parent / "comparison.html").exists()

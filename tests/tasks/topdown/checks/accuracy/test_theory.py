@@ -128,7 +128,7 @@ def test_variances_of_persons(spine: Spine, mechanism: str, totals_known: bool) 
         block_totals_known=False,
     )
     for quantity in quantities_of(PEOPLE):
-        found = prediction.variances(level, quantity.answers)
+        found = prediction.variances(level, prediction.product(quantity.answers))
         for column, mask in enumerate(answer_matrix(quantity.answers, PEOPLE).toarray().T):
             for entity in range(3):
                 target = np.kron((level.entity == entity).astype(float), mask)
@@ -153,7 +153,7 @@ def test_variances_of_units(spine: Spine) -> None:
         block_totals_known=True,
     )
     (quantity,) = quantities_of(UNITS)
-    found = prediction.variances(level, quantity.answers)
+    found = prediction.variances(level, prediction.product(quantity.answers))
     for entity in range(3):
         target = np.kron((level.entity == entity).astype(float), [0.0, 1.0])
         assert found[entity] == pytest.approx([target @ covariance @ target] * 2)
