@@ -13,8 +13,7 @@ from typing import ClassVar
 from ..tasks.evidence.attacks.rebuilding import NAME as RECONSTRUCTION
 from ..tasks.evidence.attacks.tried import pieces_of
 from ..tasks.evidence.methods.publish import draws_of
-from ..tasks.evidence.product import rewritten, summary
-from ..tasks.evidence.release.page import page
+from ..tasks.evidence.release import page, restore_figures, summary
 from ..tasks.evidence.settings import DifferentialPrivacy, EvidenceSettings, ProtectedCensus
 from ..tasks.evidence.steps import attack, publish_tables, read_people, rebuild, write_page
 from ..tasks.products.product import Product, Rules, Words
@@ -91,7 +90,7 @@ PRODUCT: Product = Product(
     ),
     words=Words(
         report=lambda run, settings, _plan, _errors: page(run, settings),
-        restore=rewritten,
+        restore=restore_figures,
         summary=summary,
     ),
 )

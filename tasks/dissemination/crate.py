@@ -43,13 +43,7 @@ MEDIA_TYPES = {
     ".py": "text/x-python",
     ".xml": "application/xml",
 }
-PYTHON = {
-    "@id": "https://w3id.org/workflowhub/workflow-ro-crate#python",
-    "@type": "ComputerLanguage",
-    "name": "Python",
-    "url": "https://www.python.org/",
-    "identifier": "https://www.python.org/",
-}
+PYTHON = "https://w3id.org/workflowhub/workflow-ro-crate#python"
 
 
 def write_crate(run: RunDirectory, flow: Path, folder: Path, office: Office) -> Path:
@@ -101,89 +95,87 @@ def metadata(
     files = [_file(path, path.relative_to(folder).as_posix()) for path in paths]
     results = [_ref(file["@id"]) for file in files if file["@id"].startswith("release/")]
     curators = [
-        {"@id": f"#curator-{number}", "@type": "Organization", "name": curator}
+        _entity(f"#curator-{number}", "Organization", name=curator)
         for number, curator in enumerate(office.data_curators or ("The curator of the data",))
     ]
     inputs = [
-        {
-            "@id": f"#input-{kind}",
-            "@type": "PropertyValue",
-            "name": f"confidential table {kind}",
-            "value": digest,
-            "description": "HMAC-SHA256 of the table under the key of the office's ledger.",
-        }
+        _entity(
+            f"#input-{kind}",
+            "PropertyValue",
+            name=f"confidential table {kind}",
+            value=digest,
+            description="HMAC-SHA256 of the table under the key of the office's ledger.",
+        )
         for kind, digest in own["input_digests"].items()
     ]
-    licence = {
-        "@id": "#licence",
-        "@type": "CreativeWork",
-        "name": office.license or "No licence is stated.",
-    }
-    action = {
-        "@id": f"#run-{own['run_id']}",
-        "@type": "CreateAction",
-        "name": f"Run {own['run_id']}",
-        "description": "Measured with noise under one charge of the ledger, estimated and checked.",
-        "startTime": own["created"].replace("Z", "+00:00"),  # The profile requires an offset.
-        "endTime": ended,
-        "instrument": _ref(workflow),
-        "agent": _ref(curators[0]["@id"]),
-        "object": [_ref("plan/plan.json"), *(_ref(given["@id"]) for given in inputs)],
-        "result": results,
-        "actionStatus": "http://schema.org/CompletedActionStatus",
-    }
+    licence = _entity("#licence", "CreativeWork", name=office.license or "No licence is stated.")
+    action = _entity(
+        f"#run-{own['run_id']}",
+        "CreateAction",
+        name=f"Run {own['run_id']}",
+        description="Measured with noise under one charge of the ledger, estimated and checked.",
+        startTime=own["created"].replace("Z", "+00:00"),  # The profile requires an offset.
+        endTime=ended,
+        instrument=_ref(workflow),
+        agent=_ref(curators[0]["@id"]),
+        object=[_ref("plan/plan.json"), *(_ref(given["@id"]) for given in inputs)],
+        result=results,
+        actionStatus="http://schema.org/CompletedActionStatus",
+    )
     about = office.description or (
         f"Tables and files released under differential privacy ({plan.product}); the guarantee "
         "stands in release/certificate.html."
     )
-    root = {
-        "@id": "./",
-        "@type": "Dataset",
-        "name": name,
-        "description": about,
-        "datePublished": str(office.publication_date or own["created"][:10]),
-        "license": _ref(licence["@id"]),
-        "author": _refs(curators),
-        "publisher": _refs(curators),
-        "conformsTo": [_ref(profile) for profile in PROFILES],
-        "hasPart": [_ref(file["@id"]) for file in files],
-        "mainEntity": _ref(workflow),
-        "mentions": _ref(action["@id"]),
-    }
-    descriptor = {
-        "@id": METADATA,
-        "@type": "CreativeWork",
-        "about": _ref("./"),
-        "conformsTo": [
-            _ref("https://w3id.org/ro/crate/1.1"),
-            _ref("https://w3id.org/workflowhub/workflow-ro-crate/1.0"),
-        ],
-    }
+    root = _entity(
+        "./",
+        "Dataset",
+        name=name,
+        description=about,
+        datePublished=str(office.publication_date or own["created"][:10]),
+        license=_ref(licence["@id"]),
+        author=_refs(curators),
+        publisher=_refs(curators),
+        conformsTo=[_ref(profile) for profile in PROFILES],
+        hasPart=[_ref(file["@id"]) for file in files],
+        mainEntity=_ref(workflow),
+        mentions=_ref(action["@id"]),
+    )
+    versions = [
+        _ref("https://w3id.org/ro/crate/1.1"),
+        _ref("https://w3id.org/workflowhub/workflow-ro-crate/1.0"),
+    ]
+    descriptor = _entity(METADATA, "CreativeWork", about=_ref("./"), conformsTo=versions)
     for file in files:
         if file["@id"] == workflow:
             file |= {
                 "@type": ["File", "SoftwareSourceCode", "ComputationalWorkflow"],
                 "name": f"The flow {plan.product} of Spineflow {released['version']}",
-                "programmingLanguage": _ref(PYTHON["@id"]),
+                "programmingLanguage": _ref(PYTHON),
                 "version": f"{released['version']} ({own['code_version']})",
             }
+    home = "https://www.python.org/"
+    python = _entity(PYTHON, "ComputerLanguage", name="Python", url=home, identifier=home)
     profiles = [
-        {"@id": url, "@type": "CreativeWork", "name": title, "version": url.rpartition("/")[2]}
+        _entity(url, "CreativeWork", name=title, version=url.rpartition("/")[2])
         for url, title in PROFILES.items()
     ]
-    graph = [descriptor, root, *files, PYTHON, action, *inputs, *curators, licence, *profiles]
+    graph = [descriptor, root, *files, python, action, *inputs, *curators, licence, *profiles]
     return {"@context": CONTEXT, "@graph": graph}
 
 
 def _file(path: Path, name: str) -> dict[str, Any]:
-    return {
-        "@id": name,
-        "@type": "File",
-        "name": name,
-        "contentSize": str(path.stat().st_size),
-        "sha256": sha256_of_file(path),
-        "encodingFormat": MEDIA_TYPES.get(path.suffix, "application/octet-stream"),
-    }
+    return _entity(
+        name,
+        "File",
+        name=name,
+        contentSize=str(path.stat().st_size),
+        sha256=sha256_of_file(path),
+        encodingFormat=MEDIA_TYPES.get(path.suffix, "application/octet-stream"),
+    )
+
+
+def _entity(identifier: str, kind: str, /, **facts: Any) -> dict[str, Any]:
+    return {"@id": identifier, "@type": kind, **facts}
 
 
 def _refs(entities: Sequence[Mapping[str, Any]]) -> dict[str, str] | list[dict[str, str]]:

@@ -10,8 +10,7 @@ from ..runs.steps import step
 from .attacks.tried import rebuild_piece, try_attack
 from .ingest import Draw, figures_file, people_file, piece_file, read_population, tables_file
 from .methods.publish import publish_draw
-from .release.figures import write_evidence
-from .release.page import page, release_figures, restore_figures
+from .release import page, release_figures, restore_figures, write_evidence
 from .settings import EvidenceSettings
 
 
@@ -66,7 +65,7 @@ def write_page(run: RunDirectory, settings: EvidenceSettings) -> Made:
     Released figures stay: repeating the attacks may take other seconds.
     """
     if run.release.exists():
-        restore_figures(run)
+        restore_figures(run, settings)
     else:
         write_evidence(run, settings)
         release_figures(run)

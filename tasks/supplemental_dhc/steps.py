@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from ..ledger.identity import ingested_once
 from ..products.acceptance import tabulated_once
 from ..runs.directory import RunDirectory
@@ -41,5 +39,4 @@ def estimate(run: RunDirectory, settings: SupplementalDhcSettings, level: str) -
 def tabulate(run: RunDirectory, settings: SupplementalDhcSettings) -> Made:
     """Write the tables where the checks look for them."""
     # The text is named last.
-    name, is_private = f"{SUPPLEMENTAL_DHC}.csv", settings.is_private
-    return tabulated_once(run, name, partial(write_tables, run, is_private=is_private))
+    return tabulated_once(run, f"{SUPPLEMENTAL_DHC}.csv", write_tables, run, settings.is_private)

@@ -22,9 +22,8 @@ from .costs import universe_plan
 from .ingest.files import read_plan, read_tree
 from .ingest.ingest import AcceptedTrips, check_input, refuse_delta_of
 from .plan import leaves_file, make_plan
-from .release.certificate import conversion_sentence, delta_warning
 from .release.errors import false_cells
-from .release.report import FIGURES, KEYS, report
+from .release.report import FIGURES, KEYS, conversion_sentence, delta_warning, report
 from .release.table import RANGE_QUERIES, TABLE, n_trips, settings_of_release
 from .settings import TripsSettings
 

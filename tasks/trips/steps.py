@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from ..ledger.identity import ingested_once
+from ..products.acceptance import tabulated_once
 from ..runs.directory import ONLY_SHARD, RunDirectory
-from ..runs.handles import Made, created, once, reused
+from ..runs.handles import Made, once
 from ..runs.steps import step
 from .estimation.estimate import combine_levels, estimate_once
 from .ingest.files import read_plan
@@ -51,8 +52,4 @@ def combine(run: RunDirectory, settings: TripsSettings) -> Made:
 @step("write table", TripsSettings, run_name="table")
 def write_table(run: RunDirectory, settings: TripsSettings) -> Made:
     """Write the table and its range queries from the leaves' estimates."""
-    for folder in (run.release, run.unchecked_release):
-        if (path := folder / f"{TABLE}.csv").exists():
-            return reused(path)
-    n_rows = write_release(run, is_private=settings.is_private)
-    return created(path, {"rows": n_rows})
+    return tabulated_once(run, f"{TABLE}.csv", write_release, run, settings.is_private)

@@ -33,7 +33,7 @@ def released_rows(run: RunDirectory) -> pa.Table:
     return pa.concat_tables(parts).cast(SCHEMA).combine_chunks()
 
 
-def write_tables(run: RunDirectory, *, is_private: bool) -> None:
+def write_tables(run: RunDirectory, is_private: bool) -> None:
     """Write both files, the text last; text is comma-delimited, with a header."""
     rows = released_rows(run).replace_schema_metadata(None)
     stem = run.unchecked_release / SUPPLEMENTAL_DHC

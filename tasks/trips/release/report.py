@@ -1,15 +1,17 @@
-"""The public report of a trips run.
+"""The public report of a trips run, and sentences on conversion and delta.
 
 Accuracy against the input is shown for inputs that are not confidential, and only for those.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import pandas as pd
 
-from ...pages.document import Document, Table
+from ...pages.document import Block, Document, Table
+from ...pages.template import parts_of
 from ...products.comparison import errors_table
 from ...products.plan import Plan
 from ...products.reports import first_rows, report_document
@@ -17,7 +19,6 @@ from ...runs.directory import RunDirectory
 from ..ingest.files import read_plan, read_tree
 from ..plan import Plan as TreePlan
 from ..settings import TripsSettings
-from .certificate import delta_warning, noise_saved
 from .errors import BETA, BOUND_OF, error_bounds, false_cells
 from .table import TABLE, n_released, n_trips
 
@@ -45,7 +46,6 @@ def report(
         counts=first_rows(run.release / f"{TABLE}.parquet"),
         own=own,
         warning=delta_warning(settings, n_trips(run.release, own.tree)),
-        less=noise_saved(settings),
         false_cells=false_cells(run, own).sentence,
         confidence=f"{1 - BETA:g}",
         bound_of=None if bounds is None else BOUND_OF[own.mechanism],
@@ -57,6 +57,30 @@ def report(
             for level, error in zip(accuracy["level"], accuracy["mean_absolute_error"], strict=True)
         },
         accuracy=None if accuracy is None else _accuracy(accuracy),
+    )
+
+
+def conversion_sentence(settings: TripsSettings) -> tuple[Block, ...]:
+    """The rho that the tight conversion of epsilon and delta would allow, where the simple one was
+    used."""
+    _, _, (section,) = parts_of("trips/templates/conversion.md.j2", settings=settings)
+    return section.blocks
+
+
+def delta_warning(settings: TripsSettings, n_trips: int | None) -> str | None:
+    """A sentence if delta is no smaller than one over the persons; None if it is, or unknown.
+
+    `n_trips` must be public: an invariant total, or a released one.
+    """
+    delta = settings.privacy.delta
+    if delta is None or settings.privacy.epsilon is None or n_trips is None or n_trips <= 0:
+        return None
+    n_persons = math.ceil(n_trips / settings.privacy.trips_per_person)
+    if delta * n_persons < 1:
+        return None
+    return (
+        f"privacy.delta = {delta} is not below one over the number of persons: such a guarantee "
+        "does not rule out that a person's trips are published outright, so choose a smaller one"
     )
 
 

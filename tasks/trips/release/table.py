@@ -38,8 +38,8 @@ RANGE_QUERIES = "range_queries.parquet"
 LEVEL = "level"
 
 
-def write_release(run: RunDirectory, *, is_private: bool) -> int:
-    """Write table and range queries into the unchecked release; returns the number of rows.
+def write_release(run: RunDirectory, is_private: bool) -> None:
+    """Write table and range queries into the unchecked release.
 
     The CSV file comes last: where it is, all is.
     """
@@ -49,7 +49,6 @@ def write_release(run: RunDirectory, *, is_private: bool) -> int:
     folder = run.unchecked_release
     _write(folder / RANGE_QUERIES, list(_range_queries(tree, leaves)), is_private)
     _write(folder / TABLE, [pa.table(release_columns(run_tree, leaves))], is_private)
-    return leaves.keys.size
 
 
 def _range_queries(tree: Tree, leaves: NodeCounts) -> Iterator[pa.Table]:

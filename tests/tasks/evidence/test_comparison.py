@@ -21,7 +21,7 @@ from spineflow.tasks.evidence.methods.publish import (
     read_figures,
     read_tables,
 )
-from spineflow.tasks.evidence.release.figures import read_evidence
+from spineflow.tasks.evidence.release import read_evidence
 from spineflow.tasks.evidence.settings import EvidenceSettings
 from spineflow.tasks.runs.directory import RunDirectory
 

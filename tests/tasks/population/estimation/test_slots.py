@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from spineflow.tasks.census.households import Members
+from spineflow.tasks.population.estimation.start import slots
 from spineflow.tasks.population.workload.household_types import (
     ELDERLY,
     TYPE,
@@ -34,7 +35,6 @@ from spineflow.tasks.population.workload.places import (
     place,
     places_of,
 )
-from spineflow.tasks.population.workload.slots import slots
 
 from tests.tasks.population.declared_levels import household_levels
 

@@ -1,0 +1,387 @@
+"""The release of a comparison: all figures as one table, pictures of risk by utility, and the page.
+
+The table has method, strength, draw, level, measure, group and value. Measures of attacks have rows
+of the methods `baseline` and `ceiling` for the same level and group: the result of a guesser
+without the release, and of the same attack on the true tables.
+
+Pictures show the results of an attack against the error of the tables that users read. Every point
+is a strength of a method: means over its draws, with the range of the draws and of the intervals
+that each has of its own. Between strengths the line is straight, so that methods can be read off at
+equal error.
+
+The page has the published tables of each method, their errors, and results of attacks. Every figure
+of an attack is next to its baseline and its ceiling. There is no score, and no word for good or
+bad.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from ..pages.document import NONE, Block, Document, Figure, FrontPage, Link, Section, Table
+from ..pages.figures import line_chart
+from ..products.acceptance import publish_release
+from ..products.reports import provenance, stage_seconds, stages_section, time_panel
+from ..runs.directory import RunDirectory
+from ..runs.files import NOT_PRIVATE, replacing
+from .ingest import evidence_file, figures_file
+from .methods.accuracy import ALL, FAR_OFF, READ, SHARES
+from .methods.publish import ACCURACY, draws_of, read_figures
+from .settings import EvidenceSettings
+
+COLUMNS = ("method", "strength", "draw", "level", "measure", "group", "value", "low", "high")
+BASELINE, CEILING = "baseline", "ceiling"
+"""Methods of reference rows of an attack."""
+_BESIDE = f"{BASELINE} of "
+"""Begins a measure of a baseline, as attacks keep it."""
+
+
+def write_evidence(run: RunDirectory, settings: EvidenceSettings) -> Path:
+    """Write all figures of the releases, each attack's with its baseline and ceiling."""
+    rows = list[tuple]()
+    for draw in draws_of(settings):
+        method = settings.methods[draw.method]
+        label = method.strengths[draw.strength]
+        for what in (ACCURACY, *settings.evidence.attacks):
+            path = figures_file(run, draw, what)
+            if path.exists():
+                # Figures without bounds are shorter.
+                without = [np.nan, np.nan]
+                rows += [
+                    (draw.method, label, draw.number, *[*own, *without][:6])
+                    for own in read_figures(path)
+                ]
+    table = pd.DataFrame(rows, columns=list(COLUMNS))
+    table = _with_references(table, settings)
+    path = evidence_file(run)
+    with replacing(path) as part:
+        table.to_csv(part, index=False)
+    return path
+
+
+def read_evidence(run: RunDirectory) -> pd.DataFrame:
+    """The table that `write_evidence` has written."""
+    texts = {"strength": str, "group": str, "level": str}
+    # A method of a single strength has no strength in the table.
+    return pd.read_csv(evidence_file(run), dtype=texts).fillna({"strength": ""})
+
+
+def _with_references(table: pd.DataFrame, settings: EvidenceSettings) -> pd.DataFrame:
+    """The table with baselines and ceilings as methods of their own.
+
+    A baseline does not see the release, so that all releases have the same one; the first is taken.
+    """
+    is_baseline = table["measure"].str.startswith(_BESIDE)
+    keys = ["level", "measure", "group"]
+    baselines = table[is_baseline].drop_duplicates(keys)
+    baselines = baselines.assign(
+        method=BASELINE, strength="", draw=0, measure=baselines["measure"].str[len(_BESIDE) :]
+    )
+    own = table[~is_baseline]
+    unprotected = next(
+        name for name, method in settings.methods.items() if method.kind == "nothing"
+    )
+    exact = own[own["method"] == unprotected]
+    ceilings = exact.merge(baselines[keys]).assign(method=CEILING, strength="", draw=0)
+    return pd.concat([own, baselines, ceilings], ignore_index=True)
+
+
+ERRORS = 3
+"""Errors at which methods are read off."""
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """A method's strengths by error, ascending: `(k,)` errors, figures, and their bounds."""
+
+    error: np.ndarray
+    value: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+    def at(self, error: float) -> tuple[float, float, float] | None:
+        """Figure and bounds at an error, straight between strengths; None beyond them."""
+        if not self.error[0] <= error <= self.error[-1]:
+            return None
+        sides = (self.value, self.low, self.high)
+        value, low, high = (float(np.interp(error, self.error, side)) for side in sides)
+        return value, low, high
+
+
+def curves(figures: pd.DataFrame, own: pd.DataFrame, methods: Sequence[str]) -> dict[str, Curve]:
+    """The curves of one figure of an attack, whose rows are `own`, by method.
+
+    A draw whose figure is a measured share has an interval; any other has its value alone.
+    """
+    errors = figures[(figures["measure"] == READ) & (figures["level"] == ALL)]
+    error_of = errors.groupby(["method", "strength"])["value"].mean()
+    own = own.assign(low=own["low"].fillna(own["value"]), high=own["high"].fillna(own["value"]))
+    grouped = own.groupby(["method", "strength"])
+    table = pd.DataFrame(
+        {
+            "error": error_of,
+            "value": grouped["value"].mean(),
+            "low": grouped["low"].min(),
+            "high": grouped["high"].max(),
+        }
+    ).dropna()
+    found = {}
+    for method in methods:
+        rows = table[table.index.get_level_values("method") == method].sort_values("error")
+        if len(rows):
+            found[method] = Curve(
+                *(rows[column].to_numpy() for column in ("error", "value", "low", "high"))
+            )
+    return found
+
+
+def pictures(figures: pd.DataFrame, settings: EvidenceSettings) -> Iterator[Section]:
+    """The first figure of each attack by error, and at equal errors."""
+    for name in settings.evidence.attacks:
+        own = first_that_differs(figures, name)
+        if own is None:
+            continue
+        found = curves(figures, own, list(settings.methods))
+        if not found:
+            continue
+        first = own.iloc[0]
+        words = column_name(str(first["measure"]).removeprefix(f"{name}: "), str(first["group"]))
+        svg = line_chart(
+            {format_name(method): (own.error, own.value) for method, own in found.items()},
+            title=f"{format_name(name)} by error",
+            x_label=READ,
+            y_label=words,
+            intervals={format_name(method): (own.low, own.high) for method, own in found.items()},
+        )
+        caption = (
+            "A line joins the strengths of a method; further left is more accurate. Upright lines "
+            "are the range of the draws, with the intervals that they have of their own."
+        )
+        blocks: list[Block] = [Figure(svg, caption)]
+        if (table := table_at_equal_errors(found)) is not None:
+            blocks += [f"{words}, at equal {READ}:", table]
+        yield Section(format_name(name).capitalize(), tuple(blocks))
+
+
+def table_at_equal_errors(found: Mapping[str, Curve]) -> Table | None:
+    """The figures of methods of several strengths at the errors that most of them have; None where
+    no two have one.
+    """
+    several = {name: curve for name, curve in found.items() if len(curve.error) > 1}
+    ends = np.unique([end for curve in several.values() for end in curve.error])
+    covered = np.array([sum(c.at(end) is not None for c in several.values()) for end in ends])
+    if not len(ends) or covered.max() < 2:
+        return None
+    chosen = np.sort(ends[np.argsort(-covered, kind="stable")[:ERRORS]])
+    headers = ("method", *(f"{error:.3g}" for error in chosen))
+    rows = tuple(
+        (format_name(name), *(with_range(*at) if at else NONE for at in map(curve.at, chosen)))
+        for name, curve in several.items()
+    )
+    return Table(headers, rows)
+
+
+def with_range(value: float, low: float, high: float) -> str:
+    """A figure, and its bounds where they differ."""
+    return f"{value:.3g}" if low == high else f"{value:.3g} ({low:.3g} to {high:.3g})"
+
+
+def first_that_differs(figures: pd.DataFrame, attack: str) -> pd.DataFrame | None:
+    """The rows of the first figure of an attack that is not the same for all releases."""
+    rows = figures[figures["measure"].str.startswith(f"{attack}: ")]
+    for _, own in rows.groupby(["level", "measure", "group"], sort=False):
+        releases = own[~own["method"].isin([BASELINE, CEILING])]
+        if releases["value"].nunique() > 1:
+            return own
+    return None
+
+
+def column_name(measure: str, group: str) -> str:
+    """Head of a column for a measure of a group."""
+    return measure if group == ALL else f"{measure}, {group}"
+
+
+def format_name(name: str) -> str:
+    """The name of a method or an attack as text."""
+    return name.replace("_", " ")
+
+
+STAMP = f"{NOT_PRIVATE}: releases of data that may be disclosed, graded by the truth"
+ORDER = (
+    "Reported content of the order DAO 216-26 of the Commerce Department of 4 June 2026, as of "
+    "November 2026: noise infusion is forbidden, coarsening preferred, suppression a last "
+    "resort. The order itself was not read, and reports differ on random rounding and cell keys."
+)
+ERROR = "mean absolute error"
+_ACCURACY = (
+    (ERROR, ALL),
+    ("99th percentile of error", ALL),
+    (ERROR, "1-2"),
+    (ERROR, "100 and over"),
+    *(("mean error", label) for label, *_ in SHARES),
+    (FAR_OFF, "10-99"),
+    (FAR_OFF, "100 and over"),
+    ("largest gap between areas and their sum", ALL),
+    ("false zeros", ALL),
+    ("false positives", ALL),
+    ("withheld", ALL),
+)
+"""Columns of the tables of accuracy: measure and group."""
+
+
+def page(run: RunDirectory, settings: EvidenceSettings) -> Document:
+    """The page of a finished comparison."""
+    figures = read_evidence(run)
+    have_errors = set(figures.loc[figures["measure"] == ERROR, "level"]) - {ALL}
+    levels = [level for level in dict.fromkeys(figures["level"]) if level in have_errors]
+    return Document(
+        f"Evidence on {settings.privacy.dataset}",
+        (
+            f"{len(settings.methods)} protection methods publish the same "
+            f"{len(settings.published_tables)} tables of the same {settings.evidence.universe}, "
+            "and every release is attacked in the same way. An attack sees a release and its "
+            "public parameters, but not keys and random numbers; the truth only grades it.",
+            "Figures are means over the draws of a method, with the smallest and largest in "
+            "brackets where there are several. A baseline is a guess without the release; the "
+            "ceiling is the same attack on the true tables. An attack on an invariant of a "
+            "method succeeds by design, so that methods with other invariants do not compare by "
+            "one figure.",
+            *filter(None, [settings.evidence.note]),
+        ),
+        (
+            _methods(figures, settings),
+            Section("Accuracy", tuple(_accuracy(figures, settings, levels))),
+            *_attacks(figures, settings),
+            stages_section(run),
+        ),
+        STAMP,
+        FrontPage(
+            f"{len(draws_of(settings))} releases of {len(settings.methods)} methods were compared.",
+            True,
+            "",
+            (*pictures(figures, settings), time_panel(stage_seconds(run))),
+            (Link("All figures", evidence_file(run).name),),
+        ),
+        provenance(run),
+    )
+
+
+def release_figures(run: RunDirectory) -> None:
+    """Put the figures, which are all that a comparison releases, into the release."""
+    with replacing(run.unchecked_release / evidence_file(run).name) as part:
+        shutil.copyfile(evidence_file(run), part)
+    publish_release(run)
+
+
+def restore_figures(run: RunDirectory, _settings: EvidenceSettings) -> None:
+    """Restore the released figures next to the page, if they are gone."""
+    path = evidence_file(run)
+    if not path.exists():
+        with replacing(path) as part:
+            shutil.copyfile(run.release / path.name, part)
+
+
+def _format_range(rows: pd.DataFrame) -> str:
+    """The mean of some values, and their range where there are several."""
+    values = rows["value"].dropna()
+    return NONE if values.empty else with_range(values.mean(), values.min(), values.max())
+
+
+def _methods(figures: pd.DataFrame, settings: EvidenceSettings) -> Section:
+    seconds = figures[figures["measure"] == "seconds"]
+    rows = tuple(
+        (
+            format_name(name),
+            ", ".join(filter(None, method.strengths)) or NONE,
+            method.GUARANTEE,
+            method.invariants,
+            method.reading,
+            _format_range(seconds[seconds["method"] == name]),
+        )
+        for name, method in settings.methods.items()
+    )
+    headers = ("method", "strengths", "guarantee", "stays as it is", "2026 order", "seconds")
+    return Section("Methods", (Table(headers, rows), ORDER))
+
+
+def _accuracy(
+    figures: pd.DataFrame, settings: EvidenceSettings, levels: Sequence[str]
+) -> Iterator[Block]:
+    headers = ("method", "strength", *(column_name(measure, group) for measure, group in _ACCURACY))
+    yield (
+        "Errors are of published counts from true ones, over all tables of a level; a withheld "
+        "count has no error, and makes the total of its table and area count as wrong. Mean "
+        "errors are signed, by the true share of a count in its table and area."
+    )
+    is_accuracy = figures["measure"].isin({measure for measure, _ in _ACCURACY})
+    for level in levels:
+        own = figures[(figures["level"] == level) & is_accuracy]
+        yield f"{level}:"
+        yield Table(headers, tuple(_rows(own, settings, _ACCURACY)))
+
+
+def _rows(
+    own: pd.DataFrame, settings: EvidenceSettings, columns: Sequence[tuple[str, str]]
+) -> Iterator[tuple[str, ...]]:
+    """A row for every method and strength that has some of the columns."""
+    by_key = dict(tuple(own.groupby(["method", "strength"])))
+    releases = ((name, own) for name, of in settings.methods.items() for own in of.strengths)
+    for name, strength in [*releases, (BASELINE, ""), (CEILING, "")]:
+        found = by_key.get((name, strength))
+        if found is None:
+            continue
+        cells = (
+            _format_range(found[(found["measure"] == measure) & (found["group"] == group)])
+            for measure, group in columns
+        )
+        yield (format_name(name), strength, *cells)
+
+
+def _attacks(figures: pd.DataFrame, settings: EvidenceSettings) -> Iterator[Section]:
+    """A table for each attack and level: its results by groups, with baseline and ceiling.
+
+    A measure that is zero in all groups is shown for all together only.
+    """
+    for name in settings.evidence.attacks:
+        prefix = f"{name}: "
+        rows = figures[figures["measure"].str.startswith(prefix)]
+        if rows.empty:
+            continue
+        blocks = list[Block]()
+        for level, own in rows.groupby("level", sort=False):
+            own = own.assign(measure=own["measure"].str.removeprefix(prefix))
+            is_of_all = own["group"] == ALL
+            is_found = own.groupby("measure")["value"].transform("max") > 0
+            has_all = is_of_all.groupby(own["measure"]).transform("any")
+            shown = own[is_of_all | is_found | ~has_all]
+            columns = list(dict.fromkeys(zip(shown["measure"], shown["group"], strict=True)))
+            headers = ("method", "strength", *(column_name(*column) for column in columns))
+            blocks += [f"{level}:", Table(headers, tuple(_rows(own, settings, columns)))]
+        yield Section(format_name(name).capitalize(), tuple(blocks))
+
+
+def strengths_table(figures: pd.DataFrame, settings: EvidenceSettings) -> Table:
+    """Errors that users see, and the first figure of every attack, for the command line."""
+    columns = [(READ, ALL)]
+    parts = [figures[figures["measure"] == READ]]
+    for name in settings.evidence.attacks:
+        found = first_that_differs(figures, name)
+        if found is not None:
+            parts.append(found)
+            columns.append((str(found["measure"].iloc[0]), str(found["group"].iloc[0])))
+    headers = ("method", "strength", *(column_name(*column) for column in columns))
+    return Table(headers, tuple(_rows(pd.concat(parts), settings, columns)))
+
+
+def summary(run: RunDirectory, settings: EvidenceSettings) -> Iterator[Block]:
+    """Compared methods, the main figures, and the place of all figures."""
+    yield f"{len(settings.methods)} methods, {len(draws_of(settings))} releases"
+    yield strengths_table(read_evidence(run), settings)
+    yield f"figures: {evidence_file(run)}"
+    yield f"report: {run.report}"

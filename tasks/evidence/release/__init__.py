@@ -1,1 +1,0 @@
-"""The page of a comparison, and its figures as one table."""
