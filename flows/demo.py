@@ -97,7 +97,7 @@ def _estimate(folder: Path, seed: int) -> None:
         office = Path(own)
         _generate(_generate_few, office, seed)
         shutil.copyfile(DEMOS / "topdown.toml", office / "settings.toml")
-        init_ledger(office / "ledger.db", WrittenCaps(rho=[DEMO_CAP]), is_listed=False)
+        init_ledger(office / "ledger.db", WrittenCaps(cap=[DEMO_CAP]), is_listed=False)
         settings = cast(TopdownSettings, TOPDOWN.load(office / "settings.toml"))
         run = prepare(settings, office / "run")
         call_stages(run, settings, before=" estimate ")
@@ -120,7 +120,7 @@ def _detailed_households(folder: Path, seed: int) -> None:
     generate_specification(folder / "params", states=(state,), households=True)
     codes = tuple(read_specification(str(folder / "params")).names)
     give_detailed_codes(folder / "input" / "persons.parquet", codes, seed=seed)
-    init_ledger(folder / "ledger.db", WrittenCaps(rho=[HOUSEHOLDS_CAP]), is_listed=False)
+    init_ledger(folder / "ledger.db", WrittenCaps(cap=[HOUSEHOLDS_CAP]), is_listed=False)
     tables = read_declared(DEMOS / "detailed_households.toml")
     del tables["input"]["groups"]
     file = folder / "groups.toml"
