@@ -177,7 +177,7 @@ def demo(
         country: generate a country abroad instead, declared in its settings file
         open: open the report in the desktop's browser at the end
     """
-    from .demo import GENERATED, write_demo  # 0.7 s
+    from .demo import DEMO_CAP, GENERATED, write_demo  # 0.7 s
 
     if country and flow != "topdown":
         raise InputRefused(f"--country is a demonstration of topdown; leave it out of {flow}.")
@@ -187,7 +187,7 @@ def demo(
     ledger_file = folder / "ledger.db"
     if shown.spends and not ledger_file.exists():
         # Its people are generated: it does not belong in the list of this machine's ledgers.
-        made = init_ledger(ledger_file, WrittenCaps(cap=[shown.cap]), is_listed=False)
+        made = init_ledger(ledger_file, WrittenCaps(cap=[DEMO_CAP]), is_listed=False)
         print_ledger(summary(made), as_json=False)
     print(f"Generated input and its settings are in {folder}/")
     command = ["run", shown.flow, str(settings_file), "--run-dir", str(folder / "run")]
