@@ -16,8 +16,6 @@ from cyclopts.validators import MutuallyExclusive
 
 from ..tasks.detailed_groups.settings import DetailedGroupsSettings
 from ..tasks.ledger.caps import summary
-from ..tasks.ledger.identity import forget_ledger, listed_ledgers
-from ..tasks.ledger.store import open_ledger, refuse_unreachable
 from ..tasks.products.new_charge import new_charge
 from ..tasks.products.product import refuse_missing_runner
 from ..tasks.products.registry import existing_run, product
@@ -29,7 +27,6 @@ from ..tasks.topdown.settings import TopdownSettings
 from ..validation.expectations import by_the_rules_alone
 from .arguments import (
     AnyDemo,
-    AsJson,
     FlowName,
     Overrides,
     RunFolder,
@@ -39,7 +36,7 @@ from .budgets import show_budget
 from .console import check_input, print_block, print_ledger, print_work
 from .interruption import exit_code_of
 from .kernels import announce_and_compile
-from .ledger import WrittenCaps, init_ledger, join_ledgers, move_run, set_written_caps
+from .ledger import WrittenCaps, init_ledger
 from .logs import JSON, LOGGER, drop_output, log_json_lines, logging_as
 from .registry import MODULES
 from .reports import write_comparison, write_expected_errors, write_report
@@ -180,7 +177,7 @@ def demo(
         country: generate a country abroad instead, declared in its settings file
         open: open the report in the desktop's browser at the end
     """
-    from .demo import GENERATED, write_demo  # 0.7 s
+    from .demo import DEMO_CAP, GENERATED, write_demo  # 0.7 s
 
     if country and flow != "topdown":
         raise InputRefused(f"--country is a demonstration of topdown; leave it out of {flow}.")
@@ -190,7 +187,7 @@ def demo(
     ledger_file = folder / "ledger.db"
     if shown.spends and not ledger_file.exists():
         # Its people are generated: it does not belong in the list of this machine's ledgers.
-        made = init_ledger(ledger_file, WrittenCaps(rho=[shown.cap]), is_listed=False)
+        made = init_ledger(ledger_file, WrittenCaps(cap=[DEMO_CAP]), is_listed=False)
         print_ledger(summary(made), as_json=False)
     print(f"Generated input and its settings are in {folder}/")
     command = ["run", shown.flow, str(settings_file), "--run-dir", str(folder / "run")]
@@ -479,71 +476,13 @@ app.command(
 )
 
 
-@app.command
-def ledger(
-    action: Literal["show", "init", "set-cap", "move", "join", "list", "forget"] = "show",
-    name: str | None = None,
-    rho: str | None = None,
-    /,
-    *,
-    cap: tuple[str, ...] = (),
-    delta_cap: tuple[str, ...] = (),
-    epsilon_cap: tuple[str, ...] = (),
-    planned: bool = False,
-    file: Annotated[Path, Parameter(name="--ledger")] = Path("ledger.db"),
-    as_json: AsJson = False,
-) -> None:
-    """Make a ledger, show the spending of datasets, set caps, or join two.
+app.command(
+    "spineflow.flows.ledger_commands:app",
+    name="ledger",
+    help="""Make a ledger, show the spending of datasets, set caps, or join two.
 
-    Show every dataset's spending, by product, natively and composed as bounded zCDP per person.
-    'init' makes a ledger, with caps that no spending may pass; 'set-cap' sets a dataset's caps;
-    'move' says that a run goes on in a folder that was copied, restored or moved to another disk,
-    and nowhere else; 'join' moves all that another ledger holds into this one; 'list' shows the
-    ledgers of this machine, and 'forget' takes one off the list.
-
-    Args:
-        action: task, see above
-        name: dataset whose cap is set; for move the folder of the run, for join and forget the
-            other ledger
-        rho: for set-cap the cap of rho, a fraction such as 3/2
-        cap: for init and set-cap a cap of rho of bounded zCDP per person, [DATASET=]CAP, of one
-            dataset or of each without its own; may be given several times
-        delta_cap: a cap of the sum of the deltas, [DATASET=]CAP
-        epsilon_cap: a cap of epsilon at a delta, [DATASET=]EPSILON@DELTA, such as
-            16.5@1e-10
-        planned: assert that all runs under the caps of epsilon are planned before the first result
-            is seen, so that the exact curve of all of them counts
-        file: file of the ledger
-    """
-    needed = {"move": "the folder of a run", "join": "another ledger", "forget": "a ledger"}
-    if action in needed and name is None:
-        raise InputRefused(f"{action} needs {needed[action]}: spineflow ledger {action} NAME.")
-    if action == "move":
-        print(f"the run goes on in {move_run(Path(str(name)))}, and nowhere else")
-        return
-    if action == "list":
-        for path in listed_ledgers():
-            print(path if path.exists() else f"{path} is missing")
-        return
-    if action == "forget":
-        forget_ledger(Path(str(name)).absolute())
-        return
-    refuse_unreachable(file)
-    caps = WrittenCaps(cap, delta_cap, epsilon_cap, planned)
-    if action == "init":
-        opened = init_ledger(file, caps)
-    elif not file.exists():
-        raise InputRefused(
-            f"{file}: there is no such ledger; name it with --ledger, or make it with "
-            "'spineflow ledger init'."
-        )
-    elif action == "join":
-        opened = join_ledgers(file, Path(str(name)))
-    else:
-        opened = open_ledger(file, must_exist=True)
-    if action == "set-cap":
-        set_written_caps(opened, name, rho, caps)
-    print_ledger(summary(opened, is_exact=action == "show"), as_json=as_json)
+    Without a command of its own it shows the spending.""",
+)
 
 
 @app.command

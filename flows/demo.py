@@ -36,11 +36,8 @@ DEMOS = Path(__file__).parent / "demos"
 FEW = 3_000
 """Persons of a small county, which a search measures and estimates again and again."""
 
-DEMO_CAP = "10"
-"""Cap on spending from generated input: at least one run of a demonstration."""
-
-HOUSEHOLDS_CAP = "30"
-"""Cap where the groups of persons are released first, and then the groups of households."""
+DEMO_CAP = "30"
+"""Cap of rho on spending from generated input: at least one run of a demonstration."""
 
 STATES = ("44", "09")
 """States of the generated persons of detailed groups."""
@@ -57,7 +54,6 @@ class Demo:
     write : writes the input into a folder, from a seed.
     settings : name of its settings in `DEMOS`; None if they are written with the input.
     spends : whether a run is charged to a ledger.
-    cap : cap of rho on spending from the generated input.
     named : default folder; "" for a folder named after the flow.
     """
 
@@ -65,7 +61,6 @@ class Demo:
     write: Callable[[Path, int], None]
     settings: str | None
     spends: bool = True
-    cap: str = DEMO_CAP
     named: str = ""
 
     @property
@@ -97,7 +92,7 @@ def _estimate(folder: Path, seed: int) -> None:
         office = Path(own)
         _generate(_generate_few, office, seed)
         shutil.copyfile(DEMOS / "topdown.toml", office / "settings.toml")
-        init_ledger(office / "ledger.db", WrittenCaps(rho=[DEMO_CAP]), is_listed=False)
+        init_ledger(office / "ledger.db", WrittenCaps(cap=[DEMO_CAP]), is_listed=False)
         settings = cast(TopdownSettings, TOPDOWN.load(office / "settings.toml"))
         run = prepare(settings, office / "run")
         call_stages(run, settings, before=" estimate ")
@@ -120,7 +115,7 @@ def _detailed_households(folder: Path, seed: int) -> None:
     generate_specification(folder / "params", states=(state,), households=True)
     codes = tuple(read_specification(str(folder / "params")).names)
     give_detailed_codes(folder / "input" / "persons.parquet", codes, seed=seed)
-    init_ledger(folder / "ledger.db", WrittenCaps(rho=[HOUSEHOLDS_CAP]), is_listed=False)
+    init_ledger(folder / "ledger.db", WrittenCaps(cap=[DEMO_CAP]), is_listed=False)
     tables = read_declared(DEMOS / "detailed_households.toml")
     del tables["input"]["groups"]
     file = folder / "groups.toml"
@@ -141,36 +136,19 @@ def _trips(folder: Path, seed: int) -> None:
 
 _county = partial(_generate, generate_county)
 _few = partial(_generate, _generate_few)
+_country = partial(_generate, generate_country)
+_grid = partial(_generate, generate_grid)
 _housed = partial(_generate_households, generate_county)
 _few_housed = partial(_generate_households, _generate_few)
 
 GENERATED = {
     "topdown": Demo("topdown", _county, "topdown.toml"),
-    "country": Demo(
-        "topdown",
-        partial(_generate, generate_country),
-        "country.toml",
-        named="spineflow-country",
-    ),
-    "grid": Demo(
-        "topdown",
-        partial(_generate, generate_grid),
-        "grid.toml",
-        named="spineflow-grid",
-    ),
-    "households": Demo(
-        "products",
-        _housed,
-        "households.toml",
-        cap="20",
-        named="spineflow-households",
-    ),
+    "country": Demo("topdown", _country, "country.toml", named="spineflow-country"),
+    "grid": Demo("topdown", _grid, "grid.toml", named="spineflow-grid"),
+    "households": Demo("products", _housed, "households.toml", named="spineflow-households"),
     "detailed-groups": Demo("detailed-groups", _detailed_groups, "detailed_groups.toml"),
     "detailed-households": Demo(
-        "detailed-households",
-        _detailed_households,
-        "detailed_households.toml",
-        cap=HOUSEHOLDS_CAP,
+        "detailed-households", _detailed_households, "detailed_households.toml"
     ),
     "group-sizes": Demo("group-sizes", _group_sizes, None),
     "products": Demo("products", _county, "products.toml"),

@@ -1,4 +1,4 @@
-"""Work of the command `ledger`: creation with caps, caps of datasets, moved runs."""
+"""Work of the commands of `spineflow ledger`: creation with caps, caps of datasets, moved runs."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
+
+from cyclopts import Parameter
 
 from ..tasks.ledger.caps import Caps, EpsilonCap, set_caps
 from ..tasks.ledger.claims import move, published_files
@@ -26,27 +28,35 @@ from ..tasks.runs.writing import name_recorded
 Parsed = TypeVar("Parsed")
 
 
+@Parameter(name="*")
 @dataclass(frozen=True)
 class WrittenCaps:
-    """Caps from the command line, each as CAP or DATASET=CAP.
+    """Caps from the command line.
 
-    planned : whether the caps of epsilon are for runs all planned before the first result.
+    Args:
+        cap: a cap of rho of bounded zCDP per person, [DATASET=]CAP, of one dataset or of each
+            without its own; may be given several times
+        delta_cap: a cap of the sum of the deltas, [DATASET=]CAP
+        epsilon_cap: a cap of epsilon at a delta, [DATASET=]EPSILON@DELTA, such as
+            16.5@1e-10
+        planned: assert that all runs under the caps of epsilon are planned before the first result
+            is seen, so that the exact curve of all of them counts
     """
 
-    rho: Sequence[str] = ()
-    delta: Sequence[str] = ()
-    epsilon: Sequence[str] = ()
+    cap: Sequence[str] = ()
+    delta_cap: Sequence[str] = ()
+    epsilon_cap: Sequence[str] = ()
     planned: bool = False
 
     def by_dataset(self, dataset: str | None = None) -> list[tuple[str | None, Caps]]:
         """Each cap and its dataset, by default `dataset`; None is the default for datasets without
         own caps. Raises InputRefused for an invalid cap.
         """
-        if self.planned and not self.epsilon:
+        if self.planned and not self.epsilon_cap:
             raise InputRefused("--planned applies to an --epsilon-cap; give one.")
-        found = [(name, Caps(rho=cap)) for name, cap in _caps(self.rho, _rho)]
-        found += [(name, Caps(delta=cap)) for name, cap in _caps(self.delta, _delta)]
-        for name, (epsilon, delta) in _caps(self.epsilon, _epsilon):
+        found = [(name, Caps(rho=cap)) for name, cap in _caps(self.cap, _rho)]
+        found += [(name, Caps(delta=cap)) for name, cap in _caps(self.delta_cap, _delta)]
+        for name, (epsilon, delta) in _caps(self.epsilon_cap, _epsilon):
             found.append((name, Caps(epsilon=EpsilonCap(epsilon, delta, self.planned))))
         return [(name or dataset, caps) for name, caps in found]
 

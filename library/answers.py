@@ -72,7 +72,7 @@ def read_answers(
     answers = ANSWERS[settings.PRODUCT]
     universes = answers.universes(settings)
     universe = universe or universes[0]
-    _refuse_unknown("universe", universe, universes)
+    refuse_unknown("universe", universe, universes)
     try:
         found = answers.places(run, universe, kind)
     except FileNotFoundError:
@@ -85,7 +85,7 @@ def read_answers(
                 f"ask for '{geolevel}{OF_THE_SPINE}', or for intervals of {geolevel!r} by "
                 "make_intervals."
             )
-        _refuse_unknown("geolevel", geolevel, levels)
+        refuse_unknown("geolevel", geolevel, levels)
     frames, names, n_files = [], [], 0
     for level, folder in found:
         for file in sorted(folder.glob("*.parquet")) if geolevel in (None, level) else ():
@@ -93,7 +93,7 @@ def read_answers(
             n_files += 1
             if query is not None:
                 if "query_name" not in table.column_names:
-                    _refuse_unknown("query", query, [], universe)
+                    refuse_unknown("query", query, [], universe)
                 there = pc.unique(table["query_name"]).to_pylist()
                 asked = [name for name in there if _is_query(name, query)]
                 names += there
@@ -105,7 +105,7 @@ def read_answers(
     if not frames:
         if names:
             asked = sorted({name.removesuffix(DPQUERY_SUFFIX) for name in names})
-            _refuse_unknown("query", str(query), asked, universe)
+            refuse_unknown("query", str(query), asked, universe)
         if n_files:
             raise InputRefused(
                 f"{run.root} has no {kind} of {universe} at {geolevel}: the spine bypasses its "
@@ -120,13 +120,14 @@ def _is_query(name: str, query: str) -> bool:
     return factors_of(name.removesuffix(DPQUERY_SUFFIX)) == factors_of(query)
 
 
-def _refuse_unknown(what: str, name: str, names: Sequence[str], universe: str = "") -> None:
+def refuse_unknown(what: str, name: str, names: Sequence[str], universe: str = "") -> None:
+    """Raise InputRefused for a name that the run does not have; an empty one is any name."""
     if name not in names:
         there = ", ".join(dict.fromkeys(names)) or "none"
+        asked = f" {name!r}" if name else ""
         of = f" of {universe}" if universe else ""
-        raise InputRefused(
-            f"The run has no {what} {name!r}{of}{did_you_mean(name, names)}; there are {there}."
-        )
+        near = did_you_mean(name, names)
+        raise InputRefused(f"The run has no {what}{asked}{of}{near}; there are {there}.")
 
 
 def _concatenate_frames(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:

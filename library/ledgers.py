@@ -39,7 +39,7 @@ def make_ledger(path: str | Path, cap: str | int | Fraction) -> Path:
                 f"'spineflow ledger set-cap --ledger {file} --cap {cap}'."
             )
         return file
-    init_ledger(file, WrittenCaps(rho=[str(wanted)]))
+    init_ledger(file, WrittenCaps(cap=[str(wanted)]))
     return file
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
-from spineflow.answers import order_labels, read_answers
+from spineflow.answers import order_labels, read_answers, refuse_unknown
 from spineflow.budgets import guarantees_of, queries_of
 from spineflow.plots import plot_budget, plot_errors, plot_margins
 from spineflow.tasks.detailed_groups.settings import DetailedGroupsSettings
@@ -29,7 +29,6 @@ from spineflow.tasks.runs.charged_files import refuse_altered
 from spineflow.tasks.runs.directory import RunDirectory
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.files import NOT_PRIVATE, STAMP_KEY
-from spineflow.tasks.runs.names import did_you_mean
 from spineflow.tasks.runs.settings_files import settings_of_run, settings_tree
 from spineflow.tasks.topdown.settings import TopdownSettings
 
@@ -414,12 +413,7 @@ class Run:
     def _refuse_unreleased(self, what: str, name: str, names: Sequence[str]) -> None:
         if not self._directory.release.is_dir():
             raise InputRefused(f"{self.path} has released nothing yet; finish the run first.")
-        if name not in names:
-            hint = did_you_mean(name, names)
-            there = ", ".join(sorted(names)) or "none"
-            asked = f" {name!r}{hint}" if name else ""
-            lacks = f"The run has no {what}{asked}" if name else f"Name a {what} of the run"
-            raise InputRefused(f"{lacks}; there are {there}.")
+        refuse_unknown(what, name, sorted(names))
 
 
 def open_run(path: str | Path) -> Run:

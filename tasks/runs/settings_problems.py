@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
 from .names import did_you_mean, printable_name
-
-MOST_SHOWN = 5
-"""Largest number of problems in one message."""
 
 Location = tuple[str | int, ...]
 """Keys and positions that lead to a value."""
@@ -47,30 +43,6 @@ _SENTENCES = {
 """Whole clauses, by the kind of the complaint."""
 
 
-@dataclass(frozen=True)
-class Problem:
-    """A problem at a place of the settings.
-
-    must_be : the possible values, where that is the whole message.
-    text : the whole clause otherwise.
-    known : the known keys, for an unknown key.
-    is_missing : whether the key has no value.
-    branches : branches of its type that the validator took to get there.
-    """
-
-    location: Location
-    must_be: str = ""
-    text: str = ""
-    known: frozenset[str] | None = None
-    is_missing: bool = False
-    branches: int = 0
-
-    @property
-    def key(self) -> str:
-        """The dotted key."""
-        return dotted_path(self.location)
-
-
 def dotted_path(location: Location) -> str:
     """Keys and positions as people write them, such as `census.tables.0.name`; other keys than bare
     ones are quoted.
@@ -83,59 +55,40 @@ def dotted_path(location: Location) -> str:
 
 def sentences(model: type[BaseModel], error: ValidationError, tree: Mapping[str, Any]) -> str:
     """A model's problems with settings, without the last full stop: one clause, or a line each."""
-    found = _problems(model, error, tree)
-    clauses = [problem.text for problem in found[:MOST_SHOWN]]
-    if len(found) == 1:
-        return clauses[0]
-    more = len(found) - len(clauses)
-    if more:
-        clauses.append(f"and {more} more")
-    return f"{len(found)} problems:\n  " + ";\n  ".join(clauses)
-
-
-def _problems(
-    model: type[BaseModel], error: ValidationError, tree: Mapping[str, Any]
-) -> list[Problem]:
-    """The problems, one for each place: unknown keys, wrong values, and missing keys last."""
     written: Mapping[str, str] = getattr(model, "WRITTEN_AS", {})
-    complaints = error.errors(include_url=False)
-    # A list is reported as too short if its entries are wrong.
-    below = {one["loc"][:n] for one in complaints for n in range(len(one["loc"]))}
-    told = (one for one in complaints if one["type"] != "too_short" or one["loc"] not in below)
-    every = [_problem(one, tree, written) for one in told]
+    found: dict[Location, list[str]] = {}
+    for complaint in error.errors(include_url=False):
+        location, clause = _clause(complaint, tree, written)
+        found.setdefault(location, []).append(clause)
     # A shared problem is reported at its own place, not at the section that takes it over.
-    places = {one.location for one in every}
     taking = {(name,) for name in written.values()}
-    raw = [one for one in every if one.location[:1] not in taking or one.location[1:] not in places]
-    at: dict[Location, list[Problem]] = {}
-    for problem in raw:
-        at.setdefault(problem.location, []).append(problem)
-    unknown, wrong, meant = [], [], set()
-    for location, problems in at.items():
-        # A rejected branch of a type is of no interest if a problem below it is known.
-        is_above = any(location == other[: len(location)] != other for other in at)
-        kept = [one for one in problems if not (is_above and one.must_be and one.branches)]
-        known = frozenset[str]().union(*(one.known for one in kept if one.known is not None))
-        if known:
-            near = did_you_mean(str(location[-1]), sorted(known))
-            meant |= {dotted_path((*location[:-1], name)) for name in known if repr(name) in near}
-            text = f"{kept[0].text}{near}; known here: {', '.join(sorted(known))}"
-            unknown.append(replace(kept[0], text=text))
-        elif worded := [one for one in kept if one.text]:
-            wrong.append(worded[0])
-        elif kept:
-            alternatives = " or ".join(dict.fromkeys(one.must_be for one in kept))
-            wrong.append(replace(kept[0], text=f"{kept[0].key} must be {alternatives}"))
-    # A section with a misspelt name is also missing under its right one.
-    rest = [one for one in wrong if not (one.is_missing and one.key in meant)]
-    return [*unknown, *sorted(rest, key=lambda one: one.is_missing)]
+    # Of a table, what it might be instead does not matter beside a problem inside it.
+    parents = {other[:length] for other in found for length in range(len(other))}
+    clauses = [
+        _join_alternatives(dotted_path(location), own)
+        for location, own in found.items()
+        if (location[:1] not in taking or location[1:] not in found)
+        and not (location in parents and all(" must be " in clause for clause in own))
+    ]
+    if len(clauses) == 1:
+        return clauses[0]
+    return f"{len(clauses)} problems:\n  " + ";\n  ".join(clauses)
 
 
-def _problem(
+def _join_alternatives(key: str, clauses: Sequence[str]) -> str:
+    """One clause for all branches of a key's type: the first that says more than what it must be,
+    or everything that it may be."""
+    values = [one.partition(f"{key} must be ")[2] for one in clauses]
+    if "" in values:
+        return clauses[values.index("")]
+    return f"{key} must be {' or '.join(dict.fromkeys(values))}"
+
+
+def _clause(
     complaint: Mapping[str, Any], tree: Mapping[str, Any], written: Mapping[str, str]
-) -> Problem:
-    """One complaint of the validator, where settings files have it."""
-    location, branches = _without_branches(complaint["loc"], tree)
+) -> tuple[Location, str]:
+    """One complaint of the validator, where settings files have it, as a clause."""
+    location = _without_branches(complaint["loc"], tree)
     location = tuple(written.get(str(part), part) for part in location[:1]) + location[1:]
     kind, facts = complaint["type"], complaint.get("ctx", {})
     if kind.startswith("union_tag"):
@@ -143,20 +96,22 @@ def _problem(
         kind = "missing" if kind == "union_tag_not_found" else kind
     elif kind == "missing" and location and isinstance(location[-1], int):
         location, kind = location[:-1], "too_few"
-    problem = Problem(location, branches=branches, is_missing=kind == "missing")
-    key = problem.key
+    key = dotted_path(location)
     if kind == "extra_forbidden":
-        return replace(problem, text=f"unknown setting {key!r}", known=complaint["input"])
+        known = sorted(complaint["input"])
+        near = did_you_mean(str(location[-1]), known)
+        return location, f"unknown setting {key!r}{near}; known here: {', '.join(known)}"
     if kind in ("value_error", "assertion_error"):
-        return replace(problem, text=f"{key} {facts['error']}".lstrip())
+        return location, f"{key} {facts['error']}".lstrip()
     if kind in _SENTENCES:
-        return replace(problem, text=_SENTENCES[kind].format(key=key, **facts))
+        return location, _SENTENCES[kind].format(key=key, **facts)
     said = complaint["msg"].removeprefix("Input should be ")
-    return replace(problem, must_be=_WORDS.get(kind, "{said}").format(said=said, **facts))
+    value = _WORDS[kind].format(**facts) if kind in _WORDS else said
+    return location, f"{key} must be {value}"
 
 
-def _without_branches(location: Sequence[Any], tree: Any) -> tuple[Location, int]:
-    """The keys and positions of a complaint, and the number of other parts of its location."""
+def _without_branches(location: Sequence[Any], tree: Any) -> Location:
+    """The keys and positions of a complaint, without the branches of types."""
     kept: list[str | int] = []
     node: Any = tree
     for part in location:
@@ -173,4 +128,4 @@ def _without_branches(location: Sequence[Any], tree: Any) -> tuple[Location, int
         else:
             node = None
         kept.append(part)
-    return tuple(kept), len(location) - len(kept)
+    return tuple(kept)

@@ -50,7 +50,7 @@ def test_the_command_generates_input_and_a_ledger_and_runs(
     assert (run / "release" / "certificate.html").exists()
     assert folder.stat().st_mode & 0o022 == 0
     (ledger,) = summary(open_ledger(folder / "ledger.db", must_exist=True))["datasets"].values()
-    assert ledger["cap"] == "10" and len(ledger["products"]["trips"]["draws"]) > 0
+    assert ledger["cap"] == "30" and len(ledger["products"]["trips"]["draws"]) > 0
     before = {path: path.stat().st_mtime_ns for path in (file, folder / "trips.parquet")}
     pages: list[str] = []
     monkeypatch.setattr("webbrowser.open", lambda page: pages.append(page) or True)

