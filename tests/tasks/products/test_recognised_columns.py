@@ -31,7 +31,7 @@ from spineflow.tasks.supplemental_dhc.ingest.ingest import check_households
 from spineflow.tasks.supplemental_dhc.settings import SupplementalDhcSettings
 from spineflow.tasks.tables import readers
 from spineflow.tasks.tables.readers import Selection, read_partitions
-from spineflow.tasks.tables.sources import InputFile
+from spineflow.tasks.tables.sources import InputFile, Share
 from spineflow.tasks.topdown.ingest.generate import generate_county
 from spineflow.tasks.topdown.ingest.generate_households import synthesize_households
 from spineflow.tasks.topdown.ingest.ingest import check_input_of, reading_of
@@ -224,10 +224,10 @@ def test_every_column_that_is_read_is_recognised(
     """By the selections of all readers of persons and units: those of `READ`, and no others."""
     seen: set[tuple[str, str]] = set()
 
-    def read(files: Sequence[InputFile], wanted: Selection, **further: bool) -> object:
+    def read(files: Sequence[InputFile], wanted: Selection, share: Share | None = None) -> object:
         table = Path(files[0].path).stem
         seen.update((table, name) for name in wanted.required)
-        return read_partitions(files, wanted, **further)
+        return read_partitions(files, wanted, share)
 
     for name, module in list(sys.modules.items()):
         is_reader = getattr(module, "read_partitions", None) is read_partitions
