@@ -133,7 +133,9 @@ class TableRows:
     ) -> Iterator[pa.RecordBatch]:
         """The rows of a state, some thousand at a time, with some of the columns or all; none if
         the table does not have it. States are read in order: several share a row group."""
-        rows, names = self.ranges.get(state, range(0)), tuple(columns or self.schema.names)
+        if state not in self.ranges:
+            return
+        rows, names = self.ranges[state], tuple(columns or self.schema.names)
         at, batches = self._ahead.pop(names, (rows.stop, iter(())))
         if at > rows.start:
             further = range(rows.start, self._file.metadata.num_rows)
