@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from .files import replacing
-from .stamps import WrittenFiles
+from .stamps import GroupedRows, WrittenFiles
 
 _ARROW_SCHEMA = b"ARROW:schema"
 """Key under which a Parquet file stores the types of Arrow, where it does."""
@@ -20,9 +20,9 @@ def concatenate_rows(stem: Path, parts: Sequence[Path]) -> WrittenFiles:
     """Write the Parquet and the text file `stem` from those of all `parts`, in order, and remove
     the parts.
 
-    Each part has the two files as `stamps.rows_written` writes them, with the same columns. Row
-    groups stay as they are, so that the result has the rows, types and stamp of one file. The text
-    appears last.
+    Each part has the two files as `stamps.rows_written` writes them, with the same columns. The
+    result has the rows, types and stamp of one file. Large row groups stay as they are; see
+    `GroupedRows`. The text appears last.
     """
     with (
         replacing(stem.with_suffix(".csv")) as text,
@@ -47,17 +47,19 @@ def _concatenate_text(path: Path, parts: Sequence[Path]) -> None:
 
 
 def _concatenate_parquet(path: Path, parts: Sequence[Path]) -> int:
-    """Write the row groups of all parts, one in memory at a time; returns the number of rows."""
+    """Write the rows of all parts, a row group in memory at a time; returns their number."""
     schema = pq.read_schema(parts[0])
     keeps_types = _ARROW_SCHEMA in (pq.read_metadata(parts[0]).metadata or {})
     n_rows = 0
     with pq.ParquetWriter(path, schema, store_schema=keeps_types, **_options(parts)) as sink:
         if schema.metadata and not keeps_types:
             sink.add_key_value_metadata(schema.metadata)
+        rows = GroupedRows(sink.write_table)
         for part in map(pq.ParquetFile, parts):
             for number in range(part.num_row_groups):
-                sink.write_table(part.read_row_group(number))
+                rows.add(part.read_row_group(number))
             n_rows += part.metadata.num_rows
+        rows.write()
     return n_rows
 
 

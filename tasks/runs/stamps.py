@@ -196,6 +196,30 @@ def rows_written(
         yield write
 
 
+ROWS_PER_GROUP = 1 << 14
+"""Least rows of a group in a table of hundreds of columns: every group has a part for each."""
+
+
+class GroupedRows:
+    """Rows that are written in groups of `ROWS_PER_GROUP` or more, but for the last one."""
+
+    def __init__(self, write: Callable[[pa.Table], object]) -> None:
+        self._write = write
+        self._rows: list[pa.Table] = []
+
+    def add(self, rows: pa.Table) -> None:
+        """Add rows."""
+        self._rows.append(rows)
+        if sum(map(len, self._rows)) >= ROWS_PER_GROUP:
+            self.write()
+
+    def write(self) -> None:
+        """Write the rows that are left."""
+        if self._rows:
+            self._write(pa.concat_tables(self._rows).combine_chunks())
+            self._rows = []
+
+
 @contextmanager
 def text_rows(
     file: Path, schema: pa.Schema, is_private: bool, delimiter: str = ",", is_quoted: bool = True

@@ -41,7 +41,7 @@ class Task:
     stage, step : the stage that it belongs to, and the step that it calls.
     wave : number of its wave; a wave waits until the one before has ended.
     aside : whether later waves did not wait for its wave.
-    after : names of the tasks that it waited for, in addition to earlier waves.
+    after : names of the tasks that it waited for, in addition to earlier waves that are not aside.
     begun, ended : times when its wave began and when its end was reported, seconds since 1970.
     started, seconds, cpu, worker : as in `handles.Work`; seconds by the wall clock.
     reused : whether it reused the result of an earlier attempt.
@@ -130,12 +130,13 @@ class WorkRecord:
     ) -> None:
         """A task was submitted: the call of a step with keys, after the tasks of `before`; `facts`
         are its stage, and whether that is aside."""
-        same = [self._begun[one] for one in before if self._begun[one]["wave"] == self._wave]
+        own = (self._begun[one] for one in before)
+        waited = [one for one in own if one["wave"] == self._wave or one.get("aside")]
         self._begun[future] = {
             "name": " ".join([step, *map(str, keys)]),
             "step": step,
             "wave": self._wave,
-            "after": tuple(one["name"] for one in same),
+            "after": tuple(one["name"] for one in waited),
             "begun": round(time.time(), 3),
             **facts,
         }

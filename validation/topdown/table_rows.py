@@ -6,7 +6,7 @@ import mmap
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import accumulate
+from itertools import accumulate, chain
 from pathlib import Path
 
 import pyarrow as pa
@@ -109,6 +109,7 @@ class TableRows:
         fields = self._file.schema_arrow.remove_metadata()
         self.schema = pa.schema([fields.field(name) for name in columns])
         self.ranges: dict[str, range] = {}
+        self._ahead: dict[tuple[str, ...], tuple[int, Iterator[pa.RecordBatch]]] = {}
         n_rows = 0
         for batch in wide_batches(self._file, [STATE]):
             column = encode_texts(batch.column(STATE)).to_pandas()
@@ -131,10 +132,22 @@ class TableRows:
         self, state: str, columns: Sequence[str] | None = None
     ) -> Iterator[pa.RecordBatch]:
         """The rows of a state, some thousand at a time, with some of the columns or all; none if
-        the table does not have it."""
-        names = self.schema.names if columns is None else list(columns)
-        for batch in wide_batches(self._file, names, self.ranges.get(state, range(0))):
-            yield batch.select(names)
+        the table does not have it. States are read in order: several share a row group."""
+        if state not in self.ranges:
+            return
+        rows, names = self.ranges[state], tuple(columns or self.schema.names)
+        at, batches = self._ahead.pop(names, (rows.stop, iter(())))
+        if at > rows.start:
+            further = range(rows.start, self._file.metadata.num_rows)
+            at, batches = rows.start, wide_batches(self._file, list(names), further)
+        for batch in batches:
+            first, stop = max(0, rows.start - at), min(batch.num_rows, rows.stop - at)
+            if first < stop:
+                yield batch.slice(first, stop - first).select(names)
+            if at + batch.num_rows >= rows.stop:
+                self._ahead[names] = at, chain([batch], batches)
+                return
+            at += batch.num_rows
 
 
 def gather_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

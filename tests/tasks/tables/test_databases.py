@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import subprocess
 from pathlib import Path
 
 import duckdb
@@ -13,6 +13,8 @@ from spineflow.tasks.tables.readers import Selection, read_batches
 from spineflow.tasks.tables.sources import InputFile
 from spineflow.tasks.topdown.ingest.generate import FEWEST_PERSONS, generate_county
 
+from tests.recorded.content import digests_of_run
+from tests.recorded.runs import Run, county, make
 from tests.services import INITDB, postgres
 
 TABLES = ("persons", "units")
@@ -71,12 +73,44 @@ def test_a_database_that_is_not_there_is_refused(tmp_path: Path) -> None:
             rows(f"{address}#persons", ("MAFID",))
 
 
-@pytest.fixture
-def postgresql(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """Address of a PostgreSQL server without its user, which the environment names."""
-    if not INITDB:
-        pytest.skip("PostgreSQL is not here")
+def fill_postgresql(folder: Path, address: str) -> None:
+    """Copy a county's tables into a database, by PostgreSQL's own client."""
+    for table in TABLES:
+        rows = pd.read_parquet(folder / f"{table}.parquet")
+        text = folder / f"{table}.csv"
+        rows.to_csv(text, index=False, header=False)
+        kinds = ("bigint" if kind.kind == "i" else "text" for kind in rows.dtypes)
+        columns = ", ".join(f'"{name}" {kind}' for name, kind in zip(rows, kinds, strict=True))
+        copy = f"\\copy {table} from '{text}' csv"
+        for statement in (f"CREATE TABLE {table} ({columns})", copy):
+            subprocess.run(["psql", "-q", "-d", address, "-c", statement], check=True)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not INITDB, reason="PostgreSQL is not here")
+def test_a_release_out_of_postgresql_is_that_of_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The user comes from the environment, and not from the settings."""
+
+    def on_files(folder: Path) -> str:
+        return county(folder, preset="pl94_2020_us")
+
+    def on_database(folder: Path) -> str:
+        text = on_files(folder)
+        fill_postgresql(folder, address)
+        for table in TABLES:
+            text = text.replace(f'"{table}.parquet"', f'"{address}#{table}"')
+            (folder / f"{table}.parquet").unlink()
+        return text
+
+    found = []
     with postgres(tmp_path / "server") as place:
-        user, _, address = place.partition("@")
+        user, _, where = place.partition("@")
         monkeypatch.setenv("PGUSER", user)
-        yield f"postgresql://{address}"
+        address = f"postgresql://{where}"
+        for name, write in (("files", on_files), ("database", on_database)):
+            (tmp_path / name).mkdir()
+            make(Run("topdown", write), tmp_path / name)
+            found.append(digests_of_run(tmp_path / name / "run"))
+    assert found[0] == found[1] and "release/mdf_persons.parquet" in found[0]

@@ -29,6 +29,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -47,7 +48,7 @@ from ....census.queries import incidence, label_parts, marginal_query
 from ....census.schema import Schema
 from ....runs.directory import RunDirectory
 from ....runs.names import below
-from ....runs.stamps import RowsForm, WrittenFiles, rows_written, write_rows
+from ....runs.stamps import GroupedRows, RowsForm, WrittenFiles, rows_written, write_rows
 from ....tables.columns import coded_texts
 from ...paths import geography_file
 from ...settings import TopdownSettings
@@ -257,12 +258,11 @@ def write_tables(
     Columns: SUMLEV, GEOID, GEOCODE, the parts of the geocode (STATE, COUNTY, ...), NAME, INTPTLAT
     and INTPTLON where the geography has them, then the variables (int64).
 
-    The tabulations are of successive states, each in memory while it is written; row groups end
-    with them. They give the same rows as one tabulation of all states, if they all agree on block
-    groups.
+    The tabulations are of successive states, each in memory while it is written. They give the same
+    rows as one tabulation of all states, if they all agree on block groups.
     """
     files = table_files(directory, [level.stem for level in SUMMARY_LEVELS.values()])
-    writers: list[Callable[[Mapping[str, pa.Array]], int]] = []
+    writers: list[GroupedRows] = []
     with ExitStack() as stack:
         for tables in tabulations:
             for number, (table, path) in enumerate(zip(tables, files[::2], strict=True)):
@@ -272,10 +272,18 @@ def write_tables(
                     schema = pa.schema(kinds | dict.fromkeys(table.variables, pa.int64()))
                     form = text_form(codes)
                     written = rows_written(path.with_suffix(""), schema, is_private, form)
-                    writers.append(stack.enter_context(written))
+                    write = stack.enter_context(written)
+                    writers.append(GroupedRows(partial(_write_table, write)))
                 for columns in table.batches(codes):
-                    writers[number](columns)
+                    writers[number].add(pa.table(columns))
+        for writer in writers:
+            writer.write()
     return files
+
+
+def _write_table(write: Callable[[Mapping[str, pa.Array]], int], table: pa.Table) -> None:
+    (columns,) = table.to_batches()
+    write(dict(zip(columns.schema.names, columns.columns, strict=True)))
 
 
 def geoid(level: SummaryLevelDeclaration, geocode: pa.Array) -> pa.Array:
