@@ -75,7 +75,9 @@ def uncompared() -> Iterator[None]:
     """Compare no release of topdown with the truth in the block, as if that were gone: where
     nothing is asked of the comparison, which takes a fifth of a small run."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("spineflow.tasks.topdown.checks.accuracy.steps.write_run_accuracy", lambda *_: None)
+        patched.setattr(
+            "spineflow.tasks.topdown.checks.accuracy.steps.write_run_accuracy", lambda *_: None
+        )
         yield
 
 
