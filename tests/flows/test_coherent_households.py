@@ -110,7 +110,7 @@ def test_intervals_take_no_limits_of_released_persons_for_facts(finished) -> Non
     ("run", "reason"),
     [
         ('estimator = "block_by_block"\ncoherent = true', "run.coherent carries"),
-        ('universes = ["units"]\ncoherent = true', "add them to run.universes"),
+        ('universes = ["units"]\ncoherent = true', "add it to run.universes"),
     ],
 )
 def test_what_cannot_agree_is_refused(tmp_path, run, reason) -> None:

@@ -94,7 +94,7 @@ def test_every_spine_runs_end_to_end(
     written = report.read_text()
     sections = {part.partition("</h2>")[0]: part for part in written.split("<h2>")}
     for universe in ("persons", "units"):
-        assert sections[f"The spine of {universe}"].count("<svg") == 3
+        assert sections[f"The spine of {universe}"].count("<svg") == 2
 
     for made in (report, *(spine_folder(run, "units") / "summary").iterdir()):
         made.unlink()

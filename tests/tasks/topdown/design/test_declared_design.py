@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from fractions import Fraction
 from pathlib import Path
 
 import pandas as pd
@@ -103,34 +102,6 @@ def test_forecasts_are_what_the_accuracy_of_a_release_predicts(tmp_path: Path, s
             compared += 1
             assert margin / NORMAL_95 == pytest.approx(predicted[key], rel=5e-3, abs=1e-4), key
     assert compared > 4
-
-
-LIMITS = {
-    "a query at a geolevel": ('geolevel = "section"\nquery = "detailed"', "0"),
-    "a query": ('query = "adult * citizenship"', "0"),
-    "little of a geolevel": ('geolevel = "section"', "1/50000"),
-    "hardly anything of a query": ('query = "total"', "1/100000"),
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("case", LIMITS)
-def test_small_limits_are_held_exactly(country: Path, capsys, case: str) -> None:
-    chosen, most = LIMITS[case]
-    limit = f'[design.persons.limits.small]\n{chosen}\nat_most = "{most}"\n'
-    design = designed(written(country, "limited", COUNTRY + TARGETS + limit), capsys)["persons"]
-    spent = sum(
-        (
-            Fraction(share) * Fraction(design["geolevels"][geolevel])
-            for geolevel, queries in design["queries"].items()
-            for query, share in queries.items()
-            if ('geolevel = "' not in chosen or f'geolevel = "{geolevel}"' in chosen)
-            and ('query = "' not in chosen or f'query = "{query}"' in chosen)
-        ),
-        Fraction(0),
-    )
-    assert spent <= Fraction(most)
-    assert sum(map(Fraction, design["geolevels"].values())) == 1
 
 
 REFUSED = {
