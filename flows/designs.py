@@ -52,11 +52,11 @@ def write_design(
     file = out or settings_file.with_name(f"{settings_file.stem}-designed.toml")
     model, design = DESIGNED[flow]
     settings = load_settings(model, settings_file, presets=PRESETS, overrides=overrides)
+    if compare is not None and flow != TopdownSettings.PRODUCT:
+        raise InputRefused("--compare is for designs of topdown; leave it out.")
     text, told, sections, comparison = design(settings.resolved())
     write_text(file, text)
-    if compare is not None:
-        if comparison is None:
-            raise InputRefused("--compare is for designs of topdown; leave it out.")
+    if compare is not None and comparison is not None:
         write_text(compare, dump_settings(comparison()))
     if is_json:
         print(json.dumps(told, indent=2))

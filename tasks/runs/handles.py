@@ -90,6 +90,11 @@ def reused(path: Path | str, facts: Mapping[str, Fact] | None = None) -> Made:
     return Made(path, facts or {}, reused=True)
 
 
+def created_or_reused(path: Path | str, *, is_new: bool) -> Made:
+    """Result of a step that has just made it, if it is new, or of an earlier attempt."""
+    return Made(path, reused=not is_new)
+
+
 def once(path: Path, make: Callable[..., object], *arguments: object) -> Made:
     """Reuse the file at a path from an earlier attempt, or `make` it from arguments."""
     if path.exists():

@@ -26,8 +26,6 @@ HOUSEHOLD_SHARES = (0.267, 0.328, 0.161, 0.134, 0.065, 0.045)
 """Shares of the households of 1, 2, 3, 4, 5, and of 6 and more persons."""
 RATIO = 0.42
 """The share of larger households among all of any size from 6 on."""
-GROUP_QUARTERS_SHARE = 0.0016
-"""The share of group quarters among all groups in the 2010 census; the paper's data have none."""
 GROUP_QUARTERS_EXPONENT = 1.6
 """The number of group quarters of size s falls as (s + 4) to minus this."""
 OUTLIERS = 50

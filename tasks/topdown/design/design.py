@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -277,11 +276,6 @@ def settings_text(settings: DesignSettings, designs: Mapping[str, Design]) -> st
     """The designed settings as TOML, preceded by comments with their certificates."""
     lines = [f"# Budget of {name}: {design.certificate}." for name, design in designs.items()]
     return "\n".join([*lines, dump_settings(designed_settings(settings, designs))])
-
-
-def designs_json(designs: Mapping[str, Design]) -> str:
-    """The designs of universes as readable JSON."""
-    return json.dumps({name: design.to_json() for name, design in designs.items()}, indent=2)
 
 
 def _percent(share: float) -> str:

@@ -96,10 +96,7 @@ def count_share_once(run: RunDirectory, settings: TopdownSettings, number: int, 
     stem = folder / f"{number}"
     if _is_written(stem) or not _is_written(folder / REFERRED):
         return False
-    tables, referred = (
-        completed_before(reading_of(settings), folder),
-        read_share(folder / REFERRED),
-    )
+    tables, referred = completed_before(reading_of(settings), folder), read_share(folder / REFERRED)
     with suppress(UnreadableInput):
         write_object(stem, count_share(tables, referred, (number, of), folder))
     return _is_written(stem)

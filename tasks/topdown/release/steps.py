@@ -8,7 +8,7 @@ from ...dissemination.csvw import write_csvw
 from ...dissemination.geoparquet import write_geoparquet
 from ...dissemination.sdmx import write_sdmx
 from ...runs.directory import RunDirectory
-from ...runs.handles import Made, created, once, reused
+from ...runs.handles import Made, created, created_or_reused, once, reused
 from ...runs.steps import step
 from ..settings import TopdownSettings
 from .certificate import keep_loss, loss_file
@@ -92,7 +92,7 @@ def write_release_margins(run: RunDirectory, settings: TopdownSettings) -> Made:
     alone."""
     place = run.release if run.release.exists() else run.unchecked_release
     if run.release.exists():
-        return (created if restore_figures(run, settings) else reused)(place)
+        return created_or_reused(place, is_new=restore_figures(run, settings))
     if has_all_margins(run, settings) and not has_estimates(run, settings):
         return reused(place)
     files = write_margins(run, settings)
