@@ -332,11 +332,10 @@ def explore(run_directory: RunFolder, /) -> None:
 app.command(
     "spineflow.flows.replicates:write_replicates",
     name="replicates",
-    help="""Run again and again on data that may be disclosed: mean errors, and true counts.
+    help="""Run again and again on data that may be disclosed: mean errors.
 
     Measure and estimate several times with different noise, on input that is not confidential, and
-    write the mean errors of the replicates. For detailed-groups the true counts are written too, in
-    the layout of the production program's target counts.""",
+    write the mean errors of the replicates.""",
 )
 
 

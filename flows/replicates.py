@@ -50,8 +50,8 @@ def write_replicates(
     """Run settings n times in this process, with the seeds 1 to n, and write their mean errors.
 
     `errors.csv` has for every figure its mean over the replicates and its standard deviation.
-    Products that can write their true counts add them. The runs themselves
-    are removed. Raises InputRefused for confidential input: replicates are entered in no ledger.
+    The runs themselves are removed. Raises InputRefused for confidential input: replicates are
+    entered in no ledger.
 
     Args:
         replicates: number of replicates
@@ -70,8 +70,7 @@ def write_replicates(
     table = mean_errors_of_runs(asked, settings, replicates, out)
     write_text(out / ERRORS, table.to_csv(index=False))
     page().print(table.to_string(index=False))
-    for path in (out / ERRORS, *asked.accuracy.write_truth(settings, out)):
-        print(f"written: {path}")
+    print(f"written: {out / ERRORS}")
 
 
 def mean_errors_of_runs(asked: Product, settings: Any, n: int, folder: Path) -> pd.DataFrame:

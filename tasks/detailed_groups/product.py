@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 from pyarrow import parquet
 
@@ -31,7 +30,6 @@ from ..runs.errors import InputRefused
 from ..tables.findings import UnreadableInput
 from .ingest.ingest import Settings, check_input_of, parameters_of, run_parameters
 from .ingest.inputs import AcceptedGroups, read_blocks
-from .ingest.target_counts import target_counts, write_target_counts
 from .measurement.measure import measured_shards, measurement_files, plan_of_run
 from .paths import measured_file, truth_files
 from .postprocess.run import redundant_spending, redundant_spending_of_run
@@ -51,7 +49,6 @@ from .workload.budgets import format_percent
 from .workload.exact_loss import curve_of_change
 from .workload.guarantee import exact_of, pass_plan, statement_of, tabulation_plan
 from .workload.parameters import read_specification
-from .workload.regions import areas_of
 
 
 def check_settings_against_input(
@@ -129,19 +126,6 @@ def summary(run: RunDirectory, settings: Settings) -> tuple[str, ...]:
     )
 
 
-def write_targets(settings: DetailedGroupsSettings, folder: Path) -> tuple[Path, ...]:
-    """Write the true counts of input that is not confidential; returns the files."""
-    with_counts = not settings.input.confidential
-    accepted = check_input_of(settings).accepted(with_counts=with_counts)
-    counts = target_counts(
-        accepted.persons,
-        areas_of(accepted.blocks)[1],
-        read_specification(settings.input.parameters),
-        parameters_of(settings).first,
-    )
-    return write_target_counts(folder, counts)
-
-
 CHECKS = Checks(lambda run, settings: run_checks(run.root, run.unchecked_release), check_privacy)
 
 DETAILED_GROUPS: Product = Product(
@@ -161,7 +145,6 @@ DETAILED_GROUPS: Product = Product(
         write_accuracy,
         truth_files,
         figures=Figures(KEYS, FIGURES, accuracy.facts_of_run),
-        write_truth=write_targets,
     ),
     measurement_files,
 )

@@ -116,7 +116,6 @@ class Accuracy:
     figures : the errors of replicates and comparisons; None where runs are not compared.
     compare : writes a comparison where that is more than a table.
     of_release : settings with a release as public input, for expected errors.
-    write_truth : writes the true counts of input that may be disclosed, next to replicates.
     """
 
     read: Callable[[RunDirectory], pd.DataFrame | None] = lambda run: None
@@ -126,7 +125,6 @@ class Accuracy:
     figures: Figures | None = None
     compare: Callable[[Sequence[tuple[RunDirectory, Any]]], Path] | None = None
     of_release: Callable[[RunDirectory, Any, Path], ProductSettings] | None = None
-    write_truth: Callable[[Any, Path], Sequence[Path]] = lambda settings, folder: ()
 
     def is_possible(self, run: RunDirectory) -> bool:
         """Whether the truth still exists, for comparisons."""

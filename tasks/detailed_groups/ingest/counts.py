@@ -11,7 +11,7 @@ sorted in that order, so that the counts of some regions are read without the re
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -28,13 +28,9 @@ from ....validation.detailed_groups.input_rules import (
     unknown_code,
 )
 from ...census.cef_2020 import recode_of
-from ...census.counting import RawColumns
-from ...ledger.recognition import RecordColumn
 from ...runs.files import replacing
 from ...runs.stamps import marked_not_private, stamp_at, write_parquet
 from ...tables.columns import CodedColumn
-from ...tables.findings import Finding
-from ...tables.sources import InputFile
 from ...tables.value_tallies import ValueTally
 from ..workload.regions import NO_REGION
 from ..workload.specification import NONE, IterationUniverse, iterations_of
@@ -64,32 +60,6 @@ class PersonBatch:
     race_codes: np.ndarray
     ethnicity_code: np.ndarray
     household: np.ndarray | None = None
-
-
-@dataclass
-class GroupsReader:
-    """Reader of a layout's tables for the persons of some states.
-
-    `codes` are the numbers of race and ethnicity codes, `scratch` the folder for temporary files of
-    confidential rows, `findings` faults of the tables beyond the rules.
-    """
-
-    tables: Mapping[str, str]
-    states: Collection[str]
-    codes: Mapping[str, int]
-    evidence: ValueTally
-    scratch: Path | None = None
-    findings: tuple[Finding, ...] = ()
-    files: Mapping[str, tuple[InputFile, ...]] = field(init=False)
-
-    def begin_raw(self, names: Sequence[str], n_blocks: int) -> RawColumns:
-        """The raw columns of persons, to be filled by the next reads."""
-        self._raw = RawColumns(names, n_blocks, self.scratch)
-        return self._raw
-
-    def raw(self) -> list[RecordColumn]:
-        """The raw columns that were read, by block."""
-        return self._raw.columns()
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from ..workload.parameters import CONFIG_FILE, thresholds_key
 from ..workload.regions import OUTSIDE, PUERTO_RICO, REGION_TYPES
 from ..workload.specification import CODES_FILE, ETHNICITY_FILE, LEVELS, MAPPING_FILE, RACE_FILE
 from ..workload.tabulations import HOUSEHOLD_TABULATIONS, OF_PERSONS, ConfigKeys
-from .production_files import GEOGRAPHY_FILE, PERSONS_FILE
+from .inputs import GEOGRAPHY_FILE, PERSONS_FILE
 
 BLANK_CODE = "    "
 """Value of QRACE2 to QRACE8 in the census tables where a person has fewer codes."""

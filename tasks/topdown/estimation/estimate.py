@@ -14,9 +14,14 @@ import pyarrow as pa
 from scipy import sparse
 
 from ....geography.levels import Spine
-from ...answers.demanded import DemandedAnswers, read_demanded
 from ...answers.estimates import write_estimates
-from ...answers.noisy import DPQUERY_SUFFIX, NoisyAnswers, read_measurements
+from ...answers.noisy import (
+    DPQUERY_SUFFIX,
+    DemandedAnswers,
+    NoisyAnswers,
+    read_demanded,
+    read_measurements,
+)
 from ...census.census import Universe
 from ...census.queries import MarginalQuery, incidence, marginal_query
 from ...census.schema import Schema

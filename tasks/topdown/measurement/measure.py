@@ -27,8 +27,15 @@ import numpy as np
 from scipy import sparse
 
 from ....geography.levels import Spine
-from ...answers.demanded import DEMANDED_SCHEMA, DemandedAnswers, demanded_batches
-from ...answers.noisy import DPQUERIES_SCHEMA, DPQUERY_SUFFIX, NoisyAnswers, measured_batches
+from ...answers.noisy import (
+    DEMANDED_SCHEMA,
+    DPQUERIES_SCHEMA,
+    DPQUERY_SUFFIX,
+    DemandedAnswers,
+    NoisyAnswers,
+    demanded_batches,
+    measured_batches,
+)
 from ...census.histograms import sum_histogram
 from ...census.queries import MarginalQuery, marginal_query
 from ...census.schema import Schema

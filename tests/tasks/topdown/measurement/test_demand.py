@@ -14,13 +14,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 from spineflow.geography.levels import Spine
-from spineflow.tasks.answers.demanded import (
+from spineflow.tasks.answers.noisy import (
     DEMANDED_SCHEMA,
+    DPQUERY_SUFFIX,
     DemandedAnswers,
     demanded_batches,
     read_demanded,
+    read_measurements,
 )
-from spineflow.tasks.answers.noisy import DPQUERY_SUFFIX, read_measurements
 from spineflow.tasks.census.cef_2020 import PERSONS
 from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.census.schema import Schema
