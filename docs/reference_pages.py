@@ -31,8 +31,8 @@ def pages() -> dict[str, str]:
 def products() -> dict[str, type[BaseModel]]:
     """Settings models by the name of their flow."""
     from spineflow.flows.evidence import CensusEvidenceSettings
-    from spineflow.flows.products_settings import ProductsSettings
-    from spineflow.flows.tune_settings import AnyTuneSettings
+    from spineflow.flows.products import ProductsSettings
+    from spineflow.flows.replicates import AnyTuneSettings
     from spineflow.tasks.detailed_groups.settings import (
         DetailedGroupsSettings,
         DetailedHouseholdsSettings,

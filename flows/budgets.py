@@ -15,8 +15,7 @@ from ..tasks.runs.errors import InputRefused
 from ..tasks.runs.files import write_page
 from ..tasks.runs.settings import ProductSettings
 from ..tasks.topdown.settings import TopdownSettings
-from .arguments import AsJson, FlowName, Overrides, SettingsFile
-from .console import print_block, print_costs
+from .console import AsJson, FlowName, Overrides, SettingsFile, print_block, print_costs
 
 
 def show_budget(

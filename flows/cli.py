@@ -11,35 +11,39 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Literal
 
-from cyclopts import App, CycloptsError, Group, Parameter, UnknownCommandError
-from cyclopts.validators import MutuallyExclusive
+from cyclopts import App, CycloptsError, Parameter, UnknownCommandError
 
-from ..tasks.detailed_groups.settings import DetailedGroupsSettings
 from ..tasks.ledger.caps import summary
 from ..tasks.products.new_charge import new_charge
 from ..tasks.products.product import refuse_missing_runner
 from ..tasks.products.registry import existing_run, product
-from ..tasks.runs.charged_files import refuse_altered
 from ..tasks.runs.directory import RunDirectory
 from ..tasks.runs.errors import InputRefused, SpineflowError
 from ..tasks.runs.settings_files import with_resume_overrides
-from ..tasks.topdown.settings import TopdownSettings
 from ..validation.expectations import by_the_rules_alone
-from .arguments import (
+from .budgets import show_budget
+from .console import (
     AnyDemo,
     FlowName,
     Overrides,
     RunFolder,
     SettingsFile,
+    check_input,
+    print_block,
+    print_ledger,
 )
-from .budgets import show_budget
-from .console import check_input, print_block, print_ledger, print_work
-from .interruption import exit_code_of
 from .kernels import announce_and_compile
 from .ledger import WrittenCaps, init_ledger
-from .logs import JSON, LOGGER, drop_output, log_json_lines, logging_as
+from .logs import JSON, LOGGER, drop_output, exit_code_of, log_json_lines, logging_as
 from .registry import MODULES
 from .reports import write_comparison, write_expected_errors, write_report
+from .topdown_commands import (
+    explore,
+    intervals,
+    measurements,
+    show_spine,
+    write_published_input,
+)
 
 HELP = """\
 Release census-like data under differential privacy.
@@ -198,16 +202,6 @@ def demo(
     return code
 
 
-app.command(
-    "spineflow.flows.published:write_published_input",
-    name="from-pl94171",
-    help="""Turn a published P.L. 94-171 release into input tables for experiments.
-
-    Read the geographic header and the three segments of a state's published redistricting files,
-    and write fictional records that tabulate to their block counts, with settings.""",
-)
-
-
 @app.command
 def run(
     flow: FlowName,
@@ -318,17 +312,6 @@ def archive(run_directory: RunFolder, directory: Path, /, *, office: Path | None
     print(write_crate(own, flow, directory, read_office(office)))
 
 
-@app.command
-def explore(run_directory: RunFolder, /) -> None:
-    """Write a page to look at a release of topdown: tables, map and margins, without a network.
-
-    It is one file, explore.html, next to the run's report.
-    """
-    from .explorer import write_release_page  # 1.3 s
-
-    print(write_release_page(*_topdown_run(run_directory, "such tables")))
-
-
 app.command(
     "spineflow.flows.replicates:write_replicates",
     name="replicates",
@@ -337,103 +320,6 @@ app.command(
     Measure and estimate several times with different noise, on input that is not confidential, and
     write the mean errors of the replicates.""",
 )
-
-
-def _topdown_run(folder: Path, what: str) -> tuple[RunDirectory, TopdownSettings]:
-    """An unaltered run of topdown, and its settings; raises InputRefused for other products, which
-    do not support `what`.
-    """
-    found, _, settings = existing_run(folder)
-    if not isinstance(settings, TopdownSettings):
-        raise InputRefused(f"{found.root} is no run of topdown; only those have {what}.")
-    refuse_altered(found)
-    return found, settings
-
-
-AREAS = Group(validator=MutuallyExclusive())
-"""Options of which one may be given."""
-
-
-@app.command
-def intervals(
-    run_directory: RunFolder,
-    /,
-    *,
-    query: tuple[str, ...],
-    universe: str | None = None,
-    geolevel: Annotated[str | None, Parameter(group=(app.group_parameters, AREAS))] = None,
-    entities: Annotated[Path | None, Parameter(group=(app.group_parameters, AREAS))] = None,
-    share_of: str | None = None,
-    compare: Path | None = None,
-    level: float = 0.9,
-    out: Path | None = None,
-) -> None:
-    """Make confidence intervals from a topdown run's noisy measurements.
-
-    Make best linear unbiased estimates from all noisy measurements of a topdown run, with exact
-    standard deviations and intervals, for every area of its geolevels or for areas that are
-    lists of blocks; or, of detailed groups, add up totals over areas that are lists of regions.
-    Reads nothing confidential, and spends nothing.
-
-    Args:
-        query: marginal query, such as total or 'sex * age'; may be given several times
-        universe: universe that is counted (default: the first of the run)
-        geolevel: geolevel of the declared areas, or "GEOLEVEL of the spine" for the spine's own
-            geounits where these differ (default: all)
-        entities: own areas instead: CSV or Parquet with the columns area and block, or, in
-            place of block, the name of a declared census's last geolevel; for detailed groups the
-            columns area and region
-        share_of: also the share of each answer in the containing answer of this query
-        compare: pairs whose differences and ratios are wanted instead: CSV or Parquet with the
-            columns first and second, geocodes of --geolevel or areas of --entities
-        level: probability that an interval contains the truth
-        out: file to write, .parquet or .csv (default: in the run's intervals/)
-    """
-    from ..tasks.detailed_groups.release.areas import write_area_sums
-    from ..tasks.topdown.intervals.report import write_run_intervals  # 1.0 s
-
-    found, _, other = existing_run(run_directory)
-    if isinstance(other, DetailedGroupsSettings):
-        refuse_altered(found)
-        areas = None if any((universe, geolevel, share_of, compare)) else entities
-        print(f"sums over areas: {write_area_sums(found, other, query, areas, level, out)}")
-        return
-    found, settings = _topdown_run(run_directory, "intervals")
-    with print_work() as listener:
-        written = write_run_intervals(
-            found,
-            settings,
-            query,
-            universe=universe,
-            geolevel=geolevel,
-            entities=entities,
-            share_of=share_of,
-            compare=compare,
-            level=level,
-            out=out,
-            listener=listener,
-        )
-        sentences = [one.sentence() for one in written]
-    print(*sentences, sep="\n")
-
-
-@app.command
-def measurements(action: Literal["export"], run_directory: RunFolder, directory: Path, /) -> None:
-    """Write a topdown run's noisy measurements in the published layout.
-
-    Write the noisy measurements and constraints of a topdown run as the U.S. Census Bureau has
-    published its own, with the state totals and the queries. 'spineflow run
-    estimate' reads them. Nothing confidential is read, and nothing spent.
-
-    Args:
-        action: export, which writes them
-        directory: new folder to write to
-    """
-    from ..tasks.topdown.published.export import export_measurements  # 0.8 s
-
-    found, settings = _topdown_run(run_directory, "such measurements")
-    for path in export_measurements(found, settings, directory):
-        print(path)
 
 
 @app.command
@@ -452,6 +338,11 @@ def check(flow: FlowName, settings: SettingsFile, /, *, overrides: Overrides = (
 
 
 app.command(show_budget, name="budget")
+app.command(measurements)
+app.command(intervals)
+app.command(explore)
+app.command(show_spine, name="spine")
+app.command(write_published_input, name="from-pl94171")
 
 app.command(
     "spineflow.flows.designs:write_design",
@@ -465,18 +356,7 @@ app.command(
 )
 
 app.command(
-    "spineflow.flows.spines:show_spine",
-    name="spine",
-    help="""Show how far named entities are from the spine, from public data alone.
-
-    Work out the off-spine distance of every entity of the categories that a topdown spine targets,
-    such as places: the fewest geounits that are added and subtracted to make it up. Reads the
-    geography and declared invariants, no person and no ledger, and spends nothing.""",
-)
-
-
-app.command(
-    "spineflow.flows.ledger_commands:app",
+    "spineflow.flows.ledger:app",
     name="ledger",
     help="""Make a ledger, show the spending of datasets, set caps, or join two.
 

@@ -1,4 +1,4 @@
-"""Output of the commands: progress on a terminal, summaries, budgets."""
+"""Arguments that several commands have, and their output: progress, summaries, budgets."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
+from cyclopts import Parameter
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -36,6 +38,35 @@ from ..tasks.tables.findings import InputCheck
 from ..validation.outcome import CHECKS_FILE
 from .kernels import ANNOUNCEMENT
 from .logs import LOGGER, PROGRESS, sentence_of
+from .registry import MODULES, REPLICATED
+
+if TYPE_CHECKING:
+    AnyFlow: TypeAlias = str
+    AnyDemo: TypeAlias = str
+    AnyReplicated: TypeAlias = str
+else:
+    AnyFlow = Literal[tuple(MODULES)]
+    AnyDemo = Literal[(*MODULES, "households", "grid")]
+    AnyReplicated = Literal[REPLICATED]
+
+FlowName = Annotated[AnyFlow, Parameter(help="flow")]
+SettingsFile = Annotated[Path, Parameter(help="settings file of the run")]
+RunFolder = Annotated[
+    Path,
+    Parameter(
+        help="folder of a run: the --run-dir of 'spineflow run', or the folder it made in runs/ "
+        "next to the settings file"
+    ),
+]
+Overrides = Annotated[
+    tuple[str, ...],
+    Parameter(
+        name="--set",
+        help="override one setting, as SECTION.KEY=VALUE; may be given several times",
+    ),
+]
+AsJson = Annotated[bool, Parameter(name="--json", help="print JSON instead of tables")]
+
 
 WIDTH_WHEN_PIPED = 160
 
@@ -49,7 +80,7 @@ def page() -> Console:
 @contextmanager
 def print_stages(is_compiling: bool) -> Iterator[None]:
     """A bar per stage on a terminal, and a line on kernels; elsewhere a line per finished stage."""
-    from .progress import listening  # 1.1 s, Prefect's
+    from .results import listening  # 1.1 s, Prefect's
 
     console = Console(stderr=True)
     if not console.is_terminal:
@@ -201,7 +232,7 @@ def print_summary(asked: Product, run: RunDirectory, settings: ProductSettings) 
 
 def print_closing(run: RunDirectory, settings: ProductSettings, seconds: float) -> None:
     """Print the last lines of a command that ran a flow: address, wall time, next steps."""
-    from .progress import run_id  # 1.1 s, Prefect's
+    from .results import run_id  # 1.1 s, Prefect's
     from .servers import address_of, is_embedded
 
     flow_run = run_id(str(run.root))

@@ -24,9 +24,8 @@ from ..tasks.topdown.design.settings import DesignSettings
 from ..tasks.topdown.settings import TopdownSettings
 from ..tasks.topdown.spine.build import refuse_no_spine
 from ..tasks.trips import design as trips
-from .arguments import AsJson, Overrides, SettingsFile
-from .console import print_block
-from .tune_settings import MODELS
+from .console import AsJson, Overrides, SettingsFile, print_block
+from .replicates import MODELS
 
 
 def write_design(

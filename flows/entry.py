@@ -12,8 +12,7 @@ from pydantic import Field
 from ..tasks.products.product import END, Product
 from ..tasks.runs.directory import LEDGER, RunDirectory
 from ..tasks.runs.settings_files import settings_of_run
-from .cancelling import add_tags
-from .events import emit_near_cap
+from .endings import add_tags, emit_near_cap
 from .form import SettingsForm, form_of, text
 from .kernels import compile_in_background
 from .results import show_notes, show_outcome, show_table

@@ -1,4 +1,4 @@
-"""Work of the commands of `spineflow ledger`: creation with caps, caps of datasets, moved runs."""
+"""The commands of `spineflow ledger`: creation with caps, caps of datasets, joins, moved runs."""
 
 from __future__ import annotations
 
@@ -7,23 +7,28 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
-from cyclopts import Parameter
+from cyclopts import App, Parameter
 
-from ..tasks.ledger.caps import Caps, EpsilonCap, set_caps
-from ..tasks.ledger.claims import move, published_files
-from ..tasks.ledger.identity import forget_ledger, list_ledger
-from ..tasks.ledger.joining import join
-from ..tasks.ledger.store import Ledger, open_ledger
-from ..tasks.products.registry import product
+from ..tasks.ledger import claims, joining
+from ..tasks.ledger.caps import Caps, EpsilonCap, set_caps, summary
+from ..tasks.ledger.identity import forget_ledger, list_ledger, listed_ledgers
+from ..tasks.ledger.store import Ledger, open_ledger, refuse_unreachable
+from ..tasks.products.registry import existing_run
 from ..tasks.runs.charged_files import digest_of
 from ..tasks.runs.directory import RunDirectory, identity_of, make_identity
 from ..tasks.runs.errors import BudgetRefused, InputRefused
 from ..tasks.runs.names import below
 from ..tasks.runs.settings import checked_loss, checked_probability, exact_fraction
-from ..tasks.runs.settings_files import settings_of_run
 from ..tasks.runs.writing import name_recorded
+from .console import AsJson, RunFolder, print_ledger
+
+app = App(name="ledger")
+
+LedgerFile = Annotated[Path, Parameter(name="--ledger", help="file of the ledger")]
+OtherLedger = Annotated[Path, Parameter(help="the other ledger")]
+DEFAULT = Path("ledger.db")
 
 Parsed = TypeVar("Parsed")
 
@@ -61,6 +66,9 @@ class WrittenCaps:
         return [(name or dataset, caps) for name, caps in found]
 
 
+NO_CAPS = WrittenCaps()
+
+
 def init_ledger(path: Path, written: WrittenCaps, *, is_listed: bool = True) -> Ledger:
     """Make a ledger in a folder that exists, with its caps, and enter it in the list of this
     machine's ledgers.
@@ -81,43 +89,92 @@ def init_ledger(path: Path, written: WrittenCaps, *, is_listed: bool = True) -> 
     return ledger
 
 
-def join_ledgers(path: Path, other: Path) -> Ledger:
-    """Move the rows of another ledger into this one, and correct the list of this machine's."""
-    ledger = join(path, other)
+@app.default
+@app.command
+def show(*, file: LedgerFile = DEFAULT, as_json: AsJson = False) -> None:
+    """Show the spending of every dataset, by product, and composed as bounded zCDP per person."""
+    print_ledger(summary(_existing(file), is_exact=True), as_json=as_json)
+
+
+@app.command
+def init(*, caps: WrittenCaps = NO_CAPS, file: LedgerFile = DEFAULT) -> None:
+    """Make a ledger, with caps that no spending may pass."""
+    refuse_unreachable(file)
+    print_ledger(summary(init_ledger(file, caps)), as_json=False)
+
+
+@app.command
+def set_cap(
+    dataset: str | None = None,
+    rho: str | None = None,
+    /,
+    *,
+    caps: WrittenCaps = NO_CAPS,
+    file: LedgerFile = DEFAULT,
+) -> None:
+    """Set a dataset's caps.
+
+    Args:
+        dataset: dataset whose caps are set
+        rho: its cap of rho, a fraction such as 3/2
+    """
+    ledger = _existing(file)
+    wanted = [] if rho is None else [(dataset, Caps(rho=_rho(rho)))]
+    wanted += caps.by_dataset(dataset)
+    if not wanted:
+        raise InputRefused("set-cap needs a dataset and a rho: spineflow ledger set-cap D 3/2.")
+    for name, cap in wanted:
+        set_caps(ledger, name, cap)
+    print_ledger(summary(ledger), as_json=False)
+
+
+@app.command
+def join(other: OtherLedger, /, *, file: LedgerFile = DEFAULT) -> None:
+    """Move all that another ledger holds into this one."""
+    _existing(file)
+    ledger = joining.join(file, other)
     list_ledger(ledger.path)
     forget_ledger(other.absolute())
-    return ledger
+    print_ledger(summary(ledger), as_json=False)
 
 
-def set_written_caps(
-    ledger: Ledger, dataset: str | None, rho: str | None, written: WrittenCaps
-) -> None:
-    """Set the caps of a dataset, or, without one, the options' caps; raises InputRefused."""
-    caps = [] if rho is None else [(dataset, Caps(rho=_rho(rho)))]
-    caps += written.by_dataset(dataset)
-    if not caps:
-        raise InputRefused("set-cap needs a dataset and a rho: spineflow ledger set-cap D 3/2.")
-    for name, cap in caps:
-        set_caps(ledger, name, cap)
-
-
-def move_run(folder: Path) -> Path:
-    """Bind a run to a folder, in which it draws from now on; returns the folder.
-
-    Raises InputRefused for a run that no ledger knows, BudgetRefused for one that is not charged,
-    and for a folder without all measurements that the run has published.
-    """
-    run = RunDirectory(folder.resolve())
-    manifest = run.read_manifest()
-    settings = settings_of_run(product(manifest["product"]).settings, run)
+@app.command
+def move(run_directory: RunFolder, /) -> None:
+    """Say that a run goes on in a folder that was copied, restored or moved to another disk, and
+    nowhere else."""
+    run, _, settings = existing_run(run_directory)
     if not settings.is_private:
         raise InputRefused(f"{run.root} is not private, so no ledger knows it; resume it there.")
+    run_id = run.read_manifest()["run_id"]
     with run.locked():
         make_identity(run)
         ledger = open_ledger(Path(settings.privacy.ledger), must_exist=True)
-        _refuse_incomplete(run, published_files(ledger, manifest["run_id"]))
-        move(ledger, manifest["run_id"], identity_of(run), str(run.root))
-    return run.root
+        _refuse_incomplete(run, claims.published_files(ledger, run_id))
+        claims.move(ledger, run_id, identity_of(run), str(run.root))
+    print(f"the run goes on in {run.root}, and nowhere else")
+
+
+@app.command(name="list")
+def list_known() -> None:
+    """Show the ledgers of this machine."""
+    for path in listed_ledgers():
+        print(path if path.exists() else f"{path} is missing")
+
+
+@app.command
+def forget(other: OtherLedger, /) -> None:
+    """Take a ledger off the list of this machine's."""
+    forget_ledger(other.absolute())
+
+
+def _existing(file: Path) -> Ledger:
+    refuse_unreachable(file)
+    if not file.exists():
+        raise InputRefused(
+            f"{file}: there is no such ledger; name it with --ledger, or make it with "
+            "'spineflow ledger init'."
+        )
+    return open_ledger(file, must_exist=True)
 
 
 def _refuse_incomplete(run: RunDirectory, published: Mapping[str, str]) -> None:
@@ -125,18 +182,19 @@ def _refuse_incomplete(run: RunDirectory, published: Mapping[str, str]) -> None:
 
     The run could not continue there, and would be refused in its old folder from now on.
     """
-    lacking = [name for name, digest in published.items() if not _has_digest(run, name, digest)]
+    paths = {name: below(run.root, *name.split("/")) for name in published}
+    lacking = [
+        name
+        for name, path in paths.items()
+        if not name_recorded(path, published[name], run.unrecorded(path))
+        or digest_of(path) != published[name]
+    ]
     if lacking:
         raise BudgetRefused(
             f"{run.root} lacks {len(lacking)} of the {len(published)} files of measurements that "
             f"its run has published, such as {lacking[0]}; move the folder that has all of them, "
             "or restore them here, since none is drawn again"
         )
-
-
-def _has_digest(run: RunDirectory, name: str, digest: str) -> bool:
-    path = below(run.root, *name.split("/"))
-    return name_recorded(path, digest, run.unrecorded(path)) and digest_of(path) == digest
 
 
 def _caps(

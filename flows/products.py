@@ -1,36 +1,356 @@
 """The products flow: several products of one dataset, one after the other, on one page.
 
 Each product is a separate run in a folder of the parent's run directory, charged to the same
-ledger, so that `spineflow resume` continues the product that was interrupted.
+ledger, so that `spineflow resume` continues the product that was interrupted. Three releases of the
+redistricting and housing tables become one population.
+
+[input]                      # shared by the products
+persons = "persons.parquet"
+...
+[privacy]
+dataset = "county"
+[products.topdown]           # the rest of a product's own settings file
+preset = "pl94_2020_us"
+[products.dhc-persons]
+preset = "dhc_persons_2020_us"
+input = { redistricting = "products.topdown" }     # the release of an earlier product
+[products.detailed-groups.input]
+parameters = "params"
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout
 from functools import partial
 from io import StringIO
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
-from ..tasks.pages.document import Section
+from pydantic import Field, create_model, model_validator
+
+from ..tasks.pages.document import Section as PageSection
 from ..tasks.population.checks.agreement import agreement_section
-from ..tasks.population.release.population import SUMMARY_FILE
+from ..tasks.population.checks.expected import expected_population
+from ..tasks.population.estimation.blocks import populate_county
+from ..tasks.population.estimation.pieces import (
+    blocks_of,
+    made_file,
+    piece_names,
+    read_piece,
+    released_file,
+    write_members,
+    write_release_records,
+)
+from ..tasks.population.ingest.released import Sources, read_released
+from ..tasks.population.release.population import (
+    SUMMARY_FILE,
+    population_of_pieces,
+    write_population,
+)
+from ..tasks.products.acceptance import accept
 from ..tasks.products.comparison import write_links
 from ..tasks.products.product import Accuracy, Product, Words
-from ..tasks.products.registry import parts_of, product
+from ..tasks.products.registry import TOGETHER, parts_of, product
 from ..tasks.products.several import write_index, write_products_certificate, write_products_report
 from ..tasks.runs.directory import RunDirectory
 from ..tasks.runs.errors import InputRefused
-from ..tasks.runs.handles import Artifact, stopwatch
+from ..tasks.runs.handles import Artifact, Made, created, stopwatch
 from ..tasks.runs.publication import refuse_taken_place
-from ..tasks.runs.settings import ProductSettings
+from ..tasks.runs.settings import (
+    FilePath,
+    InputSettings,
+    ProductSettings,
+    Refuse,
+    Section,
+    WithPreset,
+    merged_tables,
+    refuse_within,
+    table_of,
+)
 from ..tasks.runs.settings_files import with_release_of
+from ..tasks.runs.steps import step
+from ..tasks.topdown.settings import TopdownSettings
+from ..validation.population.run_checks import check_population
 from .console import check_input
 from .entry import flow_of_product
-from .population import make_one_population, sources_of
-from .products_settings import ProductsSettings
 from .running import prepare, run_stages
+from .stages import finish, stage
+
+SHARED = ("input", "privacy", "release", "run")
+"""Tables given once for all products; a product's own keys in them win."""
+
+
+ALWAYS = ("confidential", "dataset", "ledger", "infinite", "seed")
+"""Keys of shared tables that concern the whole run too."""
+
+PUBLICATION = ("release", "publish_to")
+"""The key of a shared table for the place to which one population is copied."""
+
+REDISTRICTING = "topdown"
+OF_POPULATION = {"dhc-units": "dhc_units_2020", "dhc-persons": "dhc_persons_2020"}
+"""Products that become one population with the redistricting one, and the census of each."""
+
+
+class SharedInput(InputSettings):
+    """The census tables, for the products that read them."""
+
+    persons: FilePath | None = None
+    """Table of persons, in the layout of the Census Edited File."""
+    units: FilePath | None = None
+    """Table of housing units and group-quarters facilities."""
+    geography: FilePath | None = None
+    """Table of blocks."""
+
+
+class ChosenProducts(Section):
+    """The settings of each product to run."""
+
+    def chosen(self) -> dict[str, ProductSettings]:
+        """Settings by name of the product, in the order in which the products are run."""
+        names = {field.alias or name: name for name, field in type(self).model_fields.items()}
+        found = {alias: getattr(self, name) for alias, name in names.items()}
+        return {alias: settings for alias, settings in found.items() if settings is not None}
+
+
+MODELS: dict[str, type[ProductSettings]] = {
+    name: product(flow).settings for name, flow in TOGETHER.items()
+}
+"""The models of the products that the flow can run, by name."""
+
+if TYPE_CHECKING:
+    OneOfEach = ChosenProducts
+else:
+    OneOfEach = create_model(
+        "ChosenProducts",
+        __base__=ChosenProducts,
+        **{
+            name.replace("-", "_"): (model | None, Field(default=None, alias=name))
+            for name, model in MODELS.items()
+        },
+    )
+
+
+class ProductsSettings(ProductSettings):
+    """All settings of a run of several products."""
+
+    PRODUCT: ClassVar[str] = "products"
+
+    input: SharedInput = SharedInput()
+    products: OneOfEach
+
+    @property
+    def parts(self) -> Mapping[str, ProductSettings]:
+        """The settings of the products that are run."""
+        return self.products.chosen()
+
+    @property
+    def published_to(self) -> str | None:
+        """Place of copies of the one population, with the index and the certificate; None without
+        one, since every product's release is copied by its own run.
+        """
+        return None if self.population is None else self.release.publish_to
+
+    @property
+    def release_keys(self) -> tuple[str, ...]:
+        """The settings of the one population; the run of a product changes its own."""
+        return () if self.population is None else super().release_keys
+
+    @property
+    def population(self) -> tuple[str, ...] | None:
+        """Names of the products whose releases become one population: redistricting, in which
+        households are possible, units and persons; None where these are not all run.
+        """
+        chosen = self.products.chosen()
+        redistricting = chosen.get(REDISTRICTING)
+        if not isinstance(redistricting, TopdownSettings):
+            return None
+        if not redistricting.run.coherent or len(redistricting.run.universes) < 2:
+            return None
+        held = {REDISTRICTING}
+        for name, census in OF_POPULATION.items():
+            own = chosen.get(name)
+            if not isinstance(own, TopdownSettings) or own.census != census:
+                return None
+            held |= set(own.input.awaited.values())
+        return (REDISTRICTING, *OF_POPULATION) if held == {REDISTRICTING} else None
+
+    @model_validator(mode="after")
+    def _there_is_a_product(self) -> Self:
+        if not self.products.chosen():
+            raise ValueError(f"products needs at least one of {', '.join(MODELS)}")
+        return self
+
+    @classmethod
+    def expanded(cls, own: Mapping[str, Any], with_preset: WithPreset) -> Mapping[str, Any]:
+        """Each product's table with the shared tables and its preset beneath it."""
+        products = own.get("products")
+        if not isinstance(products, Mapping):
+            return own
+        expanded = {
+            name: with_preset(
+                model, merged_tables(_product_tables(name, model, own), products[name])
+            )
+            if (model := MODELS.get(name)) is not None and isinstance(products[name], Mapping)
+            else products[name]
+            for name in products
+        }
+        return {**own, "products": expanded}
+
+    def resolved(self) -> Self:
+        """With the settings of every product resolved."""
+        chosen = {
+            name: own.resolved()
+            for name in type(self.products).model_fields
+            if (own := getattr(self.products, name)) is not None
+        }
+        return self.model_copy(update={"products": self.products.model_copy(update=chosen)})
+
+    def refuse_invalid(self, refuse: Refuse) -> None:
+        """Refuse products of other people, then misfits in a product's own settings."""
+        for name, settings in self.products.chosen().items():
+            where = f"products.{name}"
+            for key in ("dataset", "ledger"):
+                if getattr(settings.privacy, key) != getattr(self.privacy, key):
+                    refuse(
+                        f"{where}.privacy.{key} differs from [privacy]; products run together "
+                        "spend on one dataset, in one ledger"
+                    )
+            if settings.is_private != self.is_private:
+                why = settings.why_not_private or self.why_not_private
+                refuse(
+                    f"of {where} and [privacy] one is private and one is not ({why}); set "
+                    "privacy.infinite and privacy.seed in [privacy] alone, and run the published "
+                    "calibration by itself"
+                )
+            settings.refuse_invalid(refuse_within(where, refuse))
+            earlier = list(self.products.chosen())[: list(self.products.chosen()).index(name)]
+            for release in settings.input.awaited.values():
+                if release not in earlier:
+                    refuse(
+                        f"{where} is held to {release!r}, which is no product that runs before "
+                        f"it; there are {', '.join(earlier) or 'none'}"
+                    )
+
+    def refuse_ineffective(self, own: Mapping[str, Any], refuse: Refuse) -> None:
+        """Refuse idle settings of a product, and shared keys that all products replace."""
+        if "preset" in own:
+            refuse("preset does nothing here; a product's own table names its preset")
+        chosen = self.products.chosen()
+        tables = {name: table_of(own, "products", name) for name in chosen}
+        for section in SHARED:
+            for key in table_of(own, section):
+                readers = [
+                    name
+                    for name in chosen
+                    if key in _tables_without_own_keys(MODELS[name], own).get(section, {})
+                    and key not in table_of(tables[name], section)
+                ]
+                copies = (section, key) == PUBLICATION and self.published_to is not None
+                if not readers and key not in ALWAYS and not copies:
+                    refuse(
+                        f"{section}.{key} does nothing, because every product that reads it has "
+                        "its own; remove it"
+                    )
+        for name, settings in chosen.items():
+            where = f"products.{name}"
+            whole = merged_tables(_tables_without_own_keys(MODELS[name], own), tables[name])
+            settings.refuse_ineffective(whole, refuse_within(where, refuse))
+
+
+def _product_tables(
+    name: str, model: type[ProductSettings], own: Mapping[str, Any]
+) -> dict[str, dict[str, Any]]:
+    """The shared tables beneath a product's own. A product not named as its flow is published in
+    a folder of its own, because listings have the names of flows.
+    """
+    shared = _tables_without_own_keys(model, own)
+    section, key = PUBLICATION
+    place = shared.get(section, {}).get(key)
+    if name != model.PRODUCT and isinstance(place, str):
+        shared[section][key] = f"{place.rstrip('/')}/{name}"
+    return shared
+
+
+def _tables_without_own_keys(
+    model: type[ProductSettings], own: Mapping[str, Any]
+) -> dict[str, dict[str, Any]]:
+    """The shared tables, less the keys that a product's own tables do not have."""
+    shared = {}
+    for name in SHARED:
+        table = own.get(name, {})
+        section = model.model_fields[name].annotation
+        if not isinstance(section, type) or not issubclass(section, Section):
+            raise TypeError(f"{name} of {model.__name__} is no section")
+        if isinstance(table, Mapping):
+            takes_all = section.model_config.get("extra") == "allow"
+            shared[name] = {
+                key: value
+                for key, value in table.items()
+                if takes_all or key in section.model_fields
+            }
+    return shared
+
+
+def make_one_population(run: RunDirectory) -> None:
+    """Submit the stages that write the released records county by county, make the counties side by
+    side, write them together and check them."""
+    root = str(run.root)
+    with stage("gather", "records for one population"):
+        gathered = gather_released.submit(root)
+    finish([gathered])
+    with stage("populate", "counties of one population"):
+        made = [populate.submit(root, name, wait_for=[gathered]) for name in piece_names(run)]
+    with stage("population"):
+        population = make_population.submit(root, wait_for=made)
+    finish([population])
+
+
+def _released_file(run: RunDirectory, _settings: ProductsSettings) -> Path:
+    return released_file(run, "households")
+
+
+def _made_file(run: RunDirectory, _settings: ProductsSettings, piece: str) -> Path:
+    return made_file(run, piece)
+
+
+@step("gather released", ProductsSettings, run_name="gather-released", made_at=_released_file)
+def gather_released(run: RunDirectory, settings: ProductsSettings) -> Made:
+    """Write the released persons and households, partitioned into pieces."""
+    source = read_released(sources_of(run, _names(settings)))
+    return created(write_release_records(run, source.blocks, blocks_of(source)))
+
+
+@step("populate", ProductsSettings, run_name="populate-{piece}", made_at=_made_file)
+def populate(run: RunDirectory, _settings: ProductsSettings, piece: str) -> Made:
+    """Make households of the persons of a county."""
+    return created(write_members(run, piece, populate_county(read_piece(run, piece))))
+
+
+@step("make population", ProductsSettings, run_name="one population")
+def make_population(run: RunDirectory, settings: ProductsSettings) -> Made:
+    """Write one population of all pieces next to the index of the releases, and check it: a failed
+    check withholds it."""
+    redistricting, *_ = names = _names(settings)
+    sources = sources_of(run, names)
+    declared = cast("TopdownSettings", settings.products.chosen()[redistricting]).compiled_census
+    folder = run.unchecked_release
+    paths = write_population(population_of_pieces(run, sources), folder)
+    expected = expected_population(folder, sources.redistricting.release, declared)
+    accept(run, settings, check_population(expected))
+    return created(folder, {"files": len(paths)})
+
+
+def _names(settings: ProductsSettings) -> Sequence[str]:
+    """The products that become one population, redistricting first."""
+    assert settings.population is not None, "others have no such steps"
+    return settings.population
+
+
+def sources_of(run: RunDirectory, names: Sequence[str]) -> Sources:
+    """The runs of the products that become one population."""
+    return Sources(*(RunDirectory(run.root / name) for name in names))
 
 
 def stages(run: RunDirectory, settings: ProductsSettings) -> None:
@@ -55,7 +375,7 @@ def _complete(run: RunDirectory, settings: ProductsSettings, folder: Path) -> No
     _write_certificate(run, settings, folder)
 
 
-def _agreement(run: RunDirectory, settings: ProductsSettings) -> tuple[Section, ...]:
+def _agreement(run: RunDirectory, settings: ProductsSettings) -> tuple[PageSection, ...]:
     """Agreement of persons and households, where one population was made of them."""
     names = settings.population
     if names is None or not (run.release / SUMMARY_FILE).exists():

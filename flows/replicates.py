@@ -1,7 +1,21 @@
-"""Replicates on data that may be disclosed: runs under a seed, their mean errors, and trials.
+"""Replicates on data that may be disclosed, and the settings of searches that compare their errors.
 
 topdown has its own trials, which lay out a spine once for all replicates. The other products are
-run from their input to their checked release, in the process of the task, as a command would.
+run from their input to their checked release, in the process of the task, as a command would. The
+settings of a search have the table of the product whose settings are compared:
+
+[input]                          # as for the product; confidential = false
+[privacy]
+dataset = "commuters-2011"
+rho = "1/50"
+[trips]                          # the rest of its settings file; the table's name is the product's
+[variants.uniform]
+[variants.optimised]
+mechanism = { shares = "optimised" }
+[criterion]
+level = "8"
+[search]
+method = "fixed"
 """
 
 from __future__ import annotations
@@ -11,10 +25,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import pandas as pd
 from cyclopts import Parameter
+from pydantic import create_model
 
 from ..tasks.detailed_groups.ingest.ingest import parameters_of
 from ..tasks.detailed_groups.release.accuracy import with_all_tables
@@ -26,12 +41,14 @@ from ..tasks.products.registry import product
 from ..tasks.runs.directory import RunDirectory, start_run
 from ..tasks.runs.errors import InputRefused
 from ..tasks.runs.files import write_text
+from ..tasks.runs.names import FileName
 from ..tasks.runs.settings import ProductSettings
 from ..tasks.runs.settings_files import dump_settings
+from ..tasks.study.settings import Criterion, TuneSettings
 from ..tasks.study.trials import ALL, Figures, SearchedProduct, mean_errors
+from ..tasks.topdown.trials import TRIALS
 from ..tasks.trips.settings import TripsSettings
-from .arguments import AnyReplicated, Overrides, SettingsFile
-from .console import page
+from .console import AnyReplicated, Overrides, SettingsFile, page
 from .registry import DECIDED_ON_THE_WAY
 from .running import call_stages
 
@@ -200,3 +217,70 @@ DETAILED_GROUPS = RunTrials(
         quantity=lambda placed: placed["table"],
     ),
 )
+
+
+class AnyTuneSettings(TuneSettings):
+    """All settings of a search for any product: a file's tables choose the model."""
+
+    @classmethod
+    def chosen_by(cls, tree: Mapping[str, Any]) -> type[AnyTuneSettings]:
+        """The model of the product whose table there is, or that a run has frozen."""
+        named = [name for name in MODELS if name in tree]
+        asked = tree.get("product", next(iter(named), ""))
+        return MODELS.get(asked, MODELS[TRIALS.settings.PRODUCT])
+
+
+class LevelCriterion(Criterion):
+    """A figure of a level's errors, as comparisons of runs show them."""
+
+    kind: Literal["error"] = "error"
+    level: str
+
+
+class TripsCriterion(LevelCriterion):
+    """A figure of the errors of trips."""
+
+    universe: Literal["trips"] = "trips"
+    quantity: Literal["trips"] = "trips"
+
+
+class GroupSizesCriterion(LevelCriterion):
+    """A figure of the errors of group sizes."""
+
+    universe: Literal["groups"] = "groups"
+    quantity: Literal["groups"] = "groups"
+    statistic: str = "absolute_error"
+
+
+class DetailedGroupsCriterion(LevelCriterion):
+    """A figure of the errors of detailed groups; a level is a region type and an iteration level,
+    such as TRACT:2."""
+
+    quantity: str = "all"
+    """A table, or all of them together."""
+
+
+def _model(searched: SearchedProduct, criterion: type[Criterion]) -> type[AnyTuneSettings]:
+    """The settings of a search of a product."""
+    own = searched.settings.model_fields
+    fields: dict[str, Any] = {
+        "input": (own["input"].annotation, ...),
+        "privacy": (own["privacy"].annotation, ...),
+        "criterion": (criterion, Criterion() if criterion is Criterion else ...),
+        "variants": (dict[FileName, searched.settings], ...),  # type: ignore[name-defined]
+    }
+    made = create_model(f"{searched.settings.__name__}Tune", __base__=AnyTuneSettings, **fields)
+    made.SEARCHED = searched
+    return made
+
+
+MODELS: dict[str, type[AnyTuneSettings]] = {
+    searched.settings.PRODUCT: _model(searched, criterion)
+    for searched, criterion in (
+        (TRIALS, Criterion),
+        (TRIPS, TripsCriterion),
+        (GROUP_SIZES, GroupSizesCriterion),
+        (DETAILED_GROUPS, DetailedGroupsCriterion),
+    )
+}
+"""The models by the product that is compared."""

@@ -42,14 +42,19 @@ from ..tasks.runs.settings import (
     with_runner,
 )
 from ..tasks.runs.settings_files import dump_settings, frozen_settings, settings_of_run
-from .cancelling import NO_ANSWER, RunCancelled, mark_ended, was_cancelled, watched
-from .endings import explain_error
-from .events import emit_failed_check, emit_published
-from .interruption import set_resume_hint
-from .logs import LOGGER
-from .progress import begin_run, run_id
+from .endings import (
+    NO_ANSWER,
+    RunCancelled,
+    emit_failed_check,
+    emit_published,
+    explain_error,
+    mark_ended,
+    was_cancelled,
+    watched,
+)
+from .logs import LOGGER, set_resume_hint
 from .registry import DECIDED_ON_THE_WAY, flow_of, stages_of
-from .results import show_failed_rules
+from .results import begin_run, run_id, show_failed_rules
 from .runners import chosen_runner
 from .servers import server_for_runs
 from .stages import Body, Stages, stage

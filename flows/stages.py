@@ -31,8 +31,8 @@ from ..tasks.runs.handles import Artifact, reused
 from ..tasks.runs.settings import ProductSettings
 from ..tasks.runs.steps import artifact_of, made_before
 from ..tasks.runs.work import WorkRecord
-from .cancelling import refuse_if_cancelled
-from .progress import StageProgress
+from .endings import refuse_if_cancelled
+from .results import StageProgress
 from .runners import chosen_runner
 from .servers import is_embedded
 

@@ -45,8 +45,8 @@ from ..tasks.study.settings import TuneSettings
 from ..tasks.study.steps import prepare, read_tuning_data, replicate
 from ..tasks.study.trials import Losses, values_of
 from .entry import flow_of_product
+from .replicates import AnyTuneSettings
 from .stages import finish, stage
-from .tune_settings import AnyTuneSettings
 
 
 def stages(run: RunDirectory, settings: AnyTuneSettings) -> None:

@@ -19,8 +19,8 @@ from pydantic import BaseModel
 from spineflow.flows.demo import DEMOS
 from spineflow.flows.evidence import CensusEvidenceSettings
 from spineflow.flows.form import PRESET_NAMES
-from spineflow.flows.products_settings import ProductsSettings
-from spineflow.flows.tune_settings import AnyTuneSettings
+from spineflow.flows.products import ProductsSettings
+from spineflow.flows.replicates import AnyTuneSettings
 from spineflow.geography.rules import GEOLEVEL_ORDER
 from spineflow.tasks.census.attribute_declarations import CodeRange
 from spineflow.tasks.census.cef_2020 import CENSUS

@@ -19,7 +19,7 @@ from prefect.futures import PrefectConcurrentFuture, PrefectFuture
 from prefect.settings import PREFECT_API_URL, Settings
 from prefect.states import Failed, Pending
 from prefect.task_runners import TaskRunner
-from spineflow.flows import entry, progress, results, running, servers
+from spineflow.flows import entry, results, running, servers
 from spineflow.flows.registry import flow_of
 from spineflow.tasks.products.product import Product
 from spineflow.tasks.runs.directory import RunDirectory
@@ -209,11 +209,11 @@ def tasks_in_threads() -> Iterator[Shown]:
         def update_progress(stage: str, percent: float) -> None:
             shown.progress[stage] = percent
 
-        patched.setattr(progress, "is_embedded", lambda: False)
-        patched.setattr(progress, "address_of", str)
-        patched.setattr(progress, "create_progress_artifact", keep_progress)
-        patched.setattr(progress, "update_progress_artifact", update_progress)
-        patched.setattr(progress, "get_run_logger", partial(logging.getLogger, "spineflow.tests"))
+        patched.setattr(results, "is_embedded", lambda: False)
+        patched.setattr(results, "address_of", str)
+        patched.setattr(results, "create_progress_artifact", keep_progress)
+        patched.setattr(results, "update_progress_artifact", update_progress)
+        patched.setattr(results, "get_run_logger", partial(logging.getLogger, "spineflow.tests"))
         for module in ("products", "running"):  # The first imports from the second.
             patched.setattr(f"spineflow.flows.{module}.run_stages", run_flow_here)
         yield shown

@@ -11,8 +11,8 @@ from uuid import UUID, uuid4
 import httpx
 import pytest
 from prefect.client.schemas.objects import StateType
-from spineflow.flows import cancelling
-from spineflow.flows.cancelling import (
+from spineflow.flows import endings
+from spineflow.flows.endings import (
     SUPERVISED,
     RunCancelled,
     refuse_if_cancelled,
@@ -51,9 +51,9 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Server:
         assert sync_client
         yield found
 
-    monkeypatch.setattr(cancelling, "get_client", client)
-    monkeypatch.setattr(cancelling, "is_embedded", lambda: False)
-    monkeypatch.setattr(cancelling, "SECONDS_BETWEEN_LOOKS", 0.001)
+    monkeypatch.setattr(endings, "get_client", client)
+    monkeypatch.setattr(endings, "is_embedded", lambda: False)
+    monkeypatch.setattr(endings, "SECONDS_BETWEEN_LOOKS", 0.001)
     monkeypatch.delenv(SUPERVISED, raising=False)
     return found
 
@@ -66,9 +66,9 @@ def test_a_run_that_was_cancelled_stops_between_tasks(server: Server, state: Sta
     refuse_if_cancelled()
     with watched(str(flow_run)):
         assert server.has_told_all.wait(10)
-        assert cancelling._cancelled.wait(10)
+        assert endings._cancelled.wait(10)
         with pytest.raises(RunCancelled):
             refuse_if_cancelled()
         assert server.asked == [flow_run] * 4, "and then no more"
     refuse_if_cancelled()
-    assert not cancelling._watched
+    assert not endings._watched

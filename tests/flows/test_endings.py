@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 from prefect.settings import PREFECT_API_URL, temporary_settings
-from spineflow.flows import progress
+from spineflow.flows import results
 from spineflow.flows.console import print_stages
 from spineflow.flows.endings import Interrupted, explain_error
 from spineflow.flows.kernels import ANNOUNCEMENT
@@ -74,8 +74,8 @@ def test_a_terminal_has_a_bar_for_every_stage(
     is_compiling: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with print_stages(is_compiling):
-        told(progress._report_progress)
-    assert not progress._listeners
+        told(results._report_progress)
+    assert not results._listeners
     shown = capsys.readouterr()
     assert (f"{ANNOUNCEMENT}: meanwhile" in shown.err) == is_compiling
     assert "watch it there" in shown.err and "persons measure County" in shown.err

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from spineflow.flows import events, running
+from spineflow.flows import endings, running
 from spineflow.flows.cli import main
 from spineflow.tasks.group_sizes.ingest.generate import census_like, write_dataset
 from spineflow.tasks.ledger.caps import Caps, set_caps, spent_and_caps
@@ -37,8 +37,8 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def sent(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """The events that are sent to a server."""
     found: list[dict[str, Any]] = []
-    monkeypatch.setattr(events, "is_embedded", lambda: False)
-    monkeypatch.setattr(events, "emit_event", lambda **event: found.append(event))
+    monkeypatch.setattr(endings, "is_embedded", lambda: False)
+    monkeypatch.setattr(endings, "emit_event", lambda **event: found.append(event))
     return found
 
 
@@ -50,7 +50,7 @@ def test_a_dataset_near_its_cap_is_told_of(done: Path, sent, share: str, is_told
     ledger = open_ledger(done / "ledger.db")
     spent = spent_and_caps(ledger, settings.privacy.dataset)[0].parameter
     set_caps(ledger, settings.privacy.dataset, Caps(spent / Fraction(share)))
-    events.emit_near_cap(run, settings)
+    endings.emit_near_cap(run, settings)
     assert [event["event"] for event in sent] == ["spineflow.ledger.near-cap"] * is_told
     if is_told:
         told = sent[0]["payload"]
@@ -60,8 +60,8 @@ def test_a_dataset_near_its_cap_is_told_of(done: Path, sent, share: str, is_told
 
 def test_releases_and_failed_checks_are_told_of(done: Path, sent) -> None:
     run, _, settings = existing_run(done / "run")
-    events.emit_published(run, settings)
-    events.emit_failed_check(run, settings, CheckFailed("a check failed"))
+    endings.emit_published(run, settings)
+    endings.emit_failed_check(run, settings, CheckFailed("a check failed"))
     assert [event["event"] for event in sent] == [
         "spineflow.release.published",
         "spineflow.check.failed",
@@ -88,16 +88,16 @@ def test_a_flow_tells_how_its_run_ended(
     if is_sound:
         with running.enter_run(str(run.root), type(settings)):
             assert not sent, "the release does not stand yet"
-        expected = events.PUBLISHED
+        expected = endings.PUBLISHED
     else:
         with pytest.raises(CheckFailed), running.enter_run(str(run.root), type(settings)):
             raise CheckFailed("a check failed")
-        expected = events.CHECK_FAILED
+        expected = endings.CHECK_FAILED
     assert [event["event"] for event in sent] == [expected]
 
 
 def test_a_server_of_the_command_alone_is_told_nothing(done: Path, monkeypatch) -> None:
-    monkeypatch.setattr(events, "is_embedded", lambda: True)
-    monkeypatch.setattr(events, "emit_event", lambda **event: pytest.fail("sent"))
+    monkeypatch.setattr(endings, "is_embedded", lambda: True)
+    monkeypatch.setattr(endings, "emit_event", lambda **event: pytest.fail("sent"))
     run, _, settings = existing_run(done / "run")
-    events.emit_published(run, settings)
+    endings.emit_published(run, settings)

@@ -17,8 +17,8 @@ from prefect.futures import PrefectConcurrentFuture
 from prefect.task_runners import TaskRunner
 from spineflow.flows import entry
 from spineflow.flows.endings import explain_error
-from spineflow.flows.progress import listening, run_id
 from spineflow.flows.registry import flow_of
+from spineflow.flows.results import listening, run_id
 from spineflow.flows.running import prepare, run_stages_in_process
 from spineflow.flows.stages import Stages
 from spineflow.flows.stages import stage as open_stage

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from pydantic import BaseModel
-from spineflow.flows import products_settings, tune_settings
+from spineflow.flows import products, replicates
 from spineflow.flows.form import form_of
 from spineflow.flows.registry import MODULES
 from spineflow.tasks.group_sizes.design import GroupSizesDesignSettings
@@ -22,8 +22,8 @@ from spineflow.tasks.trips.settings import TripsSettings
 
 PRESETS = Path(__file__).resolve().parents[3] / "flows" / "settings"
 ROOTS = (
-    products_settings.ProductsSettings,
-    *tune_settings.MODELS.values(),
+    products.ProductsSettings,
+    *replicates.MODELS.values(),
     GroupSizesDesignSettings,
     TripsDesignSettings,
     *(form_of(product(name).settings.chosen_by({})) for name in MODULES),

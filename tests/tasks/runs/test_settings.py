@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import tomli_w
 from spineflow.flows.demo import DEMOS
-from spineflow.flows.products_settings import ProductsSettings
+from spineflow.flows.products import ProductsSettings
 from spineflow.tasks.group_sizes.settings import GroupSizesSettings
 from spineflow.tasks.runs.errors import InputRefused
 from spineflow.tasks.runs.settings import ProductSettings

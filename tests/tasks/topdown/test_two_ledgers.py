@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from spineflow.flows.ledger import WrittenCaps, init_ledger, join_ledgers
+from spineflow.flows.ledger import WrittenCaps, init_ledger, join
 from spineflow.tasks.ledger.caps import summary
 from spineflow.tasks.ledger.charging import warnings_of
 from spineflow.tasks.ledger.identity import (
@@ -91,7 +91,7 @@ def test_people_of_another_ledger_are_refused_until_they_are_joined(tmp_path: Pa
         TOPDOWN.charge_run(run, settings)
     assert f"spineflow ledger join {known.ledger} --ledger {other.ledger}" in str(refused.value)
     assert rho_of(other.ledger) == {}
-    join_ledgers(other.ledger, known.ledger)
+    join(known.ledger, file=other.ledger)
     assert rho_of(other.ledger) == rho_of(known.ledger) == {"known": "1"}
     assert listed_ledgers() == [other.ledger]
     # They are recognised by the digests under the other's key, which are those of this run, too.
@@ -142,7 +142,7 @@ def test_a_joined_ledger_that_is_put_back_is_refused(tmp_path: Path) -> None:
         init_ledger(folder.ledger, WrittenCaps())
     files = [known.ledger, Path(f"{known.ledger}.key")]
     kept = [file.read_bytes() for file in files]
-    join_ledgers(other.ledger, known.ledger)
+    join(known.ledger, file=other.ledger)
     for file, content in zip(files, kept, strict=True):
         file.write_bytes(content)
     with pytest.raises(BudgetRefused, match=f"was joined to {other.ledger}"):

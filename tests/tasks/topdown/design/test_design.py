@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from spineflow.flows.cli import main
-from spineflow.flows.tune_settings import AnyTuneSettings
+from spineflow.flows.replicates import AnyTuneSettings
 from spineflow.tasks.census.invariants import inhabitable
 from spineflow.tasks.census.queries import marginal_query
 from spineflow.tasks.products.presets import PRESETS
