@@ -27,7 +27,7 @@ import pandas as pd
 from ..pages.document import NONE, Block, Document, Figure, FrontPage, Link, Section, Table
 from ..pages.figures import line_chart
 from ..products.acceptance import publish_release
-from ..products.reports import provenance, stage_seconds, stages_section, time_panel
+from ..products.reports import provenance, stages_section
 from ..runs.directory import RunDirectory
 from ..runs.files import NOT_PRIVATE, replacing
 from .ingest import evidence_file, figures_file
@@ -265,7 +265,7 @@ def page(run: RunDirectory, settings: EvidenceSettings) -> Document:
             f"{len(draws_of(settings))} releases of {len(settings.methods)} methods were compared.",
             True,
             "",
-            (*pictures(figures, settings), time_panel(stage_seconds(run))),
+            tuple(pictures(figures, settings)),
             (Link("All figures", evidence_file(run).name),),
         ),
         provenance(run),

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from ...validation.outcome import CHECKS_FILE
 from ..ledger.plan import UniversePlan
 from ..pages.document import NONE, Block, Details, Document, FrontPage, Link, Section, Table
-from ..pages.template import bars, parts_of
+from ..pages.template import parts_of
 from ..runs.directory import RunDirectory
 from ..runs.files import read_record
 from ..runs.settings import ProductSettings
@@ -20,33 +19,8 @@ from .plan import Plan
 from .spent import spent_in_brief
 from .statement import losses_table, summarise_statement
 
-MOST_PARTS = 9
-"""Bars of kinds of stages; shorter ones are combined."""
-
 MOST_COUNTS = 8
 """Released counts of a table shown on the front page."""
-
-KINDS = (
-    "summary",
-    "prediction",
-    "loss",
-    "ingest",
-    "spine",
-    "ledger",
-    "constraints",
-    "measure",
-    "combine",
-    "cut",
-    "estimate",
-    "postprocess",
-    "microdata",
-    "margins",
-    "tables",
-    "checks",
-    "accuracy",
-    "release",
-)
-"""Words common to stages of one kind, for all universes and geolevels."""
 
 
 def report_document(
@@ -79,7 +53,7 @@ def report_document(
         counts=counts if passed == n_checks else (),
         spent=spent_in_brief(settings),
         checks=checks_table(run),
-        stages=(*time_panel(stage_seconds(run)).blocks, *stages_section(run).blocks),
+        stages=stages_section(run).blocks,
         losses=losses_table(plan.statement.losses) if plan.statement.losses else None,
         noise_table=noise_table,
         noise_of=noise_of,
@@ -140,21 +114,6 @@ def first_rows(file: Path, columns: Sequence[str] | None = None) -> tuple[Block,
         for row in found
     )
     return words, Table(tuple(name.replace("_", " ") for name in names), rows, names[-1])
-
-
-def time_panel(seconds: Mapping[str, float]) -> Section:
-    """Seconds of the stages as bars: stages of a kind together, the longest first."""
-    kinds = defaultdict[str, float](float)
-    for stage, spent in seconds.items():
-        words = stage.split()
-        kinds[next((kind for kind in KINDS if kind in words), stage)] += spent
-    longest = sorted(kinds, key=kinds.__getitem__, reverse=True)[:MOST_PARTS]
-    shown = {kind: kinds[kind] for kind in longest}
-    if len(shown) < len(kinds):
-        shown["all others"] = sum(kinds.values()) - sum(shown.values())
-    about, nothing = "Seconds of work of the run's stages.", "No stage has been recorded."
-    title = "Where the time went"
-    return Section(title, (bars(title, about, {"seconds": shown}, "seconds of work", nothing),))
 
 
 def stage_seconds(run: RunDirectory) -> dict[str, float]:

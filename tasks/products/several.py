@@ -24,9 +24,7 @@ from .reports import (
     certificate_links,
     passed_and_all,
     provenance,
-    stage_seconds,
     stages_section,
-    time_panel,
 )
 from .spent import composed_sentence, dataset_spending, draws_table, stated_sentence
 from .statement import Statement
@@ -82,7 +80,6 @@ def write_products_report(
     verdict = f"{len(parts)} products are released: all {n_checks} checks of them passed."
     if passed < n_checks:
         verdict = f"{n_checks - passed} of {n_checks} checks of {len(parts)} products failed."
-    seconds = {name: sum(stage_seconds(part).values()) for name, part in parts.items()}
     dataset = _dataset(settings)
     spent = {} if dataset is None else dataset["products"]
     title, panels, (first, *sections) = parts_of(
@@ -90,7 +87,6 @@ def write_products_report(
         settings=settings,
         dataset=dataset,
         spent={name: float(Fraction(own["rho"])) for name, own in spent.items()},
-        time=time_panel(seconds).blocks,
         products=rows,
         further=further,
         draws_table=draws_table,

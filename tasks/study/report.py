@@ -12,7 +12,7 @@ from ..pages.document import NONE, Document, Figure, FrontPage, Link, Section, T
 from ..pages.figures import line_chart
 from ..pages.template import bars
 from ..products.acceptance import publish_release
-from ..products.reports import provenance, stage_seconds, stages_section, time_panel
+from ..products.reports import provenance, stages_section
 from ..runs.directory import RunDirectory
 from ..runs.files import NOT_PRIVATE, write_page, write_text
 from ..runs.settings_files import dump_settings
@@ -97,20 +97,19 @@ def write_tuning_report(
         ),
         tuple(section for section in sections if section is not None),
         f"{NOT_PRIVATE}: tuned on data that may be disclosed; for choosing settings only",
-        _front(run, settings.criterion, outcomes, found),
+        _front(settings.criterion, outcomes, found),
         provenance(run),
     )
     return write_page(run.report, document)
 
 
 def _front(
-    run: RunDirectory,
     criterion: Criterion,
     outcomes: Sequence[TrialOutcome],
     found: Mapping[str, TrialOutcome],
 ) -> FrontPage:
     """The best variant, the first of `found`; the objective, by variant: the least loss that meets
-    the criterion or, at fixed losses, the criterion; and the time of each stage."""
+    the criterion or, at fixed losses, the criterion."""
     panels, verdict = [], f"None of {len(outcomes)} trials meets the criterion."
     if found:
         best, of_best = next(iter(found.items()))
@@ -130,7 +129,6 @@ def _front(
         of_variants = {label: dict(zip(found, values, strict=True))}
         panels.append(Section(title, (bars(title, caption, of_variants, label),)))
     links = (Link("Settings that were found", f"../release/{SETTINGS}"),) if found else ()
-    panels.append(time_panel(stage_seconds(run)))
     return FrontPage(verdict, bool(found), "", tuple(panels), links)
 
 
