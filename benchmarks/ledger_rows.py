@@ -32,7 +32,15 @@ def filled(folder: Path, rows: int) -> Ledger:
     """A ledger with a charge to draw under, and rows of other runs: charges and files."""
     ledger = open_ledger(folder / f"{rows}.db")
     draw = UniversePlan(DRAW, DISCRETE_GAUSSIAN, Guarantee("zcdp", Fraction(1, 10)))
-    charge(ledger, dataset="d", product="p", run_id=RUN, draws=[draw], inputs={}, identity=HERE)
+    charge(
+        ledger,
+        dataset="d",
+        product="p",
+        run_id=RUN,
+        draws=[draw],
+        inputs={},
+        directory=(HERE, None),
+    )
     with writing(ledger) as connection:
         connection.executemany(
             "INSERT INTO published VALUES (?, ?, ?, ?, 1)",

@@ -5,8 +5,8 @@ happens in the same transaction, so runs started together cannot both pass them.
 removed: if a run dies between its row and its publication the charge remains, and resuming that run
 uses it.
 
-A draw is charged with the files that decide it (`charged_files`: settings, spine, plan), the
-confidential files that it measures (`truth`, by keyed digests), and every noise parameter that it
+A draw is charged with the files that decide it (settings, spine, plan), the confidential files that
+it measures (by keyed digests), and every noise parameter that it
 will use (`Measure`). They are entered once and never changed.
 
 Everything drawn from the same people adds up under one dataset name. Inputs are recognised by
@@ -42,20 +42,18 @@ def charge(
     run_id: str,
     draws: Sequence[UniversePlan],
     inputs: Mapping[str, InputDigest],
-    charged_files: Mapping[str, str] | None = None,
-    truth: Mapping[str, str] | None = None,
-    identity: str = "",
-    folder: str | None = None,
+    files: Mapping[str, str] | None = None,
+    directory: tuple[str, str | None] = ("", None),
     must_be_charged: bool = False,
     further_inputs: Iterable[InputDigest] = (),
 ) -> bool:
     """Record the draws of a run before they are made; all of them, or none.
 
     `inputs` are the digests of the people drawn from, by kind, and `further_inputs` the digests
-    under keys of joined ledgers; `charged_files` are the digests of the files
-    that decide the draws, by name, and `truth` the keyed ones of the confidential files that are
-    measured; `identity` belongs to the run's directory, which alone may draw from now on, and
-    `folder` is its location, for people. A draw that this run has been charged for is not charged
+    under keys of joined ledgers; `files` are the digests of the files
+    that decide the draws, by name, and the keyed ones of the confidential files that are measured.
+    `directory` has the identity of the run's directory, which alone may draw from now on, and its
+    location, for people. A draw that this run has been charged for is not charged
     again. Returns whether anything was charged.
 
     Raises BudgetRefused if a cap of the dataset would be passed; if an input is known under
@@ -78,11 +76,11 @@ def charge(
                 "charge; restore the ledger that it was charged to"
             )
         if known:
-            _check_same_files(connection, run_id, charged_files or {}, truth or {})
+            _check_same_files(connection, run_id, files or {})
         elif new:
-            files = {**(charged_files or {}), **(truth or {})}
-            insert(connection, "conditions", [(run_id, *file) for file in sorted(files.items())])
-            insert(connection, "directories", [(run_id, identity, folder)])
+            conditions = [(run_id, *file) for file in sorted((files or {}).items())]
+            insert(connection, "conditions", conditions)
+            insert(connection, "directories", [(run_id, *directory)])
         if new:
             connection.execute("INSERT OR IGNORE INTO datasets (name) VALUES (?)", [dataset])
             _enter_inputs(connection, dataset, [*inputs.values(), *further_inputs])
@@ -96,9 +94,9 @@ def charge(
             if draw.curve is not None:
                 insert(connection, "curves", [(run_id, draw.universe, curve_text(draw.curve))])
         connection.execute(
-            "UPDATE directories SET folder = ?1 WHERE run_id = ?2 AND identity = ?3 "
-            "AND folder IS NOT ?1",
-            [folder, run_id, identity],
+            "UPDATE directories SET folder = ?2 WHERE run_id = ?3 AND identity = ?1 "
+            "AND folder IS NOT ?2",
+            [*directory, run_id],
         )
     return bool(new)
 
@@ -177,12 +175,12 @@ def _check_same_charge(
 
 
 def _check_same_files(
-    connection: sqlite3.Connection, run_id: str, files: Mapping[str, str], truth: Mapping[str, str]
+    connection: sqlite3.Connection, run_id: str, files: Mapping[str, str]
 ) -> None:
     """Raise BudgetRefused unless the files that decide draws, and the confidential files that are
     measured, are the charged ones."""
-    charged_files, charged_truth = conditions_of(connection, run_id)
-    differing = sorted({name for name, _ in charged_files.items() ^ files.items()})
+    (charged_files, charged_truth), (own, truth) = conditions_of(connection, run_id), _split(files)
+    differing = sorted({name for name, _ in charged_files.items() ^ own.items()})
     if differing:
         raise BudgetRefused(
             f"run {run_id} was charged with another {', '.join(differing)}; put the charged one "
@@ -247,6 +245,10 @@ def conditions_of(
     files that it was charged for, by name.
     """
     query = "SELECT name, digest FROM conditions WHERE run_id = ?"
-    found = dict(connection.execute(query, [run_id]).fetchall())
-    truth = {name: own for name, own in found.items() if name.startswith("confidential/")}
-    return {name: own for name, own in found.items() if name not in truth}, truth
+    return _split(dict(connection.execute(query, [run_id]).fetchall()))
+
+
+def _split(files: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """The digests of public files, and those of confidential ones."""
+    truth = {name: own for name, own in files.items() if name.startswith("confidential/")}
+    return {name: own for name, own in files.items() if name not in truth}, truth

@@ -118,10 +118,8 @@ def charge_draws(
             run_id=manifest["run_id"],
             draws=draws,
             inputs=inputs,
-            charged_files=charged,
-            truth=truth_digests(run, ledger, [path for path in truth if path.exists()]),
-            identity=identity_of(run),
-            folder=str(run.root),
+            files=charged | truth_digests(run, ledger, [path for path in truth if path.exists()]),
+            directory=(identity_of(run), str(run.root)),
             must_be_charged=was_charged,
             further_inputs=further,
         )

@@ -39,7 +39,7 @@ def draw(n_counts: int = 8, name: str = "persons", *, is_known: bool = True) -> 
 
 def charge_run(ledger: Ledger, run_id: str, *draws: UniversePlan, dataset: str = "d") -> bool:
     people = {"persons": InputDigest(f"of {dataset} in {ledger.path.name}")}
-    asked = {"dataset": dataset, "inputs": people, "identity": HERE}
+    asked = {"dataset": dataset, "inputs": people, "directory": (HERE, None)}
     return charged_runs.charge_run(ledger, run_id, draws or [draw()], **asked)
 
 

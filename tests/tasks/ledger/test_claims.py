@@ -44,7 +44,7 @@ def ledger(tmp_path) -> Ledger:
 
 def enter(ledger: Ledger, **changes) -> bool:
     files = {"settings.toml": "s", "spine/blocks.parquet": "b"}
-    asked = {"draws": [DRAW], "charged_files": files, "identity": HERE, **changes}
+    asked = {"draws": [DRAW], "files": files, "directory": (HERE, None), **changes}
     return charge_run(ledger, RUN, **asked)
 
 
@@ -158,13 +158,13 @@ def test_what_decides_a_draw_is_compared_with_what_was_published(ledger: Ledger)
 
 def test_a_charge_is_for_these_files_and_this_noise(ledger: Ledger) -> None:
     assert enter(ledger) is False
-    for charged_files in (
+    for files in (
         {"settings.toml": "other", "spine/blocks.parquet": "b"},
         {"settings.toml": "s"},
         {"settings.toml": "s", "spine/blocks.parquet": "b", "plan.json": "p"},
     ):
         with pytest.raises(BudgetRefused, match="was charged with another"):
-            enter(ledger, charged_files=charged_files)
+            enter(ledger, files=files)
     draws = [drawn(Noise(DISCRETE_GAUSSIAN, Fraction(11)))]
     with pytest.raises(BudgetRefused, match="with other noise at Block/total"):
         enter(ledger, draws=draws)

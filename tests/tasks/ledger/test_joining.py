@@ -38,9 +38,8 @@ def charged(path: Path, dataset: str, run_id: str) -> None:
         [replace(draw(Fraction(1, 3)), measures=(measure,))],
         dataset=dataset,
         inputs={"persons": InputDigest(f"whole of {dataset}", (f"part of {dataset}",))},
-        charged_files={"settings.toml": "s"},
-        truth={"confidential/histograms/persons.parquet": "t"},
-        identity=HERE,
+        files={"settings.toml": "s", "confidential/histograms/persons.parquet": "t"},
+        directory=(HERE, None),
     )
     done, _ = (
         claim(ledger, run_id=run_id, identity=HERE, name=name, draw="persons") for name in "ab"
